@@ -1,0 +1,170 @@
+"""Detached work under a run id: started once, found again after a lost connection, remembered when done.
+
+A folder `~/.busbar/runs/RUN_ID` holds request.json, progress.log, then line.json (done) or failed.txt. A lock that the worker
+holds for its life tells running from dead, so a killed worker is never waited for. It deliberately knows nothing of the work.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, Optional
+
+from refusal import Refusal
+
+#: Longest line that a runner may print: state files and the engine's messages carry it.
+LINE_LIMIT_BYTES = 64 * 1024
+#: How long a waiter outlasts the worker's own bound before it gives up.
+_GRACE_S = 60
+_POLL_S = 0.1
+Say = Callable[[str], None]
+
+
+def root() -> str:
+    """Return the folder below which everything of the runner lies on this node."""
+    return os.path.join(os.path.expanduser("~"), ".busbar")
+
+
+def folder(run_id: str) -> str:
+    """Return the folder of one run."""
+    if not run_id.isalnum():
+        raise Refusal(f"run id {run_id!r} is not one: letters and digits only")
+    return os.path.join(root(), "runs", run_id)
+
+
+def submit(request: Dict[str, Any]) -> None:
+    """Start the request's work unless it is running or done."""
+    here = folder(request["run_id"])
+    os.makedirs(here, mode=0o700, exist_ok=True)
+    if os.path.exists(os.path.join(here, "line.json")):
+        return
+    with open(os.path.join(here, "worker.lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return  # somebody's worker is at it
+        for leftover in ("failed.txt", "progress.log"):
+            if os.path.exists(os.path.join(here, leftover)):
+                os.unlink(os.path.join(here, leftover))
+        _write(os.path.join(here, "request.json"), json.dumps(request))
+        with open(os.path.join(here, "worker.log"), "ab") as log:
+            subprocess.Popen(
+                [sys.executable, os.path.abspath(sys.argv[0]), "worker", here],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=os.path.expanduser("~"),
+                start_new_session=True,  # outlives this SSH session
+                pass_fds=(lock.fileno(),),  # the lock is the worker's from its first instant
+            )
+
+
+def work(here: str, kinds: Dict[str, Any]) -> int:
+    """Do the work of the request in folder `here` (the detached half); return an exit status."""
+    with open(os.path.join(here, "request.json")) as source:
+        request = json.load(source)
+    progress = os.path.join(here, "progress.log")
+
+    def say(text: str) -> None:
+        with open(progress, "a") as target:
+            target.write(text.rstrip("\n") + "\n")
+
+    try:
+        _write(os.path.join(here, "line.json"), _line(kinds[request["kind"]].work(request, here, say)))
+    except Refusal as refusal:
+        _write(os.path.join(here, "failed.txt"), str(refusal))
+        return 1
+    except Exception as error:
+        _write(os.path.join(here, "failed.txt"), f"the runner itself failed ({error!r}); see {here}/worker.log")
+        raise
+    return 0
+
+
+def _line(result: Dict[str, Any]) -> str:
+    text = json.dumps(result, sort_keys=True)
+    if len(text.encode()) > LINE_LIMIT_BYTES:
+        raise Refusal(f"the result is {len(text)} bytes long, and a line may have {LINE_LIMIT_BYTES}")
+    return text
+
+
+def wait(run_id: str, timeout_s: Optional[float]) -> int:
+    """Show progress on standard error until the run ends, print its line; return the exit status.
+
+    Raises:
+        Refusal: the run failed, its worker died, or the bound passed.
+    """
+    here = folder(run_id)
+    if not os.path.isdir(here):
+        raise Refusal(f"no run {run_id} is known on this node")
+    bound_s = timeout_s or _requested_timeout_s(here)
+    deadline = time.monotonic() + bound_s + _GRACE_S
+    shown = 0
+    while True:
+        running = _running(here)  # read before the files: what a worker wrote at its end is then seen
+        shown = _show(os.path.join(here, "progress.log"), shown)
+        if os.path.exists(os.path.join(here, "line.json")):
+            print(_read(os.path.join(here, "line.json")))
+            return 0
+        if os.path.exists(os.path.join(here, "failed.txt")):
+            raise Refusal(_read(os.path.join(here, "failed.txt")))
+        if not running:
+            raise Refusal(f"the work on the head ended without a result; its last words: {_last_words(here)}")
+        if time.monotonic() > deadline:
+            raise Refusal(f"run {run_id} is still at work after {int(bound_s)} s, more than it was allowed")
+        time.sleep(_POLL_S)
+
+
+def _running(here: str) -> bool:
+    with open(os.path.join(here, "worker.lock"), "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _show(path: str, shown: int) -> int:
+    if not os.path.exists(path):
+        return 0
+    with open(path, "rb") as source:
+        source.seek(shown)
+        text = source.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    if whole:
+        sys.stderr.write(whole.decode("utf-8", "replace"))
+        sys.stderr.flush()
+    return shown + len(whole)
+
+
+def _requested_timeout_s(here: str) -> float:
+    return float(json.loads(_read(os.path.join(here, "request.json")))["timeout_s"])
+
+
+def _last_words(here: str) -> str:
+    path = os.path.join(here, "worker.log")
+    lines = _read(path).strip().splitlines() if os.path.exists(path) else []
+    return lines[-1] if lines else "none"
+
+
+def _read(path: str) -> str:
+    with open(path) as source:
+        return source.read()
+
+
+def _write(path: str, text: str) -> None:
+    """Write a file that is either absent or whole."""
+    with open(path + ".new", "w") as target:
+        target.write(text)
+        target.flush()
+        os.fsync(target.fileno())
+    os.rename(path + ".new", path)
+
+
+def fresh(path: str) -> str:
+    """Return `path` as an empty folder."""
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(path)
+    return path

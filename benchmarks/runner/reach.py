@@ -1,0 +1,109 @@
+"""Can every node open a TCP connection to every neighbour on a port that nobody named in a rule?
+
+mpirun and NCCL's bootstrap need that and hang without it, silently. Also runs alone on each node, fed to `python3 -`: it prints
+the port that it listens on, reads the places to try from standard input, tries them and prints what failed.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Dict, List, Sequence
+
+#: Long enough for three SYNs (0, 1 and 3 s): a rule that drops costs exactly this.
+_CONNECT_S = 5.0
+
+
+def listen_and_try() -> None:
+    """Be one node of the check."""
+    server = socket.socket()
+    server.bind(("0.0.0.0", 0))  # noqa: S104 - the question is whether anybody can reach it; it says nothing and ends soon
+    server.listen(64)
+    threading.Thread(target=_accept, args=(server,), daemon=True).start()
+    print(server.getsockname()[1], flush=True)
+    failures = []
+    for address, port in json.loads(sys.stdin.readline() or "[]"):
+        try:
+            socket.create_connection((address, port), timeout=_CONNECT_S).close()
+        except OSError as error:
+            failures.append([address, port, str(error)])
+    print(json.dumps(failures), flush=True)
+    sys.stdin.readline()  # the others are still trying us
+
+
+def _accept(server: socket.socket) -> None:
+    while True:
+        server.accept()[0].close()
+
+
+def unreachable(nodes: Sequence[Dict[str, str]], start: Sequence[List[str]], timeout_s: float) -> List[str]:
+    """Return one sentence for each pair of nodes that cannot talk.
+
+    Every node tries the head and its neighbour in the ring. `start` holds one argv for each node, which runs this module there.
+    """
+    deadline = time.monotonic() + timeout_s
+    source = _sendable(_own_source())
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    children = [subprocess.Popen(argv, universal_newlines=True, **pipes) for argv in start]  # type: ignore[call-overload]
+    reaper = threading.Timer(timeout_s, lambda: [child.kill() for child in children])
+    reaper.start()
+    try:
+        for child in children:
+            _send(child, source)
+        ports = [_line(child) for child in children]
+        silent = ["{} did not answer over SSH".format(node["name"]) for node, port in zip(nodes, ports) if not port.isdigit()]
+        if silent:
+            return silent
+        for index, child in enumerate(children):
+            targets = {0, (index + 1) % len(nodes)} - {index}
+            _send(child, json.dumps([[nodes[target]["address"], int(ports[target])] for target in sorted(targets)]) + "\n")
+        answers = [_line(child) for child in children]
+        sentences = []
+        names = {node["address"]: node["name"] for node in nodes}
+        for node, answer in zip(nodes, answers):
+            if not answer:
+                sentences.append("{} gave no answer within {:.0f} s".format(node["name"], timeout_s))
+                continue
+            for address, port, error in json.loads(answer):
+                sentences.append("{} cannot reach {} on TCP port {} ({})".format(node["name"], names[address], port, error))
+        return sentences
+    finally:
+        reaper.cancel()
+        for child in children:
+            child.kill() if time.monotonic() > deadline else _send(child, "\n")
+            try:
+                child.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.communicate()
+
+
+def _own_source() -> str:
+    return str(__loader__.get_source(__name__))  # type: ignore[name-defined]
+
+
+def _sendable(source: str) -> str:
+    """Return what a node's `python3 -c 'exec(...)'` reads first: the source's length, then the source."""
+    return f"{len(source)}\n{source}"
+
+
+#: Reads a program of stated length from standard input and leaves the rest of it to that program.
+BOOT = "import sys; exec(compile(sys.stdin.read(int(sys.stdin.readline())), 'reach', 'exec'), {'__name__': '__main__'})"
+
+
+def _send(child: "subprocess.Popen[str]", text: str) -> None:
+    try:
+        child.stdin.write(text)  # type: ignore[union-attr]
+        child.stdin.flush()  # type: ignore[union-attr]
+    except (BrokenPipeError, ValueError):
+        pass  # a node that is gone shows as silence below
+
+
+def _line(child: "subprocess.Popen[str]") -> str:
+    return child.stdout.readline().strip()  # type: ignore[union-attr]
+
+
+if __name__ == "__main__":
+    listen_and_try()

@@ -1,0 +1,129 @@
+"""What NCCL and Open MPI are told on each kind of machine, as the vendor's own samples do.
+
+It deliberately holds no HCA list: that is the shape's (`catalogue.shapes.Rdma.nccl_ib_hca`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_ALLREDUCE = "oci-hpc:samples/gpu/nccl_run_allreduce.sbatch"
+_GB200 = "oci-hpc:samples/gpu/nccl_run_allreduce_GB200.sbatch"
+_RCCL = "oci-hpc:samples/gpu/rccl_run_allreduce.sbatch"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """How a collective is started on one family of shapes.
+
+    Attributes:
+        exports: variables given to every rank (`mpirun -x`).
+        mca: Open MPI parameters (`--mca name value`).
+        bind_to: Open MPI's binding of ranks.
+        ring: True where the set forces NCCL's ring, so that the ring ceiling holds on two nodes as well.
+        source: where the set was read.
+    """
+
+    exports: Mapping[str, str]
+    mca: Mapping[str, str]
+    bind_to: str
+    source: str
+    ring: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Derive whether the ring is forced."""
+        object.__setattr__(self, "ring", self.exports.get("NCCL_ALGO") == "Ring")
+
+
+_UCX = {"pml": "ucx", "coll": "^hcoll"}
+_B = {
+    "UCX_TLS": "tcp",
+    "NCCL_CUMEM_ENABLE": "0",
+    "NCCL_IB_SPLIT_DATA_ON_QPS": "0",
+    "NCCL_IB_QPS_PER_CONNECTION": "1",
+    "NCCL_IB_GID_INDEX": "3",
+    "NCCL_IB_TC": "41",
+    "NCCL_IB_SL": "0",
+    "NCCL_IB_TIMEOUT": "22",
+    "NCCL_NET_PLUGIN": "none",
+    "NCCL_SOCKET_IFNAME": "eth0",
+    "NCCL_IGNORE_CPU_AFFINITY": "1",
+    "RX_QUEUE_LEN": "8192",
+    "IB_RX_QUEUE_LEN": "8192",
+}
+_C = {
+    "NCCL_MNNVL_ENABLE": "1",
+    "NCCL_CUMEM_ENABLE": "1",
+    "NCCL_NVLS_ENABLE": "1",
+    "NCCL_NET_GDR_C2C": "1",
+    "NCCL_SOCKET_IFNAME": "eth0",
+}
+
+#: Environment by the letter that shapes refer to.
+ENVIRONMENTS: dict[str, Environment] = {
+    "A": Environment(
+        {
+            "UCX_TLS": "ud,self,sm",
+            "HCOLL_ENABLE_MCAST_ALL": "0",
+            "coll_hcoll_enable": "0",
+            "NCCL_IB_SL": "0",
+            "NCCL_IB_TC": "41",
+            "NCCL_IB_QPS_PER_CONNECTION": "4",
+            "NCCL_IB_GID_INDEX": "3",
+            "NCCL_ALGO": "Ring",
+        },
+        _UCX,
+        "numa",
+        _ALLREDUCE,
+    ),
+    "B": Environment(_B, _UCX, "numa", _ALLREDUCE),
+    "C": Environment(_C, _UCX, "none", _GB200),
+    "D": Environment(
+        _C
+        | {
+            "NCCL_IB_GID_INDEX": "3",
+            "NCCL_IB_TC": "41",
+            "NCCL_IB_SL": "0",
+            "NCCL_IB_TIMEOUT": "22",
+            "NCCL_IB_QPS_PER_CONNECTION": "4",
+            "NCCL_IB_SPLIT_DATA_ON_QPS": "0",
+            "NCCL_BUFFSIZE": "16777216",
+            "NCCL_DMABUF_ENABLE": "1",
+            "NCCL_NET_PLUGIN": "none",
+        },
+        _UCX,
+        "none",
+        _GB200,
+    ),
+    "E": Environment(
+        {
+            "NCCL_IB_QPS_PER_CONNECTION": "4",
+            "NCCL_IB_SL": "0",
+            "NCCL_IGNORE_CPU_AFFINITY": "1",
+            "NCCL_SOCKET_IFNAME": "eth0",
+            "RX_QUEUE_LEN": "8192",
+            "IB_RX_QUEUE_LEN": "8192",
+        },
+        _UCX,
+        "numa",
+        _RCCL,
+    ),
+    "F": Environment(
+        {
+            "NCCL_IB_QPS_PER_CONNECTION": "1",
+            "NCCL_IB_GID_INDEX": "3",
+            "NCCL_IB_TC": "41",
+            "NCCL_IB_TIMEOUT": "22",
+        },
+        _UCX,
+        "numa",
+        _RCCL,
+    ),
+    "G": Environment(
+        {"UCX_IB_TRAFFIC_CLASS": "105", "UCX_IB_GID_INDEX": "3"},
+        _UCX,
+        "numa",
+        "oci-hpc:playbooks/roles/latency_check",
+    ),
+}

@@ -1,0 +1,118 @@
+"""How operating-system images differ where first boot and the build touch them, one row for each family.
+
+It deliberately holds no image ids: they are regional and belong in a stack file.
+Sources: seed tutorials (oracle-japan/ocitutorials, intermediates/spinup-gpu-cluster) and oci-hpc 3.1.0 roles
+firewall, boot-volume, localdisk, mpivars, limits, oci-cloud-agent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ImageFamily:
+    """One family of images.
+
+    Attributes:
+        key: what a stack file calls it.
+        operating_system: the vendor's name for it, as its API returns it.
+        version_prefix: the vendor's version begins with this.
+        login: the user that first boot prepares for SSH.
+        rdma: who names and addresses the rails: `ifcfg` (first boot writes 16 interface files) or `agent` (the vendor's
+            cloud agent does; writing files as well would fight it).
+        front_nic: name of the interface in the subnet.
+        firewall: `firewalld` or `iptables`.
+        grow_root: command that grows the root file system to the boot volume, empty where the image does it itself.
+        mpi_home: glob of Open MPI's folder; the newest match is used.
+        cuda_home: glob of CUDA's folder.
+        nccl_home: folder with include/nccl.h and lib64/libnccl.so.
+        nccl_packages: packages that first boot must install because the image lacks NCCL.
+        nccl_repository: base URL of the package repository that has them.
+        sshd_includes: True where sshd reads /etc/ssh/sshd_config.d (OpenSSH 8.2 and later).
+    """
+
+    key: str
+    operating_system: str
+    version_prefix: str
+    login: str
+    rdma: str
+    front_nic: str
+    firewall: str
+    grow_root: str
+    mpi_home: str
+    cuda_home: str
+    nccl_home: str
+    sshd_includes: bool
+    nccl_packages: tuple[str, ...] = ()
+    nccl_repository: str = ""
+    nccl_repository_key: str = ""
+
+
+_GROWFS = "/usr/libexec/oci-growfs -y"
+_CUDA_RHEL7 = "https://developer.download.nvidia.com/compute/cuda/repos/rhel7/x86_64"
+
+_ROWS = (
+    ImageFamily(
+        key="ol7",
+        operating_system="Oracle Linux",
+        version_prefix="7",
+        login="opc",
+        rdma="ifcfg",
+        front_nic="enp45s0f0",
+        firewall="firewalld",
+        grow_root=_GROWFS,
+        mpi_home="/usr/mpi/gcc/openmpi-*",
+        cuda_home="/usr/local/cuda*",
+        nccl_home="/usr",
+        sshd_includes=False,
+        nccl_packages=("libnccl", "libnccl-devel", "libnccl-static"),
+        nccl_repository=_CUDA_RHEL7,
+        nccl_repository_key=f"{_CUDA_RHEL7}/D42D0685.pub",
+    ),
+    ImageFamily(
+        key="ol8",
+        operating_system="Oracle Linux",
+        version_prefix="8",
+        login="opc",
+        rdma="agent",
+        front_nic="eth0",
+        firewall="firewalld",
+        grow_root=_GROWFS,
+        mpi_home="/usr/mpi/gcc/openmpi-*",
+        cuda_home="/usr/local/cuda*",
+        nccl_home="/usr",
+        sshd_includes=False,
+    ),
+    ImageFamily(
+        key="ol9",
+        operating_system="Oracle Linux",
+        version_prefix="9",
+        login="opc",
+        rdma="agent",
+        front_nic="eth0",
+        firewall="firewalld",
+        grow_root=_GROWFS,
+        mpi_home="/usr/mpi/gcc/openmpi-*",
+        cuda_home="/usr/local/cuda*",
+        nccl_home="/usr",
+        sshd_includes=True,
+    ),
+    ImageFamily(
+        key="ubuntu2204",
+        operating_system="Canonical Ubuntu",
+        version_prefix="22.04",
+        login="ubuntu",
+        rdma="agent",
+        front_nic="eth0",
+        firewall="iptables",
+        grow_root="",
+        mpi_home="/usr/mpi/gcc/openmpi-*",
+        cuda_home="/usr/local/cuda*",
+        nccl_home="/usr",
+        sshd_includes=True,
+    ),
+)
+
+#: Every image family by its key.
+IMAGES: dict[str, ImageFamily] = {row.key: row for row in _ROWS}

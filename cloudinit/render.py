@@ -1,0 +1,99 @@
+"""Turn what a machine is into its cloud-config.
+
+One script does the work, step by step, and leaves `/var/lib/busbar/boot.json` behind: which step failed, or that all are done.
+cloud-init alone would go on after a failed `runcmd` line and call the boot a success. It deliberately starts no benchmark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from catalogue import ImageFamily, Shape
+from cloudinit import steps
+
+_SCRIPT = "/var/lib/busbar/first-boot"
+
+
+@dataclass(frozen=True)
+class BastionBoot:
+    """A bastion's first boot.
+
+    Attributes:
+        image: its operating system.
+        timezone: name from the tz database, such as Asia/Tokyo.
+        search_domain: DNS domain of the nodes' subnet, so that their bare host names resolve.
+    """
+
+    image: ImageFamily
+    timezone: str
+    search_domain: str
+
+
+@dataclass(frozen=True)
+class NodeBoot:
+    """A GPU node's first boot.
+
+    Attributes:
+        image: its operating system.
+        shape: its disks and rails.
+        timezone: name from the tz database.
+        search_domain: DNS domain of the nodes' subnet.
+        trusted_cidrs: networks between nodes, where the machine's own firewall steps aside; nowhere else.
+    """
+
+    image: ImageFamily
+    shape: Shape
+    timezone: str
+    search_domain: str
+    trusted_cidrs: tuple[str, ...]
+
+
+def render(boot: BastionBoot | NodeBoot) -> str:
+    """Return the cloud-config text of `boot`."""
+    config = _bastion(boot) if isinstance(boot, BastionBoot) else _node(boot)
+    return "#cloud-config\n" + yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=120)
+
+
+def _bastion(boot: BastionBoot) -> dict[str, Any]:
+    work = [
+        *([steps.grow_root(boot.image.grow_root)] if boot.image.grow_root else []),
+        steps.search_domain(boot.search_domain),
+        steps.sshd_for_bursts(),
+        steps.announce(),
+    ]
+    return _config(boot.timezone, [], work)
+
+
+def _node(boot: NodeBoot) -> dict[str, Any]:
+    image, shape = boot.image, boot.shape
+    work = [
+        *([steps.grow_root(image.grow_root)] if image.grow_root else []),
+        steps.search_domain(boot.search_domain),
+        steps.trust(image.firewall, boot.trusted_cidrs),
+        *([steps.scratch()] if shape.nvme else []),
+    ]
+    if image.rdma == "ifcfg" and shape.rdma is not None:
+        work.append(steps.rails(image.front_nic, shape.rdma.el7_netdevs))
+    config = _config(boot.timezone, [steps.LIMITS_FILE], work)
+    if image.nccl_packages:
+        config |= steps.nccl_packages(image)
+    return config
+
+
+def _config(timezone: str, files: list[dict[str, Any]], work: list[steps.Step]) -> dict[str, Any]:
+    script = {"path": _SCRIPT, "permissions": "0755", "content": steps.script(work)}
+    return {"timezone": timezone, "write_files": [*files, script], "runcmd": [[_SCRIPT]]}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes multi-line text as a block, so that a person can read the script in the user-data."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)

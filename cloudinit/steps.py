@@ -1,0 +1,196 @@
+"""The steps of a first boot: each a name and a piece of POSIX shell that either does its work or ends the boot as failed.
+
+They deliberately discover what can differ between machines of one shape (disks, own address) and are safe to run twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from catalogue import ImageFamily
+
+#: Where a boot says how it ended; first contact reads it.
+MARK = "/var/lib/busbar/boot.json"
+#: What a bastion's SSH version string ends with once its first boot is complete and its host key is on the console.
+ANNOUNCEMENT = "busbar-ready"
+#: What precedes the bastion's public host key on its console.
+CONSOLE_KEY = "busbar-host-key:"
+
+#: RDMA registers memory and MPI opens many sockets (oci-hpc:playbooks/roles/limits).
+LIMITS_FILE: dict[str, Any] = {
+    "path": "/etc/security/limits.d/90-busbar.conf",
+    "permissions": "0644",
+    "content": "* soft memlock unlimited\n* hard memlock unlimited\n* soft nofile 20480\n* hard nofile 20480\n",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One named piece of a first boot."""
+
+    name: str
+    shell: str
+
+
+def script(work: list[Step]) -> str:
+    """Return the script that runs `work` in order and leaves the mark."""
+    body = "\n".join(f"step={step.name}\n{step.shell.strip()}\n" for step in work)
+    return f"""#!/bin/sh
+# First boot, step by step; {MARK} says how it ended.
+set -eu
+step=start
+mark() {{
+  status=$?
+  if [ "$status" = 0 ]; then
+    echo '{{"status": "done"}}' > {MARK}
+  else
+    echo "{{\\"status\\": \\"failed\\", \\"step\\": \\"$step\\"}}" > {MARK}
+  fi
+}}
+trap mark EXIT
+
+{body}"""
+
+
+def grow_root(command: str) -> Step:
+    """Grow the root file system to its boot volume."""
+    return Step("grow-root", command)
+
+
+def search_domain(domain: str) -> Step:
+    """Let bare host names of the nodes resolve, and keep DHCP from undoing it (seed 000, section 0-2)."""
+    return Step(
+        "search-domain",
+        f"""
+if ! grep -q '^search .*{domain}' /etc/resolv.conf; then
+  grep -q '^search ' /etc/resolv.conf || echo 'search' >> /etc/resolv.conf
+  sed 's/^search.*/& {domain}/' /etc/resolv.conf > /run/busbar.resolv
+  cat /run/busbar.resolv > /etc/resolv.conf
+  # Some file systems have no such flag; the domain then lasts until the next lease only.
+  chattr +i /etc/resolv.conf || echo 'busbar: resolv.conf cannot be made immutable here'
+fi
+""",
+    )
+
+
+def trust(firewall: str, cidrs: tuple[str, ...]) -> Step:
+    """Open the machine's own firewall between nodes and nowhere else; MPI and NCCL use any port."""
+    if firewall == "firewalld":
+        lines = [f"firewall-cmd --permanent --zone=trusted --add-source={cidr}" for cidr in cidrs]
+        return Step("trust-nodes", "\n".join([*lines, "firewall-cmd --reload"]))
+    lines = [f"iptables -C INPUT -s {cidr} -j ACCEPT 2>/dev/null || iptables -I INPUT 1 -s {cidr} -j ACCEPT" for cidr in cidrs]
+    return Step("trust-nodes", "\n".join([*lines, "mkdir -p /etc/iptables", "iptables-save > /etc/iptables/rules.v4"]))
+
+
+def scratch() -> Step:
+    """Make one striped volume of every local NVMe disk, however many there are, at /mnt/localdisk."""
+    return Step(
+        "scratch",
+        """
+if ! grep -q ' /mnt/localdisk ' /etc/fstab; then
+  set --
+  for disk in /dev/nvme*n1; do
+    [ -b "$disk" ] || continue
+    [ -e "${disk}p1" ] && continue  # a disk with partitions is somebody's
+    set -- "$@" "$disk"
+  done
+  if [ $# -gt 0 ]; then
+    vgcreate nvme "$@"
+    lvcreate --yes --stripes $# --extents 100%FREE --name scratch nvme
+    mkfs.xfs -L localscratch /dev/nvme/scratch
+    mkdir -p /mnt/localdisk
+    echo 'LABEL=localscratch /mnt/localdisk xfs defaults,noatime,nofail 0 0' >> /etc/fstab
+    systemctl daemon-reload
+    mount /mnt/localdisk
+    chmod 1777 /mnt/localdisk
+  fi
+fi
+""",
+    )
+
+
+def rails(front_nic: str, netdevs: tuple[str, ...]) -> Step:
+    """Write one interface file for each rail and bring it up: 192.168.RAIL.y, y being the last octet of the front-end address.
+
+    Only images whose agent does not do it (seed 000, section 1-1); the plan needs a front-end subnet of /24 or smaller.
+    """
+    return Step(
+        "rails",
+        f"""
+y=$(ip -4 -o address show dev {front_nic} | awk '{{split($4, a, "[./]"); print a[4]; exit}}')
+[ -n "$y" ]
+x=0
+for rail in {" ".join(netdevs)}; do
+  cat > /etc/sysconfig/network-scripts/ifcfg-$rail <<END
+TYPE="Ethernet"
+BOOTPROTO="none"
+IPADDR=192.168.$x.$y
+NETMASK=255.255.255.0
+DEFROUTE="no"
+PEERDNS="no"
+PEERROUTES="no"
+IPV4_FAILURE_FATAL="no"
+IPV6INIT="no"
+IPV6_FAILURE_FATAL="no"
+NAME="System $rail"
+DEVICE="$rail"
+ONBOOT="yes"
+NM_CONTROLLED="no"
+END
+  ifup "$rail"
+  x=$((x + 1))
+done
+""",
+    )
+
+
+def nccl_packages(image: ImageFamily) -> dict[str, Any]:
+    """Return the cloud-config keys that install NCCL where the image lacks it."""
+    name = "cuda-rhel7-x86_64"
+    repository = {
+        "name": name,
+        "baseurl": image.nccl_repository,
+        "enabled": True,
+        "gpgcheck": True,
+        "repo_gpgcheck": True,
+        "gpgkey": image.nccl_repository_key,
+    }
+    return {"yum_repos": {name: repository}, "packages": list(image.nccl_packages)}
+
+
+def sshd_for_bursts() -> Step:
+    """Let many connections begin at once: sshd's default drops some at random from the tenth on.
+
+    Written at the top, for sshd takes the first value that it reads and older ones have no drop-in folder.
+    """
+    return Step(
+        "sshd",
+        """
+if ! grep -q '^MaxStartups 200' /etc/ssh/sshd_config; then
+  { printf 'MaxStartups 200:30:400\\nMaxSessions 100\\nClientAliveInterval 30\\nClientAliveCountMax 4\\n'
+    cat /etc/ssh/sshd_config; } > /etc/ssh/sshd_config.busbar
+  cat /etc/ssh/sshd_config.busbar > /etc/ssh/sshd_config
+  rm /etc/ssh/sshd_config.busbar
+fi
+""",
+    )
+
+
+def announce() -> Step:
+    """Put the public host key on the console, which the cloud's own API shows, and then say so in the SSH version string.
+
+    The key can so be pinned before the first connection, without a private key in the user-data and without trust on first use.
+    """
+    return Step(
+        "announce",
+        f"""
+echo "{CONSOLE_KEY} $(cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub)" > /dev/console
+if ! grep -q '^VersionAddendum {ANNOUNCEMENT}' /etc/ssh/sshd_config; then
+  {{ echo 'VersionAddendum {ANNOUNCEMENT}'; cat /etc/ssh/sshd_config; }} > /etc/ssh/sshd_config.busbar
+  cat /etc/ssh/sshd_config.busbar > /etc/ssh/sshd_config
+  rm /etc/ssh/sshd_config.busbar
+fi
+systemctl reload sshd || systemctl reload ssh
+""",
+    )

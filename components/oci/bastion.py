@@ -1,0 +1,144 @@
+"""The one machine with a public address: everything else is reached through it.
+
+Its host key is read from its console over the cloud's own API, so it is pinned before the first connection. Its key pair
+for the nodes is made on it and stays there. It deliberately runs no service but sshd.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_command import local, remote
+from pulumi_oci import core
+
+from catalogue import ImageFamily
+from cloudinit import BastionBoot, render
+from cloudinit.steps import ANNOUNCEMENT, CONSOLE_KEY
+from components import onsite
+
+_CONSOLE_BYTES = 1024 * 1024  # the most that the API keeps
+_MAKE_KEY = """umask 077
+[ -f ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -C busbar-bastion -f ~/.ssh/id_ed25519
+cut -d ' ' -f 1,2 ~/.ssh/id_ed25519.pub
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BastionArgs:
+    """What bastion is wanted.
+
+    Attributes:
+        compartment: OCID that it is created in.
+        label: prefix of its display name.
+        availability_domain: where.
+        shape, ocpus, memory_gb: a flexible VM shape and its size.
+        image: OCID of its image.
+        family: what that image is.
+        timezone: its time zone.
+        search_domain: DNS domain of the nodes' subnet.
+        operator_key: public key that may log in.
+        timeout_s: bound on its first boot.
+        subnet_id: the public subnet.
+    """
+
+    compartment: str
+    label: str
+    availability_domain: str
+    shape: str
+    ocpus: int
+    memory_gb: int
+    image: str
+    family: ImageFamily
+    timezone: str
+    search_domain: str
+    operator_key: str
+    timeout_s: int
+    subnet_id: pulumi.Input[str]
+
+
+class Bastion(pulumi.ComponentResource):
+    """A bastion whose first boot is done and whose host key is known.
+
+    Creates: instance, a Command that waits for it here, its console history, a Command that makes its key.
+    Outputs: `instance_id`, `address` (public IPv4), `host_key`, `public_key` (the half that nodes authorise).
+    """
+
+    instance_id: pulumi.Output[str]
+    address: pulumi.Output[str]
+    host_key: pulumi.Output[str]
+    public_key: pulumi.Output[str]
+
+    def __init__(self, name: str, args: BastionArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("busbar:oci:Bastion", name, None, opts)
+        mine = pulumi.ResourceOptions(parent=self)
+        boot = render(BastionBoot(args.family, args.timezone, args.search_domain))
+        instance = core.Instance(
+            f"{name}-instance",
+            compartment_id=args.compartment,
+            availability_domain=args.availability_domain,
+            display_name=f"{args.label}-bastion",
+            shape=args.shape,
+            shape_config=core.InstanceShapeConfigArgs(ocpus=args.ocpus, memory_in_gbs=args.memory_gb),
+            source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=args.image),
+            create_vnic_details=core.InstanceCreateVnicDetailsArgs(
+                subnet_id=args.subnet_id, assign_public_ip="true", hostname_label="bastion"
+            ),
+            instance_options=core.InstanceInstanceOptionsArgs(are_legacy_imds_endpoints_disabled=True),
+            metadata={
+                "ssh_authorized_keys": args.operator_key,
+                "user_data": base64.b64encode(boot.encode()).decode(),
+            },
+            opts=mine,
+        )
+        announced = local.Command(
+            f"{name}-announced",
+            create="python3 -",
+            stdin=instance.public_ip.apply(
+                lambda host: onsite.text("knock", host=host, announcement=ANNOUNCEMENT, timeout_s=args.timeout_s)
+            ),
+            triggers=[instance.id],
+            logging=local.Logging.STDERR,
+            add_previous_output_in_env=False,
+            opts=mine,
+        )
+        history = core.ConsoleHistory(
+            f"{name}-console",
+            instance_id=instance.id,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[announced]),
+        )
+        console = core.get_console_history_data_output(console_history_id=history.id, length=_CONSOLE_BYTES)
+        self.instance_id = instance.id
+        self.address = instance.public_ip
+        self.host_key = pulumi.Output.all(instance.display_name, console.data).apply(
+            lambda found: _host_key(found[0], found[1])
+        )
+        made = remote.Command(
+            f"{name}-key",
+            connection=remote.ConnectionArgs(host=self.address, user=args.family.login, host_key=self.host_key),
+            create=_MAKE_KEY,
+            triggers=[instance.id],
+            add_previous_output_in_env=False,
+            opts=mine,
+        )
+        self.public_key = made.stdout
+        self.register_outputs(
+            {
+                "instance_id": self.instance_id,
+                "address": self.address,
+                "host_key": self.host_key,
+                "public_key": self.public_key,
+            }
+        )
+
+
+def _host_key(instance: str, console: str) -> str:
+    """Return the host key that first boot wrote to the console; the last one, for a console outlives reboots."""
+    for line in reversed(console.splitlines()):
+        _, found, key = line.partition(CONSOLE_KEY)
+        if found:
+            return " ".join(key.split()[:2])
+    raise pulumi.RunError(
+        f"the console of {instance} shows no line '{CONSOLE_KEY}', so its host key cannot be pinned; does its image log there?"
+    )

@@ -1,0 +1,259 @@
+"""A cluster network of bare-metal GPU nodes: instance configuration, pool, and the nodes that came of it.
+
+It deliberately treats a pool that is short of members as failed: the vendor bills them, and a ring needs all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi_oci import core
+
+from catalogue import ImageFamily, Shape
+from cloudinit import NodeBoot, render
+from components.cluster import Access, Node
+from components.oci.bastion import Bastion, BastionArgs
+from components.oci.iam import Iam, IamArgs
+from components.oci.network import Network, NetworkArgs
+from components.oci.preflight import Intent, check
+
+#: Rails of images that address them in first boot, and of those whose agent does (oci-hpc; seed 000, section 1-1).
+_RAIL_CIDRS = {"ifcfg": "192.168.0.0/16", "agent": "10.224.0.0/12"}
+_BOOT_VPUS_PER_GB = 30  # oci-hpc since 2.11
+#: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
+_MINUTES_PER_TWENTY_NODES = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class OciArgs:
+    """What cluster is wanted; every field is known before anything exists.
+
+    Attributes:
+        tenancy, compartment: OCIDs.
+        home_region: where IAM is written; empty for the stack's own region.
+        availability_domain: where the machines stand.
+        shape: the nodes' row of the catalogue.
+        nodes: how many.
+        image, family: OCID of their image and what it is.
+        boot_volume_gb: size of a node's boot volume.
+        operator_key: public key that may log in everywhere.
+        timezone: time zone of all machines.
+        network: the VCN.
+        bastion_image, bastion_family, bastion_shape, bastion_ocpus, bastion_memory_gb: the bastion.
+        ready_timeout_s: bound on the bastion's first boot.
+        iam: create the bastion's dynamic group and policy.
+        preflight: ask the account first.
+    """
+
+    tenancy: str
+    compartment: str
+    home_region: str
+    availability_domain: str
+    shape: Shape
+    nodes: int
+    image: str
+    family: ImageFamily
+    boot_volume_gb: int
+    operator_key: str
+    timezone: str
+    network: NetworkArgs
+    bastion_image: str
+    bastion_family: ImageFamily
+    bastion_shape: str
+    bastion_ocpus: int
+    bastion_memory_gb: int
+    ready_timeout_s: int
+    iam: bool
+    preflight: bool
+
+    @property
+    def create_timeout(self) -> str:
+        """How long the cluster network may take to come up, in the engine's notation."""
+        return f"{(self.nodes // 20 + 1) * _MINUTES_PER_TWENTY_NODES}m"
+
+
+class OciCluster(pulumi.ComponentResource):
+    """A cluster network behind a bastion.
+
+    Creates: Network, Bastion, Iam (where wanted), instance configuration, cluster network.
+    Outputs: `nodes`, `access`, `identity` (see `components.cluster.Cluster`).
+    """
+
+    nodes: pulumi.Output[tuple[Node, ...]]
+    access: pulumi.Output[Access]
+    shape: Shape
+    identity: pulumi.Output[str]
+
+    def __init__(self, name: str, args: OciArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        if args.preflight:
+            check(_intent(args))
+        super().__init__("busbar:oci:Cluster", name, None, opts)
+        mine = pulumi.ResourceOptions(parent=self)
+        network = Network(f"{name}-network", args.network, mine)
+        bastion = Bastion(f"{name}-bastion", _bastion(args, network), mine)
+        if args.iam:
+            Iam(
+                f"{name}-iam",
+                IamArgs(
+                    tenancy=args.tenancy,
+                    compartment=args.compartment,
+                    label=args.network.label,
+                    home_region=args.home_region,
+                    instance_id=bastion.instance_id,
+                ),
+                mine,
+            )
+        configuration = core.InstanceConfiguration(
+            f"{name}-configuration",
+            compartment_id=args.compartment,
+            display_name=f"{args.network.label}-node",
+            source="NONE",
+            instance_details=_details(args, network, bastion),
+            # Only new nodes follow a changed configuration; the pool must point at the new one before the old one may go.
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=False),
+        )
+        pool = core.ClusterNetwork(
+            f"{name}-network-of-nodes",
+            compartment_id=args.compartment,
+            display_name=args.network.label,
+            instance_pools=[
+                core.ClusterNetworkInstancePoolArgs(
+                    instance_configuration_id=configuration.id, size=args.nodes, display_name=args.network.label
+                )
+            ],
+            placement_configuration=core.ClusterNetworkPlacementConfigurationArgs(
+                availability_domain=args.availability_domain, primary_subnet_id=network.private_subnet_id
+            ),
+            opts=pulumi.ResourceOptions(
+                parent=self, custom_timeouts=pulumi.CustomTimeouts(create=args.create_timeout, update=args.create_timeout)
+            ),
+        )
+        members = core.get_cluster_network_instances_output(compartment_id=args.compartment, cluster_network_id=pool.id)
+        addresses = core.get_private_ips_output(subnet_id=pool.id.apply(lambda _: network.private_subnet_id))
+        attachments = core.get_vnic_attachments_output(compartment_id=pool.id.apply(lambda _: args.compartment))
+        found = pulumi.Output.all(members.instances, attachments.vnic_attachments, addresses.private_ips)
+        self.shape = args.shape
+        self.nodes = found.apply(lambda parts: _nodes(parts[0], parts[1], parts[2], args))
+        self.access = pulumi.Output.all(bastion.address, bastion.host_key).apply(
+            lambda known: _access(args, known[0], known[1])
+        )
+        self.identity = members.instances.apply(lambda instances: _identity(args, instances))
+        self.register_outputs({"identity": self.identity, "bastion": bastion.address})
+
+
+def _intent(args: OciArgs) -> Intent:
+    return Intent(
+        tenancy=args.tenancy,
+        compartment=args.compartment,
+        availability_domain=args.availability_domain,
+        shape=args.shape,
+        nodes=args.nodes,
+        image=args.image,
+        family=args.family,
+    )
+
+
+def _bastion(args: OciArgs, network: Network) -> BastionArgs:
+    return BastionArgs(
+        compartment=args.compartment,
+        label=args.network.label,
+        availability_domain=args.availability_domain,
+        shape=args.bastion_shape,
+        ocpus=args.bastion_ocpus,
+        memory_gb=args.bastion_memory_gb,
+        image=args.bastion_image,
+        family=args.bastion_family,
+        timezone=args.timezone,
+        search_domain=args.network.search_domain,
+        operator_key=args.operator_key,
+        timeout_s=args.ready_timeout_s,
+        subnet_id=network.public_subnet_id,
+    )
+
+
+def _details(args: OciArgs, network: Network, bastion: Bastion) -> core.InstanceConfigurationInstanceDetailsArgs:
+    trusted = (args.network.private_cidr, _RAIL_CIDRS[args.family.rdma])
+    boot = render(NodeBoot(args.family, args.shape, args.timezone, args.network.search_domain, trusted))
+    launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
+        availability_domain=args.availability_domain,
+        compartment_id=args.compartment,
+        display_name=f"{args.network.label}-node",
+        shape=args.shape.name,
+        create_vnic_details=core.InstanceConfigurationInstanceDetailsLaunchDetailsCreateVnicDetailsArgs(
+            subnet_id=network.private_subnet_id, assign_public_ip=False
+        ),
+        source_details=core.InstanceConfigurationInstanceDetailsLaunchDetailsSourceDetailsArgs(
+            source_type="image",
+            image_id=args.image,
+            boot_volume_size_in_gbs=str(args.boot_volume_gb),
+            boot_volume_vpus_per_gb=str(_BOOT_VPUS_PER_GB),
+        ),
+        instance_options=core.InstanceConfigurationInstanceDetailsLaunchDetailsInstanceOptionsArgs(
+            are_legacy_imds_endpoints_disabled=True
+        ),
+        agent_config=_agent(args),
+        metadata={
+            "ssh_authorized_keys": pulumi.Output.concat(args.operator_key, "\n", bastion.public_key),
+            "user_data": base64.b64encode(boot.encode()).decode(),
+        },
+    )
+    return core.InstanceConfigurationInstanceDetailsArgs(instance_type="compute", launch_details=launch)
+
+
+def _agent(args: OciArgs) -> core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigArgs:
+    """Turn the vendor's RDMA plugins on where they address the rails, and off where first boot does: they would fight."""
+    rdma = "ENABLED" if args.family.rdma == "agent" else "DISABLED"
+    wanted = {
+        "OS Management Service Agent": "DISABLED",  # it holds the package manager's lock during first boot
+        "Compute HPC RDMA Authentication": rdma,
+        "Compute HPC RDMA Auto-Configuration": rdma,
+        "Compute RDMA GPU Monitoring": rdma,
+    }
+    plugin = core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigPluginsConfigArgs
+    return core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigArgs(
+        are_all_plugins_disabled=False,
+        is_management_disabled=False,
+        is_monitoring_disabled=False,
+        plugins_configs=[plugin(name=name, desired_state=state) for name, state in wanted.items()],
+    )
+
+
+def _nodes(instances: Sequence[Any], attachments: Sequence[Any], addresses: Sequence[Any], args: OciArgs) -> tuple[Node, ...]:
+    """Join three listings into nodes, however many there are; refuse a pool that is short.
+
+    Ordered by fault domain, then name, so that neighbours in the ring stand near each other.
+    """
+    running = [instance for instance in instances if instance.state.upper() == "RUNNING"]
+    if len(running) != args.nodes:
+        states = ", ".join(f"{instance.display_name} {instance.state}" for instance in instances) or "none"
+        raise pulumi.RunError(
+            f"the cluster network has {len(running)} of {args.nodes} nodes running ({states}); they are billed. Run the update "
+            "again to let the pool fill up, or destroy the stack: both see these nodes."
+        )
+    vnic_by_instance = {each.instance_id: each.vnic_id for each in attachments if each.state.upper() == "ATTACHED"}
+    address_by_vnic = {each.vnic_id: each.ip_address for each in addresses if each.is_primary}
+    ordered = sorted(running, key=lambda instance: (instance.fault_domain, instance.display_name))
+    return tuple(
+        Node(instance.display_name, address_by_vnic[vnic_by_instance[instance.id]], instance.fault_domain)
+        for instance in ordered
+    )
+
+
+def _access(args: OciArgs, bastion: str, host_key: str) -> Access:
+    return Access(
+        user=args.family.login,
+        through=bastion,
+        through_user=args.bastion_family.login,
+        through_host_key=host_key,
+        network=args.network.private_cidr,
+    )
+
+
+def _identity(args: OciArgs, instances: Sequence[Any]) -> str:
+    parts = [args.shape.name, args.image, *sorted(instance.id for instance in instances)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,16 @@
+"""Programs that run somewhere else, fed to a `python3 -`: Python 3.6 upward, standard library alone, never imported.
+
+`text` reads one and appends the call, so that neither a file nor a quoted argument has to travel.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def text(name: str, **arguments: Any) -> str:
+    """Return the program `name` followed by a call of its `main` with `arguments` (plain data)."""
+    source = (Path(__file__).parent / f"{name}.py").read_text()
+    return f"{source}\n\nmain(**json.loads({json.dumps(arguments, sort_keys=True)!r}))\n"

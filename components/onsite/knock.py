@@ -1,0 +1,36 @@
+"""Wait on the operator's machine until a host's SSH version string ends with an announcement; authenticate nothing."""
+
+import json
+import socket
+import sys
+import time
+
+_PAUSE_S = 0.5
+
+
+def main(host: str, announcement: str, timeout_s: float) -> None:
+    """Return once the host announces itself, or exit with a sentence that says what it last did."""
+    deadline = time.monotonic() + timeout_s
+    last, said = "nothing was tried", ""
+    while time.monotonic() < deadline:
+        last = _version(host)
+        if last.endswith(announcement):
+            print(json.dumps({"host": host, "announced": announcement}))
+            return
+        if last != said:
+            print(f"waiting for {host}: {last}", file=sys.stderr, flush=True)
+            said = last
+        time.sleep(_PAUSE_S)
+    sys.exit(
+        f"{host} did not finish its first boot within {timeout_s:.0f} s; last: {last}. "
+        "If it never answered, look at sshFrom: it must contain the address of this machine."
+    )
+
+
+def _version(host: str) -> str:
+    try:
+        with socket.create_connection((host, 22), timeout=5) as connection:
+            connection.settimeout(5)
+            return connection.makefile("rb").readline(256).decode("ascii", "replace").strip() or "closed without a word"
+    except OSError as error:
+        return f"no answer on TCP port 22 ({error})"

@@ -1,0 +1,54 @@
+"""From settings to the one target that the stack names, whose provider SDK is imported here and only then.
+
+It deliberately decides nothing: a target is a mapping from checked settings to that target's arguments.
+"""
+
+from __future__ import annotations
+
+from components.cluster import Cluster
+from settings import Settings
+
+
+def build(wanted: Settings) -> Cluster:
+    """Register the cluster of the target that `wanted` names (settings know only such)."""
+    return _oci(wanted)
+
+
+def _oci(wanted: Settings) -> Cluster:
+    from components.oci.cluster import OciArgs, OciCluster  # noqa: PLC0415 - half a second that other targets need not spend
+    from components.oci.network import NetworkArgs  # noqa: PLC0415
+
+    network = NetworkArgs(
+        compartment=wanted.compartment,
+        label=wanted.cluster_name,
+        vcn_cidr=wanted.vcn_cidr,
+        public_cidr=wanted.public_cidr,
+        private_cidr=wanted.private_cidr,
+        ssh_from=wanted.ssh_from,
+        private_ingress=wanted.private_ingress,
+    )
+    return OciCluster(
+        "cluster",
+        OciArgs(
+            tenancy=wanted.tenancy,
+            compartment=wanted.compartment,
+            home_region=wanted.home_region,
+            availability_domain=wanted.availability_domain,
+            shape=wanted.node_shape,
+            nodes=wanted.nodes,
+            image=wanted.image,
+            family=wanted.family,
+            boot_volume_gb=wanted.boot_volume_gb,
+            operator_key=wanted.ssh_public_key,
+            timezone=wanted.timezone,
+            network=network,
+            bastion_image=wanted.bastion_image,
+            bastion_family=wanted.bastion_family,
+            bastion_shape=wanted.bastion_shape,
+            bastion_ocpus=wanted.bastion_ocpus,
+            bastion_memory_gb=wanted.bastion_memory_gb,
+            ready_timeout_s=wanted.ready_timeout_minutes * 60,
+            iam=wanted.iam,
+            preflight=wanted.preflight,
+        ),
+    )

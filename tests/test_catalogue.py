@@ -1,0 +1,65 @@
+"""The table of facts is whole and consistent."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalogue import ENVIRONMENTS, IMAGES, SHAPES, Rdma, Shape, nearest
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
+def test_every_row_is_consistent(shape):
+    assert shape.source
+    assert shape.memory_gib > 0
+    assert shape.gpus == (int(shape.name.rsplit(".", 1)[1]) if shape.gpu else 0)
+    if shape.rdma is not None:
+        assert shape.environment in ENVIRONMENTS
+        assert shape.rdma.ports == len(shape.rdma.hca)
+
+
+@pytest.mark.parametrize(
+    ("name", "ports", "gbytes_per_s"),
+    [
+        ("BM.GPU4.8", 16, 200),
+        ("BM.GPU.A100-v2.8", 16, 200),
+        ("BM.GPU.H100.8", 16, 400),
+        ("BM.GPU.H200.8", 8, 400),
+        ("BM.GPU.B200.8", 8, 400),
+        ("BM.GPU.B300.8", 16, 800),
+        ("BM.GPU.GB200.4", 4, 200),
+        ("BM.GPU.GB300.4", 8, 400),
+        ("BM.GPU.MI300X.8", 8, 400),
+    ],
+)
+def test_line_rates_are_those_that_the_vendor_publishes(name, ports, gbytes_per_s):
+    rdma = SHAPES[name].rdma
+    assert (rdma.ports, rdma.node_gbytes_per_s) == (ports, gbytes_per_s)
+
+
+def test_no_front_end_port_is_among_the_rails():
+    for name, front in (("BM.GPU4.8", {"mlx5_4", "mlx5_5"}), ("BM.GPU.A100-v2.8", {"mlx5_0", "mlx5_13"})):
+        assert not front & set(SHAPES[name].rdma.hca)
+
+
+def test_hca_lists_ask_for_exact_names():
+    assert all(shape.rdma.nccl_ib_hca.startswith("=") for shape in SHAPES.values() if shape.rdma)
+
+
+def test_a_row_that_contradicts_itself_is_refused():
+    with pytest.raises(ValueError, match="different HCAs"):
+        Rdma(2, 100, ("mlx5_0", "mlx5_0"), "mlx5_0:1")
+    with pytest.raises(ValueError, match="come together"):
+        Shape("X", "GPU", 0, 1, 0, None, None, "nowhere")
+
+
+def test_a_misspelt_shape_finds_its_neighbours():
+    assert nearest("BM.GPU4.9")[0] == "BM.GPU4.8"
+    assert nearest("bm.gpu.h100.8")[0] == "BM.GPU.H100.8"
+    assert len(nearest("nonsense")) == 3
+
+
+@pytest.mark.parametrize("family", IMAGES.values(), ids=lambda family: family.key)
+def test_every_image_family_says_how_its_rails_get_addresses(family):
+    assert family.rdma in {"ifcfg", "agent"}
+    assert family.firewall in {"firewalld", "iptables"}
+    assert bool(family.nccl_packages) == bool(family.nccl_repository)

@@ -1,0 +1,176 @@
+"""The parsers read every real transcript, and never crash or pass on what is not one."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.transcript import nccl_version, parse_json, parse_text
+
+GOLDEN = Path(__file__).parent / "golden" / "transcripts"
+H200 = (GOLDEN / "h200x2.txt").read_text()
+H200_JSON = (GOLDEN / "h200x2.json").read_text()
+
+
+def only(name: str):
+    (run,) = parse_text((GOLDEN / name).read_text())
+    return run
+
+
+def test_the_transcript_of_two_a100_nodes_gives_every_row_and_its_published_bandwidth():
+    run = only("oci-2xGPU4.8-ol7.txt")
+    assert len(run.rows) == 25
+    assert run.rows[-1].out_of_place.busbw_gbps == 87.18
+    assert run.rows[0].out_of_place.time_us == 35.23
+    assert len(run.devices) == 16
+    assert {device.host for device in run.devices} == {"inst-edjui-gpu4", "inst-vdgkk-gpu4"}
+    assert run.average_busbw_gbps == 30.037
+    assert run.problems == ()
+
+
+def test_a_table_quoted_without_its_end_is_read_and_the_lack_is_said():
+    run = only("oci-2xGPU4.8-slurm.txt")
+    assert run.rows[0].in_place.busbw_gbps == 224.87
+    assert run.problems == ("the run's closing lines are missing",)
+
+
+def test_log_lines_of_nccl_between_the_rows_are_passed_over_and_name_the_network():
+    run = only("k8s-2pods-25G.txt")
+    assert [row.size_bytes for row in run.rows] == [10737418240]
+    assert run.network == "IBext"
+    assert run.nccl == "2.18.5+cuda12.2"
+    assert run.problems == ()
+
+
+def test_a_table_with_one_placement_and_left_out_rows_says_so():
+    run = only("aws-2xp5.48xlarge.txt")
+    assert run.rows[-1].out_of_place.busbw_gbps == 487.09
+    assert run.rows[-1].in_place is None
+    assert "rows were left out of the text ('...')" in run.problems
+
+
+def test_text_and_json_of_one_run_agree():
+    (text,) = parse_text(H200)
+    exact = parse_json(H200_JSON)
+    assert text.nccl == exact.nccl == "2.28.9"
+    assert text.collective == exact.collective == "all_reduce"
+    assert text.devices == exact.devices
+    for printed, precise in zip(text.rows, exact.rows, strict=True):
+        assert printed.size_bytes == precise.size_bytes
+        assert printed.out_of_place.time_us == pytest.approx(precise.out_of_place.time_us, rel=0.01)
+        assert printed.in_place.busbw_gbps == pytest.approx(precise.in_place.busbw_gbps, abs=0.005, rel=0.001)
+
+
+def test_nothing_of_the_environment_in_the_json_file_survives_reading():
+    assert "HYPOTHETICAL_TOKEN" in H200_JSON
+    assert "HYPOTHETICAL_TOKEN" not in repr(parse_json(H200_JSON))
+
+
+def test_columns_are_found_by_name_wherever_they_stand():
+    moved = "#  size  count  busbw  time  algbw  #wrong\n"
+    # The first timing column opens a placement, so a busbw before it belongs to none: refused, not guessed.
+    (run,) = parse_text(moved + "  8  2  0.5  1.0  0.25  0\n")
+    assert run.rows == ()
+    assert any("the header lacks algbw, busbw or #wrong" in problem for problem in run.problems)
+    (run,) = parse_text(
+        "#  count  size  busbw\n#  size  count  root  time  busbw  algbw  error\n  8  2  -1  1.0  0.5  0.25  0\n"
+    )
+    assert run.rows[0].out_of_place.busbw_gbps == 0.5
+    assert run.rows[0].out_of_place.algbw_gbps == 0.25
+
+
+def test_in_place_first_is_honoured():
+    text = "#   in-place   out-of-place\n#  size  count  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n 8 2 1 1 1 0 2 2 2 0\n"
+    (run,) = parse_text(text)
+    assert run.rows[0].in_place.time_us == 1
+    assert run.rows[0].out_of_place.time_us == 2
+
+
+def test_windows_line_ends_change_nothing():
+    assert parse_text(H200.replace("\n", "\r\n")) == parse_text(H200)
+
+
+def test_two_runs_in_one_text_are_two_transcripts():
+    assert len(parse_text(H200 + H200)) == 2
+
+
+def test_interleaved_runs_are_named_as_a_problem():
+    lines = H200.splitlines()
+    woven = "\n".join(line for pair in zip(lines, lines, strict=True) for line in pair)
+    assert all(run.problems for run in parse_text(woven))
+
+
+def test_nan_and_infinity_are_problems_not_numbers():
+    for word in ("nan", "inf", "-1.00"):
+        (run,) = parse_text(H200.replace("345.38  345.38", f"345.38  {word}"))
+        assert len(run.rows) == 30
+        assert any("is not a measurement" in problem for problem in run.problems)
+    broken = json.loads(H200_JSON)
+    broken["results"][3]["out_of_place"]["bus_bw"] = "nan"
+    assert len(parse_json(json.dumps(broken)).rows) == 30
+
+
+def test_an_unchecked_run_has_no_wrong_count_rather_than_zero():
+    (run,) = parse_text("# size count time algbw busbw #wrong\n 8 2 1.0 1.0 1.0 N/A\n")
+    assert run.rows[0].out_of_place.wrong is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"results": 3}', H200_JSON[:4000]])
+def test_json_that_is_cut_or_another_document_is_refused_in_a_sentence(text):
+    with pytest.raises(ValueError, match=r"the JSON result"):
+        parse_json(text)
+
+
+def test_a_rehearsal_states_its_scale():
+    banner = "# busbar rehearsal: all_reduce over TCP rails of this host, line rates scaled by 1/4000\n"
+    (run,) = parse_text(banner + H200)
+    assert run.scale == 4000
+
+
+def test_version_codes_before_and_after_the_change_of_layout():
+    assert nccl_version(22809) == "2.28.9"
+    assert nccl_version(2708) == "2.7.8"
+
+
+@given(st.text())
+def test_any_text_is_read_without_a_crash(text):
+    for run in parse_text(text):
+        assert run.rows or run.problems
+
+
+@given(st.lists(st.sampled_from(H200.splitlines() + ["nan", "8 2 float", "#  size count busbw"]), max_size=40))
+def test_any_shuffle_of_real_lines_is_read_without_a_crash(lines):
+    for run in parse_text("\n".join(lines)):
+        assert all(row.out_of_place is None or row.out_of_place.busbw_gbps >= 0 for row in run.rows)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(json.loads(H200_JSON))), json_values))
+def test_any_json_document_is_read_or_refused(document):
+    try:
+        run = parse_json(json.dumps(document))
+    except ValueError:
+        return
+    assert run.rows or run.problems
+
+
+def test_what_travels_to_a_node_is_python_3_6():
+    root = Path(__file__).parent.parent
+    travelling = [root / "benchmarks" / "transcript.py", *(root / "benchmarks" / "runner").glob("*.py")]
+    onsite = [path for path in (root / "components" / "onsite").glob("*.py") if path.name != "__init__.py"]
+    for path in [*travelling, *onsite]:
+        tree = ast.parse(path.read_text(), feature_version=(3, 6))
+        assert not any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree)), path
+        imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert not imported & {"__future__", "dataclasses"}, path
