@@ -49,7 +49,8 @@ def test_the_text_is_valid_by_cloud_inits_own_schema(name, tmp_path):
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_script_inside_is_clean_shell(name):
-    script = [file for file in yaml.safe_load(TEXTS[name])["write_files"] if file["path"].endswith("first-boot")][0]["content"]
+    files = {file["path"]: file["content"] for file in yaml.safe_load(TEXTS[name])["write_files"]}
+    script = files["/var/lib/busbar/first-boot"]
     subprocess.run(["sh", "-n"], input=script, text=True, check=True)
     program = shutil.which("shellcheck")
     if program is not None:

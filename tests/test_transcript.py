@@ -85,7 +85,8 @@ def test_columns_are_found_by_name_wherever_they_stand():
 
 
 def test_in_place_first_is_honoured():
-    text = "#   in-place   out-of-place\n#  size  count  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n 8 2 1 1 1 0 2 2 2 0\n"
+    header = "#   in-place   out-of-place\n#  size  count  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
+    text = header + " 8 2 1 1 1 0 2 2 2 0\n"
     (run,) = parse_text(text)
     assert run.rows[0].in_place.time_us == 1
     assert run.rows[0].out_of_place.time_us == 2
@@ -143,7 +144,7 @@ def test_any_text_is_read_without_a_crash(text):
         assert run.rows or run.problems
 
 
-@given(st.lists(st.sampled_from(H200.splitlines() + ["nan", "8 2 float", "#  size count busbw"]), max_size=40))
+@given(st.lists(st.sampled_from([*H200.splitlines(), "nan", "8 2 float", "#  size count busbw"]), max_size=40))
 def test_any_shuffle_of_real_lines_is_read_without_a_crash(lines):
     for run in parse_text("\n".join(lines)):
         assert all(row.out_of_place is None or row.out_of_place.busbw_gbps >= 0 for row in run.rows)

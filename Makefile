@@ -1,0 +1,38 @@
+# busbar on this machine: `make up` ... `make down`. A real account needs none of this, only Pulumi (README).
+SHELL := /bin/bash
+STACK ?= dev
+RUN   := . tools/env && tools/in-stack $(STACK)
+
+.PHONY: help setup up preview down ssh outputs test check figures
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+setup: ## bring what this machine lacks: engine, Python packages, the rehearsal's Debian packages
+	@tools/setup engine python rehearsal
+
+up: setup ## build and measure the cluster of STACK (default dev), rehearsed on this machine
+	@$(RUN) up --yes --skip-preview --suppress-outputs
+
+preview: setup ## show what `up` would do and what bandwidth it would find
+	@$(RUN) preview
+
+down: setup ## destroy everything that `up` made
+	@$(RUN) destroy --yes --skip-preview
+
+outputs: setup ## print the stack's outputs as JSON
+	@$(RUN) stack output --json
+
+ssh: setup ## open a shell on the head
+	@$(RUN) shell
+
+test: setup ## run every check and every test
+	@tools/setup checks
+	@$(MAKE) --no-print-directory check
+	@. tools/env && "$$BUSBAR_PYTHON" -m pytest
+
+check: ## run the checks alone
+	@tools/check
+
+figures: setup ## measure what README claims, one line each
+	@. tools/env && tools/figures

@@ -1,0 +1,101 @@
+"""Imports only go down: the table of rooms, held by reading the source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+#: Room (longest match wins) -> what it may import beside the standard library.
+MAY = {
+    "catalogue": {"catalogue"},
+    "benchmarks": {"benchmarks", "catalogue"},
+    "cloudinit": {"cloudinit", "yaml", "catalogue"},
+    "components": set(),
+    "components/cluster.py": {"pulumi", "catalogue"},
+    "components/connection.py": {"pulumi_command", "components.cluster"},
+    "components/onsite": set(),
+    # The bastion reports its public key and is waited for, so the target itself needs Commands.
+    "components/oci": {
+        "pulumi",
+        "pulumi_oci",
+        "pulumi_command",
+        "components.cluster",
+        "components.connection",
+        "components.onsite",
+        "components.oci",
+        "cloudinit",
+        "catalogue",
+    },
+    "components/ready.py": {"pulumi", "pulumi_command", "components.cluster", "components.connection", "components.onsite"},
+    "components/sweep.py": {
+        "pulumi",
+        "pulumi_command",
+        "components.cluster",
+        "components.connection",
+        "components.ready",
+        "benchmarks",
+        "catalogue",
+    },
+    "settings.py": {"pulumi", "pydantic", "catalogue", "benchmarks"},
+    "targets.py": {"components", "settings"},
+    "__main__.py": {"pulumi", "settings", "targets", "components.ready", "components.sweep", "benchmarks"},
+    "rehearsal": {"rehearsal", "grpc", "google", "pulumi", "pulumi_oci", "yaml"},
+    "tools/plugins": {"tools", "grpc", "google", "pulumi", "asyncssh", "language", "command"},
+}
+#: Modules of the runner import each other by their bare names, for they are packed side by side.
+RUNNER = {path.stem for path in (ROOT / "benchmarks" / "runner").glob("*.py")} | {"transcript"}
+
+
+def room_of(path: Path) -> str | None:
+    place = path.relative_to(ROOT).as_posix()
+    rooms = [room for room in MAY if place == room or place.startswith(f"{room}/")]
+    return max(rooms, key=len, default=None)
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            found |= {f"{base}.{alias.name}" for alias in node.names} if base in {"components", "components.oci"} else {base}
+    return {name for name in found if name.split(".")[0] not in sys.stdlib_module_names}
+
+
+def sources() -> list[Path]:
+    rooms = ("catalogue", "benchmarks", "cloudinit", "components", "rehearsal", "tools/plugins")
+    found = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
+    return [*found, ROOT / "settings.py", ROOT / "targets.py", ROOT / "__main__.py"]
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_module_imports_only_what_its_room_may(path):
+    room = room_of(path)
+    assert room is not None
+    allowed = MAY[room]
+    if path.parent.name == "runner":
+        allowed = RUNNER  # on a node there is the standard library and the runner itself
+    for name in imports(path):
+        assert any(name == room or name.startswith(f"{room}.") for room in allowed), f"{path.name} imports {name}"
+
+
+def test_the_rehearsal_never_knows_the_program():
+    program = {"settings", "components", "benchmarks", "cloudinit", "catalogue", "targets"}
+    for path in (ROOT / "rehearsal").rglob("*.py"):
+        assert not {name.split(".")[0] for name in imports(path)} & program, path
+
+
+def test_no_room_is_named_for_what_it_is_not():
+    bad = {"utils", "helpers", "lib", "common", "misc"}
+    assert not [path for path in sources() if bad & set(path.relative_to(ROOT).with_suffix("").parts)]
+
+
+def test_only_the_front_door_reads_the_configuration():
+    for path in sources():
+        if path.name != "settings.py" and "tools" not in path.parts:
+            assert "pulumi.Config(" not in path.read_text(), path

@@ -1,0 +1,281 @@
+"""The runner as a head node runs it: packed, in a home of its own, started, lost, found again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pack
+
+GOLDEN = Path(__file__).parent / "golden" / "transcripts"
+NODE = [{"name": "head", "address": "127.0.0.1"}]
+
+
+class Head:
+    """A head node: a home folder and the packed runner in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.program = home / "runner.pyz"
+        self.program.write_bytes(pack.runner())
+        (home / "bin").mkdir()
+        self.tool("nvidia-smi", 'echo "NVIDIA H200, 570.1"\necho "NVIDIA H200, 570.1"\n')
+        self.environment = {
+            "HOME": str(home),
+            "PATH": f"{home}/bin:/usr/local/bin:/usr/bin:/bin",
+            "PLANTED_TOKEN": "must-never-leave-the-node",
+        }
+
+    def tool(self, name: str, body: str) -> Path:
+        path = self.home / "bin" / name
+        path.write_text(f"#!/bin/sh\n{body}")
+        path.chmod(0o755)
+        return path
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, str(self.program), *words],
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, request: dict, *words: str) -> tuple[int, str, str]:
+        child = self.start(*(words or ("run",)))
+        out, err = child.communicate(json.dumps(request), timeout=60)
+        return child.returncode, out, err
+
+
+@pytest.fixture
+def head(tmp_path):
+    return Head(tmp_path)
+
+
+def archive(makefile: str) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        member = tarfile.TarInfo("nccl-tests/Makefile")
+        member.size = len(makefile)
+        tar.addfile(member, io.BytesIO(makefile.encode()))
+    return packed.getvalue()
+
+
+GOOD_MAKEFILE = (
+    "build:\n\tmkdir -p build\n\techo Compiling all_reduce\n"
+    "\tprintf '#!/bin/sh\\necho $(MPI) $(MPI_HOME)\\n' > build/all_reduce_perf\n\tchmod +x build/all_reduce_perf\n"
+)
+
+
+def build_request(head: Head, makefile: str = GOOD_MAKEFILE, **changes) -> dict:
+    for version in ("4.1.2", "4.1.10"):
+        for proof in (f"mpi-{version}/bin/mpirun", "cuda/bin/nvcc", "nccl/include/nccl.h"):
+            path = head.home / proof
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("#!/bin/sh\necho mpirun 4.1.10\n")
+            path.chmod(0o755)
+    data = archive(makefile)
+    (head.home / "source.tar").write_bytes(data)
+    request = {
+        "schema": 1,
+        "kind": "build",
+        "run_id": "build1",
+        "timeout_s": 30,
+        "nodes": NODE,
+        "program": "all_reduce_perf",
+        "source": {"version": "2.19.6", "sha256": hashlib.sha256(data).hexdigest(), "path": "source.tar"},
+        "homes": {
+            "MPI_HOME": f"{head.home}/mpi-*",
+            "CUDA_HOME": f"{head.home}/cuda*",
+            "NCCL_HOME": f"{head.home}/nccl",
+        },
+    }
+    return request | changes
+
+
+def measure_request(head: Head, body: str, **changes) -> dict:
+    program = head.tool("mpirun", body)
+    request = {
+        "schema": 1,
+        "kind": "measure",
+        "run_id": "measure1",
+        "timeout_s": 30,
+        "nodes": NODE,
+        "gpus": 2,
+        "collective": "all_reduce",
+        "argv": [str(program)],
+        "hostfile": {"path": f"{head.home}/plan/hosts", "text": "127.0.0.1 slots=2\n"},
+        "result": f"{head.home}/plan/result.json",
+    }
+    return request | changes
+
+
+REAL_RUN = f"cat {GOLDEN}/h200x2.txt\ncp {GOLDEN}/h200x2.json $HOME/plan/result.json\n"
+
+
+def test_a_build_takes_the_newest_mpi_and_names_what_it_made(head):
+    status, out, err = head.run(build_request(head))
+    assert status == 0, err
+    line = json.loads(out)
+    assert line["mpi_home"].endswith("mpi-4.1.10")
+    program = Path(line["binaries"]) / "all_reduce_perf"
+    assert hashlib.sha256(program.read_bytes()).hexdigest() == line["hashes"]["all_reduce_perf"]
+    assert program.read_text().splitlines()[1].startswith("echo 1 ")
+    assert "Compiling all_reduce" in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"source": {"version": "x", "sha256": "0" * 64, "path": "source.tar"}}, "is pinned; nothing was built"),
+        ({"homes": {"MPI_HOME": "/nowhere/mpi-*", "CUDA_HOME": "/x", "NCCL_HOME": "/x"}}, "the image has no MPI_HOME"),
+        ({"program": "all_gather_perf"}, "the build made no all_gather_perf; it made all_reduce_perf"),
+        (
+            {"source": {"version": "x", "sha256": "0" * 64, "url": "https://127.0.0.1:1/x.tar"}},
+            "could not be fetched from the head",
+        ),
+    ],
+)
+def test_a_build_that_cannot_be_trusted_is_refused_in_a_sentence(head, changes, sentence):
+    status, out, err = head.run(build_request(head, **changes))
+    assert (status, out) == (1, "")
+    assert sentence in err
+
+
+def test_a_failing_make_is_quoted_with_its_first_error(head):
+    status, _, err = head.run(build_request(head, "build:\n\t@echo 'x.cu:1: error: nccl.h: No such file'; false\n"))
+    assert status == 1
+    assert "nccl-tests did not build: x.cu:1: error: nccl.h: No such file" in err
+
+
+def test_an_archive_that_climbs_out_is_refused(head):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        member = tarfile.TarInfo("../evil")
+        tar.addfile(member, io.BytesIO(b""))
+    request = build_request(head)
+    (head.home / "source.tar").write_bytes(packed.getvalue())
+    request["source"]["sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
+    status, _, err = head.run(request)
+    assert status == 1
+    assert "which is no plain file below it" in err
+
+
+def test_a_measurement_is_one_line_with_every_row_and_its_evidence(head):
+    status, out, err = head.run(measure_request(head, REAL_RUN))
+    assert status == 0, err
+    assert len(out.splitlines()) == 1
+    line = json.loads(out)
+    assert len(line["results"]) == 31
+    assert line["ranks"] == 2
+    assert line["results"][-1]["out_of_place"]["busbw_gbps"] == 345.381859
+    assert line["versions"] == {"nccl": "2.28.9", "nccl_tests": "2.19.6", "driver": "570.1", "os": line["versions"]["os"]}
+    assert line["problems"] == []
+    assert line["rehearsal"] is None
+    packed = Path(line["evidence"]["path"]).read_bytes()
+    assert hashlib.sha256(__import__("gzip").decompress(packed)).hexdigest() == line["evidence"]["sha256"]
+    assert "8589934592" in err  # the rows were shown
+
+
+def test_no_environment_leaves_the_node_or_stays_in_its_evidence(head):
+    _, out, err = head.run(measure_request(head, REAL_RUN))
+    assert "must-never-leave-the-node" not in out + err
+    kept = [path for path in (head.home / ".busbar").rglob("*") if path.is_file()]
+    assert kept
+    assert not [path for path in kept if b"HYPOTHETICAL_TOKEN" in path.read_bytes()]
+    assert not (head.home / "plan" / "result.json").exists()
+
+
+def test_a_run_that_is_done_is_never_run_again(head):
+    count = f"echo once >> {head.home}/count\n"
+    first = head.run(measure_request(head, count + REAL_RUN))
+    second = head.run(measure_request(head, count + REAL_RUN))
+    assert first[1] == second[1]
+    assert (head.home / "count").read_text() == "once\n"
+
+
+def test_a_lost_waiter_leaves_the_work_running_and_the_next_one_finds_it(head):
+    body = f"echo once >> {head.home}/count\nsleep 2\n{REAL_RUN}"
+    lost = head.start("run")
+    lost.stdin.write(json.dumps(measure_request(head, body)))
+    lost.stdin.close()
+    deadline = time.monotonic() + 10
+    while not (head.home / "count").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    lost.send_signal(signal.SIGKILL)
+    lost.wait(10)
+    status, out, _ = head.run(measure_request(head, body))
+    assert status == 0
+    assert len(json.loads(out)["results"]) == 31
+    assert (head.home / "count").read_text() == "once\n"
+
+
+def test_a_worker_that_died_is_not_waited_for_and_the_next_run_starts_afresh(head):
+    body = f"echo $PPID > {head.home}/worker\n[ -e {head.home}/second ] && exec cat {GOLDEN}/h200x2.txt\nsleep 30\n"
+    waiting = head.start("run")
+    waiting.stdin.write(json.dumps(measure_request(head, body)))
+    waiting.stdin.close()
+    deadline = time.monotonic() + 10
+    while not (head.home / "worker").exists() or not (head.home / "worker").read_text().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(int((head.home / "worker").read_text()), signal.SIGKILL)
+    assert waiting.wait(10) == 1
+    assert "ended without a result" in waiting.stderr.read()
+    (head.home / "second").touch()
+    status, out, err = head.run(measure_request(head, body))
+    assert status == 0, err
+    assert "the JSON result could not be used" in json.loads(out)["problems"][0]
+
+
+def test_a_failed_run_names_its_cause_and_may_be_tried_again(head):
+    status, _, err = head.run(measure_request(head, "echo ORTE was unable to reliably start one or more daemons; exit 3\n"))
+    assert status == 1
+    assert "the run ended with status 3: ORTE was unable to reliably start" in err
+    status, _, _ = head.run(measure_request(head, REAL_RUN))
+    assert status == 0
+
+
+def test_a_run_that_hangs_is_stopped_at_its_bound(head):
+    began = time.monotonic()
+    status, _, err = head.run(measure_request(head, "sleep 60\n", timeout_s=1))
+    assert status == 1
+    assert "the run was stopped after 1 s with 0 rows done" in err
+    assert time.monotonic() - began < 20
+
+
+def test_a_node_with_fewer_gpus_is_named_before_anything_runs(head):
+    status, _, err = head.run(measure_request(head, REAL_RUN, gpus=8))
+    assert status == 1
+    assert "head shows 2 GPUs, and its shape has 8" in err
+
+
+def test_the_plan_can_be_printed_and_typed_by_hand(head):
+    status, out, _ = head.run(measure_request(head, REAL_RUN, argv=["mpirun", "-x", "NCCL_IB_HCA==mlx5_0"]), "plan")
+    assert status == 0
+    assert "mpirun -x 'NCCL_IB_HCA==mlx5_0'" in out
+    assert not (head.home / ".busbar").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": 1, "kind": "dance", "run_id": "x", "timeout_s": 1}', "[1]"])
+def test_what_is_no_request_is_refused(head, text):
+    child = head.start("run")
+    _, err = child.communicate(text, timeout=30)
+    assert child.returncode == 1
+    assert "request" in err
+
+
+def test_the_packed_runner_depends_on_its_source_alone():
+    assert pack.runner() == pack.runner()

@@ -1,0 +1,1 @@
+"""Set-up of the checkout: the pinned engine, plugins, checks."""
