@@ -1,0 +1,31 @@
+"""A second program: takes the measured bandwidth of a cluster as an input, and stops where it is not good enough.
+
+It needs nothing of busbar but the outputs of version 1 (docs/outputs.schema.json).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+
+config = pulumi.Config()
+cluster = pulumi.StackReference(config.require("cluster"))
+needed_gbps = float(config.require("needGbps"))
+
+
+def usable(found: list[Any]) -> float:
+    """Return the measured bus bandwidth, or refuse."""
+    schema, verdict, busbw_gbps, scale = found
+    if schema != 1:
+        raise pulumi.RunError(f"the cluster's outputs are of version {schema}; this program reads version 1.")
+    if verdict != "pass":
+        raise pulumi.RunError(f"the cluster's verdict is {verdict}, not pass; no work is planned on it.")
+    if busbw_gbps < needed_gbps / scale:
+        raise pulumi.RunError(f"the cluster gives {busbw_gbps:.4g} GB/s, and this work needs {needed_gbps / scale:.4g} GB/s.")
+    return float(busbw_gbps)
+
+
+asked = pulumi.Output.all(*(cluster.require_output(name) for name in ("schema", "verdict", "busbw_gbps", "scale")))
+pulumi.export("busbw_gbps", asked.apply(usable))
+pulumi.export("hosts", cluster.require_output("nodes").apply(lambda nodes: [node["address"] for node in nodes]))
