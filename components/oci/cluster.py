@@ -136,13 +136,16 @@ class OciCluster(pulumi.ComponentResource):
         members = core.get_cluster_network_instances_output(compartment_id=args.compartment, cluster_network_id=pool.id)
         addresses = core.get_private_ips_output(subnet_id=pool.id.apply(lambda _: network.private_subnet_id))
         attachments = core.get_vnic_attachments_output(compartment_id=pool.id.apply(lambda _: args.compartment))
-        found = pulumi.Output.all(members.instances, attachments.vnic_attachments, addresses.private_ips)
+        instances = members.instances.apply(_members)
+        found = pulumi.Output.all(
+            instances, attachments.vnic_attachments.apply(_vnic_by_instance), addresses.private_ips.apply(_address_by_vnic)
+        )
         self.shape = args.shape
         self.nodes = found.apply(lambda parts: _nodes(parts[0], parts[1], parts[2], args))
         self.access = pulumi.Output.all(bastion.address, bastion.host_key).apply(
             lambda known: _access(args, known[0], known[1])
         )
-        self.identity = members.instances.apply(lambda instances: _identity(args, instances))
+        self.identity = instances.apply(lambda known: _identity(args, known))
         self.register_outputs({"identity": self.identity, "bastion": bastion.address})
 
 
@@ -223,25 +226,44 @@ def _agent(args: OciArgs) -> core.InstanceConfigurationInstanceDetailsLaunchDeta
     )
 
 
-def _nodes(instances: Sequence[Any], attachments: Sequence[Any], addresses: Sequence[Any], args: OciArgs) -> tuple[Node, ...]:
+@dataclass(frozen=True)
+class _Member:
+    """What the pool says of one machine; a class of ours, for the engine's own turn into dictionaries on their way."""
+
+    ocid: str
+    name: str
+    state: str
+    fault_domain: str
+
+
+def _members(instances: Sequence[Any]) -> tuple[_Member, ...]:
+    return tuple(_Member(each.id, each.display_name, each.state.upper(), each.fault_domain) for each in instances)
+
+
+def _vnic_by_instance(attachments: Sequence[Any]) -> dict[str, str]:
+    return {each.instance_id: each.vnic_id for each in attachments if each.state.upper() == "ATTACHED"}
+
+
+def _address_by_vnic(addresses: Sequence[Any]) -> dict[str, str]:
+    return {each.vnic_id: each.ip_address for each in addresses if each.is_primary}
+
+
+def _nodes(
+    members: tuple[_Member, ...], vnic_by_instance: dict[str, str], address_by_vnic: dict[str, str], args: OciArgs
+) -> tuple[Node, ...]:
     """Join three listings into nodes, however many there are; refuse a pool that is short.
 
     Ordered by fault domain, then name, so that neighbours in the ring stand near each other.
     """
-    running = [instance for instance in instances if instance.state.upper() == "RUNNING"]
+    running = [member for member in members if member.state == "RUNNING"]
     if len(running) != args.nodes:
-        states = ", ".join(f"{instance.display_name} {instance.state}" for instance in instances) or "none"
+        states = ", ".join(f"{member.name} {member.state}" for member in members) or "none"
         raise pulumi.RunError(
             f"the cluster network has {len(running)} of {args.nodes} nodes running ({states}); they are billed. Run the update "
             "again to let the pool fill up, or destroy the stack: both see these nodes."
         )
-    vnic_by_instance = {each.instance_id: each.vnic_id for each in attachments if each.state.upper() == "ATTACHED"}
-    address_by_vnic = {each.vnic_id: each.ip_address for each in addresses if each.is_primary}
-    ordered = sorted(running, key=lambda instance: (instance.fault_domain, instance.display_name))
-    return tuple(
-        Node(instance.display_name, address_by_vnic[vnic_by_instance[instance.id]], instance.fault_domain)
-        for instance in ordered
-    )
+    ordered = sorted(running, key=lambda member: (member.fault_domain, member.name))
+    return tuple(Node(member.name, address_by_vnic[vnic_by_instance[member.ocid]], member.fault_domain) for member in ordered)
 
 
 def _access(args: OciArgs, bastion: str, host_key: str) -> Access:
@@ -254,6 +276,6 @@ def _access(args: OciArgs, bastion: str, host_key: str) -> Access:
     )
 
 
-def _identity(args: OciArgs, instances: Sequence[Any]) -> str:
-    parts = [args.shape.name, args.image, *sorted(instance.id for instance in instances)]
+def _identity(args: OciArgs, members: tuple[_Member, ...]) -> str:
+    parts = [args.shape.name, args.image, *sorted(member.ocid for member in members)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

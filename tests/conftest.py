@@ -1,0 +1,114 @@
+"""The one double of the engine: it records what the real program registers and answers with outputs that look real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import runpy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostKeyOfTheBastion0000000000000000000000"
+
+
+@dataclass
+class Engine(pulumi.runtime.Mocks):
+    """Records registrations as (type, name, inputs) and invokes as (token, arguments)."""
+
+    lines: dict[str, str]
+    resources: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    invokes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    members: int = 2
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        self.resources.append((args.typ, args.name, args.inputs))
+        outputs = dict(args.inputs)
+        if args.typ == "oci:Core/instance:Instance":
+            outputs |= {"publicIp": "203.0.113.5", "displayName": args.inputs.get("displayName")}
+        if args.typ.startswith("command:"):
+            outputs |= {"stdout": self.lines.get(args.name, ""), "stderr": ""}
+        return f"ocid1.{args.name}.oc1..id", outputs
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+        self.invokes.append((args.token, args.args))
+        answers: dict[str, Callable[[], dict[str, Any]]] = {
+            "oci:Core/getServices:getServices": lambda: {
+                "services": [{"id": "svc", "cidrBlock": "all-nrt-services", "name": "All"}]
+            },
+            "oci:Core/getConsoleHistoryData:getConsoleHistoryData": lambda: {"data": f"boot\nbusbar-host-key: {HOST_KEY}\n"},
+            "oci:Core/getClusterNetworkInstances:getClusterNetworkInstances": lambda: {
+                "instances": [
+                    {"id": f"i{n}", "displayName": f"inst-{n}", "state": "RUNNING", "faultDomain": "FD-1"}
+                    for n in range(self.members)
+                ]
+            },
+            "oci:Core/getVnicAttachments:getVnicAttachments": lambda: {
+                "vnicAttachments": [{"instanceId": f"i{n}", "vnicId": f"v{n}", "state": "ATTACHED"} for n in range(8)]
+            },
+            "oci:Core/getPrivateIps:getPrivateIps": lambda: {
+                "privateIps": [{"vnicId": f"v{n}", "ipAddress": f"10.0.1.{n + 2}", "isPrimary": True} for n in range(8)]
+            },
+        }
+        return answers[args.token]()
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """Return the inputs of every resource whose type ends with `kind`."""
+        return [inputs for typ, _, inputs in self.resources if typ.endswith(kind)]
+
+
+def ready_line(nodes: int = 2) -> str:
+    found = [{"name": f"inst-{n}", "address": f"10.0.1.{n + 2}", "host_key": HOST_KEY} for n in range(nodes)]
+    return json.dumps({"schema": 1, "kind": "ready", "nodes": found})
+
+
+BUILD_LINE = json.dumps(
+    {
+        "schema": 1,
+        "kind": "build",
+        "home": "/home/opc",
+        "mpi_home": "/usr/mpi/gcc/openmpi-4.1.2a1",
+        "binaries": "/home/opc/.busbar/tests/x",
+        "hashes": {"all_reduce_perf": "0" * 64},
+        "versions": {"nccl_tests": "2.19.6"},
+    }
+)
+
+
+def configuration(**changes: Any) -> dict[str, Any]:
+    """Return what the engine hands the program for the dev stack, with `changes`."""
+    declared = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+    stack = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]
+    values = {key: row["default"] for key, row in declared.items() if "default" in row}
+    values |= {key.partition(":")[2]: value for key, value in stack.items() if key.startswith("busbar:")}
+    values |= {"sshPublicKey": KEY, "ncclTestsSource": str(ROOT / "README.md"), "preflight": False}
+    values |= changes
+    return {f"busbar:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+
+
+@pytest.fixture
+def run_program(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Engine]:
+    """Run the real __main__.py on a recording engine, drained."""
+    monkeypatch.chdir(ROOT)
+
+    def run(lines: dict[str, str], *, members: int = 2, **changes: Any) -> Engine:
+        engine = Engine(lines, members=members)
+        asyncio.set_event_loop(asyncio.new_event_loop())
+        pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=False)
+        pulumi.runtime.set_all_config(configuration(**changes))
+
+        @pulumi.runtime.test
+        def program() -> None:
+            runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+
+        program()
+        return engine
+
+    return run

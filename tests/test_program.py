@@ -1,0 +1,130 @@
+"""The real program on a recording engine: what it registers, what it never does."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pulumi
+import pytest
+from conftest import BUILD_LINE, HOST_KEY, KEY, ready_line
+from test_verdict import line
+
+LINES = {
+    "ready-contact": ready_line(),
+    "sweep-build": BUILD_LINE,
+    "sweep-measure": line(),
+    "cluster-bastion-key": "ssh-ed25519 AAAABastionKey",
+}
+
+
+@pytest.fixture
+def dev(run_program):
+    return run_program(LINES)
+
+
+def test_the_dev_stack_registers_these_resources_and_no_more(dev):
+    assert sorted((kind, name) for kind, name, _ in dev.resources if not kind.startswith("pulumi:")) == [
+        ("busbar:oci:Bastion", "cluster-bastion"),
+        ("busbar:oci:Cluster", "cluster"),
+        ("busbar:oci:Iam", "cluster-iam"),
+        ("busbar:oci:Network", "cluster-network"),
+        ("busbar:ready:Ready", "ready"),
+        ("busbar:sweep:Sweep", "sweep"),
+        ("command:local:Command", "cluster-bastion-announced"),
+        ("command:local:Command", "sweep-accept"),
+        ("command:remote:Command", "cluster-bastion-key"),
+        ("command:remote:Command", "ready-contact"),
+        ("command:remote:Command", "sweep-build"),
+        ("command:remote:Command", "sweep-measure"),
+        ("command:remote:CopyToRemote", "sweep-runner"),
+        ("command:remote:CopyToRemote", "sweep-source"),
+        ("oci:Core/clusterNetwork:ClusterNetwork", "cluster-network-of-nodes"),
+        ("oci:Core/consoleHistory:ConsoleHistory", "cluster-bastion-console"),
+        ("oci:Core/instance:Instance", "cluster-bastion-instance"),
+        ("oci:Core/instanceConfiguration:InstanceConfiguration", "cluster-configuration"),
+        ("oci:Core/internetGateway:InternetGateway", "cluster-network-igw"),
+        ("oci:Core/natGateway:NatGateway", "cluster-network-nat"),
+        ("oci:Core/routeTable:RouteTable", "cluster-network-private-routes"),
+        ("oci:Core/routeTable:RouteTable", "cluster-network-public-routes"),
+        ("oci:Core/securityList:SecurityList", "cluster-network-private-rules"),
+        ("oci:Core/securityList:SecurityList", "cluster-network-public-rules"),
+        ("oci:Core/serviceGateway:ServiceGateway", "cluster-network-sgw"),
+        ("oci:Core/subnet:Subnet", "cluster-network-private"),
+        ("oci:Core/subnet:Subnet", "cluster-network-public"),
+        ("oci:Core/vcn:Vcn", "cluster-network-vcn"),
+        ("oci:Identity/dynamicGroup:DynamicGroup", "cluster-iam-group"),
+        ("oci:Identity/policy:Policy", "cluster-iam-policy"),
+    ]
+
+
+def test_eight_nodes_are_as_many_resources_as_two(dev, run_program):
+    eight = run_program(LINES | {"ready-contact": ready_line(8)}, members=8, nodes=8)
+    assert len(eight.resources) == len(dev.resources)
+
+
+def test_every_connection_pins_its_host_key_and_names_no_agent_and_no_private_key(dev):
+    commands = [inputs for kind, _, inputs in dev.resources if kind.startswith("command:remote")]
+    assert len(commands) == 6
+    for inputs in commands:
+        connection = inputs["connection"]["value"]  # the engine keeps it as a secret
+        for end in (connection, connection.get("proxy") or connection):
+            assert end["hostKey"] == HOST_KEY
+            assert "agentSocketPath" not in end
+            assert "privateKey" not in end
+
+
+def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_needs(dev, run_program):
+    (configuration,) = dev.of("InstanceConfiguration")
+    details = configuration["instanceDetails"]["launchDetails"]
+    assert details["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
+    assert details["sourceDetails"]["bootVolumeSizeInGbs"] == "256"
+    assert details["metadata"]["ssh_authorized_keys"] == f"{KEY}\nssh-ed25519 AAAABastionKey"
+    assert base64.b64decode(details["metadata"]["user_data"]).startswith(b"#cloud-config\n")
+    states = {plugin["name"]: plugin["desiredState"] for plugin in details["agentConfig"]["pluginsConfigs"]}
+    assert states["Compute HPC RDMA Auto-Configuration"] == "DISABLED"
+    (configuration,) = run_program(LINES, imageFamily="ol8").of("InstanceConfiguration")
+    details = configuration["instanceDetails"]["launchDetails"]
+    states = {plugin["name"]: plugin["desiredState"] for plugin in details["agentConfig"]["pluginsConfigs"]}
+    assert states["Compute HPC RDMA Auto-Configuration"] == "ENABLED"
+
+
+def test_nothing_is_open_to_the_world(dev):
+    for rules in dev.of("SecurityList"):
+        for rule in rules["ingressSecurityRules"]:
+            assert rule["source"] in {"10.0.0.0/16", "198.51.100.0/24"}
+
+
+def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only_the_second(run_program):
+    slow = json.loads(line())
+    for row in slow["results"]:
+        for placement in ("out_of_place", "in_place"):
+            row[placement]["busbw_gbps"] /= 2
+            row[placement]["algbw_gbps"] /= 2
+    engine = run_program(LINES | {"sweep-measure": json.dumps(slow)})
+    (accept,) = [inputs for _, name, inputs in engine.resources if name == "sweep-accept"]
+    assert accept["create"] == "cat >&2; exit 1"
+    assert "verdict SHORT" in accept["stdin"]
+
+
+def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev, run_program):
+    def run_id(engine) -> str:
+        (measure,) = [inputs for _, name, inputs in engine.resources if name == "sweep-measure"]
+        return json.loads(measure["stdin"])["run_id"]
+
+    same = run_id(dev)
+    assert run_id(run_program(LINES)) == same
+    assert run_id(run_program(LINES, timezone="UTC")) == same
+    assert run_id(run_program(LINES, sshFrom=["198.51.100.0/25"])) == same
+    assert run_id(run_program(LINES, measurement=2)) != same
+    assert run_id(run_program(LINES, iterations=2)) != same
+    assert run_id(run_program(LINES, image="ocid1.image.oc1..other")) != same
+
+
+def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up(run_program):
+    with pytest.raises(pulumi.RunError, match=r"has 1 of 2 nodes running .* destroy the stack"):
+        run_program(LINES, members=1)
+
+
+def test_a_preview_that_asks_nobody_asks_nobody_before_the_network_exists(dev):
+    assert "oci:Core/getShapes:getShapes" not in {token for token, _ in dev.invokes}
