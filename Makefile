@@ -35,4 +35,4 @@ check: ## run the checks alone
 	@tools/check
 
 figures: setup ## measure what README claims, one line each
-	@. tools/env && tools/figures
+	@. tools/env && "$$BUSBAR_PYTHON" tools/figures.py

@@ -77,8 +77,9 @@ fi
 def trust(firewall: str, cidrs: tuple[str, ...]) -> Step:
     """Open the machine's own firewall between nodes and nowhere else; MPI and NCCL use any port."""
     if firewall == "firewalld":
-        lines = [f"firewall-cmd --permanent --zone=trusted --add-source={cidr}" for cidr in cidrs]
-        return Step("trust-nodes", "\n".join([*lines, "firewall-cmd --reload"]))
+        lines = [f"  firewall-cmd --permanent --zone=trusted --add-source={cidr}" for cidr in cidrs]
+        # Where it does not run there is nothing to open.
+        return Step("trust-nodes", "\n".join(["if firewall-cmd --state; then", *lines, "  firewall-cmd --reload", "fi"]))
     lines = [f"iptables -C INPUT -s {cidr} -j ACCEPT 2>/dev/null || iptables -I INPUT 1 -s {cidr} -j ACCEPT" for cidr in cidrs]
     return Step("trust-nodes", "\n".join([*lines, "mkdir -p /etc/iptables", "iptables-save > /etc/iptables/rules.v4"]))
 

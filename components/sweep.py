@@ -107,6 +107,7 @@ class Sweep(pulumi.ComponentResource):
             f"{name}-accept",
             create=judged.apply(lambda found: "cat" if found.verdict == PASS else "cat >&2; exit 1"),
             stdin=judged.apply(outputs.table),
+            logging=local.Logging.NONE,  # a pass is shown below, and a failure quotes the table in its error
             add_previous_output_in_env=False,
             opts=self._mine,
         )
@@ -114,7 +115,7 @@ class Sweep(pulumi.ComponentResource):
         self.found = pulumi.Output.all(judged, versions).apply(lambda both: outputs.measured(both[0], both[1]))
         self.ssh = pulumi.Output.all(args.cluster.nodes, args.cluster.access).apply(lambda both: _ssh(both[0][0], both[1]))
         self.page = pulumi.Output.all(judged, self.ssh).apply(lambda both: outputs.page(both[0], both[1]))
-        judged.apply(lambda found: pulumi.log.info(outputs.sentence(found), self))
+        judged.apply(lambda found: pulumi.log.info(f"\n{outputs.table(found)}", self) if found.verdict == PASS else None)
         self.register_outputs({"found": self.found, "ssh": self.ssh})
 
     def _runner(self, name: str, head: pulumi.Output[remote.ConnectionArgs]) -> tuple[str, pulumi.Resource]:

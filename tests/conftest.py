@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
+
+from tools.stage import Stage
 
 ROOT = Path(__file__).parent.parent
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
@@ -112,3 +114,11 @@ def run_program(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Engine]:
         return engine
 
     return run
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A rehearsed world of its own, destroyed afterwards."""
+    made = Stage(tmp_path)
+    yield made
+    made.close()

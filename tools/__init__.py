@@ -1,1 +1,1 @@
-"""Set-up of the checkout: the pinned engine, plugins, checks."""
+"""Set-up, checks and measurements of this checkout; nothing that a cluster needs."""

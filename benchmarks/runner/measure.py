@@ -162,7 +162,7 @@ def _cause(lines: List[str]) -> str:
     telling = [
         line for line in lines if any(word in line.lower() for word in ("error", "failed", "refused", "unable", "invalid"))
     ]
-    words = telling or [line for line in lines if line.strip()] or ["it printed nothing"]
+    words = telling or lines or ["it printed nothing"]
     return words[0].strip()[:500]
 
 

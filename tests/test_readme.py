@@ -1,0 +1,71 @@
+"""Everything that README tells a newcomer to type in a shell is typed here, in that order, in a copy of the checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+#: This suite is `make test`, and `make figures` takes minutes: its own figures are checked where they are printed.
+ELSEWHERE = {"make test", "make figures"}
+
+
+def typed() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def test_readme_shows_the_two_commands_first():
+    assert typed()[:2] == ["make up", "make down"]
+
+
+def test_every_make_target_that_readme_names_exists():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z]+)", (ROOT / "README.md").read_text())) | {line.split()[1] for line in typed()}
+    assert named <= targets
+
+
+def test_every_file_that_readme_links_to_exists():
+    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):
+        assert (ROOT / target).exists(), target
+
+
+@pytest.mark.rehearsal
+@pytest.mark.xdist_group("readme")
+def test_what_a_newcomer_types_works(tmp_path):
+    copy = tmp_path / "busbar"
+    files = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in files.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    (copy / ".busbar").mkdir()
+    (copy / ".busbar" / "venv").symlink_to(ROOT / ".busbar" / "venv")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "BUSBAR_"))}
+    commands = [line for line in typed() if line not in ELSEWHERE]
+    ordered = ["make up", *(line for line in commands if line not in {"make up", "make down"}), "make down"]
+    said = {}
+    for command in ordered:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=copy,
+            env=environment,
+            input="hostname\n" if command == "make ssh" else "",
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        said[command] = done.stdout
+    assert "verdict PASS" in said["make up"]
+    assert "inst-" in said["make ssh"]
+    assert '"verdict": "pass"' in said["make outputs"]
+    assert not (copy / ".busbar" / "world").exists() or not list((copy / ".busbar" / "world").rglob("*.json"))

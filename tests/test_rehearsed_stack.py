@@ -1,0 +1,150 @@
+"""The dev stack, whole: the real engine, the real program, real hosts; built once for all sentences here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tools.stage import ROOT, Finished, Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("stack")]
+
+SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
+PLANTED = "planted-token-must-never-leave"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
+    """The dev stack with a short plan, up."""
+    stage = Stage(tmp_path_factory.mktemp("stack"))
+    stage.environment["PLANTED_TOKEN"] = PLANTED
+    found = stage.up()
+    assert found.status == 0, found
+    yield stage, found
+    stage.close()
+
+
+def commands(stage: Stage) -> list[dict]:
+    return [resource for resource in stage.state()["deployment"]["resources"] if resource["type"].startswith("command:")]
+
+
+def test_an_update_ends_in_a_measured_bandwidth_near_the_wire(built):
+    outputs = built[0].outputs()
+    assert outputs["verdict"] == "pass"
+    assert outputs["rehearsed"] is True
+    assert outputs["scale"] == 4000
+    assert outputs["busbw_gbps"] == pytest.approx(0.05, rel=0.15)
+    assert [row["size_bytes"] for row in outputs["results"]["all_reduce"]] == [1 << 20, 1 << 21, 1 << 22]
+    assert all(row[place]["wrong"] == 0 for row in outputs["results"]["all_reduce"] for place in ("out_of_place", "in_place"))
+
+
+def test_the_outputs_fit_their_schema(built):
+    jsonschema.validate(built[0].outputs(), SCHEMA, cls=jsonschema.Draft202012Validator)
+
+
+def test_all_sixteen_rails_of_both_nodes_carried_the_bytes(built):
+    sent = built[0].outputs()["transport"]["tx_bytes"]
+    assert len(sent) == 2
+    for devices in sent.values():
+        rails = [count for name, count in devices.items() if name.startswith("enp") and name != "enp45s0f0"]
+        assert len(rails) == 16
+        assert min(rails) > 1_000_000
+        assert max(rails) < 1.1 * min(rails)
+        assert devices["enp45s0f0"] < min(rails)
+
+
+def test_the_screen_shows_rows_and_the_verdict(built):
+    text = built[1].text
+    assert "1048576" in text
+    assert "verdict PASS: all_reduce busbw" in text
+
+
+def test_an_unchanged_update_changes_nothing(built):
+    found = built[0].up()
+    assert found.status == 0, found
+    changed = [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
+    assert not changed, found
+    assert "unchanged" in found.text
+
+
+def test_a_preview_predicts_the_bandwidth_and_states_the_gate(built):
+    found = built[0].preview()
+    assert found.status == 0, found
+    assert "on a healthy fabric gives about 190 GB/s of bus bandwidth (the wire allows 200)" in found.text
+
+
+def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built):
+    stage = built[0]
+    text = json.dumps(stage.state()) + json.dumps(stage.outputs()) + built[1].text
+    for secret in ("PRIVATE KEY", PLANTED, "PLANTED_TOKEN", "SSH_AUTH_SOCK", "agent.sock"):
+        assert secret not in text
+    operator = (stage.world / "operator" / "id_ed25519").read_text().splitlines()[1]
+    assert operator not in text
+
+
+def test_the_head_is_one_pasted_command_away(built):
+    stage = built[0]
+    words = stage.outputs()["ssh"].split()
+    options = ["-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={stage.folder}/known"]
+    config = stage.folder / "ssh_config"
+    config.write_text("Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  BatchMode yes\n")
+    found = stage.inside("ssh", "-F", str(config), *options, *words[1:], "hostname; nvidia-smi -L | wc -l")
+    assert found.status == 0, found
+    assert "8" in found.text.split()
+
+
+def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
+    stage = built[0]
+    folder = ROOT / "examples" / "consumer"
+    config = tmp_path / "Pulumi.reader.yaml"
+    (tmp_path / "Pulumi.yaml").write_text((folder / "Pulumi.yaml").read_text())
+    values = {"busbar-consumer:cluster": "organization/busbar/dev", "busbar-consumer:needGbps": "100"}
+    config.write_text(json.dumps({"config": values}))
+    assert stage.command("pulumi", "-C", str(tmp_path), "stack", "init", "reader").status == 0
+    words = ("--stack", "reader", "--config-file", str(config), "--non-interactive", "--yes", "--skip-preview")
+    found = stage.command("pulumi", "-C", str(folder), "up", *words)
+    assert found.status == 0, found
+    read = json.loads(stage.command("pulumi", "-C", str(folder), "stack", "output", "--json", "--stack", "reader").text)
+    assert read["busbw_gbps"] == stage.outputs()["busbw_gbps"]
+    config.write_text(config.read_text().replace('"100"', '"300"').replace("'100'", "'300'").replace(": 100", ": 300"))
+    found = stage.command("pulumi", "-C", str(folder), "up", *words)
+    assert found.status != 0
+    assert "this work needs" in found.text
+
+
+def test_raising_the_measurement_measures_again_and_builds_nothing(built):
+    stage = built[0]
+    before = {resource["urn"].rsplit("::", 1)[1]: resource["outputs"].get("stdout") for resource in commands(stage)}
+    found = stage.up(measurement=2)
+    assert found.status == 0, found
+    after = {resource["urn"].rsplit("::", 1)[1]: resource["outputs"].get("stdout") for resource in commands(stage)}
+    assert after["sweep-measure"] != before["sweep-measure"]
+    assert after["sweep-build"] == before["sweep-build"]
+
+
+def test_destroy_leaves_nothing_behind(tmp_path):
+    stage = Stage(tmp_path)
+    found = stage.up(measureTimeoutMinutes=5)
+    assert found.status == 0, found
+    tag = next(name for name in stage.command("ip", "netns", "list").text.split() if name.startswith("bb"))[:8]
+    found = stage.destroy()
+    assert found.status == 0, found
+    namespaces = [name for name in stage.command("ip", "netns", "list").text.split() if name.startswith(tag)]
+    assert not namespaces or tag not in str(namespaces)
+    left = [path for path in stage.world.rglob("*") if path.is_file()] if stage.world.exists() else []
+    assert not left
+    mounts = Path("/proc/self/mounts").read_text()
+    assert str(stage.world) not in mounts
+    running = [path for path in Path("/proc").glob("[0-9]*/environ") if _mentions(path, str(stage.world))]
+    assert not running
+
+
+def _mentions(path: Path, text: str) -> bool:
+    try:
+        return text.encode() in path.read_bytes() or text.encode() in (path.parent / "cmdline").read_bytes()
+    except OSError:
+        return False  # a process that ended meanwhile
