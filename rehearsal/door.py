@@ -1,0 +1,163 @@
+"""The one door: prepares the operator's place on the rehearsed Internet and runs a command there; boots nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rehearsal import network, tidy, wires
+from rehearsal.world import World
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+UNIX_PATH_BYTES = 107
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")
+
+PACKAGES = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nft": "nftables",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "pivot_root": "util-linux",
+    "gcc": "gcc",
+    "ssh": "openssh-client",
+    "ssh-agent": "openssh-client",
+    "sshd": "openssh-server",
+    "sudo": "sudo",
+    "cloud-init": "cloud-init",
+    "ifconfig": "net-tools",
+    "mpirun.openmpi": "openmpi-bin",
+    "mpicc.openmpi": "libopenmpi-dev",
+}
+"""What the rehearsal needs of the machine, and the Debian package that brings it."""
+
+
+def lacks(world: World, command: list[str]) -> str:
+    """One sentence on why the command cannot be rehearsed here, or nothing."""
+    if not command:
+        return "say what to run: rehearsal/enter CMD..., for example rehearsal/enter ssh ADDRESS."
+    if sys.platform != "linux":
+        return f"the rehearsal needs Linux, whose namespaces are its hosts, and this is {sys.platform}."
+    if os.geteuid() != 0:
+        return "the rehearsal needs root, as it makes network namespaces and mounts, and this is an ordinary user."
+    if len(str(world.path / "operator/agent.sock")) > UNIX_PATH_BYTES:
+        return f"{world.path} is too long for a world, as the agent's socket in it may have {UNIX_PATH_BYTES} bytes."
+    return _machine_lacks()
+
+
+def _machine_lacks() -> str:
+    missing = [name for name in PACKAGES if not shutil.which(name)]
+    if missing:
+        packages = " ".join(sorted({PACKAGES[name] for name in missing}))
+        return f"the rehearsal lacks {', '.join(missing)}; on Debian, apt-get install {packages} brings it."
+    tried = subprocess.run(["unshare", "-m", "-n", "-p", "-f", "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        return f"the rehearsal needs to make namespaces and the machine refuses: {tried.stderr.strip()}."
+    return ""
+
+
+@contextmanager
+def _locks(world: World) -> Iterator[int]:
+    """Hold the world's door: shared with other runs while CMD runs, alone to clear before and after.
+
+    Yields:
+        The descriptor that CMD inherits, so that the door stays held if only this process is killed.
+    """
+    with wires.locked(world, "setup"):
+        door = os.open(world.folder("locks") / "door", os.O_RDWR | os.O_CREAT, 0o600)
+        if _alone(door):
+            tidy.sweep(world)
+        fcntl.flock(door, fcntl.LOCK_SH)
+        _operator(world)
+    try:
+        yield door
+    finally:
+        with wires.locked(world, "setup"):
+            if _alone(door):
+                tidy.sweep(world)
+                tidy.stop_agent(world)
+                if tidy.empty(world):
+                    tidy.clear(world)
+            os.close(door)
+
+
+def _alone(door: int) -> bool:
+    try:
+        fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _operator(world: World) -> None:
+    """The operator's namespace, key pair and agent, each kept if it is there."""
+    network.ensure_operator(world)
+    folder = world.folder("operator")
+    key, socket = folder / "id_ed25519", folder / "agent.sock"
+    if not key.exists():
+        wires.call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "operator", "-f", str(key)])
+    if tidy.agent_answers(world):
+        return
+    tidy.stop_agent(world)
+    started = wires.call(["ssh-agent", "-s", "-a", str(socket)])
+    pid = started.partition("SSH_AGENT_PID=")[2].partition(";")[0]
+    (folder / "agent.pid").write_text(pid)
+    wires.call(["env", f"SSH_AUTH_SOCK={socket}", "ssh-add", "-q", str(key)])
+
+
+def _environment(world: World) -> dict[str, str]:
+    """CMD's environment: ours, with the stand-ins first on PATH, and without proxies, as none can be reached."""
+    kept = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
+    return kept | {
+        "PATH": f"{CHECKOUT / 'rehearsal/bin'}:{os.environ.get('PATH', '')}",
+        "SSH_AUTH_SOCK": str(world.path / "operator/agent.sock"),
+        "BUSBAR_WORLD": str(world.path),
+        "BUSBAR_SCALE": str(world.scale),
+    }
+
+
+def _run(world: World, command: list[str], door: int) -> int:
+    """Run CMD in the operator's namespace to its end; its exit status, 128 and the signal's number if it was killed."""
+    argv = [*wires.inside(world.netns(network.OPERATOR)), *command]
+    child = subprocess.Popen(argv, env=_environment(world), pass_fds=(door,))
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        child.send_signal(number)
+
+    # Ctrl-C reaches CMD by itself, which decides what to do; we wait for it. A handler, unlike SIG_IGN, is not inherited.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGHUP, pass_on)
+    status = child.wait()
+    return status if status >= 0 else 128 - status
+
+
+def main(command: list[str]) -> int:
+    """Enter, run, leave; 2 when the machine or the call lacks something, else CMD's exit status."""
+    os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
+    os.environ.setdefault("BUSBAR_WORLD", str(CHECKOUT / ".busbar/world"))
+    try:
+        world = World.current()
+        if why := lacks(world, command):
+            return _refuse(why)
+        with _locks(world) as door:
+            if faults := os.environ.get("BUSBAR_FAULTS"):
+                shutil.copyfile(faults, world.path / "faults.json")
+            world.faults()
+            return _run(world, command, door)
+    except (RuntimeError, ValueError, OSError) as problem:
+        return _refuse(str(problem))
+
+
+def _refuse(why: str) -> int:
+    sys.stderr.write(f"rehearsal/enter: {why}\n")
+    return 2

@@ -1,0 +1,66 @@
+"""What goes wrong on purpose on hosts, read from the world's faults.json; causes nothing itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rehearsal.world import World
+
+NEARLY_FULL_BYTES = 8 << 20
+"""Room that `disk_full` leaves: first boot just passes, a build or a copy does not."""
+
+
+@dataclass(frozen=True)
+class HostFaults:
+    """The faults of one host.
+
+    Attributes:
+        factors: by rail index, what its line rate is multiplied by.
+        dead: indices of rails without a link.
+        boot_fails: cloud-init ends with the status `error`.
+        never_answers: the host runs and no packet reaches it.
+        free_bytes: room left on its root disk, None for all of it.
+    """
+
+    factors: dict[int, float]
+    dead: frozenset[int]
+    boot_fails: bool = False
+    never_answers: bool = False
+    free_bytes: int | None = None
+
+    @classmethod
+    def of(cls, world: World, index: int, rails: int) -> HostFaults:
+        """The faults of the host with that launch index; a host outside every pool (-1) has none.
+
+        Raises:
+            ValueError: a fault of a kind that concerns hosts names no number where one is needed.
+        """
+        mine = [one for one in world.faults() if index >= 0 and one.get("host") == index]
+        factors = dict.fromkeys(range(rails), 1.0)
+        for one in mine:
+            which = range(rails) if one["kind"] == "slow_host" else [_rail(one)] if one["kind"] == "rail_rate" else []
+            for rail in which:
+                factors[rail] = factors.get(rail, 1.0) * _factor(one)
+        kinds = {str(one["kind"]): one for one in mine}
+        free = kinds["disk_full"].get("free_bytes", NEARLY_FULL_BYTES) if "disk_full" in kinds else None
+        return cls(
+            factors,
+            frozenset(_rail(one) for one in mine if one["kind"] == "rail_dead"),
+            "boot_fails" in kinds,
+            "never_answers" in kinds,
+            int(str(free)) if free is not None else None,
+        )
+
+
+def _rail(fault: dict[str, object]) -> int:
+    rail = fault.get("rail")
+    if not isinstance(rail, int):
+        raise ValueError(f"the fault {fault} must name its rail by a whole number from 0, as rails are told apart by it.")
+    return rail
+
+
+def _factor(fault: dict[str, object]) -> float:
+    factor = fault.get("factor")
+    if not isinstance(factor, int | float) or not 0 < factor <= 1:
+        raise ValueError(f"the fault {fault} must have a factor above 0 and up to 1; a rail at 0 is the kind rail_dead.")
+    return float(factor)

@@ -1,0 +1,262 @@
+"""Turns a fresh set of namespaces into a rehearsed host, then becomes its first process; talks to no network.
+
+A program of its own (standard library only), started by hosts.boot as the first process of new mount, pid, UTS, IPC
+and time namespaces: `host_init.py HOST_FOLDER`. Everything it mounts is inside the host's mount namespace, so nothing
+of it outlives the host.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+KEPT_TOP = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
+"""Of the machine's root a host shows its programs and libraries and nothing else."""
+
+FRESH_TOP = ("boot", "dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var")
+"""Empty folders of the host's own; whatever else lies at the machine's top is hidden."""
+
+KEPT_ETC = [
+    "alternatives", "bash.bashrc", "adduser.conf", "ca-certificates", "cloud/templates", "cloud/cloud.cfg.d",
+    "debian_version", "default", "deluser.conf", "gai.conf", "group", "gshadow", "host.conf", "inputrc",
+    "iproute2", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "libaudit.conf", "locale.alias", "login.defs",
+    "magic", "mime.types", "mke2fs.conf", "networks", "openmpi", "pam.conf", "pam.d", "passwd", "perl",
+    "protocols", "python3", "python3.11", "rpc", "security", "selinux", "services", "shells", "skel",
+    "ssh/moduli", "ssl/openssl.cnf", "sudo.conf", "terminfo", "ucf.conf",
+]  # fmt: skip
+"""What of the machine's /etc a host may see: an allow list, as the rest may hold secrets."""
+
+VAR_FOLDERS = [
+    "cache", "lib/cloud", "lib/dpkg", "lib/misc", "lib/rehearsal", "lib/sudo", "local", "log", "mail", "opt",
+    "spool",
+]  # fmt: skip
+PROGRAMS = ("usr/libexec", "usr/lib/rehearsal/init")
+KEPT_UIDS_BELOW = 1000
+SAMPLE_MAJOR = 42
+"""Block and character major for sample use: no driver answers, so no device of the machine can be hit by a number."""
+
+
+def mount(*arguments: str) -> None:
+    """Mount, or end the host."""
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def opaque(folder: Path) -> Path:
+    """A new folder of the upper layer that shows nothing of the machine's folder below it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.setxattr(folder, "trusted.overlay.opaque", b"y")
+    return folder
+
+
+def hide(upper: Path, path: str) -> None:
+    """Hide a file of the machine from the host."""
+    if os.path.lexists(f"/{path}") and not os.path.lexists(upper / path):
+        (upper / path).parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(upper / path, stat.S_IFCHR, 0)
+
+
+def clean_machine(upper: Path) -> None:
+    """Lay over the machine's root what makes it nobody's: an own /etc and /var, and no one's files."""
+    for entry in Path("/").iterdir():
+        if entry.name not in KEPT_TOP:
+            hide(upper, entry.name)
+    for name in FRESH_TOP:
+        (upper / name).unlink(missing_ok=True)
+        opaque(upper / name)
+    for folder in ("usr/local", "usr/src"):
+        opaque(upper / folder)
+    for folder in ("bin", "sbin", "lib", "include", "etc", "share"):
+        (upper / "usr/local" / folder).mkdir()
+    clean_var(upper / "var")
+    clean_etc(upper / "etc")
+    for temporary in (upper / "tmp", upper / "var/tmp"):
+        temporary.mkdir(exist_ok=True)
+        temporary.chmod(0o1777)
+    (upper / "root").chmod(0o700)
+
+
+def clean_var(var: Path) -> None:
+    """An empty /var with the folders that programs expect."""
+    for name in VAR_FOLDERS:
+        (var / name).mkdir(parents=True)
+    (var / "run").symlink_to("/run")
+    (var / "lock").symlink_to("/run/lock")
+
+
+def clean_etc(etc: Path) -> None:
+    """A /etc with what programs need of the machine's, and nothing of what the machine is."""
+    for name in KEPT_ETC:
+        source = Path("/etc", name)
+        (etc / name).parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, etc / name, symlinks=True)
+        elif source.exists():
+            shutil.copy2(source, etc / name)
+    for command in (etc / "alternatives").iterdir():
+        if command.name.startswith("mp") or command.name in {"iptables", "ip6tables"}:
+            command.unlink()
+    system_accounts(etc)
+
+
+def system_accounts(etc: Path) -> None:
+    """Keep the system's own accounts; nobody of the machine may log in to a host, nor any password pass."""
+    rows = [line.split(":") for line in (etc / "passwd").read_text().splitlines()]
+    kept = [row for row in rows if int(row[2]) < KEPT_UIDS_BELOW or row[0] == "nobody"]
+    (etc / "passwd").write_text("".join(":".join(row) + "\n" for row in kept))
+    (etc / "shadow").write_text("".join(f"{row[0]}:*:19000:0:99999:7:::\n" for row in kept))
+    (etc / "shadow").chmod(0o640)
+    groups = [line.split(":") for line in (etc / "group").read_text().splitlines()]
+    groups = [row for row in groups if int(row[2]) < KEPT_UIDS_BELOW or row[0] == "nogroup"]
+    (etc / "group").write_text("".join(":".join([*row[:3], ""]) + "\n" for row in groups))
+    (etc / "gshadow").write_text("".join(f"{row[0]}:*::\n" for row in groups))
+
+
+def lay_image(upper: Path, plan: dict[str, Any]) -> None:
+    """Put the image's own files over it: stand-ins, copies, texts and links, in this order."""
+    image = Path(plan["image"])
+    shutil.copytree(image / "system", upper / "usr/lib/rehearsal")
+    modules = upper / "usr/lib/rehearsal/python/rehearsal/image"
+    modules.mkdir(parents=True)
+    for module in image.glob("*.py"):
+        shutil.copyfile(module, modules / module.name)
+    for name in ("boot", "agent"):
+        (upper / "usr/lib/rehearsal" / name).chmod(0o755)
+    real = upper / "usr/lib/rehearsal/real"
+    real.mkdir()
+    shutil.copy2("/usr/bin/mount", real / "mount")
+    (upper / "usr/bin").mkdir(parents=True, exist_ok=True)
+    for name, source in plan["commands"].items():
+        shutil.copyfile(image / "bin" / source, upper / "usr/bin" / name)
+        (upper / "usr/bin" / name).chmod(0o755)
+        hide(upper, f"usr/sbin/{name}")
+    for name in plan["absent"]:
+        hide(upper, f"usr/bin/{name}")
+        hide(upper, f"usr/sbin/{name}")
+    for path, source in plan["copies"].items():
+        (upper / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, upper / path)
+        (upper / path).chmod(0o755 if "bin/" in path or path.startswith(PROGRAMS) else 0o644)
+    for path, (text, mode) in plan["texts"].items():
+        (upper / path).parent.mkdir(parents=True, exist_ok=True)
+        # Bytes that need not be text travel as base64.
+        (upper / path).write_bytes(base64.b64decode(text[7:]) if text.startswith("base64:") else text.encode())
+        (upper / path).chmod(mode)
+    for path, target in plan["links"].items():
+        (upper / path).parent.mkdir(parents=True, exist_ok=True)
+        (upper / path).symlink_to(target)
+
+
+def make_devices(dev: Path, plan: dict[str, Any]) -> None:
+    """A /dev of the host's own, the shape's disks and GPUs in it as nodes without a driver."""
+    for name, minor in {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}.items():
+        os.mknod(dev / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+        (dev / name).chmod(0o666)
+    os.mknod(dev / "tty", stat.S_IFCHR | 0o666, os.makedev(5, 0))
+    (dev / "tty").chmod(0o666)
+    for name, target in {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
+        (dev / name).symlink_to(target if target.startswith("/") else f"/proc/self/{target}")
+    (dev / "pts").mkdir()
+    mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=0620,gid=5", "devpts", str(dev / "pts"))
+    (dev / "ptmx").symlink_to("pts/ptmx")
+    (dev / "shm").mkdir()
+    mount("-t", "tmpfs", "-o", "mode=1777,nosuid,nodev", "tmpfs", str(dev / "shm"))
+    for name, kind in plan["nodes"].items():
+        format_ = stat.S_IFBLK | 0o660 if kind == "block" else stat.S_IFCHR | 0o666
+        os.mknod(dev / name, format_, os.makedev(SAMPLE_MAJOR, len(os.listdir(dev)) % 256))  # noqa: PTH208 - a count
+        (dev / name).chmod(stat.S_IMODE(format_))
+
+
+def make_sys(root: Path, plan: dict[str, Any]) -> None:
+    """A /sys that shows the host's interfaces and the shape's RDMA devices, and lets nothing be changed."""
+    system = root / "sys"
+    mount("-t", "sysfs", "-o", "ro,nosuid,nodev,noexec", "sysfs", str(system))
+    held = root / "run/net"
+    held.mkdir()
+    mount("--bind", str(system / "class/net"), str(held))
+    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(system / "class"))
+    (system / "class/net").mkdir()
+    mount("--bind", str(held), str(system / "class/net"))
+    subprocess.run(["umount", str(held)], check=True)
+    held.rmdir()
+    for path, text in plan["infiniband"].items():
+        file = system / "class/infiniband" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("->"):
+            file.symlink_to(text[2:])
+        else:
+            file.write_text(text)
+
+
+def make_proc(root: Path) -> None:
+    """A /proc of the host's own processes, whose settings beyond its network cannot be changed."""
+    proc = root / "proc"
+    mount("-t", "proc", "-o", "nosuid,nodev,noexec", "proc", str(proc))
+    mount("--bind", str(proc / "sys"), str(proc / "sys"))
+    mount("-o", "remount,ro,bind", str(proc / "sys"))
+    mount("--bind", "/proc/sys/net", str(proc / "sys/net"))
+    if (proc / "sysrq-trigger").exists():
+        mount("--bind", "/dev/null", str(proc / "sysrq-trigger"))
+
+
+def fill(upper: Path, free_bytes: int) -> None:
+    """Leave that much room on the root disk, as an old log would."""
+    status = os.statvfs(upper)
+    with (upper / "var/log/old.log").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(0, status.f_bavail * status.f_frsize - free_bytes))
+
+
+def main(folder: Path) -> None:
+    """Build the host and become its first process."""
+    # The old /proc still shows the machine's view, so this is the pid that the machine knows.
+    outer_pid = (Path("/proc/self").readlink()).name
+    plan = json.loads((folder / "plan.json").read_text())
+    console = os.open(folder / "console.fifo", os.O_RDWR)
+    log = os.open(plan["console"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    mount("--make-rprivate", "/")
+    stage = folder / "root"
+    mount("-t", "tmpfs", "-o", f"mode=755,size={plan['disk_bytes']}", "tmpfs", str(stage))
+    upper, root = stage / "u", stage / "root"
+    for made in (upper, stage / "w", root):
+        made.mkdir()
+    clean_machine(upper)
+    lay_image(upper, plan)
+    if plan["free_bytes"] is not None:
+        fill(upper, plan["free_bytes"])
+    # Relative, as the host reads these words in its list of mounts.
+    os.chdir(stage)
+    mount("-t", "overlay", "-o", "lowerdir=/,upperdir=u,workdir=w", "overlay", "root")
+    mount("-t", "tmpfs", "-o", "mode=755,nosuid", "tmpfs", str(root / "dev"))
+    mount("-t", "tmpfs", "-o", "mode=755,nosuid,nodev", "tmpfs", str(root / "run"))
+    make_devices(root / "dev", plan)
+    for inside, outside in (("dev/console", folder / "console.fifo"), ("var/lib/rehearsal/calls", plan["calls"])):
+        (root / inside).touch()
+        mount("--bind", str(outside), str(root / inside))
+    make_sys(root, plan)
+    make_proc(root)
+    Path("/proc/sys/kernel/hostname").write_text(plan["hostname"])
+    os.chdir(root)
+    (root / "run/old").mkdir()
+    subprocess.run(["pivot_root", ".", "run/old"], check=True)
+    os.chroot(".")
+    os.chdir("/")
+    # Written through the old root, just before it goes: from here on the host runs.
+    Path(f"/run/old{folder}/pid").write_text(outer_pid)
+    subprocess.run(["umount", "-l", "/run/old"], check=True)
+    Path("/run/old").rmdir()
+    os.dup2(console, 13)
+    os.dup2(log, 14)
+    os.dup2(13, 3)
+    os.dup2(14, 4)
+    os.closerange(5, 64)
+    os.execve("/usr/lib/rehearsal/init", ["init", "/usr/lib/rehearsal/boot"], plan["environment"])  # noqa: S606
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

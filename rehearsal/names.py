@@ -1,0 +1,70 @@
+"""The name service of one VCN, alone in its router: answers A for the hosts on it; forwards to nobody.
+
+A program of its own (standard library, no site): `names.py ADDRESS HOSTS_FOLDER VCN_ID`. It reads the hosts' records
+anew whenever their folder changes, so a host has its name from its boot to its end, as with the vendor.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+from pathlib import Path
+
+TYPE_A, NO_ERROR, NO_SUCH_NAME, NOT_IMPLEMENTED = 1, 0, 3, 4
+HEADER = struct.Struct(">6H")
+TIME_TO_LIVE_S = 5
+
+
+def known(folder: Path, vcn_id: str) -> dict[str, str]:
+    """Full names, in lower case, and addresses of the hosts on the VCN."""
+    table = {}
+    for record in folder.glob("*/spec.json"):
+        try:
+            spec = json.loads(record.read_text())
+        except (OSError, ValueError):  # being written or removed this moment: the next question finds it
+            continue
+        if spec.get("vcn_id") == vcn_id:
+            table[f"{spec['hostname']}.{spec['search_domain']}".lower()] = spec["address"]
+    return table
+
+
+def answer(query: bytes, table: dict[str, str]) -> bytes:
+    """The reply to one query of one question.
+
+    Raises:
+        struct.error, IndexError, UnicodeDecodeError: it is no query.
+    """
+    number, _, questions, *_ = HEADER.unpack_from(query)
+    labels, at = [], HEADER.size
+    while length := query[at]:
+        labels.append(query[at + 1 : at + 1 + length].decode("ascii"))
+        at += 1 + length
+    (kind,) = struct.unpack_from(">H", query, at + 1)
+    question, name = query[HEADER.size : at + 5], ".".join(labels).lower()
+    code = NO_ERROR if name in table else NO_SUCH_NAME if questions == 1 else NOT_IMPLEMENTED
+    found = b""
+    if kind == TYPE_A and name in table:
+        # 0xC00C points back at the question's name.
+        found = struct.pack(">HHHLH", 0xC00C, TYPE_A, 1, TIME_TO_LIVE_S, 4) + socket.inet_aton(table[name])
+    # QR, AA, RD and RA: an answer, from the authority.
+    return HEADER.pack(number, 0x8580 | code, 1, int(bool(found)), 0, 0) + question + found
+
+
+def serve(address: str, folder: Path, vcn_id: str) -> None:
+    """Answer until killed."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    listening.bind((address, 53))
+    table: dict[str, str] = {}
+    while True:
+        query, asker = listening.recvfrom(512)
+        try:
+            table = known(folder, vcn_id)
+            listening.sendto(answer(query, table), asker)
+        except (struct.error, IndexError, UnicodeDecodeError, OSError):
+            continue
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,25 @@
+// How a run ends when it cannot go on: one printed cause, a code that says its kind, and the end of every rank.
+// It does not recover: a collective with a missing rank has no result.
+#pragma once
+
+enum result {
+    RESULT_OK = 0,
+    RESULT_INTERNAL = 1,
+    RESULT_CUDA = 2,
+    RESULT_NCCL = 3,
+    RESULT_TIMEOUT = 4,
+    RESULT_NOT_IMPLEMENTED = 5,
+    RESULT_WRONG = 7, // wrong values, or less than NCCL_TESTS_MIN_BW
+};
+
+const char *fail_host(void); // host name up to its first dot
+
+// Print "<host>: Test <kind> failure <file>:<line> '<message>'" and end the job on all ranks. Does not return.
+void fail_at(enum result code, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5), noreturn));
+
+// End the job after the -T timeout, in the words that nccl-tests uses. Does not return.
+void fail_timeout_at(int seconds, const char *file, int line) __attribute__((noreturn));
+
+#define FAIL(code, ...) fail_at((code), __FILE__, __LINE__, __VA_ARGS__)
+#define FAIL_TIMEOUT(seconds) fail_timeout_at((seconds), __FILE__, __LINE__)

@@ -1,0 +1,165 @@
+#include "host.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fail.h"
+
+static const char HCA_FOLDER[] = "/sys/class/infiniband";
+
+static bool first_line(const char *path, char *line, size_t size)
+{
+    FILE *file = fopen(path, "r");
+    bool read = file && fgets(line, (int)size, file);
+    if (file) fclose(file);
+    if (read) line[strcspn(line, "\n")] = '\0';
+    return read;
+}
+
+uint64_t host_identity(void)
+{
+    char boot[64] = "", text[512];
+    struct stat network = {0}, processes = {0};
+    first_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    // Hosts that are namespaces of one machine share its boot id; ranks of one host share these two namespaces.
+    stat("/proc/self/ns/net", &network);
+    stat("/proc/self/ns/pid", &processes);
+    snprintf(text, sizeof text, "%s %s %llu %llu", fail_host(), boot, (unsigned long long)network.st_ino,
+             (unsigned long long)processes.st_ino);
+    uint64_t hash = 14695981039346656037u; // FNV-1a
+    for (const char *c = text; *c; c++) hash = (hash ^ (uint8_t)*c) * 1099511628211u;
+    return hash;
+}
+
+int host_scale(void)
+{
+    char line[32];
+    int scale = first_line("/etc/rehearsal/scale", line, sizeof line) ? atoi(line) : 1;
+    return scale > 0 ? scale : 1;
+}
+
+int host_gpus(struct gpu *gpus, int capacity)
+{
+    FILE *file = fopen("/etc/rehearsal/gpus", "r");
+    int count = 0;
+    char line[160];
+    while (file && count < capacity && fgets(line, sizeof line, file))
+        if (sscanf(line, "%d %31s %95[^\n]", &gpus[count].index, gpus[count].bus, gpus[count].name) == 3) count++;
+    if (file) fclose(file);
+    return count;
+}
+
+static int natural(const void *left, const void *right)
+{
+    const struct rail *a = left, *b = right;
+    return strverscmp(a->hca, b->hca);
+}
+
+// NCCL's list syntax: comma-separated names, '=' first: exact instead of prefix, '^' first: all but these.
+static bool selected(const char *list, const char *name)
+{
+    if (!list || !*list) return true;
+    bool exclude = *list == '^';
+    if (exclude) list++;
+    bool exact = *list == '=';
+    if (exact) list++;
+    bool found = false;
+    while (*list && !found) {
+        size_t length = strcspn(list, ",");
+        size_t only = strcspn(list, ",:"); // a port behind ':' is accepted: every HCA here has the one port
+        found = only > 0 && !strncmp(list, name, only) && (!exact || strlen(name) == only);
+        list += length + (list[length] == ',');
+    }
+    return found != exclude;
+}
+
+static bool address_of(const char *netdev, struct in_addr *address)
+{
+    struct ifaddrs *all, *one;
+    bool found = false;
+    if (getifaddrs(&all)) return false;
+    for (one = all; one && !found; one = one->ifa_next) {
+        unsigned up = IFF_UP | IFF_RUNNING;
+        found = one->ifa_addr && one->ifa_addr->sa_family == AF_INET && !strcmp(one->ifa_name, netdev) &&
+                (one->ifa_flags & up) == up;
+        if (found) *address = ((struct sockaddr_in *)one->ifa_addr)->sin_addr;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+static bool netdev_of(const char *hca, char *netdev)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s/device/net", HCA_FOLDER, hca);
+    DIR *folder = opendir(path);
+    struct dirent *entry;
+    bool found = false;
+    while (folder && !found && (entry = readdir(folder))) {
+        found = entry->d_name[0] != '.';
+        if (found) snprintf(netdev, NAME_MAX_BYTES, "%.31s", entry->d_name);
+    }
+    if (folder) closedir(folder);
+    return found;
+}
+
+int host_rails(struct rail *rails, int capacity)
+{
+    const char *disable = getenv("NCCL_IB_DISABLE"), *net = getenv("NCCL_NET"), *list = getenv("NCCL_IB_HCA");
+    if ((disable && atoi(disable)) || (net && !strcasecmp(net, "Socket"))) return 0;
+    DIR *folder = opendir(HCA_FOLDER);
+    struct dirent *entry;
+    int count = 0;
+    while (folder && count < capacity && (entry = readdir(folder))) {
+        struct rail *rail = &rails[count];
+        char path[160], state[32] = "ACTIVE";
+        if (entry->d_name[0] == '.' || !selected(list, entry->d_name)) continue;
+        snprintf(rail->hca, sizeof rail->hca, "%.31s", entry->d_name);
+        snprintf(path, sizeof path, "%s/%s/ports/1/state", HCA_FOLDER, rail->hca);
+        first_line(path, state, sizeof state);
+        if (!strstr(state, "ACTIVE")) continue;
+        if (netdev_of(rail->hca, rail->netdev) && address_of(rail->netdev, &rail->address)) count++;
+    }
+    if (folder) closedir(folder);
+    qsort(rails, (size_t)count, sizeof *rails, natural);
+    return count;
+}
+
+static bool default_route(char *netdev)
+{
+    FILE *file = fopen("/proc/net/route", "r");
+    char line[256], name[NAME_MAX_BYTES];
+    unsigned long destination, mask;
+    bool found = false;
+    while (file && !found && fgets(line, sizeof line, file))
+        found = sscanf(line, "%31s %lx %*x %*x %*d %*d %*d %lx", name, &destination, &mask) == 3 && !destination && !mask;
+    if (file) fclose(file);
+    if (found) memcpy(netdev, name, sizeof name);
+    return found;
+}
+
+bool host_front_end(struct rail *front_end)
+{
+    const char *list = getenv("NCCL_SOCKET_IFNAME");
+    struct ifaddrs *all, *one;
+    bool found = false;
+    if (!list && default_route(front_end->netdev)) found = address_of(front_end->netdev, &front_end->address);
+    if (!found && !getifaddrs(&all)) {
+        for (one = all; one && !found; one = one->ifa_next) {
+            if (one->ifa_flags & IFF_LOOPBACK || !selected(list, one->ifa_name)) continue;
+            found = address_of(one->ifa_name, &front_end->address);
+            if (found) snprintf(front_end->netdev, NAME_MAX_BYTES, "%.31s", one->ifa_name);
+        }
+        freeifaddrs(all);
+    }
+    memcpy(front_end->hca, front_end->netdev, sizeof front_end->hca);
+    return found;
+}

@@ -1,0 +1,21 @@
+// The measurement: warm up, time, check, for each size out of place and in place, as nccl-tests does it.
+#pragma once
+#include "collective.h"
+#include "report.h"
+
+struct bench {
+    const struct options *options;
+    const struct collective *collective;
+    struct job *job;
+    struct ring *ring;
+    struct report *report;
+    size_t max_bytes;    // of one buffer, after any limit
+    size_t stride_bytes; // where the receive buffer begins in a rank's data
+    int round;           // of the pattern, so that no check can pass on the values of the last one
+    int errors;          // checks of this rank that found wrong values
+    double bus_sum_gbps;
+    int bus_count;
+};
+
+size_t bench_stride(const struct options *options); // a rank's data is two of these
+void bench_run(struct bench *bench);

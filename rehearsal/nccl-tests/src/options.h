@@ -1,0 +1,28 @@
+// The command line, in nccl-tests 2.19.6's words: every option is known; what cannot act on TCP rails is refused.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+enum average { AVERAGE_RANK0, AVERAGE_MEAN, AVERAGE_MIN, AVERAGE_MAX };
+
+enum blocking {
+    BLOCKING_OFF,
+    BLOCKING_BARRIER_INNER,
+    BLOCKING_NO_BARRIER,
+    BLOCKING_BARRIER_OUTER, // the reported time leaves the barrier out
+};
+
+struct options {
+    size_t min_bytes, max_bytes, step_bytes, step_factor;
+    int iters, agg_iters, warmup_iters, run_cycles, check, root, timeout_s;
+    int unalign; // elements by which both buffers are shifted
+    int skip;    // leading iterations that the per-iteration summary leaves out
+    int parallel_init;
+    enum blocking blocking;
+    enum average average;
+    bool cpu_time, timestamps, memory, per_iter;
+    const char *output_file; // NULL: none
+};
+
+// Parse argv. Returns true to go on; false to end with *exit_code (help, or a refusal printed to stderr).
+bool options_parse(struct options *options, const char *program, int argc, char **argv, int *exit_code);

@@ -1,0 +1,40 @@
+// The transcript: text on rank 0's standard output as nccl-tests 2.19.6 lays it out, and its JSON file.
+// It prints what it is given; it measures nothing.
+#pragma once
+#include <stdint.h>
+
+#include "json.h"
+#include "options.h"
+#include "rails.h"
+
+struct device {
+    int rank, color, pid, index;
+    char host[64], bus[32], name[96];
+};
+
+struct measured {
+    double time_s, bus_gbps, algorithm_gbps;
+    int64_t wrong;               // -1: not checked
+    const double *iteration_s;   // NULL: not asked for; the largest of all ranks, per iteration
+    const double *rank_iteration_s; // ranks x iterations
+};
+
+struct report {
+    bool speaks; // rank 0
+    const struct options *options;
+    const char *program;
+    int ranks;
+    struct json json;
+};
+
+void report_start(struct report *report, int argc, char **argv, char **environment, int scale);
+void report_devices(struct report *report, const struct device *devices); // one per rank
+void report_transport(struct report *report, const struct rails *rails, const struct job *job);
+void report_table(struct report *report);
+void report_line_start(struct report *report, size_t bytes, size_t count, const char *type, const char *op, int root);
+void report_line_body(struct report *report, const struct measured *measured, bool in_place);
+void report_line_end(struct report *report);
+// All errors counted, the mean bus bandwidth, and NCCL_TESTS_MIN_BW (-1: none).
+void report_summary(struct report *report, int errors, double mean_gbps, double least_gbps);
+void report_memory(struct report *report, double start_bytes, double user_bytes, double collective_bytes);
+void report_finish(struct report *report);

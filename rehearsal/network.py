@@ -1,0 +1,221 @@
+"""Subnets, gateways and fabrics as namespaces: `apply_*` makes what a plan says, `delete_*` leaves nothing.
+
+A VCN is one router namespace. Hosts hang on it one by one, so that all traffic between two hosts, the same subnet
+included, passes its rules. A fabric is one namespace with a bridge for every rail. Neither boots a host.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from rehearsal import wires
+from rehearsal.rules import UPLINK, Route, Rule, SubnetPlan, VcnPlan, render
+from rehearsal.world import OPERATOR_ADDRESS, World
+
+__all__ = [
+    "OPERATOR",
+    "RESOLVER",
+    "Route",
+    "Rule",
+    "SubnetPlan",
+    "VcnPlan",
+    "apply_fabric",
+    "apply_vcn",
+    "delete_fabric",
+    "delete_vcn",
+    "ensure_operator",
+    "ensure_vcn",
+    "fabric_namespace",
+    "gateway",
+    "load_vcn",
+    "router_namespace",
+]
+
+RESOLVER = "169.254.169.254"
+"""Where the vendor's name service answers in every VCN."""
+
+OPERATOR = "op"
+"""The operator's namespace: the whole of the rehearsed Internet."""
+
+NAT_RANGE = "192.0.2."
+"""Each VCN's address towards the Internet behind its NAT gateway (TEST-NET-1, RFC 5737)."""
+
+
+def router_namespace(world: World, vcn_id: str) -> str:
+    """The namespace of a VCN's router."""
+    return world.netns(f"v{vcn_id}")
+
+
+def fabric_namespace(world: World, fabric_id: str) -> str:
+    """The namespace of a fabric's bridges."""
+    return world.netns(f"f{fabric_id}")
+
+
+def gateway(cidr: str) -> str:
+    """The router's address in a subnet: the first one, as the vendor has it."""
+    first, _, _ = cidr.partition("/")
+    head, _, last = first.rpartition(".")
+    return f"{head}.{int(last) + 1}"
+
+
+def ensure_operator(world: World) -> None:
+    """Make the operator's namespace: loopback, its address, no route out."""
+    name = world.netns(OPERATOR)
+    wires.make_namespace(name)
+    wires.ip([f"addr replace {OPERATOR_ADDRESS}/32 dev lo"], name)
+
+
+def apply_vcn(world: World, plan: VcnPlan) -> None:
+    """Make the VCN what the plan says, whatever it was before; hosts already on it stay connected.
+
+    Raises:
+        RuntimeError: iproute2 or nft refused; the sentence has their words.
+    """
+    with wires.locked(world, "network"):
+        number = _number(world, plan.id)
+        record = world.folder("vcns") / f"{plan.id}.json"
+        # The record goes first: what a crash leaves half made is then found by it.
+        record.write_text(json.dumps({"number": number, **asdict(replace(plan, public_ips=dict(plan.public_ips)))}))
+        ensure_operator(world)
+        router = router_namespace(world, plan.id)
+        wires.make_namespace(
+            router,
+            {
+                "net/ipv4/ip_forward": "1",
+                "net/ipv4/conf/all/proxy_arp": "1",
+                "net/ipv4/conf/default/proxy_arp": "1",
+                # Proxied answers otherwise wait up to 0.8 s at random.
+                "net/ipv4/neigh/default/proxy_delay": "0",
+                "net/ipv4/conf/all/rp_filter": "0",
+                "net/ipv4/conf/default/rp_filter": "0",
+                "net/ipv4/conf/all/send_redirects": "0",
+                "net/ipv4/conf/default/send_redirects": "0",
+            },
+        )
+        _uplink(world, plan, router, f"{NAT_RANGE}{number}")
+        wires.call([*wires.inside(router), "nft", "-f", "-"], render(plan, f"{NAT_RANGE}{number}", RESOLVER))
+        _name_service(world, plan.id, router)
+
+
+def _number(world: World, vcn_id: str) -> int:
+    """A small number of the VCN's own in this world, 1 to 254, kept as long as its record."""
+    taken = {one.stem: int(json.loads(one.read_text())["number"]) for one in world.folder("vcns").glob("*.json")}
+    if vcn_id in taken:
+        return taken[vcn_id]
+    free = set(range(1, 255)) - set(taken.values())
+    if not free:
+        raise RuntimeError("this world has 254 VCNs already, and each needs an address of 192.0.2.0/24 of its own.")
+    return min(free)
+
+
+def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
+    """The cable to the Internet, the addresses the router answers for there, and the way back to them."""
+    operator, far = world.netns(OPERATOR), f"v{plan.id}"
+    if f"{far}@" not in wires.call(["ip", "-n", operator, "-o", "link", "show"]):
+        wires.ip([f"link add {UPLINK} netns {router} mtu {wires.MTU} type veth peer name {far} netns {operator}"])
+    # Set again each time: a crash may have left the cable bare.
+    wires.ip([f"link set {far} mtu {wires.MTU} up"], operator)
+    wires.ip(
+        [
+            f"link set {UPLINK} mtu {wires.MTU} group {wires.CABLES} up",
+            f"addr replace {nat_address}/32 dev lo",
+            f"addr replace {RESOLVER}/32 dev lo",
+            f"route replace default dev {UPLINK} src {nat_address}",
+        ],
+        router,
+    )
+    # The router must not answer the operator for the whole world, as proxy ARP on a default route would.
+    wires.call([*wires.inside(router), "sh", "-c", f"echo 0 > /proc/sys/net/ipv4/conf/{UPLINK}/proxy_arp"])
+    publics = set(plan.public_ips.values()) | {nat_address}
+    wires.ip((f"addr replace {one}/32 dev lo" for one in sorted(publics | _gateways(plan.subnets))), router)
+    wanted = {f"{one}/32" for one in publics | _gateways(plan.subnets) | {RESOLVER}}
+    listed = wires.call(["ip", "-n", router, "-o", "-4", "addr", "show", "dev", "lo"]).splitlines()
+    had = {line.split()[3] for line in listed} - {"127.0.0.1/8"}
+    wires.ip((f"addr del {one} dev lo" for one in sorted(had - wanted)), router)
+    wires.ip((f"route replace {one}/32 dev {far} src {OPERATOR_ADDRESS}" for one in sorted(publics)), operator)
+    routes = wires.call(["ip", "-n", operator, "-o", "-4", "route", "show", "dev", far]).splitlines()
+    old = {line.split()[0] for line in routes} - publics
+    wires.ip((f"route del {one} dev {far}" for one in sorted(old)), operator)
+
+
+def _gateways(subnets: Iterable[SubnetPlan]) -> set[str]:
+    return {gateway(one.cidr) for one in subnets}
+
+
+def _name_service(world: World, vcn_id: str, router: str) -> None:
+    """Start the VCN's name service unless it runs; it is the only process of its namespace."""
+    if wires.pids(router):
+        return
+    server = Path(__file__).with_name("names.py")
+    argv = ["/usr/bin/python3", "-IS", str(server), RESOLVER, str(world.folder("hosts")), vcn_id]
+    wires.call(["setsid", "--fork", *wires.inside(router), "env", "-i", *_quietly(argv)])
+
+
+def _quietly(argv: list[str]) -> list[str]:
+    """The command cut off from our streams, so that nobody waits for the end of them."""
+    return ["sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
+
+
+def load_vcn(world: World, vcn_id: str) -> VcnPlan:
+    """The plan last applied under that id.
+
+    Raises:
+        KeyError: there is none.
+    """
+    record = world.path / "vcns" / f"{vcn_id}.json"
+    if not record.exists():
+        raise KeyError(f"VCN {vcn_id!r} is not in this world; apply_vcn makes it.")
+    found = json.loads(record.read_text())
+    return VcnPlan(found["id"], tuple(found["cidrs"]), tuple(_subnet(one) for one in found["subnets"]), found["public_ips"])
+
+
+def _subnet(found: dict[str, Any]) -> SubnetPlan:
+    # JSON knows no tuples, and plans are compared by value.
+    rules: Iterable[dict[str, Any]] = (
+        {key: tuple(value) if isinstance(value, list) else value for key, value in one.items()} for one in found["rules"]
+    )
+    routes = tuple(Route(**one) for one in found["routes"])
+    return SubnetPlan(found["id"], found["cidr"], tuple(Rule(**one) for one in rules), routes)
+
+
+def ensure_vcn(world: World, vcn_id: str) -> str:
+    """The router's namespace, made again from its record when a restart of the machine took it."""
+    router = router_namespace(world, vcn_id)
+    plan = load_vcn(world, vcn_id)
+    if router.removeprefix(world.netns("")) not in wires.namespaces(world) or not wires.pids(router):
+        apply_vcn(world, plan)
+    return router
+
+
+def delete_vcn(world: World, vcn_id: str) -> None:
+    """Remove the router, its cable, its rules and its name service; hosts must be stopped before; idempotent."""
+    with wires.locked(world, "network"):
+        wires.remove_namespace(router_namespace(world, vcn_id))
+        (world.path / "vcns" / f"{vcn_id}.json").unlink(missing_ok=True)
+
+
+def apply_fabric(world: World, fabric_id: str, rails: int) -> None:
+    """Make a fabric with at least that many rails: a bridge each, so that rails never meet; idempotent."""
+    with wires.locked(world, "network"):
+        record = world.folder("fabrics") / f"{fabric_id}.json"
+        record.write_text(json.dumps({"id": fabric_id, "rails": rails}))
+        name = fabric_namespace(world, fabric_id)
+        wires.make_namespace(name)
+        have = wires.call(["ip", "-n", name, "-o", "link", "show", "type", "bridge"])
+        lines = []
+        for rail in range(rails):
+            if f" rail{rail}:" not in have:
+                lines += [f"link add rail{rail} mtu {wires.MTU} type bridge", f"link set rail{rail} up"]
+        if lines:
+            wires.ip(lines, name)
+
+
+def delete_fabric(world: World, fabric_id: str) -> None:
+    """Remove a fabric and every cable in it; idempotent."""
+    with wires.locked(world, "network"):
+        wires.remove_namespace(fabric_namespace(world, fabric_id))
+        (world.path / "fabrics" / f"{fabric_id}.json").unlink(missing_ok=True)

@@ -1,0 +1,66 @@
+"""Refuses inputs that do not fit the SDK's own types: unknown names, missing ones, wrong types; knows no resource."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rehearsal.oci import sdk
+from rehearsal.oci.errors import Problem
+from rehearsal.oci.wire import Unknown
+
+_SCALARS: Mapping[type, tuple[str, tuple[type, ...]]] = {
+    str: ("a string", (str,)),
+    bool: ("a boolean", (bool,)),
+    int: ("a whole number", (int,)),
+    float: ("a number", (int, float)),
+}
+
+
+def misfits(inputs: Mapping[str, Any], args: type, path: str = "") -> Iterator[Problem]:
+    """Every place where inputs and an Args class of the SDK disagree; what is not known yet passes."""
+    allowed = sdk.fields(args)
+    for name, value in inputs.items():
+        here = f"{path}.{name}" if path else name
+        if name in allowed:
+            yield from _misfit(value, allowed[name].type, here)
+        elif not name.startswith("__"):  # the engine's own bookkeeping
+            close = difflib.get_close_matches(name, allowed, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"allowed are {', '.join(sorted(allowed))}."
+            yield Problem(here, f"{here} is not a property of {args.__name__.removesuffix('Args')}; {hint}")
+    for field in allowed.values():
+        if field.required and inputs.get(field.name) is None:
+            here = f"{path}.{field.name}" if path else field.name
+            yield Problem(here, f"{here} is missing and {args.__name__.removesuffix('Args')} needs it.", code="MissingParameter")
+
+
+def _misfit(value: Any, kind: Any, path: str) -> Iterator[Problem]:
+    if isinstance(value, Unknown):
+        return
+    if isinstance(kind, sdk.ListOf):
+        if isinstance(value, list):
+            for index, one in enumerate(value):
+                yield from _misfit(one, kind.element, f"{path}[{index}]")
+        else:
+            yield _wrong(value, "a list", path)
+    elif isinstance(kind, sdk.MapOf):
+        if isinstance(value, Mapping):
+            for key, one in value.items():
+                yield from _misfit(one, kind.element, f'{path}["{key}"]')
+        else:
+            yield _wrong(value, "a map", path)
+    elif sdk.is_object(kind):
+        if isinstance(value, Mapping):
+            yield from misfits(value, kind, path)
+        else:
+            yield _wrong(value, "an object", path)
+    elif kind in _SCALARS:
+        name, accepted = _SCALARS[kind]
+        # bool is an int to Python, and is none to the service.
+        if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+            yield _wrong(value, name, path)
+
+
+def _wrong(value: Any, expected: str, path: str) -> Problem:
+    return Problem(path, f"{path} is {value!r} and must be {expected}.")

@@ -1,0 +1,200 @@
+"""VCNs, their gateways and DHCP options: what the service refuses, adds and does; subnets and rules are elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
+from typing import TYPE_CHECKING, Any
+
+from rehearsal import network
+from rehearsal.oci.errors import Problem, not_found
+from rehearsal.oci.kinds import Asked, Kind
+from rehearsal.oci.places import SERVICES
+from rehearsal.oci.store import Database, Record, new_ocid, now
+from rehearsal.oci.wire import each, known
+
+if TYPE_CHECKING:
+    from rehearsal.oci.cloud import Cloud
+
+VCN = "oci:Core/vcn:Vcn"
+ROUTE_TABLE = "oci:Core/routeTable:RouteTable"
+SECURITY_LIST = "oci:Core/securityList:SecurityList"
+DHCP_OPTIONS = "oci:Core/dhcpOptions:DhcpOptions"
+
+# "The allowable VCN size range is /16 to /30" and the ranges that it may not touch:
+# docs.oracle.com/iaas/Content/Network/Tasks/Overview_of_VCNs_and_Subnets.htm.
+_WIDEST, _NARROWEST = 16, 30
+_RESERVED = tuple(IPv4Network(cidr) for cidr in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"))
+
+# The default security list of a new VCN: docs.oracle.com/iaas/Content/Network/Concepts/securitylists.htm.
+_SSH: dict[str, Any] = {"protocol": "6", "source": "0.0.0.0/0", "tcpOptions": {"min": 22, "max": 22}}
+_FRAGMENTS: dict[str, Any] = {"protocol": "1", "source": "0.0.0.0/0", "icmpOptions": {"type": 3, "code": 4}}
+_ALL_OUT: dict[str, Any] = {"protocol": "all", "destination": "0.0.0.0/0"}
+
+
+def cidr(text: str) -> IPv4Network | None:
+    """The network that a CIDR names, or None if it names none (host bits are not allowed either)."""
+    try:
+        return IPv4Network(text) if "/" in text else None
+    except (AddressValueError, NetmaskValueError, ValueError):
+        return None
+
+
+def malformed(path: str, text: str) -> Problem:
+    """The answer to what is no CIDR."""
+    return Problem(path, f"{path} is {text!r} and must be an IPv4 CIDR without host bits, such as 10.0.0.0/16.")
+
+
+class InVcn(Kind):
+    """What lives in a VCN and changes the picture of it."""
+
+    references = {"vcnId": VCN}
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+        cloud.render(record.inputs["vcnId"])
+
+    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+        cloud.render(record.inputs["vcnId"])
+
+
+class Vcn(Kind):
+    """A virtual cloud network with its default route table, security list and DHCP options."""
+
+    token, noun, service = VCN, "vcn", "Core Vcn"
+    create, update, delete = "CreateVcn", "UpdateVcn", "DeleteVcn"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        given = [name for name in ("cidrBlock", "cidrBlocks") if asked.inputs.get(name) is not None]
+        if len(given) != 1:
+            yield Problem("cidrBlocks", f"{' and '.join(given) or 'neither'} given, and exactly one of cidrBlocks and the old cidrBlock is needed.")
+        seen: list[IPv4Network] = []
+        for path, text in [*each(asked.inputs, "cidrBlock"), *each(asked.inputs, "cidrBlocks[]")]:
+            block = cidr(text)
+            if block is None:
+                yield malformed(path, text)
+                continue
+            if not _WIDEST <= block.prefixlen <= _NARROWEST:
+                yield Problem(path, f"{path} is {text} and a VCN's range must be from /{_WIDEST} to /{_NARROWEST}.")
+            if any(block.overlaps(one) for one in _RESERVED):
+                yield Problem(path, f"{path} is {text}, which the service keeps for itself or the Internet does not route.")
+            if any(block.overlaps(one) for one in seen):
+                yield Problem(path, f"{path} is {text} and overlaps another range of the same VCN.")
+            seen.append(block)
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        blocks = record.inputs.get("cidrBlocks") or [record.inputs["cidrBlock"]]
+        label = record.inputs.get("dnsLabel")
+        record.computed.update(cidrBlock=blocks[0], cidrBlocks=blocks)
+        if label:
+            record.computed["vcnDomainName"] = f"{label.lower()}.oraclevcn.com"
+        # "if you do specify no security list": SSH and the ICMP that path MTU discovery needs in, everything out.
+        unreachable = [{"protocol": "1", "source": block, "icmpOptions": {"type": 3}} for block in blocks]
+        rules = {"ingressSecurityRules": [_SSH, _FRAGMENTS, *unreachable], "egressSecurityRules": [_ALL_OUT]}
+        options = [{"type": "DomainNameServer", "serverType": "VcnLocalPlusInternet"}]
+        if label:
+            options.append({"type": "SearchDomain", "searchDomainNames": [f"{label.lower()}.oraclevcn.com"]})  # type: ignore[dict-item]
+        for name, token, noun, inputs in (
+            ("defaultRouteTableId", ROUTE_TABLE, "routetable", {"routeRules": []}),
+            ("defaultSecurityListId", SECURITY_LIST, "securitylist", rules),
+            ("defaultDhcpOptionsId", DHCP_OPTIONS, "dhcpoptions", {"options": options}),
+        ):
+            default = Record(
+                ocid=new_ocid(noun),
+                token=token,
+                urn="",
+                state="AVAILABLE",
+                inputs={"compartmentId": record.inputs["compartmentId"], "vcnId": record.ocid, **inputs},  # type: ignore[dict-item]
+                computed={"timeCreated": now(), "displayName": f"Default {noun} for {record.inputs.get('displayName', 'vcn')}"},
+                parent=record.ocid,
+            )
+            database.records[default.ocid] = default
+            record.computed[name] = default.ocid
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+        cloud.render(record.ocid)
+
+    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+        network.delete_vcn(cloud.world, record.short)
+
+
+class Gateway(InVcn):
+    """A way out of a VCN, of which a VCN has at most one of each type."""
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        vcn = asked.known("vcnId")
+        if vcn is not None and asked.neighbours(self.token, vcnId=vcn):
+            words = self.service.removeprefix("Core ")
+            yield Problem("vcnId", f"VCN {vcn} has a {words} already, and may have one.", 409, "LimitExceeded")
+
+
+class InternetGateway(Gateway):
+    """The way to and from the Internet for hosts that have a public address."""
+
+    token, noun, service = "oci:Core/internetGateway:InternetGateway", "internetgateway", "Core Internet Gateway"
+    create, update, delete = "CreateInternetGateway", "UpdateInternetGateway", "DeleteInternetGateway"
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.computed["enabled"] = record.inputs.get("enabled", True)
+
+
+class NatGateway(Gateway):
+    """The way to the Internet for hosts without a public address."""
+
+    token, noun, service = "oci:Core/natGateway:NatGateway", "natgateway", "Core Nat Gateway"
+    create, update, delete = "CreateNatGateway", "UpdateNatGateway", "DeleteNatGateway"
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+        super().effect(cloud, record, old)
+        # The builder gives each VCN its address towards the Internet and writes it down.
+        with cloud.store.change() as database:
+            vcn = database.records[record.inputs["vcnId"]]
+            built = json.loads((cloud.world.path / "vcns" / f"{vcn.short}.json").read_text())
+            database.records[record.ocid].computed.update(
+                natIp=f"{network.NAT_RANGE}{built['number']}", blockTraffic=record.inputs.get("blockTraffic", False)
+            )
+
+
+class ServiceGateway(InVcn):
+    """The way to the Oracle services network."""
+
+    token, noun, service = "oci:Core/serviceGateway:ServiceGateway", "servicegateway", "Core Service Gateway"
+    create, update, delete = "CreateServiceGateway", "UpdateServiceGateway", "DeleteServiceGateway"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        for path, service in each(asked.inputs, "services[].serviceId"):
+            if service not in SERVICES:
+                yield not_found(path, service)
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        chosen = [one["serviceId"] for one in record.inputs["services"]]
+        record.computed["services"] = [{"serviceId": ocid, "serviceName": SERVICES[ocid][0]} for ocid in chosen]
+        record.computed["blockTraffic"] = False
+
+
+class DhcpOptions(InVcn):
+    """What hosts are told about names."""
+
+    token, noun, service = DHCP_OPTIONS, "dhcpoptions", "Core Dhcp Options"
+    create, update, delete = "CreateDhcpOptions", "UpdateDhcpOptions", "DeleteDhcpOptions"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        options = known(asked.inputs.get("options")) or []
+        types = [known(option.get("type")) for option in options if isinstance(option, Mapping)]
+        if None not in types and types.count("DomainNameServer") != 1:
+            yield Problem("options", "options must hold one of type DomainNameServer, because hosts need a resolver.")
+        for path, option in each(asked.inputs, "options[]"):
+            if option.get("type") == "DomainNameServer" and option.get("serverType") is None:
+                yield Problem(f"{path}.serverType", f"{path}.serverType is missing and a DomainNameServer needs it.")
+            names = option.get("searchDomainNames")
+            if option.get("type") == "SearchDomain" and (names is None or (isinstance(names, list) and len(names) != 1)):
+                yield Problem(f"{path}.searchDomainNames", f"{path}.searchDomainNames must hold exactly one name.")
+            if option.get("serverType") == "CustomDnsServer":
+                yield Problem(f"{path}.serverType", "The rehearsal cannot play a DNS server of one's own.", 501, "NotPlayed")

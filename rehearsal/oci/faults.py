@@ -1,0 +1,80 @@
+"""Lets the world's faults strike: throttling, time-outs, a crash, capacity; invents none of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from rehearsal.oci.errors import Problem, RequestTimeoutError, ServiceError
+from rehearsal.oci.store import Store
+from rehearsal.world import World
+
+# The vendor's provider retries what is throttled or timed out with growing pauses; bounded here by the attempts.
+_ATTEMPTS = 6
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 1.0
+
+
+class Faults:
+    """The faults of one world, with a count of how often each has struck kept in the database."""
+
+    def __init__(self, world: World, store: Store) -> None:
+        self._world = world
+        self._store = store
+
+    def before(self, service: str, operation: str) -> None:
+        """What may meet a request on its way; returns once a retry got through.
+
+        Raises:
+            ServiceError: throttled more often than the provider retries.
+            RequestTimeoutError: timed out more often than the provider retries.
+        """
+        for attempt in range(_ATTEMPTS):
+            throttled = self._strikes("throttle", operation)
+            timed_out = not throttled and self._strikes("api_timeout", operation)
+            if not throttled and not timed_out:
+                return
+            if attempt + 1 < _ATTEMPTS:
+                time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
+        if timed_out:
+            raise RequestTimeoutError(operation)
+        problem = Problem("", "Too many requests for the user.", status=429, code="TooManyRequests")
+        raise ServiceError(problem, service, operation)
+
+    def within(self, operation: str) -> None:
+        """What may befall this process in the middle of an operation: the end of it."""
+        if self._strikes("crash", operation, default_times=1):
+            _die()
+
+    def capacity_left(self, launched: int) -> bool:
+        """Whether the availability domain has one more bare-metal host, after that many of the same request."""
+        limits = [fault["after"] for fault in self._world.faults() if fault["kind"] == "capacity"]
+        return all(isinstance(limit, int) and launched < limit for limit in limits)
+
+    def _strikes(self, kind: str, operation: str, default_times: int | None = None) -> bool:
+        return any(
+            self._count(fault, default_times)
+            for fault in self._world.faults()
+            if fault["kind"] == kind and fault.get("operation") == operation
+        )
+
+    def _count(self, fault: Mapping[str, Any], default_times: int | None) -> bool:
+        times = fault.get("times", default_times)
+        if times is None:
+            return True
+        key = json.dumps(fault, sort_keys=True)
+        with self._store.change() as database:
+            struck = database.struck.get(key, 0)
+            if struck >= times:
+                return False
+            database.struck[key] = struck + 1
+        return True
+
+
+def _die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("a process does not outlive SIGKILL")

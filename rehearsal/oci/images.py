@@ -1,0 +1,65 @@
+"""What can be booted: images, their operating systems, and which shapes each of them fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rehearsal.oci.shapes import SHAPES, Shape
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image of the vendor's list.
+
+    Attributes:
+        name: what the host builder calls it (`ol7-gpu`).
+        family: the operating system's family (`ol7`), which decides device names.
+        size_gib: what its root file system needs; a boot volume may not be smaller.
+        gpu: whether it carries the NVIDIA driver, CUDA, OFED and the RDMA tools.
+    """
+
+    name: str
+    operating_system: str
+    version: str
+    display_name: str
+    size_gib: int
+    gpu: bool
+
+    @property
+    def ocid(self) -> str:
+        """Its OCID."""
+        return f"ocid1.image.oc1..rehearsed-{self.name}"
+
+    @property
+    def family(self) -> str:
+        """`ol7`, `ol8`, `ol9` or `ubuntu2204`."""
+        return self.name.removesuffix("-gpu")
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether the vendor lists the shape among the image's compatible shapes."""
+        if shape.architecture != "x86_64":
+            return False
+        if not shape.bare_metal:
+            return True
+        if not self.gpu or "AMD" in shape.gpu:
+            return False
+        # Oracle Linux 7 images end with the A100 generation; the others' device names there are not documented.
+        return self.family != "ol7" or shape.front_ol7_name is not None
+
+
+_IMAGES = (
+    Image("ol7-gpu", "Oracle Linux", "7.9", "Oracle-Linux-7.9-Gen2-GPU-2022.08.29-0", 50, gpu=True),
+    Image("ol8-gpu", "Oracle Linux", "8.10", "Oracle-Linux-8.10-Gen2-GPU-2025.05.19-0", 50, gpu=True),
+    Image("ol9-gpu", "Oracle Linux", "9.5", "Oracle-Linux-9.5-Gen2-GPU-2025.05.19-0", 50, gpu=True),
+    Image("ubuntu2204-gpu", "Canonical Ubuntu", "22.04", "Canonical-Ubuntu-22.04-GPU-2025.05.20-0", 50, gpu=True),
+    Image("ol7", "Oracle Linux", "7.9", "Oracle-Linux-7.9-2024.05.31-0", 47, gpu=False),
+    Image("ol8", "Oracle Linux", "8.10", "Oracle-Linux-8.10-2025.05.19-0", 47, gpu=False),
+    Image("ol9", "Oracle Linux", "9.5", "Oracle-Linux-9.5-2025.05.19-0", 47, gpu=False),
+)
+
+IMAGES = {image.ocid: image for image in _IMAGES}
+
+
+def compatible(image: Image) -> list[Shape]:
+    """The shapes that an image fits, in the order of the list of shapes."""
+    return [shape for shape in SHAPES.values() if image.fits(shape)]

@@ -1,0 +1,112 @@
+"""Turns the records of a VCN into the network builder's plan, and hands out addresses; builds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address, ip_network
+from typing import Any, Literal
+
+from rehearsal.network import Route, Rule, SubnetPlan, VcnPlan
+from rehearsal.oci.places import SERVICES_NETWORK
+from rehearsal.oci.store import Database, Record
+from rehearsal.world import PUBLIC_RANGE
+
+Direction = Literal["ingress", "egress"]
+_GATEWAYS: Mapping[str, Literal["internet", "nat", "service"]] = {
+    "oci:Core/internetGateway:InternetGateway": "internet",
+    "oci:Core/natGateway:NatGateway": "nat",
+    "oci:Core/serviceGateway:ServiceGateway": "service",
+}
+_INSTANCE = "oci:Core/instance:Instance"
+_SUBNET = "oci:Core/subnet:Subnet"
+_FIRST_HOST = 2  # .0 is the network's, .1 the router's (docs.oracle.com: "Three IP Addresses in Each Subnet")
+
+
+def vcn_cidrs(record: Record) -> tuple[str, ...]:
+    """A VCN's address ranges."""
+    blocks = record.inputs.get("cidrBlocks") or [record.inputs["cidrBlock"]]
+    return tuple(str(block) for block in blocks)
+
+
+def subnet_cidr(record: Record) -> str:
+    """A subnet's address range."""
+    return str(record.inputs.get("cidrBlock") or record.inputs["ipv4cidrBlocks"][0])
+
+
+def plan_of(database: Database, vcn: Record) -> VcnPlan:
+    """The whole of a VCN as the builder wants it."""
+    subnets = database.of(_SUBNET, vcnId=vcn.ocid)
+    addresses = {
+        one.computed["privateIp"]: one.computed["publicIp"]
+        for one in database.records.values()
+        if one.token == _INSTANCE and one.private.get("vcn") == vcn.ocid and one.computed.get("publicIp")
+        and one.state != "TERMINATING"
+    }  # fmt: skip
+    return VcnPlan(vcn.short, vcn_cidrs(vcn), tuple(_subnet(database, vcn, one) for one in subnets), addresses)
+
+
+def _subnet(database: Database, vcn: Record, subnet: Record) -> SubnetPlan:
+    lists = subnet.inputs.get("securityListIds") or [vcn.computed["defaultSecurityListId"]]
+    rules = [rule for ocid in lists if (found := database.find(ocid)) for rule in _rules(found.inputs)]
+    table = database.find(subnet.inputs.get("routeTableId") or vcn.computed["defaultRouteTableId"])
+    routes = [] if table is None else list(_routes(database, table.inputs.get("routeRules") or []))
+    return SubnetPlan(subnet.short, subnet_cidr(subnet), tuple(rules), tuple(routes))
+
+
+def _routes(database: Database, rules: Iterable[Mapping[str, Any]]) -> Iterator[Route]:
+    for rule in rules:
+        gateway = database.find(rule["networkEntityId"])
+        if gateway is None or gateway.inputs.get("enabled") is False or gateway.inputs.get("blockTraffic"):
+            continue
+        target = _GATEWAYS[gateway.token]
+        destination = rule.get("destination") or rule.get("cidrBlock")
+        yield Route(SERVICES_NETWORK if target == "service" else str(destination), target)
+
+
+def _rules(inputs: Mapping[str, Any]) -> Iterator[Rule]:
+    for rule in inputs.get("ingressSecurityRules") or []:
+        yield from _rule(rule, "ingress", rule["source"], rule.get("sourceType"))
+    for rule in inputs.get("egressSecurityRules") or []:
+        yield from _rule(rule, "egress", rule["destination"], rule.get("destinationType"))
+
+
+def _rule(rule: Mapping[str, Any], direction: Direction, peer: str, peer_type: str | None) -> Iterator[Rule]:
+    protocol = rule["protocol"]
+    # Other protocols than these never leave a host here, so that a rule for one changes nothing.
+    if protocol not in {"all", "1", "6", "17"}:
+        return
+    options = rule.get("tcpOptions") or rule.get("udpOptions") or {}
+    icmp = rule.get("icmpOptions")
+    yield Rule(
+        direction=direction,
+        protocol=protocol,
+        peer=SERVICES_NETWORK if peer_type == "SERVICE_CIDR_BLOCK" else peer,
+        ports=_span(options),
+        source_ports=_span(options.get("sourcePortRange") or {}),
+        icmp=(icmp["type"], icmp.get("code")) if icmp else None,
+        stateless=bool(rule.get("stateless")),
+    )
+
+
+def _span(ports: Mapping[str, Any]) -> tuple[int, int] | None:
+    return (ports["min"], ports["max"]) if "min" in ports and "max" in ports else None
+
+
+def free_private_ip(database: Database, subnet: Record) -> str | None:
+    """The lowest address of a subnet that no instance has, or None when it is full."""
+    taken = {one.computed.get("privateIp") for one in database.records.values() if one.token == _INSTANCE}
+    network = ip_network(subnet_cidr(subnet))
+    hosts = (str(network[number]) for number in range(_FIRST_HOST, network.num_addresses - 1))
+    return next((address for address in hosts if address not in taken), None)
+
+
+def free_public_ip(database: Database) -> str | None:
+    """A public address that nobody has, or None when all are given away."""
+    taken = {one.computed.get("publicIp") for one in database.records.values()}
+    return next((str(one) for one in ip_network(PUBLIC_RANGE).hosts() if str(one) not in taken), None)
+
+
+def within(address: str, cidr: str) -> bool:
+    """Whether an address is one that a host may have in a subnet."""
+    network = ip_network(cidr)
+    return network[_FIRST_HOST] <= ip_address(address) < network[-1]  # type: ignore[operator]

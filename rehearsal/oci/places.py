@@ -1,0 +1,32 @@
+"""Where this cloud is: its region, availability domains, tenancy, compartments and the services network."""
+
+from __future__ import annotations
+
+REGION = "us-rehearsed-1"
+REGION_KEY = "rhs"
+
+TENANCY = "ocid1.tenancy.oc1..rehearsed"
+COMPARTMENT = "ocid1.compartment.oc1..rehearsed"
+COMPARTMENTS = {TENANCY: "rehearsed", COMPARTMENT: "clusters"}
+"""OCID -> name of every compartment; the tenancy is its own root compartment."""
+
+AVAILABILITY_DOMAINS = ("Uocm:REHEARSED-AD-1", "Uocm:REHEARSED-AD-2", "Uocm:REHEARSED-AD-3")
+FAULT_DOMAINS = ("FAULT-DOMAIN-1", "FAULT-DOMAIN-2", "FAULT-DOMAIN-3")
+
+# core.get_services of a real region lists these two, named after the region's three-letter key.
+ALL_SERVICES = f"all-{REGION_KEY}-services-in-oracle-services-network"
+OBJECT_STORAGE = f"oci-{REGION_KEY}-objectstorage"
+SERVICES = {
+    f"ocid1.service.oc1.{REGION_KEY}.rehearsed-all": (
+        f"All {REGION_KEY.upper()} Services In Oracle Services Network",
+        ALL_SERVICES,
+    ),
+    f"ocid1.service.oc1.{REGION_KEY}.rehearsed-objectstorage": (
+        f"OCI {REGION_KEY.upper()} Object Storage",
+        OBJECT_STORAGE,
+    ),
+}
+"""OCID -> (name, what a route or a security rule calls it)."""
+
+SERVICES_NETWORK = "240.0.0.0/4"
+"""The addresses which stand for the Oracle services network here."""

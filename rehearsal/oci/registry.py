@@ -1,0 +1,21 @@
+"""The list of all resource types that this cloud serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rehearsal.oci.compute import ConsoleHistory, Instance
+from rehearsal.oci.core_network import DhcpOptions, InternetGateway, NatGateway, ServiceGateway, Vcn
+from rehearsal.oci.core_subnet import RouteTable, SecurityList, Subnet
+from rehearsal.oci.identity import DynamicGroup, Policy
+from rehearsal.oci.kinds import Kind
+from rehearsal.oci.pools import ClusterNetwork, InstanceConfiguration
+
+KINDS: Mapping[str, Kind] = {
+    kind.token: kind
+    for kind in (
+        Vcn(), InternetGateway(), NatGateway(), ServiceGateway(), RouteTable(), SecurityList(), DhcpOptions(), Subnet(),
+        Instance(), InstanceConfiguration(), ClusterNetwork(), ConsoleHistory(), DynamicGroup(), Policy(),
+    )
+}  # fmt: skip
+"""Type token -> what serves it."""

@@ -1,0 +1,232 @@
+"""The vendor's enumerations, patterns and ranges as data, and what this rehearsal does not play; no rule of behaviour.
+
+The enumerations are those of the vendor's own Python SDK (PyPI `oci` 2.189.0, `oci.core.models`); `MODELS` names
+where each is found there, and a test compares them wherever that package is installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rehearsal.oci.errors import Problem
+from rehearsal.oci.wire import each
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Values that the service takes, and the model of the vendor's SDK that lists them (`None`: documentation)."""
+
+    values: tuple[str, ...]
+    model: str | None = None
+
+    def refuses(self, value: Any) -> str | None:
+        """Why not, or None."""
+        return None if value in self.values else f"one of {', '.join(self.values)}"
+
+
+@dataclass(frozen=True)
+class Matches:
+    """A pattern for the whole of a string, in words."""
+
+    pattern: str
+    words: str
+
+    def refuses(self, value: Any) -> str | None:
+        """Why not, or None."""
+        return None if re.fullmatch(self.pattern, str(value), re.DOTALL) else self.words
+
+
+@dataclass(frozen=True)
+class Between:
+    """A range of whole numbers, given as a number or as digits."""
+
+    low: int
+    high: int
+    step: int = 1
+
+    def refuses(self, value: Any) -> str | None:
+        """Why not, or None."""
+        text = str(value)
+        fits = re.fullmatch(r"\d{1,9}", text) and self.low <= int(text) <= self.high and int(text) % self.step == 0
+        return None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
+
+
+Rule = OneOf | Matches | Between
+
+_DNS_LABEL = Matches(r"[A-Za-z][A-Za-z0-9]{0,14}", "letters and digits, a letter first, at most 15")
+_HOSTNAME = Matches(
+    r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", "letters, digits and hyphens inside, at most 63 (RFC 952, RFC 1123)"
+)
+_NAME = Matches(r".{1,255}", "1 to 255 characters")
+_IAM_NAME = Matches(r"[A-Za-z0-9._-]{1,100}", "letters, digits, hyphens, periods and underscores, at most 100")
+_DESCRIPTION = Matches(r".{1,400}", "1 to 400 characters")
+_PORT = Between(1, 65535)
+_CIDR_OR_SERVICE = "CIDR_BLOCK", "SERVICE_CIDR_BLOCK"
+
+PLUGINS = (
+    "Bastion",
+    "Block Volume Management",
+    "Cloud Guard Workload Protection",
+    "Compute HPC RDMA Authentication",
+    "Compute HPC RDMA Auto-Configuration",
+    "Compute Instance Monitoring",
+    "Compute Instance Run Command",
+    "Compute RDMA GPU Monitoring",
+    "Custom Logs Monitoring",
+    "Fleet Application Management Service",
+    "Management Agent",
+    "Oracle Autonomous Linux",
+    "Oracle Java Management Service",
+    "OS Management Hub Agent",
+    "OS Management Service Agent",
+    "Vulnerability Scanning",
+    "WebLogic Management Service",
+)
+"""Agent plugins by name (docs.oracle.com/iaas/Content/Compute/Tasks/manage-plugins.htm)."""
+
+_PLATFORMS = (
+    "AMD_MILAN_BM", "AMD_MILAN_BM_GPU", "AMD_ROME_BM", "AMD_ROME_BM_GPU", "AMD_VM", "GENERIC_BM",
+    "INTEL_ICELAKE_BM", "INTEL_SKYLAKE_BM", "INTEL_VM",
+)  # fmt: skip
+
+_LAUNCH: Mapping[str, Rule] = {
+    "agentConfig.pluginsConfigs[].name": OneOf(PLUGINS),
+    "agentConfig.pluginsConfigs[].desiredState": OneOf(
+        ("ENABLED", "DISABLED"), "InstanceAgentPluginConfigDetails.DESIRED_STATE"
+    ),
+    "availabilityConfig.recoveryAction": OneOf(
+        ("RESTORE_INSTANCE", "STOP_INSTANCE"), "LaunchInstanceAvailabilityConfigDetails.RECOVERY_ACTION"
+    ),
+    "createVnicDetails.hostnameLabel": _HOSTNAME,
+    "displayName": _NAME,
+    "faultDomain": Matches(r"FAULT-DOMAIN-[123]", "FAULT-DOMAIN-1, FAULT-DOMAIN-2 or FAULT-DOMAIN-3"),
+    "launchOptions.bootVolumeType": OneOf(
+        ("ISCSI", "SCSI", "IDE", "VFIO", "PARAVIRTUALIZED", "NVME"), "LaunchOptions.BOOT_VOLUME_TYPE"
+    ),
+    "launchOptions.firmware": OneOf(("BIOS", "UEFI_64"), "LaunchOptions.FIRMWARE"),
+    "launchOptions.networkType": OneOf(
+        ("E1000", "VFIO", "PARAVIRTUALIZED", "ACCELERATEDPV"), "LaunchOptions.NETWORK_TYPE"
+    ),
+    "platformConfig.type": OneOf(_PLATFORMS, "LaunchInstancePlatformConfig.TYPE"),
+    "platformConfig.numaNodesPerSocket": OneOf(
+        ("NPS0", "NPS1", "NPS2", "NPS4", "NPS6"), "GenericBmLaunchInstancePlatformConfig.NUMA_NODES_PER_SOCKET"
+    ),
+    # "percentage_of_cores_enabled ... must be 25, 50, 75 or 100" for the GPU shapes: oci-hpc:schema.yaml.
+    "platformConfig.percentageOfCoresEnabled": Between(25, 100, 25),
+    "shapeConfig.baselineOcpuUtilization": OneOf(
+        ("BASELINE_1_8", "BASELINE_1_2", "BASELINE_1_1"), "LaunchInstanceShapeConfigDetails.BASELINE_OCPU_UTILIZATION"
+    ),
+    "sourceDetails.sourceType": OneOf(("image", "bootVolume")),
+    "sourceDetails.bootVolumeSizeInGbs": Between(50, 32768),
+    "sourceDetails.bootVolumeVpusPerGb": Between(10, 120, 10),
+}
+
+_POOL_LAUNCH = "instanceDetails.launchDetails"
+
+
+def _ports(direction: str) -> dict[str, Rule]:
+    return {
+        f"{direction}SecurityRules[].{protocol}Options{span}.{end}": _PORT
+        for protocol in ("tcp", "udp")
+        for span in ("", ".sourcePortRange")
+        for end in ("min", "max")
+    } | {
+        f"{direction}SecurityRules[].icmpOptions.type": Between(0, 255),
+        f"{direction}SecurityRules[].icmpOptions.code": Between(0, 255),
+        f"{direction}SecurityRules[].protocol": Matches(
+            r"all|\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5]", "'all' or a protocol's number as a string ('6' for TCP)"
+        ),
+    }
+
+
+RULES: Mapping[str, Mapping[str, Rule]] = {
+    "oci:Core/vcn:Vcn": {"dnsLabel": _DNS_LABEL, "displayName": _NAME},
+    "oci:Core/subnet:Subnet": {"dnsLabel": _DNS_LABEL, "displayName": _NAME},
+    "oci:Core/routeTable:RouteTable": {
+        "routeRules[].destinationType": OneOf(_CIDR_OR_SERVICE, "RouteRule.DESTINATION_TYPE"),
+        "routeRules[].routeType": OneOf(("STATIC",)),
+    },
+    "oci:Core/securityList:SecurityList": {
+        **_ports("ingress"),
+        **_ports("egress"),
+        "ingressSecurityRules[].sourceType": OneOf(_CIDR_OR_SERVICE, "IngressSecurityRule.SOURCE_TYPE"),
+        "egressSecurityRules[].destinationType": OneOf(_CIDR_OR_SERVICE, "EgressSecurityRule.DESTINATION_TYPE"),
+    },
+    "oci:Core/dhcpOptions:DhcpOptions": {
+        "options[].type": OneOf(("DomainNameServer", "SearchDomain")),
+        "options[].serverType": OneOf(
+            ("VcnLocal", "VcnLocalPlusInternet", "CustomDnsServer"), "DhcpDnsOption.SERVER_TYPE"
+        ),
+        "domainNameType": OneOf(
+            ("SUBNET_DOMAIN", "VCN_DOMAIN", "CUSTOM_DOMAIN"), "CreateDhcpDetails.DOMAIN_NAME_TYPE"
+        ),
+    },
+    "oci:Core/instance:Instance": {
+        **_LAUNCH,
+        "createVnicDetails.assignPublicIp": OneOf(("true", "false")),
+        "hostnameLabel": _HOSTNAME,
+    },
+    "oci:Core/instanceConfiguration:InstanceConfiguration": {
+        **{f"{_POOL_LAUNCH}.{path}": rule for path, rule in _LAUNCH.items()},
+        f"{_POOL_LAUNCH}.launchMode": OneOf(
+            ("NATIVE", "EMULATED", "PARAVIRTUALIZED", "CUSTOM"), "InstanceConfigurationLaunchInstanceDetails.LAUNCH_MODE"
+        ),
+        f"{_POOL_LAUNCH}.preferredMaintenanceAction": OneOf(
+            ("LIVE_MIGRATE", "REBOOT"), "InstanceConfigurationLaunchInstanceDetails.PREFERRED_MAINTENANCE_ACTION"
+        ),
+        "instanceDetails.instanceType": OneOf(("compute",)),
+        "source": OneOf(("NONE",)),
+    },
+    "oci:Core/clusterNetwork:ClusterNetwork": {
+        "displayName": _NAME,
+        "instancePools[].size": Between(0, 1000),
+        "placementConfiguration.placementConstraint": OneOf(
+            ("SINGLE_TIER", "SINGLE_BLOCK", "PACKED_DISTRIBUTION_MULTI_BLOCK"),
+            "ClusterNetworkPlacementConfigurationDetails.PLACEMENT_CONSTRAINT",
+        ),
+    },
+    "oci:Identity/dynamicGroup:DynamicGroup": {"name": _IAM_NAME, "description": _DESCRIPTION},
+    "oci:Identity/policy:Policy": {"name": _IAM_NAME, "description": _DESCRIPTION},
+}
+"""Type token -> path pattern -> what the vendor takes there."""
+
+_LAUNCH_NOT_PLAYED = (
+    "capacityReservationId", "clusterPlacementGroupId", "computeClusterId", "createVnicDetails.nsgIds[]",
+    "createVnicDetails.privateIpId", "createVnicDetails.subnetCidr", "dedicatedVmHostId", "ipxeScript",
+    "licensingConfigs", "placementConstraintDetails", "preemptibleInstanceConfig",
+)  # fmt: skip
+
+NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
+    "oci:Core/vcn:Vcn": ("byoipv6cidrDetails[]", "ipv6privateCidrBlocks[]", "isIpv6enabled"),
+    "oci:Core/subnet:Subnet": ("ipv6cidrBlock", "ipv6cidrBlocks[]"),
+    "oci:Core/internetGateway:InternetGateway": ("routeTableId",),
+    "oci:Core/natGateway:NatGateway": ("routeTableId", "publicIpId"),
+    "oci:Core/serviceGateway:ServiceGateway": ("routeTableId",),
+    "oci:Core/instance:Instance": (
+        *_LAUNCH_NOT_PLAYED, "createVnicDetails.vlanId", "instanceConfigurationId", "launchVolumeAttachments[]",
+    ),
+    "oci:Core/instanceConfiguration:InstanceConfiguration": (
+        *(f"{_POOL_LAUNCH}.{path}" for path in _LAUNCH_NOT_PLAYED), "gmcConfigs", "instanceId",
+        "instanceDetails.blockVolumes[]", "instanceDetails.options[]", "instanceDetails.secondaryVnics[]",
+    ),
+    "oci:Core/clusterNetwork:ClusterNetwork": (
+        "clusterConfiguration", "instancePools[].loadBalancers[]", "placementConfiguration.secondaryVnicSubnets[]",
+    ),
+}  # fmt: skip
+"""Type token -> what the vendor takes and this rehearsal cannot play: refused rather than silently ignored."""
+
+
+def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
+    """Every value that the data above refuses; what is not known yet passes."""
+    for pattern, rule in RULES.get(token, {}).items():
+        for path, value in each(inputs, pattern):
+            allowed = rule.refuses(value)
+            if allowed is not None:
+                yield Problem(path, f"{path} is {value!r} and must be {allowed}.")
+    for pattern in NOT_PLAYED.get(token, ()):
+        for path, value in each(inputs, pattern):
+            if value is not False:
+                yield Problem(path, f"{path} is given, and the rehearsal cannot play it: leave it out here.", 501, "NotPlayed")

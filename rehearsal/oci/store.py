@@ -1,0 +1,178 @@
+"""Keeps what this cloud has sold, in one JSON file; knows no resource type.
+
+A change is made under a file lock and takes effect by renaming a complete file, so that a process killed at any
+moment leaves either the old or the new content. It guards against dying processes, not against power loss.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import string
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rehearsal.oci.places import REGION_KEY
+from rehearsal.wires import locked
+from rehearsal.world import World
+
+_ALPHABET = string.ascii_lowercase + string.digits
+_BIRTH_FIELD = 22  # field of /proc/<pid>/stat that holds the start time, so that a reused pid is not taken for another
+_SHORT_DIGITS = 8
+
+
+@dataclass
+class Record:
+    """One thing that exists.
+
+    Attributes:
+        ocid: its OCID.
+        token: the Pulumi type that it is.
+        urn: the resource it was made for; empty for what the service made by itself (defaults, pool members).
+        state: its lifecycle state, in the vendor's words.
+        inputs: what was asked for.
+        computed: what the service added; both together are the resource's outputs.
+        private: what only this cloud needs to know.
+        parent: the OCID of what it belongs to and goes with; None for what stands alone.
+        worker: the process which is creating, changing or deleting it at this moment; empty when nobody is.
+        maker: the process which made it.
+        acknowledged: whether the engine has ever named it again, hence surely remembers it.
+    """
+
+    ocid: str
+    token: str
+    urn: str
+    state: str
+    inputs: dict[str, Any]
+    computed: dict[str, Any] = field(default_factory=dict)
+    private: dict[str, Any] = field(default_factory=dict)
+    parent: str | None = None
+    worker: str = ""
+    maker: str = ""
+    acknowledged: bool = False
+
+    @property
+    def short(self) -> str:
+        """Eight hexadecimal digits: what namespaces and folders are named after."""
+        return hashlib.sha256(self.ocid.encode()).hexdigest()[:_SHORT_DIGITS]
+
+    def outputs(self) -> dict[str, Any]:
+        """What the engine gets to see."""
+        return {**self.inputs, **self.computed, "state": self.state}
+
+
+@dataclass
+class Database:
+    """All records by OCID, and how often each fault has struck."""
+
+    records: dict[str, Record] = field(default_factory=dict)
+    struck: dict[str, int] = field(default_factory=dict)
+
+    def find(self, ocid: object, token: str | None = None) -> Record | None:
+        """The record with that OCID, unless it is being deleted or is of another type."""
+        record = self.records.get(ocid) if isinstance(ocid, str) else None
+        if record is None or record.state == "TERMINATING" or (token is not None and record.token != token):
+            return None
+        return record
+
+    def of(self, token: str, **inputs: object) -> list[Record]:
+        """The live records of a type whose inputs have these values, in order of creation."""
+        return [
+            record
+            for record in self.records.values()
+            if record.token == token
+            and record.state != "TERMINATING"
+            and all(record.inputs.get(name) == value for name, value in inputs.items())
+        ]
+
+    def children(self, parent: str) -> list[Record]:
+        """What belongs to a record and goes with it."""
+        return [record for record in self.records.values() if record.parent == parent]
+
+
+class Store:
+    """The database's file; `read` for a snapshot, `change` for a transaction."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._file = world.path / "oci.json"
+        self._threads = threading.Lock()
+
+    def read(self) -> Database:
+        """A snapshot; an absent file is an empty cloud."""
+        try:
+            stored = json.loads(self._file.read_text())
+        except FileNotFoundError:
+            return Database()
+        return Database(
+            records={ocid: Record(**record) for ocid, record in stored["records"].items()}, struck=stored["struck"]
+        )
+
+    @contextmanager
+    def change(self) -> Iterator[Database]:
+        """A transaction: kept when the block ends, forgotten when it raises; the last record takes the file along."""
+        with self._threads, locked(self._world, "oci"):
+            database = self.read()
+            sold_something = bool(database.records)
+            yield database
+            if database.records or not sold_something:
+                draft = self._file.with_suffix(".draft")
+                draft.write_text(json.dumps(asdict(database), indent=1))
+                draft.replace(self._file)
+            else:
+                self._file.unlink()
+
+
+def new_ocid(noun: str) -> str:
+    """A fresh OCID in the vendor's form."""
+    return f"ocid1.{noun}.oc1.{REGION_KEY}.{''.join(secrets.choice(_ALPHABET) for _ in range(60))}"
+
+
+def sibling_ocid(ocid: str, noun: str) -> str:
+    """The OCID of what comes and goes with another resource (an instance's VNIC, its boot volume)."""
+    return ".".join(["ocid1", noun, *ocid.split(".")[2:]])
+
+
+def now() -> str:
+    """This moment as the vendor writes it."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " +0000 UTC"
+
+
+def this_process() -> str:
+    """A name of this process that no later process can bear."""
+    return f"{os.getpid()}:{_birth(os.getpid())}"
+
+
+def alive(process: str) -> bool:
+    """Whether a process named by `this_process` still runs."""
+    pid, _, birth = process.partition(":")
+    return pid.isdecimal() and _birth(int(pid)) == birth
+
+
+def _birth(pid: int) -> str:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The command's name is in parentheses and may hold blanks; what follows it does not.
+    return stat.rpartition(")")[2].split()[_BIRTH_FIELD - 3]
+
+
+def references(value: Any) -> Iterator[str]:
+    """Every OCID that stands alone somewhere in some inputs."""
+    if isinstance(value, str):
+        if value.startswith("ocid1."):
+            yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from references(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from references(one)

@@ -1,0 +1,79 @@
+"""Clears what a dead run left of a world, and the world itself once nothing lives in it; never touches live hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from rehearsal import hosts, network, wires
+from rehearsal.world import World
+
+OWN = ("hosts", "vcns", "fabrics", "console", "calls", "operator", "build", "locks")
+"""Folders of the world that the rehearsal itself makes; the stand-in clouds own their files."""
+
+
+def ids(world: World, folder: str, letter: str) -> set[str]:
+    """Ids that a record or a namespace speaks of."""
+    recorded = {one.name.removesuffix(".json") for one in (world.path / folder).glob("*")}
+    return recorded | {one[1:] for one in wires.namespaces(world) if one.startswith(letter) and one != network.OPERATOR}
+
+
+def sweep(world: World) -> None:
+    """Clear dead hosts, and networks without a record; call it only while no other run is in the world."""
+    for host_id in ids(world, "hosts", "h"):
+        if not hosts.alive(world, host_id):
+            hosts.stop(world, host_id)
+    for vcn_id in ids(world, "vcns", "v"):
+        if not (world.path / "vcns" / f"{vcn_id}.json").exists():
+            network.delete_vcn(world, vcn_id)
+    for fabric_id in ids(world, "fabrics", "f"):
+        if not (world.path / "fabrics" / f"{fabric_id}.json").exists():
+            network.delete_fabric(world, fabric_id)
+
+
+def empty(world: World) -> bool:
+    """Whether no host, VCN or fabric remains."""
+    return not (ids(world, "hosts", "h") | ids(world, "vcns", "v") | ids(world, "fabrics", "f"))
+
+
+def stop_agent(world: World) -> None:
+    """End the operator's agent, known by its socket's path and not by its number alone."""
+    record, socket = world.path / "operator" / "agent.pid", world.path / "operator" / "agent.sock"
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(record.read_text())
+        if str(socket).encode() in Path("/proc", str(pid), "cmdline").read_bytes():
+            os.kill(pid, signal.SIGTERM)
+    record.unlink(missing_ok=True)
+    socket.unlink(missing_ok=True)
+
+
+def clear(world: World) -> None:
+    """Remove the operator's namespace and every file that the rehearsal made; the world must be empty."""
+    stop_agent(world)
+    wires.remove_namespace(world.netns(network.OPERATOR))
+    for name in OWN:
+        shutil.rmtree(world.path / name, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        world.path.rmdir()  # a stand-in cloud's database keeps it
+
+
+def demolish(world: World) -> None:
+    """Stop every host and remove every network of a world, then the world: for tests and for `make rehearsal-clean`."""
+    for host_id in ids(world, "hosts", "h"):
+        hosts.stop(world, host_id)
+    for vcn_id in ids(world, "vcns", "v"):
+        network.delete_vcn(world, vcn_id)
+    for fabric_id in ids(world, "fabrics", "f"):
+        network.delete_fabric(world, fabric_id)
+    clear(world)
+
+
+def agent_answers(world: World) -> bool:
+    """Whether the operator's agent runs and holds the key."""
+    environment = {**os.environ, "SSH_AUTH_SOCK": str(world.path / "operator" / "agent.sock")}
+    listed = subprocess.run(["ssh-add", "-l"], env=environment, capture_output=True, check=False, timeout=10)
+    return listed.returncode == 0

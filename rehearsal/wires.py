@@ -1,0 +1,162 @@
+"""Namespaces, cables and their speed, by iproute2; knows nothing of clouds, hosts or rules."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+
+from rehearsal.world import World
+
+MTU = 9000
+"""Jumbo frames, front end and rails: 1500 costs 4 % of a shaped rail."""
+
+CABLES = 7
+"""The interface group of every cable's near end, so that a namespace's cables go at once and before it does."""
+
+NAMESPACE_SYSCTLS = {
+    "net/ipv4/ip_forward": "0",
+    "net/ipv6/conf/all/disable_ipv6": "1",
+    "net/ipv6/conf/default/disable_ipv6": "1",
+    # BBR may be the inherited default and sags on shaped rails; reno is always there.
+    "net/ipv4/tcp_congestion_control": "reno",
+    "net/ipv4/tcp_no_metrics_save": "1",
+    "net/ipv4/tcp_slow_start_after_idle": "0",
+    # The collective asks for 512 KiB socket buffers.
+    "net/ipv4/tcp_rmem": "4096 524288 4194304",
+    "net/ipv4/tcp_wmem": "4096 524288 4194304",
+    # A broken path must show within a test's patience.
+    "net/ipv4/tcp_syn_retries": "4",
+}
+
+
+def call(argv: Sequence[str], given: str | None = None, seconds: float = 60) -> str:
+    """Run one command to its end and return its standard output.
+
+    Raises:
+        RuntimeError: it failed or did not end in time; the sentence has its last words.
+    """
+    try:
+        done = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as late:
+        raise RuntimeError(f"{' '.join(argv)} did not end within {seconds} s.") from late
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(argv)} ended with {done.returncode}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def ip(lines: Iterable[str], namespace: str | None = None) -> None:
+    """Run lines of iproute2 in one process, in a namespace if one is named; the first failure raises."""
+    where = ["-n", namespace] if namespace else []
+    call(["ip", *where, "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def tc(lines: Iterable[str], namespace: str) -> None:
+    """Run lines of tc in one process in a namespace; the first failure raises."""
+    call(["tc", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def inside(namespace: str) -> list[str]:
+    """The start of a command that runs in a network namespace and keeps every other one.
+
+    `ip netns exec` would make a mount namespace too, whose mounts nobody else sees.
+    """
+    return ["nsenter", f"--net=/run/netns/{namespace}"]
+
+
+def namespaces(world: World) -> list[str]:
+    """The names, without the world's prefix, of the network namespaces of this world that exist."""
+    prefix = world.netns("")
+    folder = Path("/run/netns")
+    return sorted(one.name.removeprefix(prefix) for one in folder.glob(f"{prefix}*")) if folder.is_dir() else []
+
+
+def make_namespace(name: str, sysctls: dict[str, str] | None = None) -> None:
+    """Make a network namespace with loopback up and the rehearsal's settings; an existing one is kept."""
+    if Path("/run/netns", name).exists():
+        if _alive(name):
+            return
+        # A crash between making the name and mounting on it leaves a plain file.
+        Path("/run/netns", name).unlink()
+    call(["ip", "netns", "add", name])
+    settings = NAMESPACE_SYSCTLS | (sysctls or {})
+    script = "".join(f"echo '{value}' > /proc/sys/{key}\n" for key, value in settings.items())
+    call([*inside(name), "sh", "-c", f"{script}ip link set lo up"])
+
+
+def _alive(name: str) -> bool:
+    return subprocess.run([*inside(name), "true"], capture_output=True, check=False).returncode == 0
+
+
+def pids(name: str) -> list[int]:
+    """The processes whose network namespace that is."""
+    try:
+        wanted = Path("/run/netns", name).stat().st_ino
+    except FileNotFoundError:
+        return []
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if (entry / "ns/net").stat().st_ino == wanted:
+                    found.append(int(entry.name))
+    return found
+
+
+def remove_namespace(name: str, seconds: float = 20) -> None:
+    """End every process of a namespace, then the namespace with its cables; an absent one is fine.
+
+    Processes are found by the namespace they are in, so nothing that is not ours can be hit, and a record that a
+    crash left behind or never wrote does no harm.
+
+    Raises:
+        RuntimeError: a process is still there after the bound.
+    """
+    end = time.monotonic() + seconds
+    while left := pids(name):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end:
+            raise RuntimeError(f"processes {left} in namespace {name} survived SIGKILL for {seconds} s.")
+        time.sleep(0.02)
+    held = Path("/run/netns", name)
+    if held.exists():
+        # A namespace alone dies in the kernel's own time, and its cables' far ends would keep their names till then.
+        subprocess.run(["ip", "-n", name, "link", "del", "group", str(CABLES)], capture_output=True, check=False)
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        held.unlink(missing_ok=True)
+
+
+def burst_bytes(rate_bits_per_s: int) -> int:
+    """A token bucket's depth in bytes for a rate: some 10 ms of it, never below an MTU and its header.
+
+    Below MTU + 14 nothing ever passes and TCP hangs without a word.
+    """
+    ten_ms = rate_bits_per_s // 800
+    floor = 65_536 if rate_bits_per_s >= 20_000_000 else 16_384  # noqa: PLR2004 - tried: rehearsal trials, section 9
+    return max(floor, min(262_144, ten_ms))
+
+
+def shaper(device: str, rate_bits_per_s: int) -> str:
+    """The line of tc that holds a device to a rate."""
+    return f"qdisc replace dev {device} root tbf rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} limit 1mb"
+
+
+@contextlib.contextmanager
+def locked(world: World, what: str) -> Iterator[None]:
+    """Hold one of the world's locks: what two processes may not change at once."""
+    path = world.folder("locks") / what
+    while True:
+        with path.open("w") as file:
+            flock(file, LOCK_EX)
+            # Whoever held it may have cleared the whole world: then the lock is another file by now.
+            if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                yield
+                return
+        path.parent.mkdir(parents=True, exist_ok=True)

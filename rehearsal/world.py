@@ -1,0 +1,85 @@
+"""Where the rehearsal keeps its things and how they are named; makes nothing and stops nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+OPERATOR_ADDRESS = "198.51.100.10"
+"""The operator's place on the rehearsed Internet (TEST-NET-2, RFC 5737: never a real one)."""
+
+PUBLIC_RANGE = "203.0.113.0/24"
+"""What public addresses are handed out from (TEST-NET-3, RFC 5737)."""
+
+DEFAULT_SCALE = 4000
+"""100 Gb/s becomes 25 Mb/s: what two busy cores can still fill."""
+
+
+@dataclass(frozen=True)
+class World:
+    """One rehearsed world: a folder, and a tag derived from it that every name of it carries.
+
+    Attributes:
+        path: absolute path of the world's folder.
+        tag: six hexadecimal digits, the same for the same folder, different for another checkout.
+        scale: divisor of every line rate.
+    """
+
+    path: Path
+    tag: str
+    scale: int
+
+    @classmethod
+    def at(cls, path: Path, scale: int = DEFAULT_SCALE) -> World:
+        """The world that lives in a folder; the folder need not exist yet."""
+        resolved = path.resolve()
+        return cls(resolved, hashlib.sha256(str(resolved).encode()).hexdigest()[:6], scale)
+
+    @classmethod
+    def current(cls) -> World:
+        """The world of this process, from BUSBAR_WORLD and BUSBAR_SCALE.
+
+        Raises:
+            RuntimeError: BUSBAR_WORLD is unset or not absolute, or BUSBAR_SCALE is not a positive integer.
+        """
+        where = os.environ.get("BUSBAR_WORLD", "")
+        if not where.startswith("/"):
+            raise RuntimeError(
+                f"BUSBAR_WORLD is {where!r} and must be an absolute path, because a rehearsal may only touch its own "
+                "world: start the command through rehearsal/enter, which sets it."
+            )
+        scale = os.environ.get("BUSBAR_SCALE", str(DEFAULT_SCALE))
+        if not scale.isdecimal() or int(scale) < 1:
+            raise RuntimeError(f"BUSBAR_SCALE is {scale!r} and must be a whole number from 1, as it divides line rates.")
+        return cls.at(Path(where), int(scale))
+
+    def netns(self, name: str) -> str:
+        """The network namespace of this world with that name."""
+        return f"bb{self.tag}-{name}"
+
+    def netns_path(self, name: str) -> Path:
+        """Where that network namespace is held open."""
+        return Path("/run/netns") / self.netns(name)
+
+    def folder(self, *parts: str) -> Path:
+        """A folder below the world's own, made if absent."""
+        made = self.path.joinpath(*parts)
+        made.mkdir(parents=True, exist_ok=True)
+        return made
+
+    def faults(self) -> list[dict[str, object]]:
+        """The faults asked for in faults.json; none when the file is absent.
+
+        Raises:
+            ValueError: the file is not a JSON list of objects that each have a `kind`.
+        """
+        file = self.path / "faults.json"
+        if not file.exists():
+            return []
+        listed = json.loads(file.read_text())
+        if not isinstance(listed, list) or not all(isinstance(one, dict) and "kind" in one for one in listed):
+            raise ValueError(f"{file} must hold a JSON list of objects with a kind, because each names one fault.")
+        return listed

@@ -1,0 +1,316 @@
+"""Rehearsed hosts, rails and networks are real where it matters: cloud-init, sshd, rules, rates, faults, teardown."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rehearsed import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, vcn
+
+from rehearsal import hosts, network, tidy, wires
+from rehearsal.world import World
+
+pytestmark = pytest.mark.rehearsal
+ENTER = Path(__file__).parent.parent / "rehearsal/enter"
+
+# Seed 000's first boot, shorter: NCCL from its repository, scratch on NVMe, firewall off, every rail up.
+FIRST_BOOT = """#cloud-config
+yum_repos:
+  cuda-rhel7-x86_64:
+    name: cuda-rhel7-x86_64
+    baseurl: https://developer.download.nvidia.com/compute/cuda/repos/rhel7/x86_64
+    enabled: true
+    gpgcheck: true
+packages: [libnccl, libnccl-devel]
+write_files:
+  - {path: /etc/sudoers.d/kept, content: "", permissions: "0440"}
+runcmd:
+  - vgcreate nvme /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1
+  - lvcreate -l 100%FREE nvme
+  - mkfs.xfs -L localscratch /dev/nvme/lvol0
+  - mkdir -p /mnt/localdisk
+  - echo "LABEL=localscratch /mnt/localdisk/ xfs defaults,noatime 0 0" >> /etc/fstab
+  - mount /mnt/localdisk
+  - systemctl disable --now firewalld
+  - |
+    y=$(ifconfig enp45s0f0 | head -2 | tail -1 | awk '{print $2}' | awk -F. '{print $4}')
+    x=0
+    for rail in RAILS; do
+      printf 'DEVICE=%s\\nBOOTPROTO="none"\\nIPADDR=192.168.%s.%s\\nNETMASK=255.255.255.0\\n' $rail $x $y \\
+        > /etc/sysconfig/network-scripts/ifcfg-$rail
+      ifup $rail
+      x=$((x+1))
+    done
+  - echo user data was here > /dev/console
+""".replace("RAILS", " ".join(RAILS))
+
+MPI_PROGRAM = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int c, char **v) {
+    int rank, sum;
+    MPI_Init(&c, &v);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) printf("sum %d\n", sum);
+    MPI_Finalize();
+}
+"""
+STANDARD = "bin boot dev etc home lib lib32 lib64 libx32 media mnt opt proc root run sbin srv sys tmp usr var"
+MPI = "source /usr/mpi/gcc/openmpi-4.1.2a1/bin/mpivars.sh; "
+SEND = (
+    "python3 -c \"import socket,time;c=socket.create_connection(('{0}',5001),5,('{2}',0));e=time.time()+{1}\n"
+    "while time.time()<e: c.send(b'x'*65536)\""
+)
+RECEIVE = (
+    "python3 -c \"import socket,time;s=socket.create_server(('{0}',5001));s.settimeout(10);c,_=s.accept();n=len(c.recv(1));"
+    't=time.time()\nwhile b:=c.recv(65536): n+=len(b)\nprint(n*8/(time.time()-t)/1e6)"'
+)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    stage = Stage(tmp_path_factory.mktemp("w"))
+    try:
+        network.apply_vcn(stage.world, vcn())
+        network.apply_fabric(stage.world, "fab0", 16)
+        stage.boot("bastion", 2, "ol8")
+        stage.boot("gpu0", 61, "ol7-gpu", FIRST_BOOT)
+        stage.boot("gpu1", 62, "ol7-gpu", FIRST_BOOT)
+        stage.boot("nine", 63, "ol9-gpu")
+        stage.boot("jammy", 64, "ubuntu2204-gpu", "#cloud-config\npackages: [jq]\ntimezone: Asia/Tokyo\n")
+        names = ("bastion", "gpu0", "gpu1", "nine", "jammy")
+        assert stage.ready(*names) == dict.fromkeys(names, "status: done")
+        yield stage
+    finally:
+        tidy.demolish(stage.world)
+
+
+def megabits(stage, sender, receiver, source, address):
+    """What one stream from an address of one host to an address of another carries; it leaves by its source's rail."""
+    pid = (stage.world.path / "hosts" / receiver / "pid").read_text()
+    argv = ["nsenter", "-t", pid, "-n", "bash", "-c", RECEIVE.format(address)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as listening:
+        time.sleep(0.4)
+        stage.inside(sender, SEND.format(address, 2, source))
+        return float(listening.communicate(timeout=20)[0])
+
+
+def test_the_first_boot_of_seed_000_brings_up_rails_scratch_and_nccl(stage):
+    shown = stage.inside("gpu0", "ip -br -4 addr; df -h /mnt/localdisk; ls /usr/include/nccl.h /usr/lib64/libnccl.so").stdout
+    assert all(re.search(rf"{rail}\S+ +UP +192\.168\.{at}\.61/24", shown) for at, rail in enumerate(RAILS))
+    assert "/dev/mapper/nvme-lvol0" in shown
+    assert "libnccl.so" in shown
+    calls = (stage.world.path / "calls/gpu0.log").read_text()
+    assert "vgcreate nvme /dev/nvme0n1" in calls
+    assert "user data was here" in hosts.console(stage.world, "gpu0")
+
+
+def test_the_login_user_comes_in_through_the_bastion_and_names_are_found_by_the_search_domain(stage):
+    seen = stage.ssh("10.0.1.61", "id -un; sudo -n cloud-init status; getent hosts gpu1; getent hosts nobody; env")
+    assert seen.stdout.startswith("opc\nstatus: done\n10.0.1.62       gpu1.private.vcn.oraclevcn.com\n")
+    assert "nobody" not in seen.stdout
+    assert not re.search(r"proxy|TOKEN|BUSBAR", seen.stdout, re.IGNORECASE)
+    assert stage.ssh(PUBLIC, "getent hosts gpu0").returncode != 0, "a bastion in another subnet has another search domain"
+    assert stage.ssh(PUBLIC, "getent hosts gpu0.private.vcn.oraclevcn.com").stdout.startswith("10.0.1.61")
+
+
+def test_a_host_sees_nothing_of_the_machine_below(stage):
+    of_the_machine = {one.name for one in Path("/").iterdir()} - set(STANDARD.split())
+    assert not of_the_machine & set(stage.inside("gpu0", "ls -A /").stdout.split())
+    assert stage.inside("gpu0", "ls -A /root /opt /mnt; ls /etc/apt /usr/local/bin").stdout.split()[-1] == "/usr/local/bin:"
+    seen = stage.inside("gpu0", "mount; env; cat /proc/1/environ").stdout
+    assert str(stage.world.path) not in seen
+    assert "Operation not permitted" in stage.ssh("10.0.1.61", "sudo mknod /tmp/disk b 254 0").stderr
+    assert stage.inside("gpu0", "echo 1 > /proc/sys/vm/overcommit_memory").returncode != 0
+    keys = {name: stage.inside(name, "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout for name in ("gpu0", "gpu1", "bastion")}
+    assert len(set(keys.values())) == 3
+
+
+def test_a_rail_carries_its_scaled_line_rate_and_its_counter_says_so(stage):
+    before = int(stage.inside("gpu0", f"cat /sys/class/net/{RAILS[3]}/statistics/tx_bytes").stdout)
+    assert megabits(stage, "gpu0", "gpu1", "192.168.3.61", "192.168.3.62") == pytest.approx(25, rel=0.08)
+    after = int(stage.inside("gpu0", f"cat /sys/class/net/{RAILS[3]}/statistics/tx_bytes").stdout)
+    assert after - before > 4_000_000
+
+
+def test_rdma_devices_lead_to_their_interfaces_at_their_full_rate(stage):
+    shown = stage.inside("gpu0", "ibdev2netdev; cat /sys/class/infiniband/mlx5_0/ports/1/{state,rate,link_layer}").stdout
+    assert all(f"{hca} port 1 ==> {rail} (Up)" in shown for hca, rail in zip(HCAS, RAILS, strict=True))
+    assert "mlx5_4 port 1 ==> enp45s0f0 (Up)" in shown
+    assert shown.endswith("4: ACTIVE\n100 Gb/sec (4X EDR)\nEthernet\n")
+
+
+def test_mpirun_takes_the_vendors_ucx_selection_across_two_hosts(stage):
+    made = stage.ssh("10.0.1.61", "ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519 <<<y >/dev/null; cat .ssh/id_ed25519.pub")
+    for address in ("10.0.1.61", "10.0.1.62"):
+        stage.ssh(address, "cat >> .ssh/authorized_keys", given=made.stdout)
+    trust = "printf 'Host *\\n StrictHostKeyChecking no\\n LogLevel ERROR\\n' > .ssh/config; chmod 600 .ssh/config"
+    build = (
+        "source /usr/mpi/gcc/openmpi-4.1.2a1/bin/mpivars.sh; mpicc -o m m.c && scp -q m gpu1: && printf 'gpu0\\ngpu1\\n' > h"
+    )
+    assert stage.ssh("10.0.1.61", f"{trust}; cat > m.c; {build}", given=MPI_PROGRAM).returncode == 0
+    run = MPI + "timeout 50 mpirun -n 4 -npernode 2 -hostfile h --mca pml ucx "
+    ran = stage.ssh("10.0.1.61", run + "-x UCX_NET_DEVICES=mlx5_4:1 ./m")
+    assert ran.stdout == "sum 6\n", ran.stderr
+    refused = stage.ssh("10.0.1.61", run + "-x UCX_NET_DEVICES=mlx5_5:1 ./m")
+    assert refused.returncode != 0
+    assert "network device 'mlx5_5:1' is not available" in refused.stderr
+
+
+def test_the_agent_configures_rails_on_newer_images_and_cloud_init_knows_each_distribution(stage):
+    shown = stage.inside("nine", "ip -br -4 addr; cat /proc/sys/net/ipv4/conf/rdma7/{rp_filter,arp_ignore,arp_announce}").stdout
+    assert re.search(r"rdma15\S+ +UP +10\.239\.1\.63/12", shown)
+    assert shown.endswith("0\n1\n2\n")
+    assert "mlx5_17 port 1 ==> rdma15 (Up)" in stage.inside("nine", "ibdev2netdev").stdout
+    stage.inside("nine", "firewall-cmd --zone=trusted --add-interface=rdma3")
+    assert megabits(stage, "jammy", "nine", "10.227.1.64", "10.227.1.63") == pytest.approx(25, rel=0.15)
+    assert stage.ssh("10.0.1.64", "id -un; date +%Z", user="ubuntu").stdout == "ubuntu\nJST\n"
+    assert 'VERSION_ID="22.04"' in stage.inside("jammy", "cat /etc/os-release").stdout
+
+
+def test_firewalls_refuse_all_but_ssh_until_they_are_stopped(stage):
+    listen = "python3 -m http.server 8000 >/dev/null 2>&1 & sleep 0.6; echo"
+    knock = "timeout 4 bash -c '</dev/tcp/{0}/8000' 2>&1"
+    for name, address, open_up in (
+        ("nine", "10.0.1.63", "firewall-cmd --permanent --zone=trusted --add-source=10.0.0.0/16 && firewall-cmd --reload"),
+        ("jammy", "10.0.1.64", "iptables -F"),
+    ):
+        stage.inside(name, f"setsid {listen}")
+        assert "No route" in stage.inside("gpu0", knock.format(address)).stdout, name
+        assert stage.inside(name, open_up).returncode == 0
+        assert stage.inside("gpu0", knock.format(address)).returncode == 0, name
+    assert stage.inside("nine", "systemctl stop nonsense").returncode == 5
+
+
+def test_a_missing_rule_hangs_and_a_stateless_one_needs_its_answer(stage):
+    knock = "timeout 2 bash -c '</dev/tcp/10.0.1.62/22' 2>&1"
+    stateless = network.Rule("ingress", "6", "10.0.1.0/24", ports=(22, 22), stateless=True)
+    reply = network.Rule("egress", "6", "10.0.1.0/24", source_ports=(22, 22), stateless=True)
+    there = network.Rule("egress", "6", "10.0.1.0/24", ports=(22, 22))
+    try:
+        for rules, code in (
+            ((EGRESS,), 124),  # no ingress: dropped without a word, so it hangs
+            ((EGRESS, SSH), 0),
+            ((SSH,), 124),  # no egress
+            ((there, stateless), 124),  # the answer has no rule
+            ((there, stateless, reply), 0),
+        ):
+            network.apply_vcn(stage.world, vcn(rules))
+            assert stage.inside("gpu0", knock).returncode == code, rules
+        network.apply_vcn(stage.world, vcn((EGRESS, SSH)))
+        assert stage.ssh("10.0.1.61", "true").returncode == 0
+    finally:
+        network.apply_vcn(stage.world, vcn())
+
+
+def test_the_internet_is_reached_by_nat_alone_and_nobody_comes_in_by_it(stage):
+    out = "timeout 3 bash -c '</dev/tcp/198.51.100.10/443' 2>&1"
+    assert "refused" in stage.inside("gpu0", out).stdout
+    assert "No package htop available" in stage.inside("gpu0", "yum install -y htop").stdout
+    try:
+        network.apply_vcn(stage.world, vcn(PRIVATE, ()))
+        assert stage.inside("gpu0", out).returncode == 124
+        assert "Timeout was reached" in stage.inside("gpu0", "yum -y install libnccl").stderr
+    finally:
+        network.apply_vcn(stage.world, vcn(PRIVATE, OUT))
+    into = [*wires.inside(stage.world.netns("op")), "timeout", "5", "bash", "-c", "</dev/tcp/10.0.1.61/22"]
+    assert subprocess.run(into, capture_output=True, check=False).returncode != 0
+
+
+def test_faults_cost_what_they_would_cost(stage):
+    stage.faults(
+        {"kind": "rail_rate", "host": 0, "rail": 2, "factor": 0.5},
+        {"kind": "rail_dead", "host": 0, "rail": 5},
+        {"kind": "disk_full", "host": 0},
+        {"kind": "boot_fails", "host": 1},
+        {"kind": "never_answers", "host": 2},
+    )
+    try:
+        for at in range(3):
+            stage.boot(f"bad{at}", 70 + at, "ol7-gpu", FIRST_BOOT if at == 0 else "", index=at)
+        assert stage.ready("bad0", "bad1", "bad2") == {
+            "bad0": "status: done",
+            "bad1": "status: error",
+            "bad2": "status: done",
+        }
+        assert megabits(stage, "bad0", "gpu1", "192.168.2.70", "192.168.2.62") == pytest.approx(12.5, rel=0.1)
+        assert "mlx5_7 port 1 ==> enp72s0f1 (Down)" in stage.inside("bad0", "ibdev2netdev").stdout
+        assert "No space left" in stage.inside("bad0", "head -c 20000000 /dev/zero > /root/big").stderr
+        assert "rehearsed fault boot_fails" in hosts.console(stage.world, "bad1")
+        assert stage.ssh("10.0.1.71", "cloud-init status").stdout == "status: error\n"
+        assert stage.ssh("10.0.1.72", "true").returncode == 255
+        assert hosts.alive(stage.world, "bad2")
+    finally:
+        (stage.world.path / "faults.json").unlink()
+        for at in range(3):
+            hosts.stop(stage.world, f"bad{at}")
+
+
+def test_stopping_is_idempotent_and_leaves_no_process_namespace_or_cable(stage):
+    stage.boot("gone", 80, "ol7-gpu")
+    pid = (stage.world.path / "hosts/gone/pid").read_text()
+    stage.ready("gone")
+    hosts.stop(stage.world, "gone")
+    hosts.stop(stage.world, "gone")
+    assert not hosts.alive(stage.world, "gone")
+    assert not Path("/proc", pid).exists() or "Z" in Path("/proc", pid, "stat").read_text().split()[2]
+    assert "hgone" not in wires.namespaces(stage.world)
+    links = wires.call(["ip", "-n", network.fabric_namespace(stage.world, "fab0"), "-br", "link"])
+    assert "hgone" not in links
+    assert str(stage.world.path) not in Path("/proc/mounts").read_text()
+
+
+@pytest.fixture
+def door(tmp_path):
+    """Runs rehearsal/enter in a world of its own; yields a function of its arguments."""
+    world = World.at(tmp_path / "d")
+    environment = {**os.environ, "BUSBAR_WORLD": str(world.path)}
+
+    def enter(*argv, **more):
+        return subprocess.Popen([ENTER, *argv], env=environment, stdout=subprocess.PIPE, text=True, **more)
+
+    yield world, enter
+    tidy.demolish(world)
+
+
+def test_the_door_gives_an_agent_and_no_way_out_and_takes_all_with_it(door):
+    world, enter = door
+    shown = enter("sh", "-c", "ssh-add -l; ip -4 route; ls -l $BUSBAR_WORLD/operator/id_ed25519; exit 7")
+    text = shown.communicate(timeout=30)[0]
+    assert shown.returncode == 7
+    assert "(ED25519)" in text
+    assert "default" not in text
+    assert "-rw-------" in text
+    assert wires.namespaces(world) == []
+    assert not world.path.exists()
+
+
+def test_the_door_outlives_ctrl_c_and_says_how_its_command_ended(door):
+    _, enter = door
+    waits = "import signal,time; signal.signal(signal.SIGINT, lambda *_: exit(5)); print('up', flush=True); time.sleep(30)"
+    running = enter(sys.executable, "-c", waits, start_new_session=True)
+    assert running.stdout.readline() == "up\n"
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.wait(timeout=10) == 5
+
+
+def test_what_a_killed_run_left_is_cleared_at_the_next_start(door):
+    world, enter = door
+    network.apply_vcn(world, vcn())
+    spec = Stage.__new__(Stage)
+    spec.world, spec.public_key = world, "ssh-ed25519 AAAA"
+    live = spec.boot("live", 5, "ol8")
+    hosts.boot(world, live)
+    spec.boot("dead", 6, "ol8")
+    os.kill(int((world.path / "hosts/dead/pid").read_text()), signal.SIGKILL)
+    wires.make_namespace(world.netns("hhalf"))
+    assert enter("true").wait(timeout=30) == 0
+    assert wires.namespaces(world) == ["hlive", "op", "vvcn0"]
+    assert hosts.alive(world, "live")

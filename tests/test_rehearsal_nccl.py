@@ -1,0 +1,459 @@
+"""The rehearsal's all_reduce_perf: its transcript, its arithmetic, and what it says when a rail is slow, dead or absent.
+
+The hosts here are bare network and host-name namespaces with shaped rails, so that nothing but the program is on trial.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "rehearsal" / "nccl-tests"
+MPI_HOME = "/usr/lib/x86_64-linux-gnu/openmpi"
+SCALE = 4000
+GOLDEN = Path(__file__).resolve().parent / "golden" / "transcripts"
+RAIL_BITS_PER_S = 100_000_000  # four of these are as much as sixteen rails of a rehearsed host
+BUILD_TOOLS = shutil.which("gcc") and shutil.which("make") and Path(MPI_HOME, "include", "mpi.h").is_file()
+needs_build_tools = pytest.mark.skipif(not BUILD_TOOLS, reason="needs gcc, make and libopenmpi-dev")
+
+
+def run(*argv: str, timeout_s: float = 60, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, text=True, capture_output=True, timeout=timeout_s, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def make(folder: Path, *variables: str) -> subprocess.CompletedProcess[str]:
+    """Build into folder, with the two things that only a GPU host has laid out beside it."""
+    nvcc = folder / "cuda" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True, exist_ok=True)
+    nvcc.write_text("#!/bin/sh\n")
+    nvcc.chmod(0o755)
+    header = folder / "nccl" / "include" / "nccl.h"
+    header.parent.mkdir(parents=True, exist_ok=True)
+    header.write_text("#define NCCL_MAJOR 2\n#define NCCL_VERSION_CODE 22809\n")
+    chosen = {"CUDA_HOME": str(folder / "cuda"), "NCCL_HOME": str(folder / "nccl"), "BUILDDIR": str(folder / "build")}
+    chosen |= dict(one.split("=", 1) for one in variables)
+    return run("make", "-C", str(SOURCE), *(f"{name}={value}" for name, value in chosen.items()))
+
+
+@pytest.fixture(scope="session")
+def with_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mpi")
+    made = make(folder, "MPI=1", f"MPI_HOME={MPI_HOME}")
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder / "build" / "all_reduce_perf"
+
+
+@pytest.fixture(scope="session")
+def without_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plain")
+    made = make(folder)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder / "build" / "all_reduce_perf"
+
+
+@dataclass
+class Bench:
+    """Hosts of one test: namespaces `<tag>h0`, `<tag>h1`..., their rails bridged in `<tag>f`."""
+
+    folder: Path
+    hosts: int
+    ranks: int
+    rails: int
+    tag: str = field(default_factory=lambda: f"bn{os.getpid() % 100000}")
+    holders: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def netns(self, host: int | str) -> str:
+        return f"{self.tag}h{host}" if isinstance(host, int) else f"{self.tag}{host}"
+
+    def shape(self, netns: str, device: str, bits_per_s: int) -> None:
+        self.ip(f"netns exec {netns} tc qdisc replace dev {device} root tbf rate {bits_per_s} burst 128k limit 1m")
+
+    def rail_rate(self, host: int, rail: int, bits_per_s: int) -> None:
+        """Set both ends of one host's cable into the fabric."""
+        self.shape(self.netns(host), f"r{rail}", bits_per_s)
+        self.shape(self.netns("f"), f"h{host}r{rail}", bits_per_s)
+
+    @staticmethod
+    def ip(command: str) -> str:
+        done = run("ip", *command.split())
+        assert done.returncode == 0, f"ip {command}: {done.stderr}"
+        return done.stdout
+
+    def batch(self, netns: str, tool: str, lines: list[str]) -> None:
+        done = run("ip", "netns", "exec", netns, tool, "-batch", "-", input="\n".join(lines) + "\n")
+        assert done.returncode == 0, done.stderr
+
+    def up(self) -> None:
+        fabric = self.netns("f")
+        self.ip(f"netns add {fabric}")
+        lines = [f"link add br{r} mtu 9000 up type bridge" for r in range(self.rails)]
+        self.batch(fabric, "ip", [*lines, "link add front up type bridge"])
+        for host in range(self.hosts):
+            name = self.netns(host)
+            self.ip(f"netns add {name}")
+            for key in ("congestion_control=reno", "no_metrics_save=1", "slow_start_after_idle=0"):
+                run("ip", "netns", "exec", name, "sysctl", "-qw", f"net.ipv4.tcp_{key}")
+            lines = [
+                f"link add r{r} mtu 9000 type veth peer name h{host}r{r} mtu 9000 netns {fabric}" for r in range(self.rails)
+            ]
+            lines += [f"addr add 10.{r}.0.{host + 1}/24 dev r{r}" for r in range(self.rails)]
+            lines += [f"link add front type veth peer name h{host} netns {fabric}", "link set lo up"]
+            lines += [f"addr add 10.200.0.{host + 1}/24 dev front", "link set front up"]
+            lines += [f"link set r{r} up" for r in range(self.rails)]
+            self.batch(name, "ip", [*lines, "route add default dev front"])
+            ends = [f"link set h{host}r{r} master br{r} up" for r in range(self.rails)]
+            self.batch(fabric, "ip", [*ends, f"link set h{host} master front up"])
+            tbf = f"root tbf rate {RAIL_BITS_PER_S} burst 128k limit 1m"
+            self.batch(name, "tc", [f"qdisc add dev r{r} {tbf}" for r in range(self.rails)])
+            self.batch(fabric, "tc", [f"qdisc add dev h{host}r{r} {tbf}" for r in range(self.rails)])
+            self.hold(host)
+        agent = self.folder / "agent"
+        agent.write_text(
+            f'#!/bin/sh\npid=$(cat {self.folder}/"$1".pid)\nshift\nexec nsenter -t "$pid" -m -u -n -- sh -c "$*"\n'
+        )
+        agent.chmod(0o755)
+
+    def hold(self, host: int) -> None:
+        """Give a host its name and what it shows below /sys and /etc, and keep that alive in one sleeping process."""
+        hcas = " ".join(f"mlx5_{r}:r{r}" for r in range(self.rails))
+        names = "\\n".join(f"10.200.0.{h + 1} h{h}" for h in range(self.hosts))
+        script = f"""set -e
+            mount --make-rprivate /; hostname h{host}
+            mkdir -p {self.folder}/etc{host}; mount -t tmpfs none /sys/class; mkdir /sys/class/infiniband
+            for pair in {hcas}; do d=/sys/class/infiniband/${{pair%:*}}
+                mkdir -p $d/device/net/${{pair#*:}} $d/ports/1; echo '4: ACTIVE' > $d/ports/1/state; done
+            cp -r /etc/. {self.folder}/etc{host}/ 2>/dev/null || true
+            cd {self.folder}/etc{host}; mkdir -p rehearsal; echo {SCALE} > rehearsal/scale
+            for i in 0 1 2 3 4 5 6 7; do echo "$i 0000:0$i:00 NVIDIA A100-SXM4-40GB"; done > rehearsal/gpus
+            printf '127.0.0.1 localhost\\n{names}\\n' > hosts; : > resolv.conf
+            mount --bind . /etc; echo $$ > {self.folder}/h{host}.pid; exec sleep 3600"""
+        argv = ["nsenter", f"--net=/run/netns/{self.netns(host)}", "unshare", "-m", "-u", "sh", "-c", script]
+        self.holders.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL))
+        deadline = time.monotonic() + 10
+        while not (self.folder / f"h{host}.pid").is_file() or not (self.folder / f"h{host}.pid").read_text():
+            assert time.monotonic() < deadline, f"h{host} did not come up within 10 s"
+            time.sleep(0.02)
+
+    def perf(
+        self,
+        binary: Path,
+        *flags: str,
+        env: dict[str, str] | None = None,
+        ranks: int = 0,
+        mpi: tuple[str, ...] = (),
+        timeout_s: float = 60,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the program on every host by mpirun, started on h0."""
+        hostfile = self.folder / "hostfile"
+        hostfile.write_text("".join(f"h{h} slots={ranks or self.ranks}\n" for h in range(self.hosts)))
+        mca = {
+            "plm_rsh_agent": str(self.folder / "agent"), "plm_rsh_no_tree_spawn": "1", "pml": "ob1",
+            "btl": "self,vader,tcp", "btl_tcp_if_include": "front", "oob_tcp_if_include": "front",
+        }  # fmt: skip
+        settings = {"NCCL_IB_HCA": "mlx5_", **(env or {})}
+        argv = [str(self.folder / "agent"), "h0", "cd /;", "timeout", str(timeout_s), "mpirun", "--allow-run-as-root"]
+        argv += [word for key, value in mca.items() for word in ("--mca", key, value)]
+        argv += ["--bind-to", "none", "--hostfile", str(hostfile), "-np", str(self.hosts * (ranks or self.ranks))]
+        argv += [word for key, value in settings.items() for word in ("-x", f"'{key}={value}'")]
+        argv += mpi
+        return run(*argv, str(binary), *flags, timeout_s=timeout_s + 20)
+
+    def rail_bytes(self) -> list[int]:
+        """Bytes sent on every rail of every host."""
+        sent = []
+        for host in range(self.hosts):
+            links = json.loads(self.ip(f"-n {self.netns(host)} -s -j link show type veth"))
+            rails = [link for link in links if re.fullmatch(r"r\d+", link["ifname"])]
+            sent += [link["stats64"]["tx"]["bytes"] for link in rails]
+        return sent
+
+    def down(self) -> None:
+        for name in [self.netns(host) for host in range(self.hosts)] + [self.netns("f")]:
+            for pid in run("ip", "netns", "pids", name).stdout.split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), 9)
+            run("ip", "netns", "del", name)
+        for holder in self.holders:
+            holder.wait(timeout=10)
+
+
+@contextlib.contextmanager
+def bench(hosts: int, ranks: int, rails: int) -> Iterator[Bench]:
+    with tempfile.TemporaryDirectory(prefix="bench") as folder:
+        made = Bench(Path(folder), hosts, ranks, rails)
+        try:
+            made.up()
+            yield made
+        finally:
+            made.down()
+
+
+@pytest.fixture(scope="module")
+def two_hosts() -> Iterator[Bench]:
+    with bench(hosts=2, ranks=4, rails=4) as made:
+        yield made
+
+
+def rows(transcript: str) -> list[list[str]]:
+    return [line.split() for line in transcript.splitlines() if re.match(r"\s+\d+\s+\d+\s+float", line)]
+
+
+def ceiling_gbps(rails: int) -> float:
+    return rails * RAIL_BITS_PER_S / 8e9
+
+
+def bus_fractions(transcript: str, ranks: int, rails: int) -> dict[int, tuple[float, float]]:
+    """Bus bandwidth over the ceiling by size, out of place and in place, from the times: the columns have two decimals."""
+    fractions = {}
+    for row in rows(transcript):
+        moved = 2 * (ranks - 1) / ranks * int(row[0]) / 1e3  # per us: GB/s
+        fractions[int(row[0])] = tuple(moved / float(row[at]) / ceiling_gbps(rails) for at in (5, 9))
+    return fractions  # type: ignore[return-value]
+
+
+@needs_build_tools
+def test_a_build_without_nvcc_fails_as_a_missing_nvcc_fails(tmp_path: Path) -> None:
+    made = make(tmp_path, "CUDA_HOME=/nowhere")
+    assert made.returncode != 0
+    assert "/nowhere/bin/nvcc: not found" in made.stderr
+
+
+@needs_build_tools
+@pytest.mark.skipif(Path("/usr/include/nccl.h").exists(), reason="NCCL is installed here")
+def test_a_build_without_the_nccl_headers_names_nccl_h(tmp_path: Path) -> None:
+    made = make(tmp_path, "NCCL_HOME=/nowhere")
+    assert made.returncode != 0
+    assert "nccl.h: No such file or directory" in made.stderr
+
+
+@needs_build_tools
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["-G", "1"], "-G 1 is refused: a CUDA graph needs a GPU."),
+        (["-t", "2"], "-t 2 is refused: one rank here is one process with one thread."),
+        (["--ngpus", "8"], "-g 8 is refused: one rank here is one process with one device."),
+        (["-o", "prod"], "-o prod is refused: only sum is carried out on TCP rails."),
+        (["-d", "half"], "-d half is refused: only float is carried out on TCP rails."),
+        (["-D", "1"], "-D 1 is refused: a device implementation needs a GPU."),
+        (["-b", "8X"], "invalid size specified for 'minbytes'"),
+        (["-b", "2M", "-e", "1M"], "invalid sizes for 'minbytes' and 'maxbytes': 2097152 > 1048576"),
+    ],
+)
+def test_what_cannot_act_on_tcp_rails_is_refused_in_one_sentence(without_mpi: Path, flags: list[str], sentence: str) -> None:
+    refused = run(str(without_mpi), *flags)
+    assert refused.returncode == 255
+    assert sentence in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert refused.stdout == ""
+
+
+@needs_build_tools
+def test_help_lists_every_option_of_nccl_tests(without_mpi: Path) -> None:
+    helped = run(str(without_mpi), "-h")
+    assert helped.returncode == 0
+    options = re.findall(r"\[-(\w),--(\w+)", helped.stdout)
+    assert "".join(short for short, _ in options) == "tgbeifnmwNpcodrzyTGCSJaRxDVMuIKh"
+
+
+@needs_build_tools
+@pytest.mark.skipif(Path("/etc/rehearsal/gpus").exists(), reason="this is a rehearsed host with GPUs")
+def test_a_host_without_gpus_fails_in_cudas_words(without_mpi: Path) -> None:
+    failed = run(str(without_mpi))
+    assert failed.returncode == 2
+    assert "Test CUDA failure" in failed.stdout
+    assert "'no CUDA-capable device is detected'" in failed.stdout
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_the_transcript_is_laid_out_as_the_genuine_one(two_hosts: Bench, with_mpi: Path) -> None:
+    done = two_hosts.perf(with_mpi, "-b", "8", "-e", "1K", "-f", "2", "-n", "2", "-J", f"{two_hosts.folder}/r.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    sizes = "minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 1 iters: 2 agg iters: 1 validation: 1"
+    assert lines[:6] == [
+        f"# Writing JSON output to {two_hosts.folder}/r.json",
+        "# busbar rehearsal: all_reduce over TCP rails of this host, line rates scaled by 1/4000",
+        "# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809",
+        "# Collective test starting: all_reduce_perf",
+        f"# nThread 1 nGpus 1 {sizes} graph: 0 unalign: 0",
+        "#",
+    ]
+    devices = [line for line in lines if line.startswith("#  Rank")]
+    assert len(devices) == 8
+    assert re.fullmatch(r"#  Rank  5 Group  0 Pid +\d+ on +h1 device  1 \[0000:01:00\] NVIDIA A100-SXM4-40GB", devices[5])
+    at = lines.index("# busbar rehearsal: NET/IB rails=4")
+    genuine = (GOLDEN / "h200x2.txt").read_text().splitlines()
+    header = next(i for i, line in enumerate(genuine) if "out-of-place" in line)
+    assert lines[at + 1 : at + 5] == genuine[header - 1 : header + 3]
+    columns = [match.span() for match in re.finditer(r"\S+", genuine[header + 3])]
+    mine = next(line for line in lines if re.match(r"\s+8\s+2\s+float", line))
+    assert [match.end() for match in re.finditer(r"\S+", mine)] == [end for _, end in columns]
+    assert len(rows(done.stdout)) == 8
+    assert all(len(row) == 13 and row[8] == row[12] == "0" for row in rows(done.stdout))
+    tail = lines[lines.index("# Out of bounds values : 0 OK") :]
+    assert re.fullmatch(r"# Avg bus bandwidth    : [\d.e-]+ ", tail[1])
+    assert tail[2:] == ["#", "# Collective test concluded: all_reduce_perf", "#", ""]
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_the_json_file_has_the_genuine_keys_and_says_that_it_is_a_rehearsal(two_hosts: Bench, with_mpi: Path) -> None:
+    path = two_hosts.folder / "keys.json"
+    done = two_hosts.perf(with_mpi, "-b", "1K", "-e", "1K", "-n", "3", "-I", "1", "-K", "1", "-J", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    read = json.loads(path.read_text())
+    assert read["rehearsal"]["scale"] == 4000
+    assert read["version"] == 3
+    assert read["nccl_version"] == 22809
+    assert [device["hostname"] for device in read["config"]["devices"]] == ["h0"] * 4 + ["h1"] * 4
+    (result,) = read["results"]
+    assert result["size"] == 1024
+    assert result["root"] == "    -1"
+    assert set(result["in_place"]) == {"time", "alg_bw", "bus_bw", "nwrong"}
+    assert len(result["out_of_place_per_iter"]["times_us"]) == 3
+    assert len(result["out_of_place_per_iter"]["per_process_max_times_us"]) == 8
+    assert read["out_of_bounds"] == {"count": 0, "okay": "true"}
+    assert read["average_bus_bandwidth"]["okay"] == "unchecked"
+    second = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", "-n", "1", "-J", str(path))
+    assert f"# Writing JSON output to {path}.0\n" in second.stdout
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_the_ring_fills_the_rails_and_sends_what_its_formula_says(two_hosts: Bench, with_mpi: Path) -> None:
+    before = two_hosts.rail_bytes()
+    done = two_hosts.perf(with_mpi, "-b", "16M", "-e", "16M", "-n", "1", "-w", "0", "-c", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    fractions = bus_fractions(done.stdout, ranks=8, rails=4)[16 << 20]
+    assert all(0.9 <= fraction <= 1.03 for fraction in fractions), fractions
+    operations = 4  # one before the clock starts and one timed, out of place and in place
+    formula = operations * 2 * 7 / 8 * (16 << 20) / 4
+    sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
+    assert all(-0.005 <= one / formula - 1 <= 0.015 for one in sent), (sent, formula)
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_a_rail_at_half_rate_halves_the_ring_and_is_the_busiest(two_hosts: Bench, with_mpi: Path) -> None:
+    two_hosts.rail_rate(1, 3, RAIL_BITS_PER_S // 2)
+    try:
+        done = two_hosts.perf(with_mpi, "-b", "2M", "-e", "2M", "-n", "2", "-w", "0", env={"NCCL_DEBUG": "INFO"})
+    finally:
+        two_hosts.rail_rate(1, 3, RAIL_BITS_PER_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    fractions = bus_fractions(done.stdout, ranks=8, rails=4)[2 << 20]
+    assert all(0.45 <= fraction <= 0.6 for fraction in fractions), fractions
+    busy = re.findall(r"^# channel (\d+) rail (\S+) peer (\S+) ([\d.]+) s", done.stdout, re.MULTILINE)
+    assert len(busy) == 8
+    by_time = sorted(busy, key=lambda one: float(one[3]), reverse=True)
+    assert {(rail, peer) for _, rail, peer, _ in by_time[:2]} == {("r3", "h0"), ("r3", "h1")}
+    assert float(by_time[1][3]) > 1.5 * float(by_time[2][3])
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_a_rail_that_cannot_be_reached_is_named_with_both_addresses(two_hosts: Bench, with_mpi: Path) -> None:
+    two_hosts.ip(f"netns exec {two_hosts.netns('f')} ip link set h1r2 nomaster")
+    try:
+        done = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", env={"BUSBAR_RING_CONNECT_S": "2"})
+    finally:
+        two_hosts.ip(f"netns exec {two_hosts.netns('f')} ip link set h1r2 master br2")
+    assert done.returncode != 0
+    assert (
+        "channel 2: rail mlx5_2 (r2) of h0, 10.2.0.1, cannot reach h1, 10.2.0.2, within 2 s" in done.stdout
+        or "channel 2: rail mlx5_2 (r2) of h1, 10.2.0.2, cannot reach h0, 10.2.0.1, within 2 s" in done.stdout
+    ), done.stdout
+    assert rows(done.stdout) == []
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_a_rail_that_dies_in_the_middle_ends_the_run_and_is_named(two_hosts: Bench, with_mpi: Path) -> None:
+    cut = f"sleep 1.5; ip netns exec {two_hosts.netns('f')} ip link set h1r1 nomaster"
+    with subprocess.Popen(["/bin/sh", "-c", cut]) as cutter:
+        try:
+            done = two_hosts.perf(with_mpi, "-b", "8M", "-e", "8M", "-n", "50", env={"BUSBAR_RING_STALL_S": "2"})
+        finally:
+            cutter.wait(timeout=10)
+            two_hosts.ip(f"netns exec {two_hosts.netns('f')} ip link set h1r1 master br1")
+    assert done.returncode != 0
+    assert re.search(
+        r"channel 1: rail mlx5_1 \(r1\) from h\d, [\d.]+, to h\d, [\d.]+: nothing was acknowledged for 2 s", done.stdout
+    ), done.stdout
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+@pytest.mark.parametrize(
+    ("selection", "says"),
+    [
+        ({"NCCL_IB_HCA": "=mlx5_0,mlx5_2"}, "NET/IB rails=2"),
+        ({"NCCL_IB_HCA": "^mlx5_3"}, "NET/IB rails=3"),
+        ({"NCCL_IB_HCA": "=mlx5"}, "NET/Socket"),
+        ({"NCCL_IB_DISABLE": "1"}, "NET/Socket"),
+    ],
+)
+def test_the_rails_are_those_that_nccls_syntax_selects(
+    two_hosts: Bench, with_mpi: Path, selection: dict[str, str], says: str
+) -> None:
+    done = two_hosts.perf(with_mpi, "-b", "4K", "-e", "4K", "-n", "1", env=selection, ranks=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"# busbar rehearsal: {says}\n" in done.stdout
+    assert rows(done.stdout)[0][8] == "0"
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_a_rail_that_is_down_is_left_out(two_hosts: Bench, with_mpi: Path) -> None:
+    state = f"nsenter -t $(cat {two_hosts.folder}/h1.pid) -m sh -c 'echo \"$1\" > /sys/class/infiniband/mlx5_0/ports/1/state'"
+    subprocess.run(["/bin/sh", "-c", state.replace("$1", "1: DOWN")], check=True, timeout=10)
+    try:
+        done = two_hosts.perf(with_mpi, "-b", "4K", "-e", "4K", "-n", "1", ranks=2)
+    finally:
+        subprocess.run(["/bin/sh", "-c", state.replace("$1", "4: ACTIVE")], check=True, timeout=10)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# busbar rehearsal: NET/IB rails=3\n" in done.stdout
+    assert "rails left out, as some host has no active port with an address there: 1\n" in done.stdout
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_a_build_without_mpi_makes_every_process_a_job_of_one_rank(two_hosts: Bench, without_mpi: Path) -> None:
+    done = two_hosts.perf(without_mpi, "-b", "1M", "-e", "1M", "-n", "1", ranks=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("# Collective test starting: all_reduce_perf") == 2
+    assert [row[7] for row in rows(done.stdout)] == ["0.00", "0.00"]
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_a_measurement_that_outlasts_its_timeout_is_given_up(two_hosts: Bench, with_mpi: Path) -> None:
+    done = two_hosts.perf(with_mpi, "-b", "8M", "-e", "8M", "-n", "50", "-T", "1", ranks=1)
+    assert done.returncode != 0
+    assert "Test timeout (1s)" in done.stdout
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_ranks_dealt_out_host_by_host_still_make_one_ring(two_hosts: Bench, with_mpi: Path) -> None:
+    """Ranks alternate between hosts; the ring sorts them, so each rail carries what it would have carried."""
+    before = two_hosts.rail_bytes()
+    done = two_hosts.perf(with_mpi, "-b", "4M", "-e", "4M", "-n", "1", "-w", "0", "-c", "0", mpi=("--map-by", "node"), ranks=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split()[8] for line in done.stdout.splitlines() if line.startswith("#  Rank")] == ["h0", "h1"] * 2
+    formula = 4 * 2 * 3 / 4 * (4 << 20) / 4
+    sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
+    assert all(-0.01 <= one / formula - 1 <= 0.03 for one in sent), (sent, formula)

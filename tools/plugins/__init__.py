@@ -1,0 +1,1 @@
+"""Stand-ins for Pulumi plugins, used only where the genuine ones are not installed."""

@@ -1,0 +1,238 @@
+"""Serve pulumirpc.LanguageRuntime: start one fresh Python process for every run of a program.
+
+It does not install packages, generate code or name required plugins: the SDKs name provider and version with every
+registration, and plugins lie on PATH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent import futures
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+from google.protobuf import empty_pb2, json_format
+from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXECUTOR = Path(__file__).resolve().with_name("program.py")
+MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # what the engine and the SDK allow each other
+EXIT_ALREADY_TOLD = 32  # the program's process has shown its error; the engine stops without adding one
+GRACE_S = 2.0  # for a program that was told to end
+
+
+class HostError(Exception):
+    """The project's options name an interpreter that is not there."""
+
+
+def interpreter(root: Path, virtualenv: str) -> tuple[str, dict[str, str]]:
+    """Return the Python that runs the program and the environment it runs in.
+
+    The order is the runtime's `virtualenv` option, BUSBAR_PYTHON, PULUMI_PYTHON_CMD, the active virtual environment,
+    and last the Python that runs this host. Raises HostError if the option names no virtual environment.
+    """
+    environment = dict(os.environ)
+    if virtualenv:
+        folder = (root / Path(virtualenv).expanduser()).absolute()
+        python = folder / "bin" / "python"
+        if not python.is_file():
+            raise HostError(
+                f"The 'virtualenv' option in Pulumi.yaml is set to {virtualenv!r}, but {str(folder)!r} doesn't appear "
+                "to be a virtual environment."
+            )
+        environment.pop("PYTHONHOME", None)
+        environment["VIRTUAL_ENV"] = str(folder)
+        environment["PATH"] = os.pathsep.join([str(folder / "bin"), *filter(None, [environment.get("PATH", "")])])
+        return str(python), environment
+    for name in ("BUSBAR_PYTHON", "PULUMI_PYTHON_CMD"):
+        found = shutil.which(environment.get(name, "") or "/nowhere")
+        if found:
+            return found, environment
+    active = environment.get("VIRTUAL_ENV", "")
+    if active and (Path(active) / "bin" / "python").is_file():
+        return str(Path(active) / "bin" / "python"), environment
+    return sys.executable, environment
+
+
+class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
+    """What the engine asks of a language, answered for Python programs."""
+
+    def __init__(self, engine_address: str) -> None:
+        self._engine_address = engine_address
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._cancelled = False
+
+    def Handshake(  # noqa: N802 - the protocol's name
+        self, request: language_pb2.LanguageHandshakeRequest, context: grpc.ServicerContext
+    ) -> language_pb2.LanguageHandshakeResponse:
+        """Take the engine's address."""
+        del context
+        self._engine_address = request.engine_address or self._engine_address
+        return language_pb2.LanguageHandshakeResponse()
+
+    def GetPluginInfo(  # noqa: N802
+        self, request: empty_pb2.Empty, context: grpc.ServicerContext
+    ) -> plugin_pb2.PluginInfo:
+        """Say which SDK this host speaks for."""
+        del request, context
+        return plugin_pb2.PluginInfo(version=metadata.version("pulumi"))
+
+    def GetRequiredPackages(  # noqa: N802
+        self, request: language_pb2.GetRequiredPackagesRequest, context: grpc.ServicerContext
+    ) -> language_pb2.GetRequiredPackagesResponse:
+        """Name none: what a program registers names its provider itself."""
+        del request, context
+        return language_pb2.GetRequiredPackagesResponse()
+
+    def GetRequiredPlugins(  # noqa: N802
+        self, request: language_pb2.GetRequiredPluginsRequest, context: grpc.ServicerContext
+    ) -> language_pb2.GetRequiredPluginsResponse:
+        """Name none, as GetRequiredPackages does."""
+        del request, context
+        return language_pb2.GetRequiredPluginsResponse()
+
+    def About(  # noqa: N802
+        self, request: language_pb2.AboutRequest, context: grpc.ServicerContext
+    ) -> language_pb2.AboutResponse:
+        """Name the interpreter, for `pulumi about`."""
+        python, _ = self._interpreter(request.info, context)
+        return language_pb2.AboutResponse(executable=python, version=platform.python_version())
+
+    def GetProgramDependencies(  # noqa: N802
+        self, request: language_pb2.GetProgramDependenciesRequest, context: grpc.ServicerContext
+    ) -> language_pb2.GetProgramDependenciesResponse:
+        """List what is installed beside the SDK, for `pulumi about`."""
+        python, environment = self._interpreter(request.info, context)
+        only_top = [] if request.transitiveDependencies else ["--not-required"]
+        argv = [python, "-m", "pip", "list", "--format", "json", *only_top]
+        listed = subprocess.run(argv, env=environment, capture_output=True, timeout=60, check=False)
+        found = json.loads(listed.stdout) if listed.returncode == 0 else []
+        return language_pb2.GetProgramDependenciesResponse(
+            dependencies=[language_pb2.DependencyInfo(name=one["name"], version=one["version"]) for one in found]
+        )
+
+    def InstallDependencies(  # noqa: N802
+        self, request: language_pb2.InstallDependenciesRequest, context: grpc.ServicerContext
+    ) -> Iterator[language_pb2.InstallDependenciesResponse]:
+        """Refuse: packages are installed from the hash lock, never by a plugin."""
+        del request
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, "this language host installs nothing: run `make` in the checkout")
+        yield from ()
+
+    def Run(  # noqa: N802
+        self, request: language_pb2.RunRequest, context: grpc.ServicerContext
+    ) -> language_pb2.RunResponse:
+        """Run the program once, in a process of its own whose output the engine shows, and say how it ended."""
+        python, environment = self._interpreter(request.info, context)
+        environment["PULUMI_CONFIG"] = json.dumps(dict(request.config))
+        environment["PULUMI_CONFIG_SECRET_KEYS"] = json.dumps(list(request.configSecretKeys))
+        directory = Path(request.info.program_directory or request.pwd or ".")
+        plan = {
+            "monitor": request.monitor_address,
+            "engine": self._engine_address,
+            "project": request.project,
+            "stack": request.stack,
+            "organization": request.organization,
+            "root_directory": request.info.root_directory,
+            "parallel": request.parallel,
+            "dry_run": request.dryRun,
+            "pwd": request.pwd or str(directory),
+            "program": os.path.normpath(directory / (request.info.entry_point or request.program or ".")),
+            "args": list(request.args),
+        }
+        with self._lock:
+            if self._cancelled:
+                return language_pb2.RunResponse(bail=True)
+            argv = [python, "-u", str(EXECUTOR), json.dumps(plan)]
+            # No group of its own: the engine ends the group of its plugin, and the program belongs to that.
+            process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL)
+            self._running.add(process)
+        context.add_callback(lambda: _end(process))
+        code = process.wait()
+        with self._lock:
+            self._running.discard(process)
+        if code == EXIT_ALREADY_TOLD or (self._cancelled and code != 0):
+            return language_pb2.RunResponse(bail=True)
+        error = "" if code == 0 else f"Program exited with non-zero exit code: {code}"
+        if code < 0:
+            error = f"Program was ended by {signal.Signals(-code).name}"
+        return language_pb2.RunResponse(error=error)
+
+    def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: N802
+        """End what runs, bounded."""
+        del request, context
+        self.end_all()
+        return empty_pb2.Empty()
+
+    def end_all(self) -> None:
+        """Refuse further runs and end the running ones."""
+        with self._lock:
+            self._cancelled = True
+            running = list(self._running)
+        for process in running:
+            _end(process)
+
+    def _interpreter(self, info: language_pb2.ProgramInfo, context: grpc.ServicerContext) -> tuple[str, dict[str, str]]:
+        options = json_format.MessageToDict(info.options)
+        try:
+            return interpreter(Path(info.root_directory or "."), str(options.get("virtualenv", "")))
+        except HostError as error:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt a program and kill it if it lingers."""
+    if process.poll() is not None:
+        return
+    process.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + GRACE_S
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if process.poll() is None:
+        process.kill()
+
+
+def main() -> int:
+    """Serve until the engine interrupts this process or is gone itself."""
+    parser = argparse.ArgumentParser(description="stand-in for Pulumi's Python language host")
+    parser.add_argument("engine", nargs="?", default="")
+    arguments, _ = parser.parse_known_args()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    sizes = [("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES), ("grpc.max_send_message_length", -1)]
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=16), options=sizes)
+    host = LanguageHost(arguments.engine)
+    language_pb2_grpc.add_LanguageRuntimeServicer_to_server(host, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    parent = os.getppid()
+    while not stop.wait(0.5):
+        if os.getppid() != parent:  # an engine that was killed cannot tell us
+            break
+    host.end_all()
+    server.stop(grace=0.2).wait(1)
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # worker threads of grpc must not keep a host alive that nobody can reach
