@@ -10,6 +10,8 @@ import pytest
 from conftest import BUILD_LINE, HOST_KEY, KEY, ready_line
 from test_verdict import line
 
+from components.oci.cluster import OciArgs
+
 LINES = {
     "ready-contact": ready_line(),
     "sweep-build": BUILD_LINE,
@@ -124,6 +126,11 @@ def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev, run_progr
 def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up(run_program):
     with pytest.raises(pulumi.RunError, match=r"has 1 of 2 nodes running .* destroy the stack"):
         run_program(LINES, members=1)
+
+
+@pytest.mark.parametrize(("nodes", "minutes"), [(2, 30), (19, 30), (20, 60), (45, 90)])
+def test_a_cluster_network_may_take_half_an_hour_for_every_twenty_nodes_begun(nodes, minutes):
+    assert OciArgs(**dict.fromkeys(OciArgs.__dataclass_fields__) | {"nodes": nodes}).create_timeout == f"{minutes}m"
 
 
 def test_a_preview_that_asks_nobody_asks_nobody_before_the_network_exists(dev):

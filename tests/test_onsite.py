@@ -1,0 +1,67 @@
+"""Programs that run elsewhere, run here: they wait within their bound and say what they saw."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from components import onsite
+
+
+def server(*greetings: bytes) -> int:
+    """Greet each connection with the next of `greetings`, the last one for ever; return the port."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(8)
+
+    def serve() -> None:
+        at = 0
+        while True:
+            connection, _ = listening.accept()
+            connection.sendall(greetings[min(at, len(greetings) - 1)])
+            connection.close()
+            at += 1
+
+    threading.Thread(target=serve, daemon=True).start()
+    return int(listening.getsockname()[1])
+
+
+def knock(port: int, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    program = onsite.text("knock", host="127.0.0.1", announcement="busbar-ready", timeout_s=timeout_s)
+    program = program.replace("(host, 22)", f"(host, {port})")
+    return subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_host_is_waited_for_until_it_announces_itself():
+    found = knock(server(b"SSH-2.0-OpenSSH_7.4\r\n", b"SSH-2.0-OpenSSH_7.4 busbar-ready\r\n"), 20)
+    assert found.returncode == 0
+    assert json.loads(found.stdout) == {"announced": "busbar-ready", "host": "127.0.0.1"}
+
+
+def test_a_host_that_never_announces_itself_ends_the_wait_with_its_last_words():
+    began = time.monotonic()
+    found = knock(server(b"SSH-2.0-OpenSSH_7.4\r\n"), 2)
+    assert found.returncode == 1
+    assert "127.0.0.1 did not finish its first boot within 2 s; last: SSH-2.0-OpenSSH_7.4" in found.stderr
+    assert time.monotonic() - began < 15
+
+
+def test_a_closed_port_is_said_to_be_one_and_where_to_look():
+    found = knock(1, 1)
+    assert found.returncode == 1
+    assert "no answer on TCP port 22" in found.stderr
+    assert "look at sshFrom" in found.stderr
+
+
+@pytest.mark.parametrize("name", ["knock", "gather"])
+def test_no_argument_can_become_code(name):
+    hostile = '\'); import os; os.abort() #\n"""\\'
+    program = onsite.text(name, nodes=[], host=hostile)
+    call = program.splitlines()[-1]
+    assert eval(call.replace("main(**", "dict(**"), {"json": json, "dict": dict}) == {"nodes": [], "host": hostile}  # noqa: S307

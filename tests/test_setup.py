@@ -1,0 +1,100 @@
+"""Set-up says what it does, does nothing twice, and offline names the piece that is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PLAIN = "/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout as it is when new: the set-up's own files and nothing installed."""
+    copy = tmp_path / "new"
+    copy.mkdir()
+    shutil.copytree(ROOT / "tools", copy / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "requirements.txt", copy)
+    return copy
+
+
+def run(checkout: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {"HOME": str(checkout / "home"), "PATH": PLAIN} | environment
+    return subprocess.run(
+        [str(checkout / "tools" / "setup"), *words], env=clean, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_offline_the_missing_engine_is_named_with_where_to_put_it(checkout):
+    found = run(checkout, "--offline", "engine")
+    assert found.returncode == 1
+    assert "offline, and the engine is missing: put pulumi 3.259.0 or later on PATH, or into" in found.stderr
+
+
+def test_offline_the_missing_python_packages_are_named(checkout):
+    found = run(checkout, "--offline", "python")
+    assert found.returncode == 1
+    assert "offline, and what tools/requirements/rehearsal.txt locks is missing" in found.stderr
+
+
+def test_an_engine_on_path_that_is_new_enough_is_taken_and_an_older_one_is_not(checkout):
+    bin_ = checkout / "bin"
+    bin_.mkdir()
+    pulumi = bin_ / "pulumi"
+    for version, status in (("v3.259.0", 0), ("v3.300.1", 0), ("v4.0.0", 0), ("v3.99.0", 1)):
+        pulumi.write_text(f"#!/bin/sh\necho {version}\n")
+        pulumi.chmod(0o755)
+        found = run(checkout, "--offline", "engine", PATH=f"{bin_}:{PLAIN}")
+        assert found.returncode == status, (version, found)
+
+
+def test_genuine_plugins_win_over_our_stand_ins_wherever_they_are_installed(checkout):
+    def path_of(plugin: str, **environment: str) -> str:
+        clean = {"HOME": str(checkout / "home"), "PATH": PLAIN} | environment
+        command = f". tools/env && command -v {plugin} || true"
+        found = subprocess.run(["bash", "-c", command], cwd=checkout, env=clean, capture_output=True, text=True, check=True)
+        return found.stdout.strip()
+
+    for plugin in ("pulumi-language-python", "pulumi-resource-command"):
+        assert path_of(plugin) == f"{checkout}/.busbar/bin/{plugin}"
+        genuine = checkout / "genuine"
+        genuine.mkdir(exist_ok=True)
+        (genuine / plugin).write_text("#!/bin/sh\n")
+        (genuine / plugin).chmod(0o755)
+        assert path_of(plugin, PATH=f"{genuine}:{PLAIN}") == f"{genuine}/{plugin}"
+        (genuine / plugin).unlink()
+    installed = checkout / "home" / ".pulumi" / "plugins" / "resource-command-v1.2.1" / "pulumi-resource-command"
+    installed.parent.mkdir(parents=True)
+    installed.touch()
+    assert path_of("pulumi-resource-command") == ""  # the engine finds it by itself
+
+
+def test_a_second_set_up_does_nothing():
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BUSBAR_")}
+    found = subprocess.run(
+        [str(ROOT / "tools" / "setup"), "python"], env=environment, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert found.returncode == 0
+    assert "Python packages are as locked" in found.stdout
+
+
+def test_locks_name_versions_and_hashes_and_no_index():
+    for path in (ROOT / "requirements.txt", *(ROOT / "tools" / "requirements").glob("*.txt")):
+        text = path.read_text()
+        assert "://" not in text
+        assert not re.search(r"^-", text, flags=re.MULTILINE)
+        for line in text.splitlines():
+            assert re.match(r"[A-Za-z0-9._-]+==\S+ \\|    --hash=sha256:[0-9a-f]{64}", line), (path, line)
+
+
+def test_the_dev_stack_pins_the_archive_that_is_packed_here(tmp_path):
+    target = tmp_path / "nccl-tests.tar"
+    subprocess.run(["python3", str(ROOT / "tools" / "nccl_tests_archive.py"), str(target)], check=True)
+    digest = subprocess.run(["sha256sum", str(target)], capture_output=True, text=True, check=True).stdout.split()[0]
+    assert f"ncclTestsSha256: {digest}" in (ROOT / "Pulumi.dev.yaml").read_text(), f"the sources changed; pin {digest}"
