@@ -79,10 +79,13 @@ class Sweep(pulumi.ComponentResource):
             pulumi.log.info(outputs.expectation(args.asked, expected.why, expected.limit_gbps), self)
         known = pulumi.Output.all(args.cluster.nodes, args.cluster.access, args.ready.host_keys)
         head = known.apply(lambda values: to_node(values[1], values[0][0].address, values[2][values[0][0].name]))
-        runner, packed = self._runner(name, head)
-        copies = [packed]
+        runner = pack.digest(pack.runner())
+        copies = [
+            self._copy(f"{name}-runner", head, args.cluster.identity, _packed_runner(), f"busbar-runner-{runner}.pyz", runner)
+        ]
         if not args.source.is_url:
-            copies.append(self._archive(name, args.source, head))
+            there, digest = _archive_name(args.source), args.source.sha256
+            copies.append(self._copy(f"{name}-source", head, args.cluster.identity, args.source.location, there, digest))
         build = self._command(
             f"{name}-build",
             head,
@@ -118,30 +121,25 @@ class Sweep(pulumi.ComponentResource):
         judged.apply(lambda found: pulumi.log.info(f"\n{outputs.table(found)}", self) if found.verdict == PASS else None)
         self.register_outputs({"found": self.found, "ssh": self.ssh})
 
-    def _runner(self, name: str, head: pulumi.Output[remote.ConnectionArgs]) -> tuple[str, pulumi.Resource]:
-        """Copy the runner to the head under the hash of its content; return its path there and the copy."""
-        data = pack.runner()
-        path = _PACKED / "runner.pyz"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        there = f"busbar-runner-{pack.digest(data)}.pyz"
-        copy = remote.CopyToRemote(
-            f"{name}-runner",
-            connection=head,
-            source=pulumi.FileAsset(str(path)),
-            remote_path=there,
-            triggers=[pack.digest(data)],
-            opts=self._mine,
-        )
-        return there, copy
+    def _copy(  # noqa: PLR0913, PLR0917 - one private place where the two copies are alike
+        self,
+        name: str,
+        head: pulumi.Output[remote.ConnectionArgs],
+        identity: pulumi.Output[str],
+        source: str,
+        there: str,
+        digest: str,
+    ) -> pulumi.Resource:
+        """Copy the file `source` to `there` in the head's home.
 
-    def _archive(self, name: str, source: Source, head: pulumi.Output[remote.ConnectionArgs]) -> pulumi.Resource:
+        A changed connection alone copies nothing: the plugin compares content and path. Other machines are another identity.
+        """
         return remote.CopyToRemote(
-            f"{name}-source",
+            name,
             connection=head,
-            source=pulumi.FileAsset(source.location),
-            remote_path=_archive_name(source),
-            triggers=[source.sha256],
+            source=pulumi.FileAsset(source),
+            remote_path=there,
+            triggers=[digest, identity],
             opts=self._mine,
         )
 
@@ -162,13 +160,21 @@ class Sweep(pulumi.ComponentResource):
         return remote.Command(
             name,
             connection=head,
-            create=f"python3 {runner} run",
+            create=f"python3 busbar-runner-{runner}.pyz run",
             stdin=request,
             triggers=[identity],
             logging=remote.Logging.STDERR,
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=self, depends_on=after),
         )
+
+
+def _packed_runner() -> str:
+    """Write the runner where the engine can read it; return its path."""
+    path = _PACKED / "runner.pyz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pack.runner())
+    return str(path)
 
 
 def _archive_name(source: Source) -> str:

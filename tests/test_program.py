@@ -123,6 +123,14 @@ def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev, run_progr
     assert run_id(run_program(LINES, image="ocid1.image.oc1..other")) != same
 
 
+def test_other_machines_are_given_the_runner_and_the_source_again(dev, run_program):
+    def triggers(engine) -> list:
+        return [inputs["triggers"] for kind, _, inputs in engine.resources if kind.endswith(":CopyToRemote")]
+
+    three = run_program(LINES | {"ready-contact": ready_line(3)}, members=3, nodes=3)
+    assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
+
+
 def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up(run_program):
     with pytest.raises(pulumi.RunError, match=r"has 1 of 2 nodes running .* destroy the stack"):
         run_program(LINES, members=1)
