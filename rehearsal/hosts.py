@@ -15,7 +15,7 @@ from typing import Any
 
 from rehearsal import images, network, wires
 from rehearsal.faults import HostFaults
-from rehearsal.world import World
+from rehearsal.world import World, write_whole
 
 BOOT_SECONDS = 60
 DISK_BYTES = 2 << 30
@@ -100,14 +100,14 @@ def boot(world: World, spec: HostSpec) -> None:
     folder = world.folder("hosts", spec.id)
     kept = {key: value for key, value in asdict(spec).items() if key != "user_data"}
     # The record goes first: what a crash leaves half made is then found by it.
-    _write(folder / "spec.json", json.dumps(kept))
+    write_whole(folder / "spec.json", json.dumps(kept))
     (folder / "root").mkdir()
     os.mkfifo(folder / "console.fifo")
     built = _build(world)
     calls = world.folder("calls") / f"{spec.id}.log"
     calls.touch()
     calls.chmod(0o666)
-    _write(folder / "plan.json", json.dumps(_plan(world, spec, faults, built)))
+    write_whole(folder / "plan.json", json.dumps(_plan(world, spec, faults, built)))
     router = network.ensure_vcn(world, spec.vcn_id)
     name = namespace(world, spec.id)
     wires.make_namespace(name)
@@ -133,14 +133,6 @@ def _await_start(world: World, host_id: str, folder: Path) -> None:
             stop(world, host_id)
             raise RuntimeError(f"host {host_id} did not start; it said: {said.splitlines()[-1] if said else 'nothing'}")
         time.sleep(0.02)
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file whole or not at all, for the owner alone."""
-    fresh = file.with_suffix(".new")
-    fresh.touch(0o600)
-    fresh.write_text(text)
-    fresh.replace(file)
 
 
 def _build(world: World) -> Path:

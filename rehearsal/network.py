@@ -14,7 +14,7 @@ from typing import Any
 
 from rehearsal import wires
 from rehearsal.rules import UPLINK, Route, Rule, SubnetPlan, VcnPlan, render
-from rehearsal.world import OPERATOR_ADDRESS, World
+from rehearsal.world import OPERATOR_ADDRESS, World, write_whole
 
 __all__ = [
     "OPERATOR",
@@ -79,7 +79,7 @@ def apply_vcn(world: World, plan: VcnPlan) -> None:
         number = _number(world, plan.id)
         record = world.folder("vcns") / f"{plan.id}.json"
         # The record goes first: what a crash leaves half made is then found by it.
-        record.write_text(json.dumps({"number": number, **asdict(replace(plan, public_ips=dict(plan.public_ips)))}))
+        write_whole(record, json.dumps({"number": number, **asdict(replace(plan, public_ips=dict(plan.public_ips)))}))
         ensure_operator(world)
         router = router_namespace(world, plan.id)
         wires.make_namespace(
@@ -202,7 +202,7 @@ def apply_fabric(world: World, fabric_id: str, rails: int) -> None:
     """Make a fabric with at least that many rails: a bridge each, so that rails never meet; idempotent."""
     with wires.locked(world, "network"):
         record = world.folder("fabrics") / f"{fabric_id}.json"
-        record.write_text(json.dumps({"id": fabric_id, "rails": rails}))
+        write_whole(record, json.dumps({"id": fabric_id, "rails": rails}))
         name = fabric_namespace(world, fabric_id)
         wires.make_namespace(name)
         have = wires.call(["ip", "-n", name, "-o", "link", "show", "type", "bridge"])

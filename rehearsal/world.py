@@ -83,3 +83,11 @@ class World:
         if not isinstance(listed, list) or not all(isinstance(one, dict) and "kind" in one for one in listed):
             raise ValueError(f"{file} must hold a JSON list of objects with a kind, because each names one fault.")
         return listed
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file whole or not at all, for the owner alone: others read it without a lock."""
+    fresh = file.with_suffix(".new")
+    fresh.touch(0o600)
+    fresh.write_text(text)
+    fresh.replace(file)

@@ -32,24 +32,16 @@ def misfits(inputs: Mapping[str, Any], args: type, path: str = "") -> Iterator[P
     for field in allowed.values():
         if field.required and inputs.get(field.name) is None:
             here = f"{path}.{field.name}" if path else field.name
-            yield Problem(here, f"{here} is missing and {args.__name__.removesuffix('Args')} needs it.", code="MissingParameter")
+            yield Problem(
+                here, f"{here} is missing and {args.__name__.removesuffix('Args')} needs it.", code="MissingParameter"
+            )
 
 
 def _misfit(value: Any, kind: Any, path: str) -> Iterator[Problem]:
     if isinstance(value, Unknown):
         return
-    if isinstance(kind, sdk.ListOf):
-        if isinstance(value, list):
-            for index, one in enumerate(value):
-                yield from _misfit(one, kind.element, f"{path}[{index}]")
-        else:
-            yield _wrong(value, "a list", path)
-    elif isinstance(kind, sdk.MapOf):
-        if isinstance(value, Mapping):
-            for key, one in value.items():
-                yield from _misfit(one, kind.element, f'{path}["{key}"]')
-        else:
-            yield _wrong(value, "a map", path)
+    if isinstance(kind, sdk.ListOf | sdk.MapOf):
+        yield from _misfit_elements(value, kind, path)
     elif sdk.is_object(kind):
         if isinstance(value, Mapping):
             yield from misfits(value, kind, path)
@@ -60,6 +52,17 @@ def _misfit(value: Any, kind: Any, path: str) -> Iterator[Problem]:
         # bool is an int to Python, and is none to the service.
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
             yield _wrong(value, name, path)
+
+
+def _misfit_elements(value: Any, kind: sdk.ListOf | sdk.MapOf, path: str) -> Iterator[Problem]:
+    if isinstance(kind, sdk.ListOf):
+        elements = [(f"{path}[{at}]", one) for at, one in enumerate(value)] if isinstance(value, list) else None
+    else:
+        elements = [(f'{path}["{at}"]', one) for at, one in value.items()] if isinstance(value, Mapping) else None
+    if elements is None:
+        yield _wrong(value, "a list" if isinstance(kind, sdk.ListOf) else "a map", path)
+    for here, one in elements or []:
+        yield from _misfit(one, kind.element, here)
 
 
 def _wrong(value: Any, expected: str, path: str) -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rehearsal import network
 from rehearsal.oci.errors import Problem, not_found
@@ -49,7 +49,7 @@ def malformed(path: str, text: str) -> Problem:
 class InVcn(Kind):
     """What lives in a VCN and changes the picture of it."""
 
-    references = {"vcnId": VCN}
+    references: ClassVar[Mapping[str, str]] = {"vcnId": VCN}
 
     def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         cloud.render(record.inputs["vcnId"])
@@ -68,7 +68,10 @@ class Vcn(Kind):
         yield from super().problems(asked)
         given = [name for name in ("cidrBlock", "cidrBlocks") if asked.inputs.get(name) is not None]
         if len(given) != 1:
-            yield Problem("cidrBlocks", f"{' and '.join(given) or 'neither'} given, and exactly one of cidrBlocks and the old cidrBlock is needed.")
+            yield Problem(
+                "cidrBlocks",
+                f"{' and '.join(given) or 'neither'} given, and exactly one of cidrBlocks and the old cidrBlock is needed.",
+            )
         seen: list[IPv4Network] = []
         for path, text in [*each(asked.inputs, "cidrBlock"), *each(asked.inputs, "cidrBlocks[]")]:
             block = cidr(text)
@@ -78,7 +81,9 @@ class Vcn(Kind):
             if not _WIDEST <= block.prefixlen <= _NARROWEST:
                 yield Problem(path, f"{path} is {text} and a VCN's range must be from /{_WIDEST} to /{_NARROWEST}.")
             if any(block.overlaps(one) for one in _RESERVED):
-                yield Problem(path, f"{path} is {text}, which the service keeps for itself or the Internet does not route.")
+                yield Problem(
+                    path, f"{path} is {text}, which the service keeps for itself or the Internet does not route."
+                )
             if any(block.overlaps(one) for one in seen):
                 yield Problem(path, f"{path} is {text} and overlaps another range of the same VCN.")
             seen.append(block)
@@ -106,8 +111,11 @@ class Vcn(Kind):
                 token=token,
                 urn="",
                 state="AVAILABLE",
-                inputs={"compartmentId": record.inputs["compartmentId"], "vcnId": record.ocid, **inputs},  # type: ignore[dict-item]
-                computed={"timeCreated": now(), "displayName": f"Default {noun} for {record.inputs.get('displayName', 'vcn')}"},
+                inputs={"compartmentId": record.inputs["compartmentId"], "vcnId": record.ocid, **inputs},
+                computed={
+                    "timeCreated": now(),
+                    "displayName": f"Default {noun} for {record.inputs.get('displayName', 'vcn')}",
+                },
                 parent=record.ocid,
             )
             database.records[default.ocid] = default
@@ -139,7 +147,7 @@ class InternetGateway(Gateway):
 
     def born(self, database: Database, record: Record) -> None:  # noqa: D102
         super().born(database, record)
-        record.computed["enabled"] = record.inputs.get("enabled", True)
+        record.computed["enabled"] = True
 
 
 class NatGateway(Gateway):
@@ -155,7 +163,7 @@ class NatGateway(Gateway):
             vcn = database.records[record.inputs["vcnId"]]
             built = json.loads((cloud.world.path / "vcns" / f"{vcn.short}.json").read_text())
             database.records[record.ocid].computed.update(
-                natIp=f"{network.NAT_RANGE}{built['number']}", blockTraffic=record.inputs.get("blockTraffic", False)
+                natIp=f"{network.NAT_RANGE}{built['number']}", blockTraffic=False
             )
 
 
@@ -173,8 +181,6 @@ class ServiceGateway(InVcn):
 
     def born(self, database: Database, record: Record) -> None:  # noqa: D102
         super().born(database, record)
-        chosen = [one["serviceId"] for one in record.inputs["services"]]
-        record.computed["services"] = [{"serviceId": ocid, "serviceName": SERVICES[ocid][0]} for ocid in chosen]
         record.computed["blockTraffic"] = False
 
 
@@ -194,7 +200,11 @@ class DhcpOptions(InVcn):
             if option.get("type") == "DomainNameServer" and option.get("serverType") is None:
                 yield Problem(f"{path}.serverType", f"{path}.serverType is missing and a DomainNameServer needs it.")
             names = option.get("searchDomainNames")
-            if option.get("type") == "SearchDomain" and (names is None or (isinstance(names, list) and len(names) != 1)):
+            if option.get("type") == "SearchDomain" and (
+                names is None or (isinstance(names, list) and len(names) != 1)
+            ):
                 yield Problem(f"{path}.searchDomainNames", f"{path}.searchDomainNames must hold exactly one name.")
             if option.get("serverType") == "CustomDnsServer":
-                yield Problem(f"{path}.serverType", "The rehearsal cannot play a DNS server of one's own.", 501, "NotPlayed")
+                yield Problem(
+                    f"{path}.serverType", "The rehearsal cannot play a DNS server of one's own.", 501, "NotPlayed"
+                )

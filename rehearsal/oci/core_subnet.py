@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from rehearsal.oci.core_network import DHCP_OPTIONS, ROUTE_TABLE, SECURITY_LIST, VCN, InVcn, cidr, malformed
 from rehearsal.oci.errors import Problem, not_found
@@ -34,7 +34,7 @@ class Subnet(InVcn):
 
     token, noun, service = SUBNET, "subnet", "Core Subnet"
     create, update, delete = "CreateSubnet", "UpdateSubnet", "DeleteSubnet"
-    references = {"vcnId": VCN, "routeTableId": ROUTE_TABLE, "dhcpOptionsId": DHCP_OPTIONS}
+    references: ClassVar[Mapping[str, str]] = {"vcnId": VCN, "routeTableId": ROUTE_TABLE, "dhcpOptionsId": DHCP_OPTIONS}
 
     def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
         yield from super().problems(asked)
@@ -46,14 +46,18 @@ class Subnet(InVcn):
         label, vcn = asked.known("dnsLabel"), asked.database.find(asked.known("vcnId"), VCN)
         if label is not None and vcn is not None:
             if not vcn.inputs.get("dnsLabel"):
-                yield Problem("dnsLabel", f"dnsLabel is {label!r} and its VCN has none, without which it means nothing.")
+                yield Problem(
+                    "dnsLabel", f"dnsLabel is {label!r} and its VCN has none, without which it means nothing."
+                )
             if any(one.inputs.get("dnsLabel") == label for one in asked.neighbours(SUBNET, vcnId=vcn.ocid)):
                 yield Problem("dnsLabel", f"dnsLabel {label!r} is taken by another subnet of the VCN.", 409, "Conflict")
 
     def _addresses(self, asked: Asked) -> Iterator[Problem]:
         given = [*each(asked.inputs, "cidrBlock"), *each(asked.inputs, "ipv4cidrBlocks[]")]
         if asked.inputs.get("cidrBlock") is None and asked.inputs.get("ipv4cidrBlocks") is None:
-            yield Problem("cidrBlock", "cidrBlock is missing and a subnet needs its addresses.", code="MissingParameter")
+            yield Problem(
+                "cidrBlock", "cidrBlock is missing and a subnet needs its addresses.", code="MissingParameter"
+            )
         if len(given) > 1:
             yield Problem("ipv4cidrBlocks", "The rehearsal plays one address range per subnet.", 501, "NotPlayed")
         vcn = asked.database.find(asked.known("vcnId"), VCN)
@@ -63,7 +67,9 @@ class Subnet(InVcn):
                 yield malformed(path, text)
                 continue
             if block.prefixlen > _NARROWEST:
-                yield Problem(path, f"{path} is {text} and a subnet must be /{_NARROWEST} or wider, as three addresses are kept.")
+                yield Problem(
+                    path, f"{path} is {text} and a subnet must be /{_NARROWEST} or wider, as three addresses are kept."
+                )
             if vcn is None:
                 continue
             ranges = vcn_cidrs(vcn)
@@ -72,7 +78,10 @@ class Subnet(InVcn):
             for one in asked.neighbours(SUBNET, vcnId=vcn.ocid):
                 other = cidr(subnet_cidr(one))
                 if other and block.overlaps(other):
-                    yield Problem(path, f"The requested CIDR {text} is invalid: subnet {one.ocid} with CIDR {other} overlaps with this CIDR.")
+                    yield Problem(
+                        path,
+                        f"The requested CIDR {text} is invalid: subnet {one.ocid} with CIDR {other} overlaps with this CIDR.",
+                    )
 
     def _parts(self, asked: Asked) -> Iterator[Problem]:
         vcn = asked.known("vcnId")
@@ -104,9 +113,9 @@ class Subnet(InVcn):
             virtualRouterMac="00:00:17:00:00:01",
             prohibitPublicIpOnVnic=forbidden,
             prohibitInternetIngress=forbidden,
-            routeTableId=record.inputs.get("routeTableId") or vcn.computed["defaultRouteTableId"],
-            dhcpOptionsId=record.inputs.get("dhcpOptionsId") or vcn.computed["defaultDhcpOptionsId"],
-            securityListIds=record.inputs.get("securityListIds") or [vcn.computed["defaultSecurityListId"]],
+            routeTableId=vcn.computed["defaultRouteTableId"],
+            dhcpOptionsId=vcn.computed["defaultDhcpOptionsId"],
+            securityListIds=[vcn.computed["defaultSecurityListId"]],
         )
         if label:
             record.computed["subnetDomainName"] = f"{label.lower()}.{vcn.computed['vcnDomainName']}"
@@ -139,7 +148,9 @@ class RouteTable(InVcn):
 
     def _rule(self, asked: Asked, path: str, rule: Mapping[str, Any]) -> Iterator[Problem]:
         if rule.get("destination") is None and rule.get("cidrBlock") is None:
-            yield Problem(f"{path}.destination", f"{path}.destination is missing and a route needs it.", code="MissingParameter")
+            yield Problem(
+                f"{path}.destination", f"{path}.destination is missing and a route needs it.", code="MissingParameter"
+            )
         destination = known(rule.get("destination") or rule.get("cidrBlock"))
         to_service = rule.get("destinationType") == "SERVICE_CIDR_BLOCK"
         if destination is not None:
@@ -151,13 +162,17 @@ class RouteTable(InVcn):
         if target is None:
             yield not_found(f"{path}.networkEntityId", ocid)
         elif target.token not in _TARGETS:
-            yield Problem(f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} is no gateway that a route can lead to.")
+            yield Problem(
+                f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} is no gateway that a route can lead to."
+            )
         elif target.inputs.get("vcnId") != asked.inputs.get("vcnId") and asked.known("vcnId") is not None:
-            yield Problem(f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} belongs to another VCN than the table.")
+            yield Problem(
+                f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} belongs to another VCN than the table."
+            )
         elif (target.token == _SERVICE) != to_service:
             yield Problem(
                 f"{path}.destinationType",
-                f"{path} leads to {ocid}: a service gateway takes destinationType SERVICE_CIDR_BLOCK, every other one CIDR_BLOCK.",
+                f"{path} leads to {ocid}: a service gateway takes destinationType SERVICE_CIDR_BLOCK, others CIDR_BLOCK.",
             )
 
 
@@ -187,8 +202,13 @@ class SecurityList(InVcn):
             if options is None:
                 continue
             if protocol is not None and protocol != needed:
-                yield Problem(f"{path}.{name}", f"{path}.{name} goes with protocol '{needed}', and protocol is {protocol!r}.")
-            for span, here in ((options, f"{path}.{name}"), (options.get("sourcePortRange"), f"{path}.{name}.sourcePortRange")):
+                yield Problem(
+                    f"{path}.{name}", f"{path}.{name} goes with protocol '{needed}', and protocol is {protocol!r}."
+                )
+            for span, here in (
+                (options, f"{path}.{name}"),
+                (options.get("sourcePortRange"), f"{path}.{name}.sourcePortRange"),
+            ):
                 yield from _span(here, span)
 
 

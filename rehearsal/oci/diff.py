@@ -51,9 +51,7 @@ def _compare(old: Mapping[str, Any], new: Mapping[str, Any], args: type, path: s
 def _compare_instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        found.replaced.extend(
-            f"metadata.{key}" for key in _LAUNCH_METADATA if before.get(key) != after.get(key)
-        )
+        found.replaced.extend(f"metadata.{key}" for key in _LAUNCH_METADATA if before.get(key) != after.get(key))
     if "sourceDetails.sourceId" in found.changed:
         found.replaced.append("sourceDetails.sourceId")
     if "shape" in found.changed:

@@ -51,9 +51,7 @@ class RequestTimeoutError(Exception):
     """A call that got no answer in time, as the vendor's HTTP client puts it."""
 
     def __init__(self, operation: str) -> None:
-        super().__init__(
-            f"{operation}: net/http: request canceled (Client.Timeout exceeded while awaiting headers)"
-        )
+        super().__init__(f"{operation}: net/http: request canceled (Client.Timeout exceeded while awaiting headers)")
 
 
 class PartlyCreatedError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.places import COMPARTMENTS
@@ -59,7 +59,7 @@ class Kind:
     create = ""
     update = ""
     delete = ""
-    references: Mapping[str, str] = {}
+    references: ClassVar[Mapping[str, str]] = {}
     """Path -> token of what must exist there."""
     holds = True
     """Whether what its inputs name cannot be deleted while it exists."""
@@ -74,7 +74,7 @@ class Kind:
             if ocid is not None and asked.database.find(ocid, token) is None:
                 yield not_found(path, ocid)
 
-    def born(self, database: Database, record: Record) -> None:
+    def born(self, database: Database, record: Record) -> None:  # noqa: ARG002  most types need no neighbours
         """Add what the service decides; the record is not in the database yet."""
         record.computed["timeCreated"] = now()
         if "displayName" not in record.inputs:
@@ -83,10 +83,14 @@ class Kind:
     def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:
         """Make it so in the world; `old` are the inputs before an update, None at creation; idempotent."""
 
+    def outputs(self, record: Record) -> dict[str, Any]:
+        """What the engine gets to see of it."""
+        return record.outputs()
+
     def gone(self, cloud: Cloud, record: Record) -> None:
         """Leave nothing of it in the world; idempotent."""
 
-    def exists(self, cloud: Cloud, record: Record) -> bool:
+    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: ARG002  most types live in the database alone
         """Whether what the record speaks of is still in the world."""
         return True
 

@@ -51,7 +51,9 @@ class Between:
         """Why not, or None."""
         text = str(value)
         fits = re.fullmatch(r"\d{1,9}", text) and self.low <= int(text) <= self.high and int(text) % self.step == 0
-        return None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
+        return (
+            None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
+        )
 
 
 Rule = OneOf | Matches | Between
@@ -128,18 +130,20 @@ _POOL_LAUNCH = "instanceDetails.launchDetails"
 
 
 def _ports(direction: str) -> dict[str, Rule]:
-    return {
+    ports: dict[str, Rule] = {
         f"{direction}SecurityRules[].{protocol}Options{span}.{end}": _PORT
         for protocol in ("tcp", "udp")
         for span in ("", ".sourcePortRange")
         for end in ("min", "max")
-    } | {
+    }
+    others: dict[str, Rule] = {
         f"{direction}SecurityRules[].icmpOptions.type": Between(0, 255),
         f"{direction}SecurityRules[].icmpOptions.code": Between(0, 255),
         f"{direction}SecurityRules[].protocol": Matches(
             r"all|\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5]", "'all' or a protocol's number as a string ('6' for TCP)"
         ),
     }
+    return ports | others
 
 
 RULES: Mapping[str, Mapping[str, Rule]] = {
@@ -160,9 +164,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
         "options[].serverType": OneOf(
             ("VcnLocal", "VcnLocalPlusInternet", "CustomDnsServer"), "DhcpDnsOption.SERVER_TYPE"
         ),
-        "domainNameType": OneOf(
-            ("SUBNET_DOMAIN", "VCN_DOMAIN", "CUSTOM_DOMAIN"), "CreateDhcpDetails.DOMAIN_NAME_TYPE"
-        ),
+        "domainNameType": OneOf(("SUBNET_DOMAIN", "VCN_DOMAIN", "CUSTOM_DOMAIN"), "CreateDhcpDetails.DOMAIN_NAME_TYPE"),
     },
     "oci:Core/instance:Instance": {
         **_LAUNCH,
@@ -172,7 +174,8 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "oci:Core/instanceConfiguration:InstanceConfiguration": {
         **{f"{_POOL_LAUNCH}.{path}": rule for path, rule in _LAUNCH.items()},
         f"{_POOL_LAUNCH}.launchMode": OneOf(
-            ("NATIVE", "EMULATED", "PARAVIRTUALIZED", "CUSTOM"), "InstanceConfigurationLaunchInstanceDetails.LAUNCH_MODE"
+            ("NATIVE", "EMULATED", "PARAVIRTUALIZED", "CUSTOM"),
+            "InstanceConfigurationLaunchInstanceDetails.LAUNCH_MODE",
         ),
         f"{_POOL_LAUNCH}.preferredMaintenanceAction": OneOf(
             ("LIVE_MIGRATE", "REBOOT"), "InstanceConfigurationLaunchInstanceDetails.PREFERRED_MAINTENANCE_ACTION"
@@ -229,4 +232,6 @@ def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
     for pattern in NOT_PLAYED.get(token, ()):
         for path, value in each(inputs, pattern):
             if value is not False:
-                yield Problem(path, f"{path} is given, and the rehearsal cannot play it: leave it out here.", 501, "NotPlayed")
+                yield Problem(
+                    path, f"{path} is given, and the rehearsal cannot play it: leave it out here.", 501, "NotPlayed"
+                )

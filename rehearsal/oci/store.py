@@ -38,7 +38,7 @@ class Record:
         urn: the resource it was made for; empty for what the service made by itself (defaults, pool members).
         state: its lifecycle state, in the vendor's words.
         inputs: what was asked for.
-        computed: what the service added; both together are the resource's outputs.
+        computed: what the service adds where nothing was asked for; both together are the resource's outputs.
         private: what only this cloud needs to know.
         parent: the OCID of what it belongs to and goes with; None for what stands alone.
         worker: the process which is creating, changing or deleting it at this moment; empty when nobody is.
@@ -65,7 +65,7 @@ class Record:
 
     def outputs(self) -> dict[str, Any]:
         """What the engine gets to see."""
-        return {**self.inputs, **self.computed, "state": self.state}
+        return {**_over(self.computed, self.inputs), "state": self.state}
 
 
 @dataclass
@@ -128,6 +128,15 @@ class Store:
                 draft.replace(self._file)
             else:
                 self._file.unlink()
+
+
+def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, with the service's own choices in the gaps."""
+    merged = dict(base)
+    for name, value in asked.items():
+        below = base.get(name)
+        merged[name] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
 
 
 def new_ocid(noun: str) -> str:

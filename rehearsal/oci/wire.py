@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf import struct_pb2
+from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
 
 class Unknown:
@@ -85,7 +85,7 @@ def dumps(properties: Mapping[str, Any]) -> struct_pb2.Struct:
     return struct
 
 
-def _dump(value: Any) -> struct_pb2.Value:
+def _dump(value: Any) -> struct_pb2.Value:  # noqa: PLR0911  one line for each of JSON's types
     if isinstance(value, Unknown):
         return struct_pb2.Value(string_value=_STRING_SENTINEL)
     if isinstance(value, bool):

@@ -1,0 +1,253 @@
+"""Instances and their console histories: launches hosts of the world and takes them down again."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rehearsal import hosts, network
+from rehearsal.oci import launch
+from rehearsal.oci.core_network import DHCP_OPTIONS
+from rehearsal.oci.core_subnet import private
+from rehearsal.oci.errors import Problem, ServiceError
+from rehearsal.oci.images import IMAGES
+from rehearsal.oci.kinds import Asked, Kind
+from rehearsal.oci.netplan import free_private_ip, free_public_ip, subnet_cidr
+from rehearsal.oci.places import FAULT_DOMAINS, REGION
+from rehearsal.oci.shapes import GBPS, SHAPES, front_name, quota_use, rail_names
+from rehearsal.oci.store import Database, Record, sibling_ocid
+
+if TYPE_CHECKING:
+    from rehearsal.oci.cloud import Cloud
+
+INSTANCE = launch.INSTANCE
+NO_CAPACITY = Problem("", "Out of host capacity.", status=500, code="InternalError")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in what an instance is launched.
+
+    Attributes:
+        subnet: OCID of its primary VNIC's subnet.
+        domain: the availability domain.
+        index: launch index in its pool, -1 outside every pool.
+        fabric: short id of the cluster network's fabric, if it is on one.
+    """
+
+    subnet: str
+    domain: str
+    index: int = -1
+    fabric: str | None = None
+
+
+def place(database: Database, record: Record, where: Place) -> None:
+    """Give an instance that is about to boot its addresses and names, and note what its host will need.
+
+    Raises:
+        ServiceError: the subnet or the region has no address left.
+    """
+    subnet = database.records[where.subnet]
+    vnic = record.inputs.get("createVnicDetails") or {}
+    # Public by default unless the subnet forbids it: Subnet.prohibitPublicIpOnVnic.
+    wants_public = str(vnic.get("assignPublicIp", not private(subnet.inputs))).lower() == "true"
+    address = vnic.get("privateIp") or free_private_ip(database, subnet)
+    public = free_public_ip(database) if wants_public else None
+    if address is None or (wants_public and public is None):
+        lacking = "private address in the subnet" if address is None else "public address in the region"
+        problem = Problem("createVnicDetails", f"There is no free {lacking}.", code="LimitExceeded")
+        raise ServiceError(problem, "Core Instance", "LaunchInstance")
+    name = record.outputs()["displayName"]
+    label = vnic.get("hostnameLabel") or record.inputs.get("hostnameLabel")
+    source = record.inputs.get("sourceDetails") or {}
+    image = IMAGES[source.get("sourceId") or source.get("imageId") or record.inputs["image"]]
+    shape = SHAPES[record.inputs["shape"]]
+    hostname = (label or re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "instance").lower()[:63].rstrip("-")
+    config = record.inputs.get("shapeConfig") or {}
+    ocpus = config.get("ocpus", shape.ocpus)
+    record.private = {
+        "subnet": where.subnet, "vcn": subnet.inputs["vcnId"], "domain": where.domain, "index": where.index,
+        "fabric": where.fabric, "hostname": hostname, "image": image.ocid, "shape": shape.name, "ocpus": ocpus,
+    }  # fmt: skip
+    memory = config.get("memoryInGbs", ocpus * shape.memory_gib / shape.ocpus if shape.flexible else shape.memory_gib)
+    record.computed.update(
+        availabilityDomain=where.domain,
+        faultDomain=FAULT_DOMAINS[max(where.index, 0) % len(FAULT_DOMAINS)],
+        region=REGION,
+        launchMode="NATIVE" if shape.bare_metal else "PARAVIRTUALIZED",
+        privateIp=address,
+        publicIp=public or "",
+        image=image.ocid,
+        subnetId=where.subnet,
+        hostnameLabel=hostname,
+        bootVolumeId=sibling_ocid(record.ocid, "bootvolume"),
+        createVnicDetails={
+            "subnetId": where.subnet,
+            "privateIp": address,
+            "hostnameLabel": hostname,
+            "displayName": name,
+        },
+        sourceDetails={
+            "sourceType": "image",
+            "sourceId": image.ocid,
+            "bootVolumeSizeInGbs": str(max(50, image.size_gib)),
+        },
+        shapeConfig={"ocpus": ocpus, "memoryInGbs": memory, "gpus": shape.gpus, "localDisks": len(shape.nvme_bytes)},
+    )
+
+
+def boot(cloud: Cloud, record: Record) -> None:
+    """Start an instance's host; one that runs already is left alone."""
+    database = cloud.store.read()
+    subnet = database.records[record.private["subnet"]]
+    image, shape = IMAGES[record.private["image"]], SHAPES[record.private["shape"]]
+    fabric = record.private["fabric"]
+    cidr = subnet_cidr(subnet)
+    metadata = record.inputs.get("metadata") or {}
+    agent = record.inputs.get("agentConfig") or {}
+    names = rail_names(shape, image.family) if fabric else []
+    cores = record.private["ocpus"] if shape.flexible else 1
+    spec = hosts.HostSpec(
+        id=record.short,
+        index=record.private["index"],
+        hostname=record.private["hostname"],
+        image=image.name,
+        shape=shape.name,
+        user_data=base64.b64decode("".join(metadata.get("user_data", "").split())),
+        ssh_authorized_keys=tuple(
+            line for line in metadata.get("ssh_authorized_keys", "").splitlines() if line.strip()
+        ),
+        vcn_id=database.records[record.private["vcn"]].short,
+        subnet_cidr=cidr,
+        address=record.computed["privateIp"],
+        gateway=network.gateway(cidr),
+        search_domain=_search_domain(database, subnet),
+        front_name=front_name(shape, image.family),
+        front_hca=shape.front_hca,
+        fabric_id=fabric,
+        rails=tuple(
+            hosts.Rail(name, port.hca, shape.port_rate_bits_per_s)
+            for name, port in zip(names, shape.ports, strict=bool(names))
+        ),
+        gpus=(shape.gpu,) * shape.gpus,
+        nvme=shape.nvme_bytes,
+        agent_plugins=_plugins(agent),
+        front_rate_bits_per_s=int(shape.front_gbps * cores * GBPS),
+    )
+    hosts.boot(cloud.world, spec)
+
+
+def _search_domain(database: Database, subnet: Record) -> str:
+    options = database.find(subnet.inputs.get("dhcpOptionsId"), DHCP_OPTIONS)
+    for option in options.inputs["options"] if options else []:
+        if option["type"] == "SearchDomain":
+            return str(option["searchDomainNames"][0])
+    return str(subnet.computed.get("subnetDomainName", ""))
+
+
+def _plugins(agent: Mapping[str, Any]) -> tuple[str, ...]:
+    if agent.get("areAllPluginsDisabled"):
+        return ()
+    return tuple(one["name"] for one in agent.get("pluginsConfigs") or [] if one.get("desiredState") == "ENABLED")
+
+
+class Instance(Kind):
+    """One instance, alone or a pool's."""
+
+    token, noun, service = INSTANCE, "instance", "Core Instance"
+    ready = "RUNNING"
+    create, update, delete = "LaunchInstance", "UpdateInstance", "TerminateInstance"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        if asked.inputs.get("shape") is None:
+            yield Problem("shape", "shape is missing and an instance needs one.", code="MissingParameter")
+        if asked.known("state") not in {None, "RUNNING"}:
+            yield Problem("state", "The rehearsal plays running instances alone.", 501, "NotPlayed")
+        source = asked.inputs.get("sourceDetails")
+        if source is None and asked.inputs.get("image") is None:
+            yield Problem(
+                "sourceDetails", "sourceDetails is missing and an instance needs an image.", code="MissingParameter"
+            )
+        in_vnic = (asked.known("createVnicDetails") or {}).get("subnetId") is not None
+        details = launch.Details(
+            asked,
+            prefix="",
+            image_path="image" if source is None else "sourceDetails.sourceId",
+            subnet_path="createVnicDetails.subnetId" if in_vnic else "subnetId",
+            domain=asked.known("availabilityDomain"),
+        )
+        if not in_vnic and asked.inputs.get("subnetId") is None:
+            yield Problem(
+                "createVnicDetails.subnetId", "createVnicDetails.subnetId is missing and an instance needs a subnet."
+            )
+        yield from launch.problems(details)
+        if details.shape is not None and details.domain is not None:
+            mine = asked.database.find(asked.itself)
+            more = quota_use(details.shape, details.at("shapeConfig.ocpus"))
+            more -= quota_use(SHAPES[mine.private["shape"]], mine.private["ocpus"]) if mine else 0
+            exceeded = launch.over_limit(asked.database, details.shape, details.domain, more)
+            if exceeded:
+                yield Problem("shape", exceeded, code="LimitExceeded")
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        vnic = record.inputs.get("createVnicDetails") or {}
+        subnet = vnic.get("subnetId") or record.inputs["subnetId"]
+        place(database, record, Place(subnet, record.inputs["availabilityDomain"]))
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+        if old is None:
+            if SHAPES[record.private["shape"]].bare_metal and not cloud.faults.capacity_left(0):
+                raise ServiceError(NO_CAPACITY, self.service, self.create)
+        else:
+            self._readdress(cloud, record, old)
+        if old is not None or record.computed["publicIp"]:
+            cloud.render(record.private["vcn"])
+        if old is None:
+            boot(cloud, record)
+
+    def _readdress(self, cloud: Cloud, record: Record, old: Mapping[str, Any]) -> None:
+        """Give or take the public address as an update asks; a flexible shape's new size counts from now on."""
+        before, after = ((one.get("createVnicDetails") or {}).get("assignPublicIp") for one in (old, record.inputs))
+        with cloud.store.change() as database:
+            mine = database.records[record.ocid]
+            if before != after and after is not None:
+                has = mine.computed["publicIp"]
+                mine.computed["publicIp"] = (has or free_public_ip(database) or "") if after == "true" else ""
+            mine.private["shape"] = mine.inputs["shape"]
+            mine.private["ocpus"] = (mine.inputs.get("shapeConfig") or {}).get("ocpus", mine.private["ocpus"])
+
+    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+        hosts.stop(cloud.world, record.short)
+        if record.computed.get("publicIp"):
+            cloud.render(record.private["vcn"])
+
+    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
+        return hosts.alive(cloud.world, record.short)
+
+
+class ConsoleHistory(Kind):
+    """What an instance had written to its console when the history was captured."""
+
+    token, noun, service = "oci:Core/consoleHistory:ConsoleHistory", "consolehistory", "Core Console History"
+    ready = "SUCCEEDED"
+    create, update, delete = "CaptureConsoleHistory", "UpdateConsoleHistory", "DeleteConsoleHistory"
+    references: ClassVar[Mapping[str, str]] = {"instanceId": INSTANCE}
+    holds = False
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        instance = database.records[record.inputs["instanceId"]]
+        record.computed["availabilityDomain"] = instance.computed["availabilityDomain"]
+        record.computed["compartmentId"] = instance.inputs["compartmentId"]
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+        if old is None:
+            instance = cloud.store.read().records[record.inputs["instanceId"]]
+            written = hosts.console(cloud.world, instance.short)
+            with cloud.store.change() as database:
+                database.records[record.ocid].private["data"] = written

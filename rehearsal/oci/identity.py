@@ -1,0 +1,179 @@
+"""Dynamic groups and policies: checks the grammar of their sentences; grants nothing, as nothing here asks for rights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rehearsal.oci.errors import Problem
+from rehearsal.oci.kinds import Asked, Kind
+from rehearsal.oci.places import COMPARTMENTS, TENANCY
+from rehearsal.oci.wire import each
+
+DYNAMIC_GROUP = "oci:Identity/dynamicGroup:DynamicGroup"
+
+# docs.oracle.com/iaas/Content/Identity/policyreference/policyreference_topic-Resource_Types.htm: every family, and the
+# single types of the services which clusters touch.
+_RESOURCE_TYPES = frozenset(
+    """
+    all-resources announcements app-catalog-listing autonomous-database-family autoscaling-configurations backup-policies
+    boot-volume-attachments boot-volume-backups boot-volumes bucket buckets cloudevents-rules cluster-family
+    cluster-networks clusters compartments compute-bare-metal-hosts compute-capacity-reports compute-capacity-reservations
+    compute-capacity-topologies compute-clusters compute-gpu-memory-clusters compute-gpu-memory-fabrics compute-hpc-islands
+    compute-image-capability-schema compute-local-blocks compute-management-family compute-network-blocks
+    console-histories data-science-family database-family dedicated-vm-hosts dhcp-options dns dns-records dns-zones
+    drgs dynamic-groups export-sets file-family file-systems fn-app fn-function fn-invocation functions-family groups
+    instance-agent-command-execution-family instance-agent-command-family instance-agent-commands instance-agent-plugins
+    instance-configurations instance-console-connection instance-family instance-images instance-pools instances
+    internet-gateways key-family keys leaf-certificate-family limits load-balancers local-peering-gateways
+    log-content log-groups log-streams logging-family lustre-file-family lustre-file-system management-agents metrics
+    mount-targets mysql-family nat-gateways network-load-balancers network-security-groups object-family objects
+    objectstorage-namespaces ons-family ons-subscriptions ons-topics orm-family orm-jobs orm-stacks policies private-ips
+    public-ips queue-pull queue-push queues quotas repos resource-availability route-tables secret-bundles secret-family
+    secrets security-lists serviceconnectors service-gateways stream-family stream-pull stream-push stream-pools streams
+    subnets tag-namespaces tenancies users vaults vcns virtual-network-family vnic-attachments vnics volume-attachments
+    volume-backups volume-family volume-groups volumes work-requests
+    """.split()  # noqa: SIM905  a word list of a hundred is read as prose
+)
+
+_NAMED = r"(?:'[^']+'/)?(?:'[^']+'|[\w.@+-]+)"
+_LISTED = rf"(?:id\s+ocid1\.[\w.-]+|{_NAMED})"
+_STATEMENT = re.compile(
+    rf"""\s*allow\s+
+    (?P<subject>any-user|any-group|(?P<who>group|dynamic-group|service)\s+(?P<names>{_LISTED}(?:\s*,\s*{_LISTED})*))\s+
+    (?:to\s+)(?P<verb>inspect|read|use|manage|\{{\s*\w+(?:\s*,\s*\w+)*\s*\}})\s+
+    (?:(?P<type>[a-z0-9-]+)\s+)?
+    in\s+(?P<place>tenancy|compartment\s+(?:id\s+(?P<ocid>ocid1\.[\w.-]+)|[\w:.' -]+?))
+    (?:\s+where\s+(?P<where>.+))?\s*""",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+_VALUE = r"(?:'[^']*'|/[^/]*/|\d+)"
+_CONDITION = re.compile(
+    rf"\s*[a-z][\w.:-]*\s*(?:(?:=|!=)\s*{_VALUE}|(?:not\s+)?in\s*\(\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\))\s*",
+    re.IGNORECASE,
+)
+_RESOURCE = r"resource\.(?:type|id|compartment\.id|parenttype|parentcompartment\.id)"
+_VARIABLE = rf"(?:instance\.(?:id|compartment\.id)|{_RESOURCE}|tag\.[\w-]+\.[\w-]+\.value)"
+_MATCH = re.compile(rf"\s*{_VARIABLE}\s*(?:(?:=|!=)\s*(?:'[^']*'|\"[^\"]*\"))?\s*", re.IGNORECASE)
+_GROUPED = re.compile(r"\s*(any|all)\s*\{(.*)\}\s*", re.IGNORECASE | re.DOTALL)
+_MOST_STATEMENTS = 50  # IAM's limit: statements in one policy object
+
+
+def matches(text: str, condition: re.Pattern[str]) -> bool:
+    """Whether a text is a condition, or `any {...}` or `all {...}` of such, nested as one likes."""
+    grouped = _GROUPED.fullmatch(text)
+    if grouped is None:
+        return condition.fullmatch(text) is not None
+    return all(matches(part, condition) for part in _parts(grouped[2]))
+
+
+def _parts(text: str) -> list[str]:
+    """Cut at the commas that stand outside braces, brackets and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for at, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "{(":
+            depth += 1
+        elif letter in "})":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]]
+
+
+class DynamicGroup(Kind):
+    """The instances that a rule matches, as one that policies can name."""
+
+    token, noun, service = DYNAMIC_GROUP, "dynamicgroup", "Identity Dynamic Group"
+    ready = "ACTIVE"
+    create, update, delete = "CreateDynamicGroup", "UpdateDynamicGroup", "DeleteDynamicGroup"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        compartment, name = asked.known("compartmentId"), asked.known("name")
+        if compartment is not None and compartment != TENANCY:
+            yield Problem(
+                "compartmentId", f"compartmentId is {compartment} and must be the tenancy's, where dynamic groups live."
+            )
+        if asked.inputs.get("name") is None:
+            yield Problem("name", "name is missing and a dynamic group needs one.", code="MissingParameter")
+        elif any(str(one.inputs["name"]).lower() == str(name).lower() for one in asked.neighbours(self.token)):
+            yield Problem("name", f"Dynamic group {name} already exists.", 409, "DynamicGroupAlreadyExists")
+        rule = asked.known("matchingRule")
+        if rule is not None and not matches(rule, _MATCH):
+            yield Problem(
+                "matchingRule",
+                f"matchingRule {rule!r} is none: conditions such as instance.compartment.id = '<ocid>', alone or in "
+                "any {...} or all {...}.",
+                code="InvalidMatchingRule",
+            )
+
+
+class Policy(Kind):
+    """What groups and dynamic groups may do."""
+
+    token, noun, service = "oci:Identity/policy:Policy", "policy", "Identity Policy"
+    ready = "ACTIVE"
+    create, update, delete = "CreatePolicy", "UpdatePolicy", "DeletePolicy"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        name, compartment = asked.known("name"), asked.known("compartmentId")
+        if asked.inputs.get("name") is None:
+            yield Problem("name", "name is missing and a policy needs one.", code="MissingParameter")
+        elif any(one.inputs["name"] == name for one in asked.neighbours(self.token, compartmentId=compartment)):
+            yield Problem("name", f"Policy {name} already exists.", 409, "PolicyAlreadyExists")
+        statements = asked.known("statements")
+        if isinstance(statements, list) and not 1 <= len(statements) <= _MOST_STATEMENTS:
+            yield Problem(
+                "statements", f"statements has {len(statements)} entries and may have 1 to {_MOST_STATEMENTS}."
+            )
+        for path, statement in each(asked.inputs, "statements[]"):
+            yield from self._statement(asked, path, statement)
+
+    def _statement(self, asked: Asked, path: str, statement: str) -> Iterator[Problem]:
+        found = _STATEMENT.fullmatch(statement)
+        if found is None:
+            yield Problem(
+                path,
+                f"{path} {statement!r} cannot be parsed: Allow <subject> to <verb> <resource-type> in <location> "
+                "[where <conditions>].",
+            )
+            return
+        kind, place, where = found["type"], found["ocid"], found["where"]
+        if kind is None and not found["verb"].startswith("{"):
+            yield Problem(path, f"{path} names no resource type after {found['verb']!r}.")
+        if kind is not None and kind.lower() not in _RESOURCE_TYPES:
+            yield Problem(path, f"{path} names {kind!r}, which is no resource type or family.")
+        if place is not None and place not in COMPARTMENTS:
+            yield Problem(
+                path, f"{path} names compartment {place}, which does not exist.", 404, "NotAuthorizedOrNotFound"
+            )
+        if place is None and found["place"].lower() != "tenancy" and not found["ocid"]:
+            named = found["place"].split(None, 1)[1].strip("' ").rpartition(":")[2]
+            if named not in COMPARTMENTS.values():
+                yield Problem(
+                    path, f"{path} names compartment {named!r}, which does not exist.", 404, "NotAuthorizedOrNotFound"
+                )
+        if where is not None and not matches(where, _CONDITION):
+            yield Problem(path, f"{path} has the condition {where!r}, which cannot be parsed.")
+        # A preview cannot tell: the group may be made by the same update.
+        if (found["who"] or "").lower() == "dynamic-group" and asked.urn is None:
+            yield from self._groups(asked, path, found["names"])
+
+    def _groups(self, asked: Asked, path: str, names: str) -> Iterator[Problem]:
+        groups = asked.database.of(DYNAMIC_GROUP)
+        known_names = {str(one.inputs["name"]).lower() for one in groups} | {one.ocid for one in groups}
+        for name in names.split(","):
+            plain = name.strip().removeprefix("id ").strip().rpartition("/")[2].strip("'")
+            if plain.lower() not in known_names:
+                yield Problem(
+                    path,
+                    f"{path} names the dynamic group {plain!r}, which does not exist.",
+                    404,
+                    "NotAuthorizedOrNotFound",
+                )

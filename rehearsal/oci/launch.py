@@ -1,0 +1,239 @@
+"""What the service refuses of an instance's launch details, alone or inside an instance configuration; boots nothing."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rehearsal.oci.core_subnet import SUBNET, private
+from rehearsal.oci.errors import Problem, not_found
+from rehearsal.oci.images import IMAGES, Image
+from rehearsal.oci.kinds import Asked
+from rehearsal.oci.netplan import subnet_cidr, within
+from rehearsal.oci.places import AVAILABILITY_DOMAINS, COMPARTMENTS
+from rehearsal.oci.shapes import SHAPES, Shape, limit, quota_use
+from rehearsal.oci.store import Database
+from rehearsal.oci.wire import Unknown, known, known_at
+
+INSTANCE = "oci:Core/instance:Instance"
+
+# "The combined size of the metadata and extendedMetadata objects can be a maximum of 32,000 bytes":
+# LaunchInstanceDetails.metadata.
+_METADATA_BYTES = 32_000
+_KEY_TYPES = (
+    "ssh-rsa", "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com",
+)  # fmt: skip
+_KEY_FIELDS = 2
+
+
+@dataclass(frozen=True)
+class Details:
+    """Launch details wherever they stand.
+
+    Attributes:
+        asked: the request they belong to.
+        prefix: path of the details in the inputs, with a dot at the end; empty at the top.
+        image_path: where an image's OCID stands below `prefix`.
+        subnet_path: where the subnet's OCID stands below `prefix`.
+        domain: the availability domain, if it is known.
+    """
+
+    asked: Asked
+    prefix: str
+    image_path: str
+    subnet_path: str
+    domain: str | None
+
+    def at(self, path: str) -> Any:
+        """What is known at a path below the prefix, or None."""
+        return known_at(self.asked.inputs, f"{self.prefix}{path}")
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape, if it is known and exists."""
+        return SHAPES.get(str(self.at("shape")))
+
+    @property
+    def image(self) -> Image | None:
+        """The image, if it is known and exists."""
+        return IMAGES.get(str(self.at(self.image_path)))
+
+    def refuse(self, path: str, message: str, status: int = 400, code: str = "InvalidParameter") -> Problem:
+        """A problem at a path below the prefix."""
+        return Problem(f"{self.prefix}{path}", message, status, code)
+
+
+def problems(details: Details) -> Iterator[Problem]:
+    """Everything wrong with launch details, as far as it is known."""
+    compartment = details.at("compartmentId")
+    if compartment is not None and compartment not in COMPARTMENTS:
+        yield not_found(f"{details.prefix}compartmentId", compartment)
+    if details.domain is not None and details.domain not in AVAILABILITY_DOMAINS:
+        yield not_found(f"{details.prefix}availabilityDomain", details.domain)
+    yield from _shape(details)
+    yield from _image(details)
+    yield from _vnic(details)
+    yield from _metadata(details)
+    yield from _platform(details)
+
+
+def _shape(details: Details) -> Iterator[Problem]:
+    name, shape = details.at("shape"), details.shape
+    if name is None:
+        return
+    if shape is None:
+        yield details.refuse(
+            "shape", f"Shape {name} is not one that this region offers.", 404, "NotAuthorizedOrNotFound"
+        )
+        return
+    if details.domain in AVAILABILITY_DOMAINS and details.domain not in shape.offered_in:
+        offered = ", ".join(shape.offered_in)
+        yield details.refuse("shape", f"Shape {name} is not offered in {details.domain}; it is in {offered}.")
+    config = details.at("shapeConfig")
+    ocpus, memory = details.at("shapeConfig.ocpus"), details.at("shapeConfig.memoryInGbs")
+    if shape.flexible is None:
+        if config is not None and (ocpus, memory) != (None, None):
+            yield details.refuse("shapeConfig", f"shapeConfig is given and {name} is not flexible: leave it out.")
+        return
+    if config is None and not isinstance(details.asked.inputs.get("shapeConfig"), Unknown):
+        yield details.refuse("shapeConfig", f"shapeConfig is missing and the flexible shape {name} needs its ocpus.")
+        return
+    low, high = shape.flexible.ocpus
+    if ocpus is not None and not low <= ocpus <= high:
+        yield details.refuse("shapeConfig.ocpus", f"shapeConfig.ocpus is {ocpus} and {name} takes {low} to {high}.")
+    elif ocpus is not None and memory is not None:
+        least, most = shape.flexible.memory_gib_per_ocpu
+        top = min(most * ocpus, shape.flexible.memory_gib_max)
+        if not least * ocpus <= memory <= top:
+            yield details.refuse(
+                "shapeConfig.memoryInGbs",
+                f"memoryInGbs is {memory} and {name} with {ocpus} OCPUs takes {least * ocpus} to {top}.",
+            )
+
+
+def _image(details: Details) -> Iterator[Problem]:
+    kind = details.at("sourceDetails.sourceType")
+    if kind == "bootVolume":
+        yield details.refuse("sourceDetails.sourceType", "The rehearsal boots images alone.", 501, "NotPlayed")
+    ocid, image, shape = details.at(details.image_path), details.image, details.shape
+    if ocid is not None and image is None:
+        yield not_found(f"{details.prefix}{details.image_path}", ocid)
+    if image is None:
+        return
+    if shape is not None and not image.fits(shape):
+        yield details.refuse("shape", f"Shape {shape.name} is not valid for image {image.ocid}.")
+    size = details.at("sourceDetails.bootVolumeSizeInGbs")
+    if size is not None and str(size).isdecimal() and int(size) < image.size_gib:
+        yield details.refuse(
+            "sourceDetails.bootVolumeSizeInGbs",
+            f"bootVolumeSizeInGbs is {size} and image {image.display_name} needs {image.size_gib}.",
+        )
+
+
+def _vnic(details: Details) -> Iterator[Problem]:
+    ocid = details.at(details.subnet_path)
+    subnet = details.asked.database.find(ocid, SUBNET)
+    if ocid is not None and subnet is None:
+        yield not_found(f"{details.prefix}{details.subnet_path}", ocid)
+    if subnet is None:
+        return
+    # The SDK has it as a string for an instance and as a boolean in a configuration.
+    if str(details.at("createVnicDetails.assignPublicIp")).lower() == "true" and private(subnet.inputs):
+        yield details.refuse(
+            "createVnicDetails.assignPublicIp",
+            f"A public IP is wanted, and subnet {subnet.ocid} prohibits public IPs on VNICs.",
+        )
+    address = details.at("createVnicDetails.privateIp")
+    if address is not None:
+        if not within(address, subnet_cidr(subnet)):
+            yield details.refuse(
+                "createVnicDetails.privateIp", f"privateIp {address} is not a host's address in {subnet_cidr(subnet)}."
+            )
+        elif any(one.computed.get("privateIp") == address for one in details.asked.neighbours(INSTANCE)):
+            yield details.refuse("createVnicDetails.privateIp", f"privateIp {address} is taken.", 409, "Conflict")
+    label = details.at("createVnicDetails.hostnameLabel")
+    for one in details.asked.neighbours(INSTANCE):
+        if label is not None and one.private["subnet"] == subnet.ocid and one.private["hostname"] == label.lower():
+            yield details.refuse(
+                "createVnicDetails.hostnameLabel",
+                f"hostnameLabel {label!r} is taken in subnet {subnet.ocid}.",
+                409,
+                "Conflict",
+            )
+
+
+def _metadata(details: Details) -> Iterator[Problem]:
+    metadata, extended = details.at("metadata"), details.at("extendedMetadata")
+    given = [one for one in (metadata, extended) if isinstance(one, Mapping)]
+    texts = [str(part) for one in given for pair in one.items() for part in pair if not isinstance(part, Unknown)]
+    size = sum(len(text.encode()) for text in texts)
+    if size > _METADATA_BYTES:
+        yield details.refuse(
+            "metadata", f"metadata has {size} bytes and may have {_METADATA_BYTES} with extendedMetadata."
+        )
+    if not isinstance(metadata, Mapping):
+        return
+    keys, user_data = known(metadata.get("ssh_authorized_keys")), known(metadata.get("user_data"))
+    for line in (keys or "").splitlines():
+        if line.strip() and not line.lstrip().startswith("#") and not _is_public_key(line):
+            shown = line if "PRIVATE" in line else f"{line[:24]!r}..."
+            shown = "a private key" if "PRIVATE" in line else shown
+            yield details.refuse(
+                "metadata.ssh_authorized_keys", f"ssh_authorized_keys holds {shown}, which is no public SSH key."
+            )
+            break
+    if user_data is not None:
+        try:
+            base64.b64decode("".join(user_data.split()), validate=True)
+        except binascii.Error:
+            yield details.refuse(
+                "metadata.user_data", "user_data is not base64, and the service takes nothing else there."
+            )
+
+
+def _is_public_key(line: str) -> bool:
+    words = line.split()
+    at = next((index for index, word in enumerate(words) if word in _KEY_TYPES), None)
+    if at is None or len(words) < at + _KEY_FIELDS:
+        return False
+    try:
+        blob = base64.b64decode(words[at + 1], validate=True)
+        (length,) = struct.unpack_from(">I", blob)
+    except (binascii.Error, struct.error):
+        return False
+    # The blob begins with the type again, and no type stands without the key that follows it.
+    return blob[4 : 4 + length] == words[at].encode() and len(blob) > 4 + length
+
+
+def _platform(details: Details) -> Iterator[Problem]:
+    platform, shape = details.at("platformConfig.type"), details.shape
+    if platform is not None and shape is not None and platform not in shape.platforms:
+        yield details.refuse(
+            "platformConfig.type",
+            f"platformConfig.type is {platform} and {shape.name} takes {' or '.join(shape.platforms)}.",
+        )
+
+
+def used(database: Database, quota: str, domain: str) -> float:
+    """What the instances of an availability domain take of a quota, in its own unit."""
+    return sum(
+        quota_use(SHAPES[one.private["shape"]], one.private["ocpus"])
+        for one in database.of(INSTANCE)
+        if SHAPES[one.private["shape"]].quota == quota and one.private["domain"] == domain
+    )
+
+
+def over_limit(database: Database, shape: Shape, domain: str, more: float) -> str | None:
+    """The service's words when that much more of a shape's quota would break the limit, or None."""
+    have, most = used(database, shape.quota, domain), limit(shape.quota)
+    if have + more <= most:
+        return None
+    return (
+        f"The following service limits were exceeded: {shape.quota}. {more:g} more are asked for in {domain}, where "
+        f"{have:g} of {most} are in use. Request a service limit increase from the service limits page in the console."
+    )

@@ -1,0 +1,212 @@
+"""Instance configurations and cluster networks: a fabric and its hosts, launched a few at a time."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from rehearsal import network
+from rehearsal.oci import launch
+from rehearsal.oci.compute import INSTANCE, NO_CAPACITY, Place, boot, place
+from rehearsal.oci.core_subnet import SUBNET
+from rehearsal.oci.errors import PartlyCreatedError, Problem, ServiceError, not_found
+from rehearsal.oci.kinds import Asked, Kind
+from rehearsal.oci.places import AVAILABILITY_DOMAINS
+from rehearsal.oci.shapes import SHAPES, Shape, quota_use
+from rehearsal.oci.store import Database, Record, new_ocid, now, sibling_ocid
+from rehearsal.oci.wire import each, known_at
+
+if TYPE_CHECKING:
+    from rehearsal.oci.cloud import Cloud
+
+CONFIGURATION = "oci:Core/instanceConfiguration:InstanceConfiguration"
+_DETAILS = "instanceDetails.launchDetails"
+_WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
+_LAUNCH = ("Core Instance", "LaunchInstance")
+_NAME_DIGITS = 5
+_ALPHABET = string.ascii_lowercase + string.digits
+
+
+class InstanceConfiguration(Kind):
+    """A recipe for instances."""
+
+    token, noun, service = CONFIGURATION, "instanceconfiguration", "Core Instance Configuration"
+    ready = "ACTIVE"
+    create, update, delete = "CreateInstanceConfiguration", "UpdateInstanceConfiguration", "DeleteInstanceConfiguration"
+    holds = False
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        for path in ("instanceDetails", f"{_DETAILS}", f"{_DETAILS}.shape"):
+            parent = asked.known(path.rpartition(".")[0]) if "." in path else asked.inputs
+            if isinstance(parent, Mapping) and parent.get(path.rpartition(".")[2]) is None:
+                yield Problem(path, f"{path} is missing and the configuration needs it.", code="MissingParameter")
+                return
+        yield from launch.problems(
+            launch.Details(
+                asked,
+                prefix=f"{_DETAILS}.",
+                image_path="sourceDetails.imageId",
+                subnet_path="createVnicDetails.subnetId",
+                domain=asked.known(f"{_DETAILS}.availabilityDomain"),
+            )
+        )
+
+
+class ClusterNetwork(Kind):
+    """A pool of RDMA hosts on one fabric."""
+
+    token, noun, service = "oci:Core/clusterNetwork:ClusterNetwork", "clusternetwork", "Core Cluster Network"
+    ready = "RUNNING"
+    create, update, delete = "CreateClusterNetwork", "UpdateClusterNetwork", "TerminateClusterNetwork"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        pools = asked.known("instancePools")
+        if isinstance(pools, list) and len(pools) != 1:
+            yield Problem(
+                "instancePools", f"instancePools has {len(pools)} entries and a cluster network has exactly one."
+            )
+        yield from self._placement(asked)
+        domain = asked.known("placementConfiguration.availabilityDomain")
+        for path, pool in each(asked.inputs, "instancePools[]"):
+            ocid = known_at(pool, "instanceConfigurationId")
+            if ocid is None:
+                continue
+            configuration = asked.database.find(ocid, CONFIGURATION)
+            if configuration is None:
+                yield not_found(f"{path}.instanceConfigurationId", ocid)
+                continue
+            shape = SHAPES[configuration.inputs["instanceDetails"]["launchDetails"]["shape"]]
+            yield from self._pool(asked, path, pool, shape, domain)
+
+    def _placement(self, asked: Asked) -> Iterator[Problem]:
+        domain = asked.known("placementConfiguration.availabilityDomain")
+        if domain is not None and domain not in AVAILABILITY_DOMAINS:
+            yield not_found("placementConfiguration.availabilityDomain", domain)
+        placement = asked.known("placementConfiguration")
+        path = "placementConfiguration.primarySubnetId"
+        if isinstance(placement, Mapping) and placement.get("primarySubnetId") is None:
+            path = "placementConfiguration.primaryVnicSubnets.subnetId"
+            if placement.get("primaryVnicSubnets") is None:
+                yield Problem(path, "placementConfiguration needs a primary subnet.", code="MissingParameter")
+        subnet = asked.known(path)
+        if subnet is not None and asked.database.find(subnet, SUBNET) is None:
+            yield not_found(path, subnet)
+
+    def _pool(
+        self, asked: Asked, path: str, pool: Mapping[str, Any], shape: Shape, domain: str | None
+    ) -> Iterator[Problem]:
+        if not shape.rdma:
+            yield Problem(
+                f"{path}.instanceConfigurationId",
+                f"Shape {shape.name} is not supported in a cluster network, which takes bare-metal shapes with RDMA.",
+            )
+        if domain in AVAILABILITY_DOMAINS and domain is not None:
+            if domain not in shape.offered_in:
+                offered = ", ".join(shape.offered_in)
+                yield Problem(
+                    f"{path}.instanceConfigurationId",
+                    f"Shape {shape.name} is not offered in {domain}; it is in {offered}.",
+                )
+            have = len(_members(asked.database, asked.itself)) if asked.itself else 0
+            size = known_at(pool, "size")
+            if isinstance(size, int) and size > have:
+                exceeded = launch.over_limit(asked.database, shape, domain, quota_use(shape, None) * (size - have))
+                if exceeded:
+                    yield Problem(f"{path}.size", exceeded, code="LimitExceeded")
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.computed["timeUpdated"] = now()
+        record.private["pool"] = sibling_ocid(record.ocid, "instancepool")
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+        pool = record.inputs["instancePools"][0]
+        database = cloud.store.read()
+        configuration = database.records[pool["instanceConfigurationId"]]
+        details = configuration.inputs["instanceDetails"]["launchDetails"]
+        network.apply_fabric(cloud.world, record.short, len(SHAPES[details["shape"]].ports))
+        members = _members(database, record.ocid)
+        # The vendor terminates the oldest first when a pool shrinks: oci-hpc README.md@2.10.0.
+        for member in members[: max(0, len(members) - pool["size"])]:
+            cloud.remove(member.ocid)
+        taken = {member.private["index"] for member in members}
+        wanted = [index for index in range(pool["size"] + len(members)) if index not in taken]
+        wanted = wanted[: max(0, pool["size"] - len(members))]
+        with ThreadPoolExecutor(_WINDOW) as window:
+            launched = [window.submit(self._launch, cloud, record, configuration, index) for index in wanted]
+        failures = [failure for one in launched if (failure := one.exception()) is not None]
+        self._count(cloud, record)
+        if failures:
+            now_there = cloud.store.read().records[record.ocid]
+            raise PartlyCreatedError(
+                record.ocid, self.outputs(now_there) | {"state": self.ready}, record.inputs, str(failures[0])
+            )
+
+    def _launch(self, cloud: Cloud, owner: Record, configuration: Record, index: int) -> None:
+        """Launch one host of the pool.
+
+        Raises:
+            ServiceError: the service refused it; nothing of this host is left.
+        """
+        cloud.faults.before(*_LAUNCH)
+        if not cloud.faults.capacity_left(index):
+            raise ServiceError(NO_CAPACITY, *_LAUNCH)
+        details = configuration.inputs["instanceDetails"]["launchDetails"]
+        placement = owner.inputs["placementConfiguration"]
+        subnet = placement.get("primarySubnetId") or placement["primaryVnicSubnets"]["subnetId"]
+        pool = owner.inputs["instancePools"][0]
+        suffix = pool.get("displayName") or owner.outputs()["displayName"]
+        name = f"inst-{''.join(secrets.choice(_ALPHABET) for _ in range(_NAME_DIGITS))}-{suffix}"
+        with cloud.store.change() as database:
+            inputs = {"compartmentId": owner.inputs["compartmentId"], **details, "displayName": name}
+            record = cloud.stamp(
+                Record(
+                    new_ocid("instance"),
+                    INSTANCE,
+                    "",
+                    "PROVISIONING",
+                    inputs,
+                    {"timeCreated": now()},
+                    parent=owner.ocid,
+                )
+            )
+            record.computed["instanceConfigurationId"] = configuration.ocid
+            place(database, record, Place(subnet, placement["availabilityDomain"], index, owner.short))
+            database.records[record.ocid] = record
+        with cloud.working(record):
+            if record.computed["publicIp"]:
+                cloud.render(record.private["vcn"])
+            boot(cloud, record)
+            cloud.faults.within(_LAUNCH[1])
+
+    def _count(self, cloud: Cloud, record: Record) -> None:
+        with cloud.store.change() as database:
+            mine = database.records[record.ocid]
+            mine.computed["timeUpdated"] = now()
+            mine.private["size"] = len(_members(database, record.ocid))
+
+    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+        outputs = super().outputs(record)
+        pool = {
+            "id": record.private["pool"],
+            "compartmentId": record.inputs["compartmentId"],
+            "displayName": outputs["displayName"],
+            **record.inputs["instancePools"][0],
+            "currentSize": record.private.get("size", 0),
+            "state": outputs["state"],
+            "timeCreated": record.computed["timeCreated"],
+        }
+        return outputs | {"instancePools": [pool]}
+
+    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+        network.delete_fabric(cloud.world, record.short)
+
+
+def _members(database: Database, cluster_network: str | None) -> list[Record]:
+    """The hosts of a cluster network, oldest first."""
+    return [one for one in database.of(INSTANCE) if one.parent == cluster_network]
