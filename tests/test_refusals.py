@@ -20,7 +20,7 @@ CASES = [
     ({"imageFamily": "ol8"}, "imageFamily is ol8, and image ocid1.image.oc1..rehearsed-ol7-gpu is Oracle Linux 7.9"),
     ({"availabilityDomain": "Uocm:REHEARSED-AD-2"}, "Uocm:REHEARSED-AD-2 does not offer BM.GPU4.8"),
     ({"availabilityDomain": "Uocm:ELSEWHERE-AD-1"}, "this tenancy's region has Uocm:REHEARSED-AD-1"),
-    ({"nodes": 100}, "100 nodes are asked for, and the limit"),
+    ({"nodes": 100}, "100 nodes are asked for; 100 more of them take 800 GPUs of the limit"),
 ]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from rehearsal.world import World
 from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("stack")]
@@ -130,11 +131,11 @@ def test_destroy_leaves_nothing_behind(tmp_path):
     stage = Stage(tmp_path)
     found = stage.up(measureTimeoutMinutes=5)
     assert found.status == 0, found
-    tag = next(name for name in stage.command("ip", "netns", "list").text.split() if name.startswith("bb"))[:8]
+    tag = f"bb{World.at(stage.world).tag}-"
+    assert tag in stage.command("ip", "netns", "list").text
     found = stage.destroy()
     assert found.status == 0, found
-    namespaces = [name for name in stage.command("ip", "netns", "list").text.split() if name.startswith(tag)]
-    assert not namespaces or tag not in str(namespaces)
+    assert tag not in stage.command("ip", "netns", "list").text
     left = [path for path in stage.world.rglob("*") if path.is_file()] if stage.world.exists() else []
     assert not left
     mounts = Path("/proc/self/mounts").read_text()

@@ -111,7 +111,7 @@ def _inputs(stage: Stage, name: str) -> dict[str, Any]:
 
 
 def _when(resource: dict[str, Any]) -> datetime:
-    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", resource["created"]).replace("Z", "+00:00"))
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", resource["created"]))
 
 
 def _available_mb() -> float:

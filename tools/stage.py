@@ -50,6 +50,7 @@ class Stage:
 
     def faults(self, *faults: dict[str, Any]) -> None:
         """Plant faults for what is created from now on."""
+        self.world.mkdir(parents=True, exist_ok=True)  # an empty world is cleared away at the end of a command
         (self.world / "faults.json").write_text(json.dumps(faults))
 
     def command(self, *words: str, timeout_s: float = _PATIENCE_S) -> Finished:

@@ -156,6 +156,7 @@ def _intent(args: OciArgs) -> Intent:
         availability_domain=args.availability_domain,
         shape=args.shape,
         nodes=args.nodes,
+        label=args.network.label,
         image=args.image,
         family=args.family,
     )

@@ -22,6 +22,7 @@ class Intent:
         availability_domain: where.
         shape: the nodes' row of the catalogue.
         nodes: how many.
+        label: display name of the cluster network, to find the nodes that it has already.
         image: OCID of their image.
         family: what that image is said to be.
     """
@@ -31,6 +32,7 @@ class Intent:
     availability_domain: str
     shape: Shape
     nodes: int
+    label: str
     image: str
     family: ImageFamily
 
@@ -48,8 +50,9 @@ def check(intent: Intent) -> None:
         )
     quota = _offered(intent)
     _image_is_as_said(intent)
-    for name in quota:
-        _limit_suffices(intent, name)
+    more = intent.nodes - _nodes_already_here(intent)
+    for name in quota if more > 0 else ():
+        _limit_suffices(intent, name, more)
 
 
 def _offered(intent: Intent) -> tuple[str, ...]:
@@ -89,16 +92,23 @@ def _image_is_as_said(intent: Intent) -> None:
         )
 
 
-def _limit_suffices(intent: Intent, limit: str) -> None:
+def _nodes_already_here(intent: Intent) -> int:
+    found = core.get_cluster_networks(compartment_id=intent.compartment, display_name=intent.label).cluster_networks
+    living = [network for network in found if network.state.upper() not in {"TERMINATING", "TERMINATED"}]
+    return sum(int(pool.size) for network in living for pool in network.instance_pools)
+
+
+def _limit_suffices(intent: Intent, limit: str, more: int) -> None:
+    """Check that `more` nodes fit into what is left of a limit; the vendor counts limits of GPU shapes in GPUs."""
     room = limits.get_resource_availability(
         compartment_id=intent.tenancy,
         service_name="compute",
         limit_name=limit,
         availability_domain=intent.availability_domain,
     )
-    available = int(room.available or 0)
-    if available < intent.nodes:
+    available, needed = int(room.available or 0), more * intent.shape.gpus
+    if available < needed:
         raise pulumi.RunError(
-            f"{intent.nodes} nodes are asked for, and the limit {limit} in {intent.availability_domain} has {available} left; "
-            "ask for a limit increase or for fewer nodes."
+            f"{intent.nodes} nodes are asked for; {more} more of them take {needed} GPUs of the limit {limit} in "
+            f"{intent.availability_domain}, which has {available} left: ask for a limit increase or for fewer nodes."
         )

@@ -141,11 +141,14 @@ def boot(cloud: Cloud, record: Record) -> None:
 
 
 def _search_domain(database: Database, subnet: Record) -> str:
+    """The domain of a host's full name: the subnet's own; DHCP options name one only where there is none."""
     options = database.find(subnet.inputs.get("dhcpOptionsId"), DHCP_OPTIONS)
-    for option in options.inputs["options"] if options else []:
-        if option["type"] == "SearchDomain":
-            return str(option["searchDomainNames"][0])
-    return str(subnet.computed.get("subnetDomainName", ""))
+    wished = [str(one["searchDomainNames"][0]) for one in _options(options) if one["type"] == "SearchDomain"]
+    return str(next(iter([*filter(None, [subnet.computed.get("subnetDomainName")]), *wished]), ""))
+
+
+def _options(record: Record | None) -> list[Mapping[str, Any]]:
+    return list(record.inputs["options"]) if record else []
 
 
 def _plugins(agent: Mapping[str, Any]) -> tuple[str, ...]:

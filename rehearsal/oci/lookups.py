@@ -74,9 +74,7 @@ def _domain(args: Mapping[str, Any], service: str) -> str | None:
 
 
 def _services(args: Mapping[str, Any], database: Database) -> Answer:  # noqa: ARG001
-    services = [
-        {"id": ocid, "name": name, "cidrBlock": short, "description": name} for ocid, (name, short) in SERVICES.items()
-    ]
+    services = [{"id": ocid, "name": name, "cidrBlock": short, "description": name} for ocid, (name, short) in SERVICES.items()]
     return {"services": _filtered(services, args)}
 
 
@@ -196,6 +194,19 @@ def _find(database: Database, args: Mapping[str, Any], name: str, token: str, se
     if record is None:
         raise _refused(not_found(name, ocid), service)
     return record
+
+
+def _cluster_networks(args: Mapping[str, Any], database: Database) -> Answer:
+    compartment = _compartment(args, "Core Cluster Network")
+    listed = []
+    for one in database.of("oci:Core/clusterNetwork:ClusterNetwork"):
+        outputs = one.outputs()
+        if compartment != outputs["compartmentId"] or args.get("displayName") not in {None, outputs.get("displayName")}:
+            continue
+        plain = {name: value for name, value in outputs.items() if name != "placementConfiguration"}
+        lists = {"placementConfigurations": [outputs["placementConfiguration"]], "clusterConfigurations": []}
+        listed.append({"definedTags": {}, "freeformTags": {}, **plain, **lists, "id": one.ocid})
+    return {"clusterNetworks": _filtered(listed, args)}
 
 
 def _members(args: Mapping[str, Any], database: Database) -> Answer:
@@ -328,9 +339,7 @@ def _availability(args: Mapping[str, Any], database: Database) -> Answer:
     if quota not in _quotas(args):
         raise _refused(not_found("limitName", quota), service)
     if domain is None:
-        raise _refused(
-            Problem("availabilityDomain", f"availabilityDomain is missing and {quota} is counted in each."), service
-        )
+        raise _refused(Problem("availabilityDomain", f"availabilityDomain is missing and {quota} is counted in each."), service)
     taken, most = used(database, quota, domain), _limit_in(quota, domain)
     return {
         "used": f"{taken:g}", "available": f"{most - taken:g}", "fractionalUsage": float(taken),
@@ -344,6 +353,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     "oci:Core/getImage:getImage": _image,
     "oci:Core/getImages:getImages": _images,
     "oci:Core/getImageShapes:getImageShapes": _image_shapes,
+    "oci:Core/getClusterNetworks:getClusterNetworks": _cluster_networks,
     "oci:Core/getClusterNetworkInstances:getClusterNetworkInstances": _members,
     "oci:Core/getInstance:getInstance": _instance,
     "oci:Core/getVnicAttachments:getVnicAttachments": _attachments,
