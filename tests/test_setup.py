@@ -81,7 +81,7 @@ def test_a_second_set_up_does_nothing():
         [str(ROOT / "tools" / "setup"), "python"], env=environment, capture_output=True, text=True, timeout=30, check=False
     )
     assert found.returncode == 0
-    assert "Python packages are as locked" in found.stdout
+    assert "Python packages are as locked" in found.stderr
 
 
 def test_locks_name_versions_and_hashes_and_no_index():
