@@ -1,0 +1,39 @@
+"""Start the plugin: serve on a free port of the loopback, print the port, stop with the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import grpc
+
+sys.path[0] = str(Path(__file__).resolve().parents[3])  # this folder's module names must not stand before the library's
+
+from pulumi.runtime.proto import provider_pb2_grpc  # noqa: E402
+
+from tools.plugins.command.provider import MESSAGE_SIZE_BYTES, Provider  # noqa: E402
+
+
+async def serve() -> None:
+    """Serve until the engine, which started this process, is gone."""
+    sizes = [("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES), ("grpc.max_send_message_length", -1)]
+    server = grpc.aio.server(options=sizes)
+    provider = Provider(sys.argv[1] if len(sys.argv) > 1 else "")
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    parent = os.getppid()
+    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells of a parent's end
+        await asyncio.sleep(0.5)
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # as the genuine one: it ends at once, without a word
+    asyncio.run(serve())
+    os._exit(0)

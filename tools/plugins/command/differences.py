@@ -1,0 +1,86 @@
+"""The difference between a resource's old and new inputs, in the engine's words. It decides nothing about running."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from .wire import ARCHIVE, ASSET, SECRET, UNKNOWN, has_asset, mark_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .shapes import Shape
+    from .wire import Properties, Value
+
+
+class Kind(IntEnum):
+    """The protocol's numbers; each has its replacing sister behind it."""
+
+    ADD = 0
+    DELETE = 2
+    UPDATE = 4
+
+
+def differences(shape: Shape, old: Properties, new: Properties) -> dict[str, int]:
+    """Return the kind of change by property path; inner properties have paths of their own.
+
+    The engine asks for a replacement where a property as a whole says so; the program's SDK adds the elements of
+    `triggers` to that itself.
+    """
+    wanted = {key: value for key, value in new.items() if key != "version" and not key.startswith("__")}
+    found = dict(_of_objects("", old, wanted))
+    return {
+        path: kind + 1 if path in shape.properties and shape.properties[path].replaces else kind for path, kind in found.items()
+    }
+
+
+def top(path: str) -> str:
+    """Return the property to which a path leads."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def equal(left: Value, right: Value) -> bool:
+    """Say whether two values are equal. Those that hold assets never are: the genuine plugin cannot compare them."""
+    return left == right and not has_asset(left)
+
+
+def _step(path: str, key: str) -> str:
+    if re.fullmatch(r"\w*", key, re.ASCII):
+        return f"{path}.{key}" if path else key
+    return path + '["' + key.replace("\\", "\\\\").replace('"', '\\"') + '"]'
+
+
+def _of_objects(path: str, old: Properties, new: Properties) -> Iterator[tuple[str, int]]:
+    for key in [*old, *(key for key in new if key not in old)]:
+        step = _step(path, key)
+        if key not in new:
+            yield step, Kind.DELETE
+        elif key not in old:
+            yield step, Kind.ADD
+        else:
+            yield from _of_values(step, old[key], new[key])
+
+
+def _of_values(path: str, old: Value, new: Value) -> Iterator[tuple[str, int]]:
+    marks = {mark_of(old), mark_of(new)}
+    if marks <= {ASSET, ARCHIVE}:
+        same_kind = mark_of(old) == mark_of(new)
+        if not (same_kind and isinstance(old, dict) and isinstance(new, dict) and old.get("hash") == new.get("hash")):
+            yield path, Kind.UPDATE
+    elif isinstance(old, dict) and isinstance(new, dict) and marks == {""}:
+        yield from _of_objects(path, old, new)
+    elif isinstance(old, list) and isinstance(new, list):
+        for index in range(max(len(old), len(new))):
+            step = f"{path}[{index}]"
+            here = old[index] if index < len(old) else None
+            there = new[index] if index < len(new) else None
+            if here is None and there is None:
+                continue
+            if here is None or there is None:
+                yield step, Kind.ADD if here is None else Kind.DELETE
+            else:
+                yield from _of_values(step, here, there)
+    elif old != new or UNKNOWN in (old, new) or (SECRET in marks and len(marks) > 1):
+        yield path, Kind.UPDATE
