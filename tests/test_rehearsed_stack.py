@@ -90,10 +90,9 @@ def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built
 def test_the_head_is_one_pasted_command_away(built):
     stage = built[0]
     words = stage.outputs()["ssh"].split()
-    options = ["-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={stage.folder}/known"]
     config = stage.folder / "ssh_config"
     config.write_text("Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  BatchMode yes\n")
-    found = stage.inside("ssh", "-F", str(config), *options, *words[1:], "hostname; nvidia-smi -L | wc -l")
+    found = stage.inside("ssh", "-F", str(config), *words[1:], "hostname; nvidia-smi -L | wc -l")
     assert found.status == 0, found
     assert "8" in found.text.split()
 
@@ -149,3 +148,20 @@ def _mentions(path: Path, text: str) -> bool:
         return text.encode() in path.read_bytes() or text.encode() in (path.parent / "cmdline").read_bytes()
     except OSError:
         return False  # a process that ended meanwhile
+
+
+@pytest.mark.parametrize(
+    ("shape", "family", "bastion"),
+    [("BM.GPU4.8", "ol8", "ol8"), ("BM.GPU.H200.8", "ol9", "ol9"), ("BM.GPU.H100.8", "ubuntu2204", "ol9")],
+)
+def test_other_shapes_and_images_end_in_a_pass_as_well(stage, shape, family, bastion):
+    found = stage.up(
+        shape=shape,
+        imageFamily=family,
+        image=f"ocid1.image.oc1..rehearsed-{family}-gpu",
+        bastionImageFamily=bastion,
+        bastionImage=f"ocid1.image.oc1..rehearsed-{bastion}",
+        bastionShape="VM.Standard.E5.Flex",
+    )
+    assert found.status == 0, found
+    assert stage.outputs()["verdict"] == "pass"

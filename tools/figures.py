@@ -79,14 +79,13 @@ def _by_hand(stage: Stage, size_bytes: int) -> float:
     words[words.index("-b") + 1] = str(size_bytes)
     words = words[: words.index("-J")]
     login = stage.outputs()["ssh"].split()[1:]
-    options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"]
     config = stage.folder / "ssh_config"
     config.write_text("Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n")
-    found = _timed("the run by hand", stage.inside("ssh", "-F", str(config), *options, *login, shlex.join(words)))
+    found = _timed("the run by hand", stage.inside("ssh", "-F", str(config), *login, shlex.join(words)))
     (row,) = [line.split() for line in found.text.splitlines() if line.split()[:1] == [str(size_bytes)]]
     # The printed busbw has two decimals, too few here: time and rank count give it exactly.
     ranks = request["gpus"] * len(request["nodes"])
-    return size_bytes / (float(row[5]) * 1e3) * 2 * (ranks - 1) / ranks
+    return float(size_bytes / (float(row[5]) * 1e3) * 2 * (ranks - 1) / ranks)
 
 
 def _many_hosts(stage: Stage) -> None:

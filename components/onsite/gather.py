@@ -20,10 +20,10 @@ Note = Callable[[str], None]
 _WINDOW = 32
 _PAUSE_S = 0.5
 _SSH = ["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10"]
-#: Prints boot mark, cloud-init's word and the rails that work, a line each.
+#: Prints cloud-init's word, then the boot mark (written before cloud-init ends), then the rails that work, a line each.
 _STATE = """
-cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'
 cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
+cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'
 for hca in HCAS; do
   dir=/sys/class/infiniband/$hca
   if grep -q ACTIVE $dir/ports/1/state 2>/dev/null; then
@@ -127,7 +127,7 @@ def _is_ready(node: Node, user: str, hcas: List[str], note: Note) -> bool:
     if status != 0:
         note("SSH answers but lets nobody in yet ({})".format((err.strip().splitlines() or ["no word"])[-1]))
         return False
-    mark_text, cloud, rails = [*out.splitlines(), "", "", ""][:3]
+    cloud, mark_text, rails = [*out.splitlines(), "", "", ""][:3]
     mark = json.loads(mark_text or "{}")
     if mark.get("status") == "failed":
         raise Failed("its first boot failed in step {}; see /var/log/cloud-init-output.log there".format(mark.get("step")))

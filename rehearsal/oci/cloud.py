@@ -80,9 +80,7 @@ class Cloud:
         """
         found = self.store.read().find(ocid)
         if found is None:
-            raise ServiceError(
-                Problem("", f"Resource not found: {ocid}.", 404, "NotAuthorizedOrNotFound"), "Core", "Update"
-            )
+            raise ServiceError(Problem("", f"Resource not found: {ocid}.", 404, "NotAuthorizedOrNotFound"), "Core", "Update")
         kind = KINDS[found.token]
         self.faults.before(kind.service, kind.update)
         with self.store.change() as database:

@@ -19,6 +19,7 @@ from rehearsal.oci.netplan import free_private_ip, free_public_ip, subnet_cidr
 from rehearsal.oci.places import FAULT_DOMAINS, REGION
 from rehearsal.oci.shapes import GBPS, SHAPES, front_name, quota_use, rail_names
 from rehearsal.oci.store import Database, Record, sibling_ocid
+from rehearsal.oci.wire import at
 
 if TYPE_CHECKING:
     from rehearsal.oci.cloud import Cloud
@@ -117,9 +118,7 @@ def boot(cloud: Cloud, record: Record) -> None:
         image=image.name,
         shape=shape.name,
         user_data=base64.b64decode("".join(metadata.get("user_data", "").split())),
-        ssh_authorized_keys=tuple(
-            line for line in metadata.get("ssh_authorized_keys", "").splitlines() if line.strip()
-        ),
+        ssh_authorized_keys=tuple(line for line in metadata.get("ssh_authorized_keys", "").splitlines() if line.strip()),
         vcn_id=database.records[record.private["vcn"]].short,
         subnet_cidr=cidr,
         address=record.computed["privateIp"],
@@ -129,8 +128,7 @@ def boot(cloud: Cloud, record: Record) -> None:
         front_hca=shape.front_hca,
         fabric_id=fabric,
         rails=tuple(
-            hosts.Rail(name, port.hca, shape.port_rate_bits_per_s)
-            for name, port in zip(names, shape.ports, strict=bool(names))
+            hosts.Rail(name, port.hca, shape.port_rate_bits_per_s) for name, port in zip(names, shape.ports, strict=bool(names))
         ),
         gpus=(shape.gpu,) * shape.gpus,
         nvme=shape.nvme_bytes,
@@ -172,10 +170,9 @@ class Instance(Kind):
             yield Problem("state", "The rehearsal plays running instances alone.", 501, "NotPlayed")
         source = asked.inputs.get("sourceDetails")
         if source is None and asked.inputs.get("image") is None:
-            yield Problem(
-                "sourceDetails", "sourceDetails is missing and an instance needs an image.", code="MissingParameter"
-            )
-        in_vnic = (asked.known("createVnicDetails") or {}).get("subnetId") is not None
+            yield Problem("sourceDetails", "sourceDetails is missing and an instance needs an image.", code="MissingParameter")
+        # While the VNIC is not known, its subnet may well be in there.
+        in_vnic = at(asked.inputs, "createVnicDetails.subnetId") is not None
         details = launch.Details(
             asked,
             prefix="",
@@ -184,9 +181,7 @@ class Instance(Kind):
             domain=asked.known("availabilityDomain"),
         )
         if not in_vnic and asked.inputs.get("subnetId") is None:
-            yield Problem(
-                "createVnicDetails.subnetId", "createVnicDetails.subnetId is missing and an instance needs a subnet."
-            )
+            yield Problem("createVnicDetails.subnetId", "createVnicDetails.subnetId is missing and an instance needs a subnet.")
         yield from launch.problems(details)
         if details.shape is not None and details.domain is not None:
             mine = asked.database.find(asked.itself)

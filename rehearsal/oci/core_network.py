@@ -81,9 +81,7 @@ class Vcn(Kind):
             if not _WIDEST <= block.prefixlen <= _NARROWEST:
                 yield Problem(path, f"{path} is {text} and a VCN's range must be from /{_WIDEST} to /{_NARROWEST}.")
             if any(block.overlaps(one) for one in _RESERVED):
-                yield Problem(
-                    path, f"{path} is {text}, which the service keeps for itself or the Internet does not route."
-                )
+                yield Problem(path, f"{path} is {text}, which the service keeps for itself or the Internet does not route.")
             if any(block.overlaps(one) for one in seen):
                 yield Problem(path, f"{path} is {text} and overlaps another range of the same VCN.")
             seen.append(block)
@@ -162,9 +160,7 @@ class NatGateway(Gateway):
         with cloud.store.change() as database:
             vcn = database.records[record.inputs["vcnId"]]
             built = json.loads((cloud.world.path / "vcns" / f"{vcn.short}.json").read_text())
-            database.records[record.ocid].computed.update(
-                natIp=f"{network.NAT_RANGE}{built['number']}", blockTraffic=False
-            )
+            database.records[record.ocid].computed.update(natIp=f"{network.NAT_RANGE}{built['number']}", blockTraffic=False)
 
 
 class ServiceGateway(InVcn):
@@ -200,11 +196,7 @@ class DhcpOptions(InVcn):
             if option.get("type") == "DomainNameServer" and option.get("serverType") is None:
                 yield Problem(f"{path}.serverType", f"{path}.serverType is missing and a DomainNameServer needs it.")
             names = option.get("searchDomainNames")
-            if option.get("type") == "SearchDomain" and (
-                names is None or (isinstance(names, list) and len(names) != 1)
-            ):
+            if option.get("type") == "SearchDomain" and (names is None or (isinstance(names, list) and len(names) != 1)):
                 yield Problem(f"{path}.searchDomainNames", f"{path}.searchDomainNames must hold exactly one name.")
             if option.get("serverType") == "CustomDnsServer":
-                yield Problem(
-                    f"{path}.serverType", "The rehearsal cannot play a DNS server of one's own.", 501, "NotPlayed"
-                )
+                yield Problem(f"{path}.serverType", "The rehearsal cannot play a DNS server of one's own.", 501, "NotPlayed")

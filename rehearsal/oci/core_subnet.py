@@ -11,7 +11,7 @@ from rehearsal.oci.kinds import Asked
 from rehearsal.oci.netplan import subnet_cidr, vcn_cidrs
 from rehearsal.oci.places import AVAILABILITY_DOMAINS, SERVICES
 from rehearsal.oci.store import Database, Record
-from rehearsal.oci.wire import each, known
+from rehearsal.oci.wire import Unknown, each, known
 
 SUBNET = "oci:Core/subnet:Subnet"
 _INTERNET = "oci:Core/internetGateway:InternetGateway"
@@ -46,18 +46,14 @@ class Subnet(InVcn):
         label, vcn = asked.known("dnsLabel"), asked.database.find(asked.known("vcnId"), VCN)
         if label is not None and vcn is not None:
             if not vcn.inputs.get("dnsLabel"):
-                yield Problem(
-                    "dnsLabel", f"dnsLabel is {label!r} and its VCN has none, without which it means nothing."
-                )
+                yield Problem("dnsLabel", f"dnsLabel is {label!r} and its VCN has none, without which it means nothing.")
             if any(one.inputs.get("dnsLabel") == label for one in asked.neighbours(SUBNET, vcnId=vcn.ocid)):
                 yield Problem("dnsLabel", f"dnsLabel {label!r} is taken by another subnet of the VCN.", 409, "Conflict")
 
     def _addresses(self, asked: Asked) -> Iterator[Problem]:
         given = [*each(asked.inputs, "cidrBlock"), *each(asked.inputs, "ipv4cidrBlocks[]")]
         if asked.inputs.get("cidrBlock") is None and asked.inputs.get("ipv4cidrBlocks") is None:
-            yield Problem(
-                "cidrBlock", "cidrBlock is missing and a subnet needs its addresses.", code="MissingParameter"
-            )
+            yield Problem("cidrBlock", "cidrBlock is missing and a subnet needs its addresses.", code="MissingParameter")
         if len(given) > 1:
             yield Problem("ipv4cidrBlocks", "The rehearsal plays one address range per subnet.", 501, "NotPlayed")
         vcn = asked.database.find(asked.known("vcnId"), VCN)
@@ -152,8 +148,8 @@ class RouteTable(InVcn):
                 f"{path}.destination", f"{path}.destination is missing and a route needs it.", code="MissingParameter"
             )
         destination = known(rule.get("destination") or rule.get("cidrBlock"))
-        to_service = rule.get("destinationType") == "SERVICE_CIDR_BLOCK"
-        if destination is not None:
+        to_service = _to_service(rule, "destinationType")
+        if destination is not None and to_service is not None:
             yield from _peer(f"{path}.destination", destination, to_service=to_service)
         ocid = known(rule.get("networkEntityId"))
         if ocid is None:
@@ -162,14 +158,10 @@ class RouteTable(InVcn):
         if target is None:
             yield not_found(f"{path}.networkEntityId", ocid)
         elif target.token not in _TARGETS:
-            yield Problem(
-                f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} is no gateway that a route can lead to."
-            )
+            yield Problem(f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} is no gateway that a route can lead to.")
         elif target.inputs.get("vcnId") != asked.inputs.get("vcnId") and asked.known("vcnId") is not None:
-            yield Problem(
-                f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} belongs to another VCN than the table."
-            )
-        elif (target.token == _SERVICE) != to_service:
+            yield Problem(f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} belongs to another VCN than the table.")
+        elif to_service is not None and (target.token == _SERVICE) != to_service:
             yield Problem(
                 f"{path}.destinationType",
                 f"{path} leads to {ocid}: a service gateway takes destinationType SERVICE_CIDR_BLOCK, others CIDR_BLOCK.",
@@ -190,8 +182,8 @@ class SecurityList(InVcn):
                 yield Problem(name, f"{name} has {len(rules)} entries and may have {_MOST_RULES}.")
             for path, rule in rules:
                 where = known(rule.get(peer))
-                if where is not None:
-                    to_service = rule.get(f"{peer}Type") == "SERVICE_CIDR_BLOCK"
+                to_service = _to_service(rule, f"{peer}Type")
+                if where is not None and to_service is not None:
                     yield from _peer(f"{path}.{peer}", where, to_service=to_service)
                 yield from self._options(path, rule)
 
@@ -202,9 +194,7 @@ class SecurityList(InVcn):
             if options is None:
                 continue
             if protocol is not None and protocol != needed:
-                yield Problem(
-                    f"{path}.{name}", f"{path}.{name} goes with protocol '{needed}', and protocol is {protocol!r}."
-                )
+                yield Problem(f"{path}.{name}", f"{path}.{name} goes with protocol '{needed}', and protocol is {protocol!r}.")
             for span, here in (
                 (options, f"{path}.{name}"),
                 (options.get("sourcePortRange"), f"{path}.{name}.sourcePortRange"),
@@ -220,6 +210,12 @@ def _span(path: str, span: object) -> Iterator[Problem]:
         yield Problem(path, f"{path} has one of min and max, and needs both.")
     if isinstance(low, int) and isinstance(high, int) and low > high:
         yield Problem(path, f"{path} runs from {low} to {high}, which is no range.")
+
+
+def _to_service(rule: Mapping[str, Any], name: str) -> bool | None:
+    """Whether the other side is a service of the vendor's, or None while that is not known."""
+    kind = rule.get(name)
+    return None if isinstance(kind, Unknown) else kind == "SERVICE_CIDR_BLOCK"
 
 
 def _peer(path: str, text: str, *, to_service: bool) -> Iterator[Problem]:

@@ -90,6 +90,7 @@ class DynamicGroup(Kind):
 
     token, noun, service = DYNAMIC_GROUP, "dynamicgroup", "Identity Dynamic Group"
     ready = "ACTIVE"
+    named = False
     create, update, delete = "CreateDynamicGroup", "UpdateDynamicGroup", "DeleteDynamicGroup"
 
     def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
@@ -118,6 +119,7 @@ class Policy(Kind):
 
     token, noun, service = "oci:Identity/policy:Policy", "policy", "Identity Policy"
     ready = "ACTIVE"
+    named = False
     create, update, delete = "CreatePolicy", "UpdatePolicy", "DeletePolicy"
 
     def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
@@ -129,9 +131,7 @@ class Policy(Kind):
             yield Problem("name", f"Policy {name} already exists.", 409, "PolicyAlreadyExists")
         statements = asked.known("statements")
         if isinstance(statements, list) and not 1 <= len(statements) <= _MOST_STATEMENTS:
-            yield Problem(
-                "statements", f"statements has {len(statements)} entries and may have 1 to {_MOST_STATEMENTS}."
-            )
+            yield Problem("statements", f"statements has {len(statements)} entries and may have 1 to {_MOST_STATEMENTS}.")
         for path, statement in each(asked.inputs, "statements[]"):
             yield from self._statement(asked, path, statement)
 
@@ -147,12 +147,11 @@ class Policy(Kind):
         kind, place, where = found["type"], found["ocid"], found["where"]
         if kind is None and not found["verb"].startswith("{"):
             yield Problem(path, f"{path} names no resource type after {found['verb']!r}.")
-        if kind is not None and kind.lower() not in _RESOURCE_TYPES:
+        # The vendor's own examples have some types in the singular ("use tag-namespace"), and IAM takes both.
+        if kind is not None and {kind.lower(), f"{kind.lower()}s"}.isdisjoint(_RESOURCE_TYPES):
             yield Problem(path, f"{path} names {kind!r}, which is no resource type or family.")
         if place is not None and place not in COMPARTMENTS:
-            yield Problem(
-                path, f"{path} names compartment {place}, which does not exist.", 404, "NotAuthorizedOrNotFound"
-            )
+            yield Problem(path, f"{path} names compartment {place}, which does not exist.", 404, "NotAuthorizedOrNotFound")
         if place is None and found["place"].lower() != "tenancy" and not found["ocid"]:
             named = found["place"].split(None, 1)[1].strip("' ").rpartition(":")[2]
             if named not in COMPARTMENTS.values():

@@ -61,6 +61,8 @@ class Kind:
     delete = ""
     references: ClassVar[Mapping[str, str]] = {}
     """Path -> token of what must exist there."""
+    named = True
+    """Whether it has a display name, which the service makes up where none is given."""
     holds = True
     """Whether what its inputs name cannot be deleted while it exists."""
 
@@ -77,7 +79,7 @@ class Kind:
     def born(self, database: Database, record: Record) -> None:  # noqa: ARG002  most types need no neighbours
         """Add what the service decides; the record is not in the database yet."""
         record.computed["timeCreated"] = now()
-        if "displayName" not in record.inputs:
+        if self.named and "displayName" not in record.inputs:
             record.computed["displayName"] = f"{self.noun}{record.computed['timeCreated'][:19].translate(_DIGITS)}"
 
     def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:

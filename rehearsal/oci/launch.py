@@ -87,9 +87,7 @@ def _shape(details: Details) -> Iterator[Problem]:
     if name is None:
         return
     if shape is None:
-        yield details.refuse(
-            "shape", f"Shape {name} is not one that this region offers.", 404, "NotAuthorizedOrNotFound"
-        )
+        yield details.refuse("shape", f"Shape {name} is not one that this region offers.", 404, "NotAuthorizedOrNotFound")
         return
     if details.domain in AVAILABILITY_DOMAINS and details.domain not in shape.offered_in:
         offered = ", ".join(shape.offered_in)
@@ -173,9 +171,7 @@ def _metadata(details: Details) -> Iterator[Problem]:
     texts = [str(part) for one in given for pair in one.items() for part in pair if not isinstance(part, Unknown)]
     size = sum(len(text.encode()) for text in texts)
     if size > _METADATA_BYTES:
-        yield details.refuse(
-            "metadata", f"metadata has {size} bytes and may have {_METADATA_BYTES} with extendedMetadata."
-        )
+        yield details.refuse("metadata", f"metadata has {size} bytes and may have {_METADATA_BYTES} with extendedMetadata.")
     if not isinstance(metadata, Mapping):
         return
     keys, user_data = known(metadata.get("ssh_authorized_keys")), known(metadata.get("user_data"))
@@ -191,9 +187,7 @@ def _metadata(details: Details) -> Iterator[Problem]:
         try:
             base64.b64decode("".join(user_data.split()), validate=True)
         except binascii.Error:
-            yield details.refuse(
-                "metadata.user_data", "user_data is not base64, and the service takes nothing else there."
-            )
+            yield details.refuse("metadata.user_data", "user_data is not base64, and the service takes nothing else there.")
 
 
 def _is_public_key(line: str) -> bool:

@@ -67,9 +67,7 @@ class ClusterNetwork(Kind):
         yield from super().problems(asked)
         pools = asked.known("instancePools")
         if isinstance(pools, list) and len(pools) != 1:
-            yield Problem(
-                "instancePools", f"instancePools has {len(pools)} entries and a cluster network has exactly one."
-            )
+            yield Problem("instancePools", f"instancePools has {len(pools)} entries and a cluster network has exactly one.")
         yield from self._placement(asked)
         domain = asked.known("placementConfiguration.availabilityDomain")
         for path, pool in each(asked.inputs, "instancePools[]"):
@@ -97,9 +95,7 @@ class ClusterNetwork(Kind):
         if subnet is not None and asked.database.find(subnet, SUBNET) is None:
             yield not_found(path, subnet)
 
-    def _pool(
-        self, asked: Asked, path: str, pool: Mapping[str, Any], shape: Shape, domain: str | None
-    ) -> Iterator[Problem]:
+    def _pool(self, asked: Asked, path: str, pool: Mapping[str, Any], shape: Shape, domain: str | None) -> Iterator[Problem]:
         if not shape.rdma:
             yield Problem(
                 f"{path}.instanceConfigurationId",

@@ -51,9 +51,7 @@ class Between:
         """Why not, or None."""
         text = str(value)
         fits = re.fullmatch(r"\d{1,9}", text) and self.low <= int(text) <= self.high and int(text) % self.step == 0
-        return (
-            None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
-        )
+        return None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
 
 
 Rule = OneOf | Matches | Between
@@ -109,9 +107,7 @@ _LAUNCH: Mapping[str, Rule] = {
         ("ISCSI", "SCSI", "IDE", "VFIO", "PARAVIRTUALIZED", "NVME"), "LaunchOptions.BOOT_VOLUME_TYPE"
     ),
     "launchOptions.firmware": OneOf(("BIOS", "UEFI_64"), "LaunchOptions.FIRMWARE"),
-    "launchOptions.networkType": OneOf(
-        ("E1000", "VFIO", "PARAVIRTUALIZED", "ACCELERATEDPV"), "LaunchOptions.NETWORK_TYPE"
-    ),
+    "launchOptions.networkType": OneOf(("E1000", "VFIO", "PARAVIRTUALIZED", "ACCELERATEDPV"), "LaunchOptions.NETWORK_TYPE"),
     "platformConfig.type": OneOf(_PLATFORMS, "LaunchInstancePlatformConfig.TYPE"),
     "platformConfig.numaNodesPerSocket": OneOf(
         ("NPS0", "NPS1", "NPS2", "NPS4", "NPS6"), "GenericBmLaunchInstancePlatformConfig.NUMA_NODES_PER_SOCKET"
@@ -161,9 +157,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     },
     "oci:Core/dhcpOptions:DhcpOptions": {
         "options[].type": OneOf(("DomainNameServer", "SearchDomain")),
-        "options[].serverType": OneOf(
-            ("VcnLocal", "VcnLocalPlusInternet", "CustomDnsServer"), "DhcpDnsOption.SERVER_TYPE"
-        ),
+        "options[].serverType": OneOf(("VcnLocal", "VcnLocalPlusInternet", "CustomDnsServer"), "DhcpDnsOption.SERVER_TYPE"),
         "domainNameType": OneOf(("SUBNET_DOMAIN", "VCN_DOMAIN", "CUSTOM_DOMAIN"), "CreateDhcpDetails.DOMAIN_NAME_TYPE"),
     },
     "oci:Core/instance:Instance": {
@@ -174,7 +168,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "oci:Core/instanceConfiguration:InstanceConfiguration": {
         **{f"{_POOL_LAUNCH}.{path}": rule for path, rule in _LAUNCH.items()},
         f"{_POOL_LAUNCH}.launchMode": OneOf(
-            ("NATIVE", "EMULATED", "PARAVIRTUALIZED", "CUSTOM"),
+            ("NATIVE", "EMULATED", "PARAVIRTUALIZED", "ACCELERATEDPV", "CUSTOM"),
             "InstanceConfigurationLaunchInstanceDetails.LAUNCH_MODE",
         ),
         f"{_POOL_LAUNCH}.preferredMaintenanceAction": OneOf(
@@ -232,6 +226,4 @@ def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
     for pattern in NOT_PLAYED.get(token, ()):
         for path, value in each(inputs, pattern):
             if value is not False:
-                yield Problem(
-                    path, f"{path} is given, and the rehearsal cannot play it: leave it out here.", 501, "NotPlayed"
-                )
+                yield Problem(path, f"{path} is given, and the rehearsal cannot play it: leave it out here.", 501, "NotPlayed")

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
-import grpc  # type: ignore[import-untyped]
-from google.protobuf import empty_pb2  # type: ignore[import-untyped]
+import grpc
+from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
 from rehearsal.oci import check, rules, sdk, wire

@@ -60,8 +60,10 @@ class Record:
 
     @property
     def short(self) -> str:
-        """Eight hexadecimal digits: what namespaces and folders are named after."""
-        return hashlib.sha256(self.ocid.encode()).hexdigest()[:_SHORT_DIGITS]
+        """A letter and seven hexadecimal digits: what namespaces and folders are named after."""
+        digest = hashlib.sha256(self.ocid.encode())
+        # A letter leads, so that no tool takes the name for a number.
+        return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[: _SHORT_DIGITS - 1]
 
     def outputs(self) -> dict[str, Any]:
         """What the engine gets to see."""
@@ -111,9 +113,7 @@ class Store:
             stored = json.loads(self._file.read_text())
         except FileNotFoundError:
             return Database()
-        return Database(
-            records={ocid: Record(**record) for ocid, record in stored["records"].items()}, struck=stored["struck"]
-        )
+        return Database(records={ocid: Record(**record) for ocid, record in stored["records"].items()}, struck=stored["struck"])
 
     @contextmanager
     def change(self) -> Iterator[Database]:

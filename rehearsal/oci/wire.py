@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf import struct_pb2  # type: ignore[import-untyped]
+from google.protobuf import struct_pb2
 
 
 class Unknown:

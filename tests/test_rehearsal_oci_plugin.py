@@ -1,0 +1,175 @@
+"""The stand-in cloud as the engine and the SDK see it: data sources, outputs, the protocol, the plugin."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from oci_stack import (
+    AD,
+    ROOT,
+    SERVICE_CIDR,
+    Stack,
+    cloud,
+    cluster_network,
+    configuration,
+    fakes,
+    faults,
+    furnished,
+    token,
+)
+from pulumi import _types as sdk_types
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
+
+from rehearsal.oci import sdk, wire
+from rehearsal.oci.cloud import Cloud
+from rehearsal.oci.images import IMAGES
+from rehearsal.oci.lookups import LOOKUPS, answer
+from rehearsal.oci.places import COMPARTMENT, REGION, TENANCY
+from rehearsal.oci.registry import KINDS
+from rehearsal.oci.server import Provider
+
+LIMITS = {"compartmentId": TENANCY, "serviceName": "compute", "availabilityDomain": AD}
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "getServices": {"filters": [{"name": "name", "values": ["All .* Services In Oracle Services Network"], "regex": True}]},
+    "getShapes": {"compartmentId": COMPARTMENT, "availabilityDomain": AD, "imageId": next(iter(IMAGES))},
+    "getImage": {"imageId": next(iter(IMAGES))},
+    "getImages": {"compartmentId": COMPARTMENT, "operatingSystem": "Oracle Linux", "shape": "BM.GPU4.8"},
+    "getImageShapes": {"imageId": next(iter(IMAGES))},
+    "getClusterNetworkInstances": {"compartmentId": COMPARTMENT, "clusterNetworkId": "cn"},
+    "getClusterNetworks": {"compartmentId": COMPARTMENT},
+    "getInstance": {"instanceId": "bastion"},
+    "getVnicAttachments": {"compartmentId": COMPARTMENT, "instanceId": "bastion"},
+    "getVnic": {"vnicId": "vnic"},
+    "getPrivateIps": {"subnetId": "private"},
+    "getConsoleHistoryData": {"consoleHistoryId": "history", "length": 20000, "offset": 5},
+    "getAvailabilityDomains": {"compartmentId": TENANCY},
+    "getAvailabilityDomain": {"compartmentId": TENANCY, "adNumber": 2},
+    "getCompartment": {"id": COMPARTMENT},
+    "getLimitValues": {**LIMITS, "name": "gpu4-count"},
+    "getResourceAvailability": {**LIMITS, "limitName": "gpu4-count"},
+}
+
+
+def asked(furnished: Stack, name: str) -> dict[str, Any]:
+    ids = furnished.ids | {"vnic": furnished.ids["bastion"].replace("instance", "vnic", 1)}
+    args = {key: ids.get(value, value) if isinstance(value, str) else value for key, value in QUESTIONS[name].items()}
+    return answer(next(one for one in LOOKUPS if one.endswith(f":{name}")), args, furnished.cloud.store.read())
+
+
+@pytest.mark.parametrize("lookup", LOOKUPS)
+def test_a_data_source_answers_with_the_names_that_the_sdk_reads(furnished: Stack, lookup: str) -> None:
+    name = lookup.rpartition(":")[2]
+    room = lookup.partition("/")[0].rpartition(":")[2].lower()
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    module = importlib.import_module(f"pulumi_oci.{room}.{snake}")
+    outputs = importlib.import_module(f"pulumi_oci.{room}.outputs")
+    result = getattr(module, f"{name[0].upper()}{name[1:]}Result")
+    read = {wire_name: prop for _, wire_name, prop in sdk_types._py_properties(result)}  # noqa: SLF001  the SDK's own index
+    answered = asked(furnished, name)
+    assert set(answered) <= set(read) | {"state"}
+    for key, prop in read.items():
+        hint = str(prop.fget.__annotations__["return"])
+        if "ForwardRef" in hint and isinstance(answered.get(key), list) and key != "filters":
+            element = getattr(outputs, hint.partition("outputs.")[2].partition("'")[0])
+            names = {wire_name for _, wire_name, _ in sdk_types._py_properties(element)}  # noqa: SLF001
+            assert all(set(one) <= names for one in answered[key]), key
+    found = [value for key, value in answered.items() if isinstance(value, list) and name.lower().endswith(key.lower())]
+    assert all(found), f"{name} found nothing"
+
+
+def test_lookups_find_what_was_made(furnished: Stack) -> None:
+    assert asked(furnished, "getServices")["services"][0]["cidrBlock"] == SERVICE_CIDR
+    members = asked(furnished, "getClusterNetworkInstances")["instances"]
+    assert [one["shape"] for one in members] == ["BM.GPU4.8"] * 2
+    assert {one["ipAddress"] for one in asked(furnished, "getPrivateIps")["privateIps"]} == {"10.0.1.2", "10.0.1.3"}
+    assert asked(furnished, "getVnic")["publicIpAddress"] == "203.0.113.1"
+    data = asked(furnished, "getConsoleHistoryData")["data"]
+    assert (len(data), data[:6]) == (19995, "567890")
+    available = asked(furnished, "getResourceAvailability")
+    assert (available["used"], available["available"]) == ("16", "496")
+    assert asked(furnished, "getLimitValues")["limitValues"][0]["value"] == "512"
+    assert asked(furnished, "getAvailabilityDomain")["name"] == "Uocm:REHEARSED-AD-2"
+    assert asked(furnished, "getInstance")["region"] == REGION
+
+
+def test_resources_answer_with_names_that_the_sdk_reads(furnished: Stack) -> None:
+    for record in furnished.cloud.store.read().records.values():
+        names = set(KINDS[record.token].outputs(record))
+        assert names <= sdk.output_names(record.token) | {"instanceConfigurationId", "state"}, record.token
+
+
+class Served:
+    """The provider behind its real protocol, in this process."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.server = grpc.server(ThreadPoolExecutor(4))
+        provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(cloud), self.server)
+        port = self.server.add_insecure_port("127.0.0.1:0")
+        self.server.start()
+        self.stub: Any = provider_pb2_grpc.ResourceProviderStub(grpc.insecure_channel(f"127.0.0.1:{port}"))
+
+
+@pytest.fixture
+def served(cloud: Cloud) -> Iterator[Any]:
+    running = Served(cloud)
+    yield running.stub
+    running.server.stop(None)
+
+
+def test_a_preview_knows_what_is_given_and_leaves_the_rest_open(served: Any) -> None:
+    urn = f"urn:pulumi:dev::p::{token('Vcn')}::vcn"
+    inputs = wire.dumps({"compartmentId": COMPARTMENT, "cidrBlocks": ["10.0.0.0/16"]})
+    made = wire.loads(served.Create(provider_pb2.CreateRequest(urn=urn, properties=inputs, preview=True)).properties)
+    assert made["cidrBlocks"] == ["10.0.0.0/16"]
+    assert made["defaultRouteTableId"] is wire.UNKNOWN
+
+
+def test_a_partial_creation_reaches_the_engine_with_its_id_and_a_refusal_with_its_words(cloud: Cloud, served: Any) -> None:
+    stack = Stack(cloud).network()
+    conf = stack.make("InstanceConfiguration", "conf", **configuration(stack.ids["private"])).ocid
+    faults(cloud, {"kind": "capacity", "after": 0})
+    inputs = {"compartmentId": COMPARTMENT, **cluster_network(conf, stack.ids["private"], 2)}
+    urn = f"urn:pulumi:dev::p::parent${token('ClusterNetwork')}::cn"
+    with pytest.raises(grpc.RpcError) as refused:
+        served.Create(provider_pb2.CreateRequest(urn=urn, properties=wire.dumps(inputs)))
+    details = dict(refused.value.trailing_metadata())["grpc-status-details-bin"]
+    failed = provider_pb2.ErrorResourceInitFailed()
+    assert status_pb2.Status.FromString(details).details[0].Unpack(failed)
+    assert failed.id in cloud.store.read().records
+    assert "Out of host capacity" in failed.reasons[0]
+    read = served.Read(provider_pb2.ReadRequest(urn=urn, id=failed.id))
+    assert wire.loads(read.inputs) == inputs
+    with pytest.raises(grpc.RpcError, match="409-Conflict"):
+        served.Delete(provider_pb2.DeleteRequest(urn="", id=conf))
+
+
+def test_the_plugin_starts_at_once_and_ends_quietly(tmp_path: Path) -> None:
+    environment = {**os.environ, "BUSBAR_WORLD": str(tmp_path / "world"), "BUSBAR_PYTHON": sys.executable}
+    started = time.monotonic()
+    plugin = subprocess.Popen(
+        [ROOT / "rehearsal/bin/pulumi-resource-oci", "127.0.0.1:1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    assert plugin.stdout is not None
+    assert plugin.stdout.readline().strip().isdecimal()
+    assert time.monotonic() - started < 5, "the engine waits for it at every command; the bound is loose for busy machines"
+    plugin.send_signal(signal.SIGINT)
+    rest, said = plugin.communicate(timeout=10)
+    assert (plugin.returncode, rest, said) == (0, "", "")
+    assert not (tmp_path / "world").exists(), "looking changes nothing"
