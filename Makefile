@@ -29,7 +29,7 @@ ssh: setup ## open a shell on the head
 test: setup ## run every check and every test
 	@tools/setup checks
 	@$(MAKE) --no-print-directory check
-	@. tools/env && "$$BUSBAR_PYTHON" -m pytest
+	@. tools/env && "$$BUSBAR_PYTHON" -m pytest -n 2 --dist loadgroup
 
 check: ## run the checks alone
 	@tools/check

@@ -12,7 +12,7 @@ from rehearsal import network
 from rehearsal.oci import launch
 from rehearsal.oci.compute import INSTANCE, NO_CAPACITY, Place, boot, place
 from rehearsal.oci.core_subnet import SUBNET
-from rehearsal.oci.errors import PartlyCreatedError, Problem, ServiceError, not_found
+from rehearsal.oci.errors import PartlyCreatedError, Problem, RequestTimeoutError, ServiceError, not_found
 from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 from rehearsal.oci.shapes import SHAPES, Shape, quota_use
@@ -133,9 +133,18 @@ class ClusterNetwork(Kind):
         taken = {member.private["index"] for member in members}
         wanted = [index for index in range(pool["size"] + len(members)) if index not in taken]
         wanted = wanted[: max(0, pool["size"] - len(members))]
+        failures: list[BaseException] = []
+        launching = []
         with ThreadPoolExecutor(_WINDOW) as window:
-            launched = [window.submit(self._launch, cloud, record, configuration, index) for index in wanted]
-        failures = [failure for one in launched if (failure := one.exception()) is not None]
+            for index in wanted:
+                # In order up to the address, so that the same stack has the same addresses each time.
+                try:
+                    member = self._enter(cloud, record, configuration, index)
+                except (ServiceError, RequestTimeoutError) as refused:
+                    failures.append(refused)
+                    break
+                launching.append(window.submit(self._boot, cloud, member))
+        failures += [failure for one in launching if (failure := one.exception()) is not None]
         self._count(cloud, record)
         if failures:
             now_there = cloud.store.read().records[record.ocid]
@@ -143,11 +152,12 @@ class ClusterNetwork(Kind):
                 record.ocid, self.outputs(now_there) | {"state": self.ready}, record.inputs, str(failures[0])
             )
 
-    def _launch(self, cloud: Cloud, owner: Record, configuration: Record, index: int) -> None:
-        """Launch one host of the pool.
+    def _enter(self, cloud: Cloud, owner: Record, configuration: Record, index: int) -> Record:
+        """Record one more instance of the pool, with its name and its addresses.
 
         Raises:
-            ServiceError: the service refused it; nothing of this host is left.
+            ServiceError: the service refused it.
+            RequestTimeoutError: no answer.
         """
         cloud.faults.before(*_LAUNCH)
         if not cloud.faults.capacity_left(index):
@@ -174,6 +184,10 @@ class ClusterNetwork(Kind):
             record.computed["instanceConfigurationId"] = configuration.ocid
             place(database, record, Place(subnet, placement["availabilityDomain"], index, owner.short))
             database.records[record.ocid] = record
+        return record
+
+    def _boot(self, cloud: Cloud, record: Record) -> None:
+        """Start an instance's host; nothing of either is left when it does not."""
         with cloud.working(record):
             if record.computed["publicIp"]:
                 cloud.render(record.private["vcn"])
