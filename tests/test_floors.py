@@ -61,7 +61,7 @@ def imports(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and not node.level:  # a relative import stays in its own folder
             base = node.module or ""
             found |= {f"{base}.{alias.name}" for alias in node.names} if base in {"components", "components.oci"} else {base}
     return {name for name in found if name.split(".")[0] not in sys.stdlib_module_names}
