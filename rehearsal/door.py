@@ -18,7 +18,6 @@ from rehearsal.world import World
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
-UNIX_PATH_BYTES = 107
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")
 
 PACKAGES = {
@@ -41,7 +40,7 @@ PACKAGES = {
 """What the rehearsal needs of the machine, and the Debian package that brings it."""
 
 
-def lacks(world: World, command: list[str]) -> str:
+def lacks(command: list[str]) -> str:
     """One sentence on why the command cannot be rehearsed here, or nothing."""
     if not command:
         return "say what to run: rehearsal/enter CMD..., for example rehearsal/enter ssh ADDRESS."
@@ -49,8 +48,6 @@ def lacks(world: World, command: list[str]) -> str:
         return f"the rehearsal needs Linux, whose namespaces are its hosts, and this is {sys.platform}."
     if os.geteuid() != 0:
         return "the rehearsal needs root, as it makes network namespaces and mounts, and this is an ordinary user."
-    if len(str(world.path / "operator/agent.sock")) > UNIX_PATH_BYTES:
-        return f"{world.path} is too long for a world, as the agent's socket in it may have {UNIX_PATH_BYTES} bytes."
     return _machine_lacks()
 
 
@@ -102,7 +99,7 @@ def _operator(world: World) -> None:
     """The operator's namespace, key pair and agent, each kept if it is there."""
     network.ensure_operator(world)
     folder = world.folder("operator")
-    key, socket = folder / "id_ed25519", folder / "agent.sock"
+    key, socket = folder / "id_ed25519", world.agent_socket
     if not key.exists():
         wires.call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "operator", "-f", str(key)])
     if tidy.agent_answers(world):
@@ -119,7 +116,7 @@ def _environment(world: World) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
     return kept | {
         "PATH": f"{CHECKOUT / 'rehearsal/bin'}:{os.environ.get('PATH', '')}",
-        "SSH_AUTH_SOCK": str(world.path / "operator/agent.sock"),
+        "SSH_AUTH_SOCK": str(world.agent_socket),
         "BUSBAR_WORLD": str(world.path),
         "BUSBAR_SCALE": str(world.scale),
     }
@@ -147,7 +144,7 @@ def main(command: list[str]) -> int:
     os.environ.setdefault("BUSBAR_WORLD", str(CHECKOUT / ".busbar/world"))
     try:
         world = World.current()
-        if why := lacks(world, command):
+        if why := lacks(command):
             return _refuse(why)
         with _locks(world) as door:
             if faults := os.environ.get("BUSBAR_FAULTS"):

@@ -42,7 +42,7 @@ def empty(world: World) -> bool:
 
 def stop_agent(world: World) -> None:
     """End the operator's agent, known by its socket's path and not by its number alone."""
-    record, socket = world.path / "operator" / "agent.pid", world.path / "operator" / "agent.sock"
+    record, socket = world.path / "operator" / "agent.pid", world.agent_socket
     with contextlib.suppress(OSError, ValueError):
         pid = int(record.read_text())
         if str(socket).encode() in Path("/proc", str(pid), "cmdline").read_bytes():
@@ -74,6 +74,6 @@ def demolish(world: World) -> None:
 
 def agent_answers(world: World) -> bool:
     """Whether the operator's agent runs and holds the key."""
-    environment = {**os.environ, "SSH_AUTH_SOCK": str(world.path / "operator" / "agent.sock")}
+    environment = {**os.environ, "SSH_AUTH_SOCK": str(world.agent_socket)}
     listed = subprocess.run(["ssh-add", "-l"], env=environment, capture_output=True, check=False, timeout=10)
     return listed.returncode == 0

@@ -60,6 +60,11 @@ class World:
         """The network namespace of this world with that name."""
         return f"bb{self.tag}-{name}"
 
+    @property
+    def agent_socket(self) -> Path:
+        """Where the operator's agent listens: outside the world's folder, for a socket's path may have 107 bytes alone."""
+        return Path("/run") / f"bb{self.tag}-agent"
+
     def netns_path(self, name: str) -> Path:
         """Where that network namespace is held open."""
         return Path("/run/netns") / self.netns(name)

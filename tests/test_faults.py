@@ -9,6 +9,9 @@ import time
 
 import pytest
 
+from rehearsal import hosts
+from rehearsal.world import World
+
 pytestmark = pytest.mark.rehearsal
 
 #: Long enough to be caught in the middle: about 20 s of measuring at 1/4000.
@@ -16,30 +19,17 @@ LONG_PLAN = {"sizesFrom": "4M", "sizesTo": "8M", "iterations": 12, "warmup": 1}
 
 
 def wait_for(stage, child, text: str, timeout_s: float = 150) -> None:
-    """Wait until the hosts' own progress shows `text`; the engine's screen is block-buffered into a pipe."""
+    """Wait until the runner's own progress on the head shows `text`; the engine's screen comes late through a pipe."""
+    world = World.at(stage.world)
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         assert child.poll() is None, stage.end(child)
-        found = stage.inside("bash", "-c", f"{head(stage)} 'cat .busbar/runs/*/progress.log' 2>/dev/null")
-        if text in found.text:
-            return
-        time.sleep(1)
+        for host in stage.world.glob("hosts/*/pid"):
+            found = hosts.enter(world, host.parent.name, ["sh", "-c", "cat /home/*/.busbar/runs/*/progress.log"])
+            if text in found.stdout:
+                return
+        time.sleep(0.5)
     raise AssertionError(f"{text!r} was not seen within {timeout_s} s")
-
-
-def head(stage) -> str:
-    """Return a command prefix for the head, from what the world knows of its hosts."""
-    hosts = [json.loads(path.read_text()) for path in (stage.world / "hosts").glob("*/spec.json")]
-    nodes = sorted((host for host in hosts if host["gpus"]), key=lambda host: host["hostname"])
-    bastion = [host for host in hosts if not host["gpus"]]
-    if not nodes or not bastion:
-        return "false"
-    options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o LogLevel=ERROR"
-    public = "203.0.113.1"
-    for line in (stage.world / "oci.json").read_text().split('"'):
-        if line.startswith("203.0.113."):
-            public = line
-    return f"ssh {options} -o ProxyCommand='ssh {options} -W %h:%p opc@{public}' opc@{nodes[0]['address']}"
 
 
 def test_a_host_that_never_answers_is_named_when_the_bound_has_passed(stage):
