@@ -65,6 +65,7 @@ def _two_hosts(stage: Stage) -> None:
     again = _timed("unchanged up", stage.up(**_DEV_PLAN))
     changes = sum(int(count) for count in re.findall(r"([0-9]+) (?:created|updated|deleted|replaced|to \w+)", again.text))
     say("unchanged up", f"{again.seconds:.1f} s, {changes} changes")
+    say("program resources, 2 hosts", str(len(_own(stage))))
     outputs = stage.outputs()
     size = outputs["gate"]["size_bytes"]
     say(f"rehearsed busbw / scaled wire ceiling, at {size} B", f"{outputs['wire_efficiency']:.4f}")
@@ -92,14 +93,18 @@ def _many_hosts(stage: Stage) -> None:
     before = _available_mb()
     _timed("up", stage.up(nodes=_MANY))
     time.sleep(5)  # the last Command's processes go
-    resources = stage.state()["deployment"]["resources"]
-    own = [resource for resource in resources if not resource["type"].startswith("pulumi:")]
+    own = _own(stage)
     created = {resource["urn"].rsplit("::", 1)[1]: _when(resource) for resource in own if "created" in resource}
     boot_s = (created["ready-contact"] - created["cluster-configuration"]).total_seconds()
     say(f"program resources, {_MANY} hosts", str(len(own)))
     say(f"{_MANY} hosts from launch to the last one ready", f"{boot_s:.1f} s")
     say("memory of one idle host", f"{(before - _available_mb()) / (_MANY + 1):.0f} MB")
     say(f"rehearsed busbw / scaled wire ceiling, {_MANY} hosts, 4 MiB", f"{stage.outputs()['wire_efficiency']:.4f}")
+
+
+def _own(stage: Stage) -> list[dict[str, Any]]:
+    """Return the resources that the program registers, without the engine's own."""
+    return [one for one in stage.state()["deployment"]["resources"] if not one["type"].startswith("pulumi:")]
 
 
 def _inputs(stage: Stage, name: str) -> dict[str, Any]:
@@ -120,7 +125,7 @@ def _available_mb() -> float:
 
 def _pure_tests() -> None:
     began = time.monotonic()
-    argv = [sys.executable, "-m", "pytest", "-q", "-m", "not rehearsal"]
+    argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "not rehearsal"]
     found = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     say(
         "tests that need neither root nor network",
