@@ -94,6 +94,7 @@ class Launch:
         addresses: one address for each node, head first; ranks are placed node by node in this order.
         network: CIDR of the front-end network, which carries MPI's own traffic.
         mpi_home: Open MPI's folder on every node.
+        cuda_home: CUDA's folder on every node.
         binaries: folder of the built tests on every node.
         hostfile: path of the hostfile that the runner writes before the start.
         result: path of the JSON file that the run writes.
@@ -102,6 +103,7 @@ class Launch:
     addresses: tuple[str, ...]
     network: str
     mpi_home: str
+    cuda_home: str
     binaries: str
     hostfile: str
     result: str
@@ -129,6 +131,9 @@ def argv(plan: Plan, launch: Launch, shape: Shape) -> tuple[str, ...]:
     """Return the exact command of `plan` on `launch`, `mpirun` first."""
     nodes = len(launch.addresses)
     variables = exports(shape, nodes)
+    # The tests were linked against these folders; an image may list neither in its loader's configuration.
+    libraries = (f"{launch.mpi_home}/lib", f"{launch.mpi_home}/lib64", f"{launch.cuda_home}/lib64")
+    variables["LD_LIBRARY_PATH"] = ":".join(libraries)
     environment = ENVIRONMENTS[shape.environment or ""]
     mca = dict(environment.mca) | {
         "btl_tcp_if_include": launch.network,

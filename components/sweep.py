@@ -217,6 +217,7 @@ def _measure_request(  # noqa: PLR0913, PLR0917 - the values of one Output.all
         addresses=tuple(node.address for node in nodes),
         network=access.network,
         mpi_home=line["mpi_home"],
+        cuda_home=line["cuda_home"],
         binaries=line["binaries"],
         hostfile=f"{here}/hosts",
         result=f"{here}/result.json",

@@ -55,6 +55,9 @@ def test_a_private_subnet_that_takes_ssh_alone_fails_with_the_missing_rule_named
     assert found.status != 0
     assert "cannot reach inst-" in found.text
     assert "must allow all protocols from the nodes' network" in found.text
+    # With the rule in place the next update goes on where this one ended.
+    found = stage.up()
+    assert found.status == 0, found
 
 
 def test_one_rail_at_half_rate_is_short_with_every_output_present(stage):

@@ -11,6 +11,7 @@ LAUNCH = plan.Launch(
     addresses=("10.0.1.2", "10.0.1.3"),
     network="10.0.1.0/24",
     mpi_home="/usr/mpi/gcc/openmpi-4.1.2a1",
+    cuda_home="/usr/local/cuda-11.6",
     binaries="/home/opc/.busbar/tests/x",
     hostfile="/home/opc/h",
     result="/home/opc/r.json",
@@ -36,6 +37,14 @@ def test_every_rail_is_named_exactly_so_that_no_prefix_adds_another():
     assert hca == (
         "NCCL_IB_HCA==mlx5_0,mlx5_2,mlx5_6,mlx5_8,mlx5_10,mlx5_12,mlx5_14,mlx5_16,"
         "mlx5_1,mlx5_3,mlx5_7,mlx5_9,mlx5_11,mlx5_13,mlx5_15,mlx5_17"
+    )
+
+
+def test_the_libraries_that_the_tests_were_linked_against_are_found_on_every_node():
+    words = plan.argv(a_plan(), LAUNCH, SHAPES["BM.GPU4.8"])
+    assert (
+        "LD_LIBRARY_PATH=/usr/mpi/gcc/openmpi-4.1.2a1/lib:/usr/mpi/gcc/openmpi-4.1.2a1/lib64:/usr/local/cuda-11.6/lib64"
+        in words
     )
 
 

@@ -49,7 +49,9 @@ def test_what_a_newcomer_types_works(tmp_path):
             shutil.copy2(ROOT / name, copy / name)
     (copy / ".busbar").mkdir()
     (copy / ".busbar" / "venv").symlink_to(ROOT / ".busbar" / "venv")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "BUSBAR_"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "BUSBAR_", "MAKE", "MFLAGS"))
+    }
     commands = [line for line in typed() if line not in ELSEWHERE]
     ordered = ["make up", *(line for line in commands if line not in {"make up", "make down"}), "make down"]
     said = {}

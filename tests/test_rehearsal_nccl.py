@@ -120,7 +120,7 @@ class Bench:
             self.hold(host)
         agent = self.folder / "agent"
         agent.write_text(
-            f'#!/bin/sh\npid=$(cat {self.folder}/"$1".pid)\nshift\nexec nsenter -t "$pid" -m -u -n -- sh -c "$*"\n'
+            f'#!/bin/sh\npid=$(cat {self.folder}/"$1".pid)\nshift\nexec nsenter -t "$pid" -m -u -n -r -- sh -c "$*"\n'
         )
         agent.chmod(0o755)
 
@@ -418,7 +418,9 @@ def test_the_rails_are_those_that_nccls_syntax_selects(
 @pytest.mark.rehearsal
 @needs_build_tools
 def test_a_rail_that_is_down_is_left_out(two_hosts: Bench, with_mpi: Path) -> None:
-    state = f"nsenter -t $(cat {two_hosts.folder}/h1.pid) -m sh -c 'echo \"$1\" > /sys/class/infiniband/mlx5_0/ports/1/state'"
+    state = (
+        f"nsenter -t $(cat {two_hosts.folder}/h1.pid) -m -r sh -c 'echo \"$1\" > /sys/class/infiniband/mlx5_0/ports/1/state'"
+    )
     subprocess.run(["/bin/sh", "-c", state.replace("$1", "1: DOWN")], check=True, timeout=10)
     try:
         done = two_hosts.perf(with_mpi, "-b", "4K", "-e", "4K", "-n", "1", ranks=2)

@@ -54,6 +54,7 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         "hashes": hashes,
         "home": os.path.expanduser("~"),
         "mpi_home": homes["MPI_HOME"],
+        "cuda_home": homes["CUDA_HOME"],
         "versions": {
             "nccl_tests": request["source"]["version"],
             "mpi": _first_line([homes["MPI_HOME"] + "/bin/mpirun", "--version"]),
