@@ -28,6 +28,7 @@ _RESERVED_ADDRESSES = 3
 _WORLD = ipaddress.IPv4Network("0.0.0.0/0")
 _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 _LONGEST_PREFIX = 30
+_FLOAT_BYTES = 4
 
 
 def _network(value: str) -> str:
@@ -174,7 +175,9 @@ class Settings(BaseModel):
             )
         self._networks_hang_together()
         self._access_is_narrow()
-        _ = self.plan, self.minimum_gbps
+        _ = self.minimum_gbps
+        if self.plan.begin_bytes % _FLOAT_BYTES:
+            raise ValueError(f"sizesFrom is {self.sizes_from}; messages are floats: it must be a multiple of {_FLOAT_BYTES}")
         source = self.nccl_tests_source
         if not source.startswith("https://") and not Path(source).is_file():
             raise ValueError(f"ncclTestsSource is {source!r}; it must be an https URL or an existing file")
@@ -217,7 +220,8 @@ class Settings(BaseModel):
     def _access_is_narrow(self) -> None:
         if not self.ssh_from:
             raise ValueError("sshFrom is empty; name at least one network that may reach the bastion, such as your office's")
-        if not self.allow_world and any(ipaddress.IPv4Network(cidr) == _WORLD for cidr in self.ssh_from):
+        together = ipaddress.collapse_addresses(ipaddress.IPv4Network(cidr) for cidr in self.ssh_from)
+        if not self.allow_world and _WORLD in together:
             raise ValueError(
                 "sshFrom contains 0.0.0.0/0, the whole Internet; name your networks, or set allowWorld: true if you mean it"
             )

@@ -134,6 +134,8 @@ def _unreadable(line: dict[str, Any], asked: Asked) -> Iterable[str]:
     ranks = asked.nodes * asked.shape.gpus
     if line.get("ranks") != ranks:
         yield f"{line.get('ranks')} ranks ran instead of {ranks}"
+    if any(row["out_of_place"].get("wrong") is None for row in rows):
+        yield "the values were not checked, so nothing is known of them"
     yield from _ratio(rows[-1], asked.plan.collective, ranks)
 
 

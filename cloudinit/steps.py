@@ -43,10 +43,11 @@ step=start
 mark() {{
   status=$?
   if [ "$status" = 0 ]; then
-    echo '{{"status": "done"}}' > {MARK}
+    echo '{{"status": "done"}}' > {MARK}.new
   else
-    echo "{{\\"status\\": \\"failed\\", \\"step\\": \\"$step\\"}}" > {MARK}
+    echo "{{\\"status\\": \\"failed\\", \\"step\\": \\"$step\\"}}" > {MARK}.new
   fi
+  mv {MARK}.new {MARK}  # first contact may read it at any moment
 }}
 trap mark EXIT
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -171,9 +172,14 @@ class Sweep(pulumi.ComponentResource):
 
 def _packed_runner() -> str:
     """Write the runner where the engine can read it; return its path."""
-    path = _PACKED / "runner.pyz"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pack.runner())
+    data = pack.runner()
+    path = _PACKED / f"runner-{pack.digest(data)}.pyz"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Whole or not at all: two stacks of one checkout may be updated at once.
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_bytes(data)
+        fresh.replace(path)
     return str(path)
 
 

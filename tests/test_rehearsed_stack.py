@@ -165,3 +165,16 @@ def test_other_shapes_and_images_end_in_a_pass_as_well(stage, shape, family, bas
     )
     assert found.status == 0, found
     assert stage.outputs()["verdict"] == "pass"
+
+
+def test_a_changed_image_is_other_machines_and_a_changed_size_previews(stage):
+    found = stage.up()
+    assert found.status == 0, found
+    before = stage.outputs()
+    found = stage.preview(nodes=3)
+    assert found.status == 0, found
+    found = stage.up(imageFamily="ol8", image="ocid1.image.oc1..rehearsed-ol8-gpu")
+    assert found.status == 0, found
+    after = stage.outputs()
+    assert not {node["name"] for node in before["nodes"]} & {node["name"] for node in after["nodes"]}
+    assert before["versions"]["os"] != after["versions"]["os"]

@@ -86,6 +86,8 @@ def test_no_default_lets_the_world_in():
         ({"imageFamily": "ol7", "shape": "BM.GPU.H100.8"}, "no such image drives the rails of BM.GPU.H100.8"),
         ({"imageFamily": "ol6"}, "imageFamily is 'ol6'; it must be one of ol7, ol8"),
         ({"sshFrom": ["0.0.0.0/0"]}, "the whole Internet; name your networks, or set allowWorld: true"),
+        ({"sshFrom": ["0.0.0.0/1", "128.0.0.0/1"]}, "the whole Internet; name your networks, or set allowWorld: true"),
+        ({"sizesFrom": "6"}, "sizesFrom is 6; messages are floats: it must be a multiple of 4"),
         ({"sshFrom": []}, "sshFrom is empty"),
         ({"sshFrom": ["office"]}, "which is no IPv4 network"),
         ({"sshPublicKey": "hello"}, "is not an OpenSSH public key"),

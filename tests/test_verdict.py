@@ -90,6 +90,14 @@ def test_a_build_without_mpi_is_recognised_by_its_ratio():
     assert "a build without MPI=1 does that" in judged.reasons[0]
 
 
+def test_values_that_nobody_checked_are_unknown():
+    rows = [row(size, 0.049) for size in PLAN.sizes_bytes]
+    rows[5]["out_of_place"]["wrong"] = None
+    judged = judge(line(results=rows), ASKED)
+    assert judged.verdict == "unknown"
+    assert "were not checked" in judged.reasons[0]
+
+
 def test_nan_is_unknown():
     text = line().replace("0.049", "NaN")
     assert judge(text, ASKED).verdict == "unknown"

@@ -17,6 +17,7 @@ from typing import Any, Dict, List
 
 import fanout
 import jobs
+from bounded import bounded
 from refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
@@ -109,7 +110,7 @@ def _archive(request: Dict[str, Any], say: jobs.Say) -> bytes:
                 data = bytes(reply.read())
         except (OSError, ValueError) as error:
             raise Refusal(
-                "the source {} could not be fetched from the head ({}); on a site without a way out set ncclTests.source to a "
+                "the source {} could not be fetched from the head ({}); on a site without a way out set ncclTestsSource to a "
                 "file".format(source["url"], error)
             ) from None
     else:
@@ -140,23 +141,21 @@ def _unpack(data: bytes, target: str) -> str:
 
 
 def _run_make(request: Dict[str, Any], homes: Dict[str, str], source: str, here: str, say: jobs.Say) -> None:
-    deadline = time.monotonic() + request["timeout_s"]
-    with open(os.path.join(here, "make.log"), "w") as log:
-        process = subprocess.Popen(
-            _make(homes), cwd=source, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-        for raw in process.stdout:
-            line = raw.decode("utf-8", "replace").rstrip()
+    path = os.path.join(here, "make.log")
+    with bounded(_make(homes), request["timeout_s"], cwd=source) as make, jobs.text(path, "w") as log:
+        errors = []
+        for line in make.lines():
             log.write(line + "\n")
             if line.startswith(("Compiling", "Linking")):
                 say(line)
-            if time.monotonic() > deadline:
-                process.kill()
-    if process.wait() != 0:
-        with open(os.path.join(here, "make.log")) as log_again:
-            last = [line for line in log_again.read().splitlines() if "rror" in line] or ["no word"]
-        raise Refusal(f"nccl-tests did not build: {last[0]} (the whole output is {here}/make.log on the head)")
+            elif "rror" in line:
+                errors.append(line)
+        status = make.status()
+    if make.late:
+        raise Refusal("nccl-tests did not build within {} s (its output is {} on the head)".format(request["timeout_s"], path))
+    if status != 0:
+        cause = (errors or ["no word"])[0]
+        raise Refusal(f"nccl-tests did not build: {cause} (its whole output is {path} on the head)")
 
 
 def _collect(built: str, binaries: str) -> Dict[str, str]:

@@ -73,7 +73,7 @@ def _entries(path: str) -> List[Any]:
 
 def _read(path: str) -> str:
     try:
-        with open(path) as source:
+        with open(path, encoding="utf-8", errors="replace") as source:
             return source.read().strip()
     except OSError:
         return ""

@@ -11,14 +11,14 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import IO, Any, Callable, Dict, Optional
 
 from refusal import Refusal
 
 #: Longest line that a runner may print: state files and the engine's messages carry it.
 LINE_LIMIT_BYTES = 64 * 1024
 #: How long a waiter outlasts the worker's own bound before it gives up.
-_GRACE_S = 60
+_GRACE_S = 300
 _POLL_S = 0.1
 Say = Callable[[str], None]
 
@@ -46,6 +46,8 @@ def submit(request: Dict[str, Any]) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return  # somebody's worker is at it
+        if os.path.exists(os.path.join(here, "line.json")):
+            return  # it ended between the first look and the lock
         for leftover in ("failed.txt", "progress.log"):
             if os.path.exists(os.path.join(here, leftover)):
                 os.unlink(os.path.join(here, leftover))
@@ -64,13 +66,13 @@ def submit(request: Dict[str, Any]) -> None:
 
 def work(here: str, kinds: Dict[str, Any]) -> int:
     """Do the work of the request in folder `here` (the detached half); return an exit status."""
-    with open(os.path.join(here, "request.json")) as source:
+    with text(os.path.join(here, "request.json")) as source:
         request = json.load(source)
     progress = os.path.join(here, "progress.log")
 
-    def say(text: str) -> None:
-        with open(progress, "a") as target:
-            target.write(text.rstrip("\n") + "\n")
+    def say(line: str) -> None:
+        with text(progress, "a") as target:
+            target.write(line.rstrip("\n") + "\n")
 
     try:
         _write(os.path.join(here, "line.json"), _line(kinds[request["kind"]].work(request, here, say)))
@@ -120,7 +122,7 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
 def _running(here: str) -> bool:
     with open(os.path.join(here, "worker.lock"), "a") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: a look must not pass for a worker
         except OSError:
             return True
     return False
@@ -149,15 +151,20 @@ def _last_words(here: str) -> str:
     return lines[-1] if lines else "none"
 
 
+def text(path: str, mode: str = "r") -> IO[str]:
+    """Open a text file as UTF-8, whatever the locale: Python 3.6 under LC_ALL=C would refuse an accent."""
+    return open(path, mode, encoding="utf-8", errors="replace")
+
+
 def _read(path: str) -> str:
-    with open(path) as source:
+    with text(path) as source:
         return source.read()
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, content: str) -> None:
     """Write a file that is either absent or whole."""
-    with open(path + ".new", "w") as target:
-        target.write(text)
+    with text(path + ".new", "w") as target:
+        target.write(content)
         target.flush()
         os.fsync(target.fileno())
     os.rename(path + ".new", path)

@@ -4,21 +4,21 @@ It deliberately judges nothing. It fails only where nothing was measured, and th
 likely cause.
 """
 
+import contextlib
+import fcntl
 import gzip
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import fanout
 import inventory
 import jobs
 import reach
 import transcript
+from bounded import bounded
 from refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
@@ -41,6 +41,31 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     Raises:
         Refusal: a node cannot be reached or differs, or the run ended without a result.
     """
+    with _alone(request, say):
+        return _work(request, here, say)
+
+
+@contextlib.contextmanager
+def _alone(request: Dict[str, Any], say: jobs.Say) -> Iterator[None]:
+    """Hold the head for one measurement: two at once would share the rails, and both would come out short."""
+    deadline = time.monotonic() + request["timeout_s"]
+    with open(os.path.join(jobs.root(), "measure.lock"), "w") as lock:
+        said = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise Refusal("another measurement held this head for {} s".format(request["timeout_s"])) from None
+            if not said:
+                say("waiting for another measurement on this head to end")
+                said = True
+            time.sleep(0.5)
+        yield
+
+
+def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     nodes = request["nodes"]
     before = _inventories(nodes)
@@ -48,7 +73,7 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     if len(nodes) > 1:
         _refuse_unreachable(nodes, say)
     os.makedirs(os.path.dirname(request["hostfile"]["path"]), exist_ok=True)
-    with open(request["hostfile"]["path"], "w") as target:
+    with jobs.text(request["hostfile"]["path"], "w") as target:
         target.write(request["hostfile"]["text"])
     if os.path.exists(request["result"]):
         os.unlink(request["result"])  # nccl-tests would write beside it, under another name
@@ -101,6 +126,8 @@ def _refuse_unreachable(nodes: List[Dict[str, str]], say: jobs.Say) -> None:
     if sentences:
         for sentence in sentences:
             say(sentence)
+        if "cannot reach" not in sentences[0]:
+            raise Refusal(sentences[0])
         raise Refusal(
             "{}{}; SSH works, so a rule is the likely cause: the nodes' subnet must allow all protocols from the nodes' "
             "network (a security list with SSH alone lets MPI hang)".format(
@@ -114,39 +141,16 @@ def _run(request: Dict[str, Any], here: str, say: jobs.Say) -> str:
     say("measuring: {} on {} nodes".format(request["collective"], len(request["nodes"])))
     kept = []
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
-    process = subprocess.Popen(
-        request["argv"],
-        cwd=os.path.expanduser("~"),
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    late = threading.Event()
-
-    def stop() -> None:
-        late.set()
-        os.killpg(process.pid, signal.SIGTERM)  # mpirun takes its ranks on other nodes with it
-        time.sleep(10)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-
-    bound = threading.Timer(request["timeout_s"], stop)
-    bound.daemon = True
-    bound.start()
-    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-    with open(os.path.join(here, "transcript.txt"), "w") as log:
-        for raw in process.stdout:
-            line = raw.decode("utf-8", "replace").rstrip("\n")
-            kept.append(line)
-            log.write(line + "\n")
-            log.flush()
-            if line.lstrip()[:1].isdigit() or "busbw" in line or "(GB/s)" in line or "busbar rehearsal" in line:
-                say(line)
-    status = process.wait()
-    bound.cancel()
-    if late.is_set():
+    with bounded(request["argv"], request["timeout_s"], cwd=os.path.expanduser("~"), env=environment) as run:
+        with jobs.text(os.path.join(here, "transcript.txt"), "w") as log:
+            for line in run.lines():
+                kept.append(line)
+                log.write(line + "\n")
+                log.flush()
+                if line.lstrip()[:1].isdigit() or "busbw" in line or "(GB/s)" in line or "busbar rehearsal" in line:
+                    say(line)
+        status = run.status()
+    if run.late:
         raise Refusal(
             "the run was stopped after {} s with {} rows done; its output is {}/transcript.txt on the head".format(
                 request["timeout_s"], sum(line.lstrip()[:1].isdigit() for line in kept), here
@@ -173,7 +177,7 @@ def _read(request: Dict[str, Any], text: str) -> Tuple[transcript.Transcript, Li
         raise Refusal(f"the output holds {len(runs)} runs instead of one")
     printed = runs[0]
     try:
-        with open(request["result"]) as source:
+        with jobs.text(request["result"]) as source:
             precise = transcript.parse_json(source.read())
     except (OSError, ValueError) as error:
         return printed, [*printed.problems, f"the JSON result could not be used: {error}"]

@@ -46,7 +46,7 @@ def unreachable(nodes: Sequence[Dict[str, str]], start: Sequence[List[str]], tim
     deadline = time.monotonic() + timeout_s
     source = _sendable(_own_source())
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    children = [subprocess.Popen(argv, universal_newlines=True, **pipes) for argv in start]  # type: ignore[call-overload]
+    children = [subprocess.Popen(argv, encoding="utf-8", errors="replace", **pipes) for argv in start]  # type: ignore[call-overload]
     reaper = threading.Timer(timeout_s, lambda: [child.kill() for child in children])
     reaper.start()
     try:

@@ -130,7 +130,12 @@ class OciCluster(pulumi.ComponentResource):
                 availability_domain=args.availability_domain, primary_subnet_id=network.private_subnet_id
             ),
             opts=pulumi.ResourceOptions(
-                parent=self, custom_timeouts=pulumi.CustomTimeouts(create=args.create_timeout, update=args.create_timeout)
+                parent=self,
+                custom_timeouts=pulumi.CustomTimeouts(create=args.create_timeout, update=args.create_timeout),
+                # A pool whose configuration changes keeps its old machines, and what was measured would not be what was asked
+                # for. Capacity is scarce, so the old ones go first.
+                replacement_trigger=configuration.id,
+                delete_before_replace=True,
             ),
         )
         members = core.get_cluster_network_instances_output(compartment_id=args.compartment, cluster_network_id=pool.id)
@@ -257,7 +262,8 @@ def _nodes(
     Ordered by fault domain, then name, so that neighbours in the ring stand near each other.
     """
     running = [member for member in members if member.state == "RUNNING"]
-    if len(running) != args.nodes:
+    # A preview lists what runs today, and a pool that is about to grow or shrink is not short.
+    if len(running) != args.nodes and not (running and pulumi.runtime.is_dry_run()):
         states = ", ".join(f"{member.name} {member.state}" for member in members) or "none"
         raise pulumi.RunError(
             f"the cluster network has {len(running)} of {args.nodes} nodes running ({states}); they are billed. Run the update "

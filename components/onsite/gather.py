@@ -128,7 +128,10 @@ def _is_ready(node: Node, user: str, hcas: List[str], note: Note) -> bool:
         note("SSH answers but lets nobody in yet ({})".format((err.strip().splitlines() or ["no word"])[-1]))
         return False
     cloud, mark_text, rails = [*out.splitlines(), "", "", ""][:3]
-    mark = json.loads(mark_text or "{}")
+    try:
+        mark = json.loads(mark_text or "{}")
+    except ValueError:
+        return False  # read in the middle of a change; the next look is soon
     if mark.get("status") == "failed":
         raise Failed("its first boot failed in step {}; see /var/log/cloud-init-output.log there".format(mark.get("step")))
     if "status: error" in cloud:
@@ -163,7 +166,7 @@ def _join(nodes: List[Node], user: str, keys: List[str]) -> None:
 
 def _run(argv: List[str], stdin: str, timeout_s: float) -> Tuple[int, str, str]:
     process = subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
     )
     try:
         out, err = process.communicate(stdin, timeout=timeout_s)
