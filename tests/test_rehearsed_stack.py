@@ -178,3 +178,11 @@ def test_a_changed_image_is_other_machines_and_a_changed_size_previews(stage):
     after = stage.outputs()
     assert not {node["name"] for node in before["nodes"]} & {node["name"] for node in after["nodes"]}
     assert before["versions"]["os"] != after["versions"]["os"]
+
+
+def test_another_bastion_lets_the_stack_go_on(stage):
+    found = stage.up()
+    assert found.status == 0, found
+    found = stage.up(timezone="UTC")
+    assert found.status == 0, found
+    assert stage.outputs()["verdict"] == "pass"

@@ -83,7 +83,9 @@ class Bastion(pulumi.ComponentResource):
             shape_config=core.InstanceShapeConfigArgs(ocpus=args.ocpus, memory_in_gbs=args.memory_gb),
             source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=args.image),
             create_vnic_details=core.InstanceCreateVnicDetailsArgs(
-                subnet_id=args.subnet_id, assign_public_ip="true", hostname_label="bastion"
+                # No host name of its own: its successor stands beside it for a moment, and a name can be held once.
+                subnet_id=args.subnet_id,
+                assign_public_ip="true",
             ),
             instance_options=core.InstanceInstanceOptionsArgs(are_legacy_imds_endpoints_disabled=True),
             metadata={
