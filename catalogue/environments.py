@@ -6,7 +6,7 @@ It deliberately holds no HCA list: that is the shape's (`catalogue.shapes.Rdma.n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 _ALLREDUCE = "oci-hpc:samples/gpu/nccl_run_allreduce.sbatch"
 _GB200 = "oci-hpc:samples/gpu/nccl_run_allreduce_GB200.sbatch"
@@ -21,7 +21,6 @@ class Environment:
         exports: variables given to every rank (`mpirun -x`).
         mca: Open MPI parameters (`--mca name value`).
         bind_to: Open MPI's binding of ranks.
-        ring: True where the set forces NCCL's ring, so that the ring ceiling holds on two nodes as well.
         source: where the set was read.
     """
 
@@ -29,11 +28,6 @@ class Environment:
     mca: Mapping[str, str]
     bind_to: str
     source: str
-    ring: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Derive whether the ring is forced."""
-        object.__setattr__(self, "ring", self.exports.get("NCCL_ALGO") == "Ring")
 
 
 _UCX = {"pml": "ucx", "coll": "^hcoll"}

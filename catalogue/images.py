@@ -29,7 +29,6 @@ class ImageFamily:
         nccl_home: folder with include/nccl.h and lib64/libnccl.so.
         nccl_packages: packages that first boot must install because the image lacks NCCL.
         nccl_repository: base URL of the package repository that has them.
-        sshd_includes: True where sshd reads /etc/ssh/sshd_config.d (OpenSSH 8.2 and later).
     """
 
     key: str
@@ -43,7 +42,6 @@ class ImageFamily:
     mpi_home: str
     cuda_home: str
     nccl_home: str
-    sshd_includes: bool
     nccl_packages: tuple[str, ...] = ()
     nccl_repository: str = ""
     nccl_repository_key: str = ""
@@ -65,7 +63,6 @@ _ROWS = (
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
-        sshd_includes=False,
         nccl_packages=("libnccl", "libnccl-devel", "libnccl-static"),
         nccl_repository=_CUDA_RHEL7,
         nccl_repository_key=f"{_CUDA_RHEL7}/D42D0685.pub",
@@ -82,7 +79,6 @@ _ROWS = (
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
-        sshd_includes=False,
     ),
     ImageFamily(
         key="ol9",
@@ -96,7 +92,6 @@ _ROWS = (
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
-        sshd_includes=True,
     ),
     ImageFamily(
         key="ubuntu2204",
@@ -110,7 +105,6 @@ _ROWS = (
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
-        sshd_includes=True,
     ),
 )
 
