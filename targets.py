@@ -5,16 +5,37 @@ It deliberately decides nothing: a target is a mapping from checked settings to 
 
 from __future__ import annotations
 
-from components.cluster import Cluster
-from settings import Settings
+from components.cluster import Cluster, Node
+from settings import HostsSettings, OciSettings, Wanted
 
 
-def build(wanted: Settings) -> Cluster:
+def build(wanted: Wanted) -> Cluster:
     """Register the cluster of the target that `wanted` names (settings know only such)."""
-    return _oci(wanted)
+    return _hosts(wanted) if isinstance(wanted, HostsSettings) else _oci(wanted)
 
 
-def _oci(wanted: Settings) -> Cluster:
+def _hosts(wanted: HostsSettings) -> Cluster:
+    from components.hosts.cluster import HostsArgs, HostsCluster  # noqa: PLC0415 - like every target
+
+    return HostsCluster(
+        "cluster",
+        HostsArgs(
+            nodes=tuple(
+                Node(machine.name, machine.address, host_key=key)
+                for machine, key in zip(wanted.machines, wanted.pinned, strict=True)
+            ),
+            user=wanted.hosts_user,
+            shape=wanted.node_shape,
+            homes=wanted.homes,
+            network=wanted.network or None,
+            jump=wanted.jump_address,
+            jump_user=wanted.jump_user,
+            jump_key=wanted.jump_key,
+        ),
+    )
+
+
+def _oci(wanted: OciSettings) -> Cluster:
     from components.oci.cluster import OciArgs, OciCluster  # noqa: PLC0415 - half a second that other targets need not spend
     from components.oci.network import NetworkArgs  # noqa: PLC0415
 

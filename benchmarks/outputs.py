@@ -1,16 +1,26 @@
-"""What other teams read: stack outputs of version 1, and the page and table that a person reads.
+"""What other teams read: stack outputs of version 1.
 
-It deliberately computes nothing new: every number was measured or judged elsewhere. Schema: docs/outputs.schema.json.
+It deliberately computes nothing new: every number was measured or judged elsewhere. Schema: docs/outputs.schema.json. What a
+person reads is `benchmarks.page`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import ceiling
-from benchmarks.verdict import Asked, Judgement
+from benchmarks.checks import Check
+from benchmarks.verdict import LineError, read_line
+from catalogue import PRICES
+
+if TYPE_CHECKING:
+    from benchmarks.verdict import Asked, Judgement
+    from catalogue import Price
 
 SCHEMA = 1
+#: Outputs that are known before anything is measured, wherever the shape is.
+EXPECTED = ("shape", "predicted_busbw_gbps", "predicted_results", "cost")
 #: Outputs that come of one measurement, in the order in which a page shows them.
 MEASURED = (
     "busbw_gbps",
@@ -20,6 +30,8 @@ MEASURED = (
     "reasons",
     "gate",
     "wire_efficiency",
+    "checks",
+    "search",
     "results",
     "transport",
     "versions",
@@ -29,10 +41,9 @@ MEASURED = (
 )
 
 
-def measured(judged: Judgement, versions: dict[str, Any]) -> dict[str, Any]:
-    """Return the outputs that one judged measurement gives; `versions` are those that the build knows."""
+def measured(judged: Judgement, built: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any]:
+    """Return the outputs that one judged measurement gives; `built` and `searched` are the lines of those stages."""
     line = judged.line
-    found = {name: value for name, value in _mapping(line.get("versions")).items() if value is not None}
     efficiency = None
     if judged.busbw_gbps is not None and judged.ceiling_gbps:
         efficiency = round(judged.busbw_gbps / judged.ceiling_gbps, 4)
@@ -41,75 +52,114 @@ def measured(judged: Judgement, versions: dict[str, Any]) -> dict[str, Any]:
         "peak_busbw_gbps": judged.peak_busbw_gbps,
         "latency_us": judged.latency_us,
         "verdict": judged.verdict,
-        "reasons": list(judged.reasons),
-        "gate": {
-            "collective": judged.gate.collective,
-            "size_bytes": judged.gate.size_bytes,
-            "limit_gbps": judged.gate.limit_gbps,
-            "why": judged.gate.why,
-        },
+        "reasons": reasons(judged, searched),
+        "gate": asdict(judged.gate) | {"notes": list(judged.gate.notes)},
         "wire_efficiency": efficiency,
-        "results": {judged.gate.collective: list(judged.rows)},
-        "transport": _mapping(line.get("transport")),
-        "versions": versions | found,
+        "checks": [{"name": one.name, "state": one.state, "why": list(one.why)} for one in judged.checks],
+        "search": _search(searched),
+        "results": {name: list(rows) for name, rows in judged.rows.items()},
+        "transport": _transport(judged),
+        "versions": _texts(built.get("versions")) | _texts(line.get("versions")),
         "evidence": _mapping(line.get("evidence")),
         "rehearsed": judged.scale != 1,
         "scale": judged.scale,
     }
 
 
-def expectation(asked: Asked, why: str, limit_gbps: float | None) -> str:
-    """Return what a preview shows: what a good run looks like, before anything is rented."""
-    predicted = ceiling.predicted_gbps(asked.shape, asked.nodes)
-    ring = ceiling.ring_gbps(asked.shape, asked.nodes)
-    if predicted is None or ring is None:
-        return f"{asked.nodes} x {asked.shape.name}: nothing can be predicted"
-    gate = f"the gate asks for {limit_gbps:.4g} GB/s: {why}" if limit_gbps is not None else f"there is no gate: {why}"
+def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
+    """Return the outputs that need no measurement; `own_price` goes before the catalogue's list price."""
+    return {
+        "shape": asked.shape.name,
+        "predicted_busbw_gbps": ceiling.predicted_gbps(asked.shape, asked.nodes),
+        "predicted_results": predicted(asked),
+        "cost": cost(asked, own_price),
+    }
+
+
+def predicted(asked: Asked) -> list[dict[str, float]]:
+    """Return what a healthy fabric gives on real hardware: busbw (GB/s) of the deciding collective by size (bytes)."""
+    curve = ceiling.predicted_curve(asked.shape, asked.nodes, asked.plan.sizes_bytes, asked.plan.collective)
+    return [{"size_bytes": size, "busbw_gbps": float(f"{busbw_gbps:.4g}")} for size, busbw_gbps in curve.items()]
+
+
+def cost(asked: Asked, own_price: Price | None) -> dict[str, Any] | None:
+    """Return what the nodes cost (USD an hour) and what a GB/s of predicted busbw costs; None where no price is known."""
+    price = own_price or PRICES.get(asked.shape.name)
+    if price is None:
+        return None
+    an_hour = asked.nodes * price.usd_per_node_hour
+    busbw_gbps = ceiling.predicted_gbps(asked.shape, asked.nodes)
+    return {
+        "usd_per_hour": an_hour,
+        "usd_per_hour_per_gbps": None if not busbw_gbps else float(f"{an_hour / busbw_gbps:.4g}"),
+        "source": price.source,
+    }
+
+
+def versions(line: str, built: dict[str, Any]) -> dict[str, str]:
+    """Return versions by name, as the build and the runner's `line` of the run itself found them."""
+    try:
+        run = _mapping(read_line(line).get("versions"))
+    except LineError:
+        run = {}
+    return _texts(built.get("versions")) | _texts(run)
+
+
+def _texts(found: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in _mapping(found).items() if value}
+
+
+def reasons(judged: Judgement, searched: dict[str, Any]) -> list[str]:
+    """Return why the verdict is not pass, the search's finding included."""
+    found = [culprit_sentence(culprit) for culprit in culprits(searched)]
+    if searched.get("needed") and not found:
+        found = [str(searched.get("failed") or searched.get("summary") or "the search gave no word")]
+    return [*judged.reasons, *found]
+
+
+def culprits(searched: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the culprits that a search named."""
+    named = searched.get("culprits")
+    return [culprit for culprit in named if isinstance(culprit, dict)] if isinstance(named, list) else []
+
+
+def culprit_sentence(culprit: dict[str, Any]) -> str:
+    """Return one culprit as a sentence: what it is, its evidence, and the next command to type."""
+    nodes, rails = ", ".join(culprit.get("nodes", [])), ", ".join(culprit.get("rails", []))
+    what = {
+        "node": f"node {nodes} is slow with every partner",
+        "link": f"the link between {nodes} is slow{f' on {rails}' if rails else ''}, and each is fine with others",
+        "rail": f"rail {rails} of node {nodes} is slow, its other rails are fine",
+        "rail_plane": f"rail {rails} is slow on all nodes",
+        "group": f"{nodes} are slow together, and no smaller set of them is",
+    }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
+    numbers = [
+        f"{' - '.join(one['nodes'])}{' on ' + ', '.join(one['rails']) if one['rails'] else ''} "
+        + (f"{one['busbw_gbps']:.4g} GB/s" if one["busbw_gbps"] is not None else f"no number ({one['why']})")
+        for one in culprit.get("evidence", [])
+    ]
+    flapping = ", now and then" if culprit.get("flapping") else ""
     return (
-        f"{asked.nodes} x {asked.shape.name}: {asked.plan.collective} on a healthy fabric gives about {predicted:.4g} GB/s of "
-        f"bus bandwidth (the wire allows {ring:.4g}); {gate}"
+        f"{what} ({culprit.get('ratio', 0):.0%} of what is healthy{flapping}; {'; '.join(numbers)}); "
+        f"next, on the head: {culprit.get('next')}"
     )
 
 
-def table(judged: Judgement) -> str:
-    """Return sizes, times, bandwidths and the verdict as a person reads them."""
-    unit = "GB/s" if judged.scale == 1 else f"GB/s, rehearsed at 1/{judged.scale}"
-    lines = [f"{'size':>12}  {'time us':>12}  {'algbw':>9}  {'busbw':>9}  {'wrong':>6}   ({unit}, out of place)"]
-    for row in judged.rows:
-        timing = row["out_of_place"]
-        wrong = "-" if timing.get("wrong") is None else f"{timing['wrong']:.0f}"
-        lines.append(
-            f"{_size(row['size_bytes']):>12}  {timing['time_us']:>12.1f}  {timing['algbw_gbps']:>9.5g}  "
-            f"{timing['busbw_gbps']:>9.5g}  {wrong:>6}"
-        )
-    lines.append(sentence(judged))
-    lines.extend(f"  - {reason}" for reason in judged.reasons)
-    return "\n".join(lines)
+def _search(searched: dict[str, Any]) -> dict[str, Any] | None:
+    if not searched.get("needed"):
+        return None
+    return {
+        "culprits": culprits(searched),
+        "complete": bool(searched.get("complete")),
+        "summary": searched.get("failed") or searched.get("summary"),
+        **{name: searched.get(name) for name in ("healthy_gbps", "rounds", "trials", "seconds", "pairs")},
+    }
 
 
-def sentence(judged: Judgement) -> str:
-    """Return the verdict in one line."""
-    if judged.busbw_gbps is None:
-        return f"verdict {judged.verdict.upper()}: no bus bandwidth was measured"
-    share = f", {judged.busbw_gbps / judged.ceiling_gbps:.1%} of the wire" if judged.ceiling_gbps else ""
-    limit = "no gate" if judged.gate.limit_gbps is None else f"gate {judged.gate.limit_gbps:.4g}"
-    rehearsed = f" (rehearsed at 1/{judged.scale})" if judged.scale != 1 else ""
-    return (
-        f"verdict {judged.verdict.upper()}: {judged.gate.collective} busbw {judged.busbw_gbps:.4g} GB/s at "
-        f"{_size(judged.gate.size_bytes)}{share}; {limit}{rehearsed}"
-    )
-
-
-def page(judged: Judgement, ssh: str) -> str:
-    """Return the stack's page (Markdown)."""
-    return f"# {sentence(judged)}\n\n```\n{table(judged)}\n```\n\nA shell on the head: `{ssh}`\n\nGate: {judged.gate.why}.\n"
-
-
-def _size(size_bytes: int) -> str:
-    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size_bytes >= factor and size_bytes % factor == 0:
-            return f"{size_bytes // factor} {unit}"
-    return f"{size_bytes} B"
+def _transport(judged: Judgement) -> dict[str, Any]:
+    found = _mapping(judged.line.get("transport"))
+    check = next((one for one in judged.checks if one.name == "transport"), Check("transport", "unknown", ()))
+    return {"state": check.state, "proof": list(check.why), **found}
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
+#: Modules that the operator's side reads too.
+_SHARED = ("search.py", "transcript.py")
 _SHEBANG = b"#!/usr/bin/env python3\n"
 
 
@@ -20,7 +22,7 @@ def runner() -> bytes:
     modules = [path for path in sorted((_HERE / "runner").glob("*.py")) if path.name != "__init__.py"]
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-        for path in (*modules, _HERE / "transcript.py"):
+        for path in (*modules, *(_HERE / name for name in _SHARED)):
             archive.writestr(zipfile.ZipInfo(path.name, _EPOCH), path.read_bytes())
     return _SHEBANG + packed.getvalue()
 

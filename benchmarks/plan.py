@@ -1,24 +1,18 @@
-"""What will be run: sizes, iterations and the exact argv, so that a person can type the same line.
+"""What will be run: collectives, sizes and iterations as data; `benchmarks.steps` turns them into commands.
 
-It deliberately starts nothing and reads nothing: addresses and folders are handed in.
+It deliberately starts nothing and knows no machine.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
-from catalogue import ENVIRONMENTS
+from benchmarks.collectives import collective
 
-if TYPE_CHECKING:
-    from catalogue import Shape
-
-#: Below this many nodes NCCL may pick a tree that moves less over the rails than a ring, and the number would flatter the
-#: fabric; so the ring is forced (two-node all-reduce on H100: 1.12 to 1.22 x the ring ceiling).
-RING_BELOW_NODES = 4
-
+_EXPORT = re.compile(r"(?:NCCL|UCX|FI|OMPI|OPAL|PRTE|PMIX|CUDA)_[A-Z0-9_]+=[^\s'\"]*")
 _SUFFIXES = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -38,7 +32,7 @@ def size_bytes(text: str) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """One measurement.
+    """One measurement: the first collective decides, the others inform; both placements, values always checked.
 
     Attributes:
         begin_bytes: smallest size.
@@ -47,8 +41,12 @@ class Plan:
         iterations: timed operations at each size.
         warmup: untimed operations before them.
         cycle: raised by hand to measure again although nothing changed.
-        timeout_s: bound on the whole run.
-        collective: what is run.
+        timeout_s: bound on the whole measurement.
+        collectives: what is run; the gate reads the first.
+        others_end_bytes: largest size of the others, None as the first's.
+        cycles: how often each size is measured (`-N`); the median run counts.
+        spread_iterations: operations timed one by one at the gate's size, for their spread; 0 leaves that out.
+        exports: variables that the site wants every rank to have, NAME=value; they go before what the shape says.
     """
 
     begin_bytes: int
@@ -58,25 +56,56 @@ class Plan:
     warmup: int
     cycle: int = 1
     timeout_s: int = 1800
-    collective: str = "all_reduce"
+    collectives: tuple[str, ...] = ("all_reduce",)
+    others_end_bytes: int | None = None
+    cycles: int = 1
+    spread_iterations: int = 20
+    exports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a plan that would measure nothing."""
-        if not 0 < self.begin_bytes <= self.end_bytes:
-            msg = (
-                f"sizes run from {self.begin_bytes} B to {self.end_bytes} B; the first must be positive and not above the last"
-            )
+        for end in (self.end_bytes, self.others_end_bytes or self.end_bytes):
+            if not 0 < self.begin_bytes <= end:
+                msg = f"sizes run from {self.begin_bytes} B to {end} B; the first must be positive and not above the last"
+                raise ValueError(msg)
+        if self.factor < 2 or self.iterations < 1 or self.warmup < 0 or self.cycles < 1:  # noqa: PLR2004 - 1 never ends
+            msg = "a plan needs a factor of at least 2, at least 1 iteration and cycle, and no negative warm-up"
             raise ValueError(msg)
-        if self.factor < 2 or self.iterations < 1 or self.warmup < 0:  # noqa: PLR2004 - a factor of 1 never ends
-            msg = "a plan needs a factor of at least 2, at least 1 iteration and no negative warm-up"
+        if not self.collectives or len(set(self.collectives)) != len(self.collectives):
+            msg = f"collectives are {', '.join(self.collectives) or 'none'}; a plan names at least one, each once"
             raise ValueError(msg)
+        if self.spread_iterations != 0 and self.spread_iterations < 5:  # noqa: PLR2004 - fewer have no spread worth a name
+            msg = f"{self.spread_iterations} operations have no spread; time at least 5 one by one, or 0 for none"
+            raise ValueError(msg)
+        for name in self.collectives:
+            collective(name)
+        for text in self.exports:
+            if not _EXPORT.fullmatch(text):
+                msg = (
+                    f"{text!r} is not given to ranks; write NAME=value with a name that begins with NCCL_, UCX_, FI_, OMPI_, "
+                    "OPAL_, PRTE_, PMIX_ or CUDA_, for what ranks are given is kept in the state"
+                )
+                raise ValueError(msg)
+
+    @property
+    def collective(self) -> str:
+        """Return the collective whose number decides."""
+        return self.collectives[0]
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
-        """Return the sizes that will be measured, ascending."""
+        """Return the sizes that the deciding collective is asked for, ascending."""
+        return self.sizes_of(self.collective)
+
+    def end_of(self, name: str) -> int:
+        """Return the largest size of collective `name`."""
+        return self.end_bytes if name == self.collective else self.others_end_bytes or self.end_bytes
+
+    def sizes_of(self, name: str) -> tuple[int, ...]:
+        """Return the sizes that collective `name` is asked for, ascending."""
         sizes = []
         size = self.begin_bytes
-        while size <= self.end_bytes:
+        while size <= self.end_of(name):
             sizes.append(size)
             size *= self.factor
         return tuple(sizes)
@@ -84,70 +113,3 @@ class Plan:
     def digest(self) -> str:
         """Return a hash of everything in the plan."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Where a plan runs.
-
-    Attributes:
-        addresses: one address for each node, head first; ranks are placed node by node in this order.
-        network: CIDR of the front-end network, which carries MPI's own traffic.
-        mpi_home: Open MPI's folder on every node.
-        cuda_home: CUDA's folder on every node.
-        binaries: folder of the built tests on every node.
-        hostfile: path of the hostfile that the runner writes before the start.
-        result: path of the JSON file that the run writes.
-    """
-
-    addresses: tuple[str, ...]
-    network: str
-    mpi_home: str
-    cuda_home: str
-    binaries: str
-    hostfile: str
-    result: str
-
-
-def hostfile(launch: Launch, shape: Shape) -> str:
-    """Return Open MPI's hostfile: one line for each node with its slots."""
-    return "".join(f"{address} slots={shape.gpus}\n" for address in launch.addresses)
-
-
-def exports(shape: Shape, nodes: int) -> dict[str, str]:
-    """Return the variables that every rank is given on `nodes` nodes of `shape`."""
-    if shape.rdma is None or shape.environment is None:
-        msg = f"shape {shape.name} has no rail data in the catalogue, so its ranks cannot be told which rails to use"
-        raise ValueError(msg)
-    variables = dict(ENVIRONMENTS[shape.environment].exports)
-    variables["UCX_NET_DEVICES"] = shape.rdma.ucx_net_devices
-    variables["NCCL_IB_HCA"] = shape.rdma.nccl_ib_hca
-    if nodes < RING_BELOW_NODES:
-        variables["NCCL_ALGO"] = "Ring"
-    return variables
-
-
-def argv(plan: Plan, launch: Launch, shape: Shape) -> tuple[str, ...]:
-    """Return the exact command of `plan` on `launch`, `mpirun` first."""
-    nodes = len(launch.addresses)
-    variables = exports(shape, nodes)
-    # The tests were linked against these folders; an image may list neither in its loader's configuration.
-    libraries = (f"{launch.mpi_home}/lib", f"{launch.mpi_home}/lib64", f"{launch.cuda_home}/lib64")
-    variables["LD_LIBRARY_PATH"] = ":".join(libraries)
-    environment = ENVIRONMENTS[shape.environment or ""]
-    mca = dict(environment.mca) | {
-        "btl_tcp_if_include": launch.network,
-        "oob_tcp_if_include": launch.network,
-        "plm_rsh_args": "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=15",
-        "plm_rsh_no_tree_spawn": "1",
-    }
-    return (
-        f"{launch.mpi_home}/bin/mpirun",
-        *("-np", str(nodes * shape.gpus), "-npernode", str(shape.gpus), "--hostfile", launch.hostfile),
-        *("--bind-to", environment.bind_to),
-        *(word for name, value in mca.items() for word in ("--mca", name, value)),
-        *(word for name, value in sorted(variables.items()) for word in ("-x", f"{name}={value}")),
-        f"{launch.binaries}/{plan.collective}_perf",
-        *("-b", str(plan.begin_bytes), "-e", str(plan.end_bytes), "-f", str(plan.factor)),
-        *("-g", "1", "-n", str(plan.iterations), "-w", str(plan.warmup), "-c", "1", "-J", launch.result),
-    )

@@ -32,8 +32,21 @@ class Placement(NamedTuple):
     wrong: Optional[int]
 
 
+class Spread(NamedTuple):
+    """Operations timed one by one (`-I 1`): `iterations` of them, us; `rank_us` is each rank's median, by rank of the job."""
+
+    iterations: int
+    p50_us: float
+    p99_us: float
+    cv_pct: float
+    rank_us: Tuple[float, ...]
+
+
 class Row(NamedTuple):
-    """One size: `size_bytes`, `elements`, and its two placements (None where the run did not print one)."""
+    """One size: `size_bytes`, `elements`, and its two placements (None where the run printed none).
+
+    Where operations were timed one by one, their spread; it comes of the JSON file alone.
+    """
 
     size_bytes: int
     elements: int
@@ -41,6 +54,8 @@ class Row(NamedTuple):
     redop: str
     out_of_place: Optional[Placement]
     in_place: Optional[Placement]
+    out_of_place_spread: Optional[Spread] = None
+    in_place_spread: Optional[Spread] = None
 
 
 class Device(NamedTuple):
@@ -83,15 +98,14 @@ class _Draft:
         self.in_place_first = False
         self.ended = False
 
-    def finish(self) -> Transcript:
-        if not self.rows:
-            self.problems.append("no row was measured")
+    def finish(self, cycles: int) -> Transcript:
+        rows = _in_order(self.rows, cycles, self.problems)
         if not self.ended:
             self.problems.append("the run's closing lines are missing")
         get = self.values.get
         return Transcript(
             get("collective"),
-            tuple(self.rows),
+            tuple(rows),
             tuple(self.devices),
             get("nccl_tests"),
             get("nccl"),
@@ -103,8 +117,11 @@ class _Draft:
         )
 
 
-def parse_text(text: str) -> List[Transcript]:
-    """Return every run found in `text`, in order; never raises on content."""
+def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
+    """Return every run found in `text`, in order; never raises on content.
+
+    With `cycles` above 1 (`-N`) each size stands there as often, and the cycle of median time is returned.
+    """
     drafts = []  # type: List[_Draft]
     draft = _Draft()
     placements = ""
@@ -130,7 +147,7 @@ def parse_text(text: str) -> List[Transcript]:
             _read_network(draft, line)
     if draft.columns or draft.devices:
         drafts.append(draft)
-    return [each.finish() for each in drafts]
+    return [each.finish(cycles) for each in drafts]
 
 
 def _read_row(draft: _Draft, line: str) -> None:
@@ -139,6 +156,7 @@ def _read_row(draft: _Draft, line: str) -> None:
         draft.problems.append("rows were left out of the text ('...')")
     if not words or not words[0].isdigit():
         return  # NCCL's own log lines stand between the rows
+    words = _with_redop(words, draft.columns)
     if len(words) != len(draft.columns):
         draft.problems.append(f"a row of {len(words)} fields under a header of {len(draft.columns)}: {line}")
         return
@@ -150,9 +168,44 @@ def _read_row(draft: _Draft, line: str) -> None:
     except ValueError as error:
         draft.problems.append(f"an unreadable row ({error}): {line}")
         return
-    if draft.rows and row.size_bytes <= draft.rows[-1].size_bytes:
-        draft.problems.append(f"sizes do not grow: {row.size_bytes} B after {draft.rows[-1].size_bytes} B")
     draft.rows.append(row)
+
+
+def _in_order(rows: List[Row], cycles: int, problems: List[str]) -> List[Row]:
+    """Return one row for each size, naming what is missing or out of order."""
+    if not rows:
+        problems.append("no row was measured")
+        return rows
+    if len(rows) % cycles:
+        problems.append(f"{len(rows)} rows are not {cycles} whole cycles")
+        return rows
+    each = len(rows) // cycles
+    runs = [rows[start : start + each] for start in range(0, len(rows), each)]
+    for run in runs:
+        for before, after in zip(run, run[1:]):  # noqa: RUF007 - pairwise came with 3.10
+            # Tests that cut a message into shares print 0 for every message smaller than that.
+            if after.size_bytes <= before.size_bytes and after.size_bytes != 0:
+                problems.append(f"sizes do not grow: {after.size_bytes} B after {before.size_bytes} B")
+        if [row.size_bytes for row in run] != [row.size_bytes for row in runs[0]]:
+            problems.append("cycles hold different sizes")
+    return [_median_cycle([run[index] for run in runs]) for index in range(each)]
+
+
+def _median_cycle(rows: List[Row]) -> Row:
+    whole = [row for row in rows if row.out_of_place is not None]
+    if len(whole) != len(rows):
+        return rows[0]
+    wrongs = [row for row in rows if (row.out_of_place and row.out_of_place.wrong) or (row.in_place and row.in_place.wrong)]
+    if wrongs:
+        return wrongs[0]  # wrong values must not vanish in a median
+    return sorted(whole, key=lambda row: row.out_of_place.time_us)[len(whole) // 2]  # type: ignore[union-attr]
+
+
+def _with_redop(words: List[str], columns: List[str]) -> List[str]:
+    """Tests without a reduction leave that field blank (hypercube): the root, a whole number, then stands in its place."""
+    place = columns.index("redop") if "redop" in columns else len(columns)
+    blank = len(words) == len(columns) - 1 and place < len(words) and words[place].lstrip("-").isdigit()
+    return [*words[:place], "", *words[place:]] if blank else words
 
 
 def _row(columns: List[str], words: List[str], in_place_first: bool) -> Row:
@@ -230,8 +283,8 @@ def nccl_version(code: int) -> str:
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
-def parse_json(text: str) -> Transcript:
-    """Return the run that nccl-tests' `-J` file holds.
+def parse_json(text: str, cycles: int = 1) -> Transcript:
+    """Return the run that nccl-tests' `-J` file holds; `cycles` as for text.
 
     Its `env` list is never looked at: it holds the whole environment of a rank.
 
@@ -248,15 +301,11 @@ def parse_json(text: str) -> Transcript:
     for entry in document["results"]:
         try:
             row = _json_row(entry)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
             problems.append(f"an unreadable result ({error!r}): {json.dumps(entry):.200}")
             continue
-        if rows and row.size_bytes <= rows[-1].size_bytes:
-            problems.append(f"sizes do not grow: {row.size_bytes} B after {rows[-1].size_bytes} B")
         rows.append(row)
-    if not rows:
-        problems.append("no row was measured")
-    return _json_transcript(document, rows, problems)
+    return _json_transcript(document, _in_order(rows, cycles, problems), problems)
 
 
 def _json_row(entry: Dict[str, Any]) -> Row:
@@ -276,7 +325,33 @@ def _json_row(entry: Dict[str, Any]) -> Row:
                 None if wrong is None else int(_number(wrong)),
             )
         )
-    return Row(int(entry["size"]), int(entry["count"]), str(entry["type"]), str(entry["redop"]), placements[0], placements[1])
+    return Row(
+        int(entry["size"]),
+        int(entry["count"]),
+        str(entry["type"]),
+        str(entry["redop"]),
+        placements[0],
+        placements[1],
+        _spread(entry.get("out_of_place_per_iter")),
+        _spread(entry.get("in_place_per_iter")),
+    )
+
+
+def _spread(found: Any) -> Optional[Spread]:
+    if found is None:
+        return None
+    skipped = int(found["skipped_iterations"])
+    ranks = []
+    for times in found.get("per_process_max_times_us") or ():
+        timed = sorted(_number(time_us) for time_us in times[skipped:])
+        ranks.append(timed[len(timed) // 2])
+    return Spread(
+        len(found["times_us"]) - skipped,
+        _number(found["p50_us"]),
+        _number(found["p99_us"]),
+        _number(found["cv_pct"]),
+        tuple(ranks),
+    )
 
 
 def _json_transcript(document: Dict[str, Any], rows: List[Row], problems: List[str]) -> Transcript:

@@ -1,4 +1,4 @@
-"""The judgement: a pure function from one measurement line to pass, short or unknown, with its reasons.
+"""The judgement: a pure function from one measurement line to pass, short or unknown, with its checks and reasons.
 
 It deliberately never passes on missing data, and never looks at anything but the line and what was asked for.
 """
@@ -6,11 +6,15 @@ It deliberately never passes on missing data, and never looks at anything but th
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import ceiling
-from benchmarks.gate import Gate, gate
+from benchmarks import ceiling, rows, transport
+from benchmarks.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
+from benchmarks.checks import verdict as verdict_of
+from benchmarks.collectives import collective
+from benchmarks.gate import FRACTIONS, NVLINK_FRACTIONS, Gate, Limit, fraction, gate, user_gate
+from benchmarks.steps import NODE, RAILS, SPREAD, Step, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,21 +22,53 @@ if TYPE_CHECKING:
     from benchmarks.plan import Plan
     from catalogue import Shape
 
+__all__ = ["LINE_SCHEMA", "PASS", "SHORT", "SKIPPED", "UNKNOWN", "Asked", "Judgement", "LineError", "judge", "read_line"]
+
 #: Version of the line that a runner prints.
-LINE_SCHEMA = 1
+LINE_SCHEMA = 2
 #: busbw / algbw must name the rank count; both are printed with six decimals, so large sizes resolve it well below this.
 _RATIO_TOLERANCE = 0.01
-PASS, SHORT, UNKNOWN = "pass", "short", "unknown"
+#: Printed numbers may be a little above what the wire allows; more is another wire.
+_ABOVE = 1.05
+#: Spread that a healthy fabric stays within: coefficient of variation in percent, and p99 / p50 of single operations.
+CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked for: the plan on `nodes` nodes of `shape`, and the user's own limit if there is one (GB/s, unscaled)."""
+    """What was asked for.
+
+    Attributes:
+        plan: what was to run.
+        shape: on which machines.
+        nodes: how many of them.
+        minimum_gbps: the user's own limit at the gate's size (GB/s, real hardware); it replaces the rule.
+        limits: the user's limits on single collectives and sizes.
+        fabric: interfaces that must carry the bytes where there is no RDMA; empty where any may.
+        allow_skipped: names of checks that may be skipped.
+        past: a limit from earlier runs of the same kind: (GB/s as measured, where it comes from).
+        past_unread: why the earlier runs, which the stack wants looked at, could not be; empty where nothing is wrong.
+    """
 
     plan: Plan
     shape: Shape
     nodes: int
     minimum_gbps: float | None = None
+    limits: tuple[Limit, ...] = ()
+    fabric: tuple[str, ...] = ()
+    allow_skipped: frozenset[str] = frozenset()
+    past: tuple[float, str] | None = None
+    past_unread: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """Return how many ranks take part: one for each GPU."""
+        return self.nodes * self.shape.gpus
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """Return the interfaces that NCCL is told to use for sockets; none leaves it to find them."""
+        return self.fabric or tuple(name for name in self.shape.front.split(",") if name)
 
 
 @dataclass(frozen=True)
@@ -44,11 +80,12 @@ class Judgement:
         reasons: sentences; empty only for a pass.
         gate: the limit that was applied.
         busbw_gbps: out-of-place busbw at the gate's size, None where it was not measured.
-        peak_busbw_gbps: highest out-of-place busbw.
-        latency_us: time at the smallest size, out of place.
-        ceiling_gbps: ring ceiling, scaled where rehearsed.
+        peak_busbw_gbps: highest out-of-place busbw of the gate's collective.
+        latency_us: time at its smallest size, out of place.
+        ceiling_gbps: what the wire (or NVLink) allows, scaled where rehearsed.
         scale: divisor of line rates that the run stated, 1 on real hardware.
-        rows: the rows whose every number is one.
+        rows: rows by collective, whose every number is one.
+        checks: every question that was put to the measurement.
         line: the measurement itself, as read; nothing else in it has been checked.
     """
 
@@ -60,8 +97,9 @@ class Judgement:
     latency_us: float | None
     ceiling_gbps: float | None
     scale: int
-    rows: tuple[dict[str, Any], ...]
-    line: dict[str, Any]
+    rows: dict[str, tuple[dict[str, Any], ...]]
+    checks: tuple[Check, ...] = ()
+    line: dict[str, Any] = field(default_factory=dict)
 
 
 class LineError(ValueError):
@@ -94,56 +132,74 @@ def judge(text: str, asked: Asked) -> Judgement:
     try:
         line = read_line(text)
     except LineError as error:
-        return _judgement(UNKNOWN, [str(error)], asked, {})
-    reasons = list(_unreadable(line, asked))
-    if reasons:
-        return _judgement(UNKNOWN, reasons, asked, line)
-    wrong = sum(_wrong(row) for row in line["results"])
-    if wrong:
-        return _judgement(SHORT, [f"{wrong} elements arrived with wrong values"], asked, line)
-    bound = _gate(asked, line)
-    if bound.limit_gbps is None:
-        return _judgement(UNKNOWN, [f"there is no gate: {bound.why}"], asked, line)
-    measured = _busbw(line["results"][-1])
-    if measured < bound.limit_gbps:
-        reason = (
-            f"{asked.plan.collective} reached {measured:.4g} GB/s at {bound.size_bytes} B; "
-            f"the gate asks for {bound.limit_gbps:.4g} GB/s: {bound.why}"
-        )
-        return _judgement(SHORT, [reason, *_suspects(line)], asked, line)
-    return _judgement(PASS, [], asked, line)
+        return _judgement([Check("measurement", UNKNOWN, (str(error),))], asked, {})
+    ran = f"{len(asked.plan.sizes_bytes)} sizes on {asked.ranks} ranks of {asked.nodes} nodes, as planned"
+    whole = check("measurement", _unreadable(line, asked), bad=UNKNOWN, good=(ran,))
+    checks = [whole, *_beside(line, asked)] if whole.state == PASS else [whole]
+    return _judgement(checks, asked, line)
+
+
+def _beside(line: dict[str, Any], asked: Asked) -> Iterable[Check]:
+    """Put every question to a line that holds a whole measurement."""
+    scale = _scale(line)
+    count = sum(len(rows.whole(step)) for step in rows.all_steps(line))
+    yield check("values", _wrong_values(line), good=(f"all values of {count} rows were right, both placements",))
+    inventory = line.get("inventory")
+    differences = inventory.get("differences") if isinstance(inventory, dict) else None
+    if isinstance(differences, list):
+        alike = f"{asked.nodes} nodes are alike in GPUs, driver, rails, link rates, MTUs and clocks"
+        alike = alike if asked.nodes > 1 else "one node alone has no other to differ from"
+        yield check("inventory", (str(difference) for difference in differences), good=(alike,))
+    else:
+        yield Check("inventory", UNKNOWN, ("the line has no comparison of the nodes",))
+    yield transport.judge(line, asked, rehearsed=scale != 1)
+    yield check("ceiling", _beyond(line, asked, scale), bad=UNKNOWN)
+    yield _bandwidth(line, asked, scale)
+    yield from (_limit(line, asked, limit, scale) for limit in asked.limits)
+    yield _spread(line, asked)
+    others = len(steps(asked.plan, asked.shape, asked.nodes)) - 1
+    yield check("collectives", _other_steps(line, asked), bad=UNKNOWN, good=(f"{others} other steps are whole",))
+    for stage in (NODE, RAILS):
+        for step in steps(asked.plan, asked.shape, asked.nodes):
+            if step.stage == stage:
+                yield check(stage, _slow_groups(line, asked, step, scale))
+    if asked.past_unread:
+        yield Check("history", SKIPPED, (asked.past_unread,))
+    elif asked.past is not None:
+        limit, source = asked.past
+        measured = rows.busbw(_deciding(line, asked)[-1])
+        reason = f"{asked.plan.collective} reached {measured:.4g} GB/s, and {source} asks for {limit:.4g} GB/s"
+        yield check("history", [reason] if measured < limit else [])
 
 
 def _unreadable(line: dict[str, Any], asked: Asked) -> Iterable[str]:
-    """Yield every reason for which the line proves nothing."""
-    problems = line.get("problems")
-    yield from (str(problem) for problem in problems if problem) if isinstance(problems, list) else ("no list of problems",)
-    results = line.get("results")
-    if not isinstance(results, list) or not results:
-        yield "no row was measured"
+    """Yield every reason for which the deciding run proves nothing."""
+    step = rows.step(line, asked.plan.collective)
+    if step is None:
+        yield f"the line holds no run of {asked.plan.collective}"
         return
-    rows = _whole_rows(line)
-    if len(rows) != len(results):
-        yield f"{len(results) - len(rows)} of {len(results)} rows lack their out-of-place numbers or hold no measurement"
-        return
-    sizes = [row["size_bytes"] for row in rows]
-    if line.get("collective") != asked.plan.collective:
-        yield f"the run was {line.get('collective')}, asked was {asked.plan.collective}"
-    if sizes != list(asked.plan.sizes_bytes):
-        yield f"the plan asks for {len(asked.plan.sizes_bytes)} sizes to {asked.plan.end_bytes} B; measured were {len(sizes)}"
-    ranks = asked.nodes * asked.shape.gpus
-    if line.get("ranks") != ranks:
-        yield f"{line.get('ranks')} ranks ran instead of {ranks}"
-    if any(row["out_of_place"].get("wrong") is None for row in rows):
-        yield "the values were not checked, so nothing is known of them"
-    yield from _ratio(rows[-1], asked.plan.collective, ranks)
+    yield from rows.problems(step, asked.plan.collective, asked.plan.sizes_bytes, asked.ranks, asked.nodes)
+    found = rows.whole(step)
+    if found:
+        yield from _ratio(found[-1], asked.plan.collective, asked.ranks)
 
 
-def _ratio(row: dict[str, Any], collective: str, ranks: int) -> Iterable[str]:
+def _beyond(line: dict[str, Any], asked: Asked, scale: int) -> Iterable[str]:
+    """A number above the wire was measured on another way, or on other machines than the shape says."""
+    top = ceiling.hierarchical_gbps(asked.shape, asked.nodes, scale)
+    measured = rows.busbw(_deciding(line, asked)[-1])
+    if top is not None and asked.plan.collective == "all_reduce" and measured > _ABOVE * top:
+        yield (
+            f"{measured:.4g} GB/s is more than any algorithm can carry over these rails ({top:.4g}): "
+            "the shape is another one, or the bytes went another way"
+        )
+
+
+def _ratio(row: dict[str, Any], name: str, ranks: int) -> Iterable[str]:
     """A build without MPI runs one-rank jobs side by side: busbw / algbw then does not name the rank count."""
-    expected = ceiling.busbw_factor(collective, ranks)
+    expected = collective(name).busbw_factor(ranks)
     algbw = row["out_of_place"]["algbw_gbps"]
-    ratio = _busbw(row) / algbw if algbw > 0 else 0.0
+    ratio = rows.busbw(row) / algbw if algbw > 0 else 0.0
     if abs(ratio - expected) > _RATIO_TOLERANCE * expected:
         yield (
             f"busbw / algbw is {ratio:.4f}, and {ranks} ranks make it {expected:.4f}: another number of ranks took part "
@@ -151,40 +207,108 @@ def _ratio(row: dict[str, Any], collective: str, ranks: int) -> Iterable[str]:
         )
 
 
-def _suspects(line: dict[str, Any]) -> Iterable[str]:
-    """Name the rails that the run itself found slower than the others."""
-    suspects = line.get("suspects")
-    yield from (str(suspect) for suspect in suspects) if isinstance(suspects, list) else ()
+def _wrong_values(line: dict[str, Any]) -> Iterable[str]:
+    for step in rows.all_steps(line):
+        wrong = sum(rows.wrong(row) for row in rows.whole(step))
+        if wrong:
+            yield f"{wrong} elements arrived with wrong values in {step.get('name')}"
 
 
-def _whole_rows(line: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows whose every number is one; anything may stand in a line until it has been looked at."""
-    results = line.get("results")
-    return [row for row in results if _is_whole(row)] if isinstance(results, list) else []
+def _bandwidth(line: dict[str, Any], asked: Asked, scale: int) -> Check:
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gbps=asked.minimum_gbps)
+    if bound.limit_gbps is None:
+        return Check("bandwidth", UNKNOWN, (f"there is no gate: {bound.why}",))
+    return _reaches("bandwidth", bound, rows.busbw(_deciding(line, asked)[-1]))
 
 
-def _is_whole(row: Any) -> bool:
-    if not isinstance(row, dict) or not _is_number(row.get("size_bytes")) or not isinstance(row.get("out_of_place"), dict):
-        return False
-    placements = [row["out_of_place"], *([row["in_place"]] if row.get("in_place") is not None else [])]
-    return all(isinstance(timing, dict) and _is_timing(timing) for timing in placements)
+def _limit(line: dict[str, Any], asked: Asked, limit: Limit, scale: int) -> Check:
+    name = f"limit {limit.collective}@{limit.size_bytes}"
+    bound = user_gate(limit, asked.shape, asked.nodes, scale=scale)
+    size = collective(limit.collective).row_bytes(limit.size_bytes, asked.ranks)
+    step = rows.step(line, limit.collective)
+    at_size = [row for row in rows.whole(step or {}) if row["size_bytes"] == size]
+    if not at_size:
+        return Check(
+            name, UNKNOWN, (f"{limit.collective} was not measured at {limit.size_bytes} B, where the stack has a limit",)
+        )
+    return _reaches(name, bound, rows.busbw(at_size[0]))
 
 
-def _is_timing(timing: dict[str, Any]) -> bool:
-    numbers = [timing.get(name) for name in ("time_us", "algbw_gbps", "busbw_gbps")]
-    return all(_is_number(number) for number in numbers) and (timing.get("wrong") is None or _is_number(timing["wrong"]))
+def _reaches(name: str, bound: Gate, measured: float) -> Check:
+    limit = bound.limit_gbps or 0.0
+    reason = (
+        f"{bound.collective} reached {measured:.4g} GB/s at {bound.size_bytes} B; "
+        f"the gate asks for {limit:.4g} GB/s: {bound.why}"
+    )
+    return check(name, [reason] if measured < limit else [], good=(f"{measured:.4g} GB/s of {limit:.4g} asked: {bound.why}",))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+def _spread(line: dict[str, Any], asked: Asked) -> Check:
+    if not asked.plan.spread_iterations:
+        return Check("spread", SKIPPED, ("the plan times no operation by itself",))
+    step = rows.step(line, SPREAD)
+    found = step.get("spread") if step else None
+    numbers = [found.get(name) for name in ("p50_us", "p99_us", "cv_pct", "iterations")] if isinstance(found, dict) else []
+    if not numbers or not all(rows.is_number(number) for number in numbers) or not numbers[0]:
+        why = str(step.get("failed")) if step and step.get("failed") else "no operation was timed by itself"
+        return Check("spread", UNKNOWN, (why,))
+    p50, p99, cv_pct, count = (float(number) for number in numbers if number is not None)
+    said = f"{count:.0f} single operations vary by {cv_pct:.1f} % (p99 / p50 is {p99 / p50:.2f})"
+    if cv_pct <= CV_LIMIT_PCT and p99 <= TAIL_LIMIT * p50:
+        return Check("spread", PASS, (said,))
+    return Check("spread", SHORT, (f"{said}; a healthy fabric stays within {CV_LIMIT_PCT:g} % and {TAIL_LIMIT:g}",))
 
 
-def _wrong(row: dict[str, Any]) -> int:
-    return sum(int((row.get(placement) or {}).get("wrong") or 0) for placement in ("out_of_place", "in_place"))
+def _other_steps(line: dict[str, Any], asked: Asked) -> Iterable[str]:
+    """Yield what is missing or unreadable in the steps that do not decide."""
+    for asked_step in steps(asked.plan, asked.shape, asked.nodes):
+        if asked_step.name in {asked.plan.collective, SPREAD}:
+            continue
+        step = rows.step(line, asked_step.name)
+        if step is None:
+            yield f"the step {asked_step.name} is missing"
+            continue
+        sizes = _sizes(asked_step, asked)
+        ranks = asked.ranks // asked_step.groups
+        yield from (
+            f"{asked_step.name}: {problem}"
+            for problem in rows.problems(step, asked_step.collective, sizes, ranks, asked.nodes, asked.ranks)
+        )
 
 
-def _busbw(row: dict[str, Any]) -> float:
-    return float(row["out_of_place"]["busbw_gbps"])
+def _sizes(step: Step, asked: Asked) -> tuple[int, ...]:
+    return asked.plan.sizes_of(step.collective) if step.begin_bytes != step.end_bytes else (step.end_bytes,)
+
+
+def _slow_groups(line: dict[str, Any], asked: Asked, step: Step, scale: int) -> Iterable[str]:
+    """Name the node whose inside, or the GPU whose rails, are below what their own wire allows."""
+    found = rows.step(line, step.name)
+    groups = found.get("groups_gbps") if found else None
+    if not isinstance(groups, list) or not all(rows.is_number(group) for group in groups):
+        return
+    if step.stage == NODE:
+        bound, table, stands_for = ceiling.nvlink_gbps(asked.shape, scale), NVLINK_FRACTIONS, step.end_bytes
+    else:
+        ring = ceiling.ring_gbps(asked.shape, asked.nodes, scale)
+        bound = ring / asked.shape.gpus if ring is not None else None
+        table, stands_for = FRACTIONS, step.end_bytes * asked.shape.gpus
+    share = fraction(stands_for, table, scale)
+    if bound is None or share is None:
+        return
+    if len(groups) > 1 and all(measured < share * bound for measured in groups):
+        what = "every node inside" if step.stage == NODE else "the rails of every GPU between nodes"
+        reached = f"{min(groups):.4g} to {max(groups):.4g} GB/s of {bound:.4g}"
+        yield f"{what}: all_reduce reached {reached}; {share:g} of that is asked"
+        return
+    for index, measured in enumerate(groups):
+        if measured < share * bound:
+            who = f"node {index}" if step.stage == NODE else f"the rails of GPU {index} on all nodes together"
+            where = "inside it" if step.stage == NODE else "between nodes"
+            yield f"{who}: all_reduce {where} reached {measured:.4g} GB/s of {bound:.4g}; {share:g} of that is asked"
+
+
+def _deciding(line: dict[str, Any], asked: Asked) -> tuple[dict[str, Any], ...]:
+    return rows.whole(rows.step(line, asked.plan.collective) or {})
 
 
 def _scale(line: dict[str, Any]) -> int:
@@ -193,24 +317,27 @@ def _scale(line: dict[str, Any]) -> int:
     return scale if isinstance(scale, int) and scale > 1 else 1
 
 
-def _gate(asked: Asked, line: dict[str, Any]) -> Gate:
-    return gate(asked.plan, asked.shape, asked.nodes, scale=_scale(line), minimum_gbps=asked.minimum_gbps)
-
-
-def _judgement(verdict: str, reasons: list[str], asked: Asked, line: dict[str, Any]) -> Judgement:
+def _judgement(checks: list[Check], asked: Asked, line: dict[str, Any]) -> Judgement:
     scale = _scale(line)
-    rows = _whole_rows(line)
-    bound = _gate(asked, line)
-    at_gate = [_busbw(row) for row in rows if row["size_bytes"] == bound.size_bytes]
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gbps=asked.minimum_gbps)
+    found = _deciding(line, asked)
+    gate_row_bytes = collective(bound.collective).row_bytes(bound.size_bytes, asked.ranks)
+    at_gate = [rows.busbw(row) for row in found if row["size_bytes"] == gate_row_bytes]
+    outcome, reasons = verdict_of(checks, asked.allow_skipped)
+    memory_for_nvlink = asked.nodes == 1 and scale != 1
     return Judgement(
-        verdict=verdict,
-        reasons=tuple(reasons),
+        verdict=outcome,
+        reasons=reasons,
         gate=bound,
         busbw_gbps=at_gate[0] if at_gate else None,
-        peak_busbw_gbps=max((_busbw(row) for row in rows), default=None),
-        latency_us=rows[0]["out_of_place"]["time_us"] if rows else None,
-        ceiling_gbps=ceiling.ring_gbps(asked.shape, asked.nodes, scale),
+        peak_busbw_gbps=max((rows.busbw(row) for row in found), default=None),
+        latency_us=found[0]["out_of_place"]["time_us"] if found else None,
+        ceiling_gbps=None if memory_for_nvlink else ceiling.bound_gbps(asked.plan.collective, asked.shape, asked.nodes, scale),
         scale=scale,
-        rows=tuple(rows),
+        rows={
+            name: tuple(row for row in rows.whole(rows.step(line, name) or {}) if row["size_bytes"])
+            for name in asked.plan.collectives
+        },
+        checks=tuple(checks),
         line=line,
     )

@@ -5,8 +5,24 @@ Pure data on the standard library. It deliberately knows nothing of Pulumi, of a
 
 from __future__ import annotations
 
-from catalogue.environments import ENVIRONMENTS, Environment
-from catalogue.images import IMAGES, ImageFamily
+from catalogue.environments import ENVIRONMENTS, GENERIC, Environment
+from catalogue.images import IMAGES, Homes, ImageFamily
+from catalogue.prices import PRICES, Price
+from catalogue.servers import SERVERS
 from catalogue.shapes import SHAPES, Rdma, Shape, nearest
 
-__all__ = ["ENVIRONMENTS", "IMAGES", "SHAPES", "Environment", "ImageFamily", "Rdma", "Shape", "nearest"]
+__all__ = [
+    "ENVIRONMENTS",
+    "GENERIC",
+    "IMAGES",
+    "PRICES",
+    "SERVERS",
+    "SHAPES",
+    "Environment",
+    "Homes",
+    "ImageFamily",
+    "Price",
+    "Rdma",
+    "Shape",
+    "nearest",
+]

@@ -54,6 +54,10 @@ _C = {
     "NCCL_SOCKET_IFNAME": "eth0",
 }
 
+#: Machines of no cloud of ours: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's own few messages go over
+#: TCP, which every build of Open MPI can. Binding is left to NCCL, which knows where each GPU is.
+GENERIC = "H"
+
 #: Environment by the letter that shapes refer to.
 ENVIRONMENTS: dict[str, Environment] = {
     "A": Environment(
@@ -120,4 +124,13 @@ ENVIRONMENTS: dict[str, Environment] = {
         "numa",
         "oci-hpc:playbooks/roles/latency_check",
     ),
+    # EFA: the plugin sets protocol, buffers and topology for each type by itself, and libfabric 1.18 or later the rest. What is
+    # left is to keep NCCL's bootstrap off bridges, and MPI's own few messages on TCP.
+    "I": Environment(
+        {"NCCL_SOCKET_IFNAME": "^docker,lo,veth"},
+        {"pml": "ob1", "btl": "tcp,self"},
+        "none",
+        "aws-ofi-nccl:src/platform-aws.cpp; awsome-distributed-training:1.architectures/efa-cheatsheet.md",
+    ),
+    GENERIC: Environment({}, {"pml": "ob1", "btl": "^openib"}, "none", "NCCL's and Open MPI's own defaults"),
 }

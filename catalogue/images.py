@@ -11,6 +11,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Homes:
+    """Where MPI, CUDA and NCCL lie: globs for each, tried in order; of one glob's matches the newest counts."""
+
+    mpi: tuple[str, ...]
+    cuda: tuple[str, ...]
+    nccl: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ImageFamily:
     """One family of images.
 
@@ -45,6 +54,11 @@ class ImageFamily:
     nccl_packages: tuple[str, ...] = ()
     nccl_repository: str = ""
     nccl_repository_key: str = ""
+
+    @property
+    def homes(self) -> Homes:
+        """Return where the software lies on it."""
+        return Homes((self.mpi_home,), (self.cuda_home,), (self.nccl_home,))
 
 
 _GROWFS = "/usr/libexec/oci-growfs -y"

@@ -7,7 +7,10 @@ Sources are files of oracle-quickstart/oci-hpc 3.1.0 unless the row says otherwi
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from catalogue import gpus
 
 _NHC = "oci-hpc:playbooks/roles/nhc/templates/oci.nhc.conf.j2"
 _ALLREDUCE = "oci-hpc:samples/gpu/nccl_run_allreduce.sbatch"
@@ -25,7 +28,7 @@ class Rdma:
         ports: number of RDMA ports (rails).
         port_gbps: line rate of one port, Gb/s, one direction.
         hca: RDMA device of each rail, in NCCL's order; same length as `ports`.
-        ucx_net_devices: what UCX may use for MPI's own traffic.
+        ucx_net_devices: what UCX may use for MPI's own traffic; empty where MPI is not told to use UCX.
         el7_netdevs: names of the rail interfaces on Oracle Linux 7 images, in rail order; empty where no such image exists.
     """
 
@@ -57,17 +60,19 @@ class Rdma:
 
 @dataclass(frozen=True)
 class Shape:
-    """One machine that can be rented.
+    """One kind of machine.
 
     Attributes:
         name: the vendor's name.
         gpu: GPU model, empty for CPU shapes.
         gpus: GPUs in one machine.
-        memory_gib: main memory.
-        nvme: local NVMe disks.
-        rdma: its rails; None where no source states them.
+        memory_gib: main memory, 0 where it varies.
+        nvme: local NVMe disks, 0 where they vary.
+        rdma: its rails; None where no source states them, or there are none.
         environment: key of `catalogue.ENVIRONMENTS`; None where no source states one.
         source: where the row was read.
+        front: interface of the front-end network, or several with commas; empty where NCCL is told by the
+            environment, or finds it.
     """
 
     name: str
@@ -78,6 +83,12 @@ class Shape:
     rdma: Rdma | None
     environment: str | None
     source: str
+    front: str = ""
+
+    @property
+    def nvlink_gbytes_per_s(self) -> float | None:
+        """Return one GPU's NVLink rate, GB/s in one direction; None for PCIe GPUs, other makers' and unknown models."""
+        return gpus.nvlink_gbytes_per_s(self.gpu)
 
     def __post_init__(self) -> None:
         """Refuse a row that contradicts itself."""
@@ -148,8 +159,8 @@ _ROWS = (
 SHAPES: dict[str, Shape] = {row.name: row for row in _ROWS}
 
 
-def nearest(name: str, *, count: int = 3) -> tuple[str, ...]:
-    """Return up to `count` known shape names that look most like `name`, best first."""
-    by_folded = {known.lower(): known for known in SHAPES}
+def nearest(name: str, *, count: int = 3, among: Iterable[str] = tuple(SHAPES)) -> tuple[str, ...]:
+    """Return up to `count` of the known names that look most like `name`, best first."""
+    by_folded = {known.lower(): known for known in among}
     close = difflib.get_close_matches(name.lower(), by_folded, n=count, cutoff=0.3)
-    return tuple(by_folded[match] for match in close) or tuple(SHAPES)[:count]
+    return tuple(by_folded[match] for match in close) or tuple(by_folded.values())[:count]

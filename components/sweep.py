@@ -1,11 +1,10 @@
-"""Build, measure, accept: three Commands, so that a failing gate still leaves its evidence in the outputs.
+"""Build, measure, search, accept: four Commands, so that a failing gate still leaves its evidence in the outputs.
 
 It deliberately contains no benchmark and no threshold: the runner does the work and `benchmarks.verdict` judges its line.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -15,15 +14,14 @@ from typing import Any
 import pulumi
 from pulumi_command import local, remote
 
-from benchmarks import outputs, pack, plan
-from benchmarks.gate import gate
-from benchmarks.verdict import PASS, Asked, judge
-from catalogue import ImageFamily
+from benchmarks import outputs, pack, page, requests
+from benchmarks.evidence import keeper
+from benchmarks.verdict import PASS, Asked, Judgement
+from catalogue import Homes, Price
 from components.cluster import Access, Cluster, Node
 from components.connection import to_node
 from components.ready import Ready
 
-_BUILD_TIMEOUT_S = 1800
 _PACKED = Path(".busbar/build")
 
 
@@ -46,113 +44,141 @@ class SweepArgs:
     """What is measured where.
 
     Attributes:
-        asked: plan, shape, node count and the user's limit.
+        asked: plan, shape, node count and limits; known at preview where the stack names its shape.
         source: what is built.
-        family: where MPI, CUDA and NCCL lie on the image.
+        homes: where MPI, CUDA and NCCL lie.
         cluster: the nodes.
-        ready: their host keys.
+        ready: first contact with them: the head's host key, their network.
+        search_budget_s: how long the cause of a short fabric may be looked for; 0 leaves that out.
+        keeping: what is kept beside the stack.
+        price: what a node costs, where the stack itself says so.
     """
 
-    asked: Asked
+    asked: pulumi.Input[Asked]
     source: Source
-    family: ImageFamily
+    homes: Homes
     cluster: Cluster
     ready: Ready
+    search_budget_s: int
+    keeping: keeper.Keeping
+    price: Price | None
 
 
 class Sweep(pulumi.ComponentResource):
-    """A measured bus bandwidth and its verdict.
+    """A measured bus bandwidth, its verdict, and where it is short the cause.
 
-    Creates: the runner's and, for an archive here, the source's copy on the head; Commands `build`, `measure`, `accept`.
-    Outputs: `found`, the measured part of version 1 by name (GB/s decimal, us); `ssh`, a command for a shell on the head;
-    `page`, Markdown.
+    Creates: the runner's and, for an archive here, the source's copy on the head; Commands `build`, `measure`, `search`,
+    `accept`.
+    Outputs: `expected`, what is known before any measurement, and `measured`, the measured part of the stack's outputs, both
+    by name (GB/s decimal, us); `certificate`, signed, or null; `report`, the page's path, or null; `ssh`, a command for a
+    shell on the head; `readme`, Markdown. None of them depends on
+    `accept`, for a failed resource takes such outputs along.
     """
 
-    found: pulumi.Output[dict[str, Any]]
+    expected: pulumi.Output[dict[str, Any]]
+    measured: pulumi.Output[dict[str, Any]]
+    certificate: pulumi.Output[dict[str, Any] | None]
+    report: pulumi.Output[str | None]
     ssh: pulumi.Output[str]
-    page: pulumi.Output[str]
+    readme: pulumi.Output[str]
 
     def __init__(self, name: str, args: SweepArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:sweep:Sweep", name, None, opts)
         self._mine = pulumi.ResourceOptions(parent=self)
-        expected = gate(args.asked.plan, args.asked.shape, args.asked.nodes, minimum_gbps=args.asked.minimum_gbps)
+        self._identity = args.cluster.identity
+        asked = pulumi.Output.from_input(args.asked)
+        self.expected = asked.apply(lambda wanted: outputs.expected(wanted, args.price))
         if pulumi.runtime.is_dry_run():
-            pulumi.log.info(outputs.expectation(args.asked, expected.why, expected.limit_gbps), self)
-        known = pulumi.Output.all(args.cluster.nodes, args.cluster.access, args.ready.host_keys)
-        head = known.apply(lambda values: to_node(values[1], values[0][0].address, values[2][values[0][0].name]))
-        runner = pack.digest(pack.runner())
-        copies = [
-            self._copy(f"{name}-runner", head, args.cluster.identity, _packed_runner(), f"busbar-runner-{runner}.pyz", runner)
-        ]
+            asked.apply(lambda wanted: pulumi.log.info(page.expectation(wanted, args.price), self))
+        nodes, access, identity = args.cluster.nodes, args.cluster.access, args.cluster.identity
+        known = pulumi.Output.all(nodes, access, args.ready.host_key)
+        self._head = known.apply(lambda values: to_node(values[1], values[0][0].address, values[2]))
+        self._runner = pack.digest(pack.runner())
+        copies = [self._copy(f"{name}-runner", _packed_runner(), f"busbar-runner-{self._runner}.pyz", self._runner)]
         if not args.source.is_url:
-            there, digest = _archive_name(args.source), args.source.sha256
-            copies.append(self._copy(f"{name}-source", head, args.cluster.identity, args.source.location, there, digest))
+            copies.append(self._copy(f"{name}-source", args.source.location, _archive_name(args.source), args.source.sha256))
+        wanted = pulumi.Output.all(nodes, asked)
         build = self._command(
             f"{name}-build",
-            head,
-            runner,
-            args.cluster.nodes.apply(lambda nodes: _build_request(nodes, args, runner)),
-            args.cluster.identity,
+            wanted.apply(
+                lambda all_: requests.build(
+                    _machines(all_[0]), all_[1], _origin(args.source), _homes(args.homes), [self._runner]
+                )
+            ),
             copies,
+        )
+        built = build.stdout.apply(_line)
+        where = pulumi.Output.all(nodes, args.ready.network, built, asked).apply(
+            lambda all_: requests.launch(_machines(all_[0]), all_[1], all_[2], all_[3])
         )
         measure = self._command(
             f"{name}-measure",
-            head,
-            runner,
-            pulumi.Output.all(args.cluster.nodes, args.cluster.access, build.stdout, args.cluster.identity).apply(
-                lambda values: _measure_request(values[0], values[1], values[2], values[3], args.asked, runner)
+            pulumi.Output.all(nodes, where, built, asked, identity).apply(
+                lambda all_: requests.measure(_machines(all_[0]), all_[1], all_[2], all_[3], [all_[4], self._runner])
             ),
-            args.cluster.identity,
             [build],
         )
-        # A pure function of two lines. Nothing exported may depend on `accept`: a failed resource takes such outputs along.
-        judged = measure.stdout.apply(lambda line: judge(line, args.asked))
+        # A function of lines and of earlier runs, so that a preview of what is known already shows the same verdict.
+        kept = pulumi.Output.all(measure.stdout, asked, built).apply(lambda all_: _judged(all_[0], all_[1], all_[2], args))
+        judged: pulumi.Output[Judgement] = kept.apply(lambda all_: all_.judged)
+        search = self._command(
+            f"{name}-search",
+            pulumi.Output.all(nodes, where, asked, judged).apply(
+                lambda all_: requests.search(
+                    _machines(all_[0]), all_[1], all_[2], all_[3], args.search_budget_s, [self._runner]
+                )
+            ),
+            [measure],
+        )
+        searched = search.stdout.apply(_line)
+        self.ssh = pulumi.Output.all(nodes, access).apply(lambda both: _ssh(both[0][0], both[1]))
+        self.measured = pulumi.Output.all(judged, built, searched).apply(
+            lambda all_: outputs.measured(all_[0], all_[1], all_[2])
+        )
+        self.certificate = pulumi.Output.all(kept, asked, identity, built, nodes, self.measured).apply(
+            lambda all_: keeper.certificate(all_[0], all_[1], args.keeping, all_[2], all_[3], _machines(all_[4]), all_[5])
+        )
+        self.report = pulumi.Output.all(kept, asked, nodes, self.measured).apply(
+            lambda all_: _report(all_[0], all_[1], all_[2], all_[3], args.keeping)
+        )
+        self.readme = pulumi.Output.all(kept, searched, self.ssh).apply(
+            lambda all_: page.page(all_[0].judged, all_[1], all_[2], all_[0].changes)
+        )
+        # What is exported is settled before this may fail: the engine keeps only outputs that are known by then.
+        exported = pulumi.Output.all(judged, searched, self.measured, self.certificate, self.report, self.readme)
         local.Command(
             f"{name}-accept",
-            create=judged.apply(lambda found: "cat" if found.verdict == PASS else "cat >&2; exit 1"),
-            stdin=judged.apply(outputs.table),
+            create=judged.apply(lambda its: "cat" if its.verdict == PASS else "cat >&2; exit 1"),
+            stdin=exported.apply(lambda all_: page.table(all_[0], all_[1])),
             logging=local.Logging.NONE,  # a pass is shown below, and a failure quotes the table in its error
             add_previous_output_in_env=False,
             opts=self._mine,
         )
-        versions = build.stdout.apply(lambda line: dict(json.loads(line)["versions"]))
-        self.found = pulumi.Output.all(judged, versions).apply(lambda both: outputs.measured(both[0], both[1]))
-        self.ssh = pulumi.Output.all(args.cluster.nodes, args.cluster.access).apply(lambda both: _ssh(both[0][0], both[1]))
-        self.page = pulumi.Output.all(judged, self.ssh).apply(lambda both: outputs.page(both[0], both[1]))
-        judged.apply(lambda found: pulumi.log.info(f"\n{outputs.table(found)}", self) if found.verdict == PASS else None)
-        self.register_outputs({"found": self.found, "ssh": self.ssh})
+        pulumi.Output.all(kept, searched).apply(lambda both: self._say(both[0], both[1]))
+        self.register_outputs({"verdict": judged.apply(lambda its: its.verdict), "ssh": self.ssh})
 
-    def _copy(  # noqa: PLR0913, PLR0917 - one private place where the two copies are alike
-        self,
-        name: str,
-        head: pulumi.Output[remote.ConnectionArgs],
-        identity: pulumi.Output[str],
-        source: str,
-        there: str,
-        digest: str,
-    ) -> pulumi.Resource:
+    def _say(self, kept: keeper.Kept, searched: dict[str, Any]) -> None:
+        """Show a pass, and what changed since the last run."""
+        if kept.judged.verdict == PASS:
+            pulumi.log.info(f"\n{page.table(kept.judged, searched)}", self)
+        for change in kept.changes:
+            pulumi.log.info(change, self)
+
+    def _copy(self, name: str, source: str, there: str, digest: str) -> pulumi.Resource:
         """Copy the file `source` to `there` in the head's home.
 
         A changed connection alone copies nothing: the plugin compares content and path. Other machines are another identity.
         """
         return remote.CopyToRemote(
             name,
-            connection=head,
+            connection=self._head,
             source=pulumi.FileAsset(source),
             remote_path=there,
-            triggers=[digest, identity],
+            triggers=[digest, self._identity],
             opts=self._mine,
         )
 
-    def _command(  # noqa: PLR0913, PLR0917 - one private place where the two Commands are alike
-        self,
-        name: str,
-        head: pulumi.Output[remote.ConnectionArgs],
-        runner: str,
-        request: pulumi.Output[str],
-        identity: pulumi.Output[str],
-        after: list[pulumi.Resource],
-    ) -> remote.Command:
+    def _command(self, name: str, request: pulumi.Output[str], after: list[pulumi.Resource]) -> remote.Command:
         """Hand `request` to the runner on the head.
 
         The runner works detached under the request's own hash, so a Command that is cut off, or that runs again for another
@@ -160,10 +186,10 @@ class Sweep(pulumi.ComponentResource):
         """
         return remote.Command(
             name,
-            connection=head,
-            create=f"python3 busbar-runner-{runner}.pyz run",
+            connection=self._head,
+            create=f"python3 busbar-runner-{self._runner}.pyz run",
             stdin=request,
-            triggers=[identity],
+            triggers=[self._identity],
             logging=remote.Logging.STDERR,
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=self, depends_on=after),
@@ -187,58 +213,34 @@ def _archive_name(source: Source) -> str:
     return f"busbar-nccl-tests-{source.sha256[:16]}.tar"
 
 
-def _request(kind: str, timeout_s: int, body: dict[str, Any], *reasons: str) -> str:
-    """Return a request whose run id is a hash of all that could change its answer."""
-    request = {"schema": 1, "kind": kind, "timeout_s": timeout_s, **body}
-    text = json.dumps([request, *reasons], sort_keys=True)
-    return json.dumps(request | {"run_id": hashlib.sha256(text.encode()).hexdigest()[:16]}, sort_keys=True)
+def _origin(source: Source) -> dict[str, str]:
+    place = {"url": source.location} if source.is_url else {"path": _archive_name(source)}
+    return {"version": source.version, "sha256": source.sha256} | place
+
+
+def _homes(homes: Homes) -> dict[str, list[str]]:
+    return {"MPI_HOME": list(homes.mpi), "CUDA_HOME": list(homes.cuda), "NCCL_HOME": list(homes.nccl)}
 
 
 def _machines(nodes: tuple[Node, ...]) -> list[dict[str, str]]:
     return [{"name": node.name, "address": node.address} for node in nodes]
 
 
-def _build_request(nodes: tuple[Node, ...], args: SweepArgs, runner: str) -> str:
-    source = args.source
-    origin = {"url": source.location} if source.is_url else {"path": _archive_name(source)}
-    body = {
-        "nodes": _machines(nodes),
-        "program": f"{args.asked.plan.collective}_perf",
-        "source": {"version": source.version, "sha256": source.sha256} | origin,
-        "homes": {
-            "MPI_HOME": args.family.mpi_home,
-            "CUDA_HOME": args.family.cuda_home,
-            "NCCL_HOME": args.family.nccl_home,
-        },
-    }
-    return _request("build", _BUILD_TIMEOUT_S, body, runner)
+def _judged(line: str, asked: Asked, built: dict[str, Any], args: SweepArgs) -> keeper.Kept:
+    versions = outputs.versions(line, built)
+    return keeper.judged(line, asked, args.keeping, versions, write=not pulumi.runtime.is_dry_run())
 
 
-def _measure_request(  # noqa: PLR0913, PLR0917 - the values of one Output.all
-    nodes: tuple[Node, ...], access: Access, built: str, identity: str, asked: Asked, runner: str
-) -> str:
-    line = json.loads(built)
-    here = f"{line['home']}/.busbar/plans/{asked.plan.digest()[:16]}"
-    launch = plan.Launch(
-        addresses=tuple(node.address for node in nodes),
-        network=access.network,
-        mpi_home=line["mpi_home"],
-        cuda_home=line["cuda_home"],
-        binaries=line["binaries"],
-        hostfile=f"{here}/hosts",
-        result=f"{here}/result.json",
-    )
-    body = {
-        "nodes": _machines(nodes),
-        "collective": asked.plan.collective,
-        "gpus": asked.shape.gpus,
-        "argv": list(plan.argv(asked.plan, launch, asked.shape)),
-        "hostfile": {"path": launch.hostfile, "text": plan.hostfile(launch, asked.shape)},
-        "result": launch.result,
-    }
-    return _request(
-        "measure", asked.plan.timeout_s, body, identity, asked.plan.digest(), json.dumps(line["hashes"], sort_keys=True), runner
-    )
+def _report(
+    kept: keeper.Kept, asked: Asked, nodes: tuple[Node, ...], measured: dict[str, Any], keeping: keeper.Keeping
+) -> str | None:
+    whole = measured | outputs.expected(asked, None) | {"target": keeping.target, "nodes": _machines(nodes)}
+    return keeper.report(kept, keeping, pulumi.get_stack(), whole, write=not pulumi.runtime.is_dry_run())
+
+
+def _line(stdout: str) -> dict[str, Any]:
+    """Return the one JSON line that a runner prints last."""
+    return dict(json.loads(stdout.splitlines()[-1]))
 
 
 def _ssh(head: Node, access: Access) -> str:

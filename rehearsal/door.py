@@ -1,4 +1,8 @@
-"""The one door: prepares the operator's place on the rehearsed Internet and runs a command there; boots nothing."""
+"""The one door: prepares the operator's place on the rehearsed Internet and runs a command there; boots nothing.
+
+Except what stood before: `--hosts FILE` lets somebody's machines stand (`rehearsal.standing`), `--clear-hosts` ends them once
+the command has succeeded.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from rehearsal import network, tidy, wires
+from rehearsal import network, standing, tidy, wires
 from rehearsal.world import World
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -138,8 +142,20 @@ def _run(world: World, command: list[str], door: int) -> int:
     return status if status >= 0 else 128 - status
 
 
-def main(command: list[str]) -> int:
+def options(words: list[str]) -> tuple[Path | None, bool, list[str]]:
+    """The file of standing hosts, whether they end after CMD, and CMD itself."""
+    if words[:1] == ["--hosts"] and words[1:]:
+        _, ends, command = options(words[2:])
+        return Path(words[1]), ends, command
+    if words[:1] == ["--clear-hosts"]:
+        file, _, command = options(words[1:])
+        return file, True, command
+    return None, False, words
+
+
+def main(words: list[str]) -> int:
     """Enter, run, leave; 2 when the machine or the call lacks something, else CMD's exit status."""
+    file, ends, command = options(words)
     os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
     os.environ.setdefault("BUSBAR_WORLD", str(CHECKOUT / ".busbar/world"))
     try:
@@ -150,7 +166,14 @@ def main(command: list[str]) -> int:
             if faults := os.environ.get("BUSBAR_FAULTS"):
                 shutil.copyfile(faults, world.path / "faults.json")
             world.faults()
-            return _run(world, command, door)
+            if file is not None:
+                with wires.locked(world, "setup"):
+                    standing.stand(world, file)
+            status = _run(world, command, door)
+            if ends and status == 0:
+                with wires.locked(world, "setup"):
+                    standing.clear(world)
+            return status
     except (RuntimeError, ValueError, OSError) as problem:
         return _refuse(str(problem))
 

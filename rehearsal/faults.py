@@ -17,6 +17,10 @@ class HostFaults:
     Attributes:
         factors: by rail index, what its line rate is multiplied by.
         dead: indices of rails without a link.
+        degraded: by rail index, the gigabits per second at which its port says that it runs, and to which it is held.
+        slow_links: by launch index of another host, what traffic with that host alone is multiplied by.
+        wrong_values: what arrives on its rails is altered now and then, and no checksum tells.
+        tcp_fallback: its RDMA devices are there, but no verbs library finds one.
         boot_fails: cloud-init ends with the status `error`.
         never_answers: the host runs and no packet reaches it.
         free_bytes: room left on its root disk, None for all of it.
@@ -24,6 +28,10 @@ class HostFaults:
 
     factors: dict[int, float]
     dead: frozenset[int]
+    degraded: dict[int, int]
+    slow_links: dict[int, float]
+    wrong_values: bool = False
+    tcp_fallback: bool = False
     boot_fails: bool = False
     never_answers: bool = False
     free_bytes: int | None = None
@@ -46,6 +54,10 @@ class HostFaults:
         return cls(
             factors,
             frozenset(_rail(one) for one in mine if one["kind"] == "rail_dead"),
+            {_rail(one): _gigabits(one) for one in mine if one["kind"] == "port_degraded"},
+            _slow_links(world, index),
+            "wrong_values" in kinds,
+            "tcp_fallback" in kinds,
             "boot_fails" in kinds,
             "never_answers" in kinds,
             int(str(free)) if free is not None else None,
@@ -57,6 +69,27 @@ def _rail(fault: dict[str, object]) -> int:
     if not isinstance(rail, int):
         raise ValueError(f"the fault {fault} must name its rail by a whole number from 0, as rails are told apart by it.")
     return rail
+
+
+def _gigabits(fault: dict[str, object]) -> int:
+    rate = fault.get("gbps")
+    if not isinstance(rate, int) or isinstance(rate, bool) or rate < 1:
+        raise ValueError(f"the fault {fault} must have gbps, whole gigabits per second from 1, as a port states its rate so.")
+    return rate
+
+
+def _slow_links(world: World, index: int) -> dict[int, float]:
+    """By launch index of the other end, the factor of each slow link of a host."""
+    found = {}
+    for one in world.faults():
+        if one["kind"] != "slow_link":
+            continue
+        ends = one.get("hosts")
+        if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, int) for end in ends) or ends[0] == ends[1]:  # noqa: PLR2004 - a link has two ends
+            raise ValueError(f"the fault {one} must name hosts, two different launch indices, as a link has two ends.")
+        if index in ends:
+            found[ends[1] if ends[0] == index else ends[0]] = _factor(one)
+    return found
 
 
 def _factor(fault: dict[str, object]) -> float:

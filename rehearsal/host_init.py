@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -37,7 +38,7 @@ VAR_FOLDERS = [
     "cache", "lib/cloud", "lib/dpkg", "lib/misc", "lib/rehearsal", "lib/sudo", "local", "log", "mail", "opt",
     "spool",
 ]  # fmt: skip
-PROGRAMS = ("usr/libexec", "usr/lib/rehearsal/init")
+PROGRAMS = ("usr/libexec", "usr/lib/rehearsal/init", "usr/lib/rehearsal/counters")
 KEPT_UIDS_BELOW = 1000
 SAMPLE_MAJOR = 42
 """Block and character major for sample use: no driver answers, so no device of the machine can be hit by a number."""
@@ -185,13 +186,22 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
     mount("--bind", str(held), str(system / "class/net"))
     subprocess.run(["umount", str(held)], check=True)
     held.rmdir()
-    for path, text in plan["infiniband"].items():
-        file = system / "class/infiniband" / path
+    for path, text in plan["sys_class"].items():
+        file = system / "class" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         if text.startswith("->"):
             file.symlink_to(text[2:])
         else:
             file.write_text(text)
+
+
+def start_counting(plan: dict[str, Any]) -> None:
+    """Start what keeps the counters of RDMA ports true, as long as the host lives."""
+    if plan["counted"] and os.fork() == 0:
+        indices = {name: str(socket.if_nametoindex(name)) for name in plan["counted"].values()}
+        pairs = ((indices[name], f"/sys/class/infiniband/{hca}/ports/1/counters") for hca, name in plan["counted"].items())
+        os.setsid()
+        os.execve("/usr/lib/rehearsal/counters", ["counters", *(word for pair in pairs for word in pair)], {})  # noqa: S606
 
 
 def make_proc(root: Path) -> None:
@@ -255,6 +265,7 @@ def main(folder: Path) -> None:
     os.dup2(13, 3)
     os.dup2(14, 4)
     os.closerange(5, 64)
+    start_counting(plan)
     os.execve("/usr/lib/rehearsal/init", ["init", "/usr/lib/rehearsal/boot"], plan["environment"])  # noqa: S606
 
 

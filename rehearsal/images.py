@@ -125,7 +125,7 @@ def links(one: Image) -> dict[str, str]:
 
 def copies(one: Image, built: Path) -> dict[str, str]:
     """Files of the image that are copied from the stand-ins and from what was compiled for them."""
-    made = {"usr/lib/rehearsal/init": str(built / "init"), "usr/lib/rehearsal/libnccl.so.2": str(built / "libnccl.so.2")}
+    made = {f"usr/lib/rehearsal/{name}": str(built / name) for name in ("init", "counters", "libnccl.so.2")}
     if one.mpi:
         made[f"{one.mpi.lstrip('/')}/bin/mpirun"] = str(IMAGE_FOLDER / "bin/mpirun")
     if one.cuda:

@@ -19,6 +19,9 @@ MTU = 9000
 CABLES = 7
 """The interface group of every cable's near end, so that a namespace's cables go at once and before it does."""
 
+QUANTUM_BYTES = 65536
+"""What a class may send in its turn: one packet of the largest kind."""
+
 NAMESPACE_SYSCTLS = {
     "net/ipv4/ip_forward": "0",
     "net/ipv6/conf/all/disable_ipv6": "1",
@@ -143,9 +146,43 @@ def burst_bytes(rate_bits_per_s: int) -> int:
     return max(floor, min(262_144, ten_ms))
 
 
+def tbf(rate_bits_per_s: int) -> str:
+    """The token bucket of a rate, as tc takes it."""
+    return f"tbf rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} limit 1mb"
+
+
 def shaper(device: str, rate_bits_per_s: int) -> str:
     """The line of tc that holds a device to a rate."""
-    return f"qdisc replace dev {device} root tbf rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} limit 1mb"
+    return f"qdisc replace dev {device} root {tbf(rate_bits_per_s)}"
+
+
+def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> list[str]:
+    """The lines of tc that hold a device to a rate, and what it sends to some hardware addresses to lower ones (bits/s)."""
+    whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
+    lines = [
+        # Whatever shaped it before goes first: a class cannot be put into another discipline.
+        f"qdisc replace dev {device} root {tbf(rate_bits_per_s)}",
+        f"qdisc replace dev {device} root handle 1: htb default 2",
+        f"class replace dev {device} parent 1: classid 1:1 htb {whole}",
+        f"class replace dev {device} parent 1:1 classid 1:2 htb {whole}",
+    ]
+    for number, (address, rate) in enumerate(sorted(slow.items()), start=3):
+        part = f"rate {rate}bit burst {burst_bytes(rate)} quantum {QUANTUM_BYTES}"
+        lines += [
+            f"class replace dev {device} parent 1:1 classid 1:{number:x} htb {part}",
+            f"filter add dev {device} parent 1: protocol ip prio 1 u32 match ether dst {address} flowid 1:{number:x}",
+        ]
+    return lines
+
+
+def shaper_of_marked(device: str, rate_bits_per_s: int, service: int) -> list[str]:
+    """The lines of tc that hold what carries a type of service to a rate, and nothing else that the device sends."""
+    part = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
+    return [
+        f"qdisc replace dev {device} root handle 1: htb",
+        f"class replace dev {device} parent 1: classid 1:1 htb {part}",
+        f"filter add dev {device} parent 1: protocol ip prio 1 u32 match ip tos {service:#x} 0xff flowid 1:1",
+    ]
 
 
 @contextlib.contextmanager

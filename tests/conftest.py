@@ -72,8 +72,9 @@ class Engine(pulumi.runtime.Mocks):
 
 
 def ready_line(nodes: int = 2) -> str:
-    found = [{"name": f"inst-{n}", "address": f"10.0.1.{n + 2}", "host_key": HOST_KEY} for n in range(nodes)]
-    return json.dumps({"schema": 1, "kind": "ready", "nodes": found})
+    groups = [{"facts": {}, "nodes": [f"inst-{n}" for n in range(nodes)]}]
+    found = {"host_key": HOST_KEY, "count": nodes, "groups": groups, "fronts": [], "networks": []}
+    return json.dumps({"schema": 2, "kind": "ready", **found})
 
 
 BUILD_LINE = json.dumps(
@@ -83,6 +84,7 @@ BUILD_LINE = json.dumps(
         "home": "/home/opc",
         "mpi_home": "/usr/mpi/gcc/openmpi-4.1.2a1",
         "cuda_home": "/usr/local/cuda-11.6",
+        "nccl_home": "/usr",
         "binaries": "/home/opc/.busbar/tests/x",
         "hashes": {"all_reduce_perf": "0" * 64},
         "versions": {"nccl_tests": "2.19.6"},
@@ -96,7 +98,7 @@ def configuration(**changes: Any) -> dict[str, Any]:
     stack = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]
     values = {key: row["default"] for key, row in declared.items() if "default" in row}
     values |= {key.partition(":")[2]: value for key, value in stack.items() if key.startswith("busbar:")}
-    values |= {"sshPublicKey": KEY, "ncclTestsSource": str(ROOT / "README.md"), "preflight": False}
+    values |= {"sshPublicKey": KEY, "ncclTestsSource": str(ROOT / "README.md"), "preflight": False, "history": "", "report": ""}
     values |= changes
     return {f"busbar:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
 

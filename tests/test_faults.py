@@ -67,7 +67,7 @@ def test_one_rail_at_half_rate_is_short_with_every_output_present(stage):
     assert "verdict SHORT" in found.text
     outputs = stage.outputs()
     schema = json.loads((stage.folder.cwd() / "docs" / "outputs.schema.json").read_text())
-    assert set(outputs) == set(schema["required"])
+    assert set(schema["required"]) <= set(outputs)
     assert outputs["verdict"] == "short"
     assert outputs["wire_efficiency"] == pytest.approx(0.5, abs=0.05)
     assert outputs["reasons"][0].startswith("all_reduce reached")
@@ -75,6 +75,44 @@ def test_one_rail_at_half_rate_is_short_with_every_output_present(stage):
     again = stage.up()
     assert again.status != 0
     assert stage.outputs()["evidence"] == outputs["evidence"]
+
+
+def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_command(stage):
+    stage.faults({"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.4})
+    found = stage.up(nodes=3)
+    assert found.status != 0
+    outputs = stage.outputs()
+    (culprit,) = outputs["search"]["culprits"]
+    assert (culprit["kind"], culprit["nodes"], culprit["rails"]) == ("rail", [outputs["nodes"][1]["name"]], ["mlx5_3"])
+    assert culprit["next"].startswith(f"ssh {outputs['nodes'][1]['address']} ")
+    assert f"rail mlx5_3 of node {outputs['nodes'][1]['name']} is slow" in outputs["reasons"][-1]
+    assert "next, on the head: ssh" in found.text
+
+
+def test_nccl_that_falls_back_to_tcp_is_short_however_fast_that_is(stage):
+    stage.faults({"kind": "tcp_fallback", "host": 0}, {"kind": "tcp_fallback", "host": 1})
+    found = stage.up(searchMinutes=0, sizesFrom="512K", sizesTo="1M", iterations=1, warmup=0)
+    assert found.status != 0
+    outputs = stage.outputs()
+    assert outputs["verdict"] == "short"
+    assert any("so NCCL went over it" in reason for reason in outputs["reasons"])
+
+
+def test_wrong_values_are_short_and_counted(stage):
+    stage.faults({"kind": "wrong_values", "host": 1})
+    found = stage.up(searchMinutes=0)
+    assert found.status != 0
+    outputs = stage.outputs()
+    assert outputs["verdict"] == "short"
+    assert any("elements arrived with wrong values" in reason for reason in outputs["reasons"])
+
+
+def test_a_port_that_came_up_at_half_its_rate_is_named_before_any_search(stage):
+    stage.faults({"kind": "port_degraded", "host": 1, "rail": 2, "gbps": 50})
+    found = stage.up(searchMinutes=0)
+    assert found.status != 0
+    outputs = stage.outputs()
+    assert f"{outputs['nodes'][1]['name']}: mlx5_2 has link rate 50 Gb/sec" in outputs["reasons"][0]
 
 
 def test_ctrl_c_in_the_middle_of_a_measurement_loses_nothing(stage):

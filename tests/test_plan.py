@@ -1,20 +1,26 @@
-"""A plan is the exact command; ceilings are arithmetic on line rates."""
+"""A plan is data and ends in exact commands; ceilings are arithmetic on line rates."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from benchmarks import ceiling, plan
+from benchmarks import ceiling, plan, steps
+from benchmarks.collectives import COLLECTIVES, collective
 from catalogue import SHAPES
 
-LAUNCH = plan.Launch(
+GPU4 = SHAPES["BM.GPU4.8"]
+LAUNCH = steps.Launch(
     addresses=("10.0.1.2", "10.0.1.3"),
     network="10.0.1.0/24",
     mpi_home="/usr/mpi/gcc/openmpi-4.1.2a1",
     cuda_home="/usr/local/cuda-11.6",
+    nccl_home="/usr",
     binaries="/home/opc/.busbar/tests/x",
     hostfile="/home/opc/h",
-    result="/home/opc/r.json",
+    results="/home/opc/r",
+    logs="/home/opc/l",
 )
 
 
@@ -22,18 +28,21 @@ def a_plan(**changes):
     return plan.Plan(**({"begin_bytes": 8, "end_bytes": 1024, "factor": 2, "iterations": 20, "warmup": 5} | changes))
 
 
+def words_of(name: str, shape=GPU4, **changes) -> tuple[str, ...]:
+    asked = a_plan(**changes)
+    (step,) = [one for one in steps.steps(asked, shape, 2) if one.name == name]
+    return steps.argv(step, asked, LAUNCH, shape)
+
+
 def test_the_command_starts_one_rank_for_each_gpu_on_each_node():
-    words = plan.argv(a_plan(), LAUNCH, SHAPES["BM.GPU4.8"])
-    assert words[:5] == ("/usr/mpi/gcc/openmpi-4.1.2a1/bin/mpirun", "-np", "16", "-npernode", "8")
-    assert (
-        words[-14:]
-        == ("-b", "8", "-e", "1024", "-f", "2", "-g", "1", "-n", "20", "-w", "5", "-c", "1", "-J", "/home/opc/r.json")[-14:]
-    )
+    words = words_of("all_reduce")
+    assert words[0] == "/usr/mpi/gcc/openmpi-4.1.2a1/bin/mpirun"
+    assert " -np 16 -npernode 8 --hostfile /home/opc/h " in " ".join(words)
+    assert " ".join(words).endswith("all_reduce_perf -b 8 -e 1024 -f 2 -g 1 -n 20 -w 5 -c 1 -J /home/opc/r/all_reduce.json")
 
 
 def test_every_rail_is_named_exactly_so_that_no_prefix_adds_another():
-    words = plan.argv(a_plan(), LAUNCH, SHAPES["BM.GPU4.8"])
-    (hca,) = [word for word in words if word.startswith("NCCL_IB_HCA=")]
+    (hca,) = [word for word in words_of("all_reduce") if word.startswith("NCCL_IB_HCA=")]
     assert hca == (
         "NCCL_IB_HCA==mlx5_0,mlx5_2,mlx5_6,mlx5_8,mlx5_10,mlx5_12,mlx5_14,mlx5_16,"
         "mlx5_1,mlx5_3,mlx5_7,mlx5_9,mlx5_11,mlx5_13,mlx5_15,mlx5_17"
@@ -41,16 +50,71 @@ def test_every_rail_is_named_exactly_so_that_no_prefix_adds_another():
 
 
 def test_the_libraries_that_the_tests_were_linked_against_are_found_on_every_node():
-    words = plan.argv(a_plan(), LAUNCH, SHAPES["BM.GPU4.8"])
     assert (
-        "LD_LIBRARY_PATH=/usr/mpi/gcc/openmpi-4.1.2a1/lib:/usr/mpi/gcc/openmpi-4.1.2a1/lib64:/usr/local/cuda-11.6/lib64"
-        in words
-    )
+        "LD_LIBRARY_PATH=/usr/mpi/gcc/openmpi-4.1.2a1/lib:/usr/mpi/gcc/openmpi-4.1.2a1/lib64:/usr/lib:/usr/lib64:"
+        "/usr/local/cuda-11.6/lib64"
+    ) in words_of("all_reduce")
 
 
 def test_below_four_nodes_the_ring_is_forced_on_every_shape():
-    assert plan.exports(SHAPES["BM.GPU.H100.8"], 2)["NCCL_ALGO"] == "Ring"
-    assert "NCCL_ALGO" not in plan.exports(SHAPES["BM.GPU.H100.8"], 4)
+    h100 = SHAPES["BM.GPU.H100.8"]
+    assert steps.exports(h100, 2, LAUNCH)["NCCL_ALGO"] == "Ring"
+    assert "NCCL_ALGO" not in steps.exports(h100, 4, LAUNCH)
+
+
+def test_on_two_nodes_nccls_own_choice_is_run_once_as_information():
+    assert not [word for word in words_of("free", SHAPES["BM.GPU.H100.8"]) if word.startswith("NCCL_ALGO")]
+    assert "free" not in {step.name for step in steps.steps(a_plan(), GPU4, 4)}
+
+
+def test_the_cheapest_runs_come_first_and_the_deciding_one_before_the_others():
+    names = [step.name for step in steps.steps(a_plan(collectives=("all_reduce", "alltoall")), GPU4, 4)]
+    assert names == ["node", "rails", "all_reduce", "alltoall", "spread"]
+
+
+def test_one_machine_is_measured_inside_alone():
+    assert [step.name for step in steps.steps(a_plan(), GPU4, 1)] == ["all_reduce", "spread"]
+
+
+def test_the_rail_split_gives_every_gpu_of_a_node_a_group_of_its_own():
+    assert "NCCL_TESTS_SPLIT=MOD 8" in words_of("rails")
+    assert "NCCL_TESTS_SPLIT=DIV 8" in words_of("node")
+
+
+def test_only_the_deciding_run_lets_nccl_speak_and_never_into_the_table():
+    words = words_of("all_reduce")
+    assert "NCCL_DEBUG_FILE=/home/opc/l/nccl.%h.%p" in words
+    assert not [word for word in words_of("spread") if word.startswith("NCCL_DEBUG")]
+
+
+def test_values_are_checked_in_every_run_and_operations_timed_by_themselves_in_the_spread():
+    for name in ("node", "rails", "all_reduce", "spread", "free"):
+        words = words_of(name)
+        assert words[words.index("-c") + 1] == "1"
+    assert " -I 1 " in " ".join(words_of("spread"))
+
+
+def test_without_rdma_nccl_is_told_its_socket_interface_exactly():
+    plain = dataclasses.replace(SHAPES["BM.GPU.H200.8"], rdma=None, environment="H")
+    where = dataclasses.replace(LAUNCH, fabric=("fab0",))
+    assert steps.exports(plain, 2, where)["NCCL_SOCKET_IFNAME"] == "=fab0"
+    assert "NCCL_IB_HCA" not in steps.exports(plain, 2, where)
+    assert "NCCL_SOCKET_IFNAME" not in steps.exports(plain, 1, where)
+
+
+def test_what_the_site_wants_goes_before_what_the_shape_says():
+    assert "NCCL_IB_TC=0" in words_of("all_reduce", exports=("NCCL_IB_TC=0",))
+    assert "NCCL_IB_TC=41" not in words_of("all_reduce", exports=("NCCL_IB_TC=0",))
+
+
+def test_cycles_are_asked_of_the_program():
+    assert " -N 3 " in " ".join(words_of("all_reduce", cycles=3))
+
+
+def test_hypercube_is_left_out_where_ranks_are_no_power_of_two():
+    asked = a_plan(collectives=("all_reduce", "hypercube"))
+    assert "hypercube" not in {step.name for step in steps.steps(asked, GPU4, 3)}
+    assert "hypercube" in {step.name for step in steps.steps(asked, GPU4, 4)}
 
 
 def test_the_sizes_of_a_plan_are_those_that_the_program_will_step_through():
@@ -68,10 +132,31 @@ def test_what_is_not_a_size_is_refused(text):
         plan.size_bytes(text)
 
 
-@pytest.mark.parametrize("changes", [{"begin_bytes": 2048}, {"factor": 1}, {"iterations": 0}, {"warmup": -1}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"begin_bytes": 2048},
+        {"factor": 1},
+        {"iterations": 0},
+        {"warmup": -1},
+        {"cycles": 0},
+        {"collectives": ()},
+        {"collectives": ("all_reduce", "all_reduce")},
+        {"collectives": ("all_reduse",)},
+        {"others_end_bytes": 4},
+        {"spread_iterations": 2},
+        {"exports": ("AWS_SECRET_ACCESS_KEY=x",)},
+        {"exports": ("NCCL_DEBUG",)},
+    ],
+)
 def test_a_plan_that_would_measure_nothing_is_refused(changes):
-    with pytest.raises(ValueError, match=r"sizes run from|a plan needs"):
+    with pytest.raises(ValueError, match=r"sizes run from|a plan n|is not known|have no spread|is not given to ranks"):
         a_plan(**changes)
+
+
+def test_the_others_may_end_at_a_smaller_size_than_the_deciding_collective():
+    asked = a_plan(collectives=("all_reduce", "alltoall"), others_end_bytes=64)
+    assert (asked.sizes_of("all_reduce")[-1], asked.sizes_of("alltoall")[-1]) == (1024, 64)
 
 
 def test_the_digest_changes_with_the_cycle_alone():
@@ -92,4 +177,38 @@ def test_a_tree_may_beat_the_ring_on_few_nodes(nodes, factor):
 
 @pytest.mark.parametrize(("ranks", "factor"), [(8, 1.75), (16, 1.875), (32, 1.9375)])
 def test_busbw_over_algbw_counts_the_ranks(ranks, factor):
-    assert ceiling.busbw_factor("all_reduce", ranks) == factor
+    assert collective("all_reduce").busbw_factor(ranks) == factor
+    assert collective("all_gather").busbw_factor(ranks) == factor / 2
+
+
+def test_a_share_below_16_bytes_for_each_rank_is_a_row_of_size_0():
+    assert [collective("all_gather").row_bytes(size, 16) for size in (8, 255, 256, 1000)] == [0, 0, 256, 768]
+    assert collective("broadcast").row_bytes(8, 16) == 8
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVES))
+def test_no_collective_is_promised_more_than_the_wire(name):
+    bound = ceiling.collective_gbps(name, GPU4, 2)
+    assert bound is None or 0 < bound <= 200 * 15 / 8  # gather may count what stays inside the root's node
+
+
+def test_all_to_all_between_two_nodes_is_bound_by_half_of_it_crossing():
+    # Each of 8 GPUs sends 8/16 of its message over 200 GB/s of rails; busbw counts 15/16 of it.
+    assert ceiling.collective_gbps("alltoall", GPU4, 2) == pytest.approx(200 / (8 * 8 / 16) * 15 / 16)
+
+
+def test_the_prediction_grows_to_the_healthy_share_of_the_ceiling():
+    curve = ceiling.predicted_curve(GPU4, 2, (8, 1024**2, 1024**3, 16 * 1024**3))
+    assert list(curve.values()) == sorted(curve.values())
+    assert 0.9 * 190 < curve[16 * 1024**3] < 190
+
+
+#: Out-of-place busbw, GB/s, as measured: 2 x H200 of one host over NVLink, NCCL 2.28.3, nccl-tests 2.19.6, NVLS off.
+H200_PAIR = {1: 68, 16: 216, 256: 300, 1024: 328, 4096: 346}
+
+
+@pytest.mark.parametrize(("mib", "measured"), H200_PAIR.items())
+def test_the_prediction_is_within_a_third_of_real_measurements(mib, measured):
+    pair = dataclasses.replace(SHAPES["BM.GPU.H200.8"], gpus=2)
+    (found,) = ceiling.predicted_curve(pair, 1, (mib * 1024**2,)).values()
+    assert found == pytest.approx(measured, rel=0.34)

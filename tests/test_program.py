@@ -7,15 +7,30 @@ import json
 
 import pulumi
 import pytest
-from conftest import BUILD_LINE, HOST_KEY, KEY, ready_line
-from test_verdict import line
+import yaml
+from a_line import document
+from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, configuration, ready_line
 
+import settings
+from benchmarks.verdict import Asked
 from components.oci.cluster import OciArgs
 
+
+def dev_asked() -> Asked:
+    """Return what the dev stack asks for."""
+    values = {key.partition(":")[2]: value for key, value in configuration().items()}
+    typed = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+    texts = {key: json.loads(text) if typed[key]["type"] != "string" else text for key, text in values.items()}
+    wanted = settings.parse(texts)
+    return Asked(wanted.plan, wanted.node_shape, wanted.nodes)
+
+
+DEV = document(dev_asked())
 LINES = {
     "ready-contact": ready_line(),
     "sweep-build": BUILD_LINE,
-    "sweep-measure": line(),
+    "sweep-measure": json.dumps(DEV),
+    "sweep-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
     "cluster-bastion-key": "ssh-ed25519 AAAABastionKey",
 }
 
@@ -39,6 +54,7 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
         ("command:remote:Command", "ready-contact"),
         ("command:remote:Command", "sweep-build"),
         ("command:remote:Command", "sweep-measure"),
+        ("command:remote:Command", "sweep-search"),
         ("command:remote:CopyToRemote", "sweep-runner"),
         ("command:remote:CopyToRemote", "sweep-source"),
         ("oci:Core/clusterNetwork:ClusterNetwork", "cluster-network-of-nodes"),
@@ -67,7 +83,7 @@ def test_eight_nodes_are_as_many_resources_as_two(dev, run_program):
 
 def test_every_connection_pins_its_host_key_and_names_no_agent_and_no_private_key(dev):
     commands = [inputs for kind, _, inputs in dev.resources if kind.startswith("command:remote")]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for inputs in commands:
         connection = inputs["connection"]["value"]  # the engine keeps it as a secret
         for end in (connection, connection.get("proxy") or connection):
@@ -98,15 +114,21 @@ def test_nothing_is_open_to_the_world(dev):
 
 
 def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only_the_second(run_program):
-    slow = json.loads(line())
-    for row in slow["results"]:
-        for placement in ("out_of_place", "in_place"):
-            row[placement]["busbw_gbps"] /= 2
-            row[placement]["algbw_gbps"] /= 2
+    slow = document(dev_asked(), share=0.5)
     engine = run_program(LINES | {"sweep-measure": json.dumps(slow)})
     (accept,) = [inputs for _, name, inputs in engine.resources if name == "sweep-accept"]
     assert accept["create"] == "cat >&2; exit 1"
     assert "verdict SHORT" in accept["stdin"]
+    (search,) = [inputs for _, name, inputs in engine.resources if name == "sweep-search"]
+    asked = json.loads(search["stdin"])
+    assert asked["needed"]
+    assert asked["whole_gbps"] == pytest.approx(0.025)
+    assert asked["pair_limit_gbps"] == pytest.approx(0.05 * 0.85)
+
+
+def test_a_fabric_that_passes_is_not_searched(dev):
+    (search,) = [inputs for _, name, inputs in dev.resources if name == "sweep-search"]
+    assert not json.loads(search["stdin"])["needed"]
 
 
 def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev, run_program):

@@ -1,4 +1,4 @@
-"""The rehearsal's all_reduce_perf: its transcript, its arithmetic, and what it says when a rail is slow, dead or absent.
+"""The rehearsal's nccl-tests: their transcripts, their arithmetic, and what they say when a rail is slow, dead or absent.
 
 The hosts here are bare network and host-name namespaces with shaped rails, so that nothing but the program is on trial.
 """
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "rehearsal" / "nccl-tests"
 MPI_HOME = "/usr/lib/x86_64-linux-gnu/openmpi"
 SCALE = 4000
+LETTERS = iter("abcdefgh")  # several benches may stand at once
 GOLDEN = Path(__file__).resolve().parent / "golden" / "transcripts"
 RAIL_BITS_PER_S = 100_000_000  # four of these are as much as sixteen rails of a rehearsed host
 BUILD_TOOLS = shutil.which("gcc") and shutil.which("make") and Path(MPI_HOME, "include", "mpi.h").is_file()
@@ -70,7 +71,7 @@ class Bench:
     hosts: int
     ranks: int
     rails: int
-    tag: str = field(default_factory=lambda: f"bn{os.getpid() % 100000}")
+    tag: str = field(default_factory=lambda: f"bn{os.getpid() % 100000}{next(LETTERS)}")
     holders: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def netns(self, host: int | str) -> str:
@@ -132,7 +133,8 @@ class Bench:
             mount --make-rprivate /; hostname h{host}
             mkdir -p {self.folder}/etc{host}; mount -t tmpfs none /sys/class; mkdir /sys/class/infiniband
             for pair in {hcas}; do d=/sys/class/infiniband/${{pair%:*}}
-                mkdir -p $d/device/net/${{pair#*:}} $d/ports/1; echo '4: ACTIVE' > $d/ports/1/state; done
+                mkdir -p $d/device/net/${{pair#*:}} $d/ports/1; echo '4: ACTIVE' > $d/ports/1/state
+                v=/sys/class/infiniband_verbs/uverbs${{pair#*:r}}; mkdir -p $v; echo ${{pair%:*}} > $v/ibdev; done
             cp -r /etc/. {self.folder}/etc{host}/ 2>/dev/null || true
             cd {self.folder}/etc{host}; mkdir -p rehearsal; echo {SCALE} > rehearsal/scale
             for i in 0 1 2 3 4 5 6 7; do echo "$i 0000:0$i:00 NVIDIA A100-SXM4-40GB"; done > rehearsal/gpus
@@ -202,6 +204,12 @@ def bench(hosts: int, ranks: int, rails: int) -> Iterator[Bench]:
 @pytest.fixture(scope="module")
 def two_hosts() -> Iterator[Bench]:
     with bench(hosts=2, ranks=4, rails=4) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def three_hosts() -> Iterator[Bench]:
+    with bench(hosts=3, ranks=3, rails=2) as made:
         yield made
 
 
@@ -459,3 +467,312 @@ def test_ranks_dealt_out_host_by_host_still_make_one_ring(two_hosts: Bench, with
     formula = 4 * 2 * 3 / 4 * (4 << 20) / 4
     sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
     assert all(-0.01 <= one / formula - 1 <= 0.03 for one in sent), (sent, formula)
+
+
+@dataclass(frozen=True)
+class Genuine:
+    """One program of nccl-tests 2.19.6, as its source has it.
+
+    Attributes:
+        divided: whether a message is cut into a share of whole 16 bytes for each rank.
+        redop: as its column has it.
+        root: as its column has it.
+        in_place: whether it checks in place.
+        algorithm: bytes over the time that make its algbw, by its size column and ranks.
+        factor: busbw over algbw, by ranks.
+        wire: the most busbw over the rate of one host's rails, by ranks and ranks on a host.
+    """
+
+    divided: bool
+    redop: str
+    root: str
+    in_place: bool
+    algorithm: Callable[[float, int], float]
+    factor: Callable[[int], float]
+    wire: Callable[[int, int], float]
+
+
+def size_alone(size: float, _ranks: int) -> float:
+    return size
+
+
+def but_one_share(size: float, ranks: int) -> float:
+    return size * (ranks - 1) / ranks
+
+
+def others(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def full(_ranks: int, _local: int) -> float:
+    return 1.0
+
+
+def all_pairs(ranks: int, local: int) -> float:
+    return (ranks - 1) / (local * (ranks - local))
+
+
+def one_root(ranks: int, local: int) -> float:
+    return (ranks - 1) / (ranks - local)
+
+
+TESTS = {
+    "all_reduce": Genuine(False, "sum", "-1", True, size_alone, lambda n: 2 * others(n), full),
+    "all_gather": Genuine(True, "none", "-1", True, size_alone, others, full),
+    "reduce_scatter": Genuine(True, "sum", "-1", True, size_alone, others, full),
+    "broadcast": Genuine(False, "none", "0", True, size_alone, lambda _: 1, full),
+    "reduce": Genuine(False, "sum", "0", True, size_alone, lambda _: 1, full),
+    "alltoall": Genuine(True, "none", "-1", False, size_alone, others, all_pairs),
+    "gather": Genuine(True, "none", "0", True, size_alone, others, one_root),
+    "scatter": Genuine(True, "none", "0", True, size_alone, others, one_root),
+    "sendrecv": Genuine(False, "sum", "-1", False, size_alone, lambda _: 1, full),
+    "hypercube": Genuine(True, "", "-1", True, but_one_share, lambda _: 1, all_pairs),
+}
+
+
+def program(with_mpi: Path, name: str) -> Path:
+    return with_mpi.with_name(f"{name}_perf")
+
+
+@needs_build_tools
+def test_one_link_makes_every_program_of_nccl_tests(with_mpi: Path) -> None:
+    names = {path.name for path in with_mpi.parent.glob("*_perf")}
+    assert names == {f"{name}_perf" for name in (*TESTS, "alltoallv")}
+    assert len({(with_mpi.parent / name).read_bytes() for name in names}) == 1
+
+
+@needs_build_tools
+def test_a_program_of_another_name_is_refused(without_mpi: Path, tmp_path: Path) -> None:
+    shutil.copy(without_mpi, tmp_path / "no_such_perf")
+    refused = run(str(tmp_path / "no_such_perf"))
+    assert refused.returncode == 255
+    assert "no_such_perf: there is no such test" in refused.stderr
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+@pytest.mark.parametrize("name", TESTS)
+def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_hosts: Bench, with_mpi: Path, name: str) -> None:
+    expected, ranks = TESTS[name], 8
+    path = two_hosts.folder / f"{name}.json"
+    flags = ("-b", "40", "-e", "4M", "-f", "104857", "-n", "1", "-w", "0", "-J", str(path))  # 40 B and 4 MiB less 24 B
+    done = two_hosts.perf(program(with_mpi, name), *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"# busbar rehearsal: {name} over TCP rails of this host, line rates scaled by 1/4000\n" in done.stdout
+    small, large = json.loads(path.read_text())["results"]
+    for row, asked in ((small, 40), (large, 40 * 104857)):
+        share = asked // 4 // ranks // 4 * 4  # floats of one rank, whole 16 bytes
+        assert row["count"] == (share if expected.divided else asked // 4)
+        assert row["size"] == (share * ranks * 4 if expected.divided else asked // 4 * 4)
+        assert (row["redop"], row["root"].strip()) == (expected.redop, expected.root)
+        assert row["out_of_place"]["nwrong"] == 0
+        assert row["in_place"]["nwrong"] == (0 if expected.in_place else None)
+        for place in ("out_of_place", "in_place"):
+            found = row[place]
+            algbw = expected.algorithm(row["size"], ranks) / found["time"] / 1e3
+            # Six decimals stand in the file.
+            assert found["alg_bw"] == pytest.approx(algbw, abs=2e-6, rel=1e-4)
+            assert found["bus_bw"] == pytest.approx(algbw * expected.factor(ranks), abs=2e-6, rel=1e-4)
+    reached = large["out_of_place"]["bus_bw"] / (ceiling_gbps(4) * expected.wire(ranks, 4))
+    assert 0.9 <= reached <= 1.15  # one operation alone starts with full token buckets
+    cells = next(line for line in done.stdout.splitlines() if re.match(rf"\s+{large['size']}\s", line))
+    assert cells.rstrip().endswith("N/A") != expected.in_place
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+@pytest.mark.parametrize("name", [*TESTS, "alltoallv"])
+def test_every_value_is_right_on_three_hosts_of_three_ranks_at_odd_sizes(three_hosts: Bench, with_mpi: Path, name: str) -> None:
+    done = three_hosts.perf(program(with_mpi, name), "-b", "4", "-e", "300K", "-f", "17", "-n", "2", "-c", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# Out of bounds values : 0 OK" in done.stdout
+    if name == "hypercube":
+        assert done.stdout.count("nRanks 9 is not a power of 2, skipping") == 9
+        assert rows(done.stdout) == []
+    else:
+        assert len(rows(done.stdout)) == 4
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+@pytest.mark.parametrize("name", ["broadcast", "reduce", "gather", "scatter"])
+def test_every_rank_can_be_the_root_and_no_other(three_hosts: Bench, with_mpi: Path, name: str) -> None:
+    done = three_hosts.perf(program(with_mpi, name), "-b", "64K", "-e", "64K", "-n", "1", "-w", "0", "-r", "-1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row[4] for row in rows(done.stdout)] == [str(root) for root in range(9)]
+    assert "# Out of bounds values : 0 OK" in done.stdout
+    refused = three_hosts.perf(program(with_mpi, name), "-b", "64", "-e", "64", "-r", "9")
+    assert refused.returncode != 0
+    assert "invalid root 9 (root should be in the 0..8 range)" in refused.stdout
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+@pytest.mark.parametrize(
+    ("split", "colors"),
+    [
+        ({"NCCL_TESTS_SPLIT": "AND 0x3"}, [0, 1, 2, 3, 0, 1, 2, 3]),
+        ({"NCCL_TESTS_SPLIT": "&0b11"}, [0, 1, 2, 3, 0, 1, 2, 3]),
+        ({"NCCL_TESTS_SPLIT": "or 3"}, [3, 3, 3, 3, 7, 7, 7, 7]),
+        ({"NCCL_TESTS_SPLIT": "MOD 3"}, [0, 1, 2, 0, 1, 2, 0, 1]),
+        ({"NCCL_TESTS_SPLIT": "%4"}, [0, 1, 2, 3, 0, 1, 2, 3]),
+        ({"NCCL_TESTS_SPLIT": "DIV 4"}, [0, 0, 0, 0, 1, 1, 1, 1]),
+        ({"NCCL_TESTS_SPLIT": "nonsense"}, [0] * 8),
+        ({"NCCL_TESTS_SPLIT_MASK": "3", "NCCL_TESTS_SPLIT": "DIV 4"}, [0, 1, 2, 3, 0, 1, 2, 3]),
+    ],
+)
+def test_a_split_makes_groups_that_run_at_once(
+    two_hosts: Bench, with_mpi: Path, split: dict[str, str], colors: list[int]
+) -> None:
+    done = two_hosts.perf(with_mpi, "-b", "64K", "-e", "64K", "-n", "2", env=split)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [int(found) for found in re.findall(r"^#  Rank +\d+ Group +(\d+)", done.stdout, re.MULTILINE)] == colors
+    (row,) = rows(done.stdout)
+    assert (row[8], row[12]) == ("0", "0")
+    ranks = colors.count(colors[0])
+    assert float(row[7]) / max(float(row[6]), 0.005) == pytest.approx(2 * (ranks - 1) / ranks, rel=0.6)
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_a_split_by_nothing_is_refused(two_hosts: Bench, with_mpi: Path) -> None:
+    refused = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", env={"NCCL_TESTS_SPLIT": "MOD 0"}, ranks=1)
+    assert refused.returncode != 0
+    assert "NCCL_TESTS_SPLIT MOD 0 is refused: ranks cannot be divided by 0." in refused.stderr
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_each_group_of_a_rail_split_has_its_gpus_own_rails_and_a_slow_one_shows(two_hosts: Bench, with_mpi: Path) -> None:
+    """All groups run at once, each on one of four rails; the time is taken over the ranks of all of them."""
+    two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S // 2)
+    before = two_hosts.rail_bytes()
+    env = {"NCCL_TESTS_SPLIT": "AND 0x3"}
+    times = {}
+    try:
+        for average in ("0", "1", "2", "3"):
+            flags = ("-b", "1M", "-e", "1M", "-n", "2", "-w", "0", "-c", "0", "-a", average)
+            done = two_hosts.perf(with_mpi, *flags, env=env)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert "# busbar rehearsal: NET/IB rails=4\n" in done.stdout
+            times[average] = float(rows(done.stdout)[0][5])
+    finally:
+        two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S)
+    sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
+    formula = 4 * 2 * 3 * (1 << 20)  # runs, places, operations: each group of two sends its size on its one rail
+    assert all(-0.01 <= one / formula - 1 <= 0.03 for one in sent), (sent, formula)
+    full_us = (1 << 20) * 8 / RAIL_BITS_PER_S * 1e6
+    assert times["0"] == pytest.approx(full_us, rel=0.15)
+    assert times["2"] == pytest.approx(full_us, rel=0.15)
+    assert times["3"] == pytest.approx(2 * full_us, rel=0.15)
+    assert times["1"] == pytest.approx(1.25 * full_us, rel=0.15)
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_cycles_repeat_the_whole_table(two_hosts: Bench, with_mpi: Path) -> None:
+    done = two_hosts.perf(with_mpi, "-b", "8", "-e", "32", "-f", "2", "-n", "1", "-N", "3", ranks=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row[0] for row in rows(done.stdout)] == ["8", "16", "32"] * 3
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_single_iterations_have_the_genuine_columns_and_their_summary_leaves_the_first_out(
+    two_hosts: Bench, with_mpi: Path
+) -> None:
+    path = two_hosts.folder / "iterations.json"
+    flags = ("-b", "8", "-e", "8", "-n", "6", "-I", "1", "-K", "2", "-J", str(path))
+    done = two_hosts.perf(with_mpi, *flags, ranks=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    header = next(at for at, line in enumerate(lines) if "i_min" in line)
+    assert lines[header - 1].split("  ")[-1].strip() == "in-place (+ per-iteration)"
+    extra = ["i_min", "i_max", "i_p99", "i_cv%"]
+    assert lines[header].split()[-8:] == ["time", "algbw", "busbw", "#wrong", *extra][-8:]
+    assert len(rows(done.stdout)[0]) == 21
+    (row,) = json.loads(path.read_text())["results"]
+    for place in ("out_of_place_per_iter", "in_place_per_iter"):
+        found = row[place]
+        assert list(found) == [
+            "skipped_iterations", "min_us", "max_us", "avg_us", "p50_us", "p95_us", "p99_us", "stdev_us", "cv_pct", "times_us",
+            "per_process_max_times_us",
+        ]  # fmt: skip
+        counted = found["times_us"][2:]
+        assert (found["skipped_iterations"], len(found["times_us"])) == (2, 6)
+        assert (found["min_us"], found["max_us"], found["p99_us"]) == (min(counted), max(counted), max(counted))
+        processes = found["per_process_max_times_us"]
+        assert found["times_us"] == pytest.approx([max(column) for column in zip(*processes, strict=True)])
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+@pytest.mark.parametrize("name", ["all_reduce", "alltoall", "reduce_scatter"])
+def test_values_altered_on_the_wire_are_counted_as_wrong(two_hosts: Bench, with_mpi: Path, name: str) -> None:
+    rule = "meta length > 1000 @th,640,32 set 0x3f9e0419"
+    hook = f'type filter hook egress devices = {{ "h1r0", "h1r1" }} priority 0; policy accept; {rule}'
+    nft = ("ip", "netns", "exec", two_hosts.netns("f"), "nft")
+    planted = run(*nft, "-f", "-", input=f"table netdev wrong {{\nchain out {{\n{hook}\n}}\n}}\n")
+    assert planted.returncode == 0, planted.stderr
+    try:
+        done = two_hosts.perf(program(with_mpi, name), "-b", "1M", "-e", "1M", "-n", "1", "-w", "0")
+    finally:
+        run(*nft, "delete", "table", "netdev", "wrong")
+    assert done.returncode != 0
+    assert int(float(rows(done.stdout)[0][8])) > 0
+    assert re.search(r"# Out of bounds values : \d+ FAILED", done.stdout)
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_every_rank_writes_what_nccl_says_of_its_connections_to_its_own_file(two_hosts: Bench, with_mpi: Path) -> None:
+    folder = two_hosts.folder / "logs"
+    folder.mkdir()
+    env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p"}
+    done = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", "-n", "1", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "NCCL INFO" not in done.stdout
+    assert "# channel 0 rail r0 peer h1" in done.stdout
+    texts = {path.name: path.read_text() for path in folder.iterdir()}
+    assert sorted(name.split(".")[1] for name in texts) == ["h0"] * 4 + ["h1"] * 4
+    for name, text in texts.items():
+        _, host, pid = name.split(".")
+        assert all(re.match(rf"{host}:{pid}:{pid} \[\d\] NCCL INFO \S", line) for line in text.splitlines())
+        assert text.count("NCCL INFO Using network IB\n") == 1
+        assert "NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE" in text
+    whole = "".join(texts.values())
+    crossing = re.findall(r"Channel (\d\d)/0 : (\d)\[\d\] -> (\d)\[\d\] \[send\] via NET/IB/(\d)", whole)
+    assert sorted(crossing) == sorted(
+        (f"0{rail}", str(here), str(there), str(rail))
+        for rail in range(4)
+        for here, there in ((rail, rail + 4), (rail + 4, rail))
+    )
+    assert "Channel 02 : 3[3] -> 2[2] via SHM/direct/direct" in whole
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_without_a_file_nccls_lines_go_to_standard_output_as_far_as_asked_for(two_hosts: Bench, with_mpi: Path) -> None:
+    env = {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "1"}
+    done = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", "-n", "1", env=env, ranks=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("NCCL INFO Using network Socket\n") == 2
+    assert "NCCL INFO NET/Socket : Using [0]front:10.200.0.1<0>\n" in done.stdout
+    assert "[send] via NET/Socket/0\n" in done.stdout
+    silent = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", "-n", "1", env=env | {"NCCL_DEBUG_SUBSYS": "^ALL"}, ranks=1)
+    assert "NCCL INFO" not in silent.stdout
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
+def test_devices_that_no_verbs_library_finds_are_no_rails(two_hosts: Bench, with_mpi: Path) -> None:
+    moved = f"nsenter -t $(cat {two_hosts.folder}/h1.pid) -m -r sh -c 'cd /sys/class && mv $1 $2'"
+    there, away = "infiniband_verbs", "unloaded"
+    subprocess.run(["/bin/sh", "-c", moved.replace("$1", there).replace("$2", away)], check=True, timeout=10)
+    try:
+        done = two_hosts.perf(with_mpi, "-b", "4K", "-e", "4K", "-n", "1", ranks=2, env={"NCCL_DEBUG": "INFO"})
+    finally:
+        subprocess.run(["/bin/sh", "-c", moved.replace("$1", away).replace("$2", there)], check=True, timeout=10)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# busbar rehearsal: NET/Socket\n" in done.stdout
+    assert "h1" in next(line for line in done.stdout.splitlines() if "NET/IB : No device found." in line)

@@ -51,11 +51,27 @@ def test_all_sixteen_rails_of_both_nodes_carried_the_bytes(built):
     sent = built[0].outputs()["transport"]["tx_bytes"]
     assert len(sent) == 2
     for devices in sent.values():
-        rails = [count for name, count in devices.items() if name.startswith("enp") and name != "enp45s0f0"]
+        rails = [count for name, count in devices.items() if name.startswith("mlx5_") and name != "mlx5_4"]
         assert len(rails) == 16
         assert min(rails) > 1_000_000
         assert max(rails) < 1.1 * min(rails)
         assert devices["enp45s0f0"] < min(rails)
+
+
+def test_the_transport_is_proven_by_counters_and_by_what_nccl_said(built):
+    transport = built[0].outputs()["transport"]
+    assert transport["state"] == "pass"
+    assert transport["said"]["networks"] == {"IB": 16}
+    assert "had to); NCCL named IB" in transport["proof"][0]
+
+
+def test_every_run_is_kept_once_and_drawn(built):
+    stage = built[0]
+    assert len(list((stage.folder / "history").rglob("*.json"))) >= 1
+    page = stage.folder / "report" / "dev" / "report.html"
+    assert stage.outputs()["report"] == str(page)
+    assert PLANTED not in page.read_text()
+    assert (page.parent / "busbw.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_screen_shows_rows_and_the_verdict(built):
@@ -75,7 +91,8 @@ def test_an_unchanged_update_changes_nothing(built):
 def test_a_preview_predicts_the_bandwidth_and_states_the_gate(built):
     found = built[0].preview()
     assert found.status == 0, found
-    assert "on a healthy fabric gives about 190 GB/s of bus bandwidth (the wire allows 200)" in found.text
+    said = "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 200): 30.54 at 1 MiB, 47.6 at 2 MiB"
+    assert said in found.text
 
 
 def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built):

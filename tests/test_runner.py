@@ -93,19 +93,33 @@ def build_request(head: Head, makefile: str = GOOD_MAKEFILE, **changes) -> dict:
         "run_id": "build1",
         "timeout_s": 30,
         "nodes": NODE,
-        "program": "all_reduce_perf",
+        "programs": ["all_reduce_perf"],
         "source": {"version": "2.19.6", "sha256": hashlib.sha256(data).hexdigest(), "path": "source.tar"},
         "homes": {
-            "MPI_HOME": f"{head.home}/mpi-*",
-            "CUDA_HOME": f"{head.home}/cuda*",
-            "NCCL_HOME": f"{head.home}/nccl",
+            "MPI_HOME": ["/nowhere/mpi", f"{head.home}/mpi-*"],
+            "CUDA_HOME": [f"{head.home}/cuda*"],
+            "NCCL_HOME": [f"{head.home}/nccl"],
         },
     }
     return request | changes
 
 
+def step_of(head: Head, body: str, name: str = "all_reduce", **changes) -> dict:
+    step = {
+        "name": name,
+        "stage": "all",
+        "collective": "all_reduce",
+        "argv": [str(head.tool(f"mpirun-{name}", body))],
+        "result": f"{head.home}/plan/result.json",
+        "cycles": 1,
+        "groups": 1,
+        "ranks": 2,
+        "decides": True,
+    }
+    return step | changes
+
+
 def measure_request(head: Head, body: str, **changes) -> dict:
-    program = head.tool("mpirun", body)
     request = {
         "schema": 1,
         "kind": "measure",
@@ -113,10 +127,13 @@ def measure_request(head: Head, body: str, **changes) -> dict:
         "timeout_s": 30,
         "nodes": NODE,
         "gpus": 2,
-        "collective": "all_reduce",
-        "argv": [str(program)],
+        "hcas": [],
+        "fabric": [],
+        "deciding": "all_reduce",
+        "steps": [step_of(head, body)],
         "hostfile": {"path": f"{head.home}/plan/hosts", "text": "127.0.0.1 slots=2\n"},
-        "result": f"{head.home}/plan/result.json",
+        "results": f"{head.home}/plan",
+        "logs": f"{head.home}/nccl",
     }
     return request | changes
 
@@ -139,8 +156,8 @@ def test_a_build_takes_the_newest_mpi_and_names_what_it_made(head):
     ("changes", "sentence"),
     [
         ({"source": {"version": "x", "sha256": "0" * 64, "path": "source.tar"}}, "is pinned; nothing was built"),
-        ({"homes": {"MPI_HOME": "/nowhere/mpi-*", "CUDA_HOME": "/x", "NCCL_HOME": "/x"}}, "the image has no MPI_HOME"),
-        ({"program": "all_gather_perf"}, "the build made no all_gather_perf; it made all_reduce_perf"),
+        ({"homes": {"MPI_HOME": ["/nowhere/mpi-*"], "CUDA_HOME": ["/x"], "NCCL_HOME": ["/x"]}}, "the head has no MPI_HOME"),
+        ({"programs": ["all_gather_perf", "all_reduce_perf"]}, "the build made no all_gather_perf; it made all_reduce_perf"),
         (
             {"source": {"version": "x", "sha256": "0" * 64, "url": "https://127.0.0.1:1/x.tar"}},
             "could not be fetched from the head",
@@ -177,11 +194,17 @@ def test_a_measurement_is_one_line_with_every_row_and_its_evidence(head):
     assert status == 0, err
     assert len(out.splitlines()) == 1
     line = json.loads(out)
-    assert len(line["results"]) == 31
-    assert line["ranks"] == 2
-    assert line["results"][-1]["out_of_place"]["busbw_gbps"] == 345.381859
-    assert line["versions"] == {"nccl": "2.28.9", "nccl_tests": "2.19.6", "driver": "570.1", "os": line["versions"]["os"]}
-    assert line["problems"] == []
+    (step,) = line["steps"]
+    assert len(step["rows"]) == 31
+    assert (step["ranks"], step["hosts"], step["program"]) == (2, 1, "all_reduce")
+    assert step["rows"][-1][1][2] == 345.381859
+    assert (line["versions"]["nccl"], line["versions"]["nccl_tests"], line["versions"]["driver"]) == (
+        "2.28.9",
+        "2.19.6",
+        "570.1",
+    )
+    assert step["problems"] == []
+    assert line["inventory"] == {"differences": []}
     assert line["rehearsal"] is None
     packed = Path(line["evidence"]["path"]).read_bytes()
     assert hashlib.sha256(__import__("gzip").decompress(packed)).hexdigest() == line["evidence"]["sha256"]
@@ -218,7 +241,7 @@ def test_a_lost_waiter_leaves_the_work_running_and_the_next_one_finds_it(head):
     lost.wait(10)
     status, out, _ = head.run(measure_request(head, body))
     assert status == 0
-    assert len(json.loads(out)["results"]) == 31
+    assert len(json.loads(out)["steps"][0]["rows"]) == 31
     assert (head.home / "count").read_text() == "once\n"
 
 
@@ -237,13 +260,13 @@ def test_a_worker_that_died_is_not_waited_for_and_the_next_run_starts_afresh(hea
     (head.home / "second").touch()
     status, out, err = head.run(measure_request(head, body))
     assert status == 0, err
-    assert "the JSON result could not be used" in json.loads(out)["problems"][0]
+    assert "the JSON result could not be used" in json.loads(out)["steps"][0]["problems"][0]
 
 
 def test_a_failed_run_names_its_cause_and_may_be_tried_again(head):
     status, _, err = head.run(measure_request(head, "echo ORTE was unable to reliably start one or more daemons; exit 3\n"))
     assert status == 1
-    assert "the run ended with status 3: ORTE was unable to reliably start" in err
+    assert "the run all_reduce ended with status 3: ORTE was unable to reliably start" in err
     status, _, _ = head.run(measure_request(head, REAL_RUN))
     assert status == 0
 
@@ -252,7 +275,7 @@ def test_a_run_that_hangs_is_stopped_at_its_bound(head):
     began = time.monotonic()
     status, _, err = head.run(measure_request(head, "sleep 60\n", timeout_s=1))
     assert status == 1
-    assert "the run was stopped after 1 s with 0 rows done" in err
+    assert "the run all_reduce was stopped after 1 s with 0 rows done" in err
     assert time.monotonic() - began < 20
 
 
@@ -263,10 +286,70 @@ def test_a_node_with_fewer_gpus_is_named_before_anything_runs(head):
 
 
 def test_the_plan_can_be_printed_and_typed_by_hand(head):
-    status, out, _ = head.run(measure_request(head, REAL_RUN, argv=["mpirun", "-x", "NCCL_IB_HCA==mlx5_0"]), "plan")
+    planned = measure_request(head, REAL_RUN)
+    planned["steps"][0]["argv"] = ["mpirun", "-x", "NCCL_TESTS_SPLIT=MOD 8"]
+    status, out, _ = head.run(planned, "plan")
     assert status == 0
-    assert "mpirun -x 'NCCL_IB_HCA==mlx5_0'" in out
+    assert "mpirun -x 'NCCL_TESTS_SPLIT=MOD 8'" in out
     assert not (head.home / ".busbar").exists()
+
+
+def test_a_step_that_does_not_decide_may_fail_and_is_named(head):
+    request = measure_request(head, REAL_RUN)
+    request["steps"].append(step_of(head, "echo error: no GPU; exit 4\n", "spread", decides=False))
+    status, out, err = head.run(request)
+    assert status == 0, err
+    assert "the run spread ended with status 4: error: no GPU" in json.loads(out)["steps"][1]["failed"]
+
+
+def test_what_nccl_said_of_its_transport_is_counted_and_its_files_are_gone(head):
+    said = (
+        "printf 'h:1:1 [0] NCCL INFO NET/Socket : Using [0]fab0:10.9.0.1<0>\\n"
+        "h:1:1 [0] NCCL INFO Using network Socket\\n"
+        "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\\n' > $HOME/nccl/nccl.h.1\n"
+    )
+    status, out, err = head.run(measure_request(head, said + REAL_RUN))
+    assert status == 0, err
+    assert json.loads(out)["transport"]["said"] == {
+        "networks": {"Socket": 1},
+        "devices": {"NET/Socket : Using [0]fab0": 1},
+        "channels": {"P2P/CUMEM": 1},
+    }
+    assert not (head.home / "nccl").exists()
+
+
+def test_a_fabric_interface_that_is_absent_is_named_and_what_nccl_takes_instead_is_measured(head):
+    request = measure_request(head, f'echo "$@" > {head.home}/words\n' + REAL_RUN, fabric=["fab0"])
+    request["steps"][0]["argv"] += ["-x", "NCCL_SOCKET_IFNAME==fab0", "-x", "NCCL_DEBUG=INFO"]
+    status, out, err = head.run(request)
+    assert status == 0, err
+    assert json.loads(out)["inventory"]["differences"] == ["head has no interface fab0 that is up, so NCCL was left to choose"]
+    assert (head.home / "words").read_text() == "-x NCCL_DEBUG=INFO\n"
+
+
+def test_groups_that_run_at_once_are_told_apart_by_the_times_of_their_ranks(head):
+    document = json.loads((GOLDEN / "h200x2.json").read_text())
+    document["results"] = document["results"][-1:]
+    size = document["results"][0]["size"]
+    spread = dict.fromkeys(("min_us", "max_us", "avg_us", "p50_us", "p95_us", "p99_us", "stdev_us", "cv_pct"), 1.0)
+    times = [[9e9, 1000.0, 1010.0, 990.0], [9e9, 2000.0, 2020.0, 1980.0]]
+    spread |= {"skipped_iterations": 1, "times_us": [1.0] * 4, "per_process_max_times_us": times}
+    document["results"][0]["out_of_place_per_iter"] = spread
+    (head.home / "groups.json").write_text(json.dumps(document))
+    body = f"cat {GOLDEN}/h200x2.txt\ncp $HOME/groups.json $HOME/plan/result.json\n"
+    request = measure_request(head, REAL_RUN)
+    request["steps"].append(step_of(head, body, "rails", stage="rails", groups=2, ranks=2, decides=False))
+    status, out, err = head.run(request)
+    assert status == 0, err
+    # A group of one rank moves nothing between ranks, so a factor of 0 is right and of no use: times are what matters here.
+    assert json.loads(out)["steps"][1]["groups_gbps"] == [0.0, 0.0]
+    request["run_id"] = "measure2"
+    request["steps"][1] |= {"ranks": 4}
+    spread["per_process_max_times_us"] = [*times, *times]
+    (head.home / "groups.json").write_text(json.dumps(document))
+    status, out, err = head.run(request)
+    assert status == 0, err
+    assert json.loads(out)["steps"][1]["groups_gbps"] == [round(size / 1e6, 6), round(size / 2e6, 6)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema": 1, "kind": "dance", "run_id": "x", "timeout_s": 1}', "[1]"])

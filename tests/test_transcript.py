@@ -92,6 +92,56 @@ def test_in_place_first_is_honoured():
     assert run.rows[0].out_of_place.time_us == 2
 
 
+HEADER = (
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"
+)
+END = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.0\n"
+
+
+def test_a_blank_reduction_is_a_blank_and_a_row_cut_short_is_still_a_problem():
+    (run,) = parse_text(f"{HEADER} 256 4 float    -1 703.66 0.01 0.02 0 444.91 0.03 0.04 0\n{END}")
+    assert (run.rows[0].redop, run.rows[0].out_of_place.busbw_gbps, run.problems) == ("", 0.02, ())
+    (run,) = parse_text(f"{HEADER} 256 4 float sum -1 703.66 0.01 0.02 0 444.91 0.03 0.04\n{END}")
+    assert run.rows == ()
+    assert "a row of 12 fields under a header of 13" in run.problems[0]
+
+
+def test_messages_below_one_share_are_rows_of_size_0_and_no_problem():
+    rows = "".join(f" {size} 1 float none -1 9.0 0.0 0.0 0 9.0 0.0 0.0 0\n" for size in (0, 0, 256, 512))
+    (run,) = parse_text(HEADER + rows + END)
+    assert ([row.size_bytes for row in run.rows], run.problems) == ([0, 0, 256, 512], ())
+
+
+def cycles(*times: float) -> str:
+    rows = "".join(f" {size} 1 float sum -1 {time} 1.0 1.0 0 {time} 1.0 1.0 0\n" for time in times for size in (8, 16))
+    return HEADER + rows + END
+
+
+def test_of_several_cycles_the_median_counts_and_one_that_is_cut_is_said():
+    (run,) = parse_text(cycles(3.0, 9.0, 4.0), cycles=3)
+    assert ([row.out_of_place.time_us for row in run.rows], run.problems) == ([4.0, 4.0], ())
+    (run,) = parse_text(cycles(3.0, 9.0), cycles=3)
+    assert "4 rows are not 3 whole cycles" in run.problems
+    (run,) = parse_text(cycles(3.0, 9.0))
+    assert "sizes do not grow: 8 B after 16 B" in run.problems
+
+
+def test_wrong_values_of_one_cycle_do_not_vanish_in_the_median():
+    (run,) = parse_text(cycles(3.0, 9.0, 4.0).replace("9.0 1.0 1.0 0", "9.0 1.0 1.0 7", 1), cycles=3)
+    assert run.rows[0].out_of_place.wrong == 7
+
+
+def test_operations_timed_one_by_one_give_their_spread_and_every_ranks_median():
+    document = json.loads(H200_JSON)
+    times = [[50.0, 10.0, 11.0, 12.0], [60.0, 20.0, 21.0, 22.0]]
+    spread = {"skipped_iterations": 1, "p50_us": 11.0, "p99_us": 12.0, "cv_pct": 3.0, "times_us": [1.0] * 4}
+    document["results"][0]["out_of_place_per_iter"] = spread | {"per_process_max_times_us": times}
+    found = parse_json(json.dumps(document)).rows[0].out_of_place_spread
+    assert (found.iterations, found.rank_us, found.cv_pct) == (3, (11.0, 21.0), 3.0)
+    document["results"][0]["out_of_place_per_iter"] = {"skipped_iterations": "x"}
+    assert "an unreadable result" in parse_json(json.dumps(document)).problems[0]
+
+
 def test_windows_line_ends_change_nothing():
     assert parse_text(H200.replace("\n", "\r\n")) == parse_text(H200)
 

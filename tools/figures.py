@@ -1,7 +1,9 @@
 """Measure what README and CHANGELOG claim, one line each; a run takes some minutes and needs the rehearsal.
 
     make figures
+    make figures PARTS="faults healthy"
 
+PARTS are any of two, many, search, pure (the default), faults and healthy (a quarter of an hour).
 Ratios come of runs side by side in one world. It deliberately judges nothing: the reader compares.
 """
 
@@ -14,33 +16,69 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks import search_figures
 from tools.stage import ROOT, Finished, Stage
 
 #: The dev stack's own plan, which `make up` runs.
-_DEV_PLAN = {"sizesFrom": "8", "sizesTo": "64M", "iterations": 1, "warmup": 0}
+_DEV_PLAN: dict[str, Any] = {
+    "sizesFrom": "8",
+    "sizesTo": "8M",
+    "othersSizesTo": "1M",
+    "iterations": 1,
+    "warmup": 0,
+    "collectives": None,  # the program's own default: all of them
+}
+#: One large size: short bursts that shaped wires let pass do not show in it.
+_LARGE_PLAN: dict[str, Any] = {"sizesFrom": "64M", "sizesTo": "64M", "spreadIterations": 0, "allowSkipped": ["spread"]}
 _MANY = 8
 
 
-def main() -> None:
-    """Print every figure."""
+#: Each fault as it is planted, and what the search must call it: kind, host indices, rail index.
+_FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None]], ...] = (
+    ({"kind": "rail_rate", "host": 2, "rail": 5, "factor": 0.4}, ("rail", (2,), 5)),
+    ({"kind": "rail_rate", "host": 7, "rail": 0, "factor": 0.5}, ("rail", (7,), 0)),
+    ({"kind": "rail_rate", "host": 0, "rail": 15, "factor": 0.3}, ("rail", (0,), 15)),
+    ({"kind": "rail_rate", "host": 4, "rail": 9, "factor": 0.6}, ("rail", (4,), 9)),
+    ({"kind": "slow_host", "host": 1, "factor": 0.5}, ("node", (1,), None)),
+    ({"kind": "slow_host", "host": 6, "factor": 0.3}, ("node", (6,), None)),
+    ({"kind": "slow_host", "host": 3, "factor": 0.6}, ("node", (3,), None)),
+    ({"kind": "slow_link", "hosts": [2, 3], "factor": 0.4}, ("link", (2, 3), None)),
+    ({"kind": "slow_link", "hosts": [5, 6], "factor": 0.3}, ("link", (5, 6), None)),
+    ({"kind": "slow_link", "hosts": [0, 7], "factor": 0.5}, ("link", (0, 7), None)),
+)
+_HEALTHY_RUNS = 10
+
+
+def main(parts: list[str]) -> None:
+    """Print the figures of `parts`."""
+    known = {"two": _two_hosts, "many": _many_hosts, "healthy": _healthy}
     with tempfile.TemporaryDirectory(prefix="busbar-figures-") as folder:
-        two = _stage(Path(folder) / "two")
-        try:
-            _two_hosts(two)
-        finally:
-            two.close()
-        many = _stage(Path(folder) / "many")
-        try:
-            _many_hosts(many)
-        finally:
-            many.close()
-    _pure_tests()
+        for part in parts or ["two", "many", "search", "pure"]:
+            if part == "search":
+                search_figures.figures(say)
+            elif part == "pure":
+                _pure_tests()
+            elif part == "faults":
+                _planted_faults(Path(folder))
+            elif part in known:
+                _in_a_world(Path(folder) / part, known[part])
+            else:
+                sys.exit(f"{part} is no part; known are {', '.join([*known, 'search', 'pure', 'faults'])}")
+
+
+def _in_a_world(folder: Path, measure: Callable[[Stage], None]) -> None:
+    stage = _stage(folder)
+    try:
+        measure(stage)
+    finally:
+        stage.close()
 
 
 def _stage(folder: Path) -> Stage:
@@ -61,11 +99,13 @@ def _timed(what: str, finished: Finished) -> Finished:
 
 def _two_hosts(stage: Stage) -> None:
     say("preview of a new stack, 2 hosts", f"{_timed('preview', stage.preview(**_DEV_PLAN)).seconds:.1f} s")
-    say("up on a clean state, 2 hosts, 8 B to 64 MiB", f"{_timed('up', stage.up(**_DEV_PLAN)).seconds:.1f} s")
+    say("up on a clean state, 2 hosts, 10 collectives", f"{_timed('up', stage.up(**_DEV_PLAN)).seconds:.1f} s")
     again = _timed("unchanged up", stage.up(**_DEV_PLAN))
     changes = sum(int(count) for count in re.findall(r"([0-9]+) (?:created|updated|deleted|replaced|to \w+)", again.text))
     say("unchanged up", f"{again.seconds:.1f} s, {changes} changes")
     say("program resources, 2 hosts", str(len(_own(stage))))
+    say("build and measure beyond the runs' own time, 2 hosts", f"{_overhead(stage):.1f} s")
+    _timed("up with one large size", stage.up(**_LARGE_PLAN, iterations=1, warmup=0))
     outputs = stage.outputs()
     size = outputs["gate"]["size_bytes"]
     say(f"rehearsed busbw / scaled wire ceiling, at {size} B", f"{outputs['wire_efficiency']:.4f}")
@@ -76,7 +116,9 @@ def _two_hosts(stage: Stage) -> None:
 def _by_hand(stage: Stage, size_bytes: int) -> float:
     """Run the same binary with the same arguments on the head by hand, at one size; return its busbw in GB/s."""
     request = json.loads(_inputs(stage, "sweep-measure")["stdin"])
-    words = [str(word) for word in request["argv"]]
+    (step,) = [one for one in request["steps"] if one["decides"]]
+    words = [str(word) for word in step["argv"] if not str(word).startswith("NCCL_DEBUG")]
+    words = [word for index, word in enumerate(words) if word != "-x" or "=" in words[index + 1]]
     words[words.index("-b") + 1] = str(size_bytes)
     words = words[: words.index("-J")]
     login = stage.outputs()["ssh"].split()[1:]
@@ -100,6 +142,63 @@ def _many_hosts(stage: Stage) -> None:
     say(f"{_MANY} hosts from launch to the last one ready", f"{boot_s:.1f} s")
     say("memory of one idle host", f"{(before - _available_mb()) / (_MANY + 1):.0f} MB")
     say(f"rehearsed busbw / scaled wire ceiling, {_MANY} hosts, 4 MiB", f"{stage.outputs()['wire_efficiency']:.4f}")
+
+
+def _planted_faults(folder: Path) -> None:
+    right, most = 0, 0
+    for index, (fault, wanted) in enumerate(_FAULTS):
+        stage = _stage(folder / f"fault{index}")
+        stage.faults(fault)
+        try:
+            stage.up(nodes=_MANY)
+            found = stage.outputs()
+            named = _named(found, stage)
+        finally:
+            stage.faults()
+            stage.close()
+        right += named == [wanted]
+        search = found["search"] or {"rounds": 0, "seconds": 0.0}
+        most = max(most, search["rounds"])
+        say(f"planted: {json.dumps(fault)}", f"named {named}, {search['rounds']} rounds, {search['seconds']:.0f} s")
+    say(f"planted faults named right, {_MANY} hosts", f"{right} of {len(_FAULTS)}")
+    pairs = _MANY * (_MANY - 1) // 2
+    say("most rounds of these, sequential all-pairs needs", f"{most}, {pairs}: {pairs / max(most, 1):.1f} times fewer")
+
+
+def _named(outputs: dict[str, Any], stage: Stage) -> list[tuple[str, tuple[int, ...], int | None]]:
+    """Return the culprits by index, as faults are planted: hosts in launch order, rails in the order of the shape."""
+    order = [node["name"] for node in outputs["nodes"]]
+    rails = json.loads(_inputs(stage, "sweep-measure")["stdin"])["hcas"]
+    kernel = sorted(rails, key=lambda name: int(name.rpartition("_")[2]))
+    return [
+        (
+            culprit["kind"],
+            tuple(sorted(order.index(name) for name in culprit["nodes"])),
+            kernel.index(culprit["rails"][0]) if len(culprit["rails"]) == 1 else None,
+        )
+        for culprit in (outputs["search"] or {"culprits": []})["culprits"]
+    ]
+
+
+def _healthy(stage: Stage) -> None:
+    verdicts = []
+    for number in range(1, _HEALTHY_RUNS + 1):
+        stage.up(nodes=_MANY, measurement=number)
+        verdicts.append(stage.outputs()["verdict"])
+    say(f"false alarms in {_HEALTHY_RUNS} healthy rehearsed runs, {_MANY} hosts", str(_HEALTHY_RUNS - verdicts.count("pass")))
+
+
+def _overhead(stage: Stage) -> float:
+    """Return what build and measure took beyond the time of the runs themselves, s."""
+    ended = {one["urn"].rsplit("::", 1)[1]: _when(one) for one in _own(stage) if "created" in one}
+    began = max(ended["sweep-runner"], ended["sweep-source"])
+    (line,) = [
+        json.loads(one["outputs"]["stdout"])
+        for one in stage.state()["deployment"]["resources"]
+        if one["urn"].endswith("::sweep-measure")
+    ]
+    runs_s = sum(step.get("seconds", 0.0) for step in line["steps"])
+    return (ended["sweep-measure"] - began).total_seconds() - float(runs_s)
 
 
 def _own(stage: Stage) -> list[dict[str, Any]]:
@@ -134,4 +233,4 @@ def _pure_tests() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

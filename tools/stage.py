@@ -14,7 +14,14 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 #: A plan that takes seconds: 4 MiB at 1/4000 stands for 16 GiB, so the strictest gate applies.
-SHORT_PLAN = {"sizesFrom": "1M", "sizesTo": "4M", "iterations": 2, "warmup": 1}
+SHORT_PLAN = {
+    "sizesFrom": "1M",
+    "sizesTo": "4M",
+    "iterations": 2,
+    "warmup": 1,
+    "collectives": ["all_reduce"],
+    "spreadIterations": 5,
+}
 _PATIENCE_S = 300
 
 
@@ -29,10 +36,11 @@ class Finished:
 
 
 class Stage:
-    """The dev stack in a world below `folder`."""
+    """One stack, `dev` or another, in a world below `folder`; `site` names hosts that stand in it beforehand."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, stack: str = "dev", site: Path | None = None) -> None:
+        self.folder, self.stack = folder, stack
+        self.door = ["rehearsal/enter", *(["--hosts", str(site)] if site else [])]
         self.world = folder / "world"
         self.world.mkdir()
         (folder / "state").mkdir()
@@ -83,16 +91,22 @@ class Stage:
         return Finished(child.returncode, text, time.monotonic() - began)
 
     def configure(self, **changes: Any) -> Path:
-        """Write the stack file: the dev stack with a short plan and `changes`."""
-        stack = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
-        values = {"sshPublicKey": str(self.world / "operator" / "id_ed25519.pub")} | SHORT_PLAN | changes
+        """Write the stack file: the stack's own with a short plan and `changes`."""
+        stack = yaml.safe_load((ROOT / f"Pulumi.{self.stack}.yaml").read_text())
+        own = {
+            "sshPublicKey": str(self.world / "operator" / "id_ed25519.pub"),
+            "knownHosts": str(self.world / "operator" / "known_hosts"),
+            "history": str(self.folder / "history"),
+            "report": str(self.folder / "report"),
+        }
+        values = own | SHORT_PLAN | changes
         stack["config"] |= {f"busbar:{key}": value for key, value in values.items() if value is not None}
         stack["config"] = {key: value for key, value in stack["config"].items() if changes.get(key[7:], "") is not None}
-        path = self.folder / "config" / "Pulumi.dev.yaml"
+        path = self.folder / "config" / f"Pulumi.{self.stack}.yaml"
         path.write_text(yaml.safe_dump(stack) + self.salt)
         (self.folder / "config" / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
         if not self.salt:
-            made = self.command("pulumi", "-C", str(self.folder / "config"), "stack", "init", "dev")
+            made = self.command("pulumi", "-C", str(self.folder / "config"), "stack", "init", self.stack)
             assert made.status == 0, made
             (line,) = [line for line in path.read_text().splitlines() if line.startswith("encryptionsalt")]
             self.salt = f"{line}\n"
@@ -102,7 +116,8 @@ class Stage:
     def engine(self, verb: str, *words: str, **changes: Any) -> list[str]:
         """Return the command of one engine operation in the world."""
         path = self.configure(**changes)
-        return ["rehearsal/enter", "pulumi", verb, "--stack", "dev", "--config-file", str(path), "--non-interactive", *words]
+        where = ("--stack", self.stack, "--config-file", str(path), "--non-interactive")
+        return [*self.door, "pulumi", verb, *where, *words]
 
     def preview(self, **changes: Any) -> Finished:
         """Preview the stack with `changes`."""
@@ -122,18 +137,18 @@ class Stage:
 
     def inside(self, *words: str) -> Finished:
         """Run a command as the operator, in the world."""
-        return self.command("rehearsal/enter", *words)
+        return self.command(*self.door, *words)
 
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs."""
-        found = self.command("pulumi", "stack", "output", "--json", "--stack", "dev")
+        found = self.command("pulumi", "stack", "output", "--json", "--stack", self.stack)
         assert found.status == 0, found
         outputs: dict[str, Any] = json.loads(found.text)
         return outputs
 
     def state(self) -> dict[str, Any]:
         """Return the stack's state as it is exported."""
-        found = self.command("pulumi", "stack", "export", "--stack", "dev")
+        found = self.command("pulumi", "stack", "export", "--stack", self.stack)
         assert found.status == 0, found
         state: dict[str, Any] = json.loads(found.text)
         return state
@@ -144,3 +159,4 @@ class Stage:
             self.faults()
             gone = self.destroy()
             assert gone.status == 0, gone
+        self.command("rehearsal/enter", "--clear-hosts", "true")

@@ -15,11 +15,12 @@ import sys
 from typing import Any, Dict, List
 
 import build
+import hunt
 import jobs
 import measure
 from refusal import Refusal
 
-_WORK = {"build": build, "measure": measure}
+_WORK = {"build": build, "measure": measure, "search": hunt}
 
 
 def main(argv: List[str]) -> int:

@@ -43,8 +43,9 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     _run_make(request, homes, source, here, say)
     binaries = os.path.join(jobs.root(), "tests", request["run_id"])
     hashes = _collect(os.path.join(source, "build"), binaries)
-    if request["program"] not in hashes:
-        raise Refusal("the build made no {}; it made {}".format(request["program"], ", ".join(sorted(hashes)) or "nothing"))
+    lacking = [program for program in request["programs"] if program not in hashes]
+    if lacking:
+        raise Refusal("the build made no {}; it made {}".format(", ".join(lacking), ", ".join(sorted(hashes)) or "nothing"))
     _spread(request, binaries, hashes, say)
     shutil.rmtree(os.path.join(here, "src"))
     return {
@@ -54,11 +55,12 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         "binaries": binaries,
         "hashes": hashes,
         "home": os.path.expanduser("~"),
-        "mpi_home": homes["MPI_HOME"],
+        "mpi_home": _with_mpirun(homes["MPI_HOME"]),
         "cuda_home": homes["CUDA_HOME"],
+        "nccl_home": homes["NCCL_HOME"],
         "versions": {
             "nccl_tests": request["source"]["version"],
-            "mpi": _first_line([homes["MPI_HOME"] + "/bin/mpirun", "--version"]),
+            "mpi": _first_line([_with_mpirun(homes["MPI_HOME"]) + "/bin/mpirun", "--version"]),
             "cuda": os.path.basename(os.path.realpath(homes["CUDA_HOME"])),
         },
         "seconds": round(time.monotonic() - began, 1),
@@ -66,19 +68,33 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
 
 
 def _homes(request: Dict[str, Any]) -> Dict[str, str]:
-    """Find MPI, CUDA and NCCL on this image; the newest match of each glob wins."""
+    """Find MPI, CUDA and NCCL: the first glob with a match wins, and of its matches the newest."""
     wanted = (("MPI_HOME", "bin/mpirun"), ("CUDA_HOME", "bin/nvcc"), ("NCCL_HOME", "include/nccl.h"))
     homes = {}
     for key, proof in wanted:
-        found = [path for path in glob.glob(request["homes"][key]) if os.path.exists(os.path.join(path, proof))]
-        if not found:
+        for pattern in request["homes"][key]:
+            found = [path for path in glob.glob(pattern) if _holds(path, proof)]
+            if found:
+                homes[key] = max(found, key=_version_key)
+                break
+        else:
             raise Refusal(
-                "the image has no {}: no folder like {} holds {}; choose an image with it or correct the image family".format(
-                    key, request["homes"][key], proof
+                "the head has no {}: no folder like {} holds {}; install it there or say where it lies".format(
+                    key, " or ".join(request["homes"][key]), proof
                 )
             )
-        homes[key] = max(found, key=_version_key)
     return homes
+
+
+def _holds(path: str, proof: str) -> bool:
+    """Tell whether a folder is whole; Debian's Open MPI keeps headers and libraries in one and its programs in /usr/bin."""
+    debian = proof == "bin/mpirun" and path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
+    return os.path.exists(os.path.join(path, "include/mpi.h" if debian else proof))
+
+
+def _with_mpirun(home: str) -> str:
+    """Return the folder whose bin holds mpirun: a remote node's daemon is looked for under the same one."""
+    return home if os.path.exists(os.path.join(home, "bin", "mpirun")) else "/usr"
 
 
 def _version_key(path: str) -> List[Any]:

@@ -1,38 +1,65 @@
-"""What one node has and has counted so far, as JSON; also runs alone, fed to a node's `python3 -`.
+"""What one node has and has counted so far, as JSON; also runs alone, fed to a node's `python3 - [FOLDER]`.
 
-It deliberately discovers: every interface, every RDMA device and every counter file that is there, none by name.
+Where FOLDER is given, it is made for NCCL's own log files; `--harvest` reads what they say of the transport and removes it. It
+deliberately discovers: every interface, every RDMA device and every counter file that is there, none by name.
 """
 
 import json
 import os
 import platform
+import re
+import shutil
 import socket
 import subprocess
-from typing import Any, Dict, List
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+#: What NCCL says of itself with NCCL_DEBUG=INFO, and under which key it is kept.
+_SAID = (
+    ("networks", re.compile(r"NCCL INFO Using network (\S+)")),
+    ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
+    ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected provider is .*\S)")),
+    ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
+)
+_LOG_LIMIT_BYTES = 4 << 20
 
 
 def inventory() -> Dict[str, Any]:
-    """Return this node's GPUs, driver, interfaces (with byte counters) and RDMA devices."""
+    """Return this node's GPUs, driver, clock, interfaces and RDMA devices with their byte counters, and NVLink's."""
     gpus = _gpus()
     return {
         "host": socket.gethostname(),
+        "machine": _read("/sys/class/dmi/id/product_uuid") or _read("/etc/machine-id"),
+        "clock": time.time(),
         "kernel": platform.release(),
         "os": _os_name(),
         "gpus": [name for name, _ in gpus],
         "driver": gpus[0][1] if gpus else None,
         "interfaces": {name: _interface(name) for name in _entries("/sys/class/net") if name != "lo"},
         "hca": {name: _hca(name) for name in _entries("/sys/class/infiniband")},
+        "nvlink_tx_bytes": _nvlink(),
     }
 
 
 def _gpus() -> List[List[str]]:
-    argv = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        out = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    rows = [[word.strip() for word in line.split(",")] for line in out.decode().splitlines()]
+    out = _output(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    rows = [[word.strip() for word in line.split(",")] for line in out.splitlines()]
     return [row for row in rows if len(row) == 2]  # noqa: PLR2004 - name and driver were asked for
+
+
+def _nvlink() -> Optional[int]:
+    """Return the bytes that all NVLinks of this node have sent, None where nobody counts them."""
+    counted = re.findall(r"Tx\d*:\s*(\d+) KiB", _output(["nvidia-smi", "nvlink", "-gt", "d"]))
+    return 1024 * sum(int(number) for number in counted) if counted else None
+
+
+def _output(argv: List[str]) -> str:
+    try:
+        found = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.decode("utf-8", "replace")
 
 
 def _os_name() -> str:
@@ -64,7 +91,17 @@ def _hca(name: str) -> Dict[str, Any]:
     for key, counter in (("tx_bytes", "port_xmit_data"), ("rx_bytes", "port_rcv_data")):
         words = _number(port + "/counters/" + counter)
         found[key] = None if words is None else 4 * words
+    # Errors, drops, marks and pauses by the driver's own names: absent is absent, not zero.
+    found["events"] = {
+        counter: _number(folder + "/" + counter)
+        for folder in (port + "/counters", port + "/hw_counters")
+        for counter in _entries(folder)
+        if _EVENT.search(counter)
+    }
     return found
+
+
+_EVENT = re.compile(r"err|discard|drop|cnp|ecn|out_of|retrans|timeout|link_downed|recover|pause|xmit_wait", re.IGNORECASE)
 
 
 def _entries(path: str) -> List[Any]:
@@ -74,7 +111,7 @@ def _entries(path: str) -> List[Any]:
 def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as source:
-            return source.read().strip()
+            return source.read(_LOG_LIMIT_BYTES).strip()
     except OSError:
         return ""
 
@@ -85,5 +122,28 @@ def _number(path: str) -> Any:
     return int(text) if text.isdigit() else None
 
 
+def harvest(folder: str) -> Dict[str, Dict[str, int]]:
+    """Return what NCCL's log files in `folder` say of its transport, each sentence with how often, and remove the folder."""
+    said = {"networks": {}, "devices": {}, "channels": {}}  # type: Dict[str, Dict[str, int]]
+    for name in _entries(folder):
+        for line in _read(os.path.join(folder, name)).splitlines():
+            for key, pattern in _SAID:
+                found = pattern.search(line)
+                if found:
+                    said[key][found.group(1)] = said[key].get(found.group(1), 0) + 1
+    shutil.rmtree(folder, ignore_errors=True)
+    return said
+
+
+def _main(argv: List[str]) -> None:
+    found = inventory()
+    if argv[:1] == ["--harvest"]:
+        found["nccl"] = harvest(argv[1])
+    elif argv:
+        shutil.rmtree(argv[0], ignore_errors=True)
+        os.makedirs(argv[0], mode=0o700)
+    print(json.dumps(found))
+
+
 if __name__ == "__main__":
-    print(json.dumps(inventory()))
+    _main(sys.argv[1:])

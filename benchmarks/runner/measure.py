@@ -1,7 +1,7 @@
-"""Run one plan over all nodes and bring back one line: rows, ranks, versions, what moved where, and where the logs lie.
+"""Run a plan's steps over all nodes, cheapest first, and bring back one line: rows, ranks, versions, what moved where.
 
-It deliberately judges nothing. It fails only where nothing was measured, and then says which node or which missing rule is the
-likely cause.
+It deliberately judges nothing. It fails only where the deciding run gave nothing, and then says which node or which missing
+rule is the likely cause; any other step that fails is named in the line.
 """
 
 import contextlib
@@ -10,43 +10,43 @@ import gzip
 import hashlib
 import json
 import os
+import shlex
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+import compare
 import fanout
 import inventory
 import jobs
+import mpi
 import reach
+import traffic
 import transcript
-from bounded import bounded
 from refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
-#: Nodes whose traffic is kept one by one; above it only the extremes are.
-_NODES_IN_DETAIL = 16
 
 
 def commands(request: Dict[str, Any]) -> List[str]:
     """Return the commands that a person would type on the head."""
-    return [
-        "cat > {} <<'END'\n{}END".format(request["hostfile"]["path"], request["hostfile"]["text"]),
-        _quoted(request["argv"]),
-    ]
+    hosts = "cat > {} <<'END'\n{}END".format(request["hostfile"]["path"], request["hostfile"]["text"])
+    return [hosts, *(" ".join(shlex.quote(word) for word in step["argv"]) for step in request["steps"])]
 
 
 def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     """Measure; return the line.
 
     Raises:
-        Refusal: a node cannot be reached or differs, or the run ended without a result.
+        Refusal: a node cannot be reached or differs, or the deciding run ended without a result.
     """
-    with _alone(request, say):
+    with alone(request, say):
         return _work(request, here, say)
 
 
 @contextlib.contextmanager
-def _alone(request: Dict[str, Any], say: jobs.Say) -> Iterator[None]:
+def alone(request: Dict[str, Any], say: jobs.Say) -> Iterator[None]:
     """Hold the head for one measurement: two at once would share the rails, and both would come out short."""
     deadline = time.monotonic() + request["timeout_s"]
     with open(os.path.join(jobs.root(), "measure.lock"), "w") as lock:
@@ -66,45 +66,79 @@ def _alone(request: Dict[str, Any], say: jobs.Say) -> Iterator[None]:
 
 
 def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
-    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    began = time.monotonic()
     nodes = request["nodes"]
-    before = _inventories(nodes)
-    _refuse_unequal(nodes, before, request)
-    if len(nodes) > 1:
-        _refuse_unreachable(nodes, say)
-    os.makedirs(os.path.dirname(request["hostfile"]["path"]), exist_ok=True)
+    before, asked_at = _first_look(nodes, request, say)
+    for folder in (os.path.dirname(request["hostfile"]["path"]), request["results"]):
+        os.makedirs(folder, exist_ok=True)
     with jobs.text(request["hostfile"]["path"], "w") as target:
         target.write(request["hostfile"]["text"])
-    if os.path.exists(request["result"]):
-        os.unlink(request["result"])  # nccl-tests would write beside it, under another name
-    text = _run(request, here, say)
-    run, problems = _read(request, text)
-    after = _inventories(nodes)
-    evidence = _keep(here, text, request)
+    absent = [
+        "{} has no interface {} that is up, so NCCL was left to choose".format(node["name"], name)
+        for node, its in zip(nodes, before)
+        for name in request["fabric"]
+        if not its["interfaces"].get(name, {}).get("up")
+    ]
+    texts = []  # type: List[str]
+    done = []  # type: List[Dict[str, Any]]
+    after = before
+    deciding = None  # type: Optional[transcript.Transcript]
+    for step in request["steps"]:
+        left_s = request["timeout_s"] - (time.monotonic() - began)
+        argv = _unpinned(step["argv"]) if absent else step["argv"]
+        found, run = _step(dict(step, argv=argv, timeout_s=max(left_s, 1.0)), here, say, len(nodes))
+        done.append(found)
+        if run is not None:
+            texts.append("# busbar step {}\n{}".format(step["name"], run.text))
+        if step["name"] == request["deciding"] and run is not None:
+            deciding = run.transcript
+            after, _ = _inventories(nodes, "--harvest " + shlex.quote(request["logs"]))
+    assert deciding is not None  # noqa: S101 - its failure is raised in _step
     first = before[0]
     return {
-        "schema": 1,
+        "schema": 2,
         "kind": "measure",
         "run_id": request["run_id"],
-        "started": began,
-        "collective": run.collective or request["collective"],
-        "results": [_row(row) for row in run.rows],
-        "ranks": len(run.devices),
-        "problems": problems,
-        "rehearsal": {"scale": run.scale} if run.scale else None,
-        "versions": {"nccl": run.nccl, "nccl_tests": run.nccl_tests, "driver": first["driver"], "os": first["os"]},
+        "started": started,
+        "steps": done,
+        "rehearsal": {"scale": deciding.scale} if deciding.scale else None,
+        "versions": {
+            "nccl": deciding.nccl,
+            "nccl_tests": deciding.nccl_tests,
+            "driver": first["driver"],
+            "os": first["os"],
+            "kernel": first["kernel"],
+        },
+        "machines": {node["name"]: its["machine"] for node, its in zip(nodes, before)},
         "gpu": first["gpus"][0] if first["gpus"] else None,
-        "transport": _transport(nodes, before, after, run.network),
-        "evidence": evidence,
+        "inventory": {"differences": [*absent, *compare.differences(nodes, before, asked_at, request["hcas"])]},
+        "transport": dict(traffic.between(nodes, before, after), network=deciding.network),
+        "evidence": _keep(here, "".join(texts)),
+        "seconds": round(time.monotonic() - began, 2),
     }
 
 
-def _inventories(nodes: List[Dict[str, str]]) -> List[Dict[str, Any]]:
-    answers = fanout.each(nodes, "python3 -", fanout.source_of(inventory), _INVENTORY_TIMEOUT_S)
+def _first_look(
+    nodes: List[Dict[str, str]], request: Dict[str, Any], say: jobs.Say
+) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
+    """Ask every node what it has and, at the same time, whether it reaches the others; refuse what would let MPI fail."""
+    with ThreadPoolExecutor(2) as pool:
+        reached = pool.submit(_refuse_unreachable, nodes, say)
+        before, asked_at = _inventories(nodes, shlex.quote(request["logs"]))
+        _refuse_unequal(nodes, before, request)
+        reached.result()
+    return before, asked_at
+
+
+def _inventories(nodes: List[Dict[str, str]], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
+    """Return every node's inventory, and this machine's clock before and after all of them."""
+    asked = time.time()
+    answers = fanout.each(nodes, "python3 - " + arguments, fanout.source_of(inventory), _INVENTORY_TIMEOUT_S)
     silent = ["{} ({})".format(node["name"], answer.why) for node, answer in zip(nodes, answers) if answer.status != 0]
     if silent:
         raise Refusal("no inventory from {}".format("; ".join(silent)))
-    return [json.loads(answer.out.splitlines()[-1]) for answer in answers]
+    return [json.loads(answer.out.splitlines()[-1]) for answer in answers], [(asked, time.time())] * len(nodes)
 
 
 def _refuse_unequal(nodes: List[Dict[str, str]], found: List[Dict[str, Any]], request: Dict[str, Any]) -> None:
@@ -119,6 +153,8 @@ def _refuse_unequal(nodes: List[Dict[str, str]], found: List[Dict[str, Any]], re
 
 
 def _refuse_unreachable(nodes: List[Dict[str, str]], say: jobs.Say) -> None:
+    if len(nodes) == 1:
+        return
     local = ["python3", "-u", "-c", reach.BOOT]
     remote = f'python3 -u -c "{reach.BOOT}"'
     start = [local if index == 0 else [*fanout.SSH, node["address"], remote] for index, node in enumerate(nodes)]
@@ -136,104 +172,69 @@ def _refuse_unreachable(nodes: List[Dict[str, str]], say: jobs.Say) -> None:
         )
 
 
-def _run(request: Dict[str, Any], here: str, say: jobs.Say) -> str:
-    """Run the argv under its bound, show its rows as they come, return all that it printed."""
-    say("measuring: {} on {} nodes".format(request["collective"], len(request["nodes"])))
-    kept = []
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
-    with bounded(request["argv"], request["timeout_s"], cwd=os.path.expanduser("~"), env=environment) as run:
-        with jobs.text(os.path.join(here, "transcript.txt"), "w") as log:
-            for line in run.lines():
-                kept.append(line)
-                log.write(line + "\n")
-                log.flush()
-                if line.lstrip()[:1].isdigit() or "busbw" in line or "(GB/s)" in line or "busbar rehearsal" in line:
-                    say(line)
-        status = run.status()
-    if run.late:
-        raise Refusal(
-            "the run was stopped after {} s with {} rows done; its output is {}/transcript.txt on the head".format(
-                request["timeout_s"], sum(line.lstrip()[:1].isdigit() for line in kept), here
-            )
-        )
-    if status != 0:
-        raise Refusal(f"the run ended with status {status}: {_cause(kept)} (its output is {here}/transcript.txt on the head)")
-    return "\n".join(kept) + "\n"
+def _unpinned(argv: List[str]) -> List[str]:
+    """Return the command without its socket interface: with one that is absent NCCL would end instead of taking another."""
+    pins = [index for index, word in enumerate(argv) if word.startswith("NCCL_SOCKET_IFNAME=")]
+    return [word for index, word in enumerate(argv) if not {index, index + 1} & set(pins)]
 
 
-def _cause(lines: List[str]) -> str:
-    """Return the line that most likely says why a run failed."""
-    telling = [
-        line for line in lines if any(word in line.lower() for word in ("error", "failed", "refused", "unable", "invalid"))
-    ]
-    words = telling or lines or ["it printed nothing"]
-    return words[0].strip()[:500]
-
-
-def _read(request: Dict[str, Any], text: str) -> Tuple[transcript.Transcript, List[str]]:
-    """Return the run as its JSON file has it, checked against the text, which alone tells the network."""
-    runs = transcript.parse_text(text)
-    if len(runs) != 1:
-        raise Refusal(f"the output holds {len(runs)} runs instead of one")
-    printed = runs[0]
+def _step(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[Dict[str, Any], Optional[mpi.Run]]:
+    """Run one step; only the deciding one may end the measurement."""
+    say("measuring: {} ({}) on {} nodes".format(step["collective"], step["name"], nodes))
+    found = {name: step[name] for name in ("name", "stage", "collective")}
     try:
-        with jobs.text(request["result"]) as source:
-            precise = transcript.parse_json(source.read())
-    except (OSError, ValueError) as error:
-        return printed, [*printed.problems, f"the JSON result could not be used: {error}"]
-    problems = [*printed.problems, *precise.problems]
-    if [row.size_bytes for row in printed.rows] != [row.size_bytes for row in precise.rows]:
-        problems.append("the text and the JSON result hold different sizes")
-    if printed.scale != precise.scale:
-        problems.append(f"the text states scale {printed.scale} and the JSON result {precise.scale}")
-    return precise._replace(network=printed.network, nccl_tests=printed.nccl_tests, nccl=precise.nccl or printed.nccl), problems
+        run = mpi.run(step, here, say)
+    except Refusal as refusal:
+        if step["decides"]:
+            raise
+        say(str(refusal))
+        return dict(found, failed=str(refusal)), None
+    its = run.transcript
+    found.update(
+        rows=[_row(row) for row in its.rows],
+        program=its.collective,
+        ranks=len({device.rank for device in its.devices}),
+        hosts=len({device.host for device in its.devices}),
+        problems=run.problems,
+        seconds=round(run.seconds, 2),
+    )
+    if step["groups"] > 1 and its.rows:
+        found["groups_gbps"] = _groups(its.rows[-1], step)
+    spread = its.rows[-1].out_of_place_spread if its.rows else None
+    if spread is not None:
+        found["spread"] = {name: value for name, value in spread._asdict().items() if name != "rank_us"}
+    return found, run
 
 
-def _row(row: transcript.Row) -> Dict[str, Any]:
-    return {
-        "size_bytes": row.size_bytes,
-        "out_of_place": _placement(row.out_of_place),
-        "in_place": _placement(row.in_place),
-    }
+def _row(row: transcript.Row) -> List[Any]:
+    return [row.size_bytes, _placement(row.out_of_place), _placement(row.in_place)]
 
 
-def _placement(placement: Optional[transcript.Placement]) -> Optional[Dict[str, Any]]:
-    return None if placement is None else dict(placement._asdict())
+def _placement(placement: Optional[transcript.Placement]) -> Optional[List[Any]]:
+    return None if placement is None else list(placement)
 
 
-def _transport(
-    nodes: List[Dict[str, str]], before: List[Dict[str, Any]], after: List[Dict[str, Any]], network: Optional[str]
-) -> Dict[str, Any]:
-    """Say what the run itself names as its network, and which devices of which node sent how many bytes meanwhile."""
-    sent = {}
-    for node, old, new in zip(nodes, before, after):
-        sent[node["name"]] = {
-            name: new[kind][name]["tx_bytes"] - old[kind][name]["tx_bytes"]
-            for kind in ("interfaces", "hca")
-            for name in sorted(new[kind])
-            if name in old[kind] and old[kind][name]["tx_bytes"] is not None and new[kind][name]["tx_bytes"] is not None
-        }
-    if len(sent) > _NODES_IN_DETAIL:
-        devices = sorted({name for counted in sent.values() for name in counted})
-        columns = {name: [counted.get(name, 0) for counted in sent.values()] for name in devices}
-        detail = {"least": {n: min(v) for n, v in columns.items()}, "most": {n: max(v) for n, v in columns.items()}}
-    else:
-        detail = sent
-    return {"network": network, "tx_bytes": detail}
+def _groups(row: transcript.Row, step: Dict[str, Any]) -> Optional[List[float]]:
+    """Return the all-reduce busbw of each group (GB/s): its slowest rank's median time counts."""
+    times = row.out_of_place_spread.rank_us if row.out_of_place_spread else ()
+    if len(times) != step["ranks"]:
+        return None
+    members = step["ranks"] // step["groups"]
+    groups = [[] for _ in range(step["groups"])]  # type: List[List[float]]
+    for rank, time_us in enumerate(times):
+        groups[rank // members if step["stage"] == "node" else rank % step["groups"]].append(time_us)
+    factor = 2.0 * (members - 1) / members
+    return [round(row.size_bytes * factor / (max(group) * 1e3), 6) for group in groups]
 
 
-def _keep(here: str, text: str, request: Dict[str, Any]) -> Dict[str, str]:
-    """Compress the transcript under its own hash; the JSON result is dropped, for it holds a rank's whole environment."""
+def _keep(here: str, text: str) -> Dict[str, str]:
+    """Compress the transcripts under their own hash."""
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()
     path = os.path.join(here, digest + ".txt.gz")
     with open(path, "wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as target:
         target.write(data)
-    os.unlink(os.path.join(here, "transcript.txt"))
-    if os.path.exists(request["result"]):
-        os.unlink(request["result"])
+    for name in os.listdir(here):
+        if name.endswith(".txt") and name != "failed.txt":
+            os.unlink(os.path.join(here, name))
     return {"path": path, "sha256": digest}
-
-
-def _quoted(argv: List[str]) -> str:
-    return " ".join(f"'{word}'" if any(c in word for c in " ^=*'") else word for word in argv)

@@ -16,7 +16,7 @@ from pulumi_oci import core
 
 from catalogue import ImageFamily, Shape
 from cloudinit import NodeBoot, render
-from components.cluster import Access, Node
+from components.cluster import Access, Contact, Node
 from components.oci.bastion import Bastion, BastionArgs
 from components.oci.iam import Iam, IamArgs
 from components.oci.network import Network, NetworkArgs
@@ -86,7 +86,9 @@ class OciCluster(pulumi.ComponentResource):
 
     nodes: pulumi.Output[tuple[Node, ...]]
     access: pulumi.Output[Access]
-    shape: Shape
+    shape: Shape | None
+    size: int
+    contact: Contact
     identity: pulumi.Output[str]
 
     def __init__(self, name: str, args: OciArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -145,7 +147,7 @@ class OciCluster(pulumi.ComponentResource):
         found = pulumi.Output.all(
             instances, attachments.vnic_attachments.apply(_vnic_by_instance), addresses.private_ips.apply(_address_by_vnic)
         )
-        self.shape = args.shape
+        self.shape, self.size, self.contact = args.shape, args.nodes, Contact()
         self.nodes = found.apply(lambda parts: _nodes(parts[0], parts[1], parts[2], args))
         self.access = pulumi.Output.all(bastion.address, bastion.host_key).apply(
             lambda known: _access(args, known[0], known[1])

@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 
+def source(name: str) -> str:
+    """Return the program `name` without a call."""
+    return (Path(__file__).parent / f"{name}.py").read_text()
+
+
 def text(name: str, **arguments: Any) -> str:
     """Return the program `name` followed by a call of its `main` with `arguments` (plain data)."""
-    source = (Path(__file__).parent / f"{name}.py").read_text()
-    return f"{source}\n\nmain(**json.loads({json.dumps(arguments, sort_keys=True)!r}))\n"
+    return f"{source(name)}\n\nmain(**json.loads({json.dumps(arguments, sort_keys=True)!r}))\n"

@@ -1,25 +1,46 @@
-"""First contact with the nodes, made on the bastion, the nearest machine: wait, learn host keys, join them up.
+"""First contact with the nodes, made on the nearest machine: wait, learn or check host keys, ask for facts, join them up.
 
-Prints one JSON line with every node's host key. Makes a key pair on the head and lets its public half into every node; no
-private key travels. It deliberately waits for all: whoever is missing at the deadline is named with what it last said.
+Prints one JSON line below 64 KiB. Makes a key pair on the head and lets its public half into every node; no private key
+travels. It deliberately waits for all: whoever is missing at the deadline is named with what it last said.
 """
 
 import json
 import os
+import queue
+import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-Node = Dict[str, str]
+Node = Dict[str, Any]
 Note = Callable[[str], None]
 
 _WINDOW = 32
+#: Through a jump host whose sshd nobody prepared: by default it drops connections at random from the tenth on.
+_JUMP_WINDOW = 8
 _PAUSE_S = 0.5
+_CALL_S = 60
+#: Kinds of machine that the line may tell apart, so that it stays short however many nodes there are.
+_GROUPS = 16
 _SSH = ["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10"]
+#: A configuration of our own is the one way to tell a jump host's connection the same: command-line options do not reach it.
+#: Nothing but the agent may offer keys, for the Commands that follow know the agent alone.
+_CONFIG = """Host *
+  BatchMode yes
+  StrictHostKeyChecking yes
+  UserKnownHostsFile {known}
+  GlobalKnownHostsFile /dev/null
+  UpdateHostKeys no
+  IdentityFile none
+  ConnectTimeout 10
+  ServerAliveInterval 15
+"""
 #: Prints cloud-init's word, then the boot mark (written before cloud-init ends), then the rails that work, a line each.
 _STATE = """
 cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
@@ -33,12 +54,12 @@ for hca in HCAS; do
   fi
 done | tr '\\n' ' '; echo
 """
-_JOIN = """
+#: Adds lines that are not there yet, and touches no other: these files may be somebody's.
+JOIN = """
 umask 077; mkdir -p ~/.ssh; touch ~/.ssh/authorized_keys ~/.ssh/known_hosts
-grep -qxF KEY ~/.ssh/authorized_keys || echo KEY >> ~/.ssh/authorized_keys
-cat > ~/.ssh/known_hosts.busbar
-{ cat ~/.ssh/known_hosts ~/.ssh/known_hosts.busbar; } | sort -u > ~/.ssh/known_hosts.new
-mv ~/.ssh/known_hosts.new ~/.ssh/known_hosts; rm ~/.ssh/known_hosts.busbar
+add() { grep -qxF -- "$2" "$1" || { [ -z "$(tail -c 1 "$1")" ] || echo >> "$1"; printf '%s\\n' "$2" >> "$1"; }; }
+add ~/.ssh/authorized_keys KEY
+while read -r line; do add ~/.ssh/known_hosts "$line"; done
 """
 _HEAD_KEY = """
 umask 077; mkdir -p ~/.ssh
@@ -51,52 +72,185 @@ class Failed(Exception):  # noqa: N818 - it is an answer, not a defect
     """A node that will not become ready, however long one waits."""
 
 
-def main(nodes: List[Node], user: str, hcas: List[str], timeout_s: float) -> None:
-    """Wait for `nodes` ({name, address}), join them and print the line, or exit with a sentence."""
-    deadline = time.monotonic() + timeout_s
-    last = {}  # type: Dict[str, str]
-    # ^ what each node last said, by name
-    lock = threading.Lock()
+class Way(NamedTuple):
+    """How nodes are reached, what is asked of them, and until when (monotonic seconds)."""
 
-    def note(node: Node, text: str) -> None:
-        with lock:
-            if last.get(node["name"]) != text:
-                last[node["name"]] = text
+    ssh: List[str]
+    user: str
+    hcas: List[str]
+    first_boot: bool
+    facts: str
+    mpi: List[str]
+    row: List[Any]
+    deadline: float
+
+
+class Seen(NamedTuple):
+    """What a ready node showed: its public host key and its facts, {} where none were asked for."""
+
+    host_key: str
+    facts: Dict[str, Any]
+
+
+def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
+    """Wait for `nodes` ({name, address}, host_key where it is pinned), join them and print the line, or exit with a sentence.
+
+    `ask` holds `user` and `timeout_s`; `hcas` that must be up; `first_boot`, whether cloud-init must have ended; `jump` ({user,
+    address, host_key}) that is passed on the way; `facts`, the program that each node is asked with; `mpi`, globs for it;
+    `row`, the name of the shape and number and model of the GPUs that each must show.
+    """
+    jump = ask.get("jump")
+    pinned = "host_key" in nodes[0]
+    folder = tempfile.mkdtemp(prefix="busbar-")
+    try:
+        way = Way(
+            ssh=_pinned_ssh(folder, nodes, jump) if pinned else _SSH,
+            user=ask["user"],
+            hcas=ask["hcas"],
+            first_boot=ask["first_boot"],
+            facts=ask.get("facts", ""),
+            mpi=ask.get("mpi", []),
+            row=ask.get("row", []),
+            deadline=time.monotonic() + ask["timeout_s"],
+        )
+        window = min(len(nodes), _JUMP_WINDOW if jump else _WINDOW)
+        seen = Waiting(nodes, way).end(window)
+        if way.facts:
+            _refuse_unlike(nodes, seen)
+        _join(nodes, way, [one.host_key for one in seen], window)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(line(nodes, seen))
+
+
+def line(nodes: List[Node], seen: List[Seen]) -> str:
+    """Return the answer: the head's host key, and nodes that say the same of themselves grouped under what they say."""
+    groups = []  # type: List[Dict[str, Any]]
+    for node, one in zip(nodes, seen):
+        same = [group for group in groups if group["facts"] == one.facts]
+        if not same and len(groups) < _GROUPS:
+            groups.append({"facts": one.facts, "nodes": []})
+        if same or groups[-1]["facts"] == one.facts:
+            (same or groups[-1:])[0]["nodes"].append(node["name"])
+    fronts = sorted({one.facts["front"] for one in seen if one.facts})
+    networks = sorted({one.facts["network"] for one in seen if one.facts})
+    found = {
+        "schema": 2,
+        "kind": "ready",
+        "host_key": seen[0].host_key,
+        "count": len(nodes),
+        "groups": groups,
+        "fronts": fronts,
+        "networks": networks,
+    }
+    return json.dumps(found, sort_keys=True)
+
+
+def _pinned_ssh(folder: str, nodes: List[Node], jump: Optional[Dict[str, str]]) -> List[str]:
+    """Return the start of an ssh command that knows these machines' keys and no others."""
+    known, config = os.path.join(folder, "known_hosts"), os.path.join(folder, "config")
+    with open(known, "w") as target:
+        target.writelines("{} {}\n".format(one["address"], one["host_key"]) for one in [*nodes, *([jump] if jump else [])])
+    with open(config, "w") as target:
+        target.write(_CONFIG.format(known=known))
+    return ["ssh", "-F", config, *(["-J", "{}@{}".format(jump["user"], jump["address"])] if jump else [])]
+
+
+class Waiting:
+    """All nodes in turn, each looked at once in its turn, so that silent ones keep nobody else from being heard."""
+
+    def __init__(self, nodes: List[Node], way: Way) -> None:
+        self._nodes, self._way = nodes, way
+        self._last = {}  # type: Dict[str, str]
+        # ^ what each node last said, by name
+        self._found = {}  # type: Dict[str, Seen]
+        self._lock = threading.Lock()
+        self._turns = queue.Queue()  # type: queue.Queue[Node]
+
+    def end(self, window: int) -> List[Seen]:
+        """Return what every node showed, in order, or exit naming who is missing."""
+        for node in self._nodes:
+            self._note(node, "no contact yet")
+            self._turns.put(node)
+        with ThreadPoolExecutor(window) as pool:
+            for worker in [pool.submit(self._work) for _ in range(window)]:
+                worker.result()
+        missing = [node for node in self._nodes if node["name"] not in self._found]
+        if missing:
+            said = ["{} ({}): {}".format(node["name"], node["address"], self._last[node["name"]]) for node in missing]
+            sys.exit("{} of {} nodes are not ready: {}".format(len(missing), len(self._nodes), "; ".join(said)))
+        return [self._found[node["name"]] for node in self._nodes]
+
+    def _work(self) -> None:
+        while True:
+            try:
+                node = self._turns.get_nowait()
+            except queue.Empty:
+                return
+            if self._has_ended(node):
+                continue
+            time.sleep(_PAUSE_S)
+            if time.monotonic() < self._way.deadline:
+                self._turns.put(node)
+
+    def _has_ended(self, node: Node) -> bool:
+        try:
+            seen = _look(node, self._way, lambda text: self._note(node, text))
+        except Failed as failed:
+            self._note(node, str(failed))
+            return True
+        if seen:
+            self._note(node, "ready")
+            self._found[node["name"]] = seen
+        return bool(seen)
+
+    def _note(self, node: Node, text: str) -> None:
+        with self._lock:
+            if self._last.get(node["name"]) != text:
+                self._last[node["name"]] = text
                 print("{} ({}): {}".format(node["name"], node["address"], text), file=sys.stderr, flush=True)
 
-    def contact(node: Node) -> str:
-        return _contact(node, user, hcas, deadline, lambda text: note(node, text))
 
-    with ThreadPoolExecutor(_WINDOW) as pool:
-        keys = list(pool.map(contact, nodes))
-    missing = [node for node, key in zip(nodes, keys) if not key]
-    if missing:
-        sentences = ["{} ({}): {}".format(node["name"], node["address"], last[node["name"]]) for node in missing]
-        sys.exit("{} of {} nodes are not ready: {}".format(len(missing), len(nodes), "; ".join(sentences)))
-    _join(nodes, user, keys)
-    line = {"schema": 1, "kind": "ready", "nodes": [dict(node, host_key=key) for node, key in zip(nodes, keys)]}
-    print(json.dumps(line, sort_keys=True))
+def _look(node: Node, way: Way, note: Note) -> Optional[Seen]:
+    """Return what the node shows once it is ready, None while it is not."""
+    key = node.get("host_key") or _host_key(node, note)
+    if not key or (way.first_boot and not _is_booted(node, way, note)):
+        return None
+    facts = {}  # type: Dict[str, Any]
+    if way.facts:
+        call = "\n\nmain(**json.loads({!r}))\n".format(json.dumps({"address": node["address"], "mpi": way.mpi}))
+        out = _answer(node, way, "python3 -", way.facts + call, note)
+        if out is None:
+            return None
+        facts = dict(json.loads(out.splitlines()[-1]))
+        _refuse_other(facts, way)
+        silent = sorted(set(way.hcas) - {name for name, _, _, active in facts["hca"] if active})
+        if silent:
+            note("{} of {} rails are not active: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
+            return None
+    return Seen(key, facts)
 
 
-def _contact(node: Node, user: str, hcas: List[str], deadline: float, note: Note) -> str:
-    """Return the node's host key once it is ready, nothing if it will not be in time."""
-    key = ""
-    note("no contact yet")
-    while time.monotonic() < deadline:
-        try:
-            key = key or _host_key(node, note)
-            if key and _is_ready(node, user, hcas, note):
-                note("ready")
-                return key
-        except Failed as failed:
-            note(str(failed))
-            return ""
-        time.sleep(_PAUSE_S)
-    return ""
+def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
+    """Refuse a machine that no waiting will make the one that is asked for."""
+    if way.row:
+        name, number, model = way.row
+        # Newer drivers add the board to the model's name.
+        if facts["gpus"] != number or not (facts["gpu"] == model or facts["gpu"].startswith(model + " SXM")):
+            raise Failed(
+                "it has {} x {}, and shape {} has {} x {}; correct it, or set shape: detect".format(
+                    facts["gpus"], facts["gpu"] or "no GPU", name, number, model
+                )
+            )
+    if way.mpi and not facts["mpi"]:
+        raise Failed("it has no Open MPI: no folder like {} holds bin/mpirun; set mpiHome".format(" or ".join(way.mpi)))
 
 
 def _host_key(node: Node, note: Note) -> str:
-    """Ask for the host key over the cloud's private network, which lets nobody take another's address."""
+    """Ask for the host key over the cloud's private network, which lets nobody take another's address.
+
+    Asked at each look: first boot may replace a key that the image came with.
+    """
     status, out, _ = _run(["ssh-keyscan", "-T", "5", "-t", "ed25519", node["address"]], "", 15)
     lines = [line for line in out.splitlines() if line and not line.startswith("#")]
     if status != 0 or not lines:
@@ -121,11 +275,32 @@ def _remember(node: Node, key: str) -> None:
             target.writelines([*kept, "{} {}\n".format(node["address"], key)])
 
 
-def _is_ready(node: Node, user: str, hcas: List[str], note: Note) -> bool:
-    script = _STATE.replace("HCAS", " ".join(hcas))
-    status, out, err = _run([*_SSH, "{}@{}".format(user, node["address"]), "sh -s"], script, 60)
-    if status != 0:
-        note("SSH answers but lets nobody in yet ({})".format((err.strip().splitlines() or ["no word"])[-1]))
+def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optional[str]:
+    """Return what `command` prints there, None while SSH lets nobody in.
+
+    Raises:
+        Failed: the host key is another than the pinned one, or the command failed: neither will pass by itself.
+    """
+    status, out, err = _call(node, way, command, stdin)
+    if status == 0:
+        return out
+    changed = re.search(r"[Hh]ost key for (\S+) has changed", err)
+    if changed and "host_key" in node:
+        raise Failed(
+            f"the host key of {changed.group(1)} is not the one in knownHosts; either somebody is in between, or the machine "
+            "was made anew: find out which, then correct that file"
+        )
+    if "host_key" in node and "Permission denied" in err:
+        raise Failed(f"{_words(err)} Does your SSH agent hold the key that it knows (ssh-add -l)?")
+    if status not in (124, 255):  # too late, or ssh itself
+        raise Failed(f"{command!r} failed there: {_words(err)}")
+    note(f"SSH lets nobody in yet ({_words(err)})")
+    return None
+
+
+def _is_booted(node: Node, way: Way, note: Note) -> bool:
+    out = _answer(node, way, "sh -s", _STATE.replace("HCAS", " ".join(way.hcas)), note)
+    if out is None:
         return False
     cloud, mark_text, rails = [*out.splitlines(), "", "", ""][:3]
     try:
@@ -139,29 +314,52 @@ def _is_ready(node: Node, user: str, hcas: List[str], note: Note) -> bool:
     if "status: done" not in cloud or mark.get("status") != "done":
         note("first boot is running")
         return False
-    silent = sorted(set(hcas) - set(rails.split()))
+    silent = sorted(set(way.hcas) - set(rails.split()))
     if silent:
-        note("{} of {} rails are not up with an address: {}".format(len(silent), len(hcas), ", ".join(silent)))
+        note("{} of {} rails are not up with an address: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
         return False
     return True
 
 
-def _join(nodes: List[Node], user: str, keys: List[str]) -> None:
-    known = "".join("{},{} {}\n".format(node["address"], node["name"], key) for node, key in zip(nodes, keys))
-    status, out, err = _run([*_SSH, "{}@{}".format(user, nodes[0]["address"]), "sh -s"], _HEAD_KEY, 60)
+def _refuse_unlike(nodes: List[Node], seen: List[Seen]) -> None:
+    """Machines that differ in GPUs or rails have no common ring; say who differs and in what."""
+
+    def kind(facts: Dict[str, Any]) -> Tuple[str, str]:
+        rails = [f"{name} at {rate} Gb/s" for name, rate, netdev, active in facts["hca"] if active and netdev != facts["front"]]
+        return "{} x {}".format(facts["gpus"], facts["gpu"] or "no GPU"), ", ".join(rails) or "no active RDMA device"
+
+    first = kind(seen[0].facts)
+    for node, one in zip(nodes, seen):
+        for its, heads in zip(kind(one.facts), first):
+            if its != heads:
+                sys.exit("the hosts are not alike: {} has {}, and {} has {}".format(node["name"], its, nodes[0]["name"], heads))
+
+
+def _join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
+    if len(nodes) == 1:
+        return  # it needs to reach nobody
+    known = "".join("{} {}\n".format(",".join(sorted({node["address"], node["name"]})), key) for node, key in zip(nodes, keys))
+    status, out, err = _call(nodes[0], way, "sh -s", _HEAD_KEY)
     if status != 0:
         sys.exit("no key could be made on the head {}: {}".format(nodes[0]["name"], err.strip()))
-    script = _JOIN.replace("KEY", shlex.quote(out.strip()))
+    script = "sh -c " + shlex.quote(JOIN.replace("KEY", shlex.quote(out.strip())))
 
     def join(node: Node) -> str:
-        command = [*_SSH, "{}@{}".format(user, node["address"]), script]
-        status, _, err = _run(command, known, 60)
+        status, _, err = _call(node, way, script, known)
         return "" if status == 0 else "{}: {}".format(node["name"], err.strip())
 
-    with ThreadPoolExecutor(_WINDOW) as pool:
+    with ThreadPoolExecutor(window) as pool:
         failures = [failure for failure in pool.map(join, nodes) if failure]
     if failures:
         sys.exit("the head's public key could not be laid on {}".format("; ".join(failures)))
+
+
+def _call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:
+    return _run([*way.ssh, "{}@{}".format(way.user, node["address"]), command], stdin, _CALL_S)
+
+
+def _words(err: str) -> str:
+    return (err.strip().splitlines() or ["no word"])[-1]
 
 
 def _run(argv: List[str], stdin: str, timeout_s: float) -> Tuple[int, str, str]:

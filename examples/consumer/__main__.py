@@ -1,6 +1,7 @@
 """A second program: takes the measured bandwidth of a cluster as an input, and stops where it is not good enough.
 
-It needs nothing of busbar but the outputs of version 1 (docs/outputs.schema.json).
+It needs nothing of busbar but the outputs of version 1 (docs/outputs.schema.json). With `publicKey` set it also demands a
+certificate that this key signed, so that not even who may write the other stack's state can pass a cluster off as fast.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import pulumi
+from busbar_certificate import require_certificate
 
 config = pulumi.Config()
 cluster = pulumi.StackReference(config.require("cluster"))
 needed_gbps = float(config.require("needGbps"))
+public_key = config.get("publicKey")
 
 
 def usable(found: list[Any]) -> float:
@@ -26,6 +29,15 @@ def usable(found: list[Any]) -> float:
     return float(busbw_gbps)
 
 
+if public_key:
+    attested = require_certificate(
+        cluster,
+        public_key,
+        collective="all_reduce",
+        min_busbw_gbps=needed_gbps,
+        allow_rehearsed=config.get_bool("allowRehearsed") or False,
+    )
+    pulumi.export("attested_until", attested.apply(lambda said: said["expires"]))
 asked = pulumi.Output.all(*(cluster.require_output(name) for name in ("schema", "verdict", "busbw_gbps", "scale")))
 pulumi.export("busbw_gbps", asked.apply(usable))
 pulumi.export("hosts", cluster.require_output("nodes").apply(lambda nodes: [node["address"] for node in nodes]))

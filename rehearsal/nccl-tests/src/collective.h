@@ -1,18 +1,42 @@
-// The table of collectives: what distinguishes all_reduce_perf from its future siblings, and nothing else.
+// The table of collectives: what distinguishes one test from another, and nothing else.
 #pragma once
-#include <stddef.h>
 #include <stdint.h>
 
-#include "ring.h"
+#include "operation.h"
 
-struct collective {
-    const char *program; // all_reduce_perf
-    size_t (*send_count)(size_t count, int ranks);
-    size_t (*receive_count)(size_t count, int ranks);
-    double (*bus_factor)(int ranks); // bus bandwidth over algorithm bandwidth
-    void (*fill)(float *to, size_t count, int rank, int round);
-    int64_t (*wrong)(const float *from, size_t count, int rank, int ranks, int round); // values not as expected
-    void (*run)(struct ring *ring, size_t send_offset, size_t receive_offset, size_t count);
+enum { ALIGNED_FLOATS = 4 }; // shares are whole 16 bytes
+
+// Of one message size, in floats.
+struct counts {
+    size_t call;               // what the collective's call takes, and the table's column
+    size_t send, receive;      // of one rank's buffers
+    size_t send_step, receive_step; // in place: where a rank's values begin in its receive buffer, times its rank
 };
 
-const struct collective *collective_named(const char *program); // NULL: not carried out here
+// One result to look at.
+struct outcome {
+    const float *values;
+    struct counts counts;
+    int rank, ranks, root, round;
+    bool in_place;
+};
+
+struct collective {
+    const char *program;         // all_reduce_perf
+    const char *reduction;       // as the table shows it: sum, none or nothing
+    bool rooted;
+    bool checked_in_place;
+    bool power_of_two;           // ranks
+    struct counts (*counts)(size_t count, int ranks);
+    double (*algorithm_bytes)(struct counts counts, int ranks); // over the time: algorithm bandwidth
+    double (*bus_factor)(int ranks);                            // bus bandwidth over algorithm bandwidth
+    bool (*has_input)(int rank, int root);
+    int64_t (*wrong)(const struct outcome *result); // values not as expected
+    algorithm run;
+    void (*peers)(const struct group *group, bool *peers);
+};
+
+const struct collective *collective_named(const char *program); // NULL: there is none
+
+// Fill a rank's input for one round.
+void collective_fill(float *to, size_t count, int rank, int round);

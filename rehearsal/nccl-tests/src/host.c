@@ -13,7 +13,7 @@
 
 #include "fail.h"
 
-static const char HCA_FOLDER[] = "/sys/class/infiniband";
+static const char HCA_FOLDER[] = "/sys/class/infiniband", VERBS_FOLDER[] = "/sys/class/infiniband_verbs";
 
 static bool first_line(const char *path, char *line, size_t size)
 {
@@ -111,26 +111,48 @@ static bool netdev_of(const char *hca, char *netdev)
     return found;
 }
 
-int host_rails(struct rail *rails, int capacity)
+// Whether a verbs library could open the HCA: it finds devices here, and nowhere else.
+static bool opens(const char *hca)
+{
+    DIR *folder = opendir(VERBS_FOLDER);
+    struct dirent *entry;
+    bool found = false;
+    while (folder && !found && (entry = readdir(folder))) {
+        char path[320], name[NAME_MAX_BYTES];
+        snprintf(path, sizeof path, "%s/%s/ibdev", VERBS_FOLDER, entry->d_name);
+        found = entry->d_name[0] != '.' && first_line(path, name, sizeof name) && !strcmp(name, hca);
+    }
+    if (folder) closedir(folder);
+    return found;
+}
+
+static bool usable(struct rail *rail)
+{
+    char path[160], state[32] = "ACTIVE";
+    snprintf(path, sizeof path, "%s/%s/ports/1/state", HCA_FOLDER, rail->hca);
+    first_line(path, state, sizeof state);
+    return strstr(state, "ACTIVE") && opens(rail->hca) && netdev_of(rail->hca, rail->netdev) &&
+           address_of(rail->netdev, &rail->address);
+}
+
+int host_rails(struct rail *rails, int capacity, int *count)
 {
     const char *disable = getenv("NCCL_IB_DISABLE"), *net = getenv("NCCL_NET"), *list = getenv("NCCL_IB_HCA");
+    *count = 0;
     if ((disable && atoi(disable)) || (net && !strcasecmp(net, "Socket"))) return 0;
     DIR *folder = opendir(HCA_FOLDER);
     struct dirent *entry;
-    int count = 0;
-    while (folder && count < capacity && (entry = readdir(folder))) {
-        struct rail *rail = &rails[count];
-        char path[160], state[32] = "ACTIVE";
-        if (entry->d_name[0] == '.' || !selected(list, entry->d_name)) continue;
-        snprintf(rail->hca, sizeof rail->hca, "%.31s", entry->d_name);
-        snprintf(path, sizeof path, "%s/%s/ports/1/state", HCA_FOLDER, rail->hca);
-        first_line(path, state, sizeof state);
-        if (!strstr(state, "ACTIVE")) continue;
-        if (netdev_of(rail->hca, rail->netdev) && address_of(rail->netdev, &rail->address)) count++;
-    }
+    while (folder && *count < capacity && (entry = readdir(folder)))
+        if (entry->d_name[0] != '.' && selected(list, entry->d_name))
+            snprintf(rails[(*count)++].hca, sizeof rails->hca, "%.31s", entry->d_name);
     if (folder) closedir(folder);
-    qsort(rails, (size_t)count, sizeof *rails, natural);
-    return count;
+    qsort(rails, (size_t)*count, sizeof *rails, natural);
+    int kept = 0;
+    for (int i = 0; i < *count; i++) {
+        rails[i].index = i;
+        if (usable(&rails[i])) rails[kept++] = rails[i];
+    }
+    return kept;
 }
 
 static bool default_route(char *netdev)

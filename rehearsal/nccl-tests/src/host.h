@@ -11,6 +11,7 @@ struct rail {
     char hca[NAME_MAX_BYTES];    // mlx5_0; the interface itself when it is the front end
     char netdev[NAME_MAX_BYTES]; // enp12s0f0
     struct in_addr address;
+    int index; // among all selected HCAs of this host, those without a link too
 };
 
 struct gpu {
@@ -22,8 +23,9 @@ uint64_t host_identity(void);      // equal for two processes exactly when they 
 int host_scale(void);              // line rates here are the shape's divided by this; 1 where nothing says otherwise
 int host_gpus(struct gpu *gpus, int capacity); // number found, 0: none
 
-// The rails that NCCL_IB_HCA (and NCCL_IB_DISABLE, NCCL_NET) select and that are up with an address, in natural order.
-int host_rails(struct rail *rails, int capacity);
+// The rails that NCCL_IB_HCA (and NCCL_IB_DISABLE, NCCL_NET) select, that a verbs library could open and that are up with
+// an address, in natural order. *count: all HCAs that the variables select, usable or not.
+int host_rails(struct rail *rails, int capacity, int *count);
 
 // The interface of NCCL_SOCKET_IFNAME, else of the default route, else the first that is up. False: none has an address.
 bool host_front_end(struct rail *front_end);

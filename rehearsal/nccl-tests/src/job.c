@@ -25,7 +25,9 @@ static const double EXCHANGE_S = 300, CONNECT_S = 20;
 
 // Shared by the ranks of a host. Two banks: a rank may still read one exchange while another writes the next.
 struct control {
-    atomic_uint arrived, generation;
+    struct {
+        atomic_uint arrived, generation;
+    } barriers[RANKS_MAX + 1]; // the last is the job's own; the others are numbered by local ranks
     char banks[2][RANKS_MAX][RECORD_BYTES];
 };
 
@@ -49,21 +51,23 @@ static void futex_wait(atomic_uint *word, unsigned seen, double seconds)
     syscall(SYS_futex, word, FUTEX_WAIT, seen, &wait, NULL, 0);
 }
 
-void job_local_barrier(struct job *job, double deadline, int timeout_s)
+void job_local_barrier(struct job *job, int number, int count, double deadline, int timeout_s)
 {
-    unsigned generation = atomic_load(&control->generation);
-    if (atomic_fetch_add(&control->arrived, 1) + 1 == (unsigned)job->local_size) {
-        atomic_store(&control->arrived, 0);
-        atomic_fetch_add(&control->generation, 1);
-        syscall(SYS_futex, &control->generation, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    (void)job;
+    atomic_uint *arrived = &control->barriers[number].arrived, *word = &control->barriers[number].generation;
+    unsigned generation = atomic_load(word);
+    if (atomic_fetch_add(arrived, 1) + 1 == (unsigned)count) {
+        atomic_store(arrived, 0);
+        atomic_fetch_add(word, 1);
+        syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
         return;
     }
     double end = deadline > 0 ? deadline : job_now() + EXCHANGE_S;
-    while (atomic_load(&control->generation) == generation) {
+    while (atomic_load(word) == generation) {
         double left = end - job_now();
         if (left <= 0 && deadline > 0) FAIL_TIMEOUT(timeout_s);
         if (left <= 0) FAIL(RESULT_NCCL, "a rank of this host did not answer within %.0f s", EXCHANGE_S);
-        futex_wait(&control->generation, generation, left < 1 ? left : 1);
+        futex_wait(word, generation, left < 1 ? left : 1);
     }
 }
 
@@ -88,37 +92,35 @@ static void move(int fd, void *buffer, size_t bytes, int sending)
     }
 }
 
-static int position_rank(const struct job *job, int host, int local) { return job->order[job->host_first[host] + local]; }
-
 // Send (or receive) the records of one host's ranks, in ring order.
 static void move_host(struct job *job, int fd, int host, char (*bank)[RECORD_BYTES], size_t bytes, int sending)
 {
     static char packed[RANKS_MAX * RECORD_BYTES];
-    for (int i = 0; sending && i < job->host_size[host]; i++)
-        memcpy(packed + (size_t)i * bytes, bank[position_rank(job, host, i)], bytes);
-    move(fd, packed, bytes * (size_t)job->host_size[host], sending);
-    for (int i = 0; !sending && i < job->host_size[host]; i++)
-        memcpy(bank[position_rank(job, host, i)], packed + (size_t)i * bytes, bytes);
+    for (int i = 0; sending && i < job->at.host_size[host]; i++)
+        memcpy(packed + (size_t)i * bytes, bank[layout_rank(&job->at, host, i)], bytes);
+    move(fd, packed, bytes * (size_t)job->at.host_size[host], sending);
+    for (int i = 0; !sending && i < job->at.host_size[host]; i++)
+        memcpy(bank[layout_rank(&job->at, host, i)], packed + (size_t)i * bytes, bytes);
 }
 
 void job_allgather(struct job *job, const void *mine, size_t bytes, void *all)
 {
     if (bytes > RECORD_BYTES) FAIL(RESULT_INTERNAL, "a record of %zu bytes exceeds %d", bytes, RECORD_BYTES);
     char(*bank)[RECORD_BYTES] = control->banks[exchanges++ % 2];
-    memcpy(bank[job->rank], mine, bytes);
-    job_local_barrier(job, 0, 0);
-    if (job->rank == 0) {
-        for (int host = 1; host < job->host_count; host++) move_host(job, from_hosts[host], host, bank, bytes, 0);
-        for (int to = 1; to < job->host_count; to++)
-            for (int host = 0; host < job->host_count; host++)
+    memcpy(bank[job->at.rank], mine, bytes);
+    job_local_barrier(job, RANKS_MAX, job->at.local_size, 0, 0);
+    if (job->at.rank == 0) {
+        for (int host = 1; host < job->at.host_count; host++) move_host(job, from_hosts[host], host, bank, bytes, 0);
+        for (int to = 1; to < job->at.host_count; to++)
+            for (int host = 0; host < job->at.host_count; host++)
                 if (host != to) move_host(job, from_hosts[to], host, bank, bytes, 1);
-    } else if (job->local_rank == 0) {
-        move_host(job, to_first, job->host_index, bank, bytes, 1);
-        for (int host = 0; host < job->host_count; host++)
-            if (host != job->host_index) move_host(job, to_first, host, bank, bytes, 0);
+    } else if (job->at.local_rank == 0) {
+        move_host(job, to_first, job->at.host_index, bank, bytes, 1);
+        for (int host = 0; host < job->at.host_count; host++)
+            if (host != job->at.host_index) move_host(job, to_first, host, bank, bytes, 0);
     }
-    job_local_barrier(job, 0, 0);
-    for (int rank = 0; rank < job->size; rank++) memcpy((char *)all + (size_t)rank * bytes, bank[rank], bytes);
+    job_local_barrier(job, RANKS_MAX, job->at.local_size, 0, 0);
+    for (int rank = 0; rank < job->at.size; rank++) memcpy((char *)all + (size_t)rank * bytes, bank[rank], bytes);
 }
 
 void job_barrier(struct job *job)
@@ -129,7 +131,7 @@ void job_barrier(struct job *job)
 
 static int shared_memory(size_t bytes)
 {
-    int fd = memfd_create("all_reduce_perf", MFD_CLOEXEC); // no name in /dev/shm, which hosts of one machine share
+    int fd = memfd_create("nccl-tests", MFD_CLOEXEC); // no name in /dev/shm, which hosts of one machine share
     if (fd < 0 || ftruncate(fd, (off_t)bytes)) FAIL(RESULT_INTERNAL, "no shared memory: %s", strerror(errno));
     return fd;
 }
@@ -143,28 +145,6 @@ static void *map(const struct member *owner, int fd, size_t bytes)
     if (at == MAP_FAILED) FAIL(RESULT_INTERNAL, "cannot map %s: %s", path, strerror(errno));
     close(mine);
     return at;
-}
-
-static void order_by_host(struct job *job)
-{
-    int position = 0;
-    for (int first = 0; first < job->size; first++) {
-        int seen = 0;
-        for (int rank = 0; rank < first && !seen; rank++) seen = job->members[rank].host == job->members[first].host;
-        if (seen) continue;
-        int host = job->host_count++;
-        job->host_first[host] = position;
-        for (int rank = first; rank < job->size; rank++) {
-            if (job->members[rank].host != job->members[first].host) continue;
-            if (rank == job->rank) {
-                job->host_index = host;
-                job->local_rank = job->host_size[host];
-            }
-            job->order[position++] = rank;
-            job->host_size[host]++;
-        }
-    }
-    job->local_size = job->host_size[job->host_index];
 }
 
 static int listen_on_front_end(const struct rail *front_end, struct sockaddr_in *listener)
@@ -182,8 +162,8 @@ static void connect_hosts(struct job *job, int listener)
 {
     const struct sockaddr_in *to = &job->members[0].listener;
     double end = job_now() + CONNECT_S;
-    int one = 1, host = job->host_index;
-    if (job->local_rank == 0 && host != 0) {
+    int one = 1, host = job->at.host_index;
+    if (job->at.local_rank == 0 && host != 0) {
         to_first = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         struct pollfd ready = {.fd = to_first, .events = POLLOUT};
         int error = 0;
@@ -197,27 +177,26 @@ static void connect_hosts(struct job *job, int listener)
         setsockopt(to_first, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         move(to_first, &host, sizeof host, 1);
     }
-    for (int left = job->rank == 0 ? job->host_count - 1 : 0; left > 0; left--) {
+    for (int left = job->at.rank == 0 ? job->at.host_count - 1 : 0; left > 0; left--) {
         struct pollfd ready = {.fd = listener, .events = POLLIN};
         double wait = end - job_now();
         if (wait <= 0 || poll(&ready, 1, (int)(wait * 1000)) != 1)
-            FAIL(RESULT_NCCL, "%d of %d hosts did not reach %s at %s:%d within %.0f s", left, job->host_count - 1,
+            FAIL(RESULT_NCCL, "%d of %d hosts did not reach %s at %s:%d within %.0f s", left, job->at.host_count - 1,
                  fail_host(), inet_ntoa(to->sin_addr), ntohs(to->sin_port), CONNECT_S);
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) FAIL(RESULT_NCCL, "cannot accept a host: %s", strerror(errno));
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         move(fd, &host, sizeof host, 0);
-        if (host <= 0 || host >= job->host_count) FAIL(RESULT_NCCL, "a stranger connected to the front end");
+        if (host <= 0 || host >= job->at.host_count) FAIL(RESULT_NCCL, "a stranger connected to the front end");
         from_hosts[host] = fd;
     }
 }
 
 void job_start(struct job *job, size_t data_bytes)
 {
-    job->rank = launch_rank();
-    job->size = launch_size();
-    if (job->size > RANKS_MAX) FAIL(RESULT_INTERNAL, "%d ranks: at most %d are allowed", job->size, RANKS_MAX);
-    struct member *me = &job->members[job->rank];
+    int rank = launch_rank(), size = launch_size();
+    if (size > RANKS_MAX) FAIL(RESULT_INTERNAL, "%d ranks: at most %d are allowed", size, RANKS_MAX);
+    struct member *me = &job->members[rank];
     mapped_bytes = data_bytes ? data_bytes : 1;
     me->host = host_identity();
     me->pid = getpid();
@@ -225,16 +204,18 @@ void job_start(struct job *job, size_t data_bytes)
     me->data_fd = shared_memory(mapped_bytes);
     snprintf(me->host_name, sizeof me->host_name, "%.63s", fail_host());
     bool on_front_end = host_front_end(&job->front_end);
-    int listener = job->rank == 0 && on_front_end ? listen_on_front_end(&job->front_end, &me->listener) : -1;
+    int listener = rank == 0 && on_front_end ? listen_on_front_end(&job->front_end, &me->listener) : -1;
     struct member mine = *me;
     launch_allgather(&mine, sizeof mine, job->members);
-    order_by_host(job);
-    if (job->host_count > 1 && !on_front_end) FAIL(RESULT_NCCL, "no interface with an address for the bootstrap");
+    static uint64_t identity[RANKS_MAX];
+    for (int one = 0; one < size; one++) identity[one] = job->members[one].host;
+    layout_order(&job->at, rank, size, identity);
+    if (job->at.host_count > 1 && !on_front_end) FAIL(RESULT_NCCL, "no interface with an address for the bootstrap");
 
-    const struct member *first = &job->members[position_rank(job, job->host_index, 0)];
+    const struct member *first = &job->members[layout_rank(&job->at, job->at.host_index, 0)];
     control = map(first, first->control_fd, sizeof *control);
-    for (int local = 0; local < job->local_size; local++) {
-        const struct member *owner = &job->members[position_rank(job, job->host_index, local)];
+    for (int local = 0; local < job->at.local_size; local++) {
+        const struct member *owner = &job->members[layout_rank(&job->at, job->at.host_index, local)];
         data[local] = map(owner, owner->data_fd, mapped_bytes);
     }
     connect_hosts(job, listener);

@@ -5,8 +5,9 @@
 #include <stdint.h>
 
 #include "host.h"
+#include "layout.h"
 
-enum { RANKS_MAX = 1024, RECORD_BYTES = 2048 };
+enum { RECORD_BYTES = 2048 };
 
 struct member {
     uint64_t host;
@@ -16,13 +17,8 @@ struct member {
 };
 
 struct job {
-    int rank, size, color; // color: the group whose ranks reduce together; one group for now
-    int host_count, host_index; // hosts in the order of the ring, and this one's place
-    int local_rank, local_size;
+    struct layout at;
     struct member members[RANKS_MAX];
-    int order[RANKS_MAX];      // ring position -> rank; ranks of a host lie together
-    int host_first[RANKS_MAX]; // host index -> ring position of its first rank
-    int host_size[RANKS_MAX];  // host index -> ranks
     struct rail front_end;
 };
 
@@ -36,7 +32,8 @@ void *job_data(const struct job *job, int local_rank);
 void job_allgather(struct job *job, const void *mine, size_t bytes, void *all);
 void job_barrier(struct job *job);
 
-// A barrier over the ranks of this host; gives the job up at the deadline (monotonic seconds; 0: a generous bound).
-void job_local_barrier(struct job *job, double deadline, int timeout_s);
+// Barrier `number` of this host, over `count` of its ranks, of which each calls with the same number; gives the job up at the
+// deadline (monotonic seconds; 0: a generous bound).
+void job_local_barrier(struct job *job, int number, int count, double deadline, int timeout_s);
 
 double job_now(void); // monotonic seconds

@@ -1,12 +1,14 @@
-// Stand-in for nccl-tests' all_reduce_perf on hosts without GPUs: see README.md for what it is and is not.
+// Stand-in for the programs of nccl-tests on hosts without GPUs: see README.md for what it is and is not.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "debug.h"
 #include "launch.h"
 #include "measure.h"
+#include "split.h"
 
 static double memory_bytes(const char *path, const char *key, double unit) // 0: not known
 {
@@ -21,19 +23,19 @@ static double memory_bytes(const char *path, const char *key, double unit) // 0:
 
 static double own_bytes(void) { return memory_bytes("/proc/self/status", "VmRSS:", 1024); }
 
-static void find_device(const struct job *job, struct device *device)
+static void find_device(const struct job *job, int color, struct device *device)
 {
     static struct gpu gpus[64];
     int count = host_gpus(gpus, 64);
     const char *first = getenv("NCCL_TESTS_DEVICE");
-    int index = first ? atoi(first) : job->local_rank;
+    int index = first ? atoi(first) : job->at.local_rank;
     if (count == 0) FAIL(RESULT_CUDA, "no CUDA-capable device is detected");
     if (index < 0 || index >= count) {
         fprintf(stderr, "Invalid number of GPUs: %d requested but only %d were found.\n", index + 1, count);
         fprintf(stderr, "Please check the number of processes and GPUs per process.\n");
-        FAIL(RESULT_NOT_IMPLEMENTED, "rank %d has no device", job->rank);
+        FAIL(RESULT_NOT_IMPLEMENTED, "rank %d has no device", job->at.rank);
     }
-    *device = (struct device){.rank = job->rank, .color = job->color, .pid = getpid(), .index = gpus[index].index};
+    *device = (struct device){.rank = job->at.rank, .color = color, .pid = getpid(), .index = gpus[index].index};
     snprintf(device->host, sizeof device->host, "%.63s", fail_host());
     memcpy(device->bus, gpus[index].bus, sizeof device->bus);
     memcpy(device->name, gpus[index].name, sizeof device->name);
@@ -42,41 +44,68 @@ static void find_device(const struct job *job, struct device *device)
 // What buffers may take at most: all ranks of a rehearsal share one machine's memory, so each gets a rank's part of half.
 static size_t limited(struct job *job, size_t asked, bool speaks)
 {
-    double all[RANKS_MAX], least = memory_bytes("/proc/meminfo", "MemAvailable:", 1024) / 4 / job->size;
+    double all[RANKS_MAX], least = memory_bytes("/proc/meminfo", "MemAvailable:", 1024) / 4 / job->at.size;
     job_allgather(job, &least, sizeof least, all);
-    for (int rank = 0; rank < job->size; rank++) least = all[rank] < least ? all[rank] : least;
+    for (int rank = 0; rank < job->at.size; rank++) least = all[rank] < least ? all[rank] : least;
     if (least <= 0 || (double)asked <= least) return asked;
     if (speaks) printf("#\n# Reducing maxBytes to %zu due to memory limitation\n", (size_t)least / 4 * 4);
     return (size_t)least / 4 * 4;
 }
 
-struct channel_record {
-    float seconds[RAILS_MAX], busy[RAILS_MAX];
-    char netdev[RAILS_MAX][16];
-};
-
-// NCCL_DEBUG=INFO: how long each rail was busy from each host to the next, so that a slow rail has a name.
-static void report_channels(const struct ring *ring, bool speaks)
+// What carries the bytes of all groups, told by one rank of each.
+static void find_transport(const struct group *group, const struct rails *rails, struct transport *transport)
 {
-    struct job *job = ring->job;
-    const char *debug = getenv("NCCL_DEBUG");
-    struct channel_record mine = {0}, *all = calloc((size_t)job->size, sizeof *all);
-    _Static_assert(sizeof mine <= RECORD_BYTES, "a channel record travels in one record");
-    for (int c = 0; c < ring->rails->count; c++) {
-        mine.seconds[c] = (float)ring->seconds[c];
-        mine.busy[c] = (float)ring_busy_s(ring, c);
-        snprintf(mine.netdev[c], sizeof mine.netdev[c], "%.15s", ring->rails->channels[c].rail.netdev);
+    struct told {
+        bool first, across, sockets;
+        uint64_t used, missing;
+    } mine = {group->at.rank == 0, group->at.host_count > 1, rails->sockets_only, rails->used, rails->missing};
+    static struct told all[RANKS_MAX];
+    uint64_t used = 0, missing = 0;
+    *transport = (struct transport){.hosts = group->job->at.host_count};
+    job_allgather(group->job, &mine, sizeof mine, all);
+    for (int rank = 0; rank < group->job->at.size; rank++) {
+        if (!all[rank].first) continue;
+        transport->across += all[rank].across;
+        transport->over_sockets += all[rank].sockets;
+        used |= all[rank].used;
+        missing |= all[rank].missing;
     }
-    job_allgather(job, &mine, sizeof mine, all);
-    bool wanted = speaks && debug && (!strcasecmp(debug, "INFO") || !strcasecmp(debug, "TRACE"));
-    for (int c = 0; wanted && c < ring->rails->count; c++)
-        for (int host = 0; host < job->host_count; host++) {
-            int next = (host + 1) % job->host_count;
-            const struct channel_record *owner = &all[job->order[job->host_first[host] + c % job->host_size[host]]];
-            printf("# channel %d rail %s peer %s %.3f s (from %s, of %.3f s in the ring)\n", c, owner->netdev[c],
-                   rails_host_name(job, next), owner->busy[c], rails_host_name(job, host), owner->seconds[c]);
-        }
-    free(all);
+    transport->rails = __builtin_popcountll(used);
+    transport->missing = __builtin_popcountll(missing);
+}
+
+// Sums that no rank keeps need a place as large as a buffer; pages that no sum touches cost nothing.
+static float *scratch(size_t bytes)
+{
+    void *at = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) FAIL(RESULT_INTERNAL, "no memory for sums: %zu bytes", bytes);
+    return at;
+}
+
+static bool power_of_two(int value) { return value > 0 && !(value & (value - 1)); }
+
+// Whether every group can run the collective; ranks of a group that cannot say so.
+static bool runs(const struct group *group, const struct collective *collective)
+{
+    bool mine = !collective->power_of_two || power_of_two(group->at.size), all[RANKS_MAX], everywhere = true;
+    if (!mine) printf("nRanks %d is not a power of 2, skipping\n", group->at.size);
+    job_allgather(group->job, &mine, sizeof mine, all);
+    for (int rank = 0; rank < group->job->at.size; rank++) everywhere = everywhere && all[rank];
+    return everywhere;
+}
+
+static void run_all(struct bench *bench)
+{
+    const struct group *group = bench->wire->group;
+    int root = bench->options->root, ranks = group->at.size;
+    if (!runs(group, bench->collective)) return;
+    if (!bench->collective->rooted) {
+        bench_run(bench, -1);
+        return;
+    }
+    if (root >= ranks || root < -1)
+        FAIL(RESULT_INTERNAL, "invalid root %d (root should be in the 0..%d range)", root, ranks - 1);
+    for (int one = root < 0 ? 0 : root; one <= (root < 0 ? ranks - 1 : root); one++) bench_run(bench, one);
 }
 
 static void sum_over_ranks(struct job *job, int mine, int *sum)
@@ -84,46 +113,59 @@ static void sum_over_ranks(struct job *job, int mine, int *sum)
     int all[RANKS_MAX];
     job_allgather(job, &mine, sizeof mine, all);
     *sum = 0;
-    for (int rank = 0; rank < job->size; rank++) *sum += all[rank];
+    for (int rank = 0; rank < job->at.size; rank++) *sum += all[rank];
 }
 
 int main(int argc, char **argv, char **environment)
 {
     static struct job job;
+    static struct group group;
     static struct rails rails;
-    static struct ring ring;
+    static struct wire wire;
     static struct device devices[RANKS_MAX];
+    static bool peers[RANKS_MAX];
+    static int colors[RANKS_MAX];
     struct options options;
     struct device device;
-    int exit_code, errors;
+    struct transport transport;
+    int exit_code, errors, color;
     setlinebuf(stdout);
     const char *slash = strrchr(argv[0], '/'), *program = slash ? slash + 1 : argv[0];
-    if (!options_parse(&options, program, argc, argv, &exit_code)) return exit_code;
-    if (getenv("NCCL_TESTS_SPLIT") || getenv("NCCL_TESTS_SPLIT_MASK")) {
-        fprintf(stderr, "%s: NCCL_TESTS_SPLIT is refused: this stand-in has one group of all ranks.\n", program);
+    const struct collective *collective = collective_named(program);
+    if (!collective) {
+        fprintf(stderr, "%s: there is no such test; the name of the program says which one runs.\n", program);
         return 255;
     }
+    if (!options_parse(&options, program, argc, argv, &exit_code)) return exit_code;
     launch_start(&argc, &argv);
     bool speaks = launch_rank() == 0;
+    if (!split_color(launch_rank(), &color)) {
+        if (speaks) fprintf(stderr, "%s: NCCL_TESTS_SPLIT %s is refused: ranks cannot be divided by 0.\n", program, getenv("NCCL_TESTS_SPLIT"));
+        launch_finish(255);
+    }
     struct report report = {.speaks = speaks, .options = &options, .program = program, .ranks = launch_size()};
-    const struct collective *collective = collective_named(program);
-    if (!collective) collective = collective_named("all_reduce_perf");
     report_start(&report, argc, argv, environment, host_scale());
 
     double at_start = own_bytes();
     job_start(&job, 2 * bench_stride(&options));
-    find_device(&job, &device);
+    find_device(&job, color, &device);
     job_allgather(&job, &device, sizeof device, devices);
     report_devices(&report, devices);
-    struct bench bench = {.options = &options, .collective = collective, .job = &job, .ring = &ring, .report = &report,
-                          .stride_bytes = bench_stride(&options),
+    for (int rank = 0; rank < job.at.size; rank++) colors[rank] = devices[rank].color;
+    group_form(&group, &job, colors);
+    struct bench bench = {.options = &options, .collective = collective, .job = &job, .wire = &wire, .report = &report,
+                          .stride_bytes = bench_stride(&options), .scratch = scratch(bench_stride(&options)),
                           .max_bytes = limited(&job, options.max_bytes, speaks)};
-    rails_connect(&rails, &job);
-    ring = (struct ring){.job = &job, .rails = &rails};
-    report_transport(&report, &rails, &job);
+    debug_start(device.index);
+    collective->peers(&group, peers);
+    rails_connect(&rails, &group, peers);
+    debug_connections(&group, &rails);
+    wire = (struct wire){.group = &group, .rails = &rails};
+    find_transport(&group, &rails, &transport);
+    report_transport(&report, &transport);
     report_table(&report);
     double at_run = own_bytes();
-    bench_run(&bench);
+    run_all(&bench);
 
     const char *least = getenv("NCCL_TESTS_MIN_BW");
     double least_gbps = least ? atof(least) : -1, mean_gbps = bench.bus_sum_gbps / bench.bus_count;
@@ -133,7 +175,7 @@ int main(int argc, char **argv, char **environment)
         double user = 2 * (double)bench.max_bytes, grown = own_bytes() - at_run - user;
         report_memory(&report, at_run - at_start, user, grown > 0 ? grown : 0);
     }
-    report_channels(&ring, speaks);
+    debug_channels(&wire);
     report_finish(&report);
     job_barrier(&job);
     launch_finish(errors || mean_gbps < 0.9 * least_gbps ? RESULT_WRONG : RESULT_OK);

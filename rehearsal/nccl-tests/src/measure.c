@@ -11,46 +11,64 @@ size_t bench_stride(const struct options *o)
     return (bytes + page) / page * page;
 }
 
-static size_t offset(const struct bench *b, bool receive)
+static float *buffer(const struct bench *b, int local, bool receive)
 {
-    return (receive ? b->stride_bytes : 0) + 4 * (size_t)b->options->unalign;
+    size_t offset = (receive ? b->stride_bytes : 0) + 4 * (size_t)b->options->unalign;
+    return (float *)((char *)group_data(b->wire->group, local) + offset);
 }
 
-static float *buffer(const struct bench *b, bool receive)
+static const struct layout *layout(const struct bench *b) { return &b->wire->group->at; }
+
+// Fill this rank's input and clear its output; afterwards every rank of the group on this host may be read.
+static void fill(struct bench *b, struct counts counts, bool in_place, int round)
 {
-    return (float *)((char *)job_data(b->job, b->job->local_rank) + offset(b, receive));
+    int rank = layout(b)->rank, local = layout(b)->local_rank;
+    float *results = buffer(b, local, true);
+    memset(results, 0, 4 * counts.receive);
+    if (b->collective->has_input(rank, b->root)) {
+        float *input = in_place ? results + counts.send_step * (size_t)rank : buffer(b, local, false);
+        collective_fill(input, counts.send, rank, round);
+    }
+    group_local_barrier(b->wire->group, 0, 0);
 }
 
-// Fill this rank's input and clear its output; afterwards every rank of the host may be read.
-static void fill(struct bench *b, size_t count, bool in_place, int round)
-{
-    if (!in_place) memset(buffer(b, true), 0, 4 * b->collective->receive_count(count, b->job->size));
-    b->collective->fill(buffer(b, in_place), b->collective->send_count(count, b->job->size), b->job->rank, round);
-    job_local_barrier(b->job, 0, 0);
-}
+static size_t larger(size_t one, size_t other) { return one > other ? one : other; }
 
-static void operate(struct bench *b, size_t count, bool in_place, int iteration)
+static void operate(struct bench *b, struct counts counts, bool in_place, int iteration)
 {
+    static struct operation operation;
+    struct operation *op = &operation;
+    const struct layout *at = layout(b);
     // Walk through the buffer, so that small sizes are not measured in a cache.
-    size_t bytes = 4 * count, places = bytes ? b->max_bytes / bytes : 1, shift = bytes * ((size_t)iteration % places);
-    b->collective->run(b->ring, offset(b, in_place) + shift, offset(b, true) + shift, count);
+    size_t floats = larger(counts.send, counts.receive), places = floats ? b->max_bytes / (4 * floats) : 1;
+    size_t shift = floats * ((size_t)iteration % (places ? places : 1));
+    op->wire = b->wire;
+    op->scratch = b->scratch;
+    op->count = counts.call;
+    op->root = b->root;
+    for (int local = 0; local < at->local_size; local++) {
+        size_t rank = (size_t)layout_rank(at, at->host_index, local);
+        op->send[local] = buffer(b, local, in_place) + shift + (in_place ? counts.send_step * rank : 0);
+        op->receive[local] = buffer(b, local, true) + shift + (in_place ? counts.receive_step * rank : 0);
+    }
+    b->collective->run(op);
 }
 
 static void arm(struct bench *b)
 {
     int timeout_s = b->options->timeout_s;
-    b->ring->timeout_s = timeout_s;
-    b->ring->deadline = timeout_s > 0 ? job_now() + timeout_s : 0;
+    b->wire->timeout_s = timeout_s;
+    b->wire->deadline = timeout_s > 0 ? job_now() + timeout_s : 0;
 }
 
 static double averaged(struct bench *b, double mine)
 {
     double all[RANKS_MAX], value = 0;
     job_allgather(b->job, &mine, sizeof mine, all);
-    for (int rank = 0; rank < b->job->size; rank++) {
+    for (int rank = 0; rank < b->job->at.size; rank++) {
         switch (b->options->average) {
         case AVERAGE_RANK0: value = all[0]; break;
-        case AVERAGE_MEAN: value += all[rank] / b->job->size; break;
+        case AVERAGE_MEAN: value += all[rank] / b->job->at.size; break;
         case AVERAGE_MIN: value = rank == 0 || all[rank] < value ? all[rank] : value; break;
         case AVERAGE_MAX: value = all[rank] > value ? all[rank] : value; break;
         }
@@ -61,7 +79,7 @@ static double averaged(struct bench *b, double mine)
 // Every rank's times (ranks x iterations) behind the largest of each iteration, in one allocation.
 static double *gather_times(struct bench *b, const double *mine)
 {
-    int iters = b->options->iters, ranks = b->job->size;
+    int iters = b->options->iters, ranks = b->job->at.size;
     double *largest = calloc((size_t)iters * (size_t)(ranks + 1), sizeof *largest), *all = largest + iters;
     double *part = malloc(sizeof *part * TIMES_IN_A_RECORD * (size_t)ranks);
     for (int start = 0; start < iters; start += TIMES_IN_A_RECORD) {
@@ -80,28 +98,33 @@ static double *gather_times(struct bench *b, const double *mine)
     return largest;
 }
 
-static int64_t check(struct bench *b, size_t count, bool in_place)
+// Wrong values of all ranks of the job; -1: not checked, as nothing asks for it or the collective is not meant for one buffer.
+static int64_t check(struct bench *b, struct counts counts, bool in_place)
 {
     int64_t all[RANKS_MAX], total = 0;
+    bool looks = !in_place || b->collective->checked_in_place;
+    int rank = layout(b)->rank;
     for (int i = 0; i < b->options->check && total == 0; i++) {
-        fill(b, count, in_place, b->round);
-        operate(b, count, in_place, 0);
-        int64_t wrong = b->collective->wrong(buffer(b, true), b->collective->receive_count(count, b->job->size),
-                                             b->job->rank, b->job->size, b->round);
+        fill(b, counts, in_place, b->round);
+        operate(b, counts, in_place, 0);
+        struct outcome outcome = {.values = buffer(b, layout(b)->local_rank, true) + (in_place ? counts.receive_step * (size_t)rank : 0),
+                                .counts = counts, .rank = rank, .ranks = layout(b)->size, .root = b->root, .round = b->round,
+                                .in_place = in_place};
+        int64_t wrong = looks ? b->collective->wrong(&outcome) : 0;
         b->errors += wrong > 0;
         job_allgather(b->job, &wrong, sizeof wrong, all);
-        for (int rank = 0; rank < b->job->size; rank++) total += all[rank];
+        for (int one = 0; one < b->job->at.size; one++) total += all[one];
     }
-    return b->options->check ? total : -1;
+    return looks && b->options->check ? total : -1;
 }
 
-static void measure(struct bench *b, size_t count, bool in_place)
+static void measure(struct bench *b, struct counts counts, bool in_place)
 {
     const struct options *o = b->options;
     double *mine = calloc((size_t)o->iters, sizeof *mine), *times = NULL, busy = 0;
-    if (o->check) fill(b, count, in_place, FIRST_ROUND);
+    if (o->check) fill(b, counts, in_place, FIRST_ROUND);
     arm(b);
-    operate(b, count, in_place, 0);
+    operate(b, counts, in_place, 0);
     job_barrier(b->job);
 
     arm(b);
@@ -109,7 +132,7 @@ static void measure(struct bench *b, size_t count, bool in_place)
     for (int i = 0; i < o->iters; i++) {
         double start = job_now();
         for (int j = 0; j < o->agg_iters; j++) {
-            operate(b, count, in_place, i * o->agg_iters + j);
+            operate(b, counts, in_place, i * o->agg_iters + j);
             if (o->blocking == BLOCKING_BARRIER_INNER) job_barrier(b->job);
         }
         double took = job_now() - start;
@@ -123,12 +146,13 @@ static void measure(struct bench *b, size_t count, bool in_place)
 
     b->round++;
     arm(b);
-    double gbps = time_s > 0 ? 4.0 * (double)count / 1e9 / time_s : 0;
+    int ranks = layout(b)->size;
+    double gbps = time_s > 0 ? b->collective->algorithm_bytes(counts, ranks) / 1e9 / time_s : 0;
     struct measured measured = {
         .time_s = time_s,
         .algorithm_gbps = gbps,
-        .bus_gbps = gbps * b->collective->bus_factor(b->job->size),
-        .wrong = check(b, count, in_place),
+        .bus_gbps = gbps * b->collective->bus_factor(ranks),
+        .wrong = check(b, counts, in_place),
         .iteration_s = times,
         .rank_iteration_s = times ? times + o->iters : NULL,
     };
@@ -139,24 +163,27 @@ static void measure(struct bench *b, size_t count, bool in_place)
     free(mine);
 }
 
-void bench_run(struct bench *b)
+static struct counts counts_of(const struct bench *b, size_t bytes) { return b->collective->counts(bytes / 4, layout(b)->size); }
+
+void bench_run(struct bench *b, int root)
 {
     const struct options *o = b->options;
     size_t least = o->min_bytes < b->max_bytes ? o->min_bytes : b->max_bytes;
+    b->root = root < 0 ? 0 : root;
     job_barrier(b->job);
     for (size_t bytes = least; bytes <= b->max_bytes; bytes *= 2) {
         arm(b);
-        for (int i = 0; i < o->warmup_iters; i++) operate(b, bytes / 4, false, i);
+        for (int i = 0; i < o->warmup_iters; i++) operate(b, counts_of(b, bytes), false, i);
     }
     int cycles = o->run_cycles;
     do {
         for (size_t bytes = least; bytes <= b->max_bytes;
              bytes = o->step_factor > 1 ? bytes * o->step_factor : bytes + o->step_bytes) {
-            size_t count = bytes / 4, sent = 4 * b->collective->send_count(count, b->job->size);
-            size_t received = 4 * b->collective->receive_count(count, b->job->size);
-            report_line_start(b->report, sent > received ? sent : received, count, "float", "sum", -1);
-            measure(b, count, false);
-            measure(b, count, true);
+            struct counts counts = counts_of(b, bytes);
+            report_line_start(b->report, 4 * larger(counts.send, counts.receive), counts.call, "float", b->collective->reduction,
+                              root);
+            measure(b, counts, false);
+            measure(b, counts, true);
             report_line_end(b->report);
             if (o->step_factor <= 1 && o->step_bytes == 0) break; // one size
         }

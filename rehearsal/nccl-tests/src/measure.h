@@ -7,10 +7,12 @@ struct bench {
     const struct options *options;
     const struct collective *collective;
     struct job *job;
-    struct ring *ring;
+    struct wire *wire;
     struct report *report;
+    float *scratch;      // as large as a buffer
     size_t max_bytes;    // of one buffer, after any limit
     size_t stride_bytes; // where the receive buffer begins in a rank's data
+    int root;
     int round;           // of the pattern, so that no check can pass on the values of the last one
     int errors;          // checks of this rank that found wrong values
     double bus_sum_gbps;
@@ -18,4 +20,4 @@ struct bench {
 };
 
 size_t bench_stride(const struct options *options); // a rank's data is two of these
-void bench_run(struct bench *bench);
+void bench_run(struct bench *bench, int root); // root: -1 where the collective has none

@@ -13,17 +13,22 @@
 #include "fail.h"
 
 enum { SOCKET_BUFFER_BYTES = 512 * 1024, HELLO = 0x62726e67 };
+// By this the front end of a rehearsed host tells benchmark data from logins, and holds it to the NIC's scaled rate.
+enum { FRONT_END_SERVICE = 0x28 };
 static const double CONNECT_S = 20;
 
 // What ranks tell each other: first the rails, then the ports of the channels they own.
 struct offer {
-    int count;
+    int count, selected;
+    uint8_t index[RAILS_MAX];
     char hcas[RAILS_MAX][20]; // names of HCAs are short; the record must stay below RECORD_BYTES
-    struct in_addr front_end;
 };
 struct ports {
     uint16_t port[RAILS_MAX];
     struct in_addr address[RAILS_MAX];
+};
+struct hello {
+    int32_t magic, channel, host;
 };
 
 static double connect_s(void)
@@ -32,48 +37,93 @@ static double connect_s(void)
     return given && atof(given) > 0 ? atof(given) : CONNECT_S;
 }
 
-int rails_owner(const struct rails *rails, const struct job *job, int channel)
+int rails_owner(const struct rails *rails, int channel, int host) { return rails->channels[channel].owner[host]; }
+
+struct link *rails_link(struct rails *rails, int channel, int host)
 {
-    (void)rails;
-    return channel % job->local_size;
+    for (int i = 0; i < rails->link_count; i++)
+        if (rails->links[i].channel == channel && rails->links[i].host == host) return &rails->links[i];
+    return NULL;
 }
 
-int rails_next_host(const struct job *job) { return (job->host_index + 1) % job->host_count; }
-int rails_previous_host(const struct job *job) { return (job->host_index + job->host_count - 1) % job->host_count; }
+// GPUs and rails lie side by side, as on the shapes that have both: rail r is at GPU r * gpus / rails, and the other way
+// round where rails are fewer. The ranks of a host stand for its GPUs.
+static bool near(int rail, int rails, int gpu, int gpus) { return rail * gpus / rails == gpu || gpu * rails / gpus == rail; }
 
-const char *rails_host_name(const struct job *job, int host)
-{
-    return job->members[job->order[job->host_first[host]]].host_name;
-}
-
-static bool offers(const struct offer *offer, const char *hca)
+static int place(const struct offer *offer, const char *hca) // -1: not offered
 {
     for (int i = 0; i < offer->count; i++)
-        if (!strcmp(offer->hcas[i], hca)) return true;
-    return false;
+        if (!strcmp(offer->hcas[i], hca)) return i;
+    return -1;
 }
 
-// Keep the rails that every rank of every host offers: a ring over a rail needs that rail on each host.
-static void agree(struct rails *rails, struct job *job)
+static int job_rank(const struct group *group, int host, int local) { return group->members[layout_rank(&group->at, host, local)]; }
+
+// The first local rank of the group on a host that is near that rail; -1: none.
+static int neighbour(const struct group *group, const struct offer *all, int host, const char *hca)
 {
-    struct rail mine[RAILS_MAX];
-    struct offer offer = {.count = host_rails(mine, RAILS_MAX)};
-    struct offer *all = calloc((size_t)job->size, sizeof *all);
-    _Static_assert(sizeof(struct offer) <= RECORD_BYTES, "an offer travels in one record");
-    for (int i = 0; i < offer.count; i++) snprintf(offer.hcas[i], sizeof offer.hcas[i], "%.19s", mine[i].hca);
-    job_allgather(job, &offer, sizeof offer, all);
-    int most = 0;
-    for (int rank = 0; rank < job->size; rank++) most = all[rank].count > most ? all[rank].count : most;
-    for (int i = 0; i < offer.count; i++) {
-        bool everywhere = true;
-        for (int rank = 0; rank < job->size; rank++) everywhere = everywhere && offers(&all[rank], offer.hcas[i]);
-        if (everywhere) rails->channels[rails->count++].rail = mine[i];
+    const struct layout *world = &group->job->at;
+    for (int local = 0; local < group->at.host_size[host]; local++) {
+        int rank = job_rank(group, host, local), at = place(&all[rank], hca), job_host = world->host_of[rank];
+        int gpu = world->position[rank] - world->host_first[job_host];
+        if (at >= 0 && near(all[rank].index[at], all[rank].selected, gpu, world->host_size[job_host])) return local;
     }
-    rails->missing = most - rails->count;
-    if (rails->count == 0) {
+    return -1;
+}
+
+static bool near_somebody(const struct group *group, const struct offer *all, const char *hca)
+{
+    bool found = false;
+    for (int host = 0; host < group->at.host_count && !found; host++) found = neighbour(group, all, host, hca) >= 0;
+    return found;
+}
+
+static bool everywhere(const struct group *group, const struct offer *all, const char *hca)
+{
+    bool found = true;
+    for (int rank = 0; rank < group->at.size; rank++) found = found && place(&all[group->members[rank]], hca) >= 0;
+    return found;
+}
+
+static void take(struct rails *rails, const struct group *group, const struct offer *all, const struct rail *rail)
+{
+    struct channel *channel = &rails->channels[rails->count];
+    channel->rail = *rail;
+    channel->owner = calloc((size_t)group->at.host_count, sizeof *channel->owner);
+    for (int host = 0; host < group->at.host_count; host++) {
+        int owner = all ? neighbour(group, all, host, rail->hca) : 0;
+        channel->owner[host] = (uint16_t)(owner >= 0 ? owner : rails->count % group->at.host_size[host]);
+    }
+    rails->count++;
+}
+
+// Keep the rails near the group's ranks that every rank of it offers: a channel needs its rail on each host.
+static void agree(struct rails *rails, struct group *group)
+{
+    struct job *job = group->job;
+    struct offer offer = {0};
+    struct offer *all = calloc((size_t)job->at.size, sizeof *all);
+    _Static_assert(sizeof(struct offer) <= RECORD_BYTES, "an offer travels in one record");
+    rails->found_count = offer.count = host_rails(rails->found, RAILS_MAX, &offer.selected);
+    for (int i = 0; i < offer.count; i++) {
+        snprintf(offer.hcas[i], sizeof offer.hcas[i], "%.19s", rails->found[i].hca);
+        offer.index[i] = (uint8_t)rails->found[i].index;
+    }
+    job_allgather(job, &offer, sizeof offer, all);
+    for (int i = 0; i < offer.count && group->at.host_count > 1; i++) {
+        if (!near_somebody(group, all, offer.hcas[i]) || !everywhere(group, all, offer.hcas[i])) continue;
+        rails->used |= (uint64_t)1 << rails->found[i].index;
+        take(rails, group, all, &rails->found[i]);
+    }
+    for (int rank = 0; rank < group->at.size && group->at.host_count > 1; rank++) {
+        const struct offer *one = &all[group->members[rank]];
+        for (int i = 0; i < one->count; i++)
+            if (near_somebody(group, all, one->hcas[i]) && !everywhere(group, all, one->hcas[i]))
+                rails->missing |= (uint64_t)1 << one->index[i];
+    }
+    if (rails->count == 0 && group->at.host_count > 1) {
         rails->sockets_only = true;
-        rails->channels[0].rail = job->front_end;
-        rails->count = 1;
+        take(rails, group, NULL, &job->front_end);
     }
     free(all);
 }
@@ -81,11 +131,12 @@ static void agree(struct rails *rails, struct job *job)
 static int rail_socket(const struct rail *rail)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int one = 1, buffer = SOCKET_BUFFER_BYTES;
+    int one = 1, buffer = SOCKET_BUFFER_BYTES, service = FRONT_END_SERVICE;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = rail->address};
     // Not allowed to everybody; the address alone decides then, as every rail has a subnet of its own.
     setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, rail->netdev, (socklen_t)strlen(rail->netdev));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (!strcmp(rail->hca, rail->netdev)) setsockopt(fd, IPPROTO_IP, IP_TOS, &service, sizeof service);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
     if (fd < 0 || bind(fd, (struct sockaddr *)&here, sizeof here))
@@ -94,119 +145,136 @@ static int rail_socket(const struct rail *rail)
     return fd;
 }
 
-static void unreachable(const struct job *job, const struct channel *channel, int number, const char *why)
+__attribute__((noreturn)) static void unreachable(const struct rails *rails, const struct group *group,
+                                                  const struct link *link, const char *why)
 {
+    const struct rail *rail = &rails->channels[link->channel].rail;
     char here[INET_ADDRSTRLEN], there[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, &channel->rail.address, here, sizeof here);
-    inet_ntop(AF_INET, &channel->next_address, there, sizeof there);
-    FAIL(RESULT_NCCL, "channel %d: rail %s (%s) of %s, %s, cannot reach %s, %s, within %.0f s: %s", number,
-         channel->rail.hca, channel->rail.netdev, fail_host(), here, rails_host_name(job, rails_next_host(job)), there,
-         connect_s(), why);
+    inet_ntop(AF_INET, &rail->address, here, sizeof here);
+    inet_ntop(AF_INET, &link->address, there, sizeof there);
+    FAIL(RESULT_NCCL, "channel %d: rail %s (%s) of %s, %s, cannot reach %s, %s, within %.0f s: %s", link->channel, rail->hca,
+         rail->netdev, fail_host(), here, group_host_name(group, link->host), there, connect_s(), why);
 }
 
-// Start (or start again) the connection of a channel to the next host.
-static void dial(const struct job *job, struct channel *channel, int number, uint16_t port)
+// Start (or start again) the connection of a link.
+static void dial(const struct rails *rails, const struct group *group, struct link *link)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = port, .sin_addr = channel->next_address};
-    if (channel->out_fd >= 0) close(channel->out_fd);
-    channel->out_fd = rail_socket(&channel->rail);
-    if (connect(channel->out_fd, (struct sockaddr *)&to, sizeof to) && errno != EINPROGRESS && errno != EHOSTUNREACH)
-        unreachable(job, channel, number, strerror(errno));
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = link->port, .sin_addr = link->address};
+    if (link->fd >= 0) close(link->fd);
+    link->fd = rail_socket(&rails->channels[link->channel].rail);
+    if (connect(link->fd, (struct sockaddr *)&to, sizeof to) && errno != EINPROGRESS && errno != EHOSTUNREACH)
+        unreachable(rails, group, link, strerror(errno));
 }
 
 // Finish a dial whose socket became ready. True: connected and introduced.
-static bool dialled(const struct job *job, struct channel *channel, int number, uint16_t port)
+static bool dialled(const struct rails *rails, const struct group *group, struct link *link)
 {
     int error = 0;
     socklen_t size = sizeof error;
-    int32_t hello[2] = {HELLO, number};
-    getsockopt(channel->out_fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    if (!error && send(channel->out_fd, hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello) return true;
-    if (error != EHOSTUNREACH) unreachable(job, channel, number, strerror(error ? error : errno));
+    struct hello hello = {HELLO, link->channel, group->at.host_index};
+    getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (!error && send(link->fd, &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello) return true;
+    if (error != EHOSTUNREACH) unreachable(rails, group, link, strerror(error ? error : errno));
     usleep(100 * 1000); // an address that does not resolve yet may do so until the bound
-    dial(job, channel, number, port);
+    dial(rails, group, link);
     return false;
 }
 
-static bool accepted(struct channel *channel, int listener, int number)
+static bool accepted(struct rails *rails, const struct group *group, int listener, int channel)
 {
-    int32_t hello[2] = {0, 0};
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), one = 1;
+    struct hello hello = {0};
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), one = 1, service;
+    socklen_t size = sizeof service;
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     if (fd < 0) return false;
-    if (poll(&ready, 1, 5000) == 1 && recv(fd, hello, sizeof hello, 0) == sizeof hello && hello[0] == HELLO &&
-        hello[1] == number) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        channel->in_fd = fd;
-        return true;
+    if (!getsockopt(listener, IPPROTO_IP, IP_TOS, &service, &size)) setsockopt(fd, IPPROTO_IP, IP_TOS, &service, size);
+    if (poll(&ready, 1, 5000) == 1 && recv(fd, &hello, sizeof hello, 0) == sizeof hello && hello.magic == HELLO &&
+        hello.channel == channel && hello.host < group->at.host_index) {
+        struct link *link = rails_link(rails, channel, hello.host);
+        if (link && link->fd < 0) {
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+            link->fd = fd;
+            return true;
+        }
     }
     close(fd);
     return false;
 }
 
-static void connect_owned(struct rails *rails, struct job *job, const int *listeners, const struct ports *all)
+// Of each pair the host that comes first in the ring dials.
+static void connect_links(struct rails *rails, struct group *group, const int *listeners)
 {
-    struct pollfd polls[2 * RAILS_MAX];
-    bool out[RAILS_MAX] = {false};
+    struct pollfd *polls = calloc((size_t)(rails->link_count + rails->count), sizeof *polls);
+    bool *done = calloc((size_t)rails->link_count + 1, sizeof *done);
     double end = job_now() + connect_s();
-    int next = rails_next_host(job), previous = rails_previous_host(job), left = 0;
-    uint16_t port[RAILS_MAX];
-    for (int c = 0; c < rails->count; c++) {
-        const struct ports *to = &all[job->order[job->host_first[next] + c % job->host_size[next]]];
-        const struct ports *from = &all[job->order[job->host_first[previous] + c % job->host_size[previous]]];
-        rails->channels[c].next_address = to->address[c];
-        rails->channels[c].previous_address = from->address[c];
-        port[c] = to->port[c];
-        if (listeners[c] < 0) continue;
-        dial(job, &rails->channels[c], c, port[c]);
-        left += 2;
-    }
+    int left = rails->link_count, here = group->at.host_index;
+    for (int i = 0; i < rails->link_count; i++)
+        if (rails->links[i].host > here) dial(rails, group, &rails->links[i]);
     while (left > 0) {
-        for (int c = 0; c < rails->count; c++) {
-            struct channel *channel = &rails->channels[c];
-            bool mine = listeners[c] >= 0;
-            polls[2 * c] = (struct pollfd){.fd = mine && !out[c] ? channel->out_fd : -1, .events = POLLOUT};
-            polls[2 * c + 1] = (struct pollfd){.fd = mine && channel->in_fd < 0 ? listeners[c] : -1, .events = POLLIN};
+        for (int i = 0; i < rails->link_count; i++) {
+            const struct link *link = &rails->links[i];
+            polls[i] = (struct pollfd){.fd = link->host > here && !done[i] ? link->fd : -1, .events = POLLOUT};
         }
+        struct pollfd *incoming = polls + rails->link_count;
+        for (int c = 0; c < rails->count; c++) incoming[c] = (struct pollfd){.fd = listeners[c], .events = POLLIN};
         double wait = end - job_now();
-        poll(polls, (nfds_t)(2 * rails->count), wait > 0 ? (int)(wait * 1000) + 1 : 200);
-        for (int c = 0; c < rails->count; c++) {
-            struct channel *channel = &rails->channels[c];
-            if (polls[2 * c].revents && dialled(job, channel, c, port[c])) {
-                out[c] = true;
+        poll(polls, (nfds_t)(rails->link_count + rails->count), wait > 0 ? (int)(wait * 1000) + 1 : 200);
+        for (int i = 0; i < rails->link_count; i++) {
+            if (polls[i].revents && dialled(rails, group, &rails->links[i])) {
+                done[i] = true;
                 left--;
             }
-            if (polls[2 * c + 1].revents && accepted(channel, listeners[c], c)) left--;
-            if (wait <= 0 && listeners[c] >= 0 && !out[c]) unreachable(job, channel, c, strerror(ETIMEDOUT));
+            if (wait <= 0 && rails->links[i].host > here && !done[i])
+                unreachable(rails, group, &rails->links[i], strerror(ETIMEDOUT));
         }
-        if (wait <= -3) // the host that cannot dial names the rail; this one has only waited for it
-            FAIL(RESULT_NCCL, "%s did not connect to %s on every rail", rails_host_name(job, previous), fail_host());
+        for (int c = 0; c < rails->count; c++)
+            if (incoming[c].revents && accepted(rails, group, listeners[c], c)) left--;
+        for (int i = 0; i < rails->link_count && wait <= -3; i++) // who cannot dial names the rail; this host only waited
+            if (rails->links[i].fd < 0)
+                FAIL(RESULT_NCCL, "%s did not connect to %s on every rail", group_host_name(group, rails->links[i].host),
+                     fail_host());
+    }
+    free(polls);
+    free(done);
+}
+
+static void name_links(struct rails *rails, struct group *group, const bool *peers, const struct ports *all)
+{
+    rails->links = calloc((size_t)rails->count * (size_t)group->at.host_count + 1, sizeof *rails->links);
+    for (int c = 0; c < rails->count; c++) {
+        if (rails_owner(rails, c, group->at.host_index) != group->at.local_rank) continue;
+        for (int host = 0; host < group->at.host_count; host++) {
+            if (host == group->at.host_index || !peers[host]) continue;
+            const struct ports *to = &all[job_rank(group, host, rails_owner(rails, c, host))];
+            rails->links[rails->link_count++] = (struct link){
+                .channel = c, .host = host, .fd = -1, .low_water = 1, .address = to->address[c], .port = to->port[c]};
+        }
     }
 }
 
-void rails_connect(struct rails *rails, struct job *job)
+void rails_connect(struct rails *rails, struct group *group, const bool *peers)
 {
     int listeners[RAILS_MAX];
     struct ports mine = {0};
-    struct ports *all = calloc((size_t)job->size, sizeof *all);
+    struct ports *all = calloc((size_t)group->job->at.size, sizeof *all);
     *rails = (struct rails){0};
-    for (int c = 0; c < RAILS_MAX; c++) rails->channels[c].in_fd = rails->channels[c].out_fd = -1;
-    if (job->host_count > 1) agree(rails, job);
+    if (group->job->at.host_count > 1) agree(rails, group);
     for (int c = 0; c < rails->count; c++) {
         struct sockaddr_in at;
         socklen_t size = sizeof at;
         listeners[c] = -1;
-        if (rails_owner(rails, job, c) != job->local_rank) continue;
+        if (rails_owner(rails, c, group->at.host_index) != group->at.local_rank) continue;
         listeners[c] = rail_socket(&rails->channels[c].rail);
-        if (listen(listeners[c], 4) || getsockname(listeners[c], (struct sockaddr *)&at, &size))
+        if (listen(listeners[c], 64) || getsockname(listeners[c], (struct sockaddr *)&at, &size))
             FAIL(RESULT_NCCL, "rail %s cannot listen: %s", rails->channels[c].rail.hca, strerror(errno));
         mine.port[c] = at.sin_port;
         mine.address[c] = at.sin_addr;
     }
-    job_allgather(job, &mine, sizeof mine, all);
-    connect_owned(rails, job, listeners, all);
+    job_allgather(group->job, &mine, sizeof mine, all);
+    name_links(rails, group, peers, all);
+    connect_links(rails, group, listeners);
     for (int c = 0; c < rails->count; c++)
         if (listeners[c] >= 0) close(listeners[c]);
     free(all);
-    job_barrier(job);
+    job_barrier(group->job);
 }

@@ -1,28 +1,39 @@
-// The connections of the ring: channel c crosses from each host to the next on rail c, in sockets bound to that rail.
+// The rails of a group and its connections over them: one socket for each channel and peer host, bound to that rail.
 // It agrees on the rails and connects them; it moves no benchmark data.
 #pragma once
 #include <stdbool.h>
 
-#include "job.h"
+#include "group.h"
 
 struct channel {
     struct rail rail;  // this host's end
-    int in_fd, out_fd; // -1 where another local rank owns the channel
-    struct in_addr next_address, previous_address; // the neighbours' ends
+    uint16_t *owner;   // by host of the group: the local rank that moves this channel's bytes
+};
+
+// A connection that this rank owns, for both directions.
+struct link {
+    int channel, host; // of the group
+    int fd;
+    int low_water;     // bytes that wake a reader, as last set
+    struct in_addr address; // the peer's end
+    uint16_t port;
 };
 
 struct rails {
-    int count; // channels: the rails that every host has, or 1 over the front end; 0 on one host
+    int count;         // channels: rails near the group's ranks that every host of it has, or 1 over the front end; 0 on one host
     bool sockets_only; // NET/Socket over the front end
-    int missing;       // rails that some host lacks and that are therefore left out
+    uint64_t used, missing; // rails by index: used, and left out as some host of the group lacks them
     struct channel channels[RAILS_MAX];
+    int found_count;
+    struct rail found[RAILS_MAX]; // what this host has, used or not
+    int link_count;
+    struct link *links;
 };
 
-int rails_owner(const struct rails *rails, const struct job *job, int channel); // local rank
-int rails_next_host(const struct job *job);
-int rails_previous_host(const struct job *job);
-const char *rails_host_name(const struct job *job, int host);
+int rails_owner(const struct rails *rails, int channel, int host); // local rank of the group on that host
+struct link *rails_link(struct rails *rails, int channel, int host); // NULL: not this rank's, or not connected
 
-// Agree with all hosts on the channels and connect those that this rank owns. Ends the job where a rail cannot be
-// reached within 20 s (or BUSBAR_RING_CONNECT_S), naming the rail and both addresses.
-void rails_connect(struct rails *rails, struct job *job);
+// Agree with all hosts of the group on the channels and connect those that this rank owns to the hosts that `peers` marks
+// (symmetric: a host that marks another is marked by it). Every rank of the job calls this at once. Ends the job where a rail
+// cannot be reached within 20 s (or BUSBAR_RING_CONNECT_S), naming the rail and both addresses.
+void rails_connect(struct rails *rails, struct group *group, const bool *peers);

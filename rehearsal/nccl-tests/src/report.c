@@ -9,7 +9,6 @@
 #include <time.h>
 
 static const char VERSION[] = "2.19.6", TIME_FORMAT[] = "%Y-%m-%d %H:%M:%S";
-static const char NOTE[] = "all_reduce over TCP rails of this host";
 enum { JSON_VERSION = 3 };
 
 #define SAY(...) (report->speaks ? (void)printf(__VA_ARGS__) : (void)0)
@@ -59,7 +58,8 @@ void report_start(struct report *report, int argc, char **argv, char **environme
     if (!report->speaks) return;
     open_json(report);
     time_of_day(now, sizeof now);
-    snprintf(note, sizeof note, "%s, line rates scaled by 1/%d", NOTE, scale);
+    snprintf(note, sizeof note, "%.*s over TCP rails of this host, line rates scaled by 1/%d",
+             (int)(strlen(report->program) - strlen("_perf")), report->program, scale);
     printf("# busbar rehearsal: %s\n", note);
 
     json_open(json, '{');
@@ -138,15 +138,19 @@ void report_devices(struct report *report, const struct device *devices)
     json_close(json, '}'); // config
 }
 
-void report_transport(struct report *report, const struct rails *rails, const struct job *job)
+void report_transport(struct report *report, const struct transport *transport)
 {
     if (!report->speaks) return;
-    if (job->host_count == 1) printf("# busbar rehearsal: NET/none, one host\n");
-    else if (rails->sockets_only) printf("# busbar rehearsal: NET/Socket\n");
-    else printf("# busbar rehearsal: NET/IB rails=%d\n", rails->count);
-    if (rails->missing && job->host_count > 1)
+    if (transport->hosts == 1) printf("# busbar rehearsal: NET/none, one host\n");
+    else if (transport->across == 0) printf("# busbar rehearsal: NET/none, one host in each group\n");
+    else if (transport->over_sockets == transport->across) printf("# busbar rehearsal: NET/Socket\n");
+    else printf("# busbar rehearsal: NET/IB rails=%d\n", transport->rails);
+    if (transport->over_sockets > 0 && transport->over_sockets < transport->across)
+        printf("# busbar rehearsal: groups over NET/Socket, as no rail near them is on all their hosts: %d\n",
+               transport->over_sockets);
+    if (transport->missing > 0)
         printf("# busbar rehearsal: rails left out, as some host has no active port with an address there: %d\n",
-               rails->missing);
+               transport->missing);
 }
 
 void report_table(struct report *report)

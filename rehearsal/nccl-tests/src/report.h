@@ -5,7 +5,7 @@
 
 #include "json.h"
 #include "options.h"
-#include "rails.h"
+#include "group.h"
 
 struct device {
     int rank, color, pid, index;
@@ -19,6 +19,14 @@ struct measured {
     const double *rank_iteration_s; // ranks x iterations
 };
 
+// What carries the bytes of all groups between hosts.
+struct transport {
+    int hosts;           // of the job
+    int across;          // groups that span hosts
+    int over_sockets;    // of them, those over the front end
+    int rails, missing;  // used by some group; left out by one, as some host of it lacks them
+};
+
 struct report {
     bool speaks; // rank 0
     const struct options *options;
@@ -29,7 +37,7 @@ struct report {
 
 void report_start(struct report *report, int argc, char **argv, char **environment, int scale);
 void report_devices(struct report *report, const struct device *devices); // one per rank
-void report_transport(struct report *report, const struct rails *rails, const struct job *job);
+void report_transport(struct report *report, const struct transport *transport);
 void report_table(struct report *report);
 void report_line_start(struct report *report, size_t bytes, size_t count, const char *type, const char *op, int root);
 void report_line_body(struct report *report, const struct measured *measured, bool in_place);

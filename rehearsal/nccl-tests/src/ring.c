@@ -1,294 +1,336 @@
 #include "ring.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <linux/tcp.h> // the C library's own tcp_info ends before busy_time
-#include <netinet/in.h>
-#include <poll.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "fail.h"
+enum { CHUNK_BYTES = 64 * 1024, CHUNK_FLOATS = CHUNK_BYTES / 4, CHANNEL_MIN_BYTES = 1024 };
 
-enum { CHUNK_BYTES = 64 * 1024, CHUNK_FLOATS = CHUNK_BYTES / 4, CHANNEL_MIN_BYTES = 1024, READS_IN_A_ROW = 4 };
-static const double STALL_S = 30, SECOND_REPORT_S = 3, HANG_UP_S = 2;
+enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE };
 
-// One channel during one operation. The ring has n ranks and the channel's floats n blocks; step t of 2n-2 sends block
-// (last - t) mod n out of this host, and step s brings in block (first - 1 - s) mod n, which the owner carries past the
-// local ranks and sends on in step s + local_size.
+// What all channels of one operation share. The ring has n positions. In the ring proper, step t sends block
+// (last - t + shift) mod n out of this host and step s brings in block (first - 1 - s + shift) mod n, which the owner carries past
+// the local ranks and sends on in step s + locals. A chain has one block, which goes on in the step in which it comes.
+struct walk {
+    struct operation *op;
+    enum kind kind;
+    int n, first, locals, shift;
+    int in_steps, out_steps;
+    int lag;      // an out step's bytes come in this many steps before; the first `lag` are made here
+    int channels; // in use
+};
+
+// One channel during one operation.
 struct stream {
-    int number; // of the channel
-    size_t base, count; // its floats
+    struct lane lane;
+    const struct walk *walk;
+    size_t base, count; // its floats: of all, or of each rank's share
     int in_step, out_step;
     size_t in_bytes, out_bytes, made_bytes; // done of the current block; made: of a block that starts on this host
     size_t staged; // bytes of staging that are no whole float yet
-    int low_water;
-    double moved_at, done_at; // 0: not yet
     float staging[CHUNK_FLOATS + 1];
 };
 
-struct operation {
-    struct ring *ring;
-    int n, first, locals, steps;
-    const float *send[RANKS_MAX];
-    float *receive[RANKS_MAX];
-};
-
 static int modulo(int value, int n) { return ((value % n) + n) % n; }
-static size_t block_start(const struct stream *stream, int n, int block) { return stream->count * (size_t)block / (size_t)n; }
-static size_t block_bytes(const struct stream *stream, int n, int block)
+static bool shared(const struct walk *w) { return w->kind == ALL_GATHER || w->kind == REDUCE_SCATTER; }
+static int rank_at(const struct walk *w, int local) { return operation_layout(w->op)->order[w->first + local]; }
+
+// Where a block of this channel begins in a whole buffer, and how long it is. Blocks are ring positions; a rank's share lies by rank.
+static size_t block_start(const struct stream *s, int block)
 {
-    return 4 * (block_start(stream, n, block + 1) - block_start(stream, n, block));
+    const struct walk *w = s->walk;
+    if (shared(w)) return (size_t)operation_layout(w->op)->order[block] * w->op->count + s->base;
+    return w->kind == ALL_REDUCE ? s->base + s->count * (size_t)block / (size_t)w->n : s->base;
 }
-static int in_block(const struct operation *op, const struct stream *s) { return modulo(op->first - 1 - s->in_step, op->n); }
-static int out_block(const struct operation *op, int step) { return modulo(op->first + op->locals - 1 - step, op->n); }
+static size_t block_floats(const struct stream *s, int block)
+{
+    size_t n = (size_t)s->walk->n, at = (size_t)block;
+    return s->walk->kind == ALL_REDUCE ? s->count * (at + 1) / n - s->count * at / n : s->count;
+}
+static int in_block(const struct stream *s) { return modulo(s->walk->first - 1 - s->in_step + s->walk->shift, s->walk->n); }
+static int out_block(const struct stream *s, int step)
+{
+    return modulo(s->walk->first + s->walk->locals - 1 - step + s->walk->shift, s->walk->n);
+}
 
 static void add(float *restrict to, const float *restrict from, size_t count)
 {
     for (size_t i = 0; i < count; i++) to[i] += from[i];
 }
 
-// Carry floats that arrived in step s->in_step past the local ranks: add their values, then hand out the sums.
-static void carry(const struct operation *op, struct stream *s, size_t at, size_t count)
+static void copy(float *to, const float *from, size_t count)
 {
-    for (int local = 0; local < op->locals; local++) {
-        int step = s->in_step + local;
-        if (step >= op->steps) return;
-        if (step <= op->n - 2) add(s->staging, op->send[local] + at, count);
-        if (step >= op->n - 2) memcpy(op->receive[local] + at, s->staging, 4 * count);
-    }
-    // The last rank's receive buffer keeps partial sums until the rail takes them. In place too: its own value is in.
-    int last = op->locals - 1;
-    if (s->in_step + last < op->n - 2) memcpy(op->receive[last] + at, s->staging, 4 * count);
+    if (to != from) memcpy(to, from, 4 * count);
 }
 
-// Make the next piece of a block that starts on this host: the sum over its first local rank up to the last.
-static void make(const struct operation *op, struct stream *s, size_t at, size_t bytes)
+// Sum `count` floats at `at` over local ranks `from` to the last.
+static void sum_locals(const struct walk *w, float *sum, int from, size_t at, size_t count)
 {
-    int last = op->locals - 1;
-    float sum[CHUNK_FLOATS];
-    memcpy(sum, op->send[last - s->out_step] + at, bytes);
-    for (int local = last - s->out_step + 1; local <= last; local++) add(sum, op->send[local] + at, bytes / 4);
-    memcpy(op->receive[last] + at, sum, bytes);
+    memcpy(sum, w->op->send[from] + at, 4 * count);
+    for (int local = from + 1; local < w->locals; local++) add(sum, w->op->send[local] + at, count);
+}
+
+// Carry floats that arrived past the local ranks: add their values, hand out what is complete, keep the rest for the way on.
+static void carry(struct stream *s, size_t at, size_t floats)
+{
+    const struct walk *w = s->walk;
+    struct operation *op = w->op;
+    int last_sum = w->n - 2; // the step that completes a block's sum
+    switch (w->kind) {
+    case ALL_GATHER:
+    case BROADCAST:
+        for (int local = 0; local < w->locals; local++) memcpy(op->receive[local] + at, s->staging, 4 * floats);
+        return;
+    case REDUCE:
+        for (int local = 0; local < w->locals; local++) add(s->staging, op->send[local] + at, floats);
+        if (w->out_steps == 0) {
+            const struct layout *layout = operation_layout(op);
+            memcpy(op->receive[layout->position[op->root] - w->first] + at, s->staging, 4 * floats);
+            return;
+        }
+        break;
+    default:
+        for (int local = 0; local < w->locals; local++) {
+            int step = s->in_step + local;
+            if (step >= w->in_steps) return;
+            if (step <= last_sum) add(s->staging, op->send[local] + at, floats);
+            if (step < last_sum) continue;
+            // A share lies at the front of its owner's receive buffer; elsewhere every buffer is laid out alike.
+            size_t share = w->kind == REDUCE_SCATTER ? (size_t)rank_at(w, local) * op->count : 0;
+            memcpy(op->receive[local] + at - share, s->staging, 4 * floats);
+        }
+        if (s->in_step + w->locals - 1 >= last_sum) return; // complete: it goes on from the last rank's result
+    }
+    memcpy(op->scratch + at, s->staging, 4 * floats);
+}
+
+// The bytes of an out step: whether a sum is made for it here, and where they lie.
+static bool makes(const struct walk *w, int step) { return step < w->lag && w->kind != ALL_GATHER && w->kind != BROADCAST; }
+
+static const float *outgoing(const struct stream *s, int step)
+{
+    const struct walk *w = s->walk;
+    const struct operation *op = w->op;
+    int last = w->locals - 1;
+    size_t start = block_start(s, out_block(s, step));
+    if (w->kind == ALL_GATHER && step < w->lag) return op->send[last - step] + s->base; // a share, not a whole buffer
+    if (w->kind == BROADCAST && step < w->lag) return op->send[operation_layout(op)->position[op->root] - w->first] + start;
+    bool partial = w->kind == REDUCE || w->kind == REDUCE_SCATTER || (w->kind == ALL_REDUCE && step <= w->n - 2);
+    return (partial ? op->scratch : op->receive[last]) + start;
+}
+
+// Make the next piece of a sum that starts on this host.
+static void make(struct stream *s, size_t bytes)
+{
+    const struct walk *w = s->walk;
+    size_t at = block_start(s, out_block(s, s->out_step)) + s->made_bytes / 4;
+    sum_locals(w, w->op->scratch + at, w->kind == REDUCE ? 0 : w->locals - 1 - s->out_step, at, bytes / 4);
     s->made_bytes += bytes;
 }
 
-__attribute__((noreturn)) static void connection_lost(const struct operation *op, const struct stream *s, int outward,
-                                                      const char *why)
-{
-    const struct job *job = op->ring->job;
-    const struct channel *channel = &op->ring->rails->channels[s->number];
-    char here[64], there[64];
-    snprintf(here, sizeof here, "%.40s, %s", fail_host(), inet_ntoa(channel->rail.address));
-    snprintf(there, sizeof there, "%.40s, %s", rails_host_name(job, outward ? rails_next_host(job) : rails_previous_host(job)),
-             inet_ntoa(outward ? channel->next_address : channel->previous_address));
-    FAIL(RESULT_NCCL, "channel %d: rail %s (%s) from %s, to %s: %s", s->number, channel->rail.hca, channel->rail.netdev,
-         outward ? here : there, outward ? there : here, why);
-}
-
-__attribute__((noreturn)) static void hung_up(const struct operation *op, const struct stream *s, int outward, const char *why)
-{
-    usleep((useconds_t)(HANG_UP_S * 1e6)); // a rank that failed ends the job and names the cause; let it be the first
-    connection_lost(op, s, outward, why);
-}
-
 // Bytes of the current outward block that may go now: what its inward step has brought, all if it starts on this host.
-static size_t sendable(const struct operation *op, struct stream *s)
+static size_t sendable(struct stream *s)
 {
-    while (s->out_step < op->steps) {
-        size_t whole = block_bytes(s, op->n, out_block(op, s->out_step));
-        int source = s->out_step - op->locals;
+    while (s->out_step < s->walk->out_steps) {
+        size_t whole = 4 * block_floats(s, out_block(s, s->out_step));
+        int source = s->out_step - s->walk->lag;
         size_t there = source < s->in_step ? whole : source == s->in_step ? s->in_bytes : 0;
         if (s->out_bytes < there) return there - s->out_bytes;
         if (s->out_bytes < whole) return 0;
         s->out_step++; // also past blocks of no bytes
         s->out_bytes = s->made_bytes = 0;
     }
+    s->lane.sending = false;
     return 0;
 }
 
-// Send what is ready. True: the rail takes no more for now.
-static bool pump_out(const struct operation *op, struct stream *s)
+static size_t ready(struct lane *lane, const char **from, bool *more)
 {
-    int fd = op->ring->rails->channels[s->number].out_fd;
-    for (size_t ready; (ready = sendable(op, s)) > 0;) {
-        int block = out_block(op, s->out_step);
-        size_t start = s->base + block_start(s, op->n, block);
-        if (s->out_step < op->locals) {
-            size_t limit = s->made_bytes > s->out_bytes ? s->made_bytes - s->out_bytes : 0;
-            if (limit == 0) {
-                limit = ready < CHUNK_BYTES ? ready : CHUNK_BYTES;
-                make(op, s, start + s->made_bytes / 4, limit);
-            }
-            ready = limit;
-        }
-        // More of the same stream is at hand: one packet may carry several small blocks.
-        bool more = s->out_step + 1 < op->locals && s->out_bytes + ready == block_bytes(s, op->n, block) &&
-                    block_bytes(s, op->n, out_block(op, s->out_step + 1)) > 0;
-        const char *from = (const char *)(op->receive[op->locals - 1] + start) + s->out_bytes;
-        ssize_t sent = send(fd, from, ready, MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0));
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0 && errno == EAGAIN) return true;
-        if (sent < 0) hung_up(op, s, 1, strerror(errno));
-        s->out_bytes += (size_t)sent;
-        s->moved_at = job_now();
+    struct stream *s = (struct stream *)lane;
+    size_t bytes = sendable(s);
+    if (bytes == 0) return 0;
+    if (makes(s->walk, s->out_step)) {
+        if (s->made_bytes == s->out_bytes) make(s, bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES);
+        bytes = s->made_bytes - s->out_bytes;
     }
-    return false;
+    // More of the same stream is at hand: one packet may carry several small blocks.
+    *more = s->out_step + 1 < s->walk->lag && s->out_step + 1 < s->walk->out_steps &&
+            s->out_bytes + bytes == 4 * block_floats(s, out_block(s, s->out_step)) &&
+            block_floats(s, out_block(s, s->out_step + 1)) > 0;
+    *from = (const char *)outgoing(s, s->out_step) + s->out_bytes;
+    return bytes;
 }
 
-static bool incoming(const struct operation *op, struct stream *s)
+static void sent(struct lane *lane, size_t bytes)
 {
-    while (s->in_step < op->steps && block_bytes(s, op->n, in_block(op, s)) == s->in_bytes) {
+    struct stream *s = (struct stream *)lane;
+    s->out_bytes += bytes;
+    sendable(s);
+}
+
+static void next_in(struct stream *s)
+{
+    while (s->in_step < s->walk->in_steps && 4 * block_floats(s, in_block(s)) == s->in_bytes) {
         s->in_step++;
         s->in_bytes = 0;
     }
-    return s->in_step < op->steps;
+    s->lane.receiving = s->in_step < s->walk->in_steps;
 }
 
-// Let poll sleep until a piece worth a wake-up is there: the rest of the block where whole blocks are in hand to send
-// meanwhile, an eighth where one rank alone on its host passes a block on while it comes in.
-static void wake_at(const struct operation *op, struct stream *s)
+static size_t room(struct lane *lane, char **to)
 {
-    size_t whole = block_bytes(s, op->n, in_block(op, s)), bytes = whole - s->in_bytes - s->staged;
-    if (op->locals == 1 && bytes > whole / 8 + 1) bytes = whole / 8 + 1;
-    int mark = bytes < CHUNK_BYTES ? (int)bytes : CHUNK_BYTES;
-    int fd = op->ring->rails->channels[s->number].in_fd;
-    if (mark != s->low_water) setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof mark);
-    s->low_water = mark;
+    struct stream *s = (struct stream *)lane;
+    size_t left = 4 * block_floats(s, in_block(s)) - s->in_bytes - s->staged;
+    *to = (char *)s->staging + s->staged;
+    return left < CHUNK_BYTES - s->staged ? left : CHUNK_BYTES - s->staged;
 }
 
-// Take what has arrived.
-static void pump_in(const struct operation *op, struct stream *s)
+static void arrived(struct lane *lane, size_t bytes)
 {
-    int fd = op->ring->rails->channels[s->number].in_fd;
-    for (int reads = 0; reads < READS_IN_A_ROW && incoming(op, s); reads++) {
-        size_t left = block_bytes(s, op->n, in_block(op, s)) - s->in_bytes - s->staged;
-        size_t want = left < CHUNK_BYTES - s->staged ? left : CHUNK_BYTES - s->staged;
-        ssize_t got = recv(fd, (char *)s->staging + s->staged, want, MSG_DONTWAIT);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0 && errno == EAGAIN) break;
-        if (got <= 0) hung_up(op, s, 0, got ? strerror(errno) : "the peer closed the connection");
-        s->moved_at = job_now();
-        size_t filled = s->staged + (size_t)got, floats = filled / 4;
-        float rest = s->staging[floats];
-        carry(op, s, s->base + block_start(s, op->n, in_block(op, s)) + s->in_bytes / 4, floats);
-        s->in_bytes += 4 * floats;
-        s->staged = filled % 4;
-        s->staging[0] = rest;
-    }
-    if (incoming(op, s)) wake_at(op, s);
+    struct stream *s = (struct stream *)lane;
+    size_t filled = s->staged + bytes, floats = filled / 4;
+    float rest = s->staging[floats];
+    carry(s, block_start(s, in_block(s)) + s->in_bytes / 4, floats);
+    s->in_bytes += 4 * floats;
+    s->staged = filled % 4;
+    s->staging[0] = rest;
+    next_in(s);
 }
 
-static void ask_tcp(int fd, struct tcp_info *info)
+// The rest of the block where whole blocks are in hand to send meanwhile, an eighth where a block is passed on while it comes in.
+static size_t wake(struct lane *lane)
 {
-    socklen_t size = sizeof *info;
-    memset(info, 0, sizeof *info);
-    getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &size);
+    struct stream *s = (struct stream *)lane;
+    size_t whole = 4 * block_floats(s, in_block(s)), bytes = whole - s->in_bytes - s->staged;
+    bool passes = s->walk->lag <= 1 && s->walk->out_steps > 0;
+    return passes && bytes > whole / 8 + 1 ? whole / 8 + 1 : bytes;
 }
 
-static void check_stall(const struct operation *op, const struct stream *s, double now, double stall_s)
+// What does not cross a wire: shares and values that ranks of one host have of each other.
+static void hand_over(void *argument)
 {
-    struct tcp_info info;
-    char why[64];
-    if (now - s->moved_at < stall_s) return;
-    ask_tcp(op->ring->rails->channels[s->number].out_fd, &info);
-    // Repeats without an answer: the rail itself. A peer that merely does not read answers probes.
-    snprintf(why, sizeof why, "nothing was acknowledged for %.0f s", stall_s);
-    if (info.tcpi_retransmits > 0 || info.tcpi_probes > 1) connection_lost(op, s, 1, why);
-    // Otherwise the rail before us is at fault, or another channel's: the rank that can tell says so first.
-    snprintf(why, sizeof why, "nothing came for %.0f s", stall_s + SECOND_REPORT_S);
-    if (now - s->moved_at > stall_s + SECOND_REPORT_S) connection_lost(op, s, 0, why);
-}
-
-static void run_streams(const struct operation *op, struct stream *streams, int count)
-{
-    struct ring *ring = op->ring;
-    const char *given = getenv("BUSBAR_RING_STALL_S");
-    double stall_s = given && atof(given) > 0 ? atof(given) : STALL_S, begin = job_now();
-    for (int i = 0; i < count; i++) streams[i].moved_at = begin;
-    for (int open = count; open > 0;) {
-        struct pollfd polls[2 * RAILS_MAX];
-        double now = job_now();
-        for (int i = 0; i < count; i++) {
-            struct stream *s = &streams[i];
-            const struct channel *channel = &ring->rails->channels[s->number];
-            polls[2 * i] = polls[2 * i + 1] = (struct pollfd){.fd = -1};
-            if (s->done_at > 0) continue;
-            pump_in(op, s);
-            bool blocked = pump_out(op, s);
-            bool more = incoming(op, s);
-            if (!more && !blocked && s->out_step >= op->steps) {
-                s->done_at = job_now();
-                ring->seconds[s->number] += s->done_at - begin;
-                open--;
-                continue;
-            }
-            if (more) polls[2 * i] = (struct pollfd){.fd = channel->in_fd, .events = POLLIN};
-            if (blocked) polls[2 * i + 1] = (struct pollfd){.fd = channel->out_fd, .events = POLLOUT};
-            check_stall(op, s, now, stall_s);
-        }
-        if (ring->deadline > 0 && now > ring->deadline) FAIL_TIMEOUT(ring->timeout_s);
-        if (open > 0) poll(polls, (nfds_t)(2 * count), 500);
+    struct stream *s = argument;
+    const struct walk *w = s->walk;
+    struct operation *op = w->op;
+    if (w->kind == ALL_GATHER) {
+        for (int from = 0; from < w->locals; from++)
+            for (int to = 0; to < w->locals; to++)
+                copy(op->receive[to] + (size_t)rank_at(w, from) * op->count + s->base, op->send[from] + s->base, s->count);
+    } else if (w->kind == BROADCAST && operation_layout(op)->host_of[op->root] == operation_layout(op)->host_index) {
+        const float *root = op->send[operation_layout(op)->position[op->root] - w->first] + s->base;
+        for (int to = 0; to < w->locals; to++) copy(op->receive[to] + s->base, root, s->count);
     }
 }
 
-// One host: the owner of a channel walks all ranks itself, block by block in the order of the ring.
-static void reduce_locally(const struct operation *op, const struct stream *s)
+struct streams {
+    int count;
+    struct stream *all[RAILS_MAX];
+};
+
+static void hand_all_over(void *argument)
 {
+    struct streams *streams = argument;
+    for (int i = 0; i < streams->count; i++) hand_over(streams->all[i]);
+}
+
+// One host: the owner of a channel sums its part of every block over all ranks itself.
+static void reduce_locally(struct stream *s)
+{
+    const struct walk *w = s->walk;
+    struct operation *op = w->op;
     float sum[CHUNK_FLOATS];
-    for (int block = 0; block < op->n; block++) {
-        size_t end = s->base + block_start(s, op->n, block + 1);
-        for (size_t at = s->base + block_start(s, op->n, block); at < end; at += CHUNK_FLOATS) {
-            size_t count = end - at < CHUNK_FLOATS ? end - at : CHUNK_FLOATS;
-            memcpy(sum, op->send[block] + at, 4 * count);
-            for (int hop = 1; hop < op->n; hop++) add(sum, op->send[(block + hop) % op->n] + at, count);
-            for (int local = 0; local < op->n; local++) memcpy(op->receive[local] + at, sum, 4 * count);
+    int blocks = w->kind == REDUCE_SCATTER ? w->n : 1;
+    for (int block = 0; block < blocks; block++) {
+        size_t share = w->kind == REDUCE_SCATTER ? (size_t)rank_at(w, block) * op->count : 0;
+        for (size_t at = s->base; at < s->base + s->count; at += CHUNK_FLOATS) {
+            size_t left = s->base + s->count - at, floats = left < CHUNK_FLOATS ? left : CHUNK_FLOATS;
+            sum_locals(w, sum, 0, share + at, floats);
+            for (int local = 0; local < w->locals; local++)
+                if (w->kind == ALL_REDUCE || (w->kind == REDUCE ? rank_at(w, local) == op->root : local == block))
+                    memcpy(op->receive[local] + at, sum, 4 * floats);
         }
     }
 }
 
-void ring_all_reduce(struct ring *ring, size_t send_offset, size_t receive_offset, size_t count)
+static void plan(struct walk *w, struct operation *op, enum kind kind)
 {
-    static struct stream streams[RAILS_MAX];
-    static struct operation operation;
-    struct operation *op = &operation;
-    struct job *job = ring->job;
-    op->ring = ring;
-    op->n = job->size;
-    op->first = job->host_first[job->host_index];
-    op->locals = job->local_size;
-    op->steps = 2 * op->n - 2;
-    for (int local = 0; local < op->locals; local++) {
-        op->send[local] = (const float *)((char *)job_data(job, local) + send_offset);
-        op->receive[local] = (float *)((char *)job_data(job, local) + receive_offset);
+    const struct layout *at = operation_layout(op);
+    *w = (struct walk){.op = op, .kind = kind, .n = at->size, .first = at->host_first[at->host_index], .locals = at->local_size,
+                       .shift = kind == REDUCE_SCATTER ? -1 : 0};
+    w->in_steps = w->out_steps = kind == ALL_REDUCE ? 2 * w->n - 2 : w->n - 1;
+    w->lag = w->locals;
+    if (kind == BROADCAST || kind == REDUCE) {
+        // The chain follows the ring: from the root's host on, or up to it.
+        int hosts = at->host_count, start = (at->host_of[op->root] + (kind == REDUCE)) % hosts;
+        int place = modulo(at->host_index - start, hosts);
+        w->in_steps = place > 0;
+        w->out_steps = place < hosts - 1;
+        w->lag = place == 0;
     }
     // A small operation uses few channels: each costs a message in every step.
-    size_t rails = job->host_count > 1 ? (size_t)ring->rails->count : (size_t)op->locals;
-    size_t worth = 4 * count / CHANNEL_MIN_BYTES, channels = worth < 1 ? 1 : worth < rails ? worth : rails;
-    int owned = 0;
-    for (size_t c = 0; c < channels; c++) {
-        if (rails_owner(ring->rails, job, (int)c) != job->local_rank) continue;
-        struct stream *s = &streams[owned++];
-        int low_water = s->number == (int)c ? s->low_water : 0;
-        memset(s, 0, offsetof(struct stream, staging));
-        s->number = (int)c;
-        s->low_water = low_water;
-        s->base = count * c / channels;
-        s->count = count * (c + 1) / channels - s->base;
-        if (job->host_count == 1) reduce_locally(op, s);
-    }
-    if (job->host_count > 1) run_streams(op, streams, owned);
-    job_local_barrier(job, ring->deadline, ring->timeout_s);
+    size_t rails = at->host_count > 1 ? (size_t)op->wire->rails->count : (size_t)at->local_size;
+    size_t worth = 4 * op->count * (shared(w) ? (size_t)w->n : 1) / CHANNEL_MIN_BYTES;
+    w->channels = (int)(worth < 1 ? 1 : worth < rails ? worth : rails);
 }
 
-double ring_busy_s(const struct ring *ring, int channel)
+static int owner(const struct walk *w, int channel)
 {
-    struct tcp_info info;
-    ask_tcp(ring->rails->channels[channel].out_fd, &info);
-    return 1e-6 * (double)info.tcpi_busy_time;
+    const struct layout *at = operation_layout(w->op);
+    return at->host_count > 1 ? rails_owner(w->op->wire->rails, channel, at->host_index) : channel;
+}
+
+static void open_stream(struct stream *s, const struct walk *w, int channel)
+{
+    const struct layout *at = operation_layout(w->op);
+    struct rails *rails = w->op->wire->rails;
+    int hosts = at->host_count;
+    size_t channels = (size_t)w->channels, c = (size_t)channel;
+    memset(s, 0, offsetof(struct stream, staging));
+    s->walk = w;
+    s->base = w->op->count * c / channels;
+    s->count = w->op->count * (c + 1) / channels - s->base;
+    if (hosts == 1) return;
+    s->lane = (struct lane){
+        .in = rails_link(rails, channel, (at->host_index + hosts - 1) % hosts),
+        .out = rails_link(rails, channel, (at->host_index + 1) % hosts),
+        .sending = true, .confirms = w->kind == BROADCAST || w->kind == REDUCE,
+        .ready = ready, .sent = sent, .room = room, .arrived = arrived, .wake = wake,
+    };
+    next_in(s);
+    sendable(s);
+}
+
+static void run(struct operation *op, enum kind kind)
+{
+    static struct streams streams;
+    struct lane *lanes[RAILS_MAX];
+    struct walk walk;
+    plan(&walk, op, kind);
+    streams.count = 0;
+    for (int c = 0; c < walk.channels; c++) {
+        if (owner(&walk, c) != operation_layout(op)->local_rank) continue;
+        struct stream **s = &streams.all[streams.count];
+        if (!*s) *s = malloc(sizeof **s);
+        open_stream(*s, &walk, c);
+        lanes[streams.count++] = &(*s)->lane;
+    }
+    if (operation_layout(op)->host_count > 1) {
+        wire_run(op->wire, lanes, streams.count, hand_all_over, &streams);
+    } else {
+        for (int i = 0; i < streams.count; i++)
+            if (kind == ALL_GATHER || kind == BROADCAST) hand_over(streams.all[i]);
+            else reduce_locally(streams.all[i]);
+    }
+    group_local_barrier(op->wire->group, op->wire->deadline, op->wire->timeout_s);
+}
+
+void ring_all_reduce(struct operation *op) { run(op, ALL_REDUCE); }
+void ring_all_gather(struct operation *op) { run(op, ALL_GATHER); }
+void ring_reduce_scatter(struct operation *op) { run(op, REDUCE_SCATTER); }
+void ring_broadcast(struct operation *op) { run(op, BROADCAST); }
+void ring_reduce(struct operation *op) { run(op, REDUCE); }
+
+void ring_peers(const struct group *group, bool *peers)
+{
+    int hosts = group->at.host_count, here = group->at.host_index;
+    peers[(here + 1) % hosts] = peers[(here + hosts - 1) % hosts] = true;
 }

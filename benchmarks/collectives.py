@@ -1,0 +1,100 @@
+"""The collectives of nccl-tests: how each turns time into busbw, which size it really runs, and what the wire allows it.
+
+It deliberately measures nothing; formulas follow nccl-tests 2.19.6 (the GetBw and GetCollByteCount functions of each test).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: Tests with a share for each rank round that share down to whole 16 bytes.
+_ALIGNMENT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One test program.
+
+    Attributes:
+        name: without `_perf`.
+        busbw_factor: busbw / algbw over `ranks` ranks.
+        wire_share: highest busbw over `ranks` ranks, `gpus` on each node, as a share of one node's summed line rate in one
+            direction; None where rails are no bound that is known.
+        shared: whether the message is cut into a share for each rank.
+        power_of_two: whether it runs on 2, 4, 8 ... ranks alone.
+    """
+
+    name: str
+    busbw_factor: Callable[[int], float]
+    wire_share: Callable[[int, int], float] | None
+    shared: bool
+    power_of_two: bool = False
+
+    @property
+    def program(self) -> str:
+        """Name of the executable."""
+        return f"{self.name}_perf"
+
+    def row_bytes(self, asked_bytes: int, ranks: int) -> int:
+        """Return the size column of the row that a run of `asked_bytes` over `ranks` ranks prints: 0 below a share's size."""
+        if not self.shared:
+            return asked_bytes
+        return asked_bytes // ranks // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES * ranks
+
+    def runs_on(self, ranks: int) -> bool:
+        """Tell whether `ranks` ranks can run it."""
+        return not self.power_of_two or ranks & (ranks - 1) == 0
+
+
+def _one(_ranks: int) -> float:
+    return 1.0
+
+
+def _others(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _ring(_ranks: int, _gpus: int) -> float:
+    return 1.0
+
+
+def _pairwise(ranks: int, gpus: int) -> float:
+    """Each of a node's GPUs sends the share of every rank elsewhere over the rails: gpus x (ranks - gpus) / ranks of a size."""
+    return (ranks - 1) / (gpus * (ranks - gpus))
+
+
+def _rooted(ranks: int, gpus: int) -> float:
+    """The root's node takes in (or gives out) the share of every rank elsewhere once."""
+    return (ranks - 1) / (ranks - gpus)
+
+
+#: sendrecv crosses a node's border once for each node, so one GPU's rails carry it: no bound by all rails together.
+COLLECTIVES = {
+    one.name: one
+    for one in (
+        Collective("all_reduce", lambda ranks: 2 * (ranks - 1) / ranks, _ring, shared=False),
+        Collective("all_gather", _others, _ring, shared=True),
+        Collective("reduce_scatter", _others, _ring, shared=True),
+        Collective("alltoall", _others, _pairwise, shared=True),
+        Collective("broadcast", _one, _ring, shared=False),
+        Collective("reduce", _one, _ring, shared=False),
+        Collective("gather", _others, _rooted, shared=True),
+        Collective("scatter", _others, _rooted, shared=True),
+        Collective("sendrecv", _one, None, shared=False),
+        Collective("hypercube", _one, _pairwise, shared=True, power_of_two=True),
+    )
+}
+
+
+def collective(name: str) -> Collective:
+    """Return the collective of that name.
+
+    Raises:
+        ValueError: nccl-tests has no such test.
+    """
+    try:
+        return COLLECTIVES[name]
+    except KeyError:
+        msg = f"collective {name!r} is not known; known are {', '.join(COLLECTIVES)}"
+        raise ValueError(msg) from None

@@ -1,0 +1,131 @@
+"""What the runner on the head is asked to do: requests as plain data, each under a run id that is a hash of all that matters.
+
+It deliberately sends nothing; `components.sweep` hands a request to the head, and a person can do the same by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import ceiling, gate
+from benchmarks.collectives import collective
+from benchmarks.steps import Launch, argv, exports, hostfile, mpirun, result, steps
+from benchmarks.verdict import SHORT, Asked, Judgement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BUILD_TIMEOUT_S = 1800
+#: A trial of the search runs at twice the size from which the strictest fraction of the wire is promised.
+_SEARCH_SIZES = 2
+_SEARCH_ITERATIONS = 4
+#: What the searching Command may need beyond its budget: the last round, and waiting for another measurement's end.
+_SEARCH_GRACE_S = 900
+
+#: Checks whose failure a slow node, rail or link may explain.
+_SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history"})
+
+Machine = dict[str, str]
+
+
+def build(
+    nodes: Sequence[Machine], asked: Asked, source: dict[str, str], homes: dict[str, list[str]], reasons: Sequence[str]
+) -> str:
+    """Return the request that builds all programs of the plan from `source` (version, sha256, url or path)."""
+    programs = sorted({collective(step.collective).program for step in steps(asked.plan, asked.shape, asked.nodes)})
+    body = {"nodes": list(nodes), "programs": programs, "source": source, "homes": homes}
+    return _request("build", _BUILD_TIMEOUT_S, body, *reasons)
+
+
+def launch(nodes: Sequence[Machine], network: str, built: dict[str, Any], asked: Asked) -> Launch:
+    """Return where the plan runs, from the line of a finished build."""
+    here = f"{built['home']}/.busbar/plans/{asked.plan.digest()[:16]}"
+    return Launch(
+        addresses=tuple(node["address"] for node in nodes),
+        network=network,
+        mpi_home=built["mpi_home"],
+        cuda_home=built["cuda_home"],
+        nccl_home=built["nccl_home"],
+        binaries=built["binaries"],
+        hostfile=f"{here}/hosts",
+        results=here,
+        logs=f"{built['home']}/.busbar/nccl",
+        fabric=asked.interfaces,
+    )
+
+
+def measure(nodes: Sequence[Machine], where: Launch, built: dict[str, Any], asked: Asked, reasons: Sequence[str]) -> str:
+    """Return the request that runs every step of the plan."""
+    ordered = [
+        {
+            "name": step.name,
+            "stage": step.stage,
+            "collective": step.collective,
+            "argv": list(argv(step, asked.plan, where, asked.shape)),
+            "result": result(step, where),
+            "cycles": step.cycles,
+            "groups": step.groups,
+            "ranks": asked.ranks,
+            "decides": step.name == asked.plan.collective,
+        }
+        for step in steps(asked.plan, asked.shape, asked.nodes)
+    ]
+    body = {
+        "nodes": list(nodes),
+        "gpus": asked.shape.gpus,
+        "hcas": list(asked.shape.rdma.hca) if asked.shape.rdma and asked.nodes > 1 else [],
+        "fabric": list(asked.fabric) if asked.nodes > 1 else [],
+        "deciding": asked.plan.collective,
+        "steps": ordered,
+        "hostfile": {"path": where.hostfile, "text": hostfile(where, asked.shape)},
+        "results": where.results,
+        "logs": where.logs,
+    }
+    # The cycle is part of the plan's digest: raising it alone measures again.
+    return _request(
+        "measure", asked.plan.timeout_s, body, asked.plan.digest(), json.dumps(built["hashes"], sort_keys=True), *reasons
+    )
+
+
+def search(  # noqa: PLR0913, PLR0917 - what a search depends on
+    nodes: Sequence[Machine], where: Launch, asked: Asked, judged: Judgement, budget_s: int, reasons: Sequence[str]
+) -> str:
+    """Return the request that looks for the cause where `judged` finds the fabric slow, and else asks for nothing."""
+    slow = any(one.state == SHORT and one.name.split(" ")[0] in _SLOW_CHECKS for one in judged.checks)
+    needed = slow and asked.nodes > 1 and budget_s > 0
+    body: dict[str, Any] = {"needed": needed, "nodes": list(nodes) if needed else [], "budget_s": budget_s}
+    if needed:
+        rdma = asked.shape.rdma
+        pair = ceiling.ring_gbps(asked.shape, 2, judged.scale)
+        size = _search_bytes(asked, judged.scale)
+        share = gate.fraction(size, gate.FRACTIONS, judged.scale)
+        variables = exports(asked.shape, 2, where, asked.plan.exports)
+        body |= {
+            "gpus": asked.shape.gpus,
+            "rails": list(rdma.hca) if rdma else [],
+            "mpirun": list(mpirun(where, asked.shape, asked.plan.exports)),
+            "exports": variables,
+            "program": f"{where.binaries}/{collective('all_reduce').program}",
+            "size_bytes": size,
+            "iterations": _SEARCH_ITERATIONS,
+            "pair_limit_gbps": None if pair is None or share is None else pair * share,
+            "whole_gbps": judged.busbw_gbps if asked.plan.collective == "all_reduce" else None,
+        }
+    return _request("search", budget_s + _SEARCH_GRACE_S, body, judged.line.get("run_id", ""), *reasons)
+
+
+def _search_bytes(asked: Asked, scale: int) -> int:
+    """Return a trial's message: well inside the strictest band where the plan goes as far, the plan's largest otherwise."""
+    strict = [
+        size for size in asked.plan.sizes_bytes if gate.fraction(size / _SEARCH_SIZES, gate.FRACTIONS[:1], scale) is not None
+    ]
+    return strict[0] if strict else asked.plan.end_bytes
+
+
+def _request(kind: str, timeout_s: int, body: dict[str, Any], *reasons: str) -> str:
+    """Return a request whose run id is a hash of all that could change its answer."""
+    request = {"schema": 1, "kind": kind, "timeout_s": timeout_s, **body}
+    text = json.dumps([request, *reasons], sort_keys=True)
+    return json.dumps(request | {"run_id": hashlib.sha256(text.encode()).hexdigest()[:16]}, sort_keys=True)

@@ -1,0 +1,63 @@
+"""Where nodes that should be alike differ: rails, link rates, MTUs, clocks; one sentence for each difference.
+
+It deliberately refuses nothing: what makes a run impossible is `measure`'s to refuse, the rest is for the verdict.
+"""
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+#: Clocks further apart make log lines and certificates of different nodes contradict each other.
+CLOCK_LIMIT_S = 5.0
+#: Differences that are named one by one; a fabric that differs everywhere would fill the line.
+_NAMED = 32
+
+
+def differences(
+    nodes: Sequence[Dict[str, str]],
+    found: Sequence[Dict[str, Any]],
+    asked_at: Sequence[Tuple[float, float]],
+    hcas: Sequence[str],
+) -> List[str]:
+    """Return a sentence for each way in which a node differs from the others, or from what its shape has.
+
+    Args:
+        nodes: their names.
+        found: one inventory for each.
+        asked_at: this machine's clock before and after each inventory.
+        hcas: the rails that the shape has; none where it is not known.
+    """
+    sentences = []  # type: List[str]
+    for node, its, (before, after) in zip(nodes, found, asked_at):
+        name = node["name"]
+        for hca in hcas:
+            if hca not in its["hca"]:
+                sentences.append(f"{name} has no RDMA device {hca}")
+            elif not its["hca"][hca]["active"]:
+                sentences.append(f"{name}: rail {hca} is not active")
+        apart = max(before - its["clock"], its["clock"] - after, 0.0)
+        if apart > CLOCK_LIMIT_S:
+            sentences.append(f"{name}: its clock is {apart:.0f} s away from the head's")
+    for what, key, kind in (("link rate", "rate", "hca"), ("MTU", "mtu", "interfaces")):
+        sentences.extend(_odd(nodes, found, what, key, kind, hcas))
+    if len(sentences) > _NAMED:
+        sentences[_NAMED:] = [f"and {len(sentences) - _NAMED} more differences"]
+    return sentences
+
+
+def _odd(  # noqa: PLR0913, PLR0917 - one comparison, asked twice
+    nodes: Sequence[Dict[str, str]], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, rails: Sequence[str]
+) -> List[str]:
+    """Name each device whose `key` is not that of most devices of its name; rails must be like all other rails."""
+    sentences = []
+    values = {}  # type: Dict[str, List[Any]]
+    for its in found:
+        for name, device in its[kind].items():
+            if device[key] not in (None, ""):
+                values.setdefault("" if name in rails else name, []).append(device[key])
+    for node, its in zip(nodes, found):
+        for name in sorted(its[kind]):
+            value = its[kind][name][key]
+            seen = values.get("" if name in rails else name, [])
+            usual = max(sorted(set(seen), key=str), key=seen.count) if seen else value
+            if value not in (None, "") and value != usual and seen.count(usual) > seen.count(value):
+                sentences.append("{}: {} has {} {}, where {} is usual".format(node["name"], name, what, value, usual))
+    return sentences

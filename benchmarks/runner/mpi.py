@@ -1,0 +1,107 @@
+"""One run of one test program under its bound: progress while it works, then its rows, checked text against JSON.
+
+It deliberately judges nothing, and drops the JSON file at once: it holds a rank's whole environment.
+"""
+
+import os
+import time
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import jobs
+import transcript
+from bounded import bounded
+from refusal import Refusal
+
+#: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest.
+_TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
+
+
+class Run(NamedTuple):
+    """What one run gave: its transcript, what was odd about it, all that it printed, and how long it took (s)."""
+
+    transcript: transcript.Transcript
+    problems: List[str]
+    text: str
+    seconds: float
+
+
+def run(step: Dict[str, Any], here: str, say: jobs.Say) -> Run:
+    """Run `step` (name, argv, result, cycles, timeout_s); its output is kept in `here` while it works.
+
+    Raises:
+        Refusal: it did not start, did not end in time or failed; the message holds the likely cause.
+    """
+    if os.path.exists(step["result"]):
+        os.unlink(step["result"])  # nccl-tests would write beside it, under another name
+    began = time.monotonic()
+    try:
+        text = _run(step, os.path.join(here, step["name"] + ".txt"), say)
+        seconds = time.monotonic() - began
+        found, problems = _read(step, text)
+    finally:
+        if os.path.exists(step["result"]):
+            os.unlink(step["result"])
+    return Run(found, problems, text, seconds)
+
+
+def environment(argv: List[str]) -> Dict[str, str]:
+    """Return what mpirun may know: nothing of the connection that started this, and what is said to ranks of MPI itself."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
+    said = [word.split("=", 1) for flag, word in zip(argv, argv[1:]) if flag == "-x" and "=" in word]  # noqa: RUF007 - 3.10
+    kept.update((name, value) for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_")))
+    if os.geteuid() == 0:  # who logs in as root has chosen so; mpirun asks twice
+        kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return kept
+
+
+def _run(step: Dict[str, Any], path: str, say: jobs.Say) -> str:
+    kept = []
+    with bounded(step["argv"], step["timeout_s"], cwd=os.path.expanduser("~"), env=environment(step["argv"])) as child:
+        with jobs.text(path, "w") as log:
+            for line in child.lines():
+                kept.append(line)
+                log.write(line + "\n")
+                log.flush()
+                if line.lstrip()[:1].isdigit() or "(us)" in line or "busbar rehearsal" in line:
+                    say(line)
+        status = child.status()
+    if child.late:
+        raise Refusal(
+            "the run {} was stopped after {:.0f} s with {} rows done; its output is {} on the head".format(
+                step["name"], step["timeout_s"], sum(line.lstrip()[:1].isdigit() for line in kept), path
+            )
+        )
+    if status != 0:
+        raise Refusal(
+            "the run {} ended with status {}: {} (its output is {} on the head)".format(
+                step["name"], status, _cause(kept), path
+            )
+        )
+    return "\n".join(kept) + "\n"
+
+
+def _cause(lines: List[str]) -> str:
+    """Return the line that most likely says why a run failed."""
+    telling = [line for line in lines if any(word in line.lower() for word in _TELLING)]
+    words = telling or lines or ["it printed nothing"]
+    return words[0].strip()[:500]
+
+
+def _read(step: Dict[str, Any], text: str) -> Tuple[transcript.Transcript, List[str]]:
+    """Return the run as its JSON file has it, checked against the text."""
+    cycles = step.get("cycles", 1)
+    runs = transcript.parse_text(text, cycles)
+    if len(runs) != 1:
+        raise Refusal("the output of {} holds {} runs instead of one".format(step["name"], len(runs)))
+    printed = runs[0]
+    try:
+        with jobs.text(step["result"]) as source:
+            precise = transcript.parse_json(source.read(), cycles)
+    except (OSError, ValueError) as error:
+        return printed, [*printed.problems, f"the JSON result could not be used: {error}"]
+    problems = [*printed.problems, *precise.problems]
+    if [row.size_bytes for row in printed.rows] != [row.size_bytes for row in precise.rows]:
+        problems.append("the text and the JSON result hold different sizes")
+    if printed.scale != precise.scale:
+        problems.append(f"the text states scale {printed.scale} and the JSON result {precise.scale}")
+    return precise._replace(network=printed.network, nccl_tests=printed.nccl_tests, nccl=precise.nccl or printed.nccl), problems

@@ -1,0 +1,92 @@
+"""What an account said of itself, as plain records; empty where nobody asked.
+
+It deliberately judges nothing and asks nobody: `components.aws.preflight` fills it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+class NotAskedError(Exception):
+    """A rule needs what no account was asked for; the message names it."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A capacity reservation.
+
+    Attributes:
+        id: `cr-...`.
+        block: it is a Capacity Block; else an on-demand reservation (ODCR).
+        state: as the vendor says: `active`, `scheduled`, `expired` ...
+        instance_type: what is reserved.
+        zone: its availability zone.
+        instances: how many machines it holds in all.
+        placement_group: name of the placement group that it was created in; empty where there is none.
+    """
+
+    id: str
+    block: bool
+    state: str
+    instance_type: str
+    zone: str
+    instances: int
+    placement_group: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the vendor says of an instance type today: ways to buy it, placement strategies, EFA devices, and network cards."""
+
+    usage: frozenset[str]
+    strategies: frozenset[str]
+    efa: int
+    cards: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A machine image: its architecture, its name, and the size of the snapshot of its root volume in GiB."""
+
+    architecture: str
+    name: str
+    root_gib: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that was asked; what is absent was not.
+
+    Attributes:
+        reservations: by id.
+        groups: reservations in a resource group, by the group's ARN; None where it is no pool of capacity reservations.
+        zones: availability zones that offer an instance type, by type.
+        machines: what types are, by name.
+        images: by id.
+        placement_groups: strategy by name; None where there is no such group.
+        quota_vcpus: vCPUs that the account may run of a type, by type; None where that kind is not counted.
+    """
+
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    groups: Mapping[str, tuple[Reservation, ...] | None] = field(default_factory=dict)
+    zones: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    images: Mapping[str, Image] = field(default_factory=dict)
+    placement_groups: Mapping[str, str | None] = field(default_factory=dict)
+    quota_vcpus: Mapping[str, float | None] = field(default_factory=dict)
+
+
+def known(facts: Mapping[str, _T], key: str, noun: str) -> _T:
+    """Return the fact of `key`; `noun` says what it is.
+
+    Raises:
+        NotAskedError: nobody asked for it.
+    """
+    if key not in facts:
+        raise NotAskedError(f"{noun} {key}")
+    return facts[key]

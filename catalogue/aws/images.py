@@ -1,0 +1,79 @@
+"""How AWS machine images differ where first boot and the build touch them, one row for each kind.
+
+It deliberately holds no image ids: they are regional and belong in a stack file. Sources: AWS Deep Learning AMI release notes
+(base GPU images), EFA installer's list of systems, FSx for Lustre user guide "Installing the Lustre client".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catalogue.images import Homes
+from catalogue.instances import ARM, X86
+
+#: The EFA installer's Open MPI; CUDA and NCCL as the Deep Learning images lay them out.
+_HOMES = Homes(
+    ("/opt/amazon/openmpi", "/opt/amazon/openmpi5"), ("/usr/local/cuda",), ("/usr/local/cuda", "/opt/nccl/build", "/usr")
+)
+_PLUGIN = (
+    "/opt/amazon/ofi-nccl/lib",  # from installer 1.48
+    "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",  # up to 1.47
+    "/opt/amazon/ofi-nccl/lib64",
+    "/opt/amazon/ofi-nccl/lib/aarch64-linux-gnu",
+    "/opt/amazon/efa/lib",
+    "/opt/amazon/efa/lib64",
+)
+
+
+@dataclass(frozen=True)
+class MachineImage:
+    """One kind of image.
+
+    Attributes:
+        key: what a stack file calls it.
+        words: all of them are in the vendor's name of such an image.
+        login: the user that first boot prepares for SSH.
+        root_device: name of its root device.
+        architectures: CPUs that EFA's installer supports there; empty where it supports none.
+        packages: `apt` or `dnf`.
+        homes: where MPI, CUDA and NCCL lie.
+        libraries: folders of the NCCL plugin and libfabric, old and new.
+        release: code name of the distribution, for the Lustre client's repository; empty where the distribution has it.
+        refuses_rsa: its sshd and the vendor's key import together take no RSA keys.
+    """
+
+    key: str
+    words: tuple[str, ...]
+    login: str
+    root_device: str
+    architectures: tuple[str, ...]
+    packages: str
+    homes: Homes = _HOMES
+    libraries: tuple[str, ...] = _PLUGIN
+    release: str = ""
+    refuses_rsa: bool = False
+
+
+_ROWS = (
+    MachineImage(
+        key="ubuntu2204",
+        words=("Ubuntu 22.04",),
+        login="ubuntu",
+        root_device="/dev/sda1",
+        architectures=(X86, ARM),
+        packages="apt",
+        release="jammy",
+        refuses_rsa=True,
+    ),
+    MachineImage(
+        key="al2023",
+        words=("Amazon Linux 2023",),
+        login="ec2-user",
+        root_device="/dev/xvda",
+        architectures=(X86, ARM),
+        packages="dnf",
+    ),
+)
+
+#: Every kind of image by its key.
+MACHINE_IMAGES: dict[str, MachineImage] = {row.key: row for row in _ROWS}

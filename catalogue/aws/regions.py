@@ -1,0 +1,73 @@
+"""Which OpenZFS deployment types exist where, and what throughput each can have.
+
+It deliberately holds only regions that a source names: of the others nothing is claimed, and the default is the one type that
+every row of the vendor's table has. Sources: FSx for OpenZFS user guide, "Availability by AWS Region", as read in
+awsome-distributed-ai issue 1097 and pull requests 1100 and 1102 (May 2026); throughput: FSx API, OpenZFSConfiguration.
+"""
+
+from __future__ import annotations
+
+EVERYWHERE = "MULTI_AZ_1"
+_HA_2 = "SINGLE_AZ_HA_2"
+
+_FIRST = (64, 128, 256, 512, 1024, 2048, 3072, 4096)
+_SECOND = (160, 320, 640, 1280, 2560, 3840, 5120, 7680, 10240)
+#: Throughput capacities in MB/s by deployment type.
+OPENZFS_MBPS: dict[str, tuple[int, ...]] = {
+    "SINGLE_AZ_1": _FIRST,
+    "SINGLE_AZ_HA_1": _FIRST,
+    "SINGLE_AZ_2": _SECOND,
+    _HA_2: _SECOND,
+    EVERYWHERE: _SECOND,
+}
+OPENZFS_GIB = (64, 524_288)
+
+_LARGE = frozenset(
+    {
+        "us-east-1",
+        "us-east-2",
+        "us-west-2",
+        "eu-central-1",
+        "eu-west-1",
+        "ap-northeast-1",
+        "ap-southeast-1",
+        "ap-southeast-2",
+        "ap-south-1",
+        "ca-central-1",
+    }
+)
+_SMALL = frozenset(
+    {
+        "ap-northeast-3",
+        "ap-southeast-3",
+        "ap-southeast-4",
+        "ap-southeast-5",
+        "ap-southeast-6",
+        "ap-southeast-7",
+        "ap-south-2",
+        "ap-east-2",
+        "ca-west-1",
+        "eu-south-1",
+        "eu-west-2",
+        "eu-west-3",
+        "mx-central-1",
+        "me-central-1",
+        "me-south-1",
+        "sa-east-1",
+        "il-central-1",
+        "af-south-1",
+        "us-gov-east-1",
+    }
+)
+#: Regions where a deployment type is not offered.
+OPENZFS_MISSING: dict[str, frozenset[str]] = {"SINGLE_AZ_HA_1": _LARGE | {"eu-south-2", "eu-central-2"}, _HA_2: _SMALL}
+
+
+def default_openzfs(region: str) -> str:
+    """Return a highly available deployment type that `region` offers: one zone where that is known, else two."""
+    return _HA_2 if region in _LARGE else EVERYWHERE
+
+
+def needs_second_zone(deployment: str) -> bool:
+    """Tell whether a deployment type stands in two availability zones."""
+    return deployment.startswith("MULTI_AZ")

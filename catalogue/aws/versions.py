@@ -1,0 +1,55 @@
+"""The software that carries NCCL over EFA, pinned as one: its parts were released and tested together.
+
+It deliberately installs nothing, and holds no variable that the plugin sets by itself. Sources:
+awsome-distributed-training:1.architectures/efa-cheatsheet.md (minimums), its Dockerfiles and AWS's container images (sets that
+were tested); known breakages: aws-ofi-nccl 584 (NCCL 2.19 with an installer below 1.29), deep-learning-containers 6668 (plugin
+1.18.0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+def parts(version: str) -> tuple[int, ...]:
+    """Return a version as numbers that compare: `2.30.4-1` is (2, 30, 4, 1).
+
+    Raises:
+        ValueError: it is no such version.
+    """
+    return tuple(int(part) for part in version.removeprefix("v").replace("-", ".").split("."))
+
+
+@dataclass(frozen=True)
+class Stack:
+    """EFA installer, aws-ofi-nccl plugin (inside the installer since 1.39), NCCL; `container` is an image that holds them."""
+
+    efa: str
+    plugin: str
+    nccl: str
+    container: str
+
+    def refusal(self, instance_type: str) -> str:
+        """Return why this set cannot carry NCCL on `instance_type`, one sentence; empty where it can."""
+        needs = (("EFA installer", self.efa, "1.29"), ("NCCL", self.nccl, "2.18.5"), ("plugin", self.plugin, "1.7.3"))
+        for name, given, least in needs:
+            if instance_type.startswith(_NEED_MINIMUMS) and parts(given) < parts(least):
+                return f"the {name} is {given}, and {instance_type} needs {least} or later: older ones know nothing of its EFA"
+        if parts(self.nccl) >= (2, 19) and parts(self.efa) < (1, 29):
+            return (
+                f"NCCL {self.nccl} with EFA installer {self.efa} fails to register memory; NCCL from 2.19 needs installer "
+                "1.29 or later"
+            )
+        if parts(self.plugin) == (1, 18, 0):
+            return "plugin 1.18.0 hangs in broadcasts between nodes; it must be another version, 1.20.0 or later for one"
+        return ""
+
+
+_NEED_MINIMUMS = ("p5", "p6")
+#: The set of AWS's own nccl-tests image, in enroot's form of its name; tested with AWS ParallelCluster 3.13.
+STACK = Stack(
+    efa="1.43.2",
+    plugin="1.16.3",
+    nccl="2.27.7-1",
+    container="docker://public.ecr.aws#hpc-cloud/nccl-tests:cuda12.8.1-efa1.43.2-ofiv1.16.3-ncclv2.27.7-1-testsv2.16.9",
+)

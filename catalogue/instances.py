@@ -1,0 +1,179 @@
+"""One typed row for each AWS instance type: GPUs, memory, network cards, EFA devices and how it may be bought and placed.
+
+It deliberately holds no layout (that is a rule, `catalogue.nic_layout`) and no price. It is what is known without an account;
+with one, `components.aws.preflight` asks the vendor and refuses a row that is out of date.
+Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory, NVMe, line rates
+karpenter-provider-aws:website reference/instance-types.md; types that both lack: aws-parallelcluster PR 7210 (B300), the EC2
+user guide (GB200). Usage classes: EC2 user guide, "Capacity Blocks for ML" and the pages of each family.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from catalogue import gpus as gpu_models
+from catalogue.shapes import Rdma, Shape
+
+ON_DEMAND, SPOT, BLOCK = "on-demand", "spot", "capacity-block"
+X86, ARM = "x86_64", "arm64"
+#: Key of `catalogue.ENVIRONMENTS` for machines with EFA.
+EFA_ENVIRONMENT = "I"
+
+_CNI = "amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; karpenter-provider-aws:instance-types.md"
+_B300 = "aws-parallelcluster PR 7210; amazon-vpc-cni-k8s; card 0 is ENA only"
+_GB200 = (
+    "EC2 user guide and aws-parallelcluster (EFA = cards - 1); rates are 28.8 Tb/s of an UltraServer over 18, divided evenly"
+)
+_HPC = "amazon-vpc-cni-k8s; EC2 user guide, HPC instances (line rate of hpc7a from there)"
+_PLAIN = "EC2 user guide, general purpose; AWS ParallelCluster tutorial (head and test nodes)"
+
+_BOUGHT = frozenset({ON_DEMAND, SPOT})
+_RESERVED = frozenset({ON_DEMAND, SPOT, BLOCK})
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One instance type.
+
+    Attributes:
+        name: the vendor's name.
+        gpu: the driver's name of its GPUs; empty where it has none of NVIDIA's.
+        gpus: how many of them.
+        accelerator: `nvidia`, `neuron` or empty.
+        vcpus: virtual CPUs.
+        memory_gib: main memory.
+        cards: the most interfaces that each network card takes, by card index.
+        efa: the most EFA interfaces that the type takes.
+        efa_gbps: line rate of one of them, Gb/s, one direction.
+        nvme_gb: local NVMe, decimal GB; 0 where there is none or no source says.
+        usage: how it may be bought: `on-demand`, `spot`, `capacity-block`.
+        source: where the row was read.
+        architecture: `x86_64` or `arm64`.
+        cluster_placement: a placement group of strategy `cluster` takes it.
+        hca: RDMA device of each EFA interface as Linux names it, where a source states them; equal on all machines of a type.
+    """
+
+    name: str
+    gpu: str
+    gpus: int
+    accelerator: str
+    vcpus: int
+    memory_gib: int
+    cards: tuple[int, ...]
+    efa: int
+    efa_gbps: int
+    nvme_gb: int
+    usage: frozenset[str]
+    source: str
+    architecture: str = X86
+    cluster_placement: bool = True
+    hca: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a row that contradicts itself."""
+        if self.efa > len(self.cards) or bool(self.efa) != bool(self.efa_gbps) or bool(self.gpu) != bool(self.gpus):
+            msg = f"{self.name}: {self.efa} EFA devices need as many cards and a line rate, and a GPU name a GPU count"
+            raise ValueError(msg)
+        if self.hca and len(set(self.hca)) != self.efa:
+            msg = f"{self.name}: {self.efa} EFA devices need {self.efa} names, got {self.hca}"
+            raise ValueError(msg)
+
+    @property
+    def efa_total_gbps(self) -> int:
+        """Return the summed line rate of all EFA interfaces, Gb/s, one direction."""
+        return self.efa * self.efa_gbps
+
+    @property
+    def nvlink_gbytes_per_s(self) -> float | None:
+        """Return one GPU's NVLink rate, GB/s in one direction; None where it has none."""
+        return gpu_models.nvlink_gbytes_per_s(self.gpu)
+
+    @property
+    def front_card_is_plain(self) -> bool:
+        """Tell whether card 0 takes no EFA: the type has fewer EFA devices than cards."""
+        return 0 < self.efa < len(self.cards)
+
+    def shape(self, *, efa: bool = True) -> Shape:
+        """Return it as everything above the waist sees it; rails are its EFA devices, None where no source names them."""
+        rails = Rdma(self.efa, self.efa_gbps, self.hca, "") if efa and self.hca else None
+        return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA_ENVIRONMENT, self.source)
+
+
+def _rdmap(slot: int, *buses: int) -> tuple[str, ...]:
+    return tuple(f"rdmap{bus}s{slot}" for bus in buses)
+
+
+# awsome-distributed-training:1.architectures/efa-cheatsheet.md prints those of p4de and says that they are equal on all nodes;
+# those of p5 and p5en are in the logs of published two-node runs (ascending PCI bus, four or two to a GPU).
+_P4 = _rdmap(27, 16, 32, 144, 160)
+_P5 = _rdmap(0, *(first + n for first in (79, 96, 113, 130, 147, 164, 181, 198) for n in range(4)))
+_P5EN = _rdmap(0, *(first + n for first in (85, 110, 135, 160) for n in range(4)))
+
+_A100_40, _A100_80 = "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB"
+_H100, _H200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200"
+_RTX = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+_NV, _NEURON = "nvidia", "neuron"
+#: GB200: odd cards take one interface, even ones two.
+_GB200_CARDS = tuple(2 - index % 2 for index in range(17))
+
+_ROWS = (
+    Instance("p3dn.24xlarge", "Tesla V100-SXM2-32GB", 8, _NV, 96, 768, (15,), 1, 100, 1_800, _BOUGHT, _CNI),
+    Instance("p4d.24xlarge", _A100_40, 8, _NV, 96, 1152, (15,) * 4, 4, 100, 8_000, _RESERVED, _CNI, hca=_P4),
+    Instance("p4de.24xlarge", _A100_80, 8, _NV, 96, 1152, (15,) * 4, 4, 100, 8_000, _RESERVED, _CNI, hca=_P4),
+    Instance("p5.48xlarge", _H100, 8, _NV, 192, 2048, (2,) * 32, 32, 100, 30_400, _RESERVED, _CNI, hca=_P5),
+    Instance("p5e.48xlarge", _H200, 8, _NV, 192, 2048, (2,) * 32, 32, 100, 30_400, _RESERVED, _CNI),
+    Instance("p5en.48xlarge", _H200, 8, _NV, 192, 2048, (4,) * 16, 16, 200, 30_400, _RESERVED, _CNI, hca=_P5EN),
+    Instance("p6-b200.48xlarge", "NVIDIA B200", 8, _NV, 192, 2048, (4,) * 8, 8, 400, 30_400, _RESERVED, _CNI),
+    Instance("p6-b300.48xlarge", "NVIDIA B300", 8, _NV, 192, 4096, (4,) * 17, 16, 400, 30_400, _RESERVED, _B300),
+    Instance(
+        "p6e-gb200.36xlarge",
+        "NVIDIA GB200",
+        4,
+        _NV,
+        144,
+        960,
+        _GB200_CARDS,
+        16,
+        100,
+        22_500,
+        frozenset({BLOCK}),
+        _GB200,
+        ARM,
+        cluster_placement=False,  # an UltraServer is one place by itself, and comes as a capacity block only
+    ),
+    Instance("g5.48xlarge", "NVIDIA A10G", 8, _NV, 192, 768, (7,), 1, 100, 7_600, _BOUGHT, _CNI),
+    Instance("g6.48xlarge", "NVIDIA L4", 8, _NV, 192, 768, (15,), 1, 100, 7_520, _BOUGHT, _CNI),
+    Instance("g6e.48xlarge", "NVIDIA L40S", 8, _NV, 192, 1536, (10,) * 4, 4, 100, 7_600, _BOUGHT, _CNI),
+    Instance("g7e.48xlarge", _RTX, 8, _NV, 192, 2048, (10,) * 4, 4, 400, 15_200, _BOUGHT, _CNI),
+    Instance("trn1.32xlarge", "", 0, _NEURON, 128, 512, (5,) * 8, 8, 100, 7_600, _RESERVED, _CNI),
+    Instance("trn1n.32xlarge", "", 0, _NEURON, 128, 512, (5,) * 16, 16, 100, 7_600, _BOUGHT, _CNI),
+    Instance("trn2.48xlarge", "", 0, _NEURON, 192, 2048, (2,) * 16, 16, 200, 7_600, _RESERVED, _CNI),
+    Instance("hpc6id.32xlarge", "", 0, "", 64, 1024, (1,) * 2, 2, 100, 15_200, frozenset({ON_DEMAND}), _HPC),
+    Instance("hpc7a.96xlarge", "", 0, "", 192, 768, (2,) * 2, 2, 150, 0, frozenset({ON_DEMAND}), _HPC),
+    Instance("m5.xlarge", "", 0, "", 4, 16, (4,), 0, 0, 0, _BOUGHT, _PLAIN),
+    Instance("m5.2xlarge", "", 0, "", 8, 32, (4,), 0, 0, 0, _BOUGHT, _PLAIN),
+    Instance("m5.8xlarge", "", 0, "", 32, 128, (8,), 0, 0, 0, _BOUGHT, _PLAIN),
+)
+
+#: Every instance type by the vendor's name.
+INSTANCES: dict[str, Instance] = {row.name: row for row in _ROWS}
+
+_FAMILY = re.compile(r"([a-z]+)(\d+)([a-z]*)(-[a-z0-9]+)?\.")
+
+
+def architecture(name: str) -> str:
+    """Return the CPU architecture of any instance type: the catalogue's, else by its name (`g` after the number is arm64).
+
+    Source: EC2 user guide, "Instance type naming conventions".
+    """
+    if name in INSTANCES:
+        return INSTANCES[name].architecture
+    found = _FAMILY.match(name)
+    return ARM if found and ("g" in found.group(3) or (found.group(4) or "").startswith("-g")) else X86
+
+
+def family(name: str) -> str:
+    """Return the letters that an instance type begins with, which its quotas are counted by: `p`, `g`, `trn`, `hpc`, `m`."""
+    found = _FAMILY.match(name)
+    return found.group(1) if found else ""

@@ -1,0 +1,96 @@
+"""Which network interfaces an instance of each type is launched with: card, device index and kind of every one.
+
+The rule is the vendor's (aws-parallelcluster PR 7262 and PR 7210; EC2 user guide, "Maximize network bandwidth on EC2 instances
+with multiple network cards"). It deliberately names no subnet and no security group: those are the launch template's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catalogue.instances import Instance
+
+#: Plain ENA; EFA with an ENA and an IP address of its own; EFA alone, which takes no address.
+PLAIN, BOTH, EFA_ONLY = "interface", "efa", "efa-only"
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One interface: index of its network card, device index on that card, and kind (`interface`, `efa`, `efa-only`)."""
+
+    card: int
+    device: int
+    kind: str
+
+
+def layout(instance: Instance, *, efa: bool = True, legacy: bool = False) -> tuple[Nic, ...]:
+    """Return the interfaces of `instance`, card by card.
+
+    Today's rule is one ENA for IP traffic and `efa-only` for the rest, so that a node of 32 rails takes one address. `legacy`
+    asks for the combined `efa` that older templates used, of which each takes an address. Without `efa` there is the ENA alone.
+
+    Raises:
+        ValueError: EFA is asked of a type that has none.
+    """
+    if not efa:
+        return (Nic(0, 0, PLAIN),)
+    if not instance.efa:
+        msg = f"{instance.name} has no EFA device"
+        raise ValueError(msg)
+    return checked(instance, (*_front(instance, legacy=legacy), *_others(instance, legacy=legacy)))
+
+
+def _front(instance: Instance, *, legacy: bool) -> tuple[Nic, ...]:
+    if instance.front_card_is_plain:
+        return (Nic(0, 0, PLAIN),)
+    if legacy or instance.cards[0] == 1:  # where one interface must do, it is the combined one
+        return (Nic(0, 0, BOTH),)
+    return (Nic(0, 0, PLAIN), Nic(0, 1, EFA_ONLY))
+
+
+def _others(instance: Instance, *, legacy: bool) -> tuple[Nic, ...]:
+    """Return those of the cards behind the first: device 1, or 0 where the card takes one interface only.
+
+    Cards that take one interface on a type whose others take more have never taken a combined one (p6e-gb200).
+    """
+    uneven = len(set(instance.cards)) > 1
+    return tuple(
+        Nic(index, min(most, 2) - 1, BOTH if legacy and not (uneven and most == 1) else EFA_ONLY)
+        for index, most in enumerate(instance.cards)
+        if index
+    )
+
+
+def checked(instance: Instance, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
+    """Return `nics` if an instance of this type may have them, in the order given.
+
+    Raises:
+        ValueError: the vendor would refuse to launch it; the sentence says which interface and why.
+    """
+    places = [(nic.card, nic.device) for nic in nics]
+    wrong = ""
+    if places.count((0, 0)) != 1 or any(nic.kind == EFA_ONLY for nic in nics if (nic.card, nic.device) == (0, 0)):
+        wrong = "exactly one interface is card 0, device 0, and it carries IP traffic, so it is not efa-only"
+    elif len(set(places)) != len(places):
+        wrong = "two interfaces have the same card and device index"
+    for nic in nics:
+        if nic.card >= len(instance.cards):
+            wrong = wrong or f"card {nic.card} does not exist; the type has {len(instance.cards)} cards"
+        elif nic.device >= instance.cards[nic.card]:
+            wrong = (
+                wrong or f"device index {nic.device} exceeds what card {nic.card} takes: {instance.cards[nic.card]} interfaces"
+            )
+        elif nic.kind != PLAIN and nic.card == 0 and instance.front_card_is_plain:
+            wrong = wrong or "card 0 of this type is ENA only"
+    rails = [nic.card for nic in nics if nic.kind != PLAIN]
+    if len(set(rails)) != len(rails) or len(rails) > instance.efa:
+        wrong = wrong or f"{len(rails)} EFA interfaces; each card takes one, and the type takes {instance.efa}"
+    if wrong:
+        msg = f"an {instance.name} cannot be launched with these interfaces: {wrong}"
+        raise ValueError(msg)
+    return nics
+
+
+def addresses(nics: tuple[Nic, ...]) -> int:
+    """Return how many addresses of its subnet a machine with these interfaces takes."""
+    return sum(nic.kind != EFA_ONLY for nic in nics)

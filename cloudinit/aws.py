@@ -1,0 +1,144 @@
+"""First boots on AWS: the head, which publishes its host key, and the nodes, with EFA, mounts and the keys that may log in.
+
+Public halves of keys and names of file systems are in the text, nothing secret is. It deliberately leaves a machine whose boot
+failed running: first contact reads from it which step failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from catalogue.aws import MachineImage, Stack
+from cloudinit import aws_steps, steps
+
+_SCRIPT = "/var/lib/busbar/first-boot"
+#: The vendor's limit on user-data before base64 (EC2 user guide, "Run commands when you launch an EC2 instance").
+USER_DATA_BYTES = 16_384
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mounts:
+    """File systems to mount.
+
+    Attributes:
+        lustre: DNS name and mount name of a Lustre file system, empty for none; `lustre_at` where.
+        lustre_efa: it is reached over EFA.
+        home: DNS name of an OpenZFS file system, empty for none; `home_at` where.
+    """
+
+    lustre: tuple[str, str] | None = None
+    lustre_at: str = ""
+    lustre_efa: bool = False
+    home: str = ""
+    home_at: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadBoot:
+    """A head node's first boot.
+
+    Attributes:
+        image: its kind.
+        timezone: name from the tz database.
+        keys: public keys that may log in.
+        mounts: its file systems.
+        region: where `parameter` is.
+        parameter: name of the SSM parameter that takes its public host key.
+    """
+
+    image: MachineImage
+    timezone: str
+    keys: tuple[str, ...]
+    mounts: Mounts
+    region: str
+    parameter: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeBoot:
+    """A node's first boot.
+
+    Attributes:
+        image: its kind.
+        timezone: name from the tz database.
+        keys: public keys that may log in.
+        mounts: its file systems.
+        efa: EFA devices that must be there; 0 leaves EFA alone.
+        stack: what is installed where the image has no EFA software, or too old.
+    """
+
+    image: MachineImage
+    timezone: str
+    keys: tuple[str, ...]
+    mounts: Mounts
+    efa: int
+    stack: Stack
+
+
+def render(boot: HeadBoot | ComputeBoot) -> str:
+    """Return the cloud-config text of `boot`.
+
+    Raises:
+        ValueError: it is longer than the vendor takes.
+    """
+    work = _head(boot) if isinstance(boot, HeadBoot) else _node(boot)
+    script = {"path": _SCRIPT, "permissions": "0755", "content": steps.script(work)}
+    config: dict[str, Any] = {
+        "timezone": boot.timezone,
+        "ssh_authorized_keys": list(boot.keys),
+        "write_files": [steps.LIMITS_FILE, script],
+        "runcmd": [[_SCRIPT]],
+    }
+    text = "#cloud-config\n" + yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=120)
+    if len(text.encode()) > USER_DATA_BYTES:
+        msg = f"the first boot is {len(text.encode())} bytes long; EC2 takes {USER_DATA_BYTES}: use fewer or shorter keys"
+        raise ValueError(msg)
+    return text
+
+
+def _head(boot: HeadBoot) -> list[steps.Step]:
+    return [
+        aws_steps.tools(),
+        *_mounts(boot.image, boot.mounts),
+        steps.sshd_for_bursts(),
+        aws_steps.publish_host_key(boot.region, boot.parameter),
+        steps.announce(),
+    ]
+
+
+def _node(boot: ComputeBoot) -> list[steps.Step]:
+    fabric = [aws_steps.efa_software(boot.stack), aws_steps.efa_devices(boot.efa, boot.image.libraries)] if boot.efa else []
+    return [
+        aws_steps.tools(),
+        aws_steps.shared_memory(),
+        *fabric,
+        aws_steps.scratch(),
+        *_mounts(boot.image, boot.mounts),
+        steps.sshd_for_bursts(),
+        aws_steps.reload_sshd(),
+    ]
+
+
+def _mounts(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
+    work = []
+    if mounts.home:
+        work += [aws_steps.nfs_client(image), aws_steps.home(image.login, mounts.home, mounts.home_at)]
+    if mounts.lustre:
+        work += [aws_steps.keep_kernel(image), aws_steps.lustre_client(image)]
+        work += [aws_steps.lustre_over_efa()] if mounts.lustre_efa else []
+        work += [aws_steps.lustre(*mounts.lustre, mounts.lustre_at)]
+    return work
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes multi-line text as a block, so that a person can read the script in the user-data."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)

@@ -1,0 +1,236 @@
+"""The steps of a first boot on AWS: EFA, file systems and the head's host key, each bounded and safe to run twice.
+
+They deliberately build no NCCL and install no driver: the image has them, and what it has is measured.
+
+Sources:
+aws-parallelcluster-cookbook (mount options, 10 tries of 6 s), awsome-distributed-training (EFA cheat sheet, mounts of /home),
+FSx for Lustre user guide (clients), aws-ofi-nccl.
+"""
+
+from __future__ import annotations
+
+from catalogue.aws import MachineImage, Stack
+from cloudinit.steps import Step
+
+#: Tries and pauses of everything that waits for another service (aws-parallelcluster-cookbook: lustre mounts).
+_TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
+#: p5en shows its EFA devices late (awsome-distributed-training: health checks).
+_DEVICE_TRIES, _DEVICE_PAUSE_S = 3, 5
+_LEAST_EFA = "1.29"
+_INSTALLER = "https://efa-installer.amazonaws.com/aws-efa-installer"
+_LUSTRE_KEYS = "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
+_LUSTRE_REPOSITORY = "https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu"
+_LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
+#: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, less its automount: a mount that fails shall fail the boot.
+_LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
+#: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
+_HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
+_OWN_HOMES = "/var/lib/busbar/home"
+
+
+def tools() -> Step:
+    """Define `again`: run a command until it succeeds, a bounded number of times."""
+    return Step(
+        "tools",
+        f"""
+again() {{
+  tries=0
+  until timeout {_TRY_S} "$@"; do
+    tries=$((tries + 1))
+    [ "$tries" -lt {_TRIES} ] || return 1
+    sleep {_PAUSE_S}
+  done
+}}
+""",
+    )
+
+
+def shared_memory() -> Step:
+    """Let ranks of one machine read each other's memory: Debian's default forbids it, and EFA's shared-memory path needs it."""
+    return Step(
+        "shared-memory",
+        """
+if [ -e /proc/sys/kernel/yama/ptrace_scope ]; then
+  echo 'kernel.yama.ptrace_scope = 0' > /etc/sysctl.d/90-busbar.conf
+  sysctl -q -p /etc/sysctl.d/90-busbar.conf
+fi
+""",
+    )
+
+
+def efa_software(stack: Stack) -> Step:
+    """Install EFA's software where the image has none, or one that is older than NCCL can use."""
+    archive = f"aws-efa-installer-{stack.efa}.tar.gz"
+    return Step(
+        "efa-software",
+        f"""
+have=$(sed -n 's/^# EFA installer version: //p' /opt/amazon/efa_installed_packages 2>/dev/null || true)
+if [ "$(printf '%s\\n' {_LEAST_EFA} "${{have:-0}}" | sort -V | head -n 1)" != {_LEAST_EFA} ]; then
+  curl -fsSL --retry 5 --max-time 600 -o /var/tmp/{archive} {_INSTALLER}-{stack.efa}.tar.gz
+  tar -xzf /var/tmp/{archive} -C /var/tmp
+  (cd /var/tmp/aws-efa-installer && timeout 900 ./efa_installer.sh -y)
+fi
+""",
+    )
+
+
+def efa_devices(count: int, libraries: tuple[str, ...]) -> Step:
+    """Let the loader find the NCCL plugin wherever this installer puts it, and see that every EFA device is there."""
+    return Step(
+        "efa-devices",
+        f"""
+for folder in {" ".join(libraries)}; do
+  if [ -d "$folder" ]; then echo "$folder"; fi
+done > /etc/ld.so.conf.d/000-busbar-efa.conf
+ldconfig
+tries=0
+while :; do
+  found=0
+  for device in /sys/class/infiniband/*/device/driver; do
+    case $(readlink "$device") in */efa) found=$((found + 1)) ;; esac
+  done
+  [ "$found" -lt {count} ] || break
+  tries=$((tries + 1))
+  if [ "$tries" -gt {_DEVICE_TRIES} ]; then
+    echo "busbar: $found of {count} EFA devices are there"
+    exit 1
+  fi
+  sleep {_DEVICE_PAUSE_S}
+done
+""",
+    )
+
+
+def scratch() -> Step:
+    """Name the volume that the image itself makes of the local disks."""
+    return Step(
+        "scratch",
+        """
+if mountpoint -q /opt/dlami/nvme; then
+  chmod 1777 /opt/dlami/nvme
+  ln -sfn /opt/dlami/nvme /scratch
+fi
+""",
+    )
+
+
+def nfs_client(image: MachineImage) -> Step:
+    """Install the NFS client where the image lacks it."""
+    package = {"apt": "nfs-common", "dnf": "nfs-utils"}[image.packages]
+    return Step("nfs-client", f"command -v mount.nfs > /dev/null || {_install(image, package)}")
+
+
+def home(login: str, server: str, path: str) -> Step:
+    """Mount the shared home folders, and keep the login user's own where it is.
+
+    That one holds the keys by which this machine is reached, which must neither vanish under the share nor be written by all
+    machines at once.
+    """
+    share = f"{server}:/fsx/ {path} nfs {_HOME_OPTIONS} 0 0"
+    if path != "/home":
+        return Step("home", _mount(path, "nfs", share))
+    own = f"{_OWN_HOMES}/{login} /home/{login} none bind,x-systemd.requires-mounts-for=/home 0 0"
+    return Step(
+        "home",
+        f"""
+if ! grep -q ' /home nfs ' /etc/fstab; then
+  mkdir -p {_OWN_HOMES}
+  cp -a /home/{login} {_OWN_HOMES}/
+  printf '%s\\n' '{share}' '{own}' >> /etc/fstab
+  systemctl daemon-reload
+fi
+mountpoint -q /home || again mount /home
+mkdir -p /home/{login}
+mountpoint -q /home/{login} || mount /home/{login}
+""",
+    )
+
+
+def keep_kernel(image: MachineImage) -> Step:
+    """Hold the kernel: the Lustre client is built for it, and a later one loses the mount (aws-parallelcluster 5746)."""
+    if image.packages != "apt":
+        return Step("keep-kernel", "true  # repositories of this image are locked to its release")
+    return Step(
+        "keep-kernel",
+        """
+systemctl disable --now unattended-upgrades || true
+dpkg-query -W -f '${Package}\\n' 'linux-image-*' 'linux-headers-*' 'linux-aws*' 2>/dev/null > /run/busbar.kernel || true
+xargs -r apt-mark hold < /run/busbar.kernel
+""",
+    )
+
+
+def lustre_client(image: MachineImage) -> Step:
+    """Install the Lustre client where the image lacks it."""
+    if image.packages == "dnf":
+        return Step("lustre-client", f"command -v mount.lustre > /dev/null || {_install(image, 'lustre-client')}")
+    ring = "/usr/share/keyrings/fsx-ubuntu-public-key.gpg"
+    return Step(
+        "lustre-client",
+        f"""
+if ! command -v mount.lustre > /dev/null; then
+  again curl -fsSL -o /run/fsx-lustre.asc {_LUSTRE_KEYS}
+  gpg --batch --yes --dearmor -o {ring} /run/fsx-lustre.asc
+  echo 'deb [signed-by={ring}] {_LUSTRE_REPOSITORY} {image.release} main' > /etc/apt/sources.list.d/fsx-lustre.list
+  again apt-get update
+  {_install(image, '"lustre-client-modules-$(uname -r)"')}
+fi
+""",
+    )
+
+
+def lustre_over_efa() -> Step:
+    """Give Lustre all EFA devices, before the first mount and with its modules unloaded: otherwise it binds two of them."""
+    return Step(
+        "lustre-over-efa",
+        f"""
+if ! mountpoint -q -- "$(awk '$3 == "lustre" {{print $2; exit}}' /etc/fstab)"; then
+  for module in lustre lnet libcfs; do modprobe -r "$module" || true; done
+  again curl -fsSL -o /var/tmp/lustre-efa.zip {_LUSTRE_EFA}
+  python3 -m zipfile -e /var/tmp/lustre-efa.zip /var/tmp
+  (cd /var/tmp/configure-efa-fsx-lustre-client && timeout 600 sh ./setup.sh)
+fi
+""",
+    )
+
+
+def lustre(server: str, name: str, path: str) -> Step:
+    """Mount the Lustre file system; everybody may write."""
+    mounted = _mount(path, "lustre", f"{server}@tcp:/{name} {path} lustre {_LUSTRE_OPTIONS} 0 0")
+    return Step("lustre", f"{mounted}chmod 1777 {path}\n")
+
+
+def publish_host_key(region: str, parameter: str) -> Step:
+    """Write this machine's id and public host key where the cloud's own API shows them, before anybody connects.
+
+    Only this machine's role may write there, and no private key travels; the id tells the key from that of a predecessor.
+    """
+    return Step(
+        "publish-host-key",
+        f"""
+value="$(cat /var/lib/cloud/data/instance-id) $(cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub)"
+again aws ssm put-parameter --region {region} --name {parameter} --type String --overwrite --value "$value"
+""",
+    )
+
+
+def reload_sshd() -> Step:
+    """Make a changed configuration of sshd count."""
+    return Step("reload-sshd", "systemctl reload sshd || systemctl reload ssh")
+
+
+def _mount(path: str, kind: str, line: str) -> str:
+    return f"""
+mkdir -p {path}
+if ! grep -q ' {path} {kind} ' /etc/fstab; then
+  echo '{line}' >> /etc/fstab
+  systemctl daemon-reload
+fi
+mountpoint -q {path} || again mount {path}
+"""
+
+
+def _install(image: MachineImage, package: str) -> str:
+    if image.packages == "dnf":
+        return f"dnf install -y {package}"
+    return f"DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y {package}"

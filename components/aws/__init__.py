@@ -1,0 +1,1 @@
+"""Amazon Web Services: network, head node, file systems and queues of machines with EFA."""

@@ -1,0 +1,172 @@
+"""Who may talk to whom: the nodes among themselves, the head, and the file systems' ports.
+
+Traffic of EFA matches rules that name a group by its id and no rule that names a network (aws-ofi-nccl 663): so the nodes'
+group lets itself out by id. It deliberately opens no port to the world but SSH to the head, from the networks that were named.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_aws import ec2, vpc
+
+from components.aws.network import NetworkArgs
+
+_ALL = "-1"
+_ANYWHERE = "0.0.0.0/0"
+#: FSx for Lustre user guide, "File system access control with Amazon VPC": both ways between clients and servers.
+LUSTRE_PORTS = ((988, 988), (1018, 1023))
+#: aws-parallelcluster:cli/src/pcluster/constants.py, FSX_PORTS: to the servers, over both protocols.
+OPENZFS_PORTS = ((111, 111), (2049, 2049), (20001, 20003))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsArgs:
+    """What is let through.
+
+    Attributes:
+        network: names, tags, and the networks that may open SSH.
+        vpc_id: where.
+        lustre, openzfs: there is such a file system.
+        lustre_efa: the Lustre one is reached over EFA.
+    """
+
+    network: NetworkArgs
+    vpc_id: pulumi.Input[str]
+    lustre: bool
+    openzfs: bool
+    lustre_efa: bool
+
+
+class Groups(pulumi.ComponentResource):
+    """Security groups of nodes, head and storage, with their rules.
+
+    Creates: three groups (two without file systems), one rule for each peer and range of ports.
+    Outputs: `nodes_id`, `head_id`, `storage_id` (None without file systems), each usable once all its rules are in place: FSx
+    looks at the rules when a file system is created.
+    """
+
+    nodes_id: pulumi.Output[str]
+    head_id: pulumi.Output[str]
+    storage_id: pulumi.Output[str] | None
+
+    def __init__(self, name: str, args: GroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("busbar:aws:Groups", name, None, opts)
+        self._name, self._args = name, args
+        self._rules: dict[str, list[pulumi.Output[str]]] = {}
+        nodes, head = self._group("nodes", "nodes and their EFA traffic"), self._group("head", "the head node")
+        self._let_in("nodes", nodes, "itself", nodes)
+        itself = self._let_out("nodes", nodes, "itself", nodes)
+        self._let_out("nodes", nodes, "anywhere", None, after=[itself])
+        self._let_in("nodes", nodes, "head", head)
+        self._let_in("head", head, "nodes", nodes)
+        self._let_out("head", head, "anywhere", None)
+        for index, source in enumerate(args.network.ssh_from):
+            self._ssh(head, index, source)
+        storage = self._storage(nodes, head) if args.lustre or args.openzfs else None
+        self.nodes_id = self._settled("nodes", nodes)
+        self.head_id = self._settled("head", head)
+        self.storage_id = self._settled("storage", storage) if storage else None
+        self.register_outputs({"nodes_id": self.nodes_id, "head_id": self.head_id})
+
+    def _storage(self, nodes: ec2.SecurityGroup, head: ec2.SecurityGroup) -> ec2.SecurityGroup:
+        storage = self._group("storage", "file systems")
+        clients = {"nodes": nodes, "head": head}
+        if self._args.lustre:
+            for ports in LUSTRE_PORTS:
+                self._lustre(storage, clients, ports)
+        if self._args.lustre_efa:
+            self._both_ways(storage, {"nodes": nodes, "itself": storage}, None)
+            self._let_in("nodes", nodes, "storage", storage)
+            self._let_out("nodes", nodes, "storage", storage)
+        if self._args.openzfs:
+            for ports, protocol, (noun, peer) in itertools.product(OPENZFS_PORTS, ("tcp", "udp"), clients.items()):
+                self._let_in("storage", storage, noun, peer, ports, protocol)
+        return storage
+
+    def _lustre(self, storage: ec2.SecurityGroup, clients: dict[str, ec2.SecurityGroup], ports: tuple[int, int]) -> None:
+        """Servers and clients both begin connections."""
+        self._both_ways(storage, clients | {"itself": storage}, ports)
+        for noun, peer in clients.items():
+            self._let_in(noun, peer, "storage", storage, ports)
+
+    def _both_ways(
+        self, storage: ec2.SecurityGroup, peers: dict[str, ec2.SecurityGroup], ports: tuple[int, int] | None
+    ) -> None:
+        for noun, peer in peers.items():
+            self._let_in("storage", storage, noun, peer, ports)
+            self._let_out("storage", storage, noun, peer, ports)
+
+    def _group(self, noun: str, description: str) -> ec2.SecurityGroup:
+        return ec2.SecurityGroup(
+            f"{self._name}-{noun}",
+            description=f"{self._args.network.label}: {description}",
+            vpc_id=self._args.vpc_id,
+            tags=self._args.network.named(noun),
+            # Groups name each other in rules, and the last one could not go while another's rule names it.
+            revoke_rules_on_delete=True,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _let_in(  # noqa: PLR0913, PLR0917 - one private place where all rules are alike
+        self,
+        of: str,
+        group: ec2.SecurityGroup,
+        noun: str,
+        peer: ec2.SecurityGroup,
+        ports: tuple[int, int] | None = None,
+        protocol: str = "tcp",
+    ) -> None:
+        made = vpc.SecurityGroupIngressRule(
+            f"{self._name}-{of}-from-{noun}{_suffix(ports, protocol)}",
+            security_group_id=group.id,
+            referenced_security_group_id=peer.id,
+            ip_protocol=protocol if ports else _ALL,
+            from_port=ports[0] if ports else None,
+            to_port=ports[1] if ports else None,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._rules.setdefault(of, []).append(made.id)
+
+    def _let_out(  # noqa: PLR0913, PLR0917 - one private place where all rules are alike
+        self,
+        of: str,
+        group: ec2.SecurityGroup,
+        noun: str,
+        peer: ec2.SecurityGroup | None,
+        ports: tuple[int, int] | None = None,
+        after: list[pulumi.Resource] | None = None,
+    ) -> pulumi.Resource:
+        made = vpc.SecurityGroupEgressRule(
+            f"{self._name}-{of}-to-{noun}{_suffix(ports, 'tcp')}",
+            security_group_id=group.id,
+            referenced_security_group_id=peer.id if peer else None,
+            cidr_ipv4=None if peer else _ANYWHERE,
+            ip_protocol="tcp" if ports else _ALL,
+            from_port=ports[0] if ports else None,
+            to_port=ports[1] if ports else None,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=after),
+        )
+        self._rules.setdefault(of, []).append(made.id)
+        return made
+
+    def _ssh(self, head: ec2.SecurityGroup, index: int, source: str) -> None:
+        made = vpc.SecurityGroupIngressRule(
+            f"{self._name}-head-ssh-{index}",
+            security_group_id=head.id,
+            cidr_ipv4=source,
+            ip_protocol="tcp",
+            from_port=22,
+            to_port=22,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._rules.setdefault("head", []).append(made.id)
+
+    def _settled(self, noun: str, group: ec2.SecurityGroup) -> pulumi.Output[str]:
+        return pulumi.Output.all(group.id, *self._rules[noun]).apply(lambda found: str(found[0]))
+
+
+def _suffix(ports: tuple[int, int] | None, protocol: str) -> str:
+    return f"-{protocol}-{ports[0]}" if ports else ""

@@ -1,0 +1,71 @@
+"""Refuse to plan work on a cluster that holds no valid busbar certificate; copy this file beside your Pulumi program.
+
+    cp busbar_certificate.py busbar_verify.py your-program/
+
+`busbar_verify.py` is benchmarks/evidence/verify.py. Needs `pulumi` and `cryptography`. Acts at preview as well, for the outputs
+of another stack are known then. It deliberately reads nothing but that stack's outputs.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import busbar_verify
+import pulumi
+
+
+def require_certificate(  # noqa: PLR0913 - each is a demand of its own
+    stack: pulumi.StackReference,
+    public_key: str,
+    *,
+    collective: str | None = None,
+    min_busbw_gbps: float | None = None,
+    allow_rehearsed: bool = False,
+    inputs_digest: str | None = None,
+) -> pulumi.Output[dict[str, Any]]:
+    """Return what the certificate of `stack` attests, or end the program with one sentence.
+
+    Args:
+        stack: a busbar stack; its outputs `certificate` and `nodes` are read.
+        public_key: who may have signed: PEM, or a line `ssh-ed25519 AAAA...`.
+        collective: the collective that must have been judged, such as all_reduce.
+        min_busbw_gbps: what must have been measured, GB/s of real hardware; a rehearsal's scale is applied.
+        allow_rehearsed: accept a rehearsal.
+        inputs_digest: the inputs that must have been measured, where the caller knows them.
+
+    Raises:
+        pulumi.RunError: at once for an unusable key; from the output for everything else.
+    """
+    try:
+        key = busbar_verify.public_key(public_key)
+    except busbar_verify.UnusableError as error:
+        raise pulumi.RunError(f"{error}.") from None
+
+    def attested(values: list[Any]) -> dict[str, Any]:
+        name, envelope, nodes = values
+        if not envelope:
+            raise pulumi.RunError(f"stack {name} has no certificate; only an update that passed its gate has one.")
+        found = busbar_verify.verify(
+            envelope, key, datetime.now(UTC), inputs_digest=inputs_digest, allow_rehearsed=allow_rehearsed
+        )
+        why = "; ".join(each.why for each in found.failures) or _unmet(found.predicate, nodes, collective, min_busbw_gbps)
+        if why:
+            raise pulumi.RunError(f"the certificate of stack {name} does not do: {why}.")
+        return found.predicate
+
+    outputs = (stack.get_output("certificate"), stack.get_output("nodes"))
+    return pulumi.Output.all(stack.name, *outputs).apply(attested)
+
+
+def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_gbps: float | None) -> str | None:
+    """Return what is demanded and not attested."""
+    judged = said["gate"]["collective"]
+    if collective is not None and judged != collective:
+        return f"it is about {judged}, asked was {collective}"
+    if min_busbw_gbps is not None and said["busbw_gbps"] < min_busbw_gbps / said["scale"]:
+        return f"it attests {said['busbw_gbps']:.4g} GB/s, and this work needs {min_busbw_gbps / said['scale']:.4g} GB/s"
+    here = sorted(node["name"] for node in nodes or [])
+    if here != sorted(said["nodes"]):
+        return f"it is about other nodes ({', '.join(sorted(said['nodes']))}) than the stack has now ({', '.join(here)})"
+    return None

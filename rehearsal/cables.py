@@ -1,0 +1,167 @@
+"""A host's cables: its front end, its rails, and what faults do to their speed and content; boots nothing."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import time
+from pathlib import Path
+
+from rehearsal import hcas, network, wires
+from rehearsal.faults import HostFaults
+from rehearsal.spec import HostSpec, alive, load, namespace
+from rehearsal.world import World
+
+NCCL_SOCKET_SERVICE = 0x28
+"""Type of service that the rehearsed NCCL gives its sockets on the front end.
+
+They alone are held to the NIC's scaled rate there, for logins and copies at that rate would take minutes.
+"""
+
+CORRUPTED = 8
+"""One of so many packets is altered by `wrong_values`."""
+
+GIGABITS_MAX = 1_000_000
+RENAMED_TRIES = 3
+"""A host that boots may rename a rail between the look at it and the setting of its speed."""
+
+
+def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name: str) -> None:
+    """The front-end NIC: one cable to the router, which knows this host and answers for all others."""
+    port, width = f"h{spec.id}", ipaddress.ip_network(spec.subnet_cidr).prefixlen
+    wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name {spec.front_name} netns {name}"])
+    wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {spec.address}/32 dev {port}"], router)
+    wires.ip(
+        [
+            f"link set {spec.front_name} mtu {wires.MTU} group {wires.CABLES} up",
+            f"addr add {spec.address}/{width} broadcast + dev {spec.front_name}",
+            f"route add default via {spec.gateway}",
+        ],
+        name,
+    )
+    if spec.rails:
+        rate = max(1, spec.front_rate_bits_per_s // scale)
+        wires.tc(wires.shaper_of_marked(spec.front_name, rate, NCCL_SOCKET_SERVICE), name)
+    if faults.never_answers:
+        # The host's own side drops: seen from outside it is there and silent.
+        hook = f"type filter hook ingress device {spec.front_name} priority 0; policy drop;"
+        wires.call([*wires.inside(name), "nft", "-f", "-"], f"table netdev dead {{\nchain in {{\n{hook}\n}}\n}}\n")
+
+
+def plug_rails(world: World, spec: HostSpec, name: str) -> None:
+    """One cable for each rail, from the host's namespace to its bridge in the fabric; without speed and address so far.
+
+    Raises:
+        ValueError: the host has rails and no fabric.
+    """
+    if not spec.rails:
+        return
+    if spec.fabric_id is None:
+        raise ValueError(f"host {spec.id} has {len(spec.rails)} rails and no fabric; apply_fabric makes one to plug them into.")
+    fabric, ends = network.fabric_namespace(world, spec.fabric_id), [f"h{spec.id}r{at}" for at in range(len(spec.rails))]
+    add, join = [], []
+    for at, (rail, end) in enumerate(zip(spec.rails, ends, strict=True)):
+        add += [f"link add {end} netns {fabric} mtu {wires.MTU} type veth peer name {rail.name} netns {name}"]
+        join += [f"link set {end} mtu {wires.MTU} master rail{at} up"]
+    wires.ip(add)
+    wires.ip(join, fabric)
+    wires.ip([f"link set {rail.name} mtu {wires.MTU} group {wires.CABLES}" for rail in spec.rails], name)
+
+
+def refault(world: World, spec: HostSpec) -> None:
+    """Give every rail of a host, running or not, the rates, link and port that faults.json says now.
+
+    A slow link needs both its ends, so a running host at the far end of one is shaped again too.
+    """
+    if not spec.rails or spec.fabric_id is None:
+        return
+    faults = HostFaults.of(world, spec.index, len(spec.rails))
+    with wires.locked(world, f"cables-{spec.fabric_id}"):
+        partners = _partners(world, spec, faults)
+        _shape(world, spec, faults, partners)
+        for partner in partners:
+            theirs = HostFaults.of(world, partner.index, len(partner.rails))
+            _shape(world, partner, theirs, _partners(world, partner, theirs))
+    if alive(world, spec.id):
+        pid = (world.path / "hosts" / spec.id / "pid").read_text()
+        for path, text in hcas.state(ports(spec, faults)).items():
+            Path(f"/proc/{pid}/root/sys/class", path).write_text(text)
+
+
+def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec]:
+    """The hosts of this fabric that have their cables already, at the far ends of a host's slow links."""
+    if not faults.slow_links:
+        return []
+    there = wires.namespaces(world)
+    others = [load(world, one.parent.name) for one in sorted(world.path.glob("hosts/*/spec.json"))]
+    near = [one for one in others if one.id != spec.id and one.fabric_id == spec.fabric_id and one.index in faults.slow_links]
+    return [one for one in near if f"h{one.id}" in there and _ends(world, one)]
+
+
+def _ends(world: World, spec: HostSpec) -> list[tuple[str, str]]:
+    """Name and hardware address of each rail's interface now; empty while its cables are not all there.
+
+    Rails may have been renamed by the agent: they are found by the far end of their cable.
+    """
+    fabric = network.fabric_namespace(world, str(spec.fabric_id))
+    shown = json.loads(wires.call(["ip", "-n", namespace(world, spec.id), "-json", "link", "show"]))
+    at_index = {one["ifindex"]: (one["ifname"], one["address"]) for one in shown}
+    far = json.loads(wires.call(["ip", "-n", fabric, "-json", "link", "show", "type", "veth"]))
+    own = {one["ifname"]: at_index.get(one["link_index"]) for one in far if one["ifname"].startswith(f"h{spec.id}r")}
+    found = [own.get(f"h{spec.id}r{at}") for at in range(len(spec.rails))]
+    return [one for one in found if one is not None] if None not in found else []
+
+
+def _shape(world: World, spec: HostSpec, faults: HostFaults, partners: list[HostSpec]) -> None:
+    for left in reversed(range(RENAMED_TRIES)):
+        try:
+            return _shape_once(world, spec, faults, partners)
+        except RuntimeError:
+            if left == 0:
+                raise
+            time.sleep(0.2)
+    return None
+
+
+def _shape_once(world: World, spec: HostSpec, faults: HostFaults, partners: list[HostSpec]) -> None:
+    fabric, name = network.fabric_namespace(world, str(spec.fabric_id)), namespace(world, spec.id)
+    far = {partner.index: _ends(world, partner) for partner in partners}
+    host_side, fabric_side, state = [], [], []
+    for at, (rail, (netdev, _)) in enumerate(zip(spec.rails, _ends(world, spec), strict=True)):
+        line = min(rail.rate_bits_per_s, faults.degraded.get(at, GIGABITS_MAX) * 1_000_000_000) * faults.factors[at]
+        rate = max(1, int(line / world.scale))
+        slow = {ends[at][1]: max(1, int(rate * faults.slow_links[index])) for index, ends in far.items() if at < len(ends)}
+        host_side += wires.shaper_by_peer(netdev, rate, slow) if slow else [wires.shaper(netdev, rate)]
+        fabric_side.append(wires.shaper(f"h{spec.id}r{at}", rate))
+        state.append(f"link set h{spec.id}r{at} {'down' if at in faults.dead else 'up'}")
+    wires.tc(host_side, name)
+    wires.tc(fabric_side, fabric)
+    wires.ip(state, fabric)
+    if faults.wrong_values or alive(world, spec.id):
+        wires.call([*wires.inside(fabric), "nft", "-f", "-"], _corruption(spec, faults))
+
+
+def _corruption(spec: HostSpec, faults: HostFaults) -> str:
+    """Rules for the fabric's side of a host's rails: a word of some packets to it is overwritten.
+
+    Headers stay as they are, and a cable of this machine checks no sum of what it carries: what is altered arrives.
+    """
+    table = f"table netdev h{spec.id}"
+    if not faults.wrong_values:
+        return f"{table}\ndelete {table}\n"
+    devices = ", ".join(f'"h{spec.id}r{at}"' for at in range(len(spec.rails)))
+    rule = f"meta length > 1000 numgen random mod {CORRUPTED} == 0 @th,640,32 set 0x3f9e0419"
+    chain = f"type filter hook egress devices = {{ {devices} }} priority 0; policy accept;\n{rule}"
+    return f"{table}\ndelete {table}\n{table} {{\nchain out {{\n{chain}\n}}\n}}\n"
+
+
+def ports(spec: HostSpec, faults: HostFaults) -> list[hcas.Port]:
+    """The host's RDMA ports as they are now."""
+    found = []
+    for at, rail in enumerate(spec.rails):
+        gigabits = min(rail.rate_bits_per_s // 1_000_000_000, faults.degraded.get(at, GIGABITS_MAX))
+        found.append(hcas.Port(rail.hca, rail.name, gigabits, at not in faults.dead, not faults.tcp_fallback))
+    if spec.front_hca:
+        gigabits = spec.front_rate_bits_per_s // 1_000_000_000
+        found.append(hcas.Port(spec.front_hca, spec.front_name, gigabits, verbs=not faults.tcp_fallback))
+    return found

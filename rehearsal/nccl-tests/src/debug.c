@@ -1,0 +1,187 @@
+#include "debug.h"
+
+#include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fail.h"
+
+enum subsystem { INIT = 1, P2P = 2, SHM = 4, NET = 8, BOOTSTRAP = 16, ENV = 32, EVERYTHING = 63 };
+
+static FILE *target; // NULL: nothing is asked for
+static unsigned asked;
+static int cuda_device;
+
+static bool wanted(void)
+{
+    const char *level = getenv("NCCL_DEBUG");
+    return level && (!strcasecmp(level, "INFO") || !strcasecmp(level, "TRACE"));
+}
+
+// NCCL_DEBUG_SUBSYS: a comma list of subsystems, '^' first: all but these.
+static unsigned subsystems(const char *list)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } NAMES[] = {{"INIT", INIT}, {"P2P", P2P}, {"SHM", SHM}, {"NET", NET}, {"BOOTSTRAP", BOOTSTRAP}, {"ENV", ENV},
+                 {"ALL", EVERYTHING}};
+    if (!list) return INIT | BOOTSTRAP | ENV;
+    bool exclude = *list == '^';
+    if (exclude) list++;
+    unsigned found = 0;
+    while (*list) {
+        size_t length = strcspn(list, ",");
+        for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+            if (strlen(NAMES[i].name) == length && !strncasecmp(list, NAMES[i].name, length)) found |= NAMES[i].bit;
+        list += length + (list[length] == ',');
+    }
+    return exclude ? EVERYTHING & ~found : found;
+}
+
+static void expand(const char *pattern, char *path, size_t size)
+{
+    size_t used = 0;
+    for (const char *c = pattern; *c && used + 1 < size; c++) {
+        int wrote = 1;
+        if (c[0] == '%' && c[1] == 'h') wrote = snprintf(path + used, size - used, "%s", fail_host());
+        else if (c[0] == '%' && c[1] == 'p') wrote = snprintf(path + used, size - used, "%d", (int)getpid());
+        else if (c[0] == '%' && c[1] == '%') path[used] = '%';
+        else path[used] = *c;
+        if (c[0] == '%' && c[1] && strchr("hp%", c[1])) c++;
+        used += (size_t)wrote;
+    }
+    path[used < size ? used : size - 1] = '\0';
+}
+
+void debug_start(int device)
+{
+    const char *pattern = getenv("NCCL_DEBUG_FILE");
+    char path[4096];
+    if (!wanted()) return;
+    cuda_device = device;
+    asked = subsystems(getenv("NCCL_DEBUG_SUBSYS"));
+    target = stdout;
+    if (!pattern || !*pattern) return;
+    expand(pattern, path, sizeof path);
+    FILE *file = fopen(path, "w");
+    if (file) {
+        setlinebuf(file);
+        target = file;
+    }
+}
+
+__attribute__((format(printf, 2, 3))) static void info(unsigned of, const char *format, ...)
+{
+    char text[3072];
+    va_list values;
+    if (!target || !(asked & of)) return;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    fprintf(target, "%s:%d:%d [%d] NCCL INFO %s\n", fail_host(), (int)getpid(), (int)syscall(SYS_gettid), cuda_device, text);
+}
+
+static void network(const struct group *group, const struct rails *rails, bool ib)
+{
+    const struct rail *front = &group->job->front_end;
+    char list[2048] = "";
+    size_t used = 0;
+    for (int i = 0; i < rails->found_count && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, " [%d]%s:1/RoCE", i, rails->found[i].hca);
+    info(INIT | BOOTSTRAP, "Bootstrap: Using %s:%s<0>", front->netdev, inet_ntoa(front->address));
+    if (ib) info(INIT | NET, "NET/IB : Using%s ; OOB %s:%s<0>", list, front->netdev, inet_ntoa(front->address));
+    else if (rails->found_count == 0) info(INIT | NET, "NET/IB : No device found.");
+    if (!ib) info(INIT | NET, "NET/Socket : Using [0]%s:%s<0>", front->netdev, inet_ntoa(front->address));
+    info(INIT | NET, "Using network %s", ib ? "IB" : "Socket");
+}
+
+static int device_number(const struct rails *rails, int channel)
+{
+    for (int i = 0; i < rails->found_count; i++)
+        if (!strcmp(rails->found[i].hca, rails->channels[channel].rail.hca)) return i;
+    return 0;
+}
+
+// Rank and device of a rank: devices are the host's ranks in order, as find_device in main.c deals them out.
+static int device_of(const struct group *group, int rank)
+{
+    const struct layout *world = &group->job->at;
+    int one = group->members[rank];
+    return world->position[one] - world->host_first[world->host_of[one]];
+}
+
+void debug_connections(struct group *group, const struct rails *rails)
+{
+    const struct layout *at = &group->at;
+    bool ib = rails->found_count > 0 && !rails->sockets_only;
+    if (!target) return;
+    network(group, rails, ib);
+    int channels = at->host_count > 1 ? rails->count : at->local_size, me = at->rank;
+    for (int c = 0; c < channels; c++) {
+        int owner = at->host_count > 1 ? rails_owner(rails, c, at->host_index) : c;
+        if (owner != at->local_rank) continue;
+        for (int local = 0; local < at->local_size; local++) {
+            int from = layout_rank(at, at->host_index, local);
+            if (from == me) continue;
+            info(INIT | SHM, "Channel %02d : %d[%d] -> %d[%d] via SHM/direct/direct", c, from, device_of(group, from), me, cuda_device);
+        }
+    }
+    for (int i = 0; i < rails->link_count; i++) {
+        const struct link *link = &rails->links[i];
+        int peer = layout_rank(at, link->host, rails_owner(rails, link->channel, link->host));
+        int there = device_of(group, peer), net = ib ? device_number(rails, link->channel) : 0;
+        const char *kind = ib ? "IB" : "Socket";
+        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [receive] via NET/%s/%d", link->channel, peer, there, me, cuda_device,
+             kind, net);
+        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [send] via NET/%s/%d", link->channel, me, cuda_device, peer, there, kind,
+             net);
+    }
+    info(INIT, "Connected all rings, use ring PXN 0 GDR 0");
+}
+
+// The busiest link of each channel that a rank owns.
+struct busy {
+    uint8_t count, channel[RAILS_MAX];
+    int16_t peer[RAILS_MAX]; // a rank of the job on the peer host
+    float busy_s[RAILS_MAX], whole_s[RAILS_MAX];
+    char netdev[RAILS_MAX][16];
+};
+
+static void note(struct busy *mine, const struct wire *wire, const struct link *link)
+{
+    const struct group *group = wire->group;
+    float busy_s = (float)wire_busy_s(link);
+    int at = mine->count - 1; // links come channel by channel
+    if (at < 0 || mine->channel[at] != link->channel) at = mine->count++;
+    else if (busy_s <= mine->busy_s[at]) return;
+    mine->channel[at] = (uint8_t)link->channel;
+    mine->peer[at] = (int16_t)group->members[layout_rank(&group->at, link->host, 0)];
+    mine->busy_s[at] = busy_s;
+    mine->whole_s[at] = (float)wire->seconds[link->channel];
+    snprintf(mine->netdev[at], sizeof mine->netdev[at], "%.15s", wire->rails->channels[link->channel].rail.netdev);
+}
+
+void debug_channels(const struct wire *wire)
+{
+    struct job *job = wire->group->job;
+    struct busy mine = {0}, *all = calloc((size_t)job->at.size, sizeof *all);
+    _Static_assert(sizeof mine <= RECORD_BYTES, "what a rank says of its channels travels in one record");
+    for (int i = 0; i < wire->rails->link_count; i++) note(&mine, wire, &wire->rails->links[i]);
+    job_allgather(job, &mine, sizeof mine, all);
+    for (int c = 0; c < RAILS_MAX && job->at.rank == 0 && wanted(); c++)
+        for (int place = 0; place < job->at.size; place++) {
+            int rank = job->at.order[place];
+            for (int i = 0; i < all[rank].count; i++)
+                if (all[rank].channel[i] == c)
+                    printf("# channel %d rail %s peer %s %.3f s (from %s, of %.3f s in the ring)\n", c, all[rank].netdev[i],
+                           job->members[all[rank].peer[i]].host_name, all[rank].busy_s[i], job->members[rank].host_name,
+                           all[rank].whole_s[i]);
+        }
+    free(all);
+}

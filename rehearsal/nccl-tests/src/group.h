@@ -1,0 +1,21 @@
+// The ranks that reduce together: all of the job, or those of one colour of a split. Several groups run at once.
+#pragma once
+#include "job.h"
+
+struct group {
+    struct job *job;
+    struct layout at; // ranks here are the group's own, from 0
+    int color;
+    int members[RANKS_MAX];   // rank of the group -> rank of the job
+    int job_local[RANKS_MAX]; // local rank of the group on this host -> local rank of the job
+};
+
+// Form the groups by the colour of every rank of the job.
+void group_form(struct group *group, struct job *job, const int *colors);
+
+// The data of a local rank of the group.
+void *group_data(const struct group *group, int local);
+const char *group_host_name(const struct group *group, int host);
+
+// A barrier over the group's ranks of this host; gives the job up at the deadline (monotonic seconds; 0: a generous bound).
+void group_local_barrier(struct group *group, double deadline, int timeout_s);

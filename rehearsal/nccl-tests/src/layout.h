@@ -1,0 +1,25 @@
+// How ranks lie on hosts: the order of a ring over them, for the whole job and for each group of a split.
+// It knows no memory and no network.
+#pragma once
+#include <stdint.h>
+
+enum { RANKS_MAX = 1024 };
+
+struct layout {
+    int rank, size;
+    int host_count, host_index; // hosts in the order of the ring, and this rank's
+    int local_rank, local_size; // on this host
+    int order[RANKS_MAX];       // ring position -> rank; ranks of a host lie together
+    int position[RANKS_MAX];    // rank -> ring position
+    int host_of[RANKS_MAX];     // rank -> host index
+    int host_first[RANKS_MAX];  // host index -> ring position of its first rank
+    int host_size[RANKS_MAX];   // host index -> ranks
+};
+
+// Order `size` ranks by the host that `identity` gives for each; hosts come in the order of their lowest rank.
+void layout_order(struct layout *layout, int rank, int size, const uint64_t *identity);
+
+static inline int layout_rank(const struct layout *layout, int host, int local)
+{
+    return layout->order[layout->host_first[host] + local];
+}

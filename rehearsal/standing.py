@@ -1,0 +1,206 @@
+"""Machines that stand before anybody asks: on somebody's premises, made of a JSON file and not by any API; measures nothing.
+
+`rehearsal/enter --hosts FILE CMD...` makes them stand at entry if they do not yet, and they stay until `--clear-hosts`.
+The operator is given what a person has of such machines: a login, and their host keys in operator/known_hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+from rehearsal import hosts, network
+from rehearsal.oci.shapes import GBPS, SHAPES, Shape, front_name, rail_names
+from rehearsal.world import PUBLIC_RANGE, World, write_whole
+
+SITE, FABRIC = "site00", "sitefab0"
+PUBLIC, PRIVATE = "10.20.0.0/24", "10.20.1.0/24"
+"""Networks of the site: one that the Internet reaches at public addresses, and one behind the jump host."""
+
+PATIENCE_SECONDS = 60
+WINDOW = 2
+RDMA_PLUGINS = ("Compute HPC RDMA Auto-Configuration", "Compute HPC RDMA Authentication")
+"""What addresses the rails in the images that are booted: on such machines somebody has done that long ago."""
+
+KEYS = {"shape", "image", "hosts", "jump", "rails"}
+EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
+SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
+PREPARED = """#cloud-config
+runcmd:
+- if command -v netfilter-persistent; then netfilter-persistent flush; else systemctl stop firewalld; fi
+"""
+"""Their own firewall lets their network in, as on machines that have run jobs before."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What stands.
+
+    Attributes:
+        shape: the hardware, a row of `rehearsal.oci.shapes`.
+        image: see images.image.
+        hosts: address by name, in launch order: private behind a jump host, public without one.
+        jump: the jump host's public address, None where the hosts have public addresses themselves.
+        rails: whether they are joined by the shape's rails.
+    """
+
+    shape: Shape
+    image: str
+    hosts: dict[str, str]
+    jump: str | None
+    rails: bool
+
+    @classmethod
+    def read(cls, file: Path) -> Site:
+        """The site that a file describes.
+
+        Raises:
+            ValueError: the file is not such a description; the sentence says what is wrong.
+        """
+        try:
+            given: dict[str, Any] = json.loads(file.read_text())
+        except (OSError, ValueError) as problem:
+            raise ValueError(f"{file} must be a JSON object that describes standing hosts: {problem}.") from None
+        if not isinstance(given, dict) or not {"shape", "image", "hosts"} <= given.keys() <= KEYS:
+            raise ValueError(f"{file} must have shape, image and hosts and may have jump and rails, and nothing else.")
+        site = cls(SHAPES[given["shape"]], given["image"], given["hosts"], given.get("jump"), given.get("rails", True))
+        inside = PRIVATE if site.jump else PUBLIC_RANGE
+        for address in site.hosts.values():
+            if ip_address(address) not in ip_network(inside):
+                raise ValueError(f"{file} has a host at {address}, and such hosts have addresses in {inside}.")
+        return site
+
+    def private(self, index: int, address: str) -> str:
+        """A host's own address: what a public one is translated to."""
+        return address if self.jump else str(ip_network(PUBLIC)[10 + index])
+
+
+def stand(world: World, file: Path) -> None:
+    """Make the hosts of a file stand, once: those that stand already are left as they are.
+
+    Raises:
+        RuntimeError: something of the machine refused, or a host has no host key within a minute.
+        ValueError: the file is wrong, or other hosts stand in this world.
+    """
+    site, record = Site.read(file), world.folder() / "standing.json"
+    text = file.read_text()
+    if record.exists() and record.read_text() != text:
+        raise ValueError(f"other hosts than those of {file} stand in this world; rehearsal/enter --clear-hosts true ends them.")
+    specs = _specs(world, site)
+    if record.exists() and all(hosts.alive(world, spec.id) for spec in specs):
+        return
+    write_whole(record, text)
+    network.apply_vcn(world, _plan(site))
+    if site.rails:
+        network.apply_fabric(world, FABRIC, len(site.shape.ports))
+    with ThreadPoolExecutor(WINDOW) as window:
+        list(window.map(lambda spec: hosts.boot(world, spec), specs))
+    called = {site.private(index, address): address for index, address in enumerate(site.hosts.values())}
+    if site.jump:
+        called[_jump_address()] = site.jump
+    lines = [f"{called[spec.address]} {_host_key(world, spec.id)}\n" for spec in specs]
+    write_whole(world.folder("operator") / "known_hosts", "".join(lines))
+
+
+def clear(world: World) -> None:
+    """Take the standing hosts away, with their network; idempotent."""
+    record = world.path / "standing.json"
+    if not record.exists():
+        return
+    for host_id in _ids(world):
+        hosts.stop(world, host_id)
+    network.delete_vcn(world, SITE)
+    network.delete_fabric(world, FABRIC)
+    (world.path / "operator" / "known_hosts").unlink(missing_ok=True)
+    record.unlink()
+
+
+def _ids(world: World) -> list[str]:
+    """Ids of the hosts of the site that are or were there, by their records."""
+    return [one.parent.name for one in world.path.glob("hosts/*/spec.json") if json.loads(one.read_text())["vcn_id"] == SITE]
+
+
+def _jump_address() -> str:
+    return str(ip_network(PUBLIC)[2])
+
+
+def _plan(site: Site) -> network.VcnPlan:
+    publics = {site.private(index, address): address for index, address in enumerate(site.hosts.values())}
+    publics = {_jump_address(): site.jump} if site.jump else publics
+    internet = (network.Route("0.0.0.0/0", "internet"),)
+    out = (network.Route("0.0.0.0/0", "nat"), network.Route("240.0.0.0/4", "service"))
+    open_ = network.SubnetPlan("sitepub", PUBLIC, (EGRESS, SSH), internet)
+    closed = network.SubnetPlan("sitepriv", PRIVATE, (EGRESS, SSH, network.Rule("ingress", "all", PRIVATE)), out)
+    return network.VcnPlan(SITE, (PUBLIC, PRIVATE), (open_, closed), publics)
+
+
+def _specs(world: World, site: Site) -> list[hosts.HostSpec]:
+    key = (world.path / "operator" / "id_ed25519.pub").read_text().strip()
+    family = site.image.removesuffix("-gpu")
+    found = [
+        _spec(site, key, family, index, name, site.private(index, address))
+        for index, (name, address) in enumerate(site.hosts.items())
+    ]
+    return found if site.jump is None else [*found, _jump(key, family)]
+
+
+def _spec(site: Site, key: str, family: str, index: int, name: str, address: str) -> hosts.HostSpec:  # noqa: PLR0913, PLR0917
+    shape, subnet = site.shape, PRIVATE if site.jump else PUBLIC
+    rails = zip(rail_names(shape, family), shape.ports, strict=True)
+    return hosts.HostSpec(
+        id=f"site{index:02}",
+        index=index,
+        hostname=name,
+        image=site.image,
+        shape=shape.name,
+        user_data=PREPARED.encode(),
+        ssh_authorized_keys=(key,),
+        vcn_id=SITE,
+        subnet_cidr=subnet,
+        address=address,
+        gateway=network.gateway(subnet),
+        search_domain="site.example",
+        front_name=front_name(shape, family),
+        front_hca=shape.front_hca,
+        fabric_id=FABRIC if site.rails else None,
+        rails=tuple(hosts.Rail(rail, port.hca, shape.port_rate_bits_per_s) for rail, port in rails) if site.rails else (),
+        gpus=(shape.gpu,) * shape.gpus,
+        nvme=shape.nvme_bytes,
+        agent_plugins=RDMA_PLUGINS,
+        front_rate_bits_per_s=int(shape.front_gbps * GBPS),
+    )
+
+
+def _jump(key: str, family: str) -> hosts.HostSpec:
+    return hosts.HostSpec(
+        id="sitejump",
+        index=-1,
+        hostname="jump",
+        image=family,
+        shape="VM.Standard.E5.Flex",
+        user_data=b"",
+        ssh_authorized_keys=(key,),
+        vcn_id=SITE,
+        subnet_cidr=PUBLIC,
+        address=_jump_address(),
+        gateway=network.gateway(PUBLIC),
+        search_domain="site.example",
+        front_name="ens3",
+    )
+
+
+def _host_key(world: World, host_id: str) -> str:
+    """A host's public key, read on its console: as the person does who sets a machine up."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        found = hosts.enter(world, host_id, ["cat", "/etc/ssh/ssh_host_ed25519_key.pub"])
+        # cloud-init lays the key anew at first boot, and sshd starts after that.
+        if found.returncode == 0 and hosts.enter(world, host_id, ["test", "-e", "/run/sshd.pid"]).returncode == 0:
+            return " ".join(found.stdout.split()[:2])
+        time.sleep(0.1)
+    raise RuntimeError(f"host {host_id} has no host key after {PATIENCE_SECONDS} s; see its console in the world's folder.")

@@ -1,0 +1,88 @@
+"""A measurement line as a healthy run of a plan would give it, to be damaged by tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from benchmarks import ceiling
+from benchmarks.collectives import collective
+from benchmarks.plan import Plan
+from benchmarks.steps import NODE, RAILS, SPREAD, steps
+from benchmarks.transport import least_bytes
+from benchmarks.verdict import Asked
+from catalogue import SHAPES
+
+GPU4 = SHAPES["BM.GPU4.8"]
+PLAN = Plan(begin_bytes=8, end_bytes=64 * 1024**2, factor=2, iterations=1, warmup=1)
+ASKED = Asked(PLAN, GPU4, 2)
+EVIDENCE = {"path": "/home/opc/.busbar/runs/x/y.txt.gz", "sha256": "0" * 64}
+
+
+def row(size_bytes: int, busbw_gbps: float, wrong: int | None = 0, name: str = "all_reduce", ranks: int = 16) -> list[Any]:
+    """Return one packed row."""
+    algbw_gbps = busbw_gbps / collective(name).busbw_factor(ranks)
+    timing = [size_bytes / (algbw_gbps * 1e3) if algbw_gbps else 10.0, algbw_gbps, busbw_gbps, wrong]
+    return [size_bytes, timing, list(timing)]
+
+
+def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> dict[str, Any]:
+    """Return the line of a run in which every step reaches `share` of what the wire allows."""
+    found = []
+    for step in steps(asked.plan, asked.shape, asked.nodes):
+        ranks = asked.ranks // step.groups
+        sizes = asked.plan.sizes_of(step.collective) if step.begin_bytes != step.end_bytes else (step.end_bytes,)
+        top = ceiling.bound_gbps(step.collective, asked.shape, asked.nodes, scale) or 0.05
+        speed = share * top / (asked.shape.gpus if step.stage == RAILS else 1)
+        one = {"name": step.name, "stage": step.stage, "collective": step.collective, "program": step.collective}
+        one |= {
+            "rows": [row(collective(step.collective).row_bytes(n, ranks), speed, 0, step.collective, ranks) for n in sizes],
+            "ranks": asked.ranks,
+            "hosts": asked.nodes,
+            "problems": [],
+            "seconds": 1.0,
+        }
+        if step.groups > 1:
+            inside = share * (ceiling.nvlink_gbps(asked.shape, scale) or 0.1)
+            one["groups_gbps"] = [inside if step.stage == NODE else speed] * step.groups
+        if step.stage == SPREAD:
+            one["spread"] = {"iterations": 20, "p50_us": 1000.0, "p99_us": 1050.0, "cv_pct": 1.0}
+        found.append(one)
+    hcas = asked.shape.rdma.hca if asked.shape.rdma else ()
+    each = int(1.1 * least_bytes(asked.plan, asked.shape, asked.nodes) / max(len(hcas), 1)) if asked.nodes > 1 else 0
+    names = [f"inst-{index}" for index in range(asked.nodes)]
+    return {
+        "schema": 2,
+        "kind": "measure",
+        "run_id": "abc",
+        "started": "2026-01-02T03:04:05Z",
+        "steps": found,
+        "rehearsal": {"scale": scale} if scale != 1 else None,
+        "versions": {"nccl": "2.28.3", "nccl_tests": "2.19.6", "driver": "535.1", "os": "Linux", "kernel": "6"},
+        "gpu": asked.shape.gpu,
+        "inventory": {"differences": []},
+        "transport": {
+            "tx_bytes": {name: dict.fromkeys(hcas, each) | {"eth0": 5000} for name in names},
+            "netdevs": {},
+            "hcas": list(hcas),
+            "nvlink_tx_bytes": None,
+            "events": [],
+            "said": {"networks": {"IB": asked.ranks}, "devices": {}, "channels": {"NET/IB/0": 4}},
+            "network": "NET/IB",
+        },
+        "evidence": dict(EVIDENCE),
+        "seconds": 9.0,
+    }
+
+
+def line(asked: Asked = ASKED, **changes: Any) -> str:
+    """Return that line with `changes` at its top."""
+    return json.dumps(document(asked) | changes)
+
+
+def with_step(which: str, /, asked: Asked = ASKED, **changes: Any) -> str:
+    """Return that line with `changes` in one of its steps."""
+    found = document(asked)
+    (step,) = [one for one in found["steps"] if one["name"] == which]
+    step |= changes
+    return json.dumps(found)

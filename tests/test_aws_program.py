@@ -1,0 +1,741 @@
+"""The AWS components on a recording engine: what they register in which order, never do, and ask an account."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import grpc
+import pulumi
+import pytest
+import yaml
+from conftest import HOST_KEY, KEY
+
+from benchmarks.steps import Launch, exports, mpirun
+from catalogue.aws import AwsIntent, Compute, Lustre, OpenZfs, Repository, Volume
+from catalogue.instances import INSTANCES
+from components.aws import preflight
+from components.aws.cluster import AwsArgs, AwsCluster
+from components.aws.iam import partition
+from components.aws.network import NetworkArgs
+from components.cluster import Access, Contact, Node
+
+# The SDK warns of its own older classes when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+ZONE, OTHER = "ap-northeast-1a", "ap-northeast-1c"
+HEAD_KEY = "ssh-ed25519 AAAAHeadKey"
+GROUP = "arn:aws:resource-groups:ap-northeast-1:111122223333:group/pool"
+MADE: dict[str, dict[str, Any]] = {
+    "instance:Instance": {"publicIp": "203.0.113.5", "privateIp": "10.1.0.50"},
+    "launchTemplate:LaunchTemplate": {"latestVersion": 3},
+    "role:Role": {"arn": "arn:aws:iam::111122223333:role/node"},
+    "lustreFileSystem:LustreFileSystem": {"dnsName": "fs-lustre", "mountName": "abcdefgh"},
+    "openZfsFileSystem:OpenZfsFileSystem": {"dnsName": "fs-home"},
+}
+
+
+@dataclass
+class Cloud(pulumi.runtime.Mocks):
+    """Records registrations in their order, with their inputs, and what is asked of the account."""
+
+    running: int
+    written: str
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        self.made.append((args.typ, args.name, args.inputs))
+        outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": HEAD_KEY, "stderr": ""}
+        outputs |= args.inputs | next((found for kind, found in MADE.items() if args.typ.endswith(kind)), {})
+        if args.typ.endswith(":Fleet"):
+            ids = [f"i-{n}" for n in range(int(args.inputs["targetCapacitySpecification"]["totalTargetCapacity"]))]
+            outputs["fleetInstanceSets"] = [{"instanceIds": ids}]
+        return f"{args.name}-id", outputs
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+        self.asked.append((args.token, args.args))
+        noun = args.token.rpartition(":")[2]
+        if noun in self.answers:
+            return self.answers[noun](args.args)
+        if noun == "getParameter":
+            return {"insecureValue": self.written}
+        assert noun == "getInstances", args.token
+        ids = [f"i-{n}" for n in range(self.running)]
+        return {"ids": ids, "privateIps": [f"10.1.0.{20 - n}" for n in range(self.running)]}
+
+    def of(self, noun: str) -> list[dict[str, Any]]:
+        return [inputs for kind, _, inputs in self.made if kind.endswith(f":{noun}")]
+
+    def one(self, noun: str) -> dict[str, Any]:
+        (found,) = self.of(noun)
+        return found
+
+    def named(self, name: str) -> dict[str, Any]:
+        (found,) = [inputs for _, its, inputs in self.made if its == name]
+        return found
+
+    def position(self, noun: str) -> int:
+        return [kind.rpartition(":")[2] for kind, _, _ in self.made].index(noun)
+
+
+GPU = Compute(queue="gpu", name="p5", instance_type="p5.48xlarge", static=2, zones=(ZONE,))
+WANTED = AwsIntent(
+    name="training",
+    region="ap-northeast-1",
+    zone=ZONE,
+    image="ami-1",
+    head_image="ami-1",
+    operator_key=KEY,
+    compute=(GPU,),
+    lustre=Lustre(repositories=(Repository(),)),
+    home=OpenZfs(),
+)
+NETWORK = NetworkArgs(label="training", region="ap-northeast-1", zone=ZONE, ssh_from=("198.51.100.0/24",))
+
+
+def program(
+    wanted: AwsIntent = WANTED, *, network: NetworkArgs = NETWORK, running: int = 2, written: str = "", **changes: Any
+) -> tuple[Cloud, dict[str, Any]]:
+    """Run the cluster on a recording engine, drained; return what was recorded and the cluster's outputs."""
+    cloud = Cloud(running, written or f"cluster-head-instance-id {HOST_KEY}", answers=changes.pop("answers", {}))
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
+    seen: dict[str, Any] = {}
+
+    @pulumi.runtime.test
+    def run() -> None:
+        asked = {"timezone": "Asia/Tokyo", "ready_timeout_s": 600, "preflight": False} | changes
+        cluster = AwsCluster("cluster", AwsArgs(intent=wanted, network=network, **asked))
+        seen["cluster"] = cluster
+        for name in ("nodes", "access", "identity", "templates"):
+            getattr(cluster, name).apply(lambda value, name=name: seen.setdefault(name, value))
+
+    run()
+    return cloud, seen
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[Cloud, dict[str, Any]]:
+    return program()
+
+
+@pytest.fixture(scope="module")
+def cloud(whole) -> Cloud:
+    return whole[0]
+
+
+def nodes(**changes: Any) -> AwsIntent:
+    return replace(WANTED, compute=(replace(GPU, **changes),))
+
+
+def template(found: Cloud) -> dict[str, Any]:
+    return found.one("LaunchTemplate")
+
+
+def user_data(text: str) -> dict[str, Any]:
+    return dict(yaml.safe_load(text))
+
+
+# The waist
+
+
+def test_the_cluster_hands_up_what_the_waist_promises(whole):
+    _, seen = whole
+    assert seen["nodes"] == (Node("ip-10-1-0-19", "10.1.0.19"), Node("ip-10-1-0-20", "10.1.0.20"))
+    assert seen["access"] == Access("ubuntu", "203.0.113.5", "ubuntu", HOST_KEY, "10.1.0.0/17")
+    assert (seen["cluster"].size, seen["cluster"].contact) == (2, Contact())
+    assert seen["cluster"].shape.rdma.ports == 32
+    assert seen["templates"] == {"gpu-p5": "cluster-pool-0-template-id"}
+
+
+def test_machines_whose_rails_no_source_names_are_asked():
+    _, seen = program(nodes(instance_type="p6-b200.48xlarge"))
+    assert seen["cluster"].contact == Contact(ask=True)
+    assert seen["cluster"].shape.rdma is None
+
+
+def test_the_identity_changes_with_machines_and_image_and_with_nothing_else(whole):
+    same = whole[1]["identity"]
+    assert program(replace(WANTED, head_root=Volume(100)))[1]["identity"] == same
+    assert program(replace(WANTED, image="ami-2"))[1]["identity"] != same
+    assert program(nodes(static=3), running=3)[1]["identity"] != same
+
+
+def test_eight_nodes_are_as_many_resources_as_two(cloud):
+    assert len(program(nodes(static=8), running=8)[0].made) == len(cloud.made)
+
+
+def test_a_fleet_that_is_short_is_an_error_that_names_who_is_missing():
+    with pytest.raises(pulumi.RunError, match=r"gpu-p5 has 1 of 2 machines running \(missing: i-1\)"):
+        program(running=1)
+
+
+def test_one_kind_of_machine_is_measured():
+    with pytest.raises(ValueError, match="one kind of machine has some"):
+        AwsArgs(intent=nodes(static=0, dynamic=4), network=NETWORK, timezone="UTC", ready_timeout_s=60)
+
+
+# The network
+
+
+def test_the_network_is_the_one_of_the_tutorial(cloud):
+    assert cloud.one("Vpc") | {"tags": 0} == {
+        "cidrBlock": "10.0.0.0/16",
+        "enableDnsSupport": True,
+        "enableDnsHostnames": True,
+        "tags": 0,
+    }
+    assert cloud.one("VpcIpv4CidrBlockAssociation")["cidrBlock"] == "10.1.0.0/16"
+    public, private = cloud.named("cluster-network-public"), cloud.named("cluster-network-private")
+    assert (public["cidrBlock"], public["mapPublicIpOnLaunch"], public["availabilityZone"]) == ("10.0.0.0/17", True, ZONE)
+    assert (private["cidrBlock"], private["mapPublicIpOnLaunch"], private["availabilityZone"]) == ("10.1.0.0/17", False, ZONE)
+    assert [route["destinationCidrBlock"] for route in cloud.of("Route")] == ["0.0.0.0/0", "0.0.0.0/0"]
+
+
+def test_s3_is_reached_without_a_detour_from_both_subnets(cloud):
+    endpoint = cloud.one("VpcEndpoint")
+    assert endpoint["serviceName"] == "com.amazonaws.ap-northeast-1.s3"
+    assert endpoint["vpcEndpointType"] == "Gateway"
+    tables = {"cluster-network-private-routes-id", "cluster-network-public-routes-id"}
+    assert set(endpoint["routeTableIds"]) == tables == {joined["routeTableId"] for joined in cloud.of("RouteTableAssociation")}
+
+
+def test_a_private_subnet_waits_for_its_network_and_machines_wait_for_their_way_out(cloud):
+    assert cloud.position("VpcIpv4CidrBlockAssociation") < [name for _, name, _ in cloud.made].index("cluster-network-private")
+    for noun in ("NatGateway", "VpcEndpoint", "RouteTableAssociation"):
+        assert cloud.position(noun) < cloud.position("LaunchTemplate")
+
+
+def test_there_is_a_second_private_subnet_only_where_a_file_system_needs_one(cloud):
+    assert "cluster-network-second" not in {name for _, name, _ in cloud.made}
+    found, _ = program(
+        replace(WANTED, home=OpenZfs(deployment="MULTI_AZ_1"), second_zone=OTHER), network=replace(NETWORK, second_zone=OTHER)
+    )
+    second = found.named("cluster-network-second")
+    assert (second["cidrBlock"], second["availabilityZone"]) == ("10.1.128.0/17", OTHER)
+    home = found.one("OpenZfsFileSystem")
+    assert home["subnetIds"] == ["cluster-network-private-id", "cluster-network-second-id"]
+    assert home["preferredSubnetId"] == "cluster-network-private-id"
+    assert home["routeTableIds"] == ["cluster-network-private-routes-id", "cluster-network-public-routes-id"]
+
+
+@pytest.mark.parametrize(
+    "cidrs", [("10.0.0.0/16", "10.0.0.0/17"), ("10.0.0.0/15", "10.8.0.0/16"), ("10.0.0.0/28", "10.1.0.0/16")]
+)
+def test_networks_that_a_vpc_cannot_have_are_refused(cidrs):
+    with pytest.raises(ValueError, match="both must be /16 to /27"):
+        NetworkArgs(label="a", region="r", zone="z", ssh_from=(), public_cidr=cidrs[0], private_cidr=cidrs[1])
+
+
+# Groups
+
+NODES, HEAD, STORAGE = (f"cluster-groups-{noun}-id" for noun in ("nodes", "head", "storage"))
+ALL = ("-1", None, None)
+
+
+def rules(found: Cloud, direction: str) -> set[tuple[str, str, tuple[str, int | None, int | None]]]:
+    return {
+        (
+            rule["securityGroupId"],
+            rule.get("referencedSecurityGroupId") or rule["cidrIpv4"],
+            (rule["ipProtocol"], rule.get("fromPort"), rule.get("toPort")),
+        )
+        for rule in found.of(f"SecurityGroup{direction}Rule")
+    }
+
+
+LUSTRE = {("tcp", 988, 988), ("tcp", 1018, 1023)}
+ZFS = {(protocol, *ports) for protocol in ("tcp", "udp") for ports in ((111, 111), (2049, 2049), (20001, 20003))}
+BASE_IN = {(NODES, NODES, ALL), (NODES, HEAD, ALL), (HEAD, NODES, ALL), (HEAD, "198.51.100.0/24", ("tcp", 22, 22))}
+BASE_OUT = {(NODES, NODES, ALL), (NODES, "0.0.0.0/0", ALL), (HEAD, "0.0.0.0/0", ALL)}
+
+
+def test_the_rules_are_exactly_these(cloud):
+    lustre_in = {(STORAGE, peer, ports) for peer in (NODES, HEAD, STORAGE) for ports in LUSTRE}
+    to_clients = {(peer, STORAGE, ports) for peer in (NODES, HEAD) for ports in LUSTRE}
+    zfs = {(STORAGE, peer, ports) for peer in (NODES, HEAD) for ports in ZFS}
+    assert rules(cloud, "Ingress") == BASE_IN | lustre_in | to_clients | zfs
+    assert rules(cloud, "Egress") == BASE_OUT | lustre_in
+    for _, _, inputs in cloud.made:
+        assert not {"ingress", "egress"} & set(inputs), "rules are resources of their own: inline ones would undo them"
+
+
+def test_efa_traffic_leaves_to_the_group_itself_by_its_id(cloud):
+    assert (NODES, NODES, ALL) in rules(cloud, "Egress")
+
+
+def test_lustre_over_efa_lets_all_traffic_through_between_servers_and_nodes():
+    wanted = replace(WANTED, lustre=Lustre(efa=True, capacity_gib=19_200))
+    found, _ = program(wanted)
+    for pair in ((STORAGE, STORAGE), (STORAGE, NODES), (NODES, STORAGE)):
+        assert (*pair, ALL) in rules(found, "Ingress") & rules(found, "Egress")
+    assert found.one("LustreFileSystem")["efaEnabled"] is True
+
+
+def test_without_file_systems_there_is_no_storage_group():
+    found, _ = program(replace(WANTED, lustre=None, home=None))
+    assert rules(found, "Ingress") == BASE_IN
+    assert rules(found, "Egress") == BASE_OUT
+    assert not found.of("LustreFileSystem")
+
+
+def test_file_systems_wait_for_the_rules_and_not_only_for_the_group(cloud):
+    kinds = [kind.rpartition(":")[2] for kind, _, _ in cloud.made]
+    storage = [
+        index
+        for index, (kind, _, inputs) in enumerate(cloud.made)
+        if "GroupIngressRule" in kind or "GroupEgressRule" in kind
+        if inputs["securityGroupId"] == STORAGE
+    ]
+    assert len(storage) == 24
+    assert max(storage) < kinds.index("LustreFileSystem")
+    assert max(storage) < kinds.index("OpenZfsFileSystem")
+
+
+# Roles
+
+
+def policy(found: Cloud) -> list[dict[str, Any]]:
+    return list(json.loads(found.one("RolePolicy")["policy"])["Statement"])
+
+
+def test_the_head_may_write_its_host_key_and_nothing_else(cloud):
+    assert policy(cloud) == [
+        {
+            "Effect": "Allow",
+            "Action": "ssm:PutParameter",
+            "Resource": "arn:aws:ssm:ap-northeast-1:*:parameter/busbar/training/head-host-key",
+        }
+    ]
+    assert {one["policyArn"] for one in cloud.of("RolePolicyAttachment")} == {
+        "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+    }
+
+
+def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
+    wanted = replace(
+        WANTED,
+        compute=(
+            GPU,
+            replace(GPU, name="more", static=0, dynamic=8, capacity="odcr-group", reservation=GROUP, placement="none"),
+        ),
+    )
+    found, seen = program(wanted)
+    by_action = {json.dumps(one["Action"]): one for one in policy(found)}
+    start = by_action['["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateTags"]']["Resource"]
+    assert [arn for arn in start if "subnet" in arn] == ["arn:aws:ec2:ap-northeast-1:*:subnet/cluster-network-private-id"]
+    assert by_action['"ec2:TerminateInstances"']["Condition"] == {
+        "StringEquals": {"ec2:ResourceTag/busbar:cluster": "training"}
+    }
+    assert by_action['"iam:PassRole"']["Resource"] == "arn:aws:iam::111122223333:role/node"
+    assert by_action['"resource-groups:ListGroupResources"']["Resource"] == [GROUP]
+    assert all(one["Resource"] != "*" or one["Action"][0].startswith("ec2:Describe") for one in policy(found))
+    assert set(seen["templates"]) == {"gpu-p5", "gpu-more"}
+    assert len(found.of("Fleet")) == 1
+    tags = [spec["tags"]["busbar:cluster"] for made in found.of("LaunchTemplate") for spec in made["tagSpecifications"]]
+    assert tags == ["training"] * 4
+
+
+@pytest.mark.parametrize(("region", "name"), [("us-gov-east-1", "aws-us-gov"), ("cn-north-1", "aws-cn"), ("eu-west-1", "aws")])
+def test_arns_begin_with_the_partition_of_the_region(region, name):
+    assert partition(region) == name
+
+
+# The head
+
+
+def test_the_head_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
+    (head,) = cloud.of("Instance")
+    assert head["metadataOptions"] == {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
+    assert head["rootBlockDevice"]["volumeType"] == "gp3"
+    assert head["rootBlockDevice"]["encrypted"] is True
+    assert head["ebsOptimized"] is True
+    assert head["vpcSecurityGroupIds"] == [HEAD]
+    assert head["subnetId"] == "cluster-network-public-id"
+    assert "networkInterfaces" not in head
+    assert head["userDataReplaceOnChange"] is True
+    boot = user_data(head["userData"])
+    assert boot["ssh_authorized_keys"] == [KEY]
+    assert "fs-home:/fsx/ /home nfs" in head["userData"]
+    assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in head["userData"]
+
+
+def test_the_heads_host_key_is_pinned_from_its_parameter_before_anything_connects(cloud):
+    kinds = [kind.rpartition(":")[2] for kind, _, _ in cloud.made]
+    assert kinds.index("Parameter") < kinds.index("Instance") < kinds.index("Command")
+    assert cloud.one("Parameter")["insecureValue"] == "not written yet"
+    key = cloud.named("cluster-head-key")
+    connection = key["connection"]["value"]
+    assert connection["hostKey"] == HOST_KEY
+    assert not {"privateKey", "agentSocketPath"} & set(connection)
+
+
+@pytest.mark.parametrize("written", [f"i-predecessor {HOST_KEY}", "not written yet", "cluster-head-instance-id ssh-ed25519"])
+def test_a_key_that_this_head_did_not_write_is_not_trusted(written):
+    with pytest.raises(pulumi.RunError, match="it cannot be pinned, so nothing connects"):
+        program(written=written)
+
+
+# File systems
+
+
+def test_lustre_is_persistent_compressed_and_mirrors_a_private_bucket(cloud):
+    lustre = cloud.one("LustreFileSystem")
+    assert (lustre["deploymentType"], lustre["storageCapacity"], lustre["perUnitStorageThroughput"]) == (
+        "PERSISTENT_2",
+        1200,
+        250,
+    )
+    assert (lustre["dataCompressionType"], lustre["metadataConfiguration"]) == ("LZ4", {"mode": "AUTOMATIC"})
+    assert (lustre["subnetIds"], lustre["securityGroupIds"]) == ("cluster-network-private-id", [STORAGE])
+    mirror = cloud.one("DataRepositoryAssociation")
+    assert (mirror["dataRepositoryPath"], mirror["fileSystemPath"]) == ("s3://made-bucket", "/data")
+    assert mirror["batchImportMetaDataOnCreate"] is True
+    events = {"events": ["NEW", "CHANGED", "DELETED"]}
+    assert mirror["s3"] == {"autoImportPolicy": events, "autoExportPolicy": events}
+    closed = cloud.one("BucketPublicAccessBlock")
+    assert all(closed[key] for key in ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"))
+    assert cloud.position("BucketPublicAccessBlock") < cloud.position("DataRepositoryAssociation")
+
+
+def test_a_mirror_of_a_bucket_that_exists_makes_none():
+    wanted = replace(WANTED, lustre=Lustre(repositories=(Repository(path="/in", bucket="theirs", prefix="/sets/"),)))
+    found, _ = program(wanted)
+    assert not found.of("Bucket")
+    assert found.one("DataRepositoryAssociation")["dataRepositoryPath"] == "s3://theirs/sets"
+
+
+def test_machines_mount_only_once_the_mirror_is_there(cloud):
+    assert cloud.position("DataRepositoryAssociation") < cloud.position("Instance") < cloud.position("LaunchTemplate")
+
+
+def test_home_is_a_type_that_the_region_offers(cloud):
+    home = cloud.one("OpenZfsFileSystem")
+    assert home["deploymentType"] == "SINGLE_AZ_HA_2"
+    assert home["subnetIds"] == ["cluster-network-private-id"]
+    assert not {"preferredSubnetId", "routeTableIds"} & set(home)
+    exported = home["rootVolumeConfiguration"]["nfsExports"]["clientConfigurations"]
+    assert exported == [{"clients": "*", "options": ["rw", "no_root_squash", "crossmnt"]}]
+
+
+@pytest.mark.parametrize(
+    ("on_destroy", "protect", "retain"), [("refuse", True, False), ("retain", False, True), ("delete", False, False)]
+)
+def test_only_what_holds_data_is_protected_or_retained_and_as_was_said(on_destroy, protect, retain, monkeypatch):
+    said: dict[str, tuple[bool, bool]] = {}
+    genuine = pulumi.Resource.__init__
+
+    def note(self, t, name, custom, props=None, opts=None, *rest, **more):  # noqa: PLR0913, PLR0917 - the engine's own
+        said[name] = (bool(opts and opts.protect), bool(opts and opts.retain_on_delete))
+        genuine(self, t, name, custom, props, opts, *rest, **more)
+
+    monkeypatch.setattr(pulumi.Resource, "__init__", note)
+    program(
+        replace(
+            WANTED,
+            lustre=Lustre(repositories=(Repository(),), on_destroy=on_destroy),
+            home=OpenZfs(on_destroy=on_destroy),
+        )
+    )
+    holding = {"cluster-storage-lustre", "cluster-storage-home", "cluster-storage-bucket"}
+    with_it = {"cluster-storage-mirror-0", "cluster-storage-bucket-closed", "cluster-storage-bucket-owner"}
+    assert {name for name, (kept, _) in said.items() if kept} == (holding if protect else set())
+    assert {name for name, (_, left) in said.items() if left} == (holding | with_it if retain else set())
+
+
+# Machines
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "first"),
+    [
+        ("p5.48xlarge", 33, ("interface", "efa-only")),
+        ("p6-b300.48xlarge", 17, ("interface", "efa-only")),
+        ("p4d.24xlarge", 5, ("interface", "efa-only")),
+    ],
+)
+def test_the_template_has_the_interfaces_of_its_type(kind, count, first):
+    found, _ = program(nodes(instance_type=kind))
+    nics = template(found)["networkInterfaces"]
+    assert len(nics) == count
+    assert tuple(nic["interfaceType"] for nic in nics[:2]) == first
+    assert {nic["subnetId"] for nic in nics} == {"cluster-network-private-id"}
+    assert all(nic["securityGroups"] == [NODES] for nic in nics)
+    assert not any("associatePublicIpAddress" in nic for nic in nics)
+    assert min((nic["networkCardIndex"], nic["deviceIndex"]) for nic in nics) == (0, 0)
+
+
+def test_the_template_is_hardened_and_ends_its_machines_when_they_shut_down(cloud):
+    made = template(cloud)
+    assert made["name"] == "training-gpu-p5"
+    assert made["metadataOptions"] == {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
+    assert made["instanceInitiatedShutdownBehavior"] == "terminate"
+    assert made["ebsOptimized"] == "true"
+    (root,) = made["blockDeviceMappings"]
+    assert root["deviceName"] == "/dev/sda1"
+    assert root["ebs"]["volumeType"] == "gp3"
+    assert "vpcSecurityGroupIds" not in made, "with interfaces, groups belong to them"
+    assert [spec["resourceType"] for spec in made["tagSpecifications"]] == ["instance", "volume"]
+    boot = user_data(base64.b64decode(made["userData"]).decode())
+    assert boot["ssh_authorized_keys"] == [KEY, HEAD_KEY]
+
+
+def test_legacy_interfaces_and_none_at_all_are_what_was_asked_for():
+    legacy = template(program(nodes(legacy_efa=True))[0])["networkInterfaces"]
+    assert {nic["interfaceType"] for nic in legacy} == {"efa"}
+    assert len(template(program(nodes(efa=False))[0])["networkInterfaces"]) == 1
+
+
+def test_a_fleet_starts_all_machines_or_none_in_one_placement_group(cloud):
+    assert cloud.one("PlacementGroup")["strategy"] == "cluster"
+    assert template(cloud)["placement"] == {"groupName": "cluster-pool-0-group"}
+    fleet = cloud.one("Fleet")
+    assert fleet["type"] == "instant"
+    assert fleet["targetCapacitySpecification"] == {"defaultTargetCapacityType": "on-demand", "totalTargetCapacity": 2}
+    assert fleet["onDemandOptions"] == {
+        "minTargetCapacity": 2,
+        "singleAvailabilityZone": True,
+        "singleInstanceType": True,
+        "allocationStrategy": "lowestPrice",
+    }
+    (config,) = fleet["launchTemplateConfigs"]
+    assert config["launchTemplateSpecification"] == {"launchTemplateId": "cluster-pool-0-template-id", "version": "3"}
+
+
+def capacity(**changes: Any) -> tuple[dict[str, Any], Cloud]:
+    found, _ = program(nodes(placement="none", **changes))
+    return template(found), found
+
+
+def test_spot_machines_are_a_fleet_that_says_so_itself():
+    made, found = capacity(capacity="spot", allocation="capacity-optimized", max_price_usd="20")
+    assert "instanceMarketOptions" not in made
+    fleet = found.one("Fleet")
+    assert fleet["targetCapacitySpecification"]["defaultTargetCapacityType"] == "spot"
+    assert fleet["spotOptions"]["allocationStrategy"] == "capacity-optimized"
+    assert fleet["launchTemplateConfigs"][0]["overrides"] == [{"maxPrice": "20"}]
+    assert "onDemandOptions" not in fleet
+
+
+def test_open_reservations_are_matched_and_not_named():
+    made, found = capacity(capacity="open-odcr")
+    assert "capacityReservationSpecification" not in made
+    assert found.of("Fleet")
+
+
+def test_a_reservation_that_is_named_is_used_by_instances_for_fleets_cannot():
+    made, found = capacity(capacity="targeted-odcr", reservation="cr-1")
+    assert made["capacityReservationSpecification"] == {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
+    assert not found.of("Fleet")
+    launched = [one for one in found.of("Instance") if "launchTemplate" in one]
+    assert [one["launchTemplate"] for one in launched] == [{"id": "cluster-pool-0-template-id", "version": "3"}] * 2
+    assert "placement" not in made
+    assert "instanceMarketOptions" not in made
+
+
+def test_a_group_of_reservations_is_used_first_by_a_fleet():
+    made, found = capacity(capacity="odcr-group", reservation=GROUP)
+    target = made["capacityReservationSpecification"]["capacityReservationTarget"]
+    assert target == {"capacityReservationResourceGroupArn": GROUP}
+    options = found.one("Fleet")["onDemandOptions"]["capacityReservationOptions"]
+    assert options == {"usageStrategy": "use-capacity-reservations-first"}
+
+
+def test_a_capacity_block_is_launched_into_without_a_placement_group():
+    found, _ = program(nodes(capacity="capacity-block", reservation="cr-1"))
+    made = template(found)
+    assert made["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert made["capacityReservationSpecification"] == {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
+    assert not found.of("PlacementGroup")
+    assert not found.of("CapacityBlockReservation")
+
+
+def test_a_block_is_bought_only_where_its_id_was_said_twice():
+    bought = {"capacity": "capacity-block", "placement": "none", "offering": "cb-1"}
+    found, _ = program(nodes(**bought, confirm_purchase="cb-1"))
+    assert found.one("CapacityBlockReservation")["capacityBlockOfferingId"] == "cb-1"
+    target = template(found)["capacityReservationSpecification"]["capacityReservationTarget"]
+    assert target == {"capacityReservationId": "cluster-pool-0-block-id"}
+    for suppress in ((), ("purchase-unconfirmed",)):
+        with pytest.raises(pulumi.RunError, match="confirmPurchase is ''"):
+            program(nodes(**bought), suppress=suppress)
+
+
+def test_an_existing_group_is_named_and_none_is_made():
+    found, _ = program(nodes(placement="existing", placement_group="mine"))
+    assert template(found)["placement"] == {"groupName": "mine"}
+    assert not found.of("PlacementGroup")
+
+
+def test_a_broken_rule_stops_before_anything_is_registered():
+    with pytest.raises(pulumi.RunError, match=r"lustre-capacity: .* 1300 GiB; it must be 1200 or a multiple of 2400\."):
+        program(replace(WANTED, lustre=Lustre(capacity_gib=1300)))
+    assert program(replace(WANTED, lustre=Lustre(capacity_gib=1300)), suppress=("lustre-capacity",))[0].made
+    with pytest.raises(pulumi.RunError, match="which is no rule"):
+        program(suppress=("nothing",))
+
+
+# The account
+
+
+def account(**changes: Any) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+    """Return an account's answers, with `changes`."""
+    row = INSTANCES["p5.48xlarge"]
+    cards = [{"index": n, "maximumInterfaces": most} for n, most in enumerate(row.cards)]
+    disks = [{"deviceName": "/dev/sda1", "ebs": {"volume_size": "75"}}, {"deviceName": "/dev/sdb", "ebs": {}}]
+    answers: dict[str, dict[str, Any]] = {
+        "getRegion": {"region": "ap-northeast-1"},
+        "getInstanceTypeOfferings": {"locations": [OTHER, ZONE]},
+        "getInstanceType": {
+            "supportedUsagesClasses": ["on-demand", "spot", "capacity-block"],
+            "supportedPlacementStrategies": ["cluster"],
+            "efaSupported": True,
+            "efaMaximumInterfaces": 32,
+            "networkCards": cards,
+        },
+        "getAmi": {
+            "architecture": "x86_64",
+            "name": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260901",
+            "description": "",
+            "rootDeviceName": "/dev/sda1",
+            "blockDeviceMappings": disks,
+        },
+        "getServiceQuota": {"value": 384.0},
+        "getCapacityBlockReservation": {
+            "state": "active",
+            "instanceType": "p5.48xlarge",
+            "availabilityZone": ZONE,
+            "instanceCount": 2,
+            "placementGroupArn": "",
+        },
+    } | changes
+    return {noun: (lambda _, answer=answer: answer) if not callable(answer) else answer for noun, answer in answers.items()}
+
+
+class Refused(grpc.RpcError):
+    """What the engine says of an invoke that failed."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNKNOWN
+
+    def details(self) -> str:
+        return "invocation of aws:cloudcontrol/getResource:getResource returned an error: ResourceNotFoundException"
+
+
+def controlled(**by_kind: dict[str, Any]) -> dict[str, Any]:
+    def answer(arguments: dict[str, Any]) -> dict[str, Any]:
+        noun = arguments["typeName"].rpartition("::")[2]
+        if noun not in by_kind:
+            raise Refused
+        return {"properties": json.dumps(by_kind[noun])}
+
+    return {"getResource": answer}
+
+
+ODCR = {
+    "InstanceType": "p5.48xlarge",
+    "AvailabilityZone": ZONE,
+    "InstanceCount": 4,
+    "TotalInstanceCount": 4,
+    "PlacementGroupArn": "",
+}
+
+
+def ask(wanted: AwsIntent = WANTED, **changes: Any) -> Cloud:
+    return program(wanted, preflight=True, answers=account(**changes))[0]
+
+
+def test_an_account_that_has_everything_lets_the_cluster_through():
+    asked = ask()
+    tokens = {token.rpartition(":")[2] for token, _ in asked.asked}
+    assert {"getInstanceType", "getInstanceTypeOfferings", "getAmi", "getServiceQuota"} <= tokens
+    quota = next(arguments for token, arguments in asked.asked if token.endswith("getServiceQuota"))
+    assert quota == {"serviceCode": "ec2", "quotaName": "Running On-Demand P instances"}
+
+
+def test_an_account_that_is_not_asked_is_not_asked_and_says_so(cloud, monkeypatch):
+    assert {token.rpartition(":")[2] for token, _ in cloud.asked} == {"getParameter", "getInstances"}
+    said: list[str] = []
+    monkeypatch.setattr(preflight.pulumi.log, "info", said.append)
+    program()
+    assert sum("was not checked: no account was asked" in text for text in said) == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"getRegion": {"region": "us-east-1"}}, "aws:region of this stack is us-east-1"),
+        ({"getInstanceTypeOfferings": {"locations": [OTHER]}}, "type-offered: gpu-p5 is p5.48xlarge in ap-northeast-1a"),
+        (
+            {"getServiceQuota": {"value": 192.0}},
+            "quota: gpu-p5 takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192",
+        ),
+    ],
+)
+def test_what_the_account_lacks_is_refused_before_anything_is_registered(changes, part):
+    with pytest.raises(pulumi.RunError, match=part):
+        ask(**changes)
+
+
+def test_reservations_and_groups_are_looked_up_and_judged():
+    targeted = nodes(capacity="targeted-odcr", reservation="cr-1", placement="none")
+    assert ask(targeted, **controlled(CapacityReservation=ODCR)).made
+    with pytest.raises(pulumi.RunError, match=r"reservation-size: gpu-p5 may have 2 machines in cr-1, which holds 1"):
+        ask(targeted, **controlled(CapacityReservation=ODCR | {"TotalInstanceCount": 1}))
+    inside = ODCR | {"PlacementGroupArn": "arn:aws:ec2:r:1:placement-group/mine"}
+    with pytest.raises(pulumi.RunError, match="cr-1 was created in placement group mine"):
+        ask(targeted, **controlled(CapacityReservation=inside))
+    pool = {
+        "Configuration": [{"Type": "AWS::EC2::CapacityReservationPool"}],
+        "Resources": ["arn:aws:ec2:r:1:capacity-reservation/cr-1"],
+    }
+    grouped = nodes(capacity="odcr-group", reservation=GROUP, placement="none")
+    assert ask(grouped, **controlled(CapacityReservation=ODCR, Group=pool)).made
+    with pytest.raises(pulumi.RunError, match="reservation-pool"):
+        ask(grouped, **controlled(CapacityReservation=ODCR, Group={"Configuration": []}))
+
+
+def test_capacity_blocks_and_placement_groups_are_looked_up():
+    assert ask(nodes(capacity="capacity-block", reservation="cr-1", placement="none")).made
+    existing = nodes(placement="existing", placement_group="mine")
+    assert ask(existing, **controlled(PlacementGroup={"Strategy": "cluster"})).made
+    with pytest.raises(pulumi.RunError, match="placement-missing"):
+        ask(existing, **controlled())
+
+
+def test_a_block_on_offer_is_shown_with_its_price_and_not_bought():
+    on_offer = {
+        "capacityBlockOfferingId": "cb-9",
+        "capacityDurationHours": 24,
+        "instanceCount": 2,
+        "instanceType": "p5.48xlarge",
+        "availabilityZone": ZONE,
+        "startDateRange": "2026-12-01T11:30:00Z",
+        "upfrontFee": "1500.00",
+        "currencyCode": "USD",
+    }
+    shown = r"never bought unasked\.\nOn offer is cb-9: 2 x p5.48xlarge in ap-northeast-1a for 24 hours .* 1500.00 USD at once"
+    with pytest.raises(pulumi.RunError, match=shown):
+        ask(nodes(capacity="capacity-block", placement="none", block_hours=24), getCapacityBlockOffering=on_offer)
+
+
+# NCCL on EFA
+
+
+def test_ranks_are_told_only_what_the_plugin_does_not_set_itself():
+    shape = INSTANCES["p5.48xlarge"].shape()
+    launch = Launch.__new__(Launch)
+    for name in Launch.__dataclass_fields__:
+        object.__setattr__(launch, name, () if name == "fabric" else "x")
+    object.__setattr__(launch, "addresses", ("10.1.0.19", "10.1.0.20"))
+    told = exports(shape, 2, launch)
+    assert told["NCCL_SOCKET_IFNAME"] == "^docker,lo,veth"
+    set_by_plugin = {"NCCL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_NVLSTREE_MAX_CHUNKSIZE", "NCCL_NVLS_CHUNKSIZE"}
+    needless = {"FI_PROVIDER", "FI_EFA_USE_DEVICE_RDMA", "FI_EFA_FORK_SAFE", "RDMAV_FORK_SAFE", "NCCL_TUNER_PLUGIN"}
+    assert not (set_by_plugin | needless | {"UCX_NET_DEVICES"}) & set(told)
+    assert " ".join(mpirun(launch, shape)).count("--mca pml ob1 --mca btl tcp,self") == 1

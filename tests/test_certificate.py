@@ -1,0 +1,462 @@
+"""Certificates: what is attested, who signed it, when it ends, and that other programs refuse what does not hold."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import copy
+import json
+import runpy
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.evidence import verify as verifier
+from benchmarks.evidence.certificate import Acceptance, CertificateError, digest, private_key, sign, statement
+from benchmarks.evidence.verify import UnusableError, public_key, verify
+
+ROOT = Path(__file__).parent.parent
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+PUBLIC = KEY.public_key()
+LINE = PUBLIC.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+OTHER = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33))).public_key()
+STARTED = datetime(2025, 11, 21, 4, 49, tzinfo=UTC)
+ACCEPTANCE = Acceptance(
+    cluster="image-1 BM.GPU4.8 i0 i1",
+    nodes={"inst-0": "i0", "inst-1": "i1"},
+    target="oci",
+    shape="BM.GPU4.8",
+    versions={"nccl": "2.28.9"},
+    plan={"collective": "all_reduce", "end_bytes": 8 << 30},
+    inputs={"image": "image-1", "plan": "x"},
+    transcript_sha256="ab" * 32,
+    results={"all_reduce": [{"size_bytes": 8, "out_of_place": {"busbw_gbps": 1.0}}]},
+    verdict="pass",
+    gate={"collective": "all_reduce", "size_bytes": 8 << 30, "limit_gbps": 85.0, "why": "0.85 of the wire"},
+    busbw_gbps=93.5,
+    scale=1,
+    run_id="abc123",
+    started="2025-11-21T04:49:00Z",
+)
+
+
+def envelope(**changes: Any) -> dict[str, Any]:
+    return sign(statement(replace(ACCEPTANCE, **changes)), KEY)
+
+
+def names(found: verifier.Verification) -> list[str]:
+    return [each.name for each in found.failures]
+
+
+def check(document: Any, **asked: Any) -> list[str]:
+    asked = {"key": PUBLIC, "now": STARTED + timedelta(days=1)} | asked
+    return names(verify(document, asked.pop("key"), asked.pop("now"), **asked))
+
+
+def test_what_was_signed_holds_and_says_what_was_measured():
+    found = verify(envelope(), PUBLIC, STARTED + timedelta(days=1), inputs_digest=digest(ACCEPTANCE.inputs))
+    assert found.holds
+    assert found.predicate["busbw_gbps"] == 93.5
+    assert found.predicate["plan"] == ACCEPTANCE.plan
+    assert found.predicate["results_digest"] == digest(ACCEPTANCE.results)
+    assert [one["name"] for one in found.statement["subject"]] == ["cluster", "inst-0", "inst-1"]
+    assert all(len(one["digest"]["sha256"]) == 64 for one in found.statement["subject"])
+
+
+def test_the_same_run_gives_the_same_bytes():
+    backwards = {"nodes": {"inst-1": "i1", "inst-0": "i0"}, "inputs": {"plan": "x", "image": "image-1"}}
+    assert envelope() == envelope() == envelope(**backwards)
+
+
+def test_the_envelope_is_what_dsse_and_in_toto_say():
+    document = envelope()
+    payload = base64.b64decode(document["payload"])
+    assert document["payloadType"] == "application/vnd.in-toto+json"
+    assert json.loads(payload)["_type"] == "https://in-toto.io/Statement/v1"
+    signed = b"DSSEv1 28 application/vnd.in-toto+json " + str(len(payload)).encode() + b" " + payload
+    PUBLIC.verify(base64.b64decode(document["signatures"][0]["sig"]), signed)
+
+
+@pytest.mark.parametrize("verdict", ["short", "unknown", "skipped", ""])
+def test_nothing_but_a_pass_is_attested(verdict):
+    with pytest.raises(CertificateError, match="only a measured pass is attested"):
+        statement(replace(ACCEPTANCE, verdict=verdict))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"busbw_gbps": None}, "only a measured pass"),
+        ({"transcript_sha256": ""}, "no evidence to point to"),
+        ({"valid_days": 0}, "both must be at least 1"),
+        ({"valid_days": 10**7}, "give no date"),
+        ({"nodes": {}}, "both must be at least 1"),
+        ({"started": "yesterday"}, "give no date"),
+        ({"plan": {"x": float("nan")}}, "only plain data"),
+        ({"plan": {"x": object()}}, "only plain data"),
+    ],
+)
+def test_what_cannot_be_attested_is_refused_in_a_sentence(changes, why):
+    with pytest.raises(CertificateError, match=why):
+        statement(replace(ACCEPTANCE, **changes))
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        return [leaf for name in value for leaf in leaves(value[name], (*path, name))]
+    if isinstance(value, list):
+        return [leaf for index, each in enumerate(value) for leaf in leaves(each, (*path, index))]
+    return [path]
+
+
+@pytest.mark.parametrize("path", leaves(statement(ACCEPTANCE)), ids=lambda path: "/".join(map(str, path)))
+def test_whatever_field_is_tampered_with_the_signature_is_bad(path):
+    said = copy.deepcopy(statement(ACCEPTANCE))
+    place: Any = said
+    for step in path[:-1]:
+        place = place[step]
+    value = place[path[-1]]
+    place[path[-1]] = (not value) if isinstance(value, bool) else value + 1 if isinstance(value, (int, float)) else value + "x"
+    document = envelope()
+    document["payload"] = base64.b64encode(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).decode()
+    assert check(document) == ["bad_signature"]
+
+
+@given(data=st.data())
+def test_any_changed_byte_of_the_file_breaks_it(data):
+    text = bytearray(json.dumps(envelope(), separators=(",", ":")).encode())
+    place = data.draw(st.integers(0, len(text) - 1))
+    text[place] ^= data.draw(st.integers(1, 255))
+    try:
+        document = json.loads(bytes(text))
+    except ValueError:
+        return  # not even JSON: the file cannot be read at all
+    assert check(document) in (["bad_signature"], ["malformed"])
+
+
+@given(place=st.integers(0, 10**6), flip=st.integers(1, 255))
+def test_any_changed_byte_of_what_was_signed_breaks_the_signature(place, flip):
+    document = envelope()
+    payload = bytearray(base64.b64decode(document["payload"]))
+    payload[place % len(payload)] ^= flip
+    assert check(document | {"payload": base64.b64encode(payload).decode()}) == ["bad_signature"]
+
+
+@given(place=st.integers(0, 63), flip=st.integers(1, 255))
+def test_any_changed_byte_of_the_signature_breaks_it(place, flip):
+    document = envelope()
+    signature = bytearray(base64.b64decode(document["signatures"][0]["sig"]))
+    signature[place] ^= flip
+    document["signatures"][0]["sig"] = base64.b64encode(signature).decode()
+    assert check(document) == ["bad_signature"]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_JSON, _JSON, _JSON)
+def test_nothing_crashes_the_check_and_nothing_passes_it(whole, payload, signatures):
+    assert check(whole) == ["malformed"]
+    typed = {"payloadType": verifier.PAYLOAD, "payload": payload, "signatures": signatures}
+    assert check(typed) in (["malformed"], ["bad_signature"])
+
+
+@given(_JSON)
+def test_what_the_right_key_signed_is_still_looked_at(said):
+    assert check(sign_anything(said)) == ["malformed"]
+
+
+def sign_anything(said: Any) -> dict[str, Any]:
+    payload = json.dumps(said).encode()
+    return {
+        "payloadType": verifier.PAYLOAD,
+        "payload": base64.b64encode(payload).decode(),
+        "signatures": [
+            {
+                "keyid": verifier.key_id(PUBLIC),
+                "sig": base64.b64encode(KEY.sign(verifier.pre_authentication(payload))).decode(),
+            }
+        ],
+    }
+
+
+def test_another_key_is_a_bad_signature():
+    assert check(envelope(), key=OTHER) == ["bad_signature"]
+
+
+def test_no_signature_at_all_is_a_bad_signature():
+    assert check(envelope() | {"signatures": []}) == ["bad_signature"]
+
+
+def test_a_signature_under_another_payload_type_is_none():
+    assert check(envelope() | {"payloadType": "text/plain"}) == ["malformed"]
+
+
+def test_a_statement_of_another_kind_is_not_an_acceptance():
+    said = statement(ACCEPTANCE) | {"predicateType": "https://slsa.dev/provenance/v1"}
+    assert check(sign(said, KEY)) == ["malformed"]
+
+
+def test_it_ends_to_the_second():
+    end = STARTED + timedelta(days=30)
+    assert check(envelope(), now=end - timedelta(seconds=1)) == []
+    assert check(envelope(), now=end) == ["expired"]
+    assert check(envelope(valid_days=31), now=end) == []
+
+
+def test_one_from_the_future_is_not_yet_valid():
+    assert check(envelope(), now=STARTED - timedelta(minutes=4)) == []
+    assert check(envelope(), now=STARTED - timedelta(minutes=6)) == ["not_yet_valid"]
+
+
+def test_a_changed_input_ends_it():
+    assert check(envelope(), inputs_digest=digest(ACCEPTANCE.inputs)) == []
+    assert check(envelope(), inputs_digest=digest(ACCEPTANCE.inputs | {"image": "image-2"})) == ["other_inputs"]
+
+
+def test_a_rehearsal_holds_only_where_it_is_allowed():
+    assert check(envelope(scale=4000)) == ["rehearsed"]
+    assert check(envelope(scale=4000), allow_rehearsed=True) == []
+
+
+def test_a_signed_failure_is_not_a_pass():
+    said = statement(ACCEPTANCE)
+    said["predicate"]["verdict"] = "short"
+    assert check(sign(said, KEY)) == ["not_a_pass"]
+
+
+def test_all_that_speaks_against_it_is_named_at_once():
+    found = check(envelope(scale=2), now=STARTED + timedelta(days=99), inputs_digest="0" * 64)
+    assert found == ["expired", "other_inputs", "rehearsed"]
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.OpenSSH])
+def test_private_keys_of_both_forms_sign(tmp_path, form):
+    path = tmp_path / "key"
+    path.write_bytes(KEY.private_bytes(Encoding.PEM, form, NoEncryption()))
+    assert sign(statement(ACCEPTANCE), private_key(path)) == envelope()
+
+
+def test_a_key_with_a_passphrase_is_refused(tmp_path):
+    path = tmp_path / "pem"
+    path.write_bytes(KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
+    with pytest.raises(CertificateError, match="passphrase"):
+        private_key(path)
+
+
+def test_a_key_of_openssh_with_a_passphrase_is_refused(tmp_path):
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("there is no ssh-keygen here")
+    path = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(path)], check=True)
+    with pytest.raises(CertificateError, match="passphrase"):
+        private_key(path)
+
+
+def test_a_file_that_is_no_signing_key_is_refused_without_showing_it(tmp_path):
+    path = tmp_path / "key"
+    with pytest.raises(CertificateError, match="cannot be read: No such file"):
+        private_key(path)
+    path.write_text("hunter2-not-a-key")
+    with pytest.raises(CertificateError, match="neither PEM nor") as refused:
+        private_key(path)
+    assert "hunter2" not in str(refused.value)
+    path.write_bytes(generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    with pytest.raises(CertificateError, match="is not ed25519"):
+        private_key(path)
+
+
+def test_public_keys_of_both_forms_are_read():
+    pem = PUBLIC.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for text in (pem, pem.decode(), LINE, LINE + " a comment\n"):
+        assert check(envelope(), key=public_key(text)) == []
+
+
+def test_what_is_no_public_key_is_refused_in_a_sentence():
+    elliptic = generate_private_key(SECP256R1()).public_key()
+    for text in ("", "ssh-ed25519", "hello", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"):
+        with pytest.raises(UnusableError, match="neither PEM nor a line of OpenSSH"):
+            public_key(text)
+    with pytest.raises(UnusableError, match="is not ed25519"):
+        public_key(elliptic.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+def test_ssh_keygen_makes_a_usable_pair_and_names_it_alike(tmp_path):
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("there is no ssh-keygen here")
+    path = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    key = public_key((tmp_path / "key.pub").read_bytes())
+    document = sign(statement(ACCEPTANCE), private_key(path))
+    assert check(document, key=key) == []
+    shown = subprocess.run(["ssh-keygen", "-l", "-f", str(path)], capture_output=True, text=True, check=True).stdout
+    assert verifier.key_id(key) in shown
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Write a certificate of a moment ago and its public key."""
+    moment = datetime.now(UTC) - timedelta(hours=1)
+    made = envelope(started=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    (tmp_path / "cert.json").write_text(json.dumps(made))
+    (tmp_path / "key.pub").write_text(LINE)
+    (tmp_path / "other.pub").write_bytes(OTHER.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    return str(tmp_path / "cert.json"), str(tmp_path / "key.pub")
+
+
+def test_the_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
+    certificate, key = files
+    assert verifier.main([certificate, "--key", key]) == 0
+    assert "93.5 GB/s on 2 nodes" in capsys.readouterr().out
+    assert verifier.main([certificate, "--key", str(tmp_path / "other.pub")]) == 1
+    assert capsys.readouterr().out.startswith("does not hold, bad_signature:")
+    assert verifier.main([certificate, "--key", key, "--inputs-digest", "0" * 64]) == 1
+    assert "other_inputs" in capsys.readouterr().out
+    for wrong in (
+        [certificate, "--key", "/nowhere"],
+        ["/nowhere", "--key", key],
+        [key, "--key", key],
+        [certificate, "--key", certificate],
+    ):
+        assert verifier.main(wrong) == 2
+        assert capsys.readouterr().err.startswith("cannot be checked:")
+
+
+def test_the_command_speaks_json(files, capsys):
+    certificate, key = files
+    assert verifier.main([certificate, "--key", key, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["statement"]["predicate"]["busbw_gbps"] == 93.5
+    assert verifier.main([certificate, "--key", key, "--json", "--inputs-digest", "0"]) == 1
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)["failures"]] == ["other_inputs"]
+    assert verifier.main(["/nowhere", "--key", key, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["holds"] is None
+
+
+def test_the_check_works_alone_in_a_folder_of_its_own(files, tmp_path):
+    certificate, key = files
+    shutil.copy(ROOT / "examples" / "consumer" / "busbar_verify.py", tmp_path / "busbar_verify.py")
+    argv = [sys.executable, "-I", str(tmp_path / "busbar_verify.py"), "-", "--key", key]
+    text = Path(certificate).read_text()
+    found = subprocess.run(argv, input=text, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+class Reader(pulumi.runtime.Mocks):
+    """Answers a StackReference with `outputs`."""
+
+    def __init__(self, outputs: dict[str, Any]) -> None:
+        self.outputs = outputs
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        return args.name, dict(args.inputs) | {"outputs": self.outputs}
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+        raise NotImplementedError(args.token)
+
+
+def stack_outputs(days_ago: float = 1, **changes: Any) -> dict[str, Any]:
+    moment = datetime.now(UTC) - timedelta(days=days_ago)
+    nodes = [{"name": name, "address": f"10.0.1.{index}"} for index, name in enumerate(ACCEPTANCE.nodes)]
+    return {"nodes": nodes, "certificate": envelope(**{"started": moment.strftime("%Y-%m-%dT%H:%M:%SZ")} | changes)}
+
+
+def demand(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any], *, preview: bool, **asked: Any) -> list[dict[str, Any]]:
+    """Run a program that demands a certificate and does nothing with the answer but note it."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
+    from busbar_certificate import require_certificate  # noqa: PLC0415 - it lies beside another program
+
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    pulumi.runtime.set_mocks(Reader(outputs), project="other", stack="dev", preview=preview)
+    noted: list[dict[str, Any]] = []
+
+    @pulumi.runtime.test
+    def program() -> None:
+        stack = pulumi.StackReference("organization/busbar/dev")
+        require_certificate(stack, asked.pop("key", LINE), **asked).apply(noted.append)
+
+    program()
+    return noted
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
+    (said,) = demand(monkeypatch, stack_outputs(), preview=preview, collective="all_reduce", min_busbw_gbps=93.0)
+    assert said["busbw_gbps"] == 93.5
+
+
+@pytest.mark.parametrize("preview", [True, False])
+@pytest.mark.parametrize(
+    ("outputs", "asked", "why"),
+    [
+        ({"certificate": None, "nodes": []}, {}, "has no certificate; only an update that passed"),
+        ({}, {}, "has no certificate"),
+        (stack_outputs(31), {}, "it expired at"),
+        (stack_outputs(scale=4000), {}, "rehearsal at 1/4000"),
+        (stack_outputs(), {"key": OTHER.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()}, "no signature in it"),
+        (stack_outputs(), {"key": "nonsense"}, "the public key is neither"),
+        (stack_outputs(), {"min_busbw_gbps": 94.0}, "it attests 93.5 GB/s, and this work needs 94 GB/s"),
+        (stack_outputs(), {"collective": "alltoall"}, "it is about all_reduce, asked was alltoall"),
+        (stack_outputs(), {"inputs_digest": "0" * 64}, "it is of other inputs"),
+        (stack_outputs() | {"nodes": [{"name": "inst-0"}, {"name": "inst-9"}]}, {}, "it is about other nodes"),
+        (stack_outputs() | {"certificate": {"payload": "x"}}, {}, "it is not a certificate"),
+    ],
+)
+def test_another_program_ends_with_one_sentence(monkeypatch, outputs, asked, why, preview):
+    with pytest.raises(pulumi.RunError, match=why) as refused:
+        demand(monkeypatch, outputs, preview=preview, **asked)
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).endswith(".")
+
+
+def test_a_rehearsed_certificate_is_weighed_by_its_scale(monkeypatch):
+    outputs = stack_outputs(scale=4000, busbw_gbps=0.0235)
+    asked = {"allow_rehearsed": True, "preview": True}
+    assert demand(monkeypatch, outputs, min_busbw_gbps=93.0, **asked)
+    with pytest.raises(pulumi.RunError, match=r"this work needs 0\.02375 GB/s"):
+        demand(monkeypatch, outputs, min_busbw_gbps=95.0, **asked)
+
+
+def consumer(monkeypatch: pytest.MonkeyPatch, **config: str) -> None:
+    """Run the example as it is, on outputs that hold the certificate of a rehearsal."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    passed = {"schema": 1, "verdict": "pass", "busbw_gbps": 0.0235, "scale": 4000}
+    outputs = stack_outputs(scale=4000, busbw_gbps=0.0235) | passed
+    pulumi.runtime.set_mocks(Reader(outputs), project="busbar-consumer", stack="dev", preview=True)
+    values = {"cluster": "organization/busbar/dev", "needGbps": "90"} | config
+    pulumi.runtime.set_all_config({f"busbar-consumer:{name}": value for name, value in values.items()})
+
+    @pulumi.runtime.test
+    def program() -> None:
+        runpy.run_path(str(ROOT / "examples" / "consumer" / "__main__.py"))
+
+    program()
+
+
+def test_the_example_demands_a_certificate_where_it_is_given_a_key(monkeypatch):
+    consumer(monkeypatch)
+    consumer(monkeypatch, publicKey=LINE, allowRehearsed="true")
+    with pytest.raises(pulumi.RunError, match="it is of a rehearsal"):
+        consumer(monkeypatch, publicKey=LINE)

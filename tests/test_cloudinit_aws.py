@@ -1,0 +1,150 @@
+"""First boots on AWS: golden, valid by cloud-init's own schema, runnable shell, bounded, and without secrets."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import KEY
+
+from catalogue.aws import MACHINE_IMAGES, STACK
+from cloudinit.aws import USER_DATA_BYTES, ComputeBoot, HeadBoot, Mounts, render
+
+GOLDEN = Path(__file__).parent / "golden" / "cloudinit"
+HEAD_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeadKey00000000000000000000000000000000000000"
+MOUNTS = Mounts(
+    lustre=("fs-0123456789abcdef0.fsx.ap-northeast-1.amazonaws.com", "abcdefgh"),
+    lustre_at="/fsx",
+    home="fs-0fedcba9876543210.fsx.ap-northeast-1.amazonaws.com",
+    home_at="/home",
+)
+
+
+def head(family: str, mounts: Mounts = MOUNTS) -> HeadBoot:
+    return HeadBoot(
+        image=MACHINE_IMAGES[family],
+        timezone="Asia/Tokyo",
+        keys=(KEY,),
+        mounts=mounts,
+        region="ap-northeast-1",
+        parameter="/busbar/training/head-host-key",
+    )
+
+
+def node(family: str, mounts: Mounts = MOUNTS, efa: int = 32) -> ComputeBoot:
+    image = MACHINE_IMAGES[family]
+    return ComputeBoot(image=image, timezone="Asia/Tokyo", keys=(KEY, HEAD_KEY), mounts=mounts, efa=efa, stack=STACK)
+
+
+BOOTS = {f"aws-{noun}-{family}": make(family) for noun, make in (("head", head), ("node", node)) for family in MACHINE_IMAGES}
+BOOTS["aws-node-lustre-efa"] = node("ubuntu2204", replace(MOUNTS, lustre_efa=True))
+BOOTS["aws-node-bare"] = node("al2023", Mounts(), 0)
+TEXTS = {name: render(boot) for name, boot in BOOTS.items()}
+
+
+def script(name: str) -> str:
+    files = {file["path"]: file["content"] for file in yaml.safe_load(TEXTS[name])["write_files"]}
+    return str(files["/var/lib/busbar/first-boot"])
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_is_the_one_that_was_reviewed(name):
+    assert (GOLDEN / f"{name}.yaml").read_text() == TEXTS[name]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_is_valid_by_cloud_inits_own_schema(name, tmp_path):
+    program = shutil.which("cloud-init")
+    if program is None:
+        pytest.skip("cloud-init is not installed here")
+    path = tmp_path / "user-data"
+    path.write_text(TEXTS[name])
+    found = subprocess.run([program, "schema", "-c", str(path)], capture_output=True, text=True, check=False, cwd="/")
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_script_inside_is_clean_shell(name):
+    subprocess.run(["sh", "-n"], input=script(name), text=True, check=True)
+    program = shutil.which("shellcheck")
+    if program is not None:
+        found = subprocess.run([program, "-s", "sh", "-"], input=script(name), capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_fits_and_holds_no_private_key(name):
+    assert len(TEXTS[name].encode()) < USER_DATA_BYTES
+    assert "PRIVATE KEY" not in TEXTS[name]
+
+
+def test_a_text_that_the_vendor_would_not_take_is_refused():
+    with pytest.raises(ValueError, match="EC2 takes 16384"):
+        render(replace(node("al2023"), keys=(KEY,) * 250))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_nothing_waits_without_an_end(name):
+    """Mounts, downloads and calls of the cloud go through `again`, whose tries are counted and timed."""
+    for line in script(name).splitlines():
+        if re.search(r"(?<!\w)(curl|aws|mount) ", line) and "mountpoint" not in line.split("||")[-1]:
+            assert "again" in line or "--max-time" in line or "none bind" in line or "mount /home/" in line, line
+
+
+def run(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["sh", "-eu"], input=body, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+
+
+def tools_of(name: str) -> str:
+    body = script(name)
+    return body[body.index("again()") : body.index("\n}\n", body.index("again()")) + 3].replace("sleep 6", "sleep 0")
+
+
+def test_a_mount_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(tmp_path):
+    late = tools_of("aws-node-al2023").replace('timeout 60 "$@"', '{ echo x >> n; [ "$(wc -l < n)" -ge 4 ]; }')
+    assert run(tmp_path, late + "again mount /fsx; wc -l < n").stdout.split() == ["4"]
+    never = tools_of("aws-node-al2023").replace('timeout 60 "$@"', "{ echo x >> m; false; }")
+    failed = run(tmp_path, never + "again mount /fsx")
+    assert failed.returncode == 1
+    assert len((tmp_path / "m").read_text().split()) == 10
+
+
+def test_the_head_publishes_its_key_before_it_announces_itself():
+    body = script("aws-head-ubuntu2204")
+    assert body.index("ssm put-parameter") < body.index("VersionAddendum")
+    assert "/var/lib/cloud/data/instance-id" in body
+    assert "ssm" not in script("aws-node-ubuntu2204")
+
+
+def test_the_login_users_own_folder_stays_on_the_machine():
+    body = script("aws-node-ubuntu2204")
+    assert body.index("cp -a /home/ubuntu") < body.index("again mount /home")
+    assert "/var/lib/busbar/home/ubuntu /home/ubuntu none bind" in body
+    assert "/home/ec2-user none bind" in script("aws-node-al2023")
+
+
+def test_lustre_takes_its_efa_devices_before_it_is_mounted():
+    body = script("aws-node-lustre-efa")
+    assert body.index("modprobe -r") < body.index("./setup.sh") < body.index("again mount /fsx")
+    assert "setup.sh" not in script("aws-node-ubuntu2204")
+
+
+def test_a_machine_without_file_systems_and_efa_does_neither():
+    body = script("aws-node-bare")
+    assert "fstab" not in body
+    assert "efa" not in body
+
+
+@pytest.mark.parametrize("have", ["", "1.9.3", "1.28.0"])
+def test_efa_software_that_is_missing_or_too_old_is_installed_and_other_left_alone(tmp_path, have):
+    body = script("aws-node-al2023")
+    line = next(text for text in body.splitlines() if "sort -V" in text)
+    question = line.strip() + " echo install; else echo leave; fi"
+    assert run(tmp_path, f"have='{have}'\n{question}").stdout.split() == ["install"]
+    for enough in ("1.29.0", "1.43.2", "1.100.0"):
+        assert run(tmp_path, f"have='{enough}'\n{question}").stdout.split() == ["leave"]

@@ -1,0 +1,199 @@
+"""First contact, run here against stand-ins of ssh: everybody is heard, whoever is missing is named, little is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from catalogue.detection import Facts
+from components import onsite
+from components.onsite import gather
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+FACTS = {
+    "gpu": "NVIDIA H100 80GB HBM3",
+    "gpus": 8,
+    "hca": [[f"mlx5_{number}", 400, f"ib{number}", True] for number in range(8)],
+    "os": "Ubuntu 22.04 LTS",
+    "tag": "",
+    "mpi": "/usr/mpi/gcc/openmpi-4.1.7a1",
+    "front": "eth0",
+    "network": "10.0.0.0/16",
+}
+#: `ssh`: logs its call and answers as ANSWERS/<address> says: a script, fed with what came on standard input.
+SSH = """#!/bin/bash
+echo "$*" >> "$ANSWERS/calls"
+for word; do case $word in *@*) last=$word ;; esac; done
+input=$(cat); export input command="${!#}"
+[ -e "$ANSWERS/${last#*@}" ] || { echo "ssh: connect to host ${last#*@} port 22: Connection timed out" >&2; exit 255; }
+exec bash "$ANSWERS/${last#*@}"
+"""
+KEYSCAN = """#!/bin/bash
+n=$(cat "$ANSWERS/scans" 2>/dev/null || echo 0); echo $((n + 1)) > "$ANSWERS/scans"
+echo "${!#} ssh-ed25519 AAAAKey$n"
+"""
+
+
+@pytest.fixture
+def contact(tmp_path, monkeypatch):
+    """Run first contact with `nodes` and `ask`, each node answering by its script."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "home/.ssh").mkdir(parents=True)
+    for name, text in (("ssh", SSH), ("ssh-keyscan", KEYSCAN)):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("ANSWERS", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    def run(scripts: dict[str, str], nodes: list[dict[str, str]], **ask: object) -> subprocess.CompletedProcess[str]:
+        for address, script in scripts.items():
+            (tmp_path / address).write_text(script)
+        asked = {"user": "me", "hcas": [], "timeout_s": 3, "first_boot": False, "facts": "the program", **ask}
+        program = onsite.text("gather", nodes=nodes, ask=asked)
+        return subprocess.run(
+            [sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+        )
+
+    return run
+
+
+def answering(**changes: object) -> str:
+    """Return a node's script: its facts to `python3 -`, success to all else."""
+    line = shlex.quote(json.dumps(FACTS | changes))
+    return f'case $command in python3*) echo {line} ;; "sh -s") echo "ssh-ed25519 AAAAHead head" ;; esac\n'
+
+
+def machine(name: str, address: str) -> dict[str, str]:
+    return {"name": name, "address": address, "host_key": KEY}
+
+
+TWO = [machine("a", "10.0.0.1"), machine("b", "10.0.0.2")]
+
+
+def test_equal_machines_are_one_group_with_the_heads_key(contact):
+    found = contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO)
+    assert found.returncode == 0, found.stderr
+    line = json.loads(found.stdout)
+    assert line["host_key"] == KEY
+    assert line["groups"] == [{"facts": FACTS, "nodes": ["a", "b"]}]
+    assert Facts.read(line["groups"][0]["facts"]).gpus == 8
+    assert line["networks"] == ["10.0.0.0/16"]
+
+
+def test_a_silent_node_is_named_with_its_last_words_and_the_other_was_heard(contact):
+    found = contact({"10.0.0.1": answering()}, TWO)
+    assert found.returncode == 1
+    assert "1 of 2 nodes are not ready: b (10.0.0.2): SSH lets nobody in yet (ssh: connect to host 10.0.0.2" in found.stderr
+    assert "a (10.0.0.1): ready" in found.stderr
+
+
+def test_more_silent_nodes_than_the_window_keep_nobody_from_being_heard(contact):
+    silent = [machine(f"s{number}", f"10.0.1.{number}") for number in range(40)]
+    found = contact({"10.0.0.1": answering()}, [*silent, machine("a", "10.0.0.1")], timeout_s=6)
+    assert found.returncode == 1
+    assert "40 of 41 nodes are not ready" in found.stderr
+    assert "a (10.0.0.1): ready" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        (
+            "echo 'Host key for 10.0.0.2 has changed and you have requested strict checking.' >&2; exit 255",
+            "the host key of 10.0.0.2 is not the one in knownHosts",
+        ),
+        (
+            "echo 'me@10.0.0.2: Permission denied (publickey).' >&2; exit 255",
+            "me@10.0.0.2: Permission denied (publickey). Does your SSH agent hold the key that it knows (ssh-add -l)?",
+        ),
+        ("echo 'python3: command not found' >&2; exit 127", "'python3 -' failed there: python3: command not found"),
+        (answering(mpi=None), "it has no Open MPI: no folder like /opt/mpi holds bin/mpirun; set mpiHome"),
+        (answering(gpus=7), "it has 7 x NVIDIA H100 80GB HBM3, and shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"),
+    ],
+)
+def test_what_no_waiting_will_mend_ends_the_wait_for_that_node_at_once(contact, script, sentence):
+    row = ["HGX-H100.8", 8, FACTS["gpu"]]
+    found = contact({"10.0.0.1": answering(), "10.0.0.2": script}, TWO, timeout_s=600, mpi=["/opt/mpi"], row=row)
+    assert found.returncode == 1
+    assert f"1 of 2 nodes are not ready: b (10.0.0.2): {sentence}" in found.stderr
+
+
+def test_a_rail_that_is_down_is_waited_for_and_then_named(contact):
+    down = [*FACTS["hca"][:7], ["mlx5_7", 400, "ib7", False]]
+    hcas = [f"mlx5_{number}" for number in range(8)]
+    found = contact({"10.0.0.1": answering(), "10.0.0.2": answering(hca=down)}, TWO, hcas=hcas)
+    assert found.returncode == 1
+    assert "b (10.0.0.2): 1 of 8 rails are not active: mlx5_7" in found.stderr
+
+
+def test_machines_that_are_not_alike_are_told_apart(contact):
+    found = contact({"10.0.0.1": answering(), "10.0.0.2": answering(gpus=4)}, TWO)
+    assert found.returncode == 1
+    assert "the hosts are not alike: b has 4 x NVIDIA H100 80GB HBM3, and a has 8 x NVIDIA H100 80GB HBM3" in found.stderr
+
+
+def test_the_jump_hosts_key_is_pinned_too_and_the_file_of_keys_is_gone_afterwards(contact, tmp_path):
+    jump = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
+    keep = f"cat $(sed -n 's/.*UserKnownHostsFile //p' {tmp_path}/config) > {tmp_path}/kept 2>/dev/null\n"
+    copy = f"for word in $(tail -n 1 {tmp_path}/calls); do case $word in */config) cp $word {tmp_path}/config ;; esac; done\n"
+    found = contact({"10.0.0.1": copy + keep + answering()}, TWO[:1], jump=jump)
+    assert found.returncode == 0, found.stderr
+    assert "-J admin@203.0.113.9" in (tmp_path / "calls").read_text()
+    assert (tmp_path / "kept").read_text() == f"10.0.0.1 {KEY}\n203.0.113.9 {KEY}\n"
+    config = (tmp_path / "config").read_text()
+    assert "StrictHostKeyChecking yes" in config
+    assert not Path(config.split("UserKnownHostsFile ")[1].split()[0]).exists()
+
+
+def test_a_host_key_that_first_boot_replaces_is_asked_again(contact, tmp_path):
+    """The stand-in gives another key at each scan; the node lets in only those who know the third."""
+    script = (
+        f'grep -q "AAAAKey2$" {tmp_path}/home/.ssh/known_hosts || {{ echo "Host key verification failed." >&2; exit 255; }}\n'
+        'echo "status: done"; echo \'{"status": "done"}\'; echo\n'
+    )
+    nodes = [{"name": "a", "address": "10.0.0.1"}]
+    found = contact({"10.0.0.1": script}, nodes, first_boot=True, facts="", timeout_s=20)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["host_key"] == "ssh-ed25519 AAAAKey2"
+
+
+def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
+    nodes = [
+        machine(f"gpu-server-in-a-rather-long-named-rack-{number:03}.example.org", f"10.0.{number}.1") for number in range(512)
+    ]
+    equal = gather.line(nodes, [gather.Seen(KEY, FACTS)] * 512)
+    different = gather.line(nodes, [gather.Seen(KEY, FACTS | {"os": f"its own {number}"}) for number in range(512)])
+    assert len(equal) < 64 << 10
+    assert len(different) < 64 << 10
+    assert json.loads(equal)["groups"][0]["nodes"] == [node["name"] for node in nodes]
+
+
+def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
+    folder = tmp_path / ".ssh"
+    folder.mkdir()
+    (folder / "authorized_keys").write_text("# mine\nssh-rsa AAAA me")  # no newline at its end
+    (folder / "known_hosts").write_text("zebra ssh-rsa AAAA\n# a remark\nant ssh-rsa AAAA\n")
+    script = gather.JOIN.replace("KEY", shlex.quote("ssh-ed25519 BBBB busbar-head"))
+    for _ in range(2):
+        subprocess.run(
+            ["sh", "-c", script], input=f"10.0.0.1,a {KEY}\n", text=True, check=True, env=os.environ | {"HOME": str(tmp_path)}
+        )
+    assert (folder / "authorized_keys").read_text() == "# mine\nssh-rsa AAAA me\nssh-ed25519 BBBB busbar-head\n"
+    expected = f"zebra ssh-rsa AAAA\n# a remark\nant ssh-rsa AAAA\n10.0.0.1,a {KEY}\n"
+    assert (folder / "known_hosts").read_text() == expected
+
+
+def test_a_machine_that_is_called_by_a_loopback_address_names_a_network_all_the_same():
+    program = onsite.text("facts", address="127.0.0.1", mpi=["/nowhere/*"])
+    found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True, timeout=60)
+    facts = json.loads(found.stdout)
+    assert facts["front"]
+    assert "/" in facts["network"]
+    assert facts["mpi"] is None

@@ -1,0 +1,263 @@
+"""History: records that only grow, the limit that they give, and what they say has changed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+from statistics import median
+
+import fsspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.evidence import history, store
+from benchmarks.evidence.history import HistoryError, Key, Record, append, changes, limit, load, record
+from benchmarks.gate import Gate
+from benchmarks.verdict import Judgement
+
+KEY = Key("oci", "BM.GPU4.8", 2, "all_reduce", 8 << 30, "Ring")
+
+
+def made(number: int = 1, busbw_gbps: float | None = 90.0, verdict: str = "pass", **other) -> Record:
+    values = {
+        "run_id": f"run{number:04d}",
+        "started": f"2025-11-{number:02d}T04:49:00Z",
+        "key": KEY,
+        "verdict": verdict,
+        "busbw_gbps": busbw_gbps,
+        "peak_busbw_gbps": busbw_gbps,
+        "latency_us": 30.0,
+        "versions": {"nccl": "2.28.9", "driver": "570.1"},
+        "rows": ({"size_bytes": 8 << 30, "out_of_place": {"busbw_gbps": busbw_gbps}, "in_place": None},),
+    }
+    return Record(**values | other)
+
+
+@pytest.fixture(params=["path", "file", "memory"])
+def folder(request, tmp_path):
+    """Yield a folder of each kind that can be tried here."""
+    if request.param == "memory":
+        yield f"memory://{tmp_path.name}/history"
+        fsspec.filesystem("memory").store.clear()
+    else:
+        yield str(tmp_path / "history") if request.param == "path" else f"file://{tmp_path}/history"
+
+
+def test_what_is_appended_is_what_is_loaded(folder):
+    records = [made(number) for number in (3, 1, 2)]
+    assert all(append(folder, one) for one in records)
+    assert load(folder, KEY, made(9).order).records == tuple(sorted(records, key=lambda one: one.order))
+
+
+def test_a_run_is_kept_once_and_as_it_first_was(folder):
+    assert append(folder, made())
+    assert not append(folder, made(verdict="short"))
+    (only,) = load(folder, KEY, made(9).order).records
+    assert only == made()
+
+
+def test_a_run_sees_only_what_came_before_it_so_judging_it_again_changes_nothing(folder):
+    for number in range(1, 8):
+        append(folder, made(number))
+    seen = load(folder, KEY, made(6).order)
+    assert [one.run_id for one in seen.records] == [f"run{number:04d}" for number in range(1, 6)]
+    append(folder, made(9, 1.0))
+    assert load(folder, KEY, made(6).order) == seen
+
+
+def test_of_runs_started_in_the_same_second_the_run_id_decides(folder):
+    first, second = made(1, run_id="a"), made(1, run_id="b")
+    append(folder, second)
+    append(folder, first)
+    assert load(folder, KEY, second.order).records == (first,)
+
+
+@pytest.mark.parametrize("field", ["target", "shape", "nodes", "collective", "size_bytes", "algorithm", "scale"])
+def test_runs_of_another_kind_are_not_compared(folder, field):
+    other = replace(KEY, **{field: 4 if isinstance(getattr(KEY, field), int) else "other"})
+    append(folder, made(key=other))
+    assert load(folder, KEY, made(9).order).records == ()
+    assert len(load(folder, other, made(9).order).records) == 1
+
+
+def test_a_folder_that_is_not_there_holds_nothing(folder):
+    assert load(folder, KEY, made(9).order) == history.Past((), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "not JSON"),
+        (b'{"schema": 1, "run_id": "ru', "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "not a record of version 1"),
+        (b'{"schema": 2}', "not a record of version 1"),
+        (b'{"schema": 1}', "fields"),
+        (json.dumps(made(2).document() | {"busbw_gbps": "fast"}).encode(), "numbers"),
+        (json.dumps(made(2).document() | {"busbw_gbps": float("nan")}).encode(), "numbers"),
+        (json.dumps(made(2).document() | {"extra": 1}).encode(), "fields"),
+        (json.dumps(made(2).document() | {"rows": [1]}).encode(), "rows"),
+        (json.dumps(made(2).document() | {"versions": []}).encode(), "versions"),
+        (json.dumps(made(3).document()).encode(), "another run"),
+        (b" " * (store.MAX_BYTES + 1), "larger than"),
+    ],
+)
+def test_a_broken_file_is_named_and_left_out(folder, text, why):
+    append(folder, made(1))
+    kept = store.store(folder)
+    assert kept.add(made(2).name(), text)
+    kept.add(f"{KEY.digest()}/notes.txt", b"not ours")
+    past = load(folder, KEY, made(9).order)
+    assert [one.run_id for one in past.records] == ["run0001"]
+    (warning,) = past.warnings
+    assert made(2).name() in warning
+    assert why in warning
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path):
+    append(str(tmp_path), made(1))
+    (tmp_path / made(2).name()).mkdir()
+    (warning,) = load(str(tmp_path), KEY, made(9).order).warnings
+    assert "cannot be read" in warning
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HistoryError, match=r"history: .*file.* cannot be written: \w+"):
+        append(str(tmp_path / "file"), made())
+
+
+def test_a_url_without_a_driver_names_what_is_missing():
+    with pytest.raises(HistoryError, match="cannot reach nosuch://bucket: Protocol not known: nosuch"):
+        append("nosuch://bucket", made())
+
+
+def test_a_store_that_does_not_answer_is_given_up(monkeypatch):
+    monkeypatch.setattr(store, "TIMEOUT_S", 0.05)
+    never = threading.Event()
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda _url: never.wait(5))
+    began = time.monotonic()
+    with pytest.raises(HistoryError, match="no answer within"):
+        load("memory://x", KEY, made(9).order)
+    assert time.monotonic() - began < 2
+    never.set()
+
+
+def test_a_local_folder_needs_no_driver(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    assert append(str(tmp_path), made())
+    assert load(str(tmp_path), KEY, made(9).order).records
+
+
+def test_nothing_half_written_is_left_and_writers_at_once_write_once(tmp_path):
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(append(str(tmp_path), made()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [False] * 7 + [True]
+    assert [path.name for path in (tmp_path / KEY.digest()).iterdir()] == [made().name().split("/")[1]]
+
+
+@pytest.mark.parametrize("run_id", ["", "../up", "a/b", "a b", "x" * 129])
+def test_a_run_id_that_could_leave_the_folder_is_refused(run_id):
+    with pytest.raises(HistoryError, match="up to 128 letters and digits"):
+        made(run_id=run_id)
+
+
+@pytest.mark.parametrize("started", ["", "yesterday", "2025-11-21T04:49:00", "2025-11-21T04:49:00+01:00"])
+def test_a_start_that_is_not_utc_is_refused(started):
+    with pytest.raises(HistoryError, match="is not UTC"):
+        made(started=started)
+
+
+def test_only_the_newest_are_read(folder, monkeypatch):
+    monkeypatch.setattr(history, "NEWEST", 2)
+    for number in range(1, 6):
+        append(folder, made(number))
+    assert [one.run_id for one in load(folder, KEY, made(9).order).records] == ["run0004", "run0005"]
+
+
+def test_five_passes_give_a_limit_and_four_do_not():
+    numbers = [90.0, 91.0, 89.0, 92.0, 88.0]
+    records = [made(day + 1, number) for day, number in enumerate(numbers)]
+    assert limit(records[:4]) is None
+    found, why = limit(records)
+    assert found == pytest.approx(90.0 - 4 * 1.4826 * 1.0)
+    assert why == "the history of 5 passes (median 90 GB/s less 4 deviations of 1.5)"
+
+
+def test_runs_that_agree_exactly_still_leave_four_percent():
+    assert limit([made(day, 90.0) for day in range(1, 6)])[0] == pytest.approx(90.0 * 0.96)
+
+
+def test_only_passes_count():
+    bad = [made(day, 10.0, verdict) for day, verdict in enumerate(["short", "unknown", "short"], 10)]
+    unmeasured = [made(20, None)]
+    good = [made(day, 90.0) for day in range(1, 6)]
+    assert limit(good + bad + unmeasured) == limit(good)
+    assert limit(good[:4] + bad + unmeasured) is None
+
+
+@given(st.lists(st.floats(1, 1000), min_size=5, max_size=40))
+def test_the_limit_lies_at_least_four_percent_under_the_median(numbers):
+    found, _ = limit([made(1, number) for number in numbers])
+    assert found <= median(numbers) * 0.96 * (1 + 1e-9)
+
+
+def test_one_outlier_hardly_moves_the_limit():
+    good = [made(day, 90.0 + day % 3) for day in range(1, 10)]
+    assert limit([*good, made(11, 5.0)])[0] == pytest.approx(limit(good)[0], abs=1.0)
+
+
+def test_changes_name_the_number_the_verdict_and_every_version():
+    now = made(2, 81.0, "short", versions={"nccl": "2.29.1", "os": "ol9"}, latency_us=33.0)
+    assert changes(made(1), now) == (
+        "the verdict went from pass to short since 2025-11-01T04:49:00Z",
+        "all_reduce busbw went from 90 to 81 GB/s (-10.0%) since 2025-11-01T04:49:00Z",
+        "latency went from 30 to 33 us (+10.0%) since 2025-11-01T04:49:00Z",
+        "driver went from 570.1 to nothing since 2025-11-01T04:49:00Z",
+        "nccl went from 2.28.9 to 2.29.1 since 2025-11-01T04:49:00Z",
+        "os went from nothing to ol9 since 2025-11-01T04:49:00Z",
+    )
+
+
+def test_no_change_says_nothing_and_the_first_run_says_so():
+    assert changes(made(1), made(2)) == ()
+    assert changes(None, made(2)) == ("this is the first run of its kind",)
+    assert changes(made(1, None), made(2)) == ("all_reduce busbw was not measured before and is now",)
+    assert changes(made(1), made(2, None)) == ("all_reduce busbw was measured before and is not now",)
+
+
+def judged(line: dict[str, str]) -> Judgement:
+    row = {"size_bytes": 8, "out_of_place": {"busbw_gbps": 0.02}, "in_place": None}
+    return Judgement(
+        verdict="short",
+        reasons=("slow",),
+        gate=Gate("all_gather", 8, 0.03, "a reason"),
+        busbw_gbps=0.02,
+        peak_busbw_gbps=0.021,
+        latency_us=12.5,
+        ceiling_gbps=0.05,
+        scale=4000,
+        rows={"all_gather": (row,), "all_reduce": ()},
+        line=line,
+    )
+
+
+def test_the_record_of_a_judgement_holds_what_was_measured(tmp_path):
+    line = {"run_id": "abc", "started": "2025-11-21T04:49:00Z"}
+    found = record(judged(line), "oci", "BM.GPU4.8", 2, {"nccl": "2.28.9"})
+    assert found.key == Key("oci", "BM.GPU4.8", 2, "all_gather", 8, scale=4000)
+    assert (found.verdict, found.busbw_gbps, found.latency_us, len(found.rows)) == ("short", 0.02, 12.5, 1)
+    append(str(tmp_path), found)
+    assert load(str(tmp_path), found.key, made(30).order).records == (found,)
+
+
+def test_a_line_that_names_no_run_leaves_no_record():
+    assert record(judged({}), "oci", "BM.GPU4.8", 2, {}) is None

@@ -1,0 +1,102 @@
+"""The real program for machines that exist, on a recording engine: what it registers, and what it never imports."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from conftest import BUILD_LINE, HOST_KEY
+
+FACTS = {
+    "gpu": "NVIDIA A100-SXM4-40GB",
+    "gpus": 8,
+    "hca": [[f"mlx5_{number}", 200, f"ib{number}", True] for number in range(8)],
+    "tag": "",
+    "mpi": "/opt/openmpi",
+    "front": "bond0",
+    "network": "10.0.0.0/16",
+}
+LINE = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "fronts": ["bond0"], "networks": ["10.0.0.0/16"]}
+LINES = {
+    "ready-contact": json.dumps(LINE | {"groups": [{"facts": FACTS, "nodes": ["a", "b"]}]}),
+    "sweep-build": BUILD_LINE,
+    "sweep-measure": "{}",
+    "sweep-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
+}
+
+
+@pytest.fixture
+def hosts(run_program, tmp_path, monkeypatch):
+    """Run it with no cloud's SDK to be had."""
+    for name in [name for name in sys.modules if name.startswith("components.oci")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("pulumi_oci", "pulumi_aws"):
+        monkeypatch.setitem(sys.modules, name, None)  # importing it fails
+    known = tmp_path / "known_hosts"
+    known.write_text("".join(f"{address} {HOST_KEY}\n" for address in ("10.0.0.1", "10.0.0.2", "203.0.113.9")))
+
+    def run(**changes):
+        given = {
+            "target": "hosts",
+            "shape": "detect",
+            "hosts": ["a=10.0.0.1", "b=10.0.0.2"],
+            "hostsUser": "ubuntu",
+            "jump": "admin@203.0.113.9",
+            "knownHosts": str(known),
+        }
+        return run_program(LINES, **(given | changes))
+
+    return run
+
+
+def test_it_registers_commands_alone_and_needs_no_clouds_sdk(hosts):
+    found = hosts()
+    assert sorted((kind, name) for kind, name, _ in found.resources if not kind.startswith("pulumi:")) == [
+        ("busbar:hosts:Cluster", "cluster"),
+        ("busbar:ready:Ready", "ready"),
+        ("busbar:sweep:Sweep", "sweep"),
+        ("command:local:Command", "ready-contact"),
+        ("command:local:Command", "sweep-accept"),
+        ("command:remote:Command", "sweep-build"),
+        ("command:remote:Command", "sweep-measure"),
+        ("command:remote:Command", "sweep-search"),
+        ("command:remote:CopyToRemote", "sweep-runner"),
+        ("command:remote:CopyToRemote", "sweep-source"),
+    ]
+    assert not found.invokes
+    assert not [name for name in sys.modules if name.startswith("components.oci")]
+
+
+def test_what_the_machines_say_decides_how_ranks_are_started(hosts):
+    (measure,) = [inputs for _, name, inputs in hosts().resources if name == "sweep-measure"]
+    request = json.loads(measure["stdin"])
+    argv = request["steps"][-1]["argv"]
+    assert request["hcas"] == [f"mlx5_{number}" for number in range(8)]
+    assert "NCCL_IB_HCA==" + ",".join(request["hcas"]) in argv
+    assert "NCCL_SOCKET_IFNAME==bond0" in argv
+    assert argv[argv.index("oob_tcp_if_include") + 1] == "10.0.0.0/16"
+    assert not [word for word in argv if word.startswith(("UCX_NET_DEVICES", "NCCL_IB_TC"))]
+
+
+def test_a_network_that_the_stack_names_is_taken(hosts):
+    (measure,) = [inputs for _, name, inputs in hosts(network="10.0.8.0/24").resources if name == "sweep-measure"]
+    argv = json.loads(measure["stdin"])["steps"][-1]["argv"]
+    assert argv[argv.index("oob_tcp_if_include") + 1] == "10.0.8.0/24"
+
+
+def test_every_connection_pins_the_heads_key_and_the_jump_hosts(hosts):
+    connections = [inputs["connection"]["value"] for kind, _, inputs in hosts().resources if kind.startswith("command:remote")]
+    assert len(connections) == 5
+    for connection in connections:
+        assert (connection["host"], connection["user"], connection["hostKey"]) == ("10.0.0.1", "ubuntu", HOST_KEY)
+        proxy = connection["proxy"]
+        assert (proxy["host"], proxy["user"], proxy["hostKey"]) == ("203.0.113.9", "admin", HOST_KEY)
+        assert not {"privateKey", "agentSocketPath"} & {*connection, *proxy}
+
+
+def test_one_machine_reached_directly_is_a_cluster(hosts):
+    found = hosts(hosts=["10.0.0.1"], jump="", shape="HGX-A100-40GB.8")
+    (measure,) = [inputs for _, name, inputs in found.resources if name == "sweep-measure"]
+    assert json.loads(measure["stdin"])["hostfile"]["text"] == "localhost slots=8\n"
+    assert "proxy" not in next(inputs for kind, _, inputs in found.resources if kind.startswith("command:remote"))["connection"]

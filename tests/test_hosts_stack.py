@@ -1,0 +1,168 @@
+"""Machines that exist, whole: they stand before the program runs, and it creates nothing of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from rehearsal.world import World
+from tools.stage import ROOT, Finished, Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]
+
+SITES = ROOT / "rehearsal" / "sites"
+
+
+def standing(folder, site: str = "hosts") -> Stage:
+    stage = Stage(folder, "hosts", SITES / f"{site}.json")
+    found = stage.inside("true")
+    assert found.status == 0, found
+    return stage
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
+    """Two hosts behind a jump host, measured."""
+    stage = standing(tmp_path_factory.mktemp("hosts"))
+    found = stage.up()
+    yield stage, found
+    stage.close()
+
+
+@pytest.fixture
+def fresh(tmp_path) -> Iterator[Stage]:
+    """The same hosts, not contacted yet."""
+    stage = standing(tmp_path)
+    yield stage
+    stage.close()
+
+
+def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
+    stage, found = built
+    assert found.status == 0, found
+    outputs = stage.outputs()
+    assert (outputs["verdict"], outputs["target"], outputs["shape"]) == ("pass", "hosts", "HGX-A100-40GB.8")
+    assert outputs["busbw_gbps"] == pytest.approx(0.05, rel=0.15)
+    assert [node["name"] for node in outputs["nodes"]] == ["gpu-a", "gpu-b"]
+
+
+def test_nothing_of_a_cloud_is_registered_and_no_key_and_no_agent_is_in_the_state(built):
+    stage = built[0]
+    state = stage.state()
+    kinds = {resource["type"].split(":")[0] for resource in state["deployment"]["resources"]}
+    assert kinds == {"pulumi", "command", "busbar"}
+    text = json.dumps(state) + built[1].text
+    for secret in ("PRIVATE KEY", "SSH_AUTH_SOCK", "-agent"):
+        assert secret not in text
+
+
+def test_an_unchanged_update_changes_nothing(built):
+    found = built[0].up()
+    assert found.status == 0, found
+    changed = [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
+    assert not changed, found
+
+
+def test_what_is_detected_is_what_the_name_says_and_naming_it_measures_nothing_again(built):
+    stage = built[0]
+    before = stage.outputs()
+    found = stage.up(shape="HGX-A100-40GB.8")
+    assert found.status == 0, found
+    after = stage.outputs()
+    assert after["shape"] == before["shape"]
+    assert after["evidence"] == before["evidence"]
+
+
+def test_first_contact_added_a_key_and_lines_and_made_no_file_worse(built):
+    stage = built[0]
+    script = "wc -l < ~/.ssh/authorized_keys; sort ~/.ssh/authorized_keys | uniq -d; ls ~/.ssh"
+    config = stage.folder / "ssh_config"
+    config.write_text(f"Host *\n  UserKnownHostsFile {stage.world}/operator/known_hosts\n  BatchMode yes\n")
+    words = stage.outputs()["ssh"].split()[1:]
+    found = stage.inside("ssh", "-F", str(config), *words, script)
+    assert found.status == 0, found
+    assert found.text.split()[:5] == ["2", "authorized_keys", "id_ed25519", "id_ed25519.pub", "known_hosts"]
+
+
+def test_a_preview_before_first_contact_says_that_the_machines_have_not_been_asked(fresh):
+    found = fresh.preview()
+    assert found.status == 0, found
+    assert "the machines have not been asked yet what they are" in found.text
+
+
+@pytest.mark.parametrize("shape", ["HGX-H200.8", "BM.GPU.H200.8"])
+def test_other_gpus_than_those_named_are_said_by_each_host_at_once(fresh, shape):
+    found = fresh.up(shape=shape)
+    assert found.status != 0
+    for host in ("gpu-a (10.20.1.11)", "gpu-b (10.20.1.12)"):
+        assert f"{host}: it has 8 x NVIDIA A100-SXM4-40GB, and shape {shape} has 8 x NVIDIA H200" in found.text
+    assert found.seconds < 30
+
+
+def test_a_host_that_is_missing_is_named_with_what_it_last_said(fresh):
+    known = fresh.world / "operator" / "known_hosts"
+    key = known.read_text().splitlines()[0].split(" ", 1)[1]
+    own = fresh.folder / "known_hosts"
+    own.write_text(f"{known.read_text()}10.20.1.77 {key}\n")
+    found = fresh.up(hosts=["gpu-a=10.20.1.11", "gone=10.20.1.77"], knownHosts=str(own), readyTimeoutMinutes=1)
+    assert found.status != 0
+    assert "1 of 2 nodes are not ready: gone (10.20.1.77): SSH lets nobody in yet" in found.text
+    assert fresh.outputs().get("verdict") is None
+
+
+def test_a_host_key_that_changed_is_refused_at_once(fresh):
+    known = fresh.world / "operator" / "known_hosts"
+    first, second, jump = (line.split(" ", 1) for line in known.read_text().splitlines())
+    own = fresh.folder / "known_hosts"
+    own.write_text(f"{first[0]} {first[1]}\n{second[0]} {first[1]}\n{jump[0]} {jump[1]}\n")
+    found = fresh.up(knownHosts=str(own))
+    assert found.status != 0
+    assert "gpu-b (10.20.1.12): the host key of 10.20.1.12 is not the one in knownHosts" in found.text
+    assert found.seconds < 30
+
+
+def test_a_key_that_nobody_pinned_is_refused_at_preview(fresh):
+    found = fresh.preview(hosts=["10.20.1.13"])
+    assert found.status != 0
+    assert "holds no host key of 10.20.1.13, and nothing is trusted on first use; type 'ssh-keyscan" in found.text
+
+
+def test_a_dead_rail_is_a_host_that_is_not_like_the_others(tmp_path):
+    stage = Stage(tmp_path, "hosts", SITES / "hosts.json")
+    stage.faults({"kind": "rail_dead", "host": 1, "rail": 3})
+    try:
+        found = stage.up()
+        assert found.status != 0
+        assert "the hosts are not alike: gpu-b has" in found.text
+        found = stage.up(shape="BM.GPU4.8", readyTimeoutMinutes=1)
+        assert found.status != 0
+        assert "gpu-b (10.20.1.12): 1 of 16 rails are not active: mlx5_3" in found.text
+    finally:
+        stage.close()
+
+
+def test_one_server_alone_is_measured_inside_itself(tmp_path):
+    stage = standing(tmp_path, "server")
+    try:
+        # A busy machine's memory, which stands for NVLink here, is not of even speed.
+        quiet = {"spreadIterations": 0, "allowSkipped": ["spread"]}
+        found = stage.up(hosts=["server=203.0.113.210"], jump=None, **quiet)
+        assert found.status == 0, found
+        outputs = stage.outputs()
+        assert (outputs["verdict"], outputs["shape"]) == ("pass", "HGX-A100-40GB.8")
+        assert outputs["busbw_gbps"] > 0
+        assert outputs["predicted_busbw_gbps"] == pytest.approx(234)
+    finally:
+        stage.close()
+
+
+def test_hosts_that_are_cleared_leave_nothing_behind(tmp_path):
+    stage = standing(tmp_path)
+    tag = f"bb{World.at(stage.world).tag}-"
+    assert tag in stage.command("ip", "netns", "list").text
+    found = stage.command("rehearsal/enter", "--clear-hosts", "true")
+    assert found.status == 0, found
+    assert tag not in stage.command("ip", "netns", "list").text
+    assert not stage.world.exists() or not [path for path in stage.world.rglob("*") if path.is_file()]

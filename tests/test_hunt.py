@@ -1,0 +1,103 @@
+"""The search as a head carries it out: real requests, real processes, one mpirun a round; only the fabric is a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_runner import Head
+
+FAKES = Path(__file__).parent / "fakes"
+RAILS = [f"mlx5_{number}" for number in range(4)]
+
+
+class Fabric(Head):
+    """A head of a cluster whose other nodes answer through a stand-in for ssh."""
+
+    def __init__(self, home: Path, nodes: int) -> None:
+        super().__init__(home)
+        self.nodes = [{"name": f"node-{index}", "address": f"127.0.1.{index}"} for index in range(nodes)]
+        self.tool("hostname", "echo n0\n")
+        self.tool("ssh", "for word; do case $word in 127.0.1.*) echo n${word##*.};; esac; done\n")
+        (home / "bin" / "mpirun").symlink_to(FAKES / "mpirun")
+        self.environment["FABRIC"] = str(home / "fabric.json")
+
+    def search(self, *slow, broken=(), **changes) -> dict:
+        (self.home / "fabric.json").write_text(json.dumps({"gbps": 25.0, "slow": slow, "broken": list(broken)}))
+        request = {
+            "schema": 1,
+            "kind": "search",
+            "run_id": "search1",
+            "timeout_s": 60,
+            "needed": True,
+            "nodes": self.nodes,
+            "budget_s": 60,
+            "gpus": 8,
+            "rails": RAILS,
+            "mpirun": [str(self.home / "bin" / "mpirun"), "--bind-to", "none"],
+            "exports": {"NCCL_IB_HCA": "=" + ",".join(RAILS), "NCCL_ALGO": "Ring"},
+            "program": "/x/all_reduce_perf",
+            "size_bytes": 1 << 24,
+            "iterations": 5,
+            "pair_limit_gbps": 85.0,
+            "whole_gbps": 40.0,
+        }
+        (self.home / ".busbar").mkdir(exist_ok=True)
+        status, out, err = self.run(request | changes)
+        assert status == 0, err
+        return json.loads(out)
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    return Fabric(tmp_path, 8)
+
+
+@pytest.mark.parametrize(
+    ("slow", "kind", "nodes", "rails"),
+    [
+        (["node", [3], [], 0.5], "node", ["node-3"], []),
+        (["node", [6], [2], 0.4], "rail", ["node-6"], ["mlx5_2"]),
+        (["link", [4, 5], [], 0.3], "link", ["node-4", "node-5"], []),
+    ],
+)
+def test_a_planted_fault_is_named_with_evidence_and_the_next_command(fabric, slow, kind, nodes, rails):
+    line = fabric.search(slow)
+    (culprit,) = line["culprits"]
+    assert (culprit["kind"], culprit["nodes"], culprit["rails"]) == (kind, nodes, rails)
+    assert culprit["evidence"]
+    assert culprit["next"].startswith(f"ssh 127.0.1.{nodes[0][-1]} ")
+    assert line["complete"]
+    assert line["rounds"] <= 9
+    assert [pair for pair in line["pairs"] if pair[2] < 85]
+
+
+def test_a_round_is_one_run_however_many_pairs_it_has(fabric):
+    fabric.search(["node", [3], [], 0.5])
+    runs = [path.name for path in (fabric.home / ".busbar" / "runs" / "search1").glob("round1_*.txt")]
+    assert runs == ["round1_0.txt"]
+
+
+def test_a_node_that_breaks_every_run_is_found_by_running_its_round_one_by_one(fabric):
+    line = fabric.search(broken=[5])
+    (culprit,) = line["culprits"]
+    assert (culprit["kind"], culprit["nodes"], culprit["ratio"]) == ("node", ["node-5"], 0.0)
+    assert "was lost" in culprit["evidence"][0]["why"]
+
+
+def test_a_budget_that_is_used_up_says_so_and_keeps_what_is_known(fabric):
+    line = fabric.search(["node", [3], [], 0.5], budget_s=0)
+    assert line["failed"] == "the budget of 0 s was used up after 0 rounds"
+    assert not line["complete"]
+
+
+def test_a_search_that_is_not_needed_touches_nobody(fabric):
+    (fabric.home / "bin" / "ssh").unlink()
+    assert fabric.search(needed=False, nodes=[])["needed"] is False
+
+
+def test_a_node_that_does_not_answer_ends_the_search_in_a_sentence_and_not_in_a_failure(fabric):
+    fabric.tool("ssh", "echo nobody is here >&2; exit 255\n")
+    line = fabric.search(["node", [3], [], 0.5])
+    assert "no answer from node-1 (nobody is here)" in line["failed"]

@@ -1,0 +1,150 @@
+"""What can go wrong with rails really does: rates, single links, ports, content, and counters that tell of it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from rehearsed import RAILS, Stage, vcn
+from test_rehearsal_hosts import FIRST_BOOT, RECEIVE, SEND, megabits
+
+from rehearsal import cables, network, spec, tidy
+from rehearsal.faults import HostFaults
+from rehearsal.world import World
+
+FAULTS = (
+    {"kind": "slow_link", "hosts": [0, 1], "factor": 0.3},
+    {"kind": "port_degraded", "host": 1, "rail": 4, "gbps": 50},
+    {"kind": "wrong_values", "host": 2},
+    {"kind": "tcp_fallback", "host": 2},
+)
+LINE_MBITS = 25  # 100 Gb/s at 1/4000
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    stage = Stage(tmp_path_factory.mktemp("w"))
+    try:
+        network.apply_vcn(stage.world, vcn())
+        network.apply_fabric(stage.world, "fab0", 16)
+        stage.faults(*FAULTS)
+        names = [f"gpu{number}" for number in range(3)]
+        for number, name in enumerate(names):
+            stage.boot(name, 61 + number, "ol7-gpu", FIRST_BOOT, index=number)
+        assert stage.ready(*names) == dict.fromkeys(names, "status: done")
+        yield stage
+    finally:
+        tidy.demolish(stage.world)
+
+
+def speed(stage, sender: int, receiver: int, rail: int) -> float:
+    """Megabits per second of one stream over a rail."""
+    ends = (f"192.168.{rail}.{61 + number}" for number in (sender, receiver))
+    return megabits(stage, f"gpu{sender}", f"gpu{receiver}", *ends)
+
+
+def counter(stage, number: int, name: str, hca: str = "mlx5_0") -> int:
+    return int(stage.inside(f"gpu{number}", f"cat /sys/class/infiniband/{hca}/ports/1/counters/{name}").stdout)
+
+
+@pytest.mark.rehearsal
+def test_a_ports_counters_count_words_of_four_bytes_and_follow_the_traffic(stage):
+    sent, received = counter(stage, 0, "port_xmit_data"), counter(stage, 2, "port_rcv_data")
+    other = counter(stage, 0, "port_xmit_data", "mlx5_6")
+    speed(stage, 0, 2, 0)
+    time.sleep(0.2)
+    interface = int(stage.inside("gpu0", f"cat /sys/class/net/{RAILS[0]}/statistics/tx_bytes").stdout)
+    assert counter(stage, 0, "port_xmit_data") == interface // 4
+    assert 4 * (counter(stage, 0, "port_xmit_data") - sent) > 4_000_000
+    assert 4 * (counter(stage, 2, "port_rcv_data") - received) > 4_000_000
+    assert 4 * (counter(stage, 0, "port_xmit_data", "mlx5_6") - other) < 100_000
+    assert counter(stage, 0, "symbol_error") == 0
+
+
+@pytest.mark.rehearsal
+@pytest.mark.parametrize(("sender", "receiver", "share"), [(0, 1, 0.3), (1, 0, 0.3), (0, 2, 1), (2, 1, 1)])
+def test_a_slow_link_slows_both_ways_between_its_ends_and_nobody_else(stage, sender, receiver, share):
+    assert speed(stage, sender, receiver, 1) == pytest.approx(share * LINE_MBITS, rel=0.12)
+
+
+@pytest.mark.rehearsal
+def test_a_degraded_port_shows_its_rate_and_is_held_to_it(stage):
+    shown = stage.inside(
+        "gpu1", "cat /sys/class/infiniband/mlx5_{6,7}/ports/1/{rate,state}; cat /sys/class/net/enp7*/mtu"
+    ).stdout
+    assert shown.splitlines() == ["50 Gb/sec (1X HDR)", "4: ACTIVE", "100 Gb/sec (4X EDR)", "4: ACTIVE", *["9000"] * 4]
+    assert speed(stage, 1, 2, 4) == pytest.approx(LINE_MBITS / 2, rel=0.1)
+    assert speed(stage, 2, 1, 4) == pytest.approx(LINE_MBITS / 2, rel=0.1)
+
+
+@pytest.mark.rehearsal
+@pytest.mark.parametrize(("receiver", "altered"), [(2, True), (0, False)])
+def test_wrong_values_arrive_altered_although_every_checksum_held(stage, receiver, altered):
+    sender, address = 1, f"192.168.2.{61 + receiver}"
+    counting = RECEIVE.format(address).replace("n=len(c.recv(1));", "n=0;").replace("n+=len(b)", "n+=len(b)-b.count(b'x')")
+    counting = counting.replace("print(n*8/(time.time()-t)/1e6)", "print(n)")
+    stage.inside(f"gpu{receiver}", f"{counting} > /tmp/wrong 2>&1 & sleep 0.4")
+    stage.inside(f"gpu{sender}", SEND.format(address, 1, f"192.168.2.{61 + sender}"))
+    time.sleep(1)
+    wrong = int(stage.inside(f"gpu{receiver}", "cat /tmp/wrong").stdout)
+    assert (wrong > 0) == altered
+
+
+@pytest.mark.rehearsal
+def test_a_tcp_fallback_has_every_device_and_no_verbs(stage):
+    seen = {name: stage.inside(name, "ls /sys/class/infiniband | wc -l; ls /sys/class/infiniband_verbs | wc -l").stdout.split()
+            for name in ("gpu0", "gpu2")}  # fmt: skip
+    assert seen == {"gpu0": ["17", "17"], "gpu2": ["17", "0"]}
+
+
+@pytest.mark.rehearsal
+def test_benchmark_sockets_alone_are_held_to_the_front_ends_scaled_rate(stage):
+    marked = SEND.replace("e=time.time()", f"c.setsockopt(0,1,{cables.NCCL_SOCKET_SERVICE});e=time.time()")
+    rates = []
+    for program in (marked, SEND):
+        stage.inside("gpu1", f"{RECEIVE.format('10.0.1.62')} > /tmp/rate 2>&1 & sleep 0.4")
+        stage.inside("gpu0", program.format("10.0.1.62", 2, "10.0.1.61"))
+        # What the sender's buffer still holds goes at the same rate.
+        rates.append(
+            float(stage.inside("gpu1", "timeout 10 sh -c 'until [ -s /tmp/rate ]; do sleep 0.1; done'; cat /tmp/rate").stdout)
+        )
+    assert rates[0] == pytest.approx(LINE_MBITS, rel=0.15)
+    assert rates[1] > 20 * LINE_MBITS
+
+
+@pytest.mark.rehearsal
+def test_faults_come_and_go_on_a_running_host(stage):
+    """Last in this file: it leaves the hosts without their faults."""
+    stage.faults({"kind": "rail_dead", "host": 1, "rail": 5})
+    for number in range(3):
+        cables.refault(stage.world, spec.load(stage.world, f"gpu{number}"))
+    shown = stage.inside("gpu1", "cat /sys/class/infiniband/mlx5_{6,7}/ports/1/{rate,state}").stdout
+    assert shown.splitlines() == ["100 Gb/sec (4X EDR)", "4: ACTIVE", "100 Gb/sec (4X EDR)", "1: DOWN"]
+    assert stage.inside("gpu1", "cat /sys/class/net/enp72s0f1/operstate").stdout == "down\n"
+    assert speed(stage, 0, 1, 1) == pytest.approx(LINE_MBITS, rel=0.12)
+    assert speed(stage, 1, 2, 4) == pytest.approx(LINE_MBITS, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ({"kind": "slow_link", "hosts": [1, 1], "factor": 0.5}, "two different launch indices"),
+        ({"kind": "slow_link", "host": 1, "factor": 0.5}, "two different launch indices"),
+        ({"kind": "slow_link", "hosts": [0, 1], "factor": 2}, "factor above 0 and up to 1"),
+        ({"kind": "port_degraded", "host": 1, "rail": 0}, "gbps, whole gigabits per second"),
+        ({"kind": "port_degraded", "host": 1, "gbps": 50}, "must name its rail"),
+    ],
+)
+def test_a_fault_that_says_too_little_is_refused_in_one_sentence(tmp_path, fault, sentence):
+    world = World.at(tmp_path / "w")
+    world.folder()
+    (world.path / "faults.json").write_text(json.dumps([fault]))
+    with pytest.raises(ValueError, match=sentence):
+        HostFaults.of(world, 1, 16)
+
+
+def test_a_slow_link_is_known_at_both_its_ends_and_nowhere_else(tmp_path):
+    world = World.at(tmp_path / "w")
+    (world.folder() / "faults.json").write_text('[{"kind": "slow_link", "hosts": [2, 5], "factor": 0.25}]')
+    assert [HostFaults.of(world, index, 16).slow_links for index in (2, 5, 3, -1)] == [{5: 0.25}, {2: 0.25}, {}, {}]

@@ -1,0 +1,267 @@
+"""The fault search, on simulated fabrics: what it names, what it never does, and what it costs."""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.search import Sample, Search, Trial
+from benchmarks.search_figures import ALL_PAIRS_OF_EIGHT, CAUSES, Case
+from benchmarks.simulate import Fabric, Fault, Score, planted, ring_factor, run, score
+
+ROOT = Path(__file__).parent.parent
+
+
+def named(fabric: Fabric, **known: float):
+    finding = run(
+        fabric, Search(fabric.nodes, fabric.rails, known.get("pair_limit_gbps"), known.get("whole_gbps", fabric.whole()))
+    )
+    return [(one.kind, one.nodes, one.rails) for one in finding.culprits], finding
+
+
+@pytest.mark.parametrize("nodes", [3, 4, 5, 8, 13, 64])
+def test_a_slow_node_is_the_node(nodes):
+    found, finding = named(Fabric(nodes, 4, (Fault("node", (1,), (), 0.6),)))
+    assert found == [("node", (1,), ())]
+    assert finding.culprits[0].ratio == pytest.approx(0.6)
+    assert finding.exhausted
+    assert finding.summary == "node 1 is slow (60% of healthy) with every partner"
+
+
+@pytest.mark.parametrize("nodes", [3, 4, 5, 8, 13, 64])
+def test_a_slow_rail_is_named_with_its_node(nodes):
+    found, finding = named(Fabric(nodes, 4, (Fault("rail", (nodes - 1,), (2,), 0.5),)))
+    assert found == [("rail", (nodes - 1,), (2,))]
+    assert any(sample.trial.rails == (2,) for sample in finding.culprits[0].evidence)
+
+
+@pytest.mark.parametrize("nodes", [3, 4, 5, 8, 13, 64])
+def test_two_nodes_slow_only_together_are_a_link_and_neither_is_blamed(nodes):
+    found, finding = named(Fabric(nodes, 4, (Fault("link", (1, 2), (), 0.5),)))
+    assert found == [("link", (1, 2), ())]
+    fine = [sample for sample in finding.culprits[0].evidence if sample.trial.nodes != (1, 2)]
+    assert {node for sample in fine for node in sample.trial.nodes} >= {1, 2}, "both ends were fine with others"
+
+
+def test_a_link_may_be_slow_on_one_rail():
+    assert named(Fabric(8, 4, (Fault("link", (0, 7), (3,), 0.5),)))[0] == [("link", (0, 7), (3,))]
+
+
+def test_neighbours_that_are_both_slow_are_two_nodes():
+    fabric = Fabric(8, 4, (Fault("node", (3,), (), 0.5), Fault("node", (4,), (), 0.7)))
+    assert sorted(named(fabric)[0]) == [("node", (3,), ()), ("node", (4,), ())]
+
+
+def test_two_slow_links_of_one_node_are_not_the_node():
+    fabric = Fabric(8, 4, (Fault("link", (3, 4), (), 0.5), Fault("link", (4, 5), (), 0.5)))
+    assert sorted(named(fabric)[0]) == [("link", (3, 4), ()), ("link", (4, 5), ())]
+
+
+def test_a_link_far_slower_than_its_slow_node_is_named_beside_it():
+    fabric = Fabric(16, 4, (Fault("node", (3,), (), 0.8), Fault("link", (3, 4), (), 0.3)))
+    assert sorted(named(fabric)[0]) == [("link", (3, 4), ()), ("node", (3,), ())]
+
+
+def test_two_slow_rails_of_one_node_are_two_causes():
+    fabric = Fabric(8, 8, (Fault("rail", (3,), (1,), 0.5), Fault("rail", (3,), (6,), 0.6)))
+    assert sorted(named(fabric)[0]) == [("rail", (3,), (1,)), ("rail", (3,), (6,))]
+
+
+@pytest.mark.parametrize("nodes", [3, 4, 8, 33])
+def test_a_rail_slow_between_everybody_is_its_plane(nodes):
+    found, _ = named(Fabric(nodes, 4, (Fault("rail_plane", (), (1,), 0.5),)))
+    assert found == [("rail_plane", tuple(range(nodes)), (1,))]
+
+
+def test_a_cluster_slow_everywhere_is_seen_where_the_limit_is_known_and_only_there():
+    fabric = Fabric(8, 4, (Fault("rail_plane", (), (), 0.5),))
+    assert named(fabric, pair_limit_gbps=fabric.gate_gbps())[0] == [("group", tuple(range(8)), ())]
+    assert named(fabric)[0] == []
+
+
+def test_between_two_nodes_nobody_is_blamed_alone():
+    for fault, rails in ((Fault("node", (0,), (), 0.5), ()), (Fault("rail", (1,), (2,), 0.5), (2,))):
+        fabric = Fabric(2, 4, (fault,))
+        assert named(fabric, pair_limit_gbps=fabric.gate_gbps())[0] == [("link", (0, 1), rails)]
+
+
+def test_slow_only_together_is_bisected_to_the_smallest_group():
+    found, finding = named(Fabric(64, 4, (Fault("group", tuple(range(9, 17)), (), 0.6),)))
+    assert found == [("group", tuple(range(9, 17)), ())]
+    assert finding.rounds <= 6 * math.log2(64)
+
+
+def test_two_halves_good_inside_and_slow_between_each_other_are_a_group():
+    search = Search(8, 1, None, 20.0)
+    while trials := search.next_round():
+        halves = [{node // 4 for node in trial.nodes} for trial in trials]
+        search.record([Sample(trial, 40.0 if len(half) == 1 else 20.0, "") for trial, half in zip(trials, halves, strict=True)])
+    assert [(one.kind, one.nodes) for one in search.finding().culprits] == [("group", (4, 5, 6, 7))]
+
+
+def test_a_trial_without_a_number_counts_as_slow_and_keeps_its_why():
+    found, finding = named(Fabric(8, 4, (Fault("link", (2, 3), (), 0.0),)))
+    assert found == [("link", (2, 3), ())]
+    assert finding.culprits[0].ratio == 0.0
+    assert "the run did not end in time" in {sample.why for sample in finding.culprits[0].evidence}
+    assert "dead" in finding.summary
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_a_number_that_is_none_counts_as_none(value):
+    search = Search(4, 1)
+    trials = search.next_round()
+    search.record([Sample(trial, value if trial.nodes == (0, 1) else 40.0, "") for trial in trials])
+    assert search.finding().suspects == ((0, 1),)
+
+
+def test_when_nothing_answers_it_ends_and_says_so():
+    search = Search(8, 4)
+    while trials := search.next_round():
+        search.record([Sample(trial, None, "no route") for trial in trials])
+    assert search.finding().healthy_gbps is None
+    assert [one.kind for one in search.finding().culprits] == ["group"]
+
+
+def test_a_node_that_is_slow_at_times_is_named_as_flapping():
+    scores = Case(64, 60, (1,), ("node",), active=0.5).scores()
+    assert Score.recall(scores) >= 0.9
+    found = [culprit for one in scores for culprit in one.finding.culprits if culprit.kind == "node"]
+    assert sum(culprit.flapping for culprit in found) >= 0.9 * len(found)
+
+
+def test_a_finding_is_valid_at_any_moment():
+    fabric = Fabric(16, 4, (Fault("node", (5,), (), 0.5),), noise=0.02)
+    search = Search(16, 4, None, fabric.whole())
+    assert search.finding().summary == "nothing was tried yet"
+    while trials := search.next_round():
+        search.finding()
+        search.record(fabric.answer(trials))
+        assert {one.nodes for one in search.finding().culprits} <= {(5,)}
+    assert search.finding().culprits
+
+
+def test_it_stops_at_the_rounds_it_is_given():
+    fabric = Fabric(16, 4, (Fault("node", (5,), (), 0.5),))
+    finding = run(fabric, Search(16, 4, None, fabric.whole(), max_rounds=3))
+    assert (finding.rounds, finding.exhausted) == (3, False)
+
+
+def test_it_refuses_what_was_not_asked_for():
+    search = Search(4, 1)
+    search.next_round()
+    with pytest.raises(ValueError, match="was not asked for"):
+        search.record([Sample(Trial((0, 3), ()), 1.0, "")])
+    with pytest.raises(ValueError, match="at least 2 nodes and 1 rail, given were 1 and 4"):
+        Search(1, 4)
+
+
+@given(
+    fabric=st.builds(
+        Fabric,
+        nodes=st.integers(2, 70),
+        rails=st.sampled_from([1, 2, 4, 8, 16]),
+        noise=st.sampled_from([0.0, 0.02, 0.2]),
+        seed=st.integers(0, 2**32),
+    ),
+    count=st.integers(0, 3),
+    active=st.sampled_from([0.2, 0.5, 1.0]),
+    knows=st.tuples(st.booleans(), st.booleans()),
+)
+@settings(max_examples=60)
+def test_trials_of_a_round_share_nothing_and_the_search_ends(fabric, count, active, knows):
+    dice = random.Random(fabric.seed)  # noqa: S311 - noise
+    nodes, rails = fabric.nodes, fabric.rails
+    kinds = [*CAUSES, "rail_plane", "group"] if nodes > 6 else ["rail_plane"]
+    fabric = planted(dice, fabric, count, kinds, active)
+    search = Search(nodes, rails, fabric.gate_gbps() if knows[0] else None, fabric.whole() if knows[1] else None)
+    rounds = 0
+    while trials := search.next_round():
+        rounds += 1
+        used = set()
+        for trial in trials:
+            assert list(trial.nodes) == sorted(set(trial.nodes)), "ring order is index order"
+            assert len(trial.nodes) > 1
+            assert 0 <= trial.nodes[0] <= trial.nodes[-1] < nodes
+            assert all(0 <= rail < rails for rail in trial.rails)
+            places = {(node, rail) for node in trial.nodes for rail in trial.rails or range(rails)}
+            assert not places & used
+            used |= places
+        answers = fabric.answer(trials)
+        dice.shuffle(answers)
+        search.record(answers[: dice.choice([len(answers), len(answers), 1])])  # some did not run at all
+    finding = search.finding()
+    assert rounds == finding.rounds <= 4 * (nodes - 1).bit_length() + 12
+    for culprit in finding.culprits:
+        assert culprit.kind in {"node", "rail", "link", "rail_plane", "group"}
+        assert 0 < culprit.confidence < 1
+        assert culprit.nodes == tuple(sorted(set(culprit.nodes)))
+        assert nodes > 2 or culprit.kind == "link"
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 5, 8, 31, 256, 1024])
+def test_a_healthy_cluster_is_never_blamed(nodes):
+    scores = Case(nodes, 3 if nodes > 256 else 25, (0,)).scores()
+    assert [one.finding.culprits for one in scores if one.finding.culprits] == []
+
+
+@pytest.mark.parametrize("nodes", [3, 6, 7, 31, 100, 1024])
+def test_one_fault_is_found_whatever_the_size(nodes):
+    scores = Case(nodes, 5 if nodes > 256 else 40, (1,)).scores()
+    assert Score.recall(scores) >= 0.97
+    assert Score.precision(scores) >= 0.97
+
+
+def test_three_faults_among_256_nodes_are_found_within_two_log_rounds():
+    scores = Case(256, 60, (1, 2, 3)).scores()
+    assert Score.recall(scores) >= 0.99
+    assert Score.precision(scores) >= 0.99
+    assert max(one.rounds for one in scores) <= 2 * math.log2(256)
+
+
+def test_eight_nodes_need_a_third_of_the_rounds_of_all_pairs():
+    scores = Case(8, 60, (1,)).scores()
+    assert Score.recall(scores) >= 0.98
+    assert max(one.rounds for one in scores) * 3 <= ALL_PAIRS_OF_EIGHT
+
+
+def test_a_search_blind_to_links_would_score_worse():
+    """The score itself can fail: blaming a node for a link is wrong and misses."""
+    fabric = Fabric(8, 4, (Fault("link", (1, 2), (), 0.5),))
+    told = score(fabric, whole_gbps=fabric.whole())
+    other = score(Fabric(8, 4, (Fault("node", (1,), (), 0.5),)), whole_gbps=fabric.whole())
+    assert (told.right, told.wrong, told.missed) == (1, 0, 0)
+    assert Score.precision([told, Score(0, 1, 1, 1, 1, other.finding)]) == 0.5
+    assert Score.recall([told, Score(0, 1, 1, 1, 1, other.finding)]) == 0.5
+
+
+def test_a_simulated_ring_is_as_slow_as_its_slowest_edge_on_its_slowest_rail():
+    faults = [Fault("rail", (1,), (2,), 0.5), Fault("link", (3, 0), (), 0.8)]
+    assert ring_factor((0, 1, 2, 3), (0, 1, 2), faults) == 0.5
+    assert ring_factor((0, 1, 2, 3), (0, 1), faults) == 0.8
+    assert ring_factor((0, 2), (0, 1, 2), faults) == 1.0
+    fabric = Fabric(4, 3, tuple(faults))
+    assert fabric.whole() == pytest.approx(0.5 * fabric.healthy())
+    assert fabric.whole() < fabric.gate_gbps() < fabric.healthy() < fabric.ceiling_gbps()
+
+
+def test_the_core_runs_on_the_python_of_old_images():
+    python = shutil.which("python3.6")
+    if python is None or subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode != 0:
+        pytest.skip("there is no Python 3.6 here")
+    program = (
+        "import search; s = search.Search(8, 4, None, 20.0)\n"
+        "t = s.next_round()\n"
+        "while t:\n"
+        "    s.record([search.Sample(x, 20.0 if 3 in x.nodes else 40.0, '') for x in t]); t = s.next_round()\n"
+        "print([(c.kind, c.nodes) for c in s.finding().culprits])\n"
+    )
+    found = subprocess.run([python, "-c", program], cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True)
+    assert found.stdout == "[('node', (3,))]\n"
