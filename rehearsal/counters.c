@@ -1,5 +1,5 @@
-/* Keeps the byte counters of a rehearsed host's RDMA ports true: what an interface has counted goes into the files that its port
- * shows, as words of four bytes, at most 50 ms late and only when it changed. It counts nothing itself and never ends.
+/* Keeps the byte counters of a rehearsed host's RDMA ports true: what an interface has counted goes into the files that its
+ * port shows, as words of four bytes, at most 50 ms late and only when it changed. It counts nothing itself and never ends.
  * argv: pairs of an interface index and the folder of its port's counters; names of interfaces may change, indices do not. */
 #include <fcntl.h>
 #include <linux/if_link.h>

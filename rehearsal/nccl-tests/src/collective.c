@@ -40,7 +40,10 @@ static int64_t not_zero(const float *values, size_t count)
     return wrong;
 }
 
-static int64_t all_reduce_wrong(const struct outcome *r) { return not_sums(r->values, r->counts.receive, r->ranks, 0, r->round); }
+static int64_t all_reduce_wrong(const struct outcome *r)
+{
+    return not_sums(r->values, r->counts.receive, r->ranks, 0, r->round);
+}
 
 static int64_t reduce_wrong(const struct outcome *r)
 {
@@ -67,7 +70,8 @@ static int64_t gather_wrong(const struct outcome *r)
     if (r->rank == r->root) return all_gather_wrong(r);
     size_t share = r->counts.send, own = (size_t)r->rank * share, rest = r->counts.receive - own - share;
     if (!r->in_place) return not_zero(r->values, r->counts.receive);
-    return not_zero(r->values, own) + not_of(r->values + own, share, r->rank, 0, r->round) + not_zero(r->values + own + share, rest);
+    int64_t around = not_zero(r->values, own) + not_zero(r->values + own + share, rest);
+    return around + not_of(r->values + own, share, r->rank, 0, r->round);
 }
 
 static int64_t alltoall_wrong(const struct outcome *r)
@@ -175,7 +179,8 @@ static const struct collective TABLE[] = {
      exchange_peers},
     {"alltoallv_perf", "none", false, false, false, uneven, sent_bytes, others, everybody, alltoallv_wrong, exchange_alltoallv,
      exchange_peers},
-    {"gather_perf", "none", true, true, false, to_all, shares, others, everybody, gather_wrong, exchange_gather, exchange_peers},
+    {"gather_perf", "none", true, true, false, to_all, shares, others, everybody, gather_wrong, exchange_gather,
+     exchange_peers},
     {"scatter_perf", "none", true, true, false, from_all, shares, others, the_root, scatter_wrong, exchange_scatter,
      exchange_peers},
     {"sendrecv_perf", "sum", false, false, false, whole, called, one, everybody, send_receive_wrong, exchange_send_receive,

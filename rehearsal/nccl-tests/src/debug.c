@@ -129,7 +129,8 @@ void debug_connections(struct group *group, const struct rails *rails)
         for (int local = 0; local < at->local_size; local++) {
             int from = layout_rank(at, at->host_index, local);
             if (from == me) continue;
-            info(INIT | SHM, "Channel %02d : %d[%d] -> %d[%d] via SHM/direct/direct", c, from, device_of(group, from), me, cuda_device);
+            info(INIT | SHM, "Channel %02d : %d[%d] -> %d[%d] via SHM/direct/direct", c, from, device_of(group, from), me,
+                 cuda_device);
         }
     }
     for (int i = 0; i < rails->link_count; i++) {
@@ -137,10 +138,10 @@ void debug_connections(struct group *group, const struct rails *rails)
         int peer = layout_rank(at, link->host, rails_owner(rails, link->channel, link->host));
         int there = device_of(group, peer), net = ib ? device_number(rails, link->channel) : 0;
         const char *kind = ib ? "IB" : "Socket";
-        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [receive] via NET/%s/%d", link->channel, peer, there, me, cuda_device,
-             kind, net);
-        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [send] via NET/%s/%d", link->channel, me, cuda_device, peer, there, kind,
-             net);
+        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [receive] via NET/%s/%d", link->channel, peer, there, me,
+             cuda_device, kind, net);
+        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [send] via NET/%s/%d", link->channel, me, cuda_device, peer,
+             there, kind, net);
     }
     info(INIT, "Connected all rings, use ring PXN 0 GDR 0");
 }

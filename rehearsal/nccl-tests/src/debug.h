@@ -1,5 +1,5 @@
-// What NCCL_DEBUG=INFO makes a run say of itself: NCCL's lines about the network it found and the connections it made, written by
-// each rank to its NCCL_DEBUG_FILE or to standard output, and how long each rail was busy. It says only what happened.
+// What NCCL_DEBUG=INFO makes a run say of itself: NCCL's lines about the network it found and the connections it made, written
+// by each rank to its NCCL_DEBUG_FILE or to standard output, and how long each rail was busy. It says only what happened.
 #pragma once
 #include "wire.h"
 

@@ -33,8 +33,8 @@ struct exchange {
     struct cursor out, in;
 };
 
-// The part of a message that the cursor's channel carries. Small messages use few channels; pieces are dealt out to the channels
-// in turn, over all messages of the two hosts, so that each channel carries as much as any other. False: it carries none of it.
+// The part of a message that the cursor's channel carries. Small messages use few channels; pieces are dealt out to the
+// channels in turn, over all messages of the two hosts, so that each channel carries as much as any other. False: none of it.
 static bool piece(struct cursor *c, const struct message *whole, struct message *part)
 {
     size_t channels = (size_t)c->round->op->wire->rails->count, pieces = whole->floats / PIECE_MIN_FLOATS;
@@ -110,7 +110,8 @@ static void copy_local(void *argument)
     const struct layout *at = operation_layout(round->op);
     for (int from = 0; from < at->local_size; from++) {
         struct message m = round->message(round->op, round->mask, layout_rank(at, at->host_index, from), at->rank);
-        if (m.floats > 0) memmove(round->op->receive[at->local_rank] + m.to, (const float *)source(round, from) + m.from, 4 * m.floats);
+        float *to = round->op->receive[at->local_rank] + m.to;
+        if (m.floats > 0) memmove(to, (const float *)source(round, from) + m.from, 4 * m.floats);
     }
 }
 

@@ -1,5 +1,5 @@
-// Collectives of single messages between pairs of ranks: each message is cut over the channels, so that it crosses on all rails;
-// ranks of one host copy in memory.
+// Collectives of single messages between pairs of ranks: each message is cut over the channels, so that it crosses on all
+// rails; ranks of one host copy in memory.
 #pragma once
 #include "operation.h"
 

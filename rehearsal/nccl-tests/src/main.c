@@ -140,7 +140,9 @@ int main(int argc, char **argv, char **environment)
     launch_start(&argc, &argv);
     bool speaks = launch_rank() == 0;
     if (!split_color(launch_rank(), &color)) {
-        if (speaks) fprintf(stderr, "%s: NCCL_TESTS_SPLIT %s is refused: ranks cannot be divided by 0.\n", program, getenv("NCCL_TESTS_SPLIT"));
+        if (speaks)
+            fprintf(stderr, "%s: NCCL_TESTS_SPLIT %s is refused: ranks cannot be divided by 0.\n", program,
+                    getenv("NCCL_TESTS_SPLIT"));
         launch_finish(255);
     }
     struct report report = {.speaks = speaks, .options = &options, .program = program, .ranks = launch_size()};

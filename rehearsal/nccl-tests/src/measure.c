@@ -107,7 +107,8 @@ static int64_t check(struct bench *b, struct counts counts, bool in_place)
     for (int i = 0; i < b->options->check && total == 0; i++) {
         fill(b, counts, in_place, b->round);
         operate(b, counts, in_place, 0);
-        struct outcome outcome = {.values = buffer(b, layout(b)->local_rank, true) + (in_place ? counts.receive_step * (size_t)rank : 0),
+        const float *results = buffer(b, layout(b)->local_rank, true);
+        struct outcome outcome = {.values = results + (in_place ? counts.receive_step * (size_t)rank : 0),
                                 .counts = counts, .rank = rank, .ranks = layout(b)->size, .root = b->root, .round = b->round,
                                 .in_place = in_place};
         int64_t wrong = looks ? b->collective->wrong(&outcome) : 0;
@@ -163,7 +164,10 @@ static void measure(struct bench *b, struct counts counts, bool in_place)
     free(mine);
 }
 
-static struct counts counts_of(const struct bench *b, size_t bytes) { return b->collective->counts(bytes / 4, layout(b)->size); }
+static struct counts counts_of(const struct bench *b, size_t bytes)
+{
+    return b->collective->counts(bytes / 4, layout(b)->size);
+}
 
 void bench_run(struct bench *b, int root)
 {
@@ -180,8 +184,8 @@ void bench_run(struct bench *b, int root)
         for (size_t bytes = least; bytes <= b->max_bytes;
              bytes = o->step_factor > 1 ? bytes * o->step_factor : bytes + o->step_bytes) {
             struct counts counts = counts_of(b, bytes);
-            report_line_start(b->report, 4 * larger(counts.send, counts.receive), counts.call, "float", b->collective->reduction,
-                              root);
+            report_line_start(b->report, 4 * larger(counts.send, counts.receive), counts.call, "float",
+                              b->collective->reduction, root);
             measure(b, counts, false);
             measure(b, counts, true);
             report_line_end(b->report);

@@ -57,7 +57,10 @@ static int place(const struct offer *offer, const char *hca) // -1: not offered
     return -1;
 }
 
-static int job_rank(const struct group *group, int host, int local) { return group->members[layout_rank(&group->at, host, local)]; }
+static int job_rank(const struct group *group, int host, int local)
+{
+    return group->members[layout_rank(&group->at, host, local)];
+}
 
 // The first local rank of the group on a host that is near that rail; -1: none.
 static int neighbour(const struct group *group, const struct offer *all, int host, const char *hca)

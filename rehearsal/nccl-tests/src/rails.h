@@ -20,7 +20,7 @@ struct link {
 };
 
 struct rails {
-    int count;         // channels: rails near the group's ranks that every host of it has, or 1 over the front end; 0 on one host
+    int count;         // channels: rails near the group's ranks that all its hosts have, or 1 over the front end; 0 on one host
     bool sockets_only; // NET/Socket over the front end
     uint64_t used, missing; // rails by index: used, and left out as some host of the group lacks them
     struct channel channels[RAILS_MAX];

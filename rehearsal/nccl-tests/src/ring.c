@@ -8,8 +8,8 @@ enum { CHUNK_BYTES = 64 * 1024, CHUNK_FLOATS = CHUNK_BYTES / 4, CHANNEL_MIN_BYTE
 enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE };
 
 // What all channels of one operation share. The ring has n positions. In the ring proper, step t sends block
-// (last - t + shift) mod n out of this host and step s brings in block (first - 1 - s + shift) mod n, which the owner carries past
-// the local ranks and sends on in step s + locals. A chain has one block, which goes on in the step in which it comes.
+// (last - t + shift) mod n out of this host and step s brings in block (first - 1 - s + shift) mod n, which the owner carries
+// past the local ranks and sends on in step s + locals. A chain has one block, which goes on in the step in which it comes.
 struct walk {
     struct operation *op;
     enum kind kind;
@@ -34,7 +34,7 @@ static int modulo(int value, int n) { return ((value % n) + n) % n; }
 static bool shared(const struct walk *w) { return w->kind == ALL_GATHER || w->kind == REDUCE_SCATTER; }
 static int rank_at(const struct walk *w, int local) { return operation_layout(w->op)->order[w->first + local]; }
 
-// Where a block of this channel begins in a whole buffer, and how long it is. Blocks are ring positions; a rank's share lies by rank.
+// Where a block of this channel begins in a whole buffer, and how long it is. Blocks are ring positions; shares lie by rank.
 static size_t block_start(const struct stream *s, int block)
 {
     const struct walk *w = s->walk;
@@ -196,7 +196,7 @@ static void arrived(struct lane *lane, size_t bytes)
     next_in(s);
 }
 
-// The rest of the block where whole blocks are in hand to send meanwhile, an eighth where a block is passed on while it comes in.
+// The rest of the block where whole blocks are in hand to send meanwhile, an eighth where one is passed on while it comes in.
 static size_t wake(struct lane *lane)
 {
     struct stream *s = (struct stream *)lane;

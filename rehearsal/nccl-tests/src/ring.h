@@ -1,5 +1,5 @@
-// Collectives that go round a ring of all ranks, or along it as a chain from or to the root: channel c crosses from each host to
-// the next on rail c. Local ranks are walked in memory by the channel's owner.
+// Collectives that go round a ring of all ranks, or along it as a chain from or to the root: channel c crosses from each host
+// to the next on rail c. Local ranks are walked in memory by the channel's owner.
 #pragma once
 #include "operation.h"
 

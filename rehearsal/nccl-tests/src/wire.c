@@ -107,7 +107,8 @@ static void check_stall(const struct wire *wire, const struct lane *lane, double
     if (info.tcpi_retransmits > 0 || info.tcpi_probes > 1) connection_lost(wire, lane->out, true, why);
     // Otherwise the rail before us is at fault, or another channel's: the rank that can tell says so first.
     snprintf(why, sizeof why, "nothing came for %.0f s", stall_s + SECOND_REPORT_S);
-    if (now - lane->moved_at > stall_s + SECOND_REPORT_S) connection_lost(wire, lane->in ? lane->in : lane->out, !lane->in, why);
+    if (now - lane->moved_at > stall_s + SECOND_REPORT_S)
+        connection_lost(wire, lane->in ? lane->in : lane->out, !lane->in, why);
 }
 
 // One round over a lane. True: it has nothing left to do.

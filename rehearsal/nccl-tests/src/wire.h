@@ -28,8 +28,8 @@ struct lane {
     double moved_at, done_at;
 };
 
-// Run all lanes to their end. `meanwhile` (or NULL) is called once, when the first bytes are under way. Ends the job when a lane
-// sees no byte for 30 s (or BUSBAR_RING_STALL_S), naming channel, rail and peer.
+// Run all lanes to their end. `meanwhile` (or NULL) is called once, when the first bytes are under way. Ends the job when a
+// lane sees no byte for 30 s (or BUSBAR_RING_STALL_S), naming channel, rail and peer.
 void wire_run(struct wire *wire, struct lane **lanes, int count, void (*meanwhile)(void *), void *argument);
 
 // Seconds in which a link had bytes of this rank under way. The slow rail is the one with the most.
