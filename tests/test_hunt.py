@@ -19,12 +19,17 @@ class Fabric(Head):
         super().__init__(home)
         self.nodes = [{"name": f"node-{index}", "address": f"127.0.1.{index}"} for index in range(nodes)]
         self.tool("hostname", "echo n0\n")
-        self.tool("ssh", "for word; do case $word in 127.0.1.*) echo n${word##*.};; esac; done\n")
+        # What node N has lies below nN.
+        self.tool(
+            "ssh",
+            "for word; do case $word in 127.0.1.*) at=n${word##*.};; esac; done\n"
+            'case $word in hostname) echo $at;; *) sh -c "$(echo "$word" | sed "s|$HOME|$HOME/$at|g")";; esac\n',
+        )
         (home / "bin" / "mpirun").symlink_to(FAKES / "mpirun")
         self.environment["FABRIC"] = str(home / "fabric.json")
 
-    def search(self, *slow, broken=(), **changes) -> dict:
-        (self.home / "fabric.json").write_text(json.dumps({"gbps": 25.0, "slow": slow, "broken": list(broken)}))
+    def search(self, *slow, broken=(), mute=False, **changes) -> dict:
+        (self.home / "fabric.json").write_text(json.dumps({"gbps": 25.0, "slow": slow, "broken": list(broken), "mute": mute}))
         request = {
             "schema": 1,
             "kind": "search",
@@ -84,6 +89,24 @@ def test_a_node_that_breaks_every_run_is_found_by_running_its_round_one_by_one(f
     (culprit,) = line["culprits"]
     assert (culprit["kind"], culprit["nodes"], culprit["ratio"]) == ("node", ["node-5"], 0.0)
     assert "was lost" in culprit["evidence"][0]["why"]
+
+
+def test_a_pair_without_the_head_is_measured_too_and_leaves_no_result_behind(tmp_path):
+    three = Fabric(tmp_path, 3)
+    line = three.search(["node", [1], [3], 0.4])
+    assert line["failed"] is None
+    (culprit,) = line["culprits"]
+    assert (culprit["kind"], culprit["nodes"], culprit["rails"]) == ("rail", ["node-1"], ["mlx5_3"])
+    assert [1, 2] in [pair[:2] for pair in line["pairs"]]
+    assert (tmp_path / "n1").is_dir()
+    assert not list((tmp_path / "n1").rglob("*.json"))
+
+
+def test_a_run_that_cannot_be_read_blames_no_node(fabric):
+    line = fabric.search(["node", [3], [], 0.5], mute=True)
+    assert line["culprits"] == []
+    assert "tells nothing of its trials" in line["failed"]
+    assert not line["complete"]
 
 
 def test_a_budget_that_is_used_up_says_so_and_keeps_what_is_known(fabric):

@@ -40,11 +40,17 @@ def each(nodes: Sequence[Dict[str, str]], command: str, stdin: bytes, timeout_s:
     local = nodes[0]["address"]
 
     def ask(node: Dict[str, str]) -> Answer:
-        argv = ["sh", "-c", command] if node["address"] == local else [*SSH, node["address"], command]
-        return _ask(argv, stdin, timeout_s)
+        if node["address"] == local:
+            return _ask(["sh", "-c", command], stdin, timeout_s)
+        return on(node["address"], command, stdin, timeout_s)
 
     with ThreadPoolExecutor(max_workers=WINDOW) as pool:
         return list(pool.map(ask, nodes))
+
+
+def on(address: str, command: str, stdin: bytes, timeout_s: float) -> Answer:
+    """Run the shell `command` on the node of that address, which is another one."""
+    return _ask([*SSH, address, command], stdin, timeout_s)
 
 
 def _ask(argv: List[str], stdin: bytes, timeout_s: float) -> Answer:

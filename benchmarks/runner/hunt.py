@@ -16,7 +16,6 @@ import jobs
 import measure
 import mpi
 import search
-import transcript
 from refusal import Refusal
 
 _NAMES_TIMEOUT_S = 60
@@ -49,8 +48,8 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     try:
         with measure.alone(request, say):
             failed = _ask(asking, samples, request, here, say, began)
-    except Refusal as refusal:
-        failed = str(refusal)
+    except (Refusal, _NoTimes) as error:
+        failed = str(error)
     found = asking.finding()
     say(found.summary)
     pairs = [[*one.trial.nodes, one.busbw_gbps] for one in samples if not one.trial.rails and len(one.trial.nodes) == _PAIR]
@@ -89,6 +88,10 @@ def _ask(  # noqa: PLR0913, PLR0917 - one loop that its caller would bury
                 len(launch.rounds), len(trials), f"{min(numbers):.4g} to {max(numbers):.4g}" if numbers else "no"
             )
         )
+
+
+class _NoTimes(Exception):  # noqa: N818 - no error of a node
+    """A run that went well and cannot be read: that says nothing of the nodes, so no trial of it may count as failed."""
 
 
 class _Group(NamedTuple):
@@ -156,25 +159,19 @@ class _Launch:
         run = mpi.run(step, self._here, lambda _line: None)
         row = run.transcript.rows[-1] if run.transcript.rows else None
         times = row.out_of_place_spread.rank_us if row and row.out_of_place_spread else ()
+        last = step["members"][-1]
+        if row is None or len(times) < last.first + last.ranks:
+            why = run.problems[0] if run.problems else "nccl-tests gave no time of every rank (2.19 or later does)"
+            raise _NoTimes(f"the run {name} ended well and tells nothing of its trials: {why}")
         hosts = {device.rank: self._hosts.get(device.host.split(".")[0]) for device in run.transcript.devices}
-        return [self._sample(group, row, times, hosts, run.problems) for group in step["members"]]
+        return [self._sample(group, row.size_bytes, times, hosts) for group in step["members"]]
 
-    def _sample(
-        self,
-        group: _Group,
-        row: Optional[transcript.Row],
-        times: Sequence[float],
-        hosts: Dict[int, Optional[int]],
-        problems: List[str],
-    ) -> search.Sample:
+    def _sample(self, group: _Group, size_bytes: int, times: Sequence[float], hosts: Dict[int, Optional[int]]) -> search.Sample:
         ranks = range(group.first, group.first + group.ranks)
-        if row is None or len(times) < group.first + group.ranks:
-            why = problems[0] if problems else "nccl-tests gave no time of every rank (2.19 or later does)"
-            return search.Sample(group.trial, None, why)
         if {hosts.get(rank) for rank in ranks} != set(group.trial.nodes):
-            return search.Sample(group.trial, None, "MPI placed its ranks on other nodes")
+            raise _NoTimes(f"MPI placed the ranks of {group.trial} on other nodes")
         slowest_us = max(times[rank] for rank in ranks)
-        return search.Sample(group.trial, row.size_bytes * 2.0 * (group.ranks - 1) / group.ranks / (slowest_us * 1e3), "")
+        return search.Sample(group.trial, size_bytes * 2.0 * (group.ranks - 1) / group.ranks / (slowest_us * 1e3), "")
 
     def groups(self, batch: List[search.Trial], name: str) -> Dict[str, Any]:
         """Return the step that runs `batch` at once, one group for each trial, `members` in rank order."""
@@ -202,7 +199,9 @@ class _Launch:
         for index, context in enumerate(contexts):
             words += [":"] if index else []
             words += [word.replace("@SPLIT@", str(split)).replace("@RESULT@", result) for word in context]
-        return {"name": name, "argv": words, "result": result, "members": members, "cycles": 1}
+        writer = request["nodes"][members[0].trial.nodes[0]]["address"]
+        at = None if writer == request["nodes"][0]["address"] else writer
+        return {"name": name, "argv": words, "result": result, "result_at": at, "members": members, "cycles": 1}
 
     def _context(self, trials: List[search.Trial], rails: Tuple[int, ...], per_node: int, size_bytes: int) -> List[str]:
         """Return the words for the ranks of `trials`, node by node in their order, on `rails` (none: all)."""

@@ -4,14 +4,17 @@ It deliberately judges nothing, and drops the JSON file at once: it holds a rank
 """
 
 import os
+import shlex
 import time
 from typing import Any, Dict, List, NamedTuple, Tuple
 
+import fanout
 import jobs
 import transcript
 from bounded import bounded
 from refusal import Refusal
 
+_FETCH_TIMEOUT_S = 60
 #: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest.
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
 
@@ -28,20 +31,52 @@ class Run(NamedTuple):
 def run(step: Dict[str, Any], here: str, say: jobs.Say) -> Run:
     """Run `step` (name, argv, result, cycles, timeout_s); its output is kept in `here` while it works.
 
+    The first rank writes the JSON file, so it lies on the node of that rank: `step["result_at"]` is its address when that is
+    not this one.
+
     Raises:
         Refusal: it did not start, did not end in time or failed; the message holds the likely cause.
     """
-    if os.path.exists(step["result"]):
-        os.unlink(step["result"])  # nccl-tests would write beside it, under another name
+    result = _Result(step)
+    result.drop()  # nccl-tests would write beside it, under another name
     began = time.monotonic()
     try:
         text = _run(step, os.path.join(here, step["name"] + ".txt"), say)
         seconds = time.monotonic() - began
-        found, problems = _read(step, text)
+        found, problems = _read(step, text, result)
     finally:
-        if os.path.exists(step["result"]):
-            os.unlink(step["result"])
+        result.drop()
     return Run(found, problems, text, seconds)
+
+
+class _Result:
+    """The JSON file of a run, on this node or on another."""
+
+    def __init__(self, step: Dict[str, Any]) -> None:
+        self._path = step["result"]
+        self._address = step.get("result_at")
+
+    def drop(self) -> None:
+        """Remove it; on another node, leave a folder for it that nobody else can read."""
+        if self._address:
+            folder, path = shlex.quote(os.path.dirname(self._path)), shlex.quote(self._path)
+            fanout.on(self._address, f"umask 077; mkdir -p {folder}; rm -f {path}", b"", _FETCH_TIMEOUT_S)
+        elif os.path.exists(self._path):
+            os.unlink(self._path)
+
+    def read(self) -> str:
+        """Return what it holds.
+
+        Raises:
+            OSError: it is not there or cannot be had.
+        """
+        if not self._address:
+            with jobs.text(self._path) as source:
+                return str(source.read())
+        answer = fanout.on(self._address, "cat " + shlex.quote(self._path), b"", _FETCH_TIMEOUT_S)
+        if answer.status != 0:
+            raise OSError(f"{self._address}: {answer.why}")
+        return answer.out
 
 
 def environment(argv: List[str]) -> Dict[str, str]:
@@ -87,7 +122,7 @@ def _cause(lines: List[str]) -> str:
     return words[0].strip()[:500]
 
 
-def _read(step: Dict[str, Any], text: str) -> Tuple[transcript.Transcript, List[str]]:
+def _read(step: Dict[str, Any], text: str, result: _Result) -> Tuple[transcript.Transcript, List[str]]:
     """Return the run as its JSON file has it, checked against the text."""
     cycles = step.get("cycles", 1)
     runs = transcript.parse_text(text, cycles)
@@ -95,8 +130,7 @@ def _read(step: Dict[str, Any], text: str) -> Tuple[transcript.Transcript, List[
         raise Refusal("the output of {} holds {} runs instead of one".format(step["name"], len(runs)))
     printed = runs[0]
     try:
-        with jobs.text(step["result"]) as source:
-            precise = transcript.parse_json(source.read(), cycles)
+        precise = transcript.parse_json(result.read(), cycles)
     except (OSError, ValueError) as error:
         return printed, [*printed.problems, f"the JSON result could not be used: {error}"]
     problems = [*printed.problems, *precise.problems]
