@@ -42,7 +42,9 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     counted = {node: {rail: _number(by.get(rail)) for rail in rails} for node, by in sent.items()}
     if not counted or all(value is None for by in counted.values() for value in by.values()):
         return Check("transport", SKIPPED, (f"no byte counter of {', '.join(rails[:3])}... could be read",))
-    apart = {*rails, *(str(name) for name in _mapping(moved.get("netdevs")).values())}
+    # A rail's interface counts with its rail; that of the front end may have carried everything instead.
+    netdevs = _mapping(moved.get("netdevs"))
+    apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
     what = "rails" if shape.rdma else "fabric interfaces"
     reasons = [
         reason

@@ -167,8 +167,10 @@ def test_falling_below_earlier_runs_is_short_although_the_gate_is_met():
     assert "the median of 9 earlier runs" in judged.reasons[0]
 
 
-def test_bytes_over_the_front_end_are_a_fallback_whatever_the_number():
+@pytest.mark.parametrize("netdevs", [{}, {GPU4.rdma.hca[0]: "rdma0", "mlx5_4": "eth0"}])
+def test_bytes_over_the_front_end_are_a_fallback_whatever_the_number(netdevs):
     found = document()
+    found["transport"]["netdevs"] = netdevs
     for counted in found["transport"]["tx_bytes"].values():
         moved = sum(counted.values())
         counted.update(dict.fromkeys(GPU4.rdma.hca, 0), eth0=moved)
