@@ -15,7 +15,7 @@ from rehearsal.world import World
 pytestmark = pytest.mark.rehearsal
 
 #: Long enough to be caught in the middle: about 20 s of measuring at 1/4000.
-LONG_PLAN = {"sizesFrom": "4M", "sizesTo": "8M", "iterations": 12, "warmup": 1}
+LONG_PLAN = {"sizesFrom": "4M", "sizesTo": "8M", "iterations": 12, "warmup": 1, "othersSizesTo": None}
 
 
 def wait_for(stage, child, text: str, timeout_s: float = 150) -> None:
