@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help setup up preview down ssh outputs test check figures
+.PHONY: help setup up preview down ssh outputs test check figures compare
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -36,3 +36,7 @@ check: ## run the checks alone
 
 figures: setup ## measure what README claims, one line each; PARTS="faults healthy" takes a quarter of an hour
 	@. tools/env && "$$BUSBAR_PYTHON" tools/figures.py $(PARTS)
+
+compare: setup ## time the same way to a verdict against an Ansible playbook and an ssh loop, 8 hosts
+	@tools/setup compare
+	@. tools/env && "$$BUSBAR_PYTHON" tools/compare.py

@@ -36,7 +36,13 @@ _DEV_PLAN: dict[str, Any] = {
     "collectives": None,  # the program's own default: all of them
 }
 #: One large size: short bursts that shaped wires let pass do not show in it.
-_LARGE_PLAN: dict[str, Any] = {"sizesFrom": "64M", "sizesTo": "64M", "spreadIterations": 0, "allowSkipped": ["spread"]}
+_LARGE_PLAN: dict[str, Any] = {
+    "sizesFrom": "64M",
+    "sizesTo": "64M",
+    "othersSizesTo": None,
+    "spreadIterations": 0,
+    "allowSkipped": ["spread"],
+}
 _MANY = 8
 
 
