@@ -13,14 +13,14 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 #: What NCCL says of itself with NCCL_DEBUG=INFO, and under which key it is kept.
 _SAID = (
-    ("networks", re.compile(r"NCCL INFO Using network (\S+)")),
+    ("networks", re.compile(r"NCCL INFO Using network (.*\S)")),
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
-    ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected provider is .*\S)")),
-    ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
+    ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected [Pp]rovider is .*\S)")),
+    ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )
 _LOG_LIMIT_BYTES = 4 << 20
 
@@ -91,6 +91,9 @@ def _hca(name: str) -> Dict[str, Any]:
     for key, counter in (("tx_bytes", "port_xmit_data"), ("rx_bytes", "port_rcv_data")):
         words = _number(port + "/counters/" + counter)
         found[key] = None if words is None else 4 * words
+    if _is_efa(base):
+        found["tx_bytes"] = _efa_bytes(port, "tx_bytes", ("send_bytes", "rdma_write_bytes", "rdma_read_resp_bytes"))
+        found["rx_bytes"] = _efa_bytes(port, "rx_bytes", ("recv_bytes", "rdma_write_recv_bytes", "rdma_read_bytes"))
     # Errors, drops, marks and pauses by the driver's own names: absent is absent, not zero.
     found["events"] = {
         counter: _number(folder + "/" + counter)
@@ -101,7 +104,27 @@ def _hca(name: str) -> Dict[str, Any]:
     return found
 
 
-_EVENT = re.compile(r"err|discard|drop|cnp|ecn|out_of|retrans|timeout|link_downed|recover|pause|xmit_wait", re.IGNORECASE)
+def _is_efa(base: str) -> bool:
+    """Tell whether a device is an EFA: it has no port counters of InfiniBand's, and no interface."""
+    return os.path.basename(os.path.realpath(base + "/device/driver")) == "efa"
+
+
+def _efa_bytes(port: str, device: str, parts: Sequence[str]) -> Optional[int]:
+    """Return the bytes of an EFA device in one direction, each once.
+
+    The device's own counter holds sends and RDMA together (EC2 user guide, "Monitor an Elastic Fabric Adapter"); where a driver
+    leaves RDMA out of it, the counters of single operations say more.
+    """
+    folder = port + "/hw_counters/"
+    apart = [number for number in (_number(folder + part) for part in parts) if number is not None]
+    whole = _number(folder + device)
+    counted = ([whole] if whole is not None else []) + ([sum(apart)] if apart else [])
+    return max(counted) if counted else None
+
+
+_EVENT = re.compile(
+    r"unresponsive|impaired|err|discard|drop|cnp|ecn|out_of|retrans|timeout|link_downed|recover|pause|xmit_wait", re.IGNORECASE
+)
 
 
 def _entries(path: str) -> List[Any]:

@@ -48,6 +48,8 @@ cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'
 for hca in HCAS; do
   dir=/sys/class/infiniband/$hca
   if grep -q ACTIVE $dir/ports/1/state 2>/dev/null; then
+    # An EFA device has no interface, and so no address.
+    case $(readlink $dir/device/driver) in */efa) echo "$hca"; continue ;; esac
     for net in $dir/device/net/*; do
       ip -4 -o address show dev "${net##*/}" 2>/dev/null | grep -q inet && echo "$hca"
     done
@@ -316,7 +318,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
         return False
     silent = sorted(set(way.hcas) - set(rails.split()))
     if silent:
-        note("{} of {} rails are not up with an address: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
+        note("{} of {} rails are not active, or have no address: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
         return False
     return True
 
