@@ -22,6 +22,7 @@ _SAID = (
     ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected [Pp]rovider is .*\S)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )
+_RDMA = "/sys/class/infiniband"
 _LOG_LIMIT_BYTES = 4 << 20
 
 
@@ -37,7 +38,7 @@ def inventory() -> Dict[str, Any]:
         "gpus": [name for name, _ in gpus],
         "driver": gpus[0][1] if gpus else None,
         "interfaces": {name: _interface(name) for name in _entries("/sys/class/net") if name != "lo"},
-        "hca": {name: _hca(name) for name in _entries("/sys/class/infiniband")},
+        "hca": {name: hca(os.path.join(_RDMA, name)) for name in _entries(_RDMA)},
         "nvlink_tx_bytes": _nvlink(),
     }
 
@@ -79,8 +80,8 @@ def _interface(name: str) -> Dict[str, Any]:
     }
 
 
-def _hca(name: str) -> Dict[str, Any]:
-    base = "/sys/class/infiniband/" + name
+def hca(base: str) -> Dict[str, Any]:
+    """Return what the RDMA device of sysfs folder `base` is and has counted."""
     port = base + "/ports/1"
     found = {
         "netdev": (_entries(base + "/device/net") or [None])[0],

@@ -42,7 +42,7 @@ _CONFIG = """Host *
   ServerAliveInterval 15
 """
 #: Prints cloud-init's word, then the boot mark (written before cloud-init ends), then the rails that work, a line each.
-_STATE = """
+STATE = """
 cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
 cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'
 for hca in HCAS; do
@@ -301,7 +301,7 @@ def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optio
 
 
 def _is_booted(node: Node, way: Way, note: Note) -> bool:
-    out = _answer(node, way, "sh -s", _STATE.replace("HCAS", " ".join(way.hcas)), note)
+    out = _answer(node, way, "sh -s", STATE.replace("HCAS", " ".join(way.hcas)), note)
     if out is None:
         return False
     cloud, mark_text, rails = [*out.splitlines(), "", "", ""][:3]
