@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 from typing import Any
 
 import pulumi
 import pytest
 from a_line import document
 from aws_stack import DECLARED, OTHER, READY, ZONE, run, values
+from conftest import ROOT
 from test_aws_program import GROUP, ODCR, Cloud, controlled
 
 import settings
@@ -436,3 +438,26 @@ def test_a_machine_that_shows_fewer_rails_than_its_type_has_is_refused():
     facts = Facts("NVIDIA B200", 8, seven, "ens1", "10.1.0.0/17")
     with pytest.raises(ValueError, match=r"p6-b200\.48xlarge, which has 8 rails, and the machines show 7 that are active"):
         recognise(facts, 2, INSTANCES["p6-b200.48xlarge"].shape())
+
+
+# The page
+
+
+def test_the_page_lists_every_key_with_its_default_and_description():
+    page = (ROOT / "docs" / "aws.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+)` (\|.*\|)$", page, flags=re.MULTILINE))
+    models = settings.AwsSettings.model_fields.keys() & settings.AwsKeys.model_fields.keys()
+    assert set(listed) == {settings.to_camel(name) for name in models}
+    own = {settings.to_camel(name): default for name, default in settings.AwsKeys.defaults.items()}
+    for key, row in listed.items():
+        default = own.get(key, DECLARED[key]["default"])
+        text = (
+            str(default).lower() if isinstance(default, bool) else ", ".join(default) if isinstance(default, list) else default
+        )
+        shown = f"`{text}`" if text not in {"", "[]"} else ""
+        assert row == f"| {shown} | {DECLARED[key]['description']} |", f"docs/aws.md says {row} of {key}"
+
+
+def test_the_page_names_no_rule_that_does_not_exist():
+    page = (ROOT / "docs" / "aws.md").read_text()
+    assert set(re.findall(r"suppress: \[([a-z-]+)\]", page)) <= set(RULES)
