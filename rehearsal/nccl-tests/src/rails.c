@@ -107,16 +107,18 @@ static void agree(struct rails *rails, struct group *group)
     struct offer offer = {0};
     struct offer *all = calloc((size_t)job->at.size, sizeof *all);
     _Static_assert(sizeof(struct offer) <= RECORD_BYTES, "an offer travels in one record");
-    rails->found_count = offer.count = host_rails(rails->found, RAILS_MAX, &offer.selected);
+    const struct rail *found = rails->network.rails;
+    offer.count = rails->network.count;
+    offer.selected = rails->network.selected;
     for (int i = 0; i < offer.count; i++) {
-        snprintf(offer.hcas[i], sizeof offer.hcas[i], "%.19s", rails->found[i].hca);
-        offer.index[i] = (uint8_t)rails->found[i].index;
+        snprintf(offer.hcas[i], sizeof offer.hcas[i], "%.19s", found[i].hca);
+        offer.index[i] = (uint8_t)found[i].index;
     }
     job_allgather(job, &offer, sizeof offer, all);
     for (int i = 0; i < offer.count && group->at.host_count > 1; i++) {
         if (!near_somebody(group, all, offer.hcas[i]) || !everywhere(group, all, offer.hcas[i])) continue;
-        rails->used |= (uint64_t)1 << rails->found[i].index;
-        take(rails, group, all, &rails->found[i]);
+        rails->used |= (uint64_t)1 << found[i].index;
+        take(rails, group, all, &found[i]);
     }
     for (int rank = 0; rank < group->at.size && group->at.host_count > 1; rank++) {
         const struct offer *one = &all[group->members[rank]];
@@ -261,6 +263,7 @@ void rails_connect(struct rails *rails, struct group *group, const bool *peers)
     struct ports mine = {0};
     struct ports *all = calloc((size_t)group->job->at.size, sizeof *all);
     *rails = (struct rails){0};
+    network_find(&rails->network);
     if (group->job->at.host_count > 1) agree(rails, group);
     for (int c = 0; c < rails->count; c++) {
         struct sockaddr_in at;
