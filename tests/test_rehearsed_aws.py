@@ -131,9 +131,13 @@ BROKEN = [
             "privateCidr": "10.1.0.0/26",
             "legacyEfa": True,
         },
-        "lustre-capacity lustre-throughput repositories backups-of-mirror mount-points destroy-undecided openzfs-type openzfs-size "
-        "allocation names tag-count root-ratios placement-contradiction zones-repeated architectures-differ "
-        "block-without-reservation addresses",
+        " ".join(
+            (
+                "lustre-capacity lustre-throughput repositories backups-of-mirror mount-points destroy-undecided openzfs-type",
+                "openzfs-size allocation names tag-count root-ratios placement-contradiction zones-repeated",
+                "architectures-differ block-without-reservation addresses",
+            )
+        ),
     ),
     ({"shape": "p6e-gb200.36xlarge", "homeDeployment": "MULTI_AZ_1"}, "usage-class placement-strategy storage-zones"),
     ({"shape": "m5.8xlarge", "lustreEfa": True, "placement": ""}, "efa-unsupported lustre-efa"),
