@@ -108,6 +108,9 @@ def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
 
 
 GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group"
+_INTENT_ALONE = """lustre-capacity lustre-throughput repositories backups-of-mirror mount-points destroy-undecided openzfs-type
+openzfs-size allocation names tag-count root-ratios placement-contradiction zones-repeated architectures-differ
+block-without-reservation addresses"""
 #: What is set, and the rules that it breaks: those of the intent alone, then those that only the account can judge.
 BROKEN = [
     (
@@ -131,13 +134,7 @@ BROKEN = [
             "privateCidr": "10.1.0.0/26",
             "legacyEfa": True,
         },
-        " ".join(
-            (
-                "lustre-capacity lustre-throughput repositories backups-of-mirror mount-points destroy-undecided openzfs-type",
-                "openzfs-size allocation names tag-count root-ratios placement-contradiction zones-repeated",
-                "architectures-differ block-without-reservation addresses",
-            )
-        ),
+        _INTENT_ALONE,
     ),
     ({"shape": "p6e-gb200.36xlarge", "homeDeployment": "MULTI_AZ_1"}, "usage-class placement-strategy storage-zones"),
     ({"shape": "m5.8xlarge", "lustreEfa": True, "placement": ""}, "efa-unsupported lustre-efa"),
@@ -167,12 +164,12 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "rules"), BROKEN, ids=[rules.split(" ")[0] for _, rules in BROKEN])
+@pytest.mark.parametrize(("changed", "rules"), BROKEN, ids=[rules.split()[0] for _, rules in BROKEN])
 def test_broken_rules_are_refused_at_preview_by_the_engine_all_at_once(built, changed, rules):
     found = built[0].preview(**changed)
     assert found.status != 0
     said = [line.strip().removeprefix("error: ").partition(": ")[0] for line in found.text.splitlines()]
-    assert set(rules.split(" ")) <= set(said), found
+    assert set(rules.split()) <= set(said), found
     assert "Traceback" not in found.text
 
 
