@@ -165,7 +165,8 @@ def _detach(world: World, host: Path, system_id: str) -> None:
         return
     for row in reversed(rows):
         if row[0] == source:
-            into = ["nsenter", "-t", pid, "-m", "-r", "--wdns=/", "umount", "-l", row[1]]
+            # Its own process ids too: umount looks itself up in /proc.
+            into = ["nsenter", "-t", pid, "-m", "-p", "-r", "--wdns=/", "umount", "-l", row[1]]
             subprocess.run(into, capture_output=True, check=False, timeout=30)
 
 
