@@ -44,7 +44,7 @@ OPERATOR = "op"
 """The operator's namespace: the whole of the rehearsed Internet."""
 
 NAT_RANGE = "192.0.2."
-"""Each VCN's address towards the Internet behind its NAT gateway (TEST-NET-1, RFC 5737)."""
+"""A VCN's address towards the Internet behind its NAT gateway where it names none (TEST-NET-1, RFC 5737)."""
 
 
 def router_namespace(world: World, vcn_id: str) -> str:
@@ -98,8 +98,9 @@ def apply_vcn(world: World, plan: VcnPlan) -> None:
                 "net/ipv4/conf/default/send_redirects": "0",
             },
         )
-        _uplink(world, plan, router, f"{NAT_RANGE}{number}")
-        wires.call([*wires.inside(router), "nft", "-f", "-"], render(plan, f"{NAT_RANGE}{number}"))
+        nat_address = plan.nat_ip or f"{NAT_RANGE}{number}"
+        _uplink(world, plan, router, nat_address)
+        wires.call([*wires.inside(router), "nft", "-f", "-"], render(plan, nat_address))
         _name_service(world, plan, router)
 
 
@@ -180,6 +181,7 @@ def load_vcn(world: World, vcn_id: str) -> VcnPlan:
         public_ips=found["public_ips"],
         groups=None if groups is None else tuple(_group(one) for one in groups),
         resolver=found["resolver"],
+        nat_ip=found["nat_ip"],
     )
 
 

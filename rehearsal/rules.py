@@ -75,6 +75,7 @@ class VcnPlan:
         groups: security groups, by which each address is judged; None where subnets' rules judge. An address in no group
             sends and gets nothing.
         resolver: where its name service answers.
+        nat_ip: its address behind its NAT gateway; empty for one that the builder picks.
     """
 
     id: str
@@ -83,6 +84,7 @@ class VcnPlan:
     public_ips: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[GroupPlan, ...] | None = None
     resolver: str = "169.254.169.254"
+    nat_ip: str = ""
 
 
 def match(rule: Rule) -> str:

@@ -97,6 +97,14 @@ class Kind:
         """Whether what the record speaks of is still in the world."""
         return True
 
+    def shown(self, record: Record) -> str:
+        """The id by which the engine knows it."""
+        return record.id
+
+    def key(self, shown: str) -> str:
+        """The record's id of what the engine knows by an id."""
+        return shown
+
     def names(self, record: Record) -> frozenset[str]:
         """By what others may need it; compared with what `needs` yields of them."""
         return frozenset({record.id})

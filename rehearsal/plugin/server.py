@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import grpc
-from google.protobuf import empty_pb2
+from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
 from rehearsal.plugin import check, wire
@@ -44,6 +44,17 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """What the vendor's documentation forbids whatever else exists; the types are right already."""
         raise NotImplementedError
 
+    def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
+        """What the vendor's provider refuses of its own settings."""
+        return ()
+
+    def configure(self, variables: Mapping[str, Any]) -> None:
+        """Take the provider's own settings."""
+
+    def defaults(self, token: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Properties that the vendor's provider adds to the inputs of a type where they are not given."""
+        return {}
+
     def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """The result of a data source.
 
@@ -70,12 +81,15 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.GetSchemaResponse(schema=f'{{"name":"{self._cloud.name}","version":"{self.version}"}}')
 
     def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
-        return provider_pb2.CheckResponse(inputs=request.news)
+        problems = self.misconfigured(wire.loads(request.news))
+        failures = [provider_pb2.CheckFailure(property=one.path, reason=one.sentence()) for one in problems]
+        return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
 
     def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
         return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
 
-    def Configure(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+        self.configure(wire.loads(request.args))
         self._guarded(context, self._cloud.recover)
         return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True, acceptResources=False)
 
@@ -92,16 +106,21 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         token = _token(request.urn)
         if token not in self._cloud.kinds:
             _unserved(context, token)
-        inputs = wire.loads(request.news)
+        news = struct_pb2.Struct()
+        news.CopyFrom(request.news)
+        for name, value in self.defaults(token).items():
+            if name not in news.fields:
+                news.fields[name].string_value = value
+        inputs = wire.loads(news)
         # Rules may rely on types, so that a wrong type is all that is said of such inputs.
         problems = list(check.misfits(inputs, self.sdk.args_class(token), self.problem))
         if not problems:
             problems = [*self.rules(token, inputs), *self._cloud.problems(token, inputs, request.urn)]
         failures = [provider_pb2.CheckFailure(property=one.path, reason=one.sentence()) for one in problems]
-        return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
+        return provider_pb2.CheckResponse(inputs=news, failures=failures)
 
     def Diff(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
-        self._cloud.acknowledge(request.id)
+        self._cloud.acknowledge(self._key(request))
         found = self.changes(_token(request.urn), wire.loads(request.old_inputs), wire.loads(request.news))
         ignored = set(request.ignoreChanges)
         changed = [path for path in found.changed if path not in ignored]
@@ -125,23 +144,23 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             later = dict.fromkeys(self.sdk.output_names(token), wire.UNKNOWN)
             return provider_pb2.CreateResponse(id="", properties=wire.dumps({**later, **inputs}))
         record = self._guarded(context, lambda: self._cloud.create(token, request.urn, inputs))
-        return provider_pb2.CreateResponse(id=record.id, properties=self._outputs(record))
+        return provider_pb2.CreateResponse(id=self._shown(record), properties=self._outputs(record))
 
     def Read(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
-        record = self._guarded(context, lambda: self._cloud.read(request.id))
+        record = self._guarded(context, lambda: self._cloud.read(self._key(request)))
         if record is None or record.token != _token(request.urn):
             return provider_pb2.ReadResponse()
-        return provider_pb2.ReadResponse(id=record.id, properties=self._outputs(record), inputs=wire.dumps(record.inputs))
+        return provider_pb2.ReadResponse(id=self._shown(record), properties=self._outputs(record), inputs=wire.dumps(record.inputs))
 
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
         inputs = wire.loads(request.news)
         if request.preview:
             return provider_pb2.UpdateResponse(properties=wire.dumps({**wire.loads(request.olds), **inputs}))
-        record = self._guarded(context, lambda: self._cloud.update(request.id, inputs))
+        record = self._guarded(context, lambda: self._cloud.update(self._key(request), inputs))
         return provider_pb2.UpdateResponse(properties=self._outputs(record))
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
-        self._guarded(context, lambda: self._cloud.delete(request.id))
+        self._guarded(context, lambda: self._cloud.delete(self._key(request)))
         return empty_pb2.Empty()
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
@@ -153,8 +172,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def GetMappings(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
         return provider_pb2.GetMappingsResponse()
 
+    def _shown(self, record: Record) -> str:
+        return self._cloud.kinds[record.token].shown(record)
+
+    def _key(self, request: Any) -> str:
+        """The record's id of what a request is about."""
+        kind = self._cloud.kinds.get(_token(request.urn))
+        return kind.key(request.id) if kind else str(request.id)
+
     def _outputs(self, record: Record) -> Any:
-        return wire.dumps(self._cloud.kinds[record.token].outputs(record) | {"id": record.id})
+        return wire.dumps(self._cloud.kinds[record.token].outputs(record) | {"id": self._shown(record)})
 
     def _guarded(self, context: Any, work: Callable[[], T]) -> T:
         """Do it, and turn what the service says into what the engine understands."""
@@ -169,7 +196,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
 def _token(urn: str) -> str:
     """The resource type in a URN (`urn:pulumi:stack::project::parent$type::name`)."""
-    return urn.split("::")[2].rpartition("$")[2]
+    return urn.split("::")[2].rpartition("$")[2] if urn else ""
 
 
 def _unserved(context: Any, token: str) -> NoReturn:
