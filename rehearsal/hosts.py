@@ -55,7 +55,7 @@ def boot(world: World, spec: HostSpec) -> None:
     cables.front_end(spec, router, faults, world.scale, name)
     cables.plug_rails(world, spec, name)
     cables.refault(world, spec)
-    if spec.metadata or spec.may_put:
+    if spec.metadata:
         _serve_metadata(world, spec.id, name)
     # A time namespace lets the host's uptime be its own.
     uptime = int(float(Path("/proc/uptime").read_text().split()[0]))

@@ -250,6 +250,16 @@ def test_software_that_the_image_lacks_is_installed_if_the_internet_is_reached(s
     assert stage.inside("linux", other).returncode == 22
 
 
+def test_an_instance_without_a_metadata_service_cannot_sign(stage):
+    bare = spec(stage, "bare", 32, "al2023", rails=0, metadata={}, may_put=("*",))
+    hosts.boot(stage.world, replace(bare, user_data=b""))
+    stage.ready("bare")
+    assert stage.inside("bare", "curl -s -m 2 http://169.254.169.254/latest/meta-data/").returncode != 0
+    done = stage.inside("bare", f"aws ssm put-parameter --region ap-northeast-1 --value x --name {PARAMETER}")
+    assert "Unable to locate credentials" in done.stderr
+    hosts.stop(stage.world, "bare")
+
+
 def test_a_node_with_an_efa_device_short_says_so_at_its_first_boot(stage):
     short = spec(stage, "short", 31, "ubuntu2204")
     hosts.boot(stage.world, replace(short, rails=short.rails[:31]))
