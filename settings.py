@@ -19,6 +19,7 @@ from benchmarks.evidence.keeper import Keeping
 from benchmarks.gate import Limit, parse_limit
 from benchmarks.verdict import Asked
 from catalogue import Price, Shape
+from intent.aws import AwsKeys
 from intent.hosts import HostsKeys
 from intent.oci import OciKeys
 
@@ -175,8 +176,12 @@ class HostsSettings(HostsKeys, Settings):
     """A stack of target hosts."""
 
 
-Wanted = OciSettings | HostsSettings
-_TARGETS: dict[str, type[OciSettings | HostsSettings]] = {"oci": OciSettings, "hosts": HostsSettings}
+class AwsSettings(AwsKeys, Settings):
+    """A stack of target aws."""
+
+
+Wanted = OciSettings | AwsSettings | HostsSettings
+_TARGETS: dict[str, type[Wanted]] = {"oci": OciSettings, "aws": AwsSettings, "hosts": HostsSettings}
 #: Every key that some target knows, as Pulumi.yaml spells it.
 KEYS = tuple(
     dict.fromkeys(to_camel(name) for model in _TARGETS.values() for name in (*Settings.model_fields, *model.model_fields))
@@ -202,8 +207,10 @@ def parse(values: dict[str, Any]) -> Wanted:
     """
     model = _TARGETS.get(str(values.get("target")))
     if model is None:
-        raise pulumi.RunError(f"target is {values.get('target')!r}; known are {' and '.join(_TARGETS)}.")
+        raise pulumi.RunError(f"target is {values.get('target')!r}; known are {', '.join(_TARGETS)}.")
     mine = {to_camel(name) for name in model.model_fields}
+    own = {to_camel(name): value for name, value in model.defaults.items()}
+    values = {key: own.get(key, value) if value == "" else value for key, value in values.items()}
     unset = {to_camel(name) for name in model.needed if values.get(to_camel(name)) == ""}
     given = {key: value for key, value in values.items() if (key in mine or key not in KEYS) and key not in unset}
     try:

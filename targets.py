@@ -6,12 +6,14 @@ It deliberately decides nothing: a target is a mapping from checked settings to 
 from __future__ import annotations
 
 from components.cluster import Cluster, Node
-from settings import HostsSettings, OciSettings, Wanted
+from settings import AwsSettings, HostsSettings, OciSettings, Wanted
 
 
 def build(wanted: Wanted) -> Cluster:
     """Register the cluster of the target that `wanted` names (settings know only such)."""
-    return _hosts(wanted) if isinstance(wanted, HostsSettings) else _oci(wanted)
+    if isinstance(wanted, HostsSettings):
+        return _hosts(wanted)
+    return _aws(wanted) if isinstance(wanted, AwsSettings) else _oci(wanted)
 
 
 def _hosts(wanted: HostsSettings) -> Cluster:
@@ -70,6 +72,33 @@ def _oci(wanted: OciSettings) -> Cluster:
             bastion_memory_gb=wanted.bastion_memory_gb,
             ready_timeout_s=wanted.ready_timeout_minutes * 60,
             iam=wanted.iam,
+            preflight=wanted.preflight,
+        ),
+    )
+
+
+def _aws(wanted: AwsSettings) -> Cluster:
+    from components.aws.cluster import AwsArgs, AwsCluster  # noqa: PLC0415 - two seconds that other targets need not spend
+    from components.aws.network import NetworkArgs  # noqa: PLC0415
+
+    network = NetworkArgs(
+        label=wanted.cluster_name,
+        region=wanted.region,
+        zone=wanted.zone,
+        second_zone=wanted.second_zone,
+        public_cidr=wanted.public_cidr,
+        private_cidr=wanted.private_cidr,
+        ssh_from=wanted.ssh_from,
+        tags=wanted.own_tags,
+    )
+    return AwsCluster(
+        "cluster",
+        AwsArgs(
+            intent=wanted.intent,
+            network=network,
+            timezone=wanted.timezone,
+            ready_timeout_s=wanted.ready_timeout_minutes * 60,
+            suppress=wanted.suppress,
             preflight=wanted.preflight,
         ),
     )

@@ -126,11 +126,13 @@ def culprits(searched: dict[str, Any]) -> list[dict[str, Any]]:
 def culprit_sentence(culprit: dict[str, Any]) -> str:
     """Return one culprit as a sentence: what it is, its evidence, and the next command to type."""
     nodes, rails = ", ".join(culprit.get("nodes", [])), ", ".join(culprit.get("rails", []))
+    together = len(culprit.get("rails", [])) > 1  # a GPU's rails, which only a trial of all of them tries
+    rail, is_slow = ("rails", "are slow") if together else ("rail", "is slow")
     what = {
         "node": f"node {nodes} is slow with every partner",
         "link": f"the link between {nodes} is slow{f' on {rails}' if rails else ''}, and each is fine with others",
-        "rail": f"rail {rails} of node {nodes} is slow, its other rails are fine",
-        "rail_plane": f"rail {rails} is slow on all nodes",
+        "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}, its other rails are fine",
+        "rail_plane": f"{rail} {rails} {is_slow} on all nodes",
         "group": f"{nodes} are slow together, and no smaller set of them is",
     }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
     numbers = [

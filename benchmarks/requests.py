@@ -13,9 +13,12 @@ from benchmarks import ceiling, gate
 from benchmarks.collectives import collective
 from benchmarks.steps import Launch, argv, exports, hostfile, mpirun, result, steps
 from benchmarks.verdict import SHORT, Asked, Judgement
+from catalogue import ENVIRONMENTS, GENERIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from catalogue import Shape
 
 _BUILD_TIMEOUT_S = 1800
 #: A trial of the search runs at twice the size from which the strictest fraction of the wire is promised.
@@ -97,14 +100,14 @@ def search(  # noqa: PLR0913, PLR0917 - what a search depends on
     needed = slow and asked.nodes > 1 and budget_s > 0
     body: dict[str, Any] = {"needed": needed, "nodes": list(nodes) if needed else [], "budget_s": budget_s}
     if needed:
-        rdma = asked.shape.rdma
         pair = ceiling.ring_gbps(asked.shape, 2, judged.scale)
         size = _search_bytes(asked, judged.scale)
         share = gate.fraction(size, gate.FRACTIONS, judged.scale)
         variables = exports(asked.shape, 2, where, asked.plan.exports)
         body |= {
             "gpus": asked.shape.gpus,
-            "rails": list(rdma.hca) if rdma else [],
+            "rails": rails(asked.shape),
+            "by_gpu": _by_gpu(asked.shape),
             "mpirun": list(mpirun(where, asked.shape, asked.plan.exports)),
             "exports": variables,
             "program": f"{where.binaries}/{collective('all_reduce').program}",
@@ -114,6 +117,20 @@ def search(  # noqa: PLR0913, PLR0917 - what a search depends on
             "whole_gbps": judged.busbw_gbps if asked.plan.collective == "all_reduce" else None,
         }
     return _request("search", budget_s + _SEARCH_GRACE_S, body, judged.line.get("run_id", ""), *reasons)
+
+
+def rails(shape: Shape) -> list[list[str]]:
+    """Return what a search may try alone, each as the RDMA devices that it has: every rail, or the rails near each GPU.
+
+    NCCL takes a list of HCAs; a network plugin takes none, and gives each GPU the devices near it: a trial by GPU tries those.
+    """
+    devices = shape.rdma.hca if shape.rdma else ()
+    together = max(len(devices) // shape.gpus, 1) if _by_gpu(shape) else 1
+    return [list(devices[first : first + together]) for first in range(0, len(devices), together)]
+
+
+def _by_gpu(shape: Shape) -> bool:
+    return bool(ENVIRONMENTS[shape.environment or GENERIC].provider)
 
 
 def _search_bytes(asked: Asked, scale: int) -> int:

@@ -133,8 +133,9 @@ def exports(shape: Shape, nodes: int, launch: Launch, own: tuple[str, ...] = ())
     if shape.environment is None:
         msg = f"no source says what NCCL wants on {shape.name}, so its ranks cannot be told"
         raise ValueError(msg)
-    variables = dict(ENVIRONMENTS[shape.environment].exports)
-    if shape.rdma is not None and nodes > 1:
+    environment = ENVIRONMENTS[shape.environment]
+    variables = dict(environment.exports)
+    if shape.rdma is not None and nodes > 1 and not environment.provider:
         variables["NCCL_IB_HCA"] = shape.rdma.nccl_ib_hca
     if shape.rdma is not None and shape.rdma.ucx_net_devices:
         variables["UCX_NET_DEVICES"] = shape.rdma.ucx_net_devices

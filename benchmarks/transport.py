@@ -1,13 +1,15 @@
 """Which way the bytes went: counter deltas held against the least that the algorithm must have moved.
 
 A fallback to TCP, one rail of many or half of them is told apart here even where the number is high enough. It deliberately
-trusts counters before words; what NCCL says of itself decides only where nobody counts.
+trusts counters before words; what NCCL says of itself decides where nobody counts, and where a network plugin must have been
+taken (`benchmarks.provider`): there both are asked.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import provider
 from benchmarks.checks import PASS, SHORT, SKIPPED, Check, check
 from benchmarks.steps import RAILS, Step, steps
 
@@ -37,6 +39,9 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     sent = {name: _mapping(counted) for name, counted in _mapping(moved.get("tx_bytes")).items()}
     least = least_bytes(plan, shape, nodes)
     rails = tuple(shape.rdma.hca) if shape.rdma else asked.fabric
+    told = provider.told(_mapping(moved.get("said")), shape)
+    if told.wrong:
+        return Check("transport", SHORT, told.wrong)
     if not rails:
         return _anywhere(sent, least)
     counted = {node: {rail: _number(by.get(rail)) for rail in rails} for node, by in sent.items()}
@@ -51,7 +56,9 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
         for node, by in counted.items()
         for reason in _node(node, what, {rail: value or 0 for rail, value in by.items()}, sent[node], apart, least)
     ]
-    return check("transport", reasons, good=(_proof(what, counted, least, moved),))
+    if told.missing and not reasons:
+        return Check("transport", SKIPPED, (told.missing, _proof(what, counted, least, moved)))
+    return check("transport", reasons, good=(_proof(what, counted, least, moved), *told.proof))
 
 
 def least_bytes(plan: Plan, shape: Shape, nodes: int) -> float:

@@ -5,6 +5,7 @@ Pure. It deliberately trusts no name that the machine does not prove: a row with
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,7 +81,7 @@ def recognise(facts: Facts, nodes: int, row: Shape | None = None, fronts: Collec
     Front-end interfaces may be named differently on some of them: `fronts` are all those names.
 
     Raises:
-        ValueError: the machines have no GPU, or others than the row that was named.
+        ValueError: the machines have no GPU, or other GPUs or another number of rails than the row that was named.
     """
     if not facts.gpus:
         msg = "nvidia-smi shows no GPU there, so NCCL cannot be measured"
@@ -94,7 +95,7 @@ def recognise(facts: Facts, nodes: int, row: Shape | None = None, fronts: Collec
     found = row or _catalogued(facts) or Shape(f"{facts.gpus} x {facts.gpu}", facts.gpu, facts.gpus, 0, 0, None, GENERIC, _SAID)
     if complete(found, nodes):
         return found
-    return replace(found, rdma=_rdma(facts.rails), front=",".join(sorted({facts.front, *fronts} - {""})))
+    return replace(found, rdma=_rdma(facts.rails, found), front=",".join(sorted({facts.front, *fronts} - {""})))
 
 
 def _catalogued(facts: Facts) -> Shape | None:
@@ -107,5 +108,14 @@ def _catalogued(facts: Facts) -> Shape | None:
     return next((row for row in rows if row.gpus == facts.gpus and gpus.same(row.gpu, facts.gpu)), None)
 
 
-def _rdma(rails: tuple[Hca, ...]) -> Rdma | None:
+def _rdma(rails: tuple[Hca, ...], shape: Shape) -> Rdma | None:
+    if shape.unnamed is not None:
+        count, rate_gbps = shape.unnamed
+        if len(rails) != count:
+            raise ValueError(
+                f"shape is {shape.name}, which has {count} rails, and the machines show {len(rails)} that are active"
+            )
+        # By number, for their names hold PCI buses, and devices of ascending buses are near GPUs of ascending numbers.
+        names = sorted((rail.name for rail in rails), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
+        return Rdma(count, rate_gbps, tuple(names), "")
     return Rdma(len(rails), rails[0].rate_gbps, tuple(rail.name for rail in rails), "") if rails else None

@@ -22,12 +22,15 @@ class Environment:
         mca: Open MPI parameters (`--mca name value`).
         bind_to: Open MPI's binding of ranks.
         source: where the set was read.
+        provider: libfabric provider that carries NCCL's bytes through its plugin; empty where NCCL drives the HCAs itself. A
+            plugin gives each GPU the rails that are near it and takes no list of them.
     """
 
     exports: Mapping[str, str]
     mca: Mapping[str, str]
     bind_to: str
     source: str
+    provider: str = ""
 
 
 _UCX = {"pml": "ucx", "coll": "^hcoll"}
@@ -131,6 +134,7 @@ ENVIRONMENTS: dict[str, Environment] = {
         {"pml": "ob1", "btl": "tcp,self"},
         "none",
         "aws-ofi-nccl:src/platform-aws.cpp; awsome-distributed-training:1.architectures/efa-cheatsheet.md",
+        provider="efa",
     ),
     GENERIC: Environment({}, {"pml": "ob1", "btl": "^openib"}, "none", "NCCL's and Open MPI's own defaults"),
 }

@@ -97,7 +97,8 @@ class Instance:
     def shape(self, *, efa: bool = True) -> Shape:
         """Return it as everything above the waist sees it; rails are its EFA devices, None where no source names them."""
         rails = Rdma(self.efa, self.efa_gbps, self.hca, "") if efa and self.hca else None
-        return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA_ENVIRONMENT, self.source)
+        unnamed = (self.efa, self.efa_gbps) if efa and self.efa and not self.hca else None
+        return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA_ENVIRONMENT, self.source, unnamed=unnamed)
 
 
 def _rdmap(slot: int, *buses: int) -> tuple[str, ...]:

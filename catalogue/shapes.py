@@ -73,6 +73,8 @@ class Shape:
         source: where the row was read.
         front: interface of the front-end network, or several with commas; empty where NCCL is told by the
             environment, or finds it.
+        unnamed: number and line rate (Gb/s) of rails that sources count and do not name; the machine's own names are taken
+            then, for its word on their rate is not: older EFA drivers say 100 Gb/s of every device.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Shape:
     environment: str | None
     source: str
     front: str = ""
+    unnamed: tuple[int, int] | None = None
 
     @property
     def nvlink_gbytes_per_s(self) -> float | None:

@@ -44,6 +44,8 @@ class HostsKeys(BaseModel):
 
     #: Keys that have no default and that an empty text does not set.
     needed: ClassVar = frozenset({"hosts_user"})
+    #: What an empty text means for keys that other targets have too.
+    defaults: ClassVar = {"shape": DETECT}
 
     nodes: int
     shape: Annotated[str, AfterValidator(_shape)]

@@ -8,11 +8,13 @@ import difflib
 import ipaddress
 import re
 import zoneinfo
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator
 
+_WORLD = ipaddress.IPv4Network("0.0.0.0/0")
 _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 
@@ -72,6 +74,17 @@ def timezone(value: str) -> str:
         msg = f"is {value!r}, which the tz database does not know; like it are {', '.join(near) or 'UTC, Asia/Tokyo'}"
         raise ValueError(msg)
     return value
+
+
+def narrow(ssh_from: Iterable[str], door: str, *, allow_world: bool) -> None:
+    """Refuse networks that leave nobody in, or everybody; `door` is what they reach. ValueError with a sentence."""
+    networks = tuple(ipaddress.IPv4Network(cidr) for cidr in ssh_from)
+    if not networks:
+        raise ValueError(f"sshFrom is empty; name at least one network that may reach the {door}, such as your office's")
+    if not allow_world and _WORLD in ipaddress.collapse_addresses(networks):
+        raise ValueError(
+            "sshFrom contains 0.0.0.0/0, the whole Internet; name your networks, or set allowWorld: true if you mean it"
+        )
 
 
 Cidr = Annotated[str, AfterValidator(network)]

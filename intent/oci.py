@@ -11,13 +11,12 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from catalogue import IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
-from intent.kinds import Cidr, PublicKey, Timezone, ocid
+from intent.kinds import Cidr, PublicKey, Timezone, narrow, ocid
 
 #: Networks of the RDMA rails: written by first boot on Oracle Linux 7, given by the vendor's agent on later images.
 RAIL_NETWORKS = (ipaddress.IPv4Network("192.168.0.0/16"), ipaddress.IPv4Network("10.224.0.0/12"))
 #: The vendor keeps the first two addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 3
-_WORLD = ipaddress.IPv4Network("0.0.0.0/0")
 _LONGEST_PREFIX = 30
 
 
@@ -48,6 +47,13 @@ class OciKeys(BaseModel):
 
     #: Keys that have no default and that an empty text does not set.
     needed: ClassVar = frozenset({"image", "bastion_image", "tenancy", "compartment", "availability_domain", "ssh_public_key"})
+    #: What an empty text means for keys that other targets have too.
+    defaults: ClassVar = {
+        "shape": "BM.GPU4.8",
+        "image_family": "ol8",
+        "public_cidr": "10.0.0.0/24",
+        "private_cidr": "10.0.1.0/24",
+    }
 
     cluster_name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,14}$")]
     nodes: int
@@ -86,7 +92,7 @@ class OciKeys(BaseModel):
                 f"bootVolumeGb is {self.boot_volume_gb}; GPU nodes need 200 or more for drivers, containers and logs"
             )
         self._networks_hang_together()
-        self._access_is_narrow()
+        narrow(self.ssh_from, "bastion", allow_world=self.allow_world)
         return self
 
     def _networks_hang_together(self) -> None:
@@ -121,15 +127,6 @@ class OciKeys(BaseModel):
             raise ValueError(
                 f"privateCidr is {private}; on {self.image_family} the rails take the last octet of a node's address, "
                 "so the subnet must be /24 or smaller, or two nodes would share one"
-            )
-
-    def _access_is_narrow(self) -> None:
-        if not self.ssh_from:
-            raise ValueError("sshFrom is empty; name at least one network that may reach the bastion, such as your office's")
-        together = ipaddress.collapse_addresses(ipaddress.IPv4Network(cidr) for cidr in self.ssh_from)
-        if not self.allow_world and _WORLD in together:
-            raise ValueError(
-                "sshFrom contains 0.0.0.0/0, the whole Internet; name your networks, or set allowWorld: true if you mean it"
             )
 
     @property

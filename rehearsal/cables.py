@@ -48,8 +48,18 @@ def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name:
         wires.call([*wires.inside(name), "nft", "-f", "-"], f"table netdev dead {{\nchain in {{\n{hook}\n}}\n}}\n")
 
 
+def efa_address(front: str, rail: int) -> str:
+    """The address behind which an EFA device's bytes travel: each rail is a network, places in it are those of the front end.
+
+    The vendor's devices have none; 100.64.0.0/10 is nobody's in a VPC (RFC 6598).
+    """
+    return f"100.{64 + rail}.{'.'.join(front.split('.')[2:])}/16"
+
+
 def plug_rails(world: World, spec: HostSpec, name: str) -> None:
-    """One cable for each rail, from the host's namespace to its bridge in the fabric; without speed and address so far.
+    """One cable for each rail, from the host's namespace to its bridge in the fabric; without speed so far.
+
+    Only rails of EFA have their address and are up: all others wait for the image to do that.
 
     Raises:
         ValueError: the host has rails and no fabric.
@@ -66,6 +76,10 @@ def plug_rails(world: World, spec: HostSpec, name: str) -> None:
     wires.ip(add)
     wires.ip(join, fabric)
     wires.ip([f"link set {rail.name} mtu {wires.MTU} group {wires.CABLES}" for rail in spec.rails], name)
+    efa = [(at, rail.name) for at, rail in enumerate(spec.rails) if rail.driver == "efa"]
+    lines = [f"addr add {efa_address(spec.address, at)} dev {rail}\nlink set {rail} up" for at, rail in efa]
+    if lines:
+        wires.ip(lines, name)
 
 
 def refault(world: World, spec: HostSpec) -> None:
@@ -160,7 +174,7 @@ def ports(spec: HostSpec, faults: HostFaults) -> list[hcas.Port]:
     found = []
     for at, rail in enumerate(spec.rails):
         gigabits = min(rail.rate_bits_per_s // 1_000_000_000, faults.degraded.get(at, GIGABITS_MAX))
-        found.append(hcas.Port(rail.hca, rail.name, gigabits, at not in faults.dead, not faults.tcp_fallback))
+        found.append(hcas.Port(rail.hca, rail.name, gigabits, at not in faults.dead, not faults.tcp_fallback, rail.driver))
     if spec.front_hca:
         gigabits = spec.front_rate_bits_per_s // 1_000_000_000
         found.append(hcas.Port(spec.front_hca, spec.front_name, gigabits, verbs=not faults.tcp_fallback))

@@ -1,6 +1,8 @@
-/* Keeps the byte counters of a rehearsed host's RDMA ports true: what an interface has counted goes into the files that its
- * port shows, as words of four bytes, at most 50 ms late and only when it changed. It counts nothing itself and never ends.
- * argv: pairs of an interface index and the folder of its port's counters; names of interfaces may change, indices do not. */
+/* Keeps the counters of a rehearsed host's RDMA ports true: what an interface has counted goes into the files that its port
+ * shows, at most 50 ms late and only when it changed. It counts nothing itself and never ends.
+ * argv: triples of an interface index, the folder of its port's counters and their kind; names of interfaces may change, indices
+ * do not. Kinds: `mlx5` (words of four bytes, as InfiniBand has them), `RDMA` and `SENDRECV` (an EFA device in bytes, and what NCCL's
+ * plugin moves there as remote writes or as messages). */
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>
@@ -12,25 +14,45 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { EVERY_MS = 50, PORTS_MAX = 65, SHOWN = 6 };
+enum { EVERY_MS = 50, PORTS_MAX = 65, SHOWN_MAX = 7 };
 
-static const char *const NAMES[SHOWN] = {
-    "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_discards", "port_rcv_errors",
+/* Of one packet on a rail: Ethernet, IPv4, and TCP with its time stamps. */
+enum { HEADERS_BYTES = 14 + 20 + 32 };
+
+struct kind {
+    const char *name, *shown[SHOWN_MAX]; /* NULL behind the last */
+};
+
+static const struct kind KINDS[] = {
+    {"mlx5",
+     {"port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_discards", "port_rcv_errors"}},
+    {"RDMA", {"tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops", "rdma_write_bytes", "rdma_write_recv_bytes"}},
+    {"SENDRECV", {"tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops", "send_bytes", "recv_bytes"}},
 };
 
 struct port {
     unsigned index;
-    int files[SHOWN];
-    unsigned long long last[SHOWN];
+    const struct kind *kind;
+    int files[SHOWN_MAX];
+    unsigned long long last[SHOWN_MAX];
 };
+
+static unsigned long long content(unsigned long long bytes, unsigned long long packets)
+{
+    return bytes > packets * HEADERS_BYTES ? bytes - packets * HEADERS_BYTES : 0;
+}
 
 static void show(struct port *port, const struct rtnl_link_stats64 *counted)
 {
-    unsigned long long now[SHOWN] = {counted->tx_bytes / 4, counted->rx_bytes / 4, counted->tx_packets,
-                                     counted->rx_packets,   counted->tx_dropped,   counted->rx_errors};
+    const unsigned long long tx = counted->tx_bytes, rx = counted->rx_bytes;
+    unsigned long long words[SHOWN_MAX] = {tx / 4, rx / 4, counted->tx_packets, counted->rx_packets, counted->tx_dropped,
+                                           counted->rx_errors};
+    unsigned long long bytes[SHOWN_MAX] = {tx, rx, counted->tx_packets, counted->rx_packets, counted->rx_dropped,
+                                           content(tx, counted->tx_packets), content(rx, counted->rx_packets)};
+    const unsigned long long *now = port->kind == KINDS ? words : bytes;
     char text[32];
-    for (int i = 0; i < SHOWN; i++) {
-        if (now[i] == port->last[i])
+    for (int i = 0; i < SHOWN_MAX && port->kind->shown[i]; i++) {
+        if (now[i] <= port->last[i])
             continue;
         /* One write over the old digits: a counter only grows, so nothing of them is left. */
         if (pwrite(port->files[i], text, (size_t)snprintf(text, sizeof text, "%llu\n", now[i]), 0) > 0)
@@ -64,16 +86,25 @@ static void take(const struct nlmsghdr *message, struct port *ports, int count)
             show(&ports[i], &counted);
 }
 
+static const struct kind *kind_of(const char *name)
+{
+    for (unsigned i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
+        if (!strcmp(KINDS[i].name, name))
+            return &KINDS[i];
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     static struct port ports[PORTS_MAX];
     static char answer[1 << 16];
     int count = 0, kernel = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     char path[512];
-    for (int i = 1; i + 1 < argc && count < PORTS_MAX; i += 2, count++) {
+    for (int i = 1; i + 2 < argc && count < PORTS_MAX; i += 3, count++) {
         ports[count].index = (unsigned)atoi(argv[i]);
-        for (int file = 0; file < SHOWN; file++) {
-            snprintf(path, sizeof path, "%s/%s", argv[i + 1], NAMES[file]);
+        ports[count].kind = kind_of(argv[i + 2]);
+        for (int file = 0; file < SHOWN_MAX && ports[count].kind->shown[file]; file++) {
+            snprintf(path, sizeof path, "%s/%s", argv[i + 1], ports[count].kind->shown[file]);
             ports[count].files[file] = open(path, O_WRONLY | O_CLOEXEC);
             if (ports[count].files[file] < 0)
                 return 1;

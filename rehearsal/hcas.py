@@ -1,4 +1,7 @@
-"""What /sys/class shows of a host's RDMA devices: ports, rates, counters, verbs; makes no interface and counts nothing."""
+"""What /sys/class shows of a host's RDMA devices: ports, rates, counters, verbs; makes no interface and counts nothing.
+
+Names and places are those of the kernel's drivers mlx5 and efa (drivers/infiniband/hw/efa/efa_verbs.c for EFA's counters).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,21 @@ COUNTED = (
 )  # fmt: skip
 """What counters.c keeps true. The data counters count words of four bytes, as InfiniBand defines them."""
 
+EFA_COUNTED = ("tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops")
+"""All that crosses an EFA device, packet headers included; counters.c keeps them true."""
+
+PAYLOAD = {"RDMA": ("rdma_write_bytes", "rdma_write_recv_bytes"), "SENDRECV": ("send_bytes", "recv_bytes")}
+"""Where an EFA device counts the content alone of what it sent and received, by the way NCCL's plugin moves it."""
+
+EFA_NEVER = (
+    "send_bytes", "send_wrs", "recv_bytes", "recv_wrs", "rdma_write_bytes", "rdma_write_wrs", "rdma_write_wr_err",
+    "rdma_write_recv_bytes", "rdma_read_bytes", "rdma_read_wrs", "rdma_read_wr_err", "rdma_read_resp_bytes", "retrans_bytes",
+    "retrans_pkts", "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
+)  # fmt: skip
+"""0 unless the payload is counted there: nothing is read from afar, and the cables' TCP repeats in silence."""
+
+AMAZON_VENDOR = "0x1d0f"
+
 NEVER = ("symbol_error", "link_error_recovery", "excessive_buffer_overrun_errors", "port_xmit_wait")
 """Events that cables of a rehearsal do not have."""
 
@@ -28,6 +46,7 @@ class Port:
         rate_gbps: what the link says of itself, gigabits per second, unscaled.
         active: whether it has a link.
         verbs: whether a verbs library finds the device.
+        driver: `mlx5` or `efa`; an EFA device leads to no interface.
     """
 
     hca: str
@@ -35,6 +54,12 @@ class Port:
     rate_gbps: int
     active: bool = True
     verbs: bool = True
+    driver: str = "mlx5"
+
+    @property
+    def counters(self) -> str:
+        """The folder of what it counts, below /sys/class."""
+        return f"infiniband/{self.hca}/ports/1/{'hw_counters' if self.driver == 'efa' else 'counters'}"
 
 
 def state(ports: Sequence[Port]) -> dict[str, str]:
@@ -53,9 +78,23 @@ def folders(ports: Sequence[Port]) -> dict[str, str]:
     made = state(ports)
     for number, port in enumerate(ports):
         base = f"infiniband/{port.hca}"
-        made[f"{base}/ports/1/link_layer"] = "Ethernet\n"
-        made |= {f"{base}/ports/1/counters/{name}": "0\n" for name in (*COUNTED, *NEVER)}
-        made[f"{base}/device/net/{port.netdev}"] = f"->../../../../net/{port.netdev}"
+        made |= _efa(port, base) if port.driver == "efa" else _mlx5(port, base)
         if port.verbs:
             made[f"infiniband_verbs/uverbs{number}/ibdev"] = f"{port.hca}\n"
+    return made
+
+
+def _mlx5(port: Port, base: str) -> dict[str, str]:
+    made = {f"{port.counters}/{name}": "0\n" for name in (*COUNTED, *NEVER)}
+    made[f"{base}/ports/1/link_layer"] = "Ethernet\n"
+    made[f"{base}/device/net/{port.netdev}"] = f"->../../../../net/{port.netdev}"
+    return made
+
+
+def _efa(port: Port, base: str) -> dict[str, str]:
+    made = {f"{port.counters}/{name}": "0\n" for name in (*EFA_COUNTED, *EFA_NEVER)}
+    # Neither InfiniBand nor Ethernet: the kernel has no better word.
+    made[f"{base}/ports/1/link_layer"] = "Unknown\n"
+    made[f"{base}/device/driver"] = "->../../../../bus/pci/drivers/efa"
+    made[f"{base}/device/vendor"] = f"{AMAZON_VENDOR}\n"
     return made

@@ -127,11 +127,13 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
     modules.mkdir(parents=True)
     for module in image.glob("*.py"):
         shutil.copyfile(module, modules / module.name)
-    for name in ("boot", "agent"):
+    for name in ("boot", "agent", "dlami"):
         (upper / "usr/lib/rehearsal" / name).chmod(0o755)
     real = upper / "usr/lib/rehearsal/real"
     real.mkdir()
-    shutil.copy2("/usr/bin/mount", real / "mount")
+    for name in ("mount", "curl"):
+        if Path("/usr/bin", name).exists():
+            shutil.copy2(Path("/usr/bin", name), real / name)
     (upper / "usr/bin").mkdir(parents=True, exist_ok=True)
     for name, source in plan["commands"].items():
         shutil.copyfile(image / "bin" / source, upper / "usr/bin" / name)
@@ -183,7 +185,12 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
     mount("--bind", str(system / "class/net"), str(held))
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(system / "class"))
     (system / "class/net").mkdir()
-    mount("--bind", str(held), str(system / "class/net"))
+    if plan["hidden"]:
+        # A device that has no interface in life must not show one here.
+        for name in sorted(set(os.listdir(held)) - set(plan["hidden"])):  # noqa: PTH208 - names
+            (system / "class/net" / name).symlink_to(f"../../devices/virtual/net/{name}")
+    else:
+        mount("--bind", str(held), str(system / "class/net"))
     subprocess.run(["umount", str(held)], check=True)
     held.rmdir()
     for path, text in plan["sys_class"].items():
@@ -198,10 +205,9 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
 def start_counting(plan: dict[str, Any]) -> None:
     """Start what keeps the counters of RDMA ports true, as long as the host lives."""
     if plan["counted"] and os.fork() == 0:
-        indices = {name: str(socket.if_nametoindex(name)) for name in plan["counted"].values()}
-        pairs = ((indices[name], f"/sys/class/infiniband/{hca}/ports/1/counters") for hca, name in plan["counted"].items())
+        found = [(str(socket.if_nametoindex(name)), f"/sys/class/{folder}", kind) for name, folder, kind in plan["counted"]]
         os.setsid()
-        os.execve("/usr/lib/rehearsal/counters", ["counters", *(word for pair in pairs for word in pair)], {})  # noqa: S606
+        os.execve("/usr/lib/rehearsal/counters", ["counters", *(word for one in found for word in one)], {})  # noqa: S606
 
 
 def make_proc(root: Path) -> None:
@@ -211,6 +217,12 @@ def make_proc(root: Path) -> None:
     mount("--bind", str(proc / "sys"), str(proc / "sys"))
     mount("-o", "remount,ro,bind", str(proc / "sys"))
     mount("--bind", "/proc/sys/net", str(proc / "sys/net"))
+    scope = proc / "sys/kernel/yama/ptrace_scope"
+    if scope.exists():
+        # First boot may set it; it then says so, and the machine's own stays what it is.
+        said = root / "run/ptrace_scope"
+        said.write_text(scope.read_text())
+        mount("--bind", str(said), str(scope))
     if (proc / "sysrq-trigger").exists():
         mount("--bind", "/dev/null", str(proc / "sysrq-trigger"))
 

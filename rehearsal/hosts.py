@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rehearsal import cables, hcas, images, network, wires
+from rehearsal import amazon, cables, hcas, images, metadata, network, wires
 from rehearsal.faults import HostFaults
 from rehearsal.spec import HostSpec, Rail, alive, keep, namespace
 from rehearsal.world import World, write_whole
@@ -55,6 +55,8 @@ def boot(world: World, spec: HostSpec) -> None:
     cables.front_end(spec, router, faults, world.scale, name)
     cables.plug_rails(world, spec, name)
     cables.refault(world, spec)
+    if spec.metadata:
+        _serve_metadata(world, spec.id, name)
     # A time namespace lets the host's uptime be its own.
     uptime = int(float(Path("/proc/uptime").read_text().split()[0]))
     start = ["unshare", "-m", "-p", "-u", "-i", "-T", "--boottime", f"-{uptime}", "-f", "--kill-child"]
@@ -63,6 +65,14 @@ def boot(world: World, spec: HostSpec) -> None:
     cut_off = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-c", script, str(folder / "log")]
     wires.call(["setsid", "--fork", *wires.inside(name), *cut_off, *start, *program], seconds=BOOT_SECONDS)
     _await_start(world, spec.id, folder)
+
+
+def _serve_metadata(world: World, host_id: str, name: str) -> None:
+    """Start the host's metadata service; it ends with the namespace."""
+    wires.call([*wires.inside(name), "nft", "-f", "-"], metadata.REDIRECT)
+    argv = ["/usr/bin/python3", "-IS", str(Path(__file__).with_name("metadata.py")), str(world.path), host_id]
+    quiet = ["env", "-i", "sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
+    wires.call(["setsid", "--fork", *wires.inside(name), *quiet])
 
 
 def _await_start(world: World, host_id: str, folder: Path) -> None:
@@ -77,13 +87,20 @@ def _await_start(world: World, host_id: str, folder: Path) -> None:
 
 
 def _build(world: World) -> Path:
-    """Compile what hosts need, once for a world: the first process, the counting one and the image's libnccl."""
+    """Compile what hosts need, once for a world: the first process, the counting one, the images' NCCL and its plugin."""
     with wires.locked(world, "build"):
         built = world.folder("build")
         sources = Path(__file__).parent
         gcc = ["gcc", "-O2", "-Wall", "-Werror", "-s"]
         made = {name: ["-static", str(sources / f"{name}.c")] for name in ("init", "counters")}
-        made["libnccl.so.2"] = ["-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", str(sources / "image/system/nccl.c")]
+        shared = ["-shared", "-fPIC"]
+        versions = [f'-D{name}="{value}"' for name, value in amazon.VERSIONS.items()]
+        made["libnccl-net.so"] = [*shared, *versions, str(sources / "image/system/ofi.c")]
+        for version in (images.NCCL, amazon.NCCL):
+            folder = world.folder("build", f"nccl-{version}")
+            write_whole(folder / "nccl.h", images.nccl_header(version))
+            library = [*shared, "-Wl,-soname,libnccl.so.2", f"-I{folder}", str(sources / "image/system/nccl.c")]
+            made[f"{folder.name}/libnccl.so.2"] = library
         for name, words in made.items():
             if not (built / name).exists():
                 wires.call([*gcc, "-o", str(built / f"{name}.new"), *words])
@@ -104,8 +121,9 @@ def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict
         "texts": images.texts(one) | _own_texts(world, spec, one, faults),
         "links": images.links(one),
         "nodes": nodes,
-        "sys_class": hcas.folders(cables.ports(spec, faults)),
-        "counted": {rail.hca: rail.name for rail in spec.rails},
+        "sys_class": hcas.folders(cables.ports(spec, faults)) | _firmware(spec, one),
+        "counted": _counted(spec, faults),
+        "hidden": [rail.name for rail in spec.rails if rail.driver == "efa"],
         "hostname": spec.hostname,
         "console": str(world.folder("console") / f"{spec.id}.log"),
         "calls": str(world.folder("calls") / f"{spec.id}.log"),
@@ -115,19 +133,36 @@ def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict
     }
 
 
+def _counted(spec: HostSpec, faults: HostFaults) -> list[tuple[str, str, str]]:
+    """Interface, folder of counters below /sys/class and kind of each port that counters.c keeps true."""
+    rails = {rail.hca for rail in spec.rails}
+    ports = [port for port in cables.ports(spec, faults) if port.hca in rails]
+    moved = amazon.protocol(spec.shape)
+    return [(port.netdev, port.counters, moved if port.driver == "efa" else port.driver) for port in ports]
+
+
+def _firmware(spec: HostSpec, one: images.Image) -> dict[str, str]:
+    return amazon.firmware(spec.shape, spec.instance_id or spec.id) if one.vendor == "amazon" else {}
+
+
 def _own_texts(world: World, spec: HostSpec, one: images.Image, faults: HostFaults) -> dict[str, tuple[str, int]]:
     """Files of this host alone: its facts, its resolver and cloud-init's seed."""
     plan = network.load_vcn(world, spec.vcn_id)
     routes = {way.target for subnet in plan.subnets if subnet.cidr == spec.subnet_cidr for way in subnet.routes}
     gpus = "".join(f"{at} 0000:{PCI_BUSES[at % 8]}:00 {name}\n" for at, name in enumerate(spec.gpus))
     names = f"127.0.0.1 localhost localhost.localdomain\n{spec.address} {spec.hostname}.{spec.search_domain} {spec.hostname}\n"
-    vcn_domain = spec.search_domain.partition(".")[2]
-    meta = {"instance-id": spec.id, "local-hostname": spec.hostname, "public-keys": list(spec.ssh_authorized_keys)}
+    # OCI's DHCP options name the VCN's domain before the subnet's; AWS has one for a whole region.
+    domains = [spec.search_domain] if one.vendor == "amazon" else [spec.search_domain.partition(".")[2], spec.search_domain]
+    meta = {
+        "instance-id": spec.instance_id or spec.id,
+        "local-hostname": spec.hostname,
+        "public-keys": list(spec.ssh_authorized_keys),
+    }
     made = {
         "etc/hostname": (f"{spec.hostname}\n", 0o644),
         "etc/hosts": (names, 0o644),
         "etc/resolv.conf": (
-            f"search {vcn_domain} {spec.search_domain}\nnameserver {network.RESOLVER}\noptions timeout:2 attempts:2\n",
+            f"search {' '.join(domains)}\nnameserver {plan.resolver}\noptions timeout:2 attempts:2\n",
             0o644,
         ),
         "etc/rehearsal/scale": (f"{world.scale}\n", 0o644),
@@ -136,10 +171,15 @@ def _own_texts(world: World, spec: HostSpec, one: images.Image, faults: HostFaul
         "etc/rehearsal/nvme": ("".join(f"{size}\n" for size in spec.nvme), 0o644),
         "etc/rehearsal/front": (f"{spec.front_name}\n", 0o644),
         "etc/rehearsal/rails": ("".join(f"{rail.name} {rail.hca}\n" for rail in spec.rails), 0o644),
-        # A NAT gateway reaches the vendor's services as well as a service gateway does.
-        "etc/rehearsal/services": ("yes\n" if routes & {"service", "nat"} else "no\n", 0o644),
+        # A NAT gateway, or an address of the Internet, reaches the vendor's services as well as a service gateway does.
+        "etc/rehearsal/services": (
+            "yes\n" if routes & {"service", "nat"} or (spec.address in plan.public_ips and "internet" in routes) else "no\n",
+            0o644,
+        ),
         "var/lib/cloud/seed/nocloud/meta-data": (json.dumps(meta), 0o644),
     }
+    if any(rail.driver == "efa" for rail in spec.rails):
+        made["etc/rehearsal/efa"] = (f"{amazon.protocol(spec.shape)}\n", 0o644)
     if one.agent and spec.rails:
         made["etc/rehearsal/agent"] = ("".join(f"{plugin}\n" for plugin in spec.agent_plugins), 0o644)
     if faults.boot_fails:

@@ -1,7 +1,7 @@
-"""The name service of one VCN, alone in its router: answers A for the hosts on it; forwards to nobody.
+"""The name service of one VCN, alone in its router: answers A for the hosts and file systems on it; forwards to nobody.
 
-A program of its own (standard library, no site): `names.py ADDRESS HOSTS_FOLDER VCN_ID`. It reads the hosts' records
-anew whenever their folder changes, so a host has its name from its boot to its end, as with the vendor.
+A program of its own (standard library, no site): `names.py ADDRESS HOSTS_FOLDER VCN_ID`; file systems are recorded beside the
+hosts. Records are read anew for each question, so a host has its name from its boot to its end, as with the vendor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TIME_TO_LIVE_S = 5
 
 
 def known(folder: Path, vcn_id: str) -> dict[str, str]:
-    """Full names, in lower case, and addresses of the hosts on the VCN."""
+    """Full names, in lower case, and addresses of the hosts and file systems on the VCN."""
     table = {}
     for record in folder.glob("*/spec.json"):
         try:
@@ -27,6 +27,13 @@ def known(folder: Path, vcn_id: str) -> dict[str, str]:
             continue
         if spec.get("vcn_id") == vcn_id:
             table[f"{spec['hostname']}.{spec['search_domain']}".lower()] = spec["address"]
+    for record in folder.parent.glob("storage/*/record.json"):
+        try:
+            system = json.loads(record.read_text())
+        except (OSError, ValueError):
+            continue
+        if system["vcn_id"] == vcn_id:
+            table |= {name.lower(): system["address"] for name in system["names"]}
     return table
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal import wires
-from rehearsal.rules import UPLINK, Route, Rule, SubnetPlan, VcnPlan, render
+from rehearsal.rules import UPLINK, GroupPlan, Route, Rule, SubnetPlan, VcnPlan, render, render_fabric
 from rehearsal.world import OPERATOR_ADDRESS, World, write_whole
 
 __all__ = [
     "OPERATOR",
     "RESOLVER",
+    "GroupPlan",
     "Route",
     "Rule",
     "SubnetPlan",
@@ -31,18 +32,19 @@ __all__ = [
     "ensure_vcn",
     "fabric_namespace",
     "gateway",
+    "guard_fabric",
     "load_vcn",
     "router_namespace",
 ]
 
 RESOLVER = "169.254.169.254"
-"""Where the vendor's name service answers in every VCN."""
+"""Where the name service answers in a VCN that names no other address."""
 
 OPERATOR = "op"
 """The operator's namespace: the whole of the rehearsed Internet."""
 
 NAT_RANGE = "192.0.2."
-"""Each VCN's address towards the Internet behind its NAT gateway (TEST-NET-1, RFC 5737)."""
+"""A VCN's address towards the Internet behind its NAT gateway where it names none (TEST-NET-1, RFC 5737)."""
 
 
 def router_namespace(world: World, vcn_id: str) -> str:
@@ -96,9 +98,10 @@ def apply_vcn(world: World, plan: VcnPlan) -> None:
                 "net/ipv4/conf/default/send_redirects": "0",
             },
         )
-        _uplink(world, plan, router, f"{NAT_RANGE}{number}")
-        wires.call([*wires.inside(router), "nft", "-f", "-"], render(plan, f"{NAT_RANGE}{number}", RESOLVER))
-        _name_service(world, plan.id, router)
+        nat_address = plan.nat_ip or f"{NAT_RANGE}{number}"
+        _uplink(world, plan, router, nat_address)
+        wires.call([*wires.inside(router), "nft", "-f", "-"], render(plan, nat_address))
+        _name_service(world, plan, router)
 
 
 def _number(world: World, vcn_id: str) -> int:
@@ -123,7 +126,7 @@ def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
         [
             f"link set {UPLINK} mtu {wires.MTU} group {wires.CABLES} up",
             f"addr replace {nat_address}/32 dev lo",
-            f"addr replace {RESOLVER}/32 dev lo",
+            f"addr replace {plan.resolver}/32 dev lo",
             f"route replace default dev {UPLINK} src {nat_address}",
         ],
         router,
@@ -132,7 +135,7 @@ def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
     wires.call([*wires.inside(router), "sh", "-c", f"echo 0 > /proc/sys/net/ipv4/conf/{UPLINK}/proxy_arp"])
     publics = set(plan.public_ips.values()) | {nat_address}
     wires.ip((f"addr replace {one}/32 dev lo" for one in sorted(publics | _gateways(plan.subnets))), router)
-    wanted = {f"{one}/32" for one in publics | _gateways(plan.subnets) | {RESOLVER}}
+    wanted = {f"{one}/32" for one in publics | _gateways(plan.subnets) | {plan.resolver}}
     listed = wires.call(["ip", "-n", router, "-o", "-4", "addr", "show", "dev", "lo"]).splitlines()
     had = {line.split()[3] for line in listed} - {"127.0.0.1/8"}
     wires.ip((f"addr del {one} dev lo" for one in sorted(had - wanted)), router)
@@ -146,12 +149,12 @@ def _gateways(subnets: Iterable[SubnetPlan]) -> set[str]:
     return {gateway(one.cidr) for one in subnets}
 
 
-def _name_service(world: World, vcn_id: str, router: str) -> None:
+def _name_service(world: World, plan: VcnPlan, router: str) -> None:
     """Start the VCN's name service unless it runs; it is the only process of its namespace."""
     if wires.pids(router):
         return
     server = Path(__file__).with_name("names.py")
-    argv = ["/usr/bin/python3", "-IS", str(server), RESOLVER, str(world.folder("hosts")), vcn_id]
+    argv = ["/usr/bin/python3", "-IS", str(server), plan.resolver, str(world.folder("hosts")), plan.id]
     wires.call(["setsid", "--fork", *wires.inside(router), "env", "-i", *_quietly(argv)])
 
 
@@ -170,16 +173,33 @@ def load_vcn(world: World, vcn_id: str) -> VcnPlan:
     if not record.exists():
         raise KeyError(f"VCN {vcn_id!r} is not in this world; apply_vcn makes it.")
     found = json.loads(record.read_text())
-    return VcnPlan(found["id"], tuple(found["cidrs"]), tuple(_subnet(one) for one in found["subnets"]), found["public_ips"])
+    groups = found["groups"]
+    return VcnPlan(
+        id=found["id"],
+        cidrs=tuple(found["cidrs"]),
+        subnets=tuple(_subnet(one) for one in found["subnets"]),
+        public_ips=found["public_ips"],
+        groups=None if groups is None else tuple(_group(one) for one in groups),
+        resolver=found["resolver"],
+        nat_ip=found["nat_ip"],
+    )
 
 
 def _subnet(found: dict[str, Any]) -> SubnetPlan:
+    routes = tuple(Route(**one) for one in found["routes"])
+    return SubnetPlan(found["id"], found["cidr"], _rules(found), routes)
+
+
+def _group(found: dict[str, Any]) -> GroupPlan:
+    return GroupPlan(found["id"], tuple(found["members"]), _rules(found))
+
+
+def _rules(found: dict[str, Any]) -> tuple[Rule, ...]:
     # JSON knows no tuples, and plans are compared by value.
     rules: Iterable[dict[str, Any]] = (
         {key: tuple(value) if isinstance(value, list) else value for key, value in one.items()} for one in found["rules"]
     )
-    routes = tuple(Route(**one) for one in found["routes"])
-    return SubnetPlan(found["id"], found["cidr"], tuple(Rule(**one) for one in rules), routes)
+    return tuple(Rule(**one) for one in rules)
 
 
 def ensure_vcn(world: World, vcn_id: str) -> str:
@@ -212,6 +232,12 @@ def apply_fabric(world: World, fabric_id: str, rails: int) -> None:
                 lines += [f"link add rail{rail} mtu {wires.MTU} type bridge", f"link set rail{rail} up"]
         if lines:
             wires.ip(lines, name)
+
+
+def guard_fabric(world: World, fabric_id: str, pairs: Iterable[tuple[str, str]] | None) -> None:
+    """Let traffic pass on a fabric from the first to the second host of each pair alone; None lets all of it pass."""
+    with wires.locked(world, "network"):
+        wires.call([*wires.inside(fabric_namespace(world, fabric_id)), "nft", "-f", "-"], render_fabric(pairs))
 
 
 def delete_fabric(world: World, fabric_id: str) -> None:

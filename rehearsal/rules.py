@@ -1,4 +1,4 @@
-"""A network plan as nftables text, stateful as the vendor's security lists are; touches nothing."""
+"""A network plan as nftables text, stateful as the vendors' security lists and groups are; touches nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ UPLINK = "net"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a security list; what no rule allows is dropped without an answer.
+    """One rule of a security list or group; what no rule allows is dropped without an answer.
 
     Attributes:
-        direction: seen from the hosts of the subnet.
+        direction: seen from the hosts of the subnet or group.
         protocol: `all`, or the number of ICMP, TCP or UDP.
         peer: CIDR of the other side: source of ingress, destination of egress.
         ports: first and last destination port, or None for every one.
         source_ports: first and last source port, or None for every one.
         icmp: type and code (None: every code), or None for every type.
         stateless: replies need a rule of their own.
+        group: id of the security group whose members are the other side; `peer` then says nothing.
     """
 
     direction: Literal["ingress", "egress"]
@@ -32,6 +33,7 @@ class Rule:
     source_ports: tuple[int, int] | None = None
     icmp: tuple[int, int | None] | None = None
     stateless: bool = False
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,15 @@ class SubnetPlan:
 
 
 @dataclass(frozen=True)
+class GroupPlan:
+    """A security group: an id of [a-z0-9]{6,8}, the addresses that are in it, and its rules."""
+
+    id: str
+    members: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True)
 class VcnPlan:
     """A virtual cloud network: everything that is wanted of it, as one value.
 
@@ -61,17 +72,26 @@ class VcnPlan:
         cidrs: its address ranges.
         subnets: its subnets.
         public_ips: public address of each private address that has one.
+        groups: security groups, by which each address is judged; None where subnets' rules judge. An address in no group
+            sends and gets nothing.
+        resolver: where its name service answers.
+        nat_ip: its address behind its NAT gateway; empty for one that the builder picks.
     """
 
     id: str
     cidrs: tuple[str, ...]
     subnets: tuple[SubnetPlan, ...] = ()
     public_ips: Mapping[str, str] = field(default_factory=dict)
+    groups: tuple[GroupPlan, ...] | None = None
+    resolver: str = "169.254.169.254"
+    nat_ip: str = ""
 
 
 def match(rule: Rule) -> str:
     """The nftables expression of one rule, without what it does."""
-    parts = [] if ip_network(rule.peer).prefixlen == 0 else [f"ip {_peer(rule)} {rule.peer}"]
+    parts = [f"ip {_peer(rule)} @in_{rule.group}"] if rule.group else []
+    if not rule.group and ip_network(rule.peer).prefixlen:
+        parts.append(f"ip {_peer(rule)} {rule.peer}")
     if rule.protocol == "1":
         parts.append("ip protocol icmp")
         if rule.icmp:
@@ -93,10 +113,10 @@ def _span(ports: tuple[int, int]) -> str:
     return f"{ports[0]}-{ports[1]}"
 
 
-def _side(subnet: SubnetPlan, direction: str, bit: int) -> list[str]:
-    """A chain that sets the packet's bit where this subnet's side allows it, and the connection's if stateful."""
-    lines = [f"chain {direction}_{subnet.id} {{"]
-    for rule in subnet.rules:
+def _side(judge: SubnetPlan | GroupPlan, direction: str, bit: int) -> list[str]:
+    """A chain that sets the packet's bit where this subnet or group allows it, and the connection's if stateful."""
+    lines = [f"chain {direction}_{judge.id} {{"]
+    for rule in judge.rules:
         if rule.direction == direction:
             expression = match(rule)
             if not rule.stateless:
@@ -118,6 +138,31 @@ def _ways_out(subnet: SubnetPlan) -> list[str]:
     return [*lines, "  drop", "}"]
 
 
+def _of_addresses(groups: tuple[GroupPlan, ...], direction: str) -> list[str]:
+    """One chain for each address, through all groups that it is in: what any of them allows is allowed."""
+    lines = []
+    for address in _addresses(groups):
+        jumps = [f"  jump {direction}_{one.id}" for one in groups if address in one.members]
+        lines += [f"chain {direction}_{_word(address)} {{", *jumps, "}"]
+    return lines
+
+
+def _addresses(groups: Iterable[GroupPlan]) -> list[str]:
+    return sorted({address for one in groups for address in one.members})
+
+
+def _word(address: str) -> str:
+    return "at_" + address.replace(".", "_")
+
+
+def _judged(plan: VcnPlan, which: str, direction: str) -> str:
+    """The jump to whatever judges an address: its groups where the VCN has such, else its subnet."""
+    if plan.groups is None:
+        return _by_subnet(plan, which, direction)
+    jumps = ", ".join(f"{one} : jump {direction}_{_word(one)}" for one in _addresses(plan.groups))
+    return f"  ip {which} vmap {{ {jumps} }}" if jumps else "  # no addresses yet"
+
+
 def _by_subnet(plan: VcnPlan, which: str, prefix: str) -> str:
     jumps = ", ".join(f"{one.cidr} : jump {prefix}_{one.id}" for one in plan.subnets)
     return f"  ip {which} vmap {{ {jumps} }}" if jumps else "  # no subnets yet"
@@ -129,7 +174,7 @@ def _set(name: str, members: Iterable[str], flags: str = "") -> str:
     return f"set {name} {{ type ipv4_addr;{flags}{elements} }}"
 
 
-def render(plan: VcnPlan, nat_address: str, resolver: str) -> str:
+def render(plan: VcnPlan, nat_address: str) -> str:
     """The whole ruleset of a VCN's router, replacing the one before in one step.
 
     A connection's mark remembers which sides allowed it statefully: 1 the source's egress, 2 the destination's
@@ -141,24 +186,29 @@ def render(plan: VcnPlan, nat_address: str, resolver: str) -> str:
         for route in sorted(one.routes, key=lambda way: -ip_network(way.destination).prefixlen)
         if route.target == "nat"
     ]
+    groups = plan.groups or ()
+    judges = plan.subnets if plan.groups is None else groups
     return "\n".join(
         [
             "table ip vcn",
             "delete table ip vcn",
             "table ip vcn {",
             _set("public", plan.public_ips),
-            *(line for one in plan.subnets for line in _side(one, "egress", 1)),
-            *(line for one in plan.subnets for line in _side(one, "ingress", 2)),
+            *(_set(f"in_{one.id}", one.members) for one in groups),
+            *(line for one in judges for line in _side(one, "egress", 1)),
+            *(line for one in judges for line in _side(one, "ingress", 2)),
+            *_of_addresses(groups, "egress"),
+            *_of_addresses(groups, "ingress"),
             *(line for one in plan.subnets for line in _ways_out(one)),
             "chain egress {",
             "  ct direction original ct mark & 1 == 1 meta mark set meta mark or 1 return",
             "  ct direction reply ct mark & 2 == 2 meta mark set meta mark or 1 return",
-            _by_subnet(plan, "saddr", "egress"),
+            _judged(plan, "saddr", "egress"),
             "}",
             "chain ingress {",
             "  ct direction original ct mark & 2 == 2 meta mark set meta mark or 2 return",
             "  ct direction reply ct mark & 1 == 1 meta mark set meta mark or 2 return",
-            _by_subnet(plan, "daddr", "ingress"),
+            _judged(plan, "daddr", "ingress"),
             "}",
             "chain forward {",
             "  type filter hook forward priority 0; policy drop;",
@@ -176,8 +226,8 @@ def render(plan: VcnPlan, nat_address: str, resolver: str) -> str:
             "}",
             "chain input {",
             "  type filter hook input priority 0; policy drop;",
-            f"  ip daddr {resolver} udp dport 53 accept",
-            f"  ip daddr {resolver} tcp dport 53 accept",
+            f"  ip daddr {plan.resolver} udp dport 53 accept",
+            f"  ip daddr {plan.resolver} tcp dport 53 accept",
             "  ip protocol icmp accept",
             "  ct state established,related accept",
             "}",
@@ -194,3 +244,16 @@ def render(plan: VcnPlan, nat_address: str, resolver: str) -> str:
             "",
         ]
     )
+
+
+def render_fabric(pairs: Iterable[tuple[str, str]] | None) -> str:
+    """The ruleset of a fabric's bridges: traffic passes from the first host to the second of each pair; None: all passes.
+
+    Nothing is remembered of a connection: each direction needs its own pair, as EFA's traffic does.
+    """
+    head = ["table bridge fabric", "delete table bridge fabric"]
+    if pairs is None:
+        return "\n".join([*head, ""])
+    allowed = [f'  iifname "h{sender}r*" oifname "h{receiver}r*" accept' for sender, receiver in sorted(set(pairs))]
+    opening = ["table bridge fabric {", "chain forward {", "  type filter hook forward priority 0; policy drop;"]
+    return "\n".join([*head, *opening, *allowed, "}", "}", ""])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from rehearsal.world import World, write_whole
 
 @dataclass(frozen=True)
 class Rail:
-    """One RDMA rail: its interface, its device (mlx5_N) and the shape's full line rate."""
+    """One RDMA rail: its interface, its device (mlx5_N, rdmapN), the shape's full line rate, and the device's driver."""
 
     name: str
     hca: str
     rate_bits_per_s: int
+    driver: str = "mlx5"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class HostSpec:
         front_hca: RDMA device of the front-end NIC, if it is one.
         nvme: bytes of each local disk.
         agent_plugins: names of the vendor's agent plugins that are enabled.
+        instance_id: what cloud-init takes the machine for; empty: `id`.
+        metadata: what the instance metadata service answers, by path without a leading slash; empty: there is no such service.
+        may_put: patterns of the parameter names that the machine's role may write.
     """
 
     id: str
@@ -56,6 +61,9 @@ class HostSpec:
     nvme: tuple[int, ...] = ()
     agent_plugins: tuple[str, ...] = ()
     front_rate_bits_per_s: int = 100_000_000_000
+    instance_id: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    may_put: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.id.isalnum() and self.id.islower() and len(self.id) <= 8):  # noqa: PLR2004 - see below

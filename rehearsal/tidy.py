@@ -9,10 +9,10 @@ import signal
 import subprocess
 from pathlib import Path
 
-from rehearsal import hosts, network, wires
+from rehearsal import hosts, network, storage, wires
 from rehearsal.world import World
 
-OWN = ("hosts", "vcns", "fabrics", "console", "calls", "operator", "build", "locks")
+OWN = ("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "locks")
 """Folders of the world that the rehearsal itself makes; the stand-in clouds own their files."""
 
 
@@ -22,11 +22,19 @@ def ids(world: World, folder: str, letter: str) -> set[str]:
     return recorded | {one[1:] for one in wires.namespaces(world) if one.startswith(letter) and one != network.OPERATOR}
 
 
+def orphans(world: World) -> set[str]:
+    """Namespaces of file systems, without the world's prefix, of which there is no record."""
+    recorded = {f"s{storage.short(one['id'])}" for one in storage.records(world)}
+    return {one for one in wires.namespaces(world) if one.startswith("s")} - recorded
+
+
 def sweep(world: World) -> None:
     """Clear dead hosts, and networks without a record; call it only while no other run is in the world."""
     for host_id in ids(world, "hosts", "h"):
         if not hosts.alive(world, host_id):
             hosts.stop(world, host_id)
+    for name in orphans(world):
+        wires.remove_namespace(world.netns(name))
     for vcn_id in ids(world, "vcns", "v"):
         if not (world.path / "vcns" / f"{vcn_id}.json").exists():
             network.delete_vcn(world, vcn_id)
@@ -36,8 +44,9 @@ def sweep(world: World) -> None:
 
 
 def empty(world: World) -> bool:
-    """Whether no host, VCN or fabric remains."""
-    return not (ids(world, "hosts", "h") | ids(world, "vcns", "v") | ids(world, "fabrics", "f"))
+    """Whether no host, file system, VCN or fabric remains."""
+    there = ids(world, "hosts", "h") | ids(world, "vcns", "v") | ids(world, "fabrics", "f")
+    return not (there or storage.records(world) or orphans(world))
 
 
 def stop_agent(world: World) -> None:
@@ -65,6 +74,10 @@ def demolish(world: World) -> None:
     """Stop every host and remove every network of a world, then the world: for tests and for `make rehearsal-clean`."""
     for host_id in ids(world, "hosts", "h"):
         hosts.stop(world, host_id)
+    for one in storage.records(world):
+        storage.stop(world, one["id"])
+    for name in orphans(world):
+        wires.remove_namespace(world.netns(name))
     for vcn_id in ids(world, "vcns", "v"):
         network.delete_vcn(world, vcn_id)
     for fabric_id in ids(world, "fabrics", "f"):

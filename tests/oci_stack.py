@@ -13,12 +13,14 @@ import pytest
 from pulumi.runtime.proto import provider_pb2
 
 from rehearsal import hosts, network
-from rehearsal.oci import check, rules, sdk, wire
+from rehearsal.oci import rules
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.places import COMPARTMENT, SERVICES, TENANCY
 from rehearsal.oci.registry import KINDS
+from rehearsal.oci.sdk import SDK
 from rehearsal.oci.server import Provider
-from rehearsal.oci.store import Record
+from rehearsal.plugin import check, wire
+from rehearsal.plugin.store import Record
 from rehearsal.world import World
 
 ROOT = Path(__file__).parent.parent
@@ -71,7 +73,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     monkeypatch.setattr(hosts, "stop", made.stop)
     monkeypatch.setattr(hosts, "alive", lambda _, host: host in made.running)
     monkeypatch.setattr(hosts, "console", lambda _, host: f"console of {made.running[host].hostname}\n")
-    monkeypatch.setattr("rehearsal.oci.faults._FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("rehearsal.plugin.faults._FIRST_PAUSE_S", 0.001)
     return made
 
 
@@ -93,18 +95,18 @@ class Stack:
 
     def make(self, noun: str, name: str, /, **inputs: Any) -> Record:
         asked = inputs if noun == "ConsoleHistory" else {"compartmentId": COMPARTMENT, **inputs}
-        assert not list(check.misfits(asked, sdk.args_class(token(noun))))
+        assert not list(check.misfits(asked, SDK.args_class(token(noun))))
         assert not list(rules.broken(token(noun), asked))
         assert not self.cloud.problems(token(noun), asked, self.urn(noun, name))
         record = self.cloud.create(token(noun), self.urn(noun, name), asked)
-        self.ids[name], self.inputs[name] = record.ocid, asked
+        self.ids[name], self.inputs[name] = record.id, asked
         return record
 
     def network(self) -> Stack:
-        vcn = self.make("Vcn", "vcn", cidrBlocks=["10.0.0.0/16"], dnsLabel="cluster").ocid
-        igw = self.make("InternetGateway", "igw", vcnId=vcn).ocid
-        nat = self.make("NatGateway", "nat", vcnId=vcn).ocid
-        sgw = self.make("ServiceGateway", "sgw", vcnId=vcn, services=[{"serviceId": SERVICE}]).ocid
+        vcn = self.make("Vcn", "vcn", cidrBlocks=["10.0.0.0/16"], dnsLabel="cluster").id
+        igw = self.make("InternetGateway", "igw", vcnId=vcn).id
+        nat = self.make("NatGateway", "nat", vcnId=vcn).id
+        sgw = self.make("ServiceGateway", "sgw", vcnId=vcn, services=[{"serviceId": SERVICE}]).id
         world = {"destination": "0.0.0.0/0", "destinationType": "CIDR_BLOCK"}
         self.make("RouteTable", "out", vcnId=vcn, routeRules=[{**world, "networkEntityId": igw}])
         service = {"destination": SERVICE_CIDR, "destinationType": "SERVICE_CIDR_BLOCK", "networkEntityId": sgw}

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from test_runner import Head
 
+from benchmarks.outputs import culprit_sentence
+
 FAKES = Path(__file__).parent / "fakes"
 RAILS = [f"mlx5_{number}" for number in range(4)]
 
@@ -29,7 +31,9 @@ class Fabric(Head):
         self.environment["FABRIC"] = str(home / "fabric.json")
 
     def search(self, *slow, broken=(), mute=False, **changes) -> dict:
-        (self.home / "fabric.json").write_text(json.dumps({"gbps": 25.0, "slow": slow, "broken": list(broken), "mute": mute}))
+        (self.home / "fabric.json").write_text(
+            json.dumps({"rails": 4, "gbps": 25.0, "slow": slow, "broken": list(broken), "mute": mute})
+        )
         request = {
             "schema": 1,
             "kind": "search",
@@ -39,7 +43,8 @@ class Fabric(Head):
             "nodes": self.nodes,
             "budget_s": 60,
             "gpus": 8,
-            "rails": RAILS,
+            "rails": [[rail] for rail in RAILS],
+            "by_gpu": False,
             "mpirun": [str(self.home / "bin" / "mpirun"), "--bind-to", "none"],
             "exports": {"NCCL_IB_HCA": "=" + ",".join(RAILS), "NCCL_ALGO": "Ring"},
             "program": "/x/all_reduce_perf",
@@ -76,6 +81,17 @@ def test_a_planted_fault_is_named_with_evidence_and_the_next_command(fabric, slo
     assert line["complete"]
     assert line["rounds"] <= 9
     assert [pair for pair in line["pairs"] if pair[2] < 85]
+
+
+def test_through_a_network_plugin_a_gpu_stands_for_the_devices_near_it_and_all_of_them_are_named(tmp_path):
+    two = Fabric(tmp_path, 2)
+    near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
+    line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, exports={"NCCL_ALGO": "Ring"}, whole_gbps=40.0)
+    (culprit,) = line["culprits"]
+    assert (culprit["kind"], culprit["rails"]) == ("link", near[2])  # two nodes do not tell which end it is
+    assert "/sys/class/infiniband/rdmap35s0/ports/1" in culprit["next"]
+    assert "of rails" not in culprit_sentence(culprit)
+    assert f"is slow on {', '.join(near[2])}" in culprit_sentence(culprit)
 
 
 def test_a_round_is_one_run_however_many_pairs_it_has(fabric):

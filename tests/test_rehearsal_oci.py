@@ -24,10 +24,10 @@ from oci_stack import (
 
 from rehearsal import hosts, network
 from rehearsal.oci.cloud import Cloud
-from rehearsal.oci.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
 from rehearsal.oci.places import COMPARTMENT
 from rehearsal.oci.registry import KINDS
-from rehearsal.oci.store import Record, Store
+from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
+from rehearsal.plugin.store import Record, Store
 from rehearsal.world import World
 
 
@@ -50,7 +50,7 @@ def test_the_network_is_what_the_stack_says(cloud: Cloud, fakes: Fakes) -> None:
 
 def test_a_subnet_without_lists_has_the_vendors_default_ones(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud)
-    vcn = stack.make("Vcn", "vcn", cidrBlock="10.0.0.0/16").ocid
+    vcn = stack.make("Vcn", "vcn", cidrBlock="10.0.0.0/16").id
     subnet = stack.make("Subnet", "subnet", vcnId=vcn, cidrBlock="10.0.0.0/24")
     (plan,) = fakes.plans.values()
     assert network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22)) in plan.subnets[0].rules
@@ -91,12 +91,12 @@ def test_a_cluster_network_launches_its_hosts_on_one_fabric(cloud: Cloud, fakes:
         "mlx5_4",
         ("Compute RDMA GPU Monitoring",),
     )
-    outputs = KINDS[record.token].outputs(cloud.store.read().records[record.ocid])
+    outputs = KINDS[record.token].outputs(cloud.store.read().records[record.id])
     assert outputs["instancePools"][0]["currentSize"] == 3
     stack.inputs["cn"]["instancePools"][0]["size"] = 1
-    cloud.update(record.ocid, stack.inputs["cn"])
+    cloud.update(record.id, stack.inputs["cn"])
     assert [spec.index for spec in fakes.running.values()] == [2], "the oldest go first"
-    cloud.delete(record.ocid)
+    cloud.delete(record.id)
     assert fakes.running == {}
     assert fakes.fabrics == {}
 
@@ -106,13 +106,13 @@ def test_capacity_that_runs_out_half_way_leaves_a_partial_pool_that_the_next_upd
 ) -> None:
     stack = Stack(cloud).network()
     faults(cloud, {"kind": "capacity", "after": 1})
-    conf = stack.make("InstanceConfiguration", "conf", **configuration(stack.ids["private"])).ocid
+    conf = stack.make("InstanceConfiguration", "conf", **configuration(stack.ids["private"])).id
     inputs = {"compartmentId": COMPARTMENT, **cluster_network(conf, stack.ids["private"], 3)}
     with pytest.raises(PartlyCreatedError, match="500-InternalError, Out of host capacity") as partly:
         cloud.create(token("ClusterNetwork"), "urn", inputs)
     assert [spec.index for spec in fakes.running.values()] == [0]
     faults(cloud)
-    cloud.update(partly.value.ocid, inputs)
+    cloud.update(partly.value.resource_id, inputs)
     assert sorted(spec.index for spec in fakes.running.values()) == [0, 1, 2]
 
 
@@ -167,13 +167,13 @@ def test_what_a_dead_process_was_making_is_undone_and_what_it_was_deleting_is_fi
     stack = Stack(cloud).network()
     record = stack.bastion()
     pool = stack.pool()
-    forge(cloud, record.ocid, state="TERMINATING", worker=DEAD)
-    forge(cloud, pool.ocid, state="PROVISIONING", worker=DEAD)
+    forge(cloud, record.id, state="TERMINATING", worker=DEAD)
+    forge(cloud, pool.id, state="PROVISIONING", worker=DEAD)
     forge(cloud, stack.ids["public"], state="UPDATING", worker=DEAD)
     fakes.world.folder("hosts", "deadbeef")
     Cloud(fakes.world).recover()
     kept = cloud.store.read().records
-    assert {record.ocid, pool.ocid}.isdisjoint(kept)
+    assert {record.id, pool.id}.isdisjoint(kept)
     assert kept[stack.ids["public"]].state == "AVAILABLE"
     assert fakes.running == {}
     assert list((fakes.world.path / "hosts").iterdir()) == []
@@ -183,27 +183,27 @@ def test_what_a_dead_process_was_making_is_undone_and_what_it_was_deleting_is_fi
 def test_recovery_leaves_alone_what_a_living_process_is_making(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
-    forge(cloud, record.ocid, state="PROVISIONING", worker=record.maker)
+    forge(cloud, record.id, state="PROVISIONING", worker=record.maker)
     Cloud(cloud.world).recover()
-    assert record.ocid in cloud.store.read().records
+    assert record.id in cloud.store.read().records
 
 
 def test_what_the_engine_never_heard_of_gives_way_to_its_second_try(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     lost = stack.bastion()
-    forge(cloud, lost.ocid, maker=DEAD)
+    forge(cloud, lost.id, maker=DEAD)
     again = stack.bastion()
     assert list(fakes.running) == [again.short]
-    forge(cloud, again.ocid, maker=DEAD)
-    cloud.acknowledge(again.ocid)
+    forge(cloud, again.id, maker=DEAD)
+    cloud.acknowledge(again.id)
     replacement = cloud.create(token("Instance"), stack.urn("Instance", "bastion"), stack.inputs["bastion"])
     assert set(fakes.running) == {again.short, replacement.short}, "a replacement leaves the old one to the engine"
 
 
 def test_destroy_is_not_held_up_by_what_the_engine_never_heard_of(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud)
-    vcn = stack.make("Vcn", "vcn", cidrBlocks=["10.0.0.0/16"]).ocid
-    subnet = stack.make("Subnet", "lost", vcnId=vcn, cidrBlock="10.0.0.0/24").ocid
+    vcn = stack.make("Vcn", "vcn", cidrBlocks=["10.0.0.0/16"]).id
+    subnet = stack.make("Subnet", "lost", vcnId=vcn, cidrBlock="10.0.0.0/24").id
     forge(cloud, subnet, maker=DEAD, urn="urn:pulumi:other::p::x::lost")
     with pytest.raises(ServiceError, match="409-Conflict"):
         cloud.delete(vcn)
@@ -226,7 +226,7 @@ def test_throttling_is_retried_and_in_the_end_reported(cloud: Cloud) -> None:
 
 
 def test_the_database_survives_many_hands(tmp_path: Path) -> None:
-    store = Store(World.at(tmp_path))
+    store = Store(World.at(tmp_path), "oci")
 
     def count(_: int) -> None:
         with store.change() as database:

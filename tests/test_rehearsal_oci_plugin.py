@@ -33,13 +33,14 @@ from oci_stack import (
 from pulumi import _types as sdk_types
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
-from rehearsal.oci import sdk, wire
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.images import IMAGES
 from rehearsal.oci.lookups import LOOKUPS, answer
 from rehearsal.oci.places import COMPARTMENT, REGION, TENANCY
 from rehearsal.oci.registry import KINDS
+from rehearsal.oci.sdk import SDK
 from rehearsal.oci.server import Provider
+from rehearsal.plugin import wire
 
 LIMITS = {"compartmentId": TENANCY, "serviceName": "compute", "availabilityDomain": AD}
 QUESTIONS: dict[str, dict[str, Any]] = {
@@ -108,7 +109,7 @@ def test_lookups_find_what_was_made(furnished: Stack) -> None:
 def test_resources_answer_with_names_that_the_sdk_reads(furnished: Stack) -> None:
     for record in furnished.cloud.store.read().records.values():
         names = set(KINDS[record.token].outputs(record))
-        assert names <= sdk.output_names(record.token) | {"instanceConfigurationId", "state"}, record.token
+        assert names <= SDK.output_names(record.token) | {"instanceConfigurationId", "state"}, record.token
 
 
 class Served:
@@ -139,7 +140,7 @@ def test_a_preview_knows_what_is_given_and_leaves_the_rest_open(served: Any) -> 
 
 def test_a_partial_creation_reaches_the_engine_with_its_id_and_a_refusal_with_its_words(cloud: Cloud, served: Any) -> None:
     stack = Stack(cloud).network()
-    conf = stack.make("InstanceConfiguration", "conf", **configuration(stack.ids["private"])).ocid
+    conf = stack.make("InstanceConfiguration", "conf", **configuration(stack.ids["private"])).id
     faults(cloud, {"kind": "capacity", "after": 0})
     inputs = {"compartmentId": COMPARTMENT, **cluster_network(conf, stack.ids["private"], 2)}
     urn = f"urn:pulumi:dev::p::parent${token('ClusterNetwork')}::cn"

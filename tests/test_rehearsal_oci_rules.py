@@ -20,14 +20,15 @@ from oci_stack import (
     token,
 )
 
-from rehearsal.oci import rules, wire
+from rehearsal.oci import rules
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.diff import changes
-from rehearsal.oci.errors import ServiceError
 from rehearsal.oci.identity import _CONDITION, matches
 from rehearsal.oci.places import COMPARTMENT, TENANCY
 from rehearsal.oci.registry import KINDS
 from rehearsal.oci.shapes import SHAPES, front_name, rail_names
+from rehearsal.plugin import wire
+from rehearsal.plugin.errors import ServiceError
 
 REFUSED = [
     # Types, against the SDK's own.

@@ -61,7 +61,7 @@ def test_no_default_lets_the_world_in():
     [
         ({"shpae": "BM.GPU4.8"}, "shpae is not a configuration key of busbar; did you mean shape?"),
         ({"zzz": "1"}, "zzz is not a key of busbar; known are target,"),
-        ({"target": "gcp"}, "target is 'gcp'; known are oci and hosts."),
+        ({"target": "gcp"}, "target is 'gcp'; known are oci, aws, hosts."),
         (
             {"shape": "BM.GPU4.9"},
             "shape is 'BM.GPU4.9', which is not an RDMA shape in the catalogue; the nearest are BM.GPU4.8,",

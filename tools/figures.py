@@ -3,7 +3,7 @@
     make figures
     make figures PARTS="faults healthy"
 
-PARTS are any of two, many, search, pure (the default), faults and healthy (a quarter of an hour).
+PARTS are any of two, many, aws, search, pure (the default), faults and healthy (a quarter of an hour).
 Ratios come of runs side by side in one world. It deliberately judges nothing: the reader compares.
 """
 
@@ -64,9 +64,9 @@ _HEALTHY_RUNS = 10
 
 def main(parts: list[str]) -> None:
     """Print the figures of `parts`."""
-    known = {"two": _two_hosts, "many": _many_hosts, "healthy": _healthy}
+    known = {"two": _two_hosts, "many": _many_hosts, "aws": _efa, "healthy": _healthy}
     with tempfile.TemporaryDirectory(prefix="busbar-figures-") as folder:
-        for part in parts or ["two", "many", "search", "pure"]:
+        for part in parts or ["two", "many", "aws", "search", "pure"]:
             if part == "search":
                 search_figures.figures(say)
             elif part == "pure":
@@ -74,22 +74,22 @@ def main(parts: list[str]) -> None:
             elif part == "faults":
                 _planted_faults(Path(folder))
             elif part in known:
-                _in_a_world(Path(folder) / part, known[part])
+                _in_a_world(Path(folder) / part, known[part], "aws-efa" if part == "aws" else "dev")
             else:
                 sys.exit(f"{part} is no part; known are {', '.join([*known, 'search', 'pure', 'faults'])}")
 
 
-def _in_a_world(folder: Path, measure: Callable[[Stage], None]) -> None:
-    stage = _stage(folder)
+def _in_a_world(folder: Path, measure: Callable[[Stage], None], stack: str) -> None:
+    stage = _stage(folder, stack)
     try:
         measure(stage)
     finally:
         stage.close()
 
 
-def _stage(folder: Path) -> Stage:
+def _stage(folder: Path, stack: str = "dev") -> Stage:
     folder.mkdir()
-    return Stage(folder)
+    return Stage(folder, stack)
 
 
 def say(name: str, figure: str) -> None:
@@ -103,12 +103,26 @@ def _timed(what: str, finished: Finished) -> Finished:
     return finished
 
 
+def _unchanged(stage: Stage) -> str:
+    again = _timed("unchanged up", stage.up(**_DEV_PLAN))
+    changes = sum(int(count) for count in re.findall(r"([0-9]+) (?:created|updated|deleted|replaced|to \w+)", again.text))
+    return f"{again.seconds:.1f} s, {changes} changes"
+
+
+def _efa(stage: Stage) -> None:
+    say("aws: up on a clean state, 2 x 32 rails, 10 collectives", f"{_timed('up', stage.up(**_DEV_PLAN)).seconds:.1f} s")
+    say("aws: unchanged up", _unchanged(stage))
+    outputs = stage.outputs()
+    sent = [count for by in outputs["transport"]["tx_bytes"].values() for name, count in by.items() if name.endswith("s0")]
+    say("aws: busbw / ceiling", f"{outputs['wire_efficiency']:.3f}")
+    say("aws: rails that carried bytes; least over most", f"{sum(map(bool, sent))}; {min(sent) / max(sent):.3f}")
+    say("aws: destroy", f"{_timed('destroy', stage.destroy()).seconds:.1f} s, {len(_own(stage))} resources left")
+
+
 def _two_hosts(stage: Stage) -> None:
     say("preview of a new stack, 2 hosts", f"{_timed('preview', stage.preview(**_DEV_PLAN)).seconds:.1f} s")
     say("up on a clean state, 2 hosts, 10 collectives", f"{_timed('up', stage.up(**_DEV_PLAN)).seconds:.1f} s")
-    again = _timed("unchanged up", stage.up(**_DEV_PLAN))
-    changes = sum(int(count) for count in re.findall(r"([0-9]+) (?:created|updated|deleted|replaced|to \w+)", again.text))
-    say("unchanged up", f"{again.seconds:.1f} s, {changes} changes")
+    say("unchanged up", _unchanged(stage))
     say("program resources, 2 hosts", str(len(_own(stage))))
     say("build and measure beyond the runs' own time, 2 hosts", f"{_overhead(stage):.1f} s")
     _timed("up with one large size", stage.up(**_LARGE_PLAN, iterations=1, warmup=0))
@@ -209,7 +223,7 @@ def _overhead(stage: Stage) -> float:
 
 def _own(stage: Stage) -> list[dict[str, Any]]:
     """Return the resources that the program registers, without the engine's own."""
-    return [one for one in stage.state()["deployment"]["resources"] if not one["type"].startswith("pulumi:")]
+    return [one for one in stage.state()["deployment"].get("resources", []) if not one["type"].startswith("pulumi:")]
 
 
 def _inputs(stage: Stage, name: str) -> dict[str, Any]:

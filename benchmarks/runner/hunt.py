@@ -208,8 +208,9 @@ class _Launch:
         request = self._request
         nodes = [request["nodes"][index] for trial in trials for index in trial.nodes]
         variables = dict(request["exports"], NCCL_TESTS_SPLIT="DIV @SPLIT@")
-        if rails:
-            variables["NCCL_IB_HCA"] = "=" + ",".join(request["rails"][rail] for rail in rails)
+        # Through a network plugin a GPU has the rails near it, so its number alone says which are meant.
+        if rails and not request["by_gpu"]:
+            variables["NCCL_IB_HCA"] = "=" + ",".join(device for rail in rails for device in request["rails"][rail])
         if per_node == 1 and request["gpus"] > 1:
             variables["NCCL_TESTS_DEVICE"] = str(rails[0] * request["gpus"] // len(request["rails"]) if rails else 0)
         return [
@@ -240,11 +241,11 @@ def _floats(size_bytes: int) -> int:
 def _culprit(one: search.Culprit, request: Dict[str, Any]) -> Dict[str, Any]:
     """Name nodes and rails, keep the evidence that says most, and say what to type next."""
     names = [request["nodes"][index]["name"] for index in one.nodes]
-    rails = [request["rails"][index] for index in one.rails if index < len(request["rails"])]
+    rails = _devices(one.rails, request)
     evidence = [
         {
             "nodes": [request["nodes"][index]["name"] for index in sample.trial.nodes],
-            "rails": [request["rails"][index] for index in sample.trial.rails],
+            "rails": _devices(sample.trial.rails, request),
             "busbw_gbps": sample.busbw_gbps,
             "why": sample.why,
         }
@@ -262,10 +263,14 @@ def _culprit(one: search.Culprit, request: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
+def _devices(rails: Sequence[int], request: Dict[str, Any]) -> List[str]:
+    return [device for index in rails if index < len(request["rails"]) for device in request["rails"][index]]
+
+
 def _next(one: search.Culprit, request: Dict[str, Any], rails: List[str]) -> str:
     """Return the command that a person types on the head to look at it."""
     node = request["nodes"][one.nodes[0]]
-    devices = rails or request["rails"]
+    devices = rails or _devices(range(len(request["rails"])), request)
     if one.kind in ("rail", "link", "rail_plane") and devices:
         ports = " ".join(f"/sys/class/infiniband/{device}/ports/1" for device in devices[:4])
         look = f"for p in {ports}; do echo $p; cat $p/state $p/rate; grep -s . $p/hw_counters/*; done"

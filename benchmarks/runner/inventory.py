@@ -13,15 +13,16 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 #: What NCCL says of itself with NCCL_DEBUG=INFO, and under which key it is kept.
 _SAID = (
-    ("networks", re.compile(r"NCCL INFO Using network (\S+)")),
+    ("networks", re.compile(r"NCCL INFO Using network (.*\S)")),
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
-    ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected provider is .*\S)")),
-    ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
+    ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected [Pp]rovider is .*\S)")),
+    ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )
+_RDMA = "/sys/class/infiniband"
 _LOG_LIMIT_BYTES = 4 << 20
 
 
@@ -37,7 +38,7 @@ def inventory() -> Dict[str, Any]:
         "gpus": [name for name, _ in gpus],
         "driver": gpus[0][1] if gpus else None,
         "interfaces": {name: _interface(name) for name in _entries("/sys/class/net") if name != "lo"},
-        "hca": {name: _hca(name) for name in _entries("/sys/class/infiniband")},
+        "hca": {name: hca(os.path.join(_RDMA, name)) for name in _entries(_RDMA)},
         "nvlink_tx_bytes": _nvlink(),
     }
 
@@ -79,8 +80,8 @@ def _interface(name: str) -> Dict[str, Any]:
     }
 
 
-def _hca(name: str) -> Dict[str, Any]:
-    base = "/sys/class/infiniband/" + name
+def hca(base: str) -> Dict[str, Any]:
+    """Return what the RDMA device of sysfs folder `base` is and has counted."""
     port = base + "/ports/1"
     found = {
         "netdev": (_entries(base + "/device/net") or [None])[0],
@@ -91,6 +92,9 @@ def _hca(name: str) -> Dict[str, Any]:
     for key, counter in (("tx_bytes", "port_xmit_data"), ("rx_bytes", "port_rcv_data")):
         words = _number(port + "/counters/" + counter)
         found[key] = None if words is None else 4 * words
+    if _is_efa(base):
+        found["tx_bytes"] = _efa_bytes(port, "tx_bytes", ("send_bytes", "rdma_write_bytes", "rdma_read_resp_bytes"))
+        found["rx_bytes"] = _efa_bytes(port, "rx_bytes", ("recv_bytes", "rdma_write_recv_bytes", "rdma_read_bytes"))
     # Errors, drops, marks and pauses by the driver's own names: absent is absent, not zero.
     found["events"] = {
         counter: _number(folder + "/" + counter)
@@ -101,7 +105,27 @@ def _hca(name: str) -> Dict[str, Any]:
     return found
 
 
-_EVENT = re.compile(r"err|discard|drop|cnp|ecn|out_of|retrans|timeout|link_downed|recover|pause|xmit_wait", re.IGNORECASE)
+def _is_efa(base: str) -> bool:
+    """Tell whether a device is an EFA: it has no port counters of InfiniBand's, and no interface."""
+    return os.path.basename(os.path.realpath(base + "/device/driver")) == "efa"
+
+
+def _efa_bytes(port: str, device: str, parts: Sequence[str]) -> Optional[int]:
+    """Return the bytes of an EFA device in one direction, each once.
+
+    The device's own counter holds sends and RDMA together (EC2 user guide, "Monitor an Elastic Fabric Adapter"); where a driver
+    leaves RDMA out of it, the counters of single operations say more.
+    """
+    folder = port + "/hw_counters/"
+    apart = [number for number in (_number(folder + part) for part in parts) if number is not None]
+    whole = _number(folder + device)
+    counted = ([whole] if whole is not None else []) + ([sum(apart)] if apart else [])
+    return max(counted) if counted else None
+
+
+_EVENT = re.compile(
+    r"unresponsive|impaired|err|discard|drop|cnp|ecn|out_of|retrans|timeout|link_downed|recover|pause|xmit_wait", re.IGNORECASE
+)
 
 
 def _entries(path: str) -> List[Any]:

@@ -166,7 +166,7 @@ def _refuse_unreachable(nodes: List[Dict[str, str]], say: jobs.Say) -> None:
             raise Refusal(sentences[0])
         raise Refusal(
             "{}{}; SSH works, so a rule is the likely cause: the nodes' subnet must allow all protocols from the nodes' "
-            "network (a security list with SSH alone lets MPI hang)".format(
+            "network (a security list or group with SSH alone lets MPI hang)".format(
                 sentences[0], f" and {len(sentences) - 1} more" if len(sentences) > 1 else ""
             )
         )

@@ -42,12 +42,14 @@ _CONFIG = """Host *
   ServerAliveInterval 15
 """
 #: Prints cloud-init's word, then the boot mark (written before cloud-init ends), then the rails that work, a line each.
-_STATE = """
+STATE = """
 cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
 cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'
 for hca in HCAS; do
   dir=/sys/class/infiniband/$hca
   if grep -q ACTIVE $dir/ports/1/state 2>/dev/null; then
+    # An EFA device has no interface, and so no address.
+    case $(readlink $dir/device/driver) in */efa) echo "$hca"; continue ;; esac
     for net in $dir/device/net/*; do
       ip -4 -o address show dev "${net##*/}" 2>/dev/null | grep -q inet && echo "$hca"
     done
@@ -299,7 +301,7 @@ def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optio
 
 
 def _is_booted(node: Node, way: Way, note: Note) -> bool:
-    out = _answer(node, way, "sh -s", _STATE.replace("HCAS", " ".join(way.hcas)), note)
+    out = _answer(node, way, "sh -s", STATE.replace("HCAS", " ".join(way.hcas)), note)
     if out is None:
         return False
     cloud, mark_text, rails = [*out.splitlines(), "", "", ""][:3]
@@ -316,7 +318,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
         return False
     silent = sorted(set(way.hcas) - set(rails.split()))
     if silent:
-        note("{} of {} rails are not up with an address: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
+        note("{} of {} rails are not active, or have no address: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
         return False
     return True
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TypedDict
 
 
 class Package(TypedDict, total=False):
-    """One package: its version, and its files as (`copy` or `link`, path, source or target)."""
+    """One package: its version, and its files as (`copy`, `program` or `link`, path, source or target)."""
 
     version: str
     files: list[tuple[str, str, str]]
@@ -14,15 +15,19 @@ class Package(TypedDict, total=False):
 
 _PLAIN = (
     *("git", "gcc", "gcc-c++", "make", "cmake", "numactl", "jq", "tmux", "vim", "wget", "curl", "tar", "unzip", "pigz"),
-    *("nfs-utils", "chrony", "rdma-core", "mstflint", "lvm2", "mdadm", "xfsprogs", "python3", "python36", "python3-pip"),
+    *("chrony", "rdma-core", "mstflint", "lvm2", "mdadm", "xfsprogs", "python3", "python36", "python3-pip"),
     *("pciutils", "psmisc", "rsync", "infiniband-diags", "perftest", "bash-completion", "yum-utils", "kernel-devel"),
     *("policycoreutils-python-utils", "dnf-plugins-core", "oracle-cloud-agent"),
 )
+_NFS: Package = {"files": [("program", "/usr/sbin/mount.nfs", "mount.shared"), ("link", "/usr/sbin/mount.nfs4", "mount.nfs")]}
+_LUSTRE: Package = {"version": "2.15.6-1fsx", "files": [("program", "/usr/sbin/mount.lustre", "mount.shared")]}
 # What the plain ones bring lies in the machine's /usr already, or does not.
-ORACLE: dict[str, Package] = {name: {} for name in _PLAIN}
-UBUNTU: dict[str, Package] = {
-    name: {} for name in (*_PLAIN, "build-essential", "nfs-common", "netfilter-persistent", "ifupdown", "wpasupplicant")
-}
+ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
+_DEBIAN = ("build-essential", "netfilter-persistent", "ifupdown", "wpasupplicant")
+UBUNTU: dict[str, Package] = {**dict.fromkeys((*_PLAIN, *_DEBIAN), Package()), "nfs-common": _NFS}
+AMAZON: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS, "lustre-client": _LUSTRE}
+LUSTRE_FOR_UBUNTU: dict[str, Package] = {f"lustre-client-modules-{os.uname().release}": _LUSTRE}
+"""The client's modules are built for one kernel each, and its programs come along."""
 
 NCCL_VERSION = "2.18.5-1+cuda12.2"
 """Chosen by the rehearsal: which one the vendor's repository serves as its last is not asserted."""
@@ -44,11 +49,13 @@ _NCCL: dict[str, Package] = {
 }
 _AT: dict[str, dict[str, Package]] = {
     "developer.download.nvidia.com/compute/cuda/repos/rhel{release}/x86_64": _NCCL,
+    "cdn.amazonlinux.com/al2023/core/mirrors/latest/x86_64": AMAZON,
+    "fsx-lustre-client-repo.s3.amazonaws.com/ubuntu/jammy": LUSTRE_FOR_UBUNTU,
     "dl.fedoraproject.org/pub/epel/{release}": {"htop": {}, "pdsh": {}},
 }
 
 
 def served_at(address: str, release: str) -> dict[str, Package] | None:
-    """The table at a base address for a release of Oracle Linux, or None where nothing answers."""
+    """The table at a base address (apt's with its suite behind it) for a release, or None where nothing answers."""
     place = address.rsplit("://", maxsplit=1)[-1].rstrip("/")
     return next((table for where, table in _AT.items() if place.startswith(where.format(release=release))), None)

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shlex
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 STATE = Path("/var/lib/rehearsal")
+
+INTERNET = ("198.51.100.10", 443)
+"""Anybody there will do: a refusal is an answer."""
 
 
 def record(argv: Sequence[str]) -> None:
@@ -64,3 +68,14 @@ def alone(name: str) -> IO[str]:
     file = Path(f"/run/rehearsal-{name}.lock").open("w")  # noqa: SIM115 - the lock lives as long as it is open
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
+
+
+def reachable() -> bool:
+    """Whether a packet really goes out to the Internet and comes back."""
+    try:
+        socket.create_connection(INTERNET, timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -8,10 +8,13 @@ import sys
 # The engine does not need gRPC's fork handlers, and their warnings would stand among a user's lines.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from rehearsal.oci.server import serve
+from rehearsal.oci.cloud import Cloud
+from rehearsal.oci.server import Provider
+from rehearsal.plugin.server import serve
+from rehearsal.world import World
 
 try:
-    serve()
+    serve(Provider(Cloud(World.current())))
 except RuntimeError as problem:
     sys.stderr.write(f"pulumi-resource-oci: {problem}\n")
     sys.exit(2)

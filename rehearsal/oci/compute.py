@@ -12,14 +12,16 @@ from rehearsal import hosts, network
 from rehearsal.oci import launch
 from rehearsal.oci.core_network import DHCP_OPTIONS
 from rehearsal.oci.core_subnet import private
-from rehearsal.oci.errors import Problem, ServiceError
+from rehearsal.oci.errors import Problem
 from rehearsal.oci.images import IMAGES
 from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.netplan import free_private_ip, free_public_ip, subnet_cidr
+from rehearsal.oci.ocids import sibling_ocid
 from rehearsal.oci.places import FAULT_DOMAINS, REGION
 from rehearsal.oci.shapes import GBPS, SHAPES, front_name, quota_use, rail_names
-from rehearsal.oci.store import Database, Record, sibling_ocid
-from rehearsal.oci.wire import at
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import at
 
 if TYPE_CHECKING:
     from rehearsal.oci.cloud import Cloud
@@ -71,7 +73,7 @@ def place(database: Database, record: Record, where: Place) -> None:
     ocpus = config.get("ocpus", shape.ocpus)
     record.private = {
         "subnet": where.subnet, "vcn": subnet.inputs["vcnId"], "domain": where.domain, "index": where.index,
-        "fabric": where.fabric, "hostname": hostname, "image": image.ocid, "shape": shape.name, "ocpus": ocpus,
+        "fabric": where.fabric, "hostname": hostname, "image": image.id, "shape": shape.name, "ocpus": ocpus,
     }  # fmt: skip
     memory = config.get("memoryInGbs", ocpus * shape.memory_gib / shape.ocpus if shape.flexible else shape.memory_gib)
     record.computed.update(
@@ -81,10 +83,10 @@ def place(database: Database, record: Record, where: Place) -> None:
         launchMode="NATIVE" if shape.bare_metal else "PARAVIRTUALIZED",
         privateIp=address,
         publicIp=public or "",
-        image=image.ocid,
+        image=image.id,
         subnetId=where.subnet,
         hostnameLabel=hostname,
-        bootVolumeId=sibling_ocid(record.ocid, "bootvolume"),
+        bootVolumeId=sibling_ocid(record.id, "bootvolume"),
         createVnicDetails={
             "subnetId": where.subnet,
             "privateIp": address,
@@ -93,7 +95,7 @@ def place(database: Database, record: Record, where: Place) -> None:
         },
         sourceDetails={
             "sourceType": "image",
-            "sourceId": image.ocid,
+            "sourceId": image.id,
             "bootVolumeSizeInGbs": str(max(50, image.size_gib)),
         },
         shapeConfig={"ocpus": ocpus, "memoryInGbs": memory, "gpus": shape.gpus, "localDisks": len(shape.nvme_bytes)},
@@ -212,7 +214,7 @@ class Instance(Kind):
         """Give or take the public address as an update asks; a flexible shape's new size counts from now on."""
         before, after = ((one.get("createVnicDetails") or {}).get("assignPublicIp") for one in (old, record.inputs))
         with cloud.store.change() as database:
-            mine = database.records[record.ocid]
+            mine = database.records[record.id]
             if before != after and after is not None:
                 has = mine.computed["publicIp"]
                 mine.computed["publicIp"] = (has or free_public_ip(database) or "") if after == "true" else ""
@@ -248,4 +250,4 @@ class ConsoleHistory(Kind):
             instance = cloud.store.read().records[record.inputs["instanceId"]]
             written = hosts.console(cloud.world, instance.short)
             with cloud.store.change() as database:
-                database.records[record.ocid].private["data"] = written
+                database.records[record.id].private["data"] = written

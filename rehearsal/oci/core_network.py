@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rehearsal import network
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked, Kind
+from rehearsal.oci.ocids import new_ocid, now
 from rehearsal.oci.places import SERVICES
-from rehearsal.oci.store import Database, Record, new_ocid, now
-from rehearsal.oci.wire import each, known
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import each, known
 
 if TYPE_CHECKING:
     from rehearsal.oci.cloud import Cloud
@@ -105,22 +106,22 @@ class Vcn(Kind):
             ("defaultDhcpOptionsId", DHCP_OPTIONS, "dhcpoptions", {"options": options}),
         ):
             default = Record(
-                ocid=new_ocid(noun),
+                id=new_ocid(noun),
                 token=token,
                 urn="",
                 state="AVAILABLE",
-                inputs={"compartmentId": record.inputs["compartmentId"], "vcnId": record.ocid, **inputs},
+                inputs={"compartmentId": record.inputs["compartmentId"], "vcnId": record.id, **inputs},
                 computed={
                     "timeCreated": now(),
                     "displayName": f"Default {noun} for {record.inputs.get('displayName', 'vcn')}",
                 },
-                parent=record.ocid,
+                parent=record.id,
             )
-            database.records[default.ocid] = default
-            record.computed[name] = default.ocid
+            database.records[default.id] = default
+            record.computed[name] = default.id
 
     def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
-        cloud.render(record.ocid)
+        cloud.render(record.id)
 
     def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
         network.delete_vcn(cloud.world, record.short)
@@ -160,7 +161,7 @@ class NatGateway(Gateway):
         with cloud.store.change() as database:
             vcn = database.records[record.inputs["vcnId"]]
             built = json.loads((cloud.world.path / "vcns" / f"{vcn.short}.json").read_text())
-            database.records[record.ocid].computed.update(natIp=f"{network.NAT_RANGE}{built['number']}", blockTraffic=False)
+            database.records[record.id].computed.update(natIp=f"{network.NAT_RANGE}{built['number']}", blockTraffic=False)
 
 
 class ServiceGateway(InVcn):

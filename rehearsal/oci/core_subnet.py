@@ -10,8 +10,8 @@ from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked
 from rehearsal.oci.netplan import subnet_cidr, vcn_cidrs
 from rehearsal.oci.places import AVAILABILITY_DOMAINS, SERVICES
-from rehearsal.oci.store import Database, Record
-from rehearsal.oci.wire import Unknown, each, known
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import Unknown, each, known
 
 SUBNET = "oci:Core/subnet:Subnet"
 _INTERNET = "oci:Core/internetGateway:InternetGateway"
@@ -47,7 +47,7 @@ class Subnet(InVcn):
         if label is not None and vcn is not None:
             if not vcn.inputs.get("dnsLabel"):
                 yield Problem("dnsLabel", f"dnsLabel is {label!r} and its VCN has none, without which it means nothing.")
-            if any(one.inputs.get("dnsLabel") == label for one in asked.neighbours(SUBNET, vcnId=vcn.ocid)):
+            if any(one.inputs.get("dnsLabel") == label for one in asked.neighbours(SUBNET, vcnId=vcn.id)):
                 yield Problem("dnsLabel", f"dnsLabel {label!r} is taken by another subnet of the VCN.", 409, "Conflict")
 
     def _addresses(self, asked: Asked) -> Iterator[Problem]:
@@ -71,12 +71,12 @@ class Subnet(InVcn):
             ranges = vcn_cidrs(vcn)
             if not any((outer := cidr(one)) and block.subnet_of(outer) for one in ranges):
                 yield Problem(path, f"{path} is {text}, which is not within its VCN's {', '.join(ranges)}.")
-            for one in asked.neighbours(SUBNET, vcnId=vcn.ocid):
+            for one in asked.neighbours(SUBNET, vcnId=vcn.id):
                 other = cidr(subnet_cidr(one))
                 if other and block.overlaps(other):
                     yield Problem(
                         path,
-                        f"The requested CIDR {text} is invalid: subnet {one.ocid} with CIDR {other} overlaps with this CIDR.",
+                        f"The requested CIDR {text} is invalid: subnet {one.id} with CIDR {other} overlaps with this CIDR.",
                     )
 
     def _parts(self, asked: Asked) -> Iterator[Problem]:
@@ -94,7 +94,7 @@ class Subnet(InVcn):
                 yield Problem(path, f"{path} {ocid} belongs to another VCN than the subnet.")
         table = asked.database.find(asked.known("routeTableId"), ROUTE_TABLE)
         if table is not None and private(asked.inputs) and _leads_out(table, asked.database):
-            yield _private_with_internet("routeTableId", table.ocid)
+            yield _private_with_internet("routeTableId", table.id)
 
     def born(self, database: Database, record: Record) -> None:  # noqa: D102
         super().born(database, record)
@@ -138,9 +138,9 @@ class RouteTable(InVcn):
         mine = asked.database.find(asked.itself)
         if mine is not None:
             leads_out = any(asked.database.find(known(rule.get("networkEntityId")), _INTERNET) for _, rule in rules)
-            for subnet in asked.database.of(SUBNET, routeTableId=mine.ocid):
+            for subnet in asked.database.of(SUBNET, routeTableId=mine.id):
                 if leads_out and private(subnet.inputs):
-                    yield _private_with_internet("routeRules", mine.ocid)
+                    yield _private_with_internet("routeRules", mine.id)
 
     def _rule(self, asked: Asked, path: str, rule: Mapping[str, Any]) -> Iterator[Problem]:
         if rule.get("destination") is None and rule.get("cidrBlock") is None:

@@ -1,13 +1,14 @@
-"""Tells what changed between old and new inputs, and which changes the vendor's provider answers by replacing."""
+"""Tells which changes the vendor's provider answers by replacing; the comparison itself is the plugin room's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from rehearsal.oci import sdk
+from rehearsal.oci.sdk import SDK
 from rehearsal.oci.shapes import SHAPES
+from rehearsal.plugin.diff import Changes, compare
+from rehearsal.plugin.sdk import Field
 
 _INSTANCE = "oci:Core/instance:Instance"
 
@@ -16,36 +17,17 @@ _INSTANCE = "oci:Core/instance:Instance"
 _LAUNCH_METADATA = ("user_data", "ssh_authorized_keys")
 
 
-@dataclass
-class Changes:
-    """Paths that changed; those which force a replacement are in both lists."""
-
-    changed: list[str] = field(default_factory=list)
-    replaced: list[str] = field(default_factory=list)
-
-
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-    """What an update from old to new inputs changes; inputs alone are compared, so computed defaults never count."""
-    found = Changes()
-    _compare(old, new, sdk.args_class(token), "", found)
+    """What an update from old to new inputs changes."""
+    found = compare(old, new, SDK.args_class(token), _updatable)
     if token == _INSTANCE:
         _compare_instance(old, new, found)
     return found
 
 
-def _compare(old: Mapping[str, Any], new: Mapping[str, Any], args: type, path: str, found: Changes) -> None:
-    for name, known in sdk.fields(args).items():
-        before, after = old.get(name), new.get(name)
-        if before == after:
-            continue
-        here = f"{path}.{name}" if path else name
-        if not known.updatable:
-            found.changed.append(here)
-            found.replaced.append(here)
-        elif sdk.is_object(known.type) and isinstance(before, Mapping) and isinstance(after, Mapping):
-            _compare(before, after, known.type, here, found)
-        else:
-            found.changed.append(here)
+def _updatable(path: str, field: Field) -> bool:  # noqa: ARG001
+    """The vendor's documentation marks each property which an update may change."""
+    return field.text.lstrip().startswith("(Updatable)")
 
 
 def _compare_instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from rehearsal.plugin import errors
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One reason why the service would refuse some inputs.
-
-    Attributes:
-        path: the property in question, in Pulumi's notation (`createVnicDetails.subnetId`).
-        message: one sentence: what was given, what is allowed, why.
-        status: the HTTP status of the service's answer.
-        code: the service's error code.
-    """
-
-    path: str
-    message: str
-    status: int = 400
-    code: str = "InvalidParameter"
+class Problem(errors.Problem):
+    """A reason to refuse, in the vendor's words."""
 
     def sentence(self) -> str:
-        """As a preview shows it: the vendor's code and the sentence."""
+        """As a preview shows it: the vendor's status, code and the sentence."""
         return f"{self.status}-{self.code}, {self.message}"
+
+    def answer(self, service: str, operation: str) -> str:
+        """As the vendor's provider prints the refusal of a call."""
+        where = f"\nProperty: {self.path}" if self.path else ""
+        return f"{self.sentence()}{where}\nService: {service}\nOperation Name: {operation}"
 
 
 def not_found(path: str, ocid: str) -> Problem:
@@ -36,30 +26,3 @@ def not_found(path: str, ocid: str) -> Problem:
         status=404,
         code="NotAuthorizedOrNotFound",
     )
-
-
-class ServiceError(Exception):
-    """A call that the service refused; its text reads as the vendor's provider prints it."""
-
-    def __init__(self, problem: Problem, service: str, operation: str) -> None:
-        self.problem = problem
-        where = f"\nProperty: {problem.path}" if problem.path else ""
-        super().__init__(f"{problem.sentence()}{where}\nService: {service}\nOperation Name: {operation}")
-
-
-class RequestTimeoutError(Exception):
-    """A call that got no answer in time, as the vendor's HTTP client puts it."""
-
-    def __init__(self, operation: str) -> None:
-        super().__init__(f"{operation}: net/http: request canceled (Client.Timeout exceeded while awaiting headers)")
-
-
-class PartlyCreatedError(Exception):
-    """Something exists and bills, though its creation failed: the engine has to remember it."""
-
-    def __init__(self, ocid: str, outputs: Mapping[str, Any], inputs: Mapping[str, Any], reason: str) -> None:
-        self.ocid = ocid
-        self.outputs = outputs
-        self.inputs = inputs
-        self.reason = reason
-        super().__init__(reason)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.places import COMPARTMENTS, TENANCY
-from rehearsal.oci.wire import each
+from rehearsal.plugin.wire import each
 
 DYNAMIC_GROUP = "oci:Identity/dynamicGroup:DynamicGroup"
 
@@ -166,7 +166,7 @@ class Policy(Kind):
 
     def _groups(self, asked: Asked, path: str, names: str) -> Iterator[Problem]:
         groups = asked.database.of(DYNAMIC_GROUP)
-        known_names = {str(one.inputs["name"]).lower() for one in groups} | {one.ocid for one in groups}
+        known_names = {str(one.inputs["name"]).lower() for one in groups} | {one.id for one in groups}
         for name in names.split(","):
             plain = name.strip().removeprefix("id ").strip().rpartition("/")[2].strip("'")
             if plain.lower() not in known_names:

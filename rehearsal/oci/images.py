@@ -26,7 +26,7 @@ class Image:
     gpu: bool
 
     @property
-    def ocid(self) -> str:
+    def id(self) -> str:
         """Its OCID."""
         return f"ocid1.image.oc1..rehearsed-{self.name}"
 
@@ -57,7 +57,7 @@ _IMAGES = (
     Image("ol9", "Oracle Linux", "9.5", "Oracle-Linux-9.5-2025.05.19-0", 47, gpu=False),
 )
 
-IMAGES = {image.ocid: image for image in _IMAGES}
+IMAGES = {image.id: image for image in _IMAGES}
 
 
 def compatible(image: Image) -> list[Shape]:

@@ -3,78 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, cast
 
 from rehearsal.oci.errors import Problem, not_found
+from rehearsal.oci.ocids import new_ocid, now
 from rehearsal.oci.places import COMPARTMENTS
-from rehearsal.oci.store import Database, Record, now
-from rehearsal.oci.wire import known_at
+from rehearsal.plugin import kinds
+from rehearsal.plugin.kinds import Asked
+from rehearsal.plugin.store import Database, Record, references
 
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A request to judge: what is wanted, and the cloud as it is.
-
-    Attributes:
-        inputs: the properties; some may not be known yet.
-        database: what exists.
-        itself: the OCID of the resource, if it exists and is changed.
-        urn: the resource's name in the engine. A preview leaves out what bears the same name when it looks for
-            neighbours, as it may be about to go; a creation does not, as it is still there.
-    """
-
-    inputs: Mapping[str, Any]
-    database: Database
-    itself: str | None = None
-    urn: str | None = None
-
-    def known(self, path: str) -> Any:
-        """What lies at a dotted path, or None when it is absent or not known yet."""
-        return known_at(self.inputs, path)
-
-    def neighbours(self, token: str, **inputs: object) -> list[Record]:
-        """The live records of a type with these inputs, other than this one."""
-        return [
-            record
-            for record in self.database.of(token, **inputs)
-            if record.ocid != self.itself and not (self.urn and record.urn == self.urn)
-        ]
+__all__ = ["Asked", "Kind"]
 
 
-class Kind:
-    """One type of resource: what the service refuses, adds and does.
+class Kind(kinds.Kind):
+    """One type of resource of this cloud."""
 
-    The methods that change something run in this order: `born` inside the transaction that records the resource,
-    `effect` after it, then the state becomes `ready`. Going, `gone` runs before the record does.
-    """
-
-    token = ""
-    noun = ""
-    service = ""
-    ready = "AVAILABLE"
-    create = ""
-    update = ""
-    delete = ""
-    references: ClassVar[Mapping[str, str]] = {}
-    """Path -> token of what must exist there."""
     named = True
     """Whether it has a display name, which the service makes up where none is given."""
-    holds = True
-    """Whether what its inputs name cannot be deleted while it exists."""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
-        """Everything that the service would refuse, as far as it is known yet."""
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
         compartment = asked.known("compartmentId")
         if compartment is not None and compartment not in COMPARTMENTS:
             yield not_found("compartmentId", compartment)
-        for path, token in self.references.items():
-            ocid = asked.known(path)
-            if ocid is not None and asked.database.find(ocid, token) is None:
-                yield not_found(path, ocid)
+        # What the base says of references is `missing`, hence ours.
+        yield from cast("Iterator[Problem]", super().problems(asked))
+
+    def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: ARG002, D102
+        return not_found(path, named)
+
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+        return new_ocid(self.noun)
 
     def born(self, database: Database, record: Record) -> None:  # noqa: ARG002  most types need no neighbours
         """Add what the service decides; the record is not in the database yet."""
@@ -82,19 +40,20 @@ class Kind:
         if self.named and "displayName" not in record.inputs:
             record.computed["displayName"] = f"{self.noun}{record.computed['timeCreated'][:19].translate(_DIGITS)}"
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:
-        """Make it so in the world; `old` are the inputs before an update, None at creation; idempotent."""
+    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+        return {**super().outputs(record), "state": record.state}
 
-    def outputs(self, record: Record) -> dict[str, Any]:
-        """What the engine gets to see of it."""
-        return record.outputs()
+    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+        return (one for one in references(record.inputs) if one.startswith("ocid1."))
 
-    def gone(self, cloud: Cloud, record: Record) -> None:
-        """Leave nothing of it in the world; idempotent."""
-
-    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: ARG002  most types live in the database alone
-        """Whether what the record speaks of is still in the world."""
-        return True
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: D102
+        return Problem(
+            "",
+            f"The {self.service.split()[-1]} {record.id} references the {kind.service.split()[-1]} {holder.id}. "
+            "You must remove the reference to proceed with this operation.",
+            status=409,
+            code="Conflict",
+        )
 
 
 _DIGITS = str.maketrans("", "", "-: ")

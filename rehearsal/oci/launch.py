@@ -16,8 +16,8 @@ from rehearsal.oci.kinds import Asked
 from rehearsal.oci.netplan import subnet_cidr, within
 from rehearsal.oci.places import AVAILABILITY_DOMAINS, COMPARTMENTS
 from rehearsal.oci.shapes import SHAPES, Shape, limit, quota_use
-from rehearsal.oci.store import Database
-from rehearsal.oci.wire import Unknown, known, known_at
+from rehearsal.plugin.store import Database
+from rehearsal.plugin.wire import Unknown, known, known_at
 
 INSTANCE = "oci:Core/instance:Instance"
 
@@ -124,7 +124,7 @@ def _image(details: Details) -> Iterator[Problem]:
     if image is None:
         return
     if shape is not None and not image.fits(shape):
-        yield details.refuse("shape", f"Shape {shape.name} is not valid for image {image.ocid}.")
+        yield details.refuse("shape", f"Shape {shape.name} is not valid for image {image.id}.")
     size = details.at("sourceDetails.bootVolumeSizeInGbs")
     if size is not None and str(size).isdecimal() and int(size) < image.size_gib:
         yield details.refuse(
@@ -144,7 +144,7 @@ def _vnic(details: Details) -> Iterator[Problem]:
     if str(details.at("createVnicDetails.assignPublicIp")).lower() == "true" and private(subnet.inputs):
         yield details.refuse(
             "createVnicDetails.assignPublicIp",
-            f"A public IP is wanted, and subnet {subnet.ocid} prohibits public IPs on VNICs.",
+            f"A public IP is wanted, and subnet {subnet.id} prohibits public IPs on VNICs.",
         )
     address = details.at("createVnicDetails.privateIp")
     if address is not None:
@@ -156,10 +156,10 @@ def _vnic(details: Details) -> Iterator[Problem]:
             yield details.refuse("createVnicDetails.privateIp", f"privateIp {address} is taken.", 409, "Conflict")
     label = details.at("createVnicDetails.hostnameLabel")
     for one in details.asked.neighbours(INSTANCE):
-        if label is not None and one.private["subnet"] == subnet.ocid and one.private["hostname"] == label.lower():
+        if label is not None and one.private["subnet"] == subnet.id and one.private["hostname"] == label.lower():
             yield details.refuse(
                 "createVnicDetails.hostnameLabel",
-                f"hostnameLabel {label!r} is taken in subnet {subnet.ocid}.",
+                f"hostnameLabel {label!r} is taken in subnet {subnet.id}.",
                 409,
                 "Conflict",
             )

@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rehearsal.oci.errors import Problem, ServiceError, not_found
+from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.images import IMAGES, Image, compatible
 from rehearsal.oci.launch import INSTANCE, used
 from rehearsal.oci.netplan import subnet_cidr
+from rehearsal.oci.ocids import sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS, COMPARTMENT, COMPARTMENTS, REGION, SERVICES, TENANCY
 from rehearsal.oci.shapes import GBPS, SHAPES, Shape, limit
-from rehearsal.oci.store import Database, Record, sibling_ocid
-from rehearsal.oci.wire import UNKNOWN
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import UNKNOWN
 
 Answer = dict[str, Any]
 Lookup = Callable[[Mapping[str, Any], Database], Answer]
@@ -147,7 +149,7 @@ def _shapes(args: Mapping[str, Any], database: Database) -> Answer:  # noqa: ARG
 
 def _image_answer(image: Image) -> Answer:
     return {
-        "id": image.ocid, "displayName": image.display_name, "operatingSystem": image.operating_system,
+        "id": image.id, "displayName": image.display_name, "operatingSystem": image.operating_system,
         "operatingSystemVersion": image.version, "sizeInMbs": str(image.size_gib * _MIB_PER_GIB),
         "billableSizeInGbs": str(image.size_gib), "state": "AVAILABLE", "launchMode": "NATIVE", "listingType": "",
         "compartmentId": "", "baseImageId": "", "createImageAllowed": True, "timeCreated": "2025-05-20 00:00:00 +0000 UTC",
@@ -200,12 +202,12 @@ def _cluster_networks(args: Mapping[str, Any], database: Database) -> Answer:
     compartment = _compartment(args, "Core Cluster Network")
     listed = []
     for one in database.of("oci:Core/clusterNetwork:ClusterNetwork"):
-        outputs = one.outputs()
+        outputs = {**one.outputs(), "state": one.state}
         if compartment != outputs["compartmentId"] or args.get("displayName") not in {None, outputs.get("displayName")}:
             continue
         plain = {name: value for name, value in outputs.items() if name != "placementConfiguration"}
         lists = {"placementConfigurations": [outputs["placementConfiguration"]], "clusterConfigurations": []}
-        listed.append({"definedTags": {}, "freeformTags": {}, **plain, **lists, "id": one.ocid})
+        listed.append({"definedTags": {}, "freeformTags": {}, **plain, **lists, "id": one.id})
     return {"clusterNetworks": _filtered(listed, args)}
 
 
@@ -214,20 +216,20 @@ def _members(args: Mapping[str, Any], database: Database) -> Answer:
     owner = _find(database, args, "clusterNetworkId", "oci:Core/clusterNetwork:ClusterNetwork", "Core Cluster Network")
     listed = [
         {
-            "id": one.ocid, "displayName": one.inputs["displayName"], "state": one.state.title(), "region": REGION,
+            "id": one.id, "displayName": one.inputs["displayName"], "state": one.state.title(), "region": REGION,
             "availabilityDomain": one.computed["availabilityDomain"], "compartmentId": one.inputs["compartmentId"],
             "faultDomain": one.computed["faultDomain"], "shape": one.inputs["shape"], "loadBalancerBackends": [],
             "instanceConfigurationId": one.computed["instanceConfigurationId"], "timeCreated": one.computed["timeCreated"],
         }
         for one in sorted(database.of(INSTANCE), key=lambda one: int(one.private["index"]))
-        if one.parent == owner.ocid and args.get("displayName") in {None, one.inputs["displayName"]}
+        if one.parent == owner.id and args.get("displayName") in {None, one.inputs["displayName"]}
     ]  # fmt: skip
     return {"instances": _filtered(listed, args)}
 
 
 def _instance(args: Mapping[str, Any], database: Database) -> Answer:
     record = _find(database, args, "instanceId", INSTANCE, "Core Instance")
-    outputs = record.outputs()
+    outputs = {**record.outputs(), "state": record.state}
     # What is an object on the resource is a list of one here.
     listed = {
         "agentConfigs": "agentConfig", "createVnicDetails": "createVnicDetails", "instanceOptions": "instanceOptions",
@@ -236,24 +238,24 @@ def _instance(args: Mapping[str, Any], database: Database) -> Answer:
     }  # fmt: skip
     objects = {plural: [outputs[one]] if one in outputs else [] for plural, one in listed.items()}
     plain = {name: value for name, value in outputs.items() if name not in listed.values()}
-    return {"metadata": {}, "definedTags": {}, "freeformTags": {}, **plain, **objects, "id": record.ocid}
+    return {"metadata": {}, "definedTags": {}, "freeformTags": {}, **plain, **objects, "id": record.id}
 
 
 def _vnic_of(record: Record) -> str:
-    return sibling_ocid(record.ocid, "vnic")
+    return sibling_ocid(record.id, "vnic")
 
 
 def _attachments(args: Mapping[str, Any], database: Database) -> Answer:
     _compartment(args, "Core Vnic Attachment")
     listed = [
         {
-            "id": sibling_ocid(one.ocid, "vnicattachment"), "instanceId": one.ocid, "vnicId": _vnic_of(one), "nicIndex": 0,
+            "id": sibling_ocid(one.id, "vnicattachment"), "instanceId": one.id, "vnicId": _vnic_of(one), "nicIndex": 0,
             "subnetId": one.private["subnet"], "state": "ATTACHED", "availabilityDomain": one.computed["availabilityDomain"],
             "compartmentId": one.inputs["compartmentId"], "displayName": "", "createVnicDetails": [], "vlanId": "",
             "vlanTag": 0, "timeCreated": one.computed["timeCreated"],
         }
         for one in database.of(INSTANCE)
-        if args.get("instanceId") in {None, one.ocid}
+        if args.get("instanceId") in {None, one.id}
         and args.get("vnicId") in {None, _vnic_of(one)}
         and args.get("availabilityDomain") in {None, one.computed["availabilityDomain"]}
     ]  # fmt: skip
@@ -281,7 +283,7 @@ def _private_ips(args: Mapping[str, Any], database: Database) -> Answer:
         raise _refused(Problem("subnetId", "subnetId or vnicId is needed.", code="MissingParameter"), "Core Private Ip")
     listed = [
         {
-            "id": sibling_ocid(one.ocid, "privateip"), "ipAddress": one.computed["privateIp"], "vnicId": _vnic_of(one),
+            "id": sibling_ocid(one.id, "privateip"), "ipAddress": one.computed["privateIp"], "vnicId": _vnic_of(one),
             "subnetId": one.private["subnet"], "hostnameLabel": one.private["hostname"], "isPrimary": True,
             "displayName": one.outputs()["displayName"], "compartmentId": one.inputs["compartmentId"],
             "availabilityDomain": one.computed["availabilityDomain"], "timeCreated": one.computed["timeCreated"],

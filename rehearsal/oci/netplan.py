@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rehearsal.network import Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.oci.places import SERVICES_NETWORK
-from rehearsal.oci.store import Database, Record
+from rehearsal.plugin.store import Database, Record
 from rehearsal.world import PUBLIC_RANGE
 
 Direction = Literal["ingress", "egress"]
@@ -35,11 +35,11 @@ def subnet_cidr(record: Record) -> str:
 
 def plan_of(database: Database, vcn: Record) -> VcnPlan:
     """The whole of a VCN as the builder wants it."""
-    subnets = database.of(_SUBNET, vcnId=vcn.ocid)
+    subnets = database.of(_SUBNET, vcnId=vcn.id)
     addresses = {
         one.computed["privateIp"]: one.computed["publicIp"]
         for one in database.records.values()
-        if one.token == _INSTANCE and one.private.get("vcn") == vcn.ocid and one.computed.get("publicIp")
+        if one.token == _INSTANCE and one.private.get("vcn") == vcn.id and one.computed.get("publicIp")
         and one.state != "TERMINATING"
     }  # fmt: skip
     return VcnPlan(vcn.short, vcn_cidrs(vcn), tuple(_subnet(database, vcn, one) for one in subnets), addresses)

@@ -12,12 +12,14 @@ from rehearsal import network
 from rehearsal.oci import launch
 from rehearsal.oci.compute import INSTANCE, NO_CAPACITY, Place, boot, place
 from rehearsal.oci.core_subnet import SUBNET
-from rehearsal.oci.errors import PartlyCreatedError, Problem, RequestTimeoutError, ServiceError, not_found
+from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked, Kind
+from rehearsal.oci.ocids import new_ocid, now, sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 from rehearsal.oci.shapes import SHAPES, Shape, quota_use
-from rehearsal.oci.store import Database, Record, new_ocid, now, sibling_ocid
-from rehearsal.oci.wire import each, known_at
+from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import each, known_at
 
 if TYPE_CHECKING:
     from rehearsal.oci.cloud import Cloud
@@ -118,7 +120,7 @@ class ClusterNetwork(Kind):
     def born(self, database: Database, record: Record) -> None:  # noqa: D102
         super().born(database, record)
         record.computed["timeUpdated"] = now()
-        record.private["pool"] = sibling_ocid(record.ocid, "instancepool")
+        record.private["pool"] = sibling_ocid(record.id, "instancepool")
 
     def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         pool = record.inputs["instancePools"][0]
@@ -126,10 +128,10 @@ class ClusterNetwork(Kind):
         configuration = database.records[pool["instanceConfigurationId"]]
         details = configuration.inputs["instanceDetails"]["launchDetails"]
         network.apply_fabric(cloud.world, record.short, len(SHAPES[details["shape"]].ports))
-        members = _members(database, record.ocid)
+        members = _members(database, record.id)
         # The vendor terminates the oldest first when a pool shrinks: oci-hpc README.md@2.10.0.
         for member in members[: max(0, len(members) - pool["size"])]:
-            cloud.remove(member.ocid)
+            cloud.remove(member.id)
         taken = {member.private["index"] for member in members}
         wanted = [index for index in range(pool["size"] + len(members)) if index not in taken]
         wanted = wanted[: max(0, pool["size"] - len(members))]
@@ -147,9 +149,9 @@ class ClusterNetwork(Kind):
         failures += [failure for one in launching if (failure := one.exception()) is not None]
         self._count(cloud, record)
         if failures:
-            now_there = cloud.store.read().records[record.ocid]
+            now_there = cloud.store.read().records[record.id]
             raise PartlyCreatedError(
-                record.ocid, self.outputs(now_there) | {"state": self.ready}, record.inputs, str(failures[0])
+                record.id, self.outputs(now_there) | {"state": self.ready}, record.inputs, str(failures[0])
             )
 
     def _enter(self, cloud: Cloud, owner: Record, configuration: Record, index: int) -> Record:
@@ -178,12 +180,12 @@ class ClusterNetwork(Kind):
                     "PROVISIONING",
                     inputs,
                     {"timeCreated": now()},
-                    parent=owner.ocid,
+                    parent=owner.id,
                 )
             )
-            record.computed["instanceConfigurationId"] = configuration.ocid
+            record.computed["instanceConfigurationId"] = configuration.id
             place(database, record, Place(subnet, placement["availabilityDomain"], index, owner.short))
-            database.records[record.ocid] = record
+            database.records[record.id] = record
         return record
 
     def _boot(self, cloud: Cloud, record: Record) -> None:
@@ -196,9 +198,9 @@ class ClusterNetwork(Kind):
 
     def _count(self, cloud: Cloud, record: Record) -> None:
         with cloud.store.change() as database:
-            mine = database.records[record.ocid]
+            mine = database.records[record.id]
             mine.computed["timeUpdated"] = now()
-            mine.private["size"] = len(_members(database, record.ocid))
+            mine.private["size"] = len(_members(database, record.id))
 
     def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
         outputs = super().outputs(record)

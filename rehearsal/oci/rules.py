@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rehearsal.oci.errors import Problem
-from rehearsal.oci.wire import each
+from rehearsal.plugin.wire import each
 
 
 @dataclass(frozen=True)

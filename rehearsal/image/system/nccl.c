@@ -1,5 +1,5 @@
 /* The rehearsal's libnccl: knows its version and nothing else. */
-#include "nccl.h"
+#include <nccl.h>
 
 ncclResult_t ncclGetVersion(int *version)
 {

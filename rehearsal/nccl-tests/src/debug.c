@@ -11,7 +11,8 @@
 
 #include "fail.h"
 
-enum subsystem { INIT = 1, P2P = 2, SHM = 4, NET = 8, BOOTSTRAP = 16, ENV = 32, EVERYTHING = 63 };
+// NCCL's own numbers, as plugins know them too.
+enum subsystem { INIT = 0x1, P2P = 0x4, SHM = 0x8, NET = 0x10, ENV = 0x80, BOOTSTRAP = 0x1000, EVERYTHING = 0x109d };
 
 static FILE *target; // NULL: nothing is asked for
 static unsigned asked;
@@ -59,7 +60,40 @@ static void expand(const char *pattern, char *path, size_t size)
     path[used < size ? used : size - 1] = '\0';
 }
 
-void debug_start(int device)
+static void write_line(unsigned of, const char *format, va_list values)
+{
+    char text[3072];
+    if (!target || !(asked & of)) return;
+    vsnprintf(text, sizeof text, format, values);
+    fprintf(target, "%s:%d:%d [%d] NCCL INFO %s\n", fail_host(), (int)getpid(), (int)syscall(SYS_gettid), cuda_device, text);
+}
+
+__attribute__((format(printf, 2, 3))) static void info(unsigned of, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    write_line(of, format, values);
+    va_end(values);
+}
+
+void debug_net(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    write_line(INIT | NET, format, values);
+    va_end(values);
+}
+
+void debug_write(int level, unsigned long subsystems, const char *file, int line, const char *format, ...)
+{
+    va_list values;
+    (void)level, (void)file, (void)line;
+    va_start(values, format);
+    write_line((unsigned)subsystems, format, values);
+    va_end(values);
+}
+
+void debug_start(int device, const struct rail *front_end)
 {
     const char *pattern = getenv("NCCL_DEBUG_FILE");
     char path[4096];
@@ -67,44 +101,35 @@ void debug_start(int device)
     cuda_device = device;
     asked = subsystems(getenv("NCCL_DEBUG_SUBSYS"));
     target = stdout;
-    if (!pattern || !*pattern) return;
-    expand(pattern, path, sizeof path);
-    FILE *file = fopen(path, "w");
-    if (file) {
-        setlinebuf(file);
-        target = file;
+    if (pattern && *pattern) {
+        expand(pattern, path, sizeof path);
+        FILE *file = fopen(path, "w");
+        if (file) setlinebuf(file);
+        if (file) target = file;
     }
+    info(INIT | BOOTSTRAP, "Bootstrap: Using %s:%s<0>", front_end->netdev, inet_ntoa(front_end->address));
 }
 
-__attribute__((format(printf, 2, 3))) static void info(unsigned of, const char *format, ...)
-{
-    char text[3072];
-    va_list values;
-    if (!target || !(asked & of)) return;
-    va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
-    va_end(values);
-    fprintf(target, "%s:%d:%d [%d] NCCL INFO %s\n", fail_host(), (int)getpid(), (int)syscall(SYS_gettid), cuda_device, text);
-}
-
-static void network(const struct group *group, const struct rails *rails, bool ib)
+static void network(const struct group *group, const struct rails *rails, bool sockets)
 {
     const struct rail *front = &group->job->front_end;
+    const struct network *found = &rails->network;
     char list[2048] = "";
     size_t used = 0;
-    for (int i = 0; i < rails->found_count && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, " [%d]%s:1/RoCE", i, rails->found[i].hca);
-    info(INIT | BOOTSTRAP, "Bootstrap: Using %s:%s<0>", front->netdev, inet_ntoa(front->address));
-    if (ib) info(INIT | NET, "NET/IB : Using%s ; OOB %s:%s<0>", list, front->netdev, inet_ntoa(front->address));
-    else if (rails->found_count == 0) info(INIT | NET, "NET/IB : No device found.");
-    if (!ib) info(INIT | NET, "NET/Socket : Using [0]%s:%s<0>", front->netdev, inet_ntoa(front->address));
-    info(INIT | NET, "Using network %s", ib ? "IB" : "Socket");
+    bool verbs = !strcmp(found->name, "IB") && !sockets;
+    for (int i = 0; i < found->count && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, " [%d]%s:1/RoCE", i, found->rails[i].hca);
+    if (verbs) info(INIT | NET, "NET/IB : Using%s ; OOB %s:%s<0>", list, front->netdev, inet_ntoa(front->address));
+    else if (found->count == 0) info(INIT | NET, "NET/IB : No device found.");
+    if (sockets) info(INIT | NET, "NET/Socket : Using [0]%s:%s<0>", front->netdev, inet_ntoa(front->address));
+    info(INIT | NET, "Using network %s", sockets ? "Socket" : found->name);
 }
 
-static int device_number(const struct rails *rails, int channel)
+// The number of a channel's device among those of its network, of which each may have several rails.
+static int device_number(const struct network *found, const char *hca)
 {
-    for (int i = 0; i < rails->found_count; i++)
-        if (!strcmp(rails->found[i].hca, rails->channels[channel].rail.hca)) return i;
+    for (int i = 0; i < found->count; i++)
+        if (!strcmp(found->rails[i].hca, hca)) return i * found->devices / found->count;
     return 0;
 }
 
@@ -119,9 +144,10 @@ static int device_of(const struct group *group, int rank)
 void debug_connections(struct group *group, const struct rails *rails)
 {
     const struct layout *at = &group->at;
-    bool ib = rails->found_count > 0 && !rails->sockets_only;
+    const struct network *found = &rails->network;
     if (!target) return;
-    network(group, rails, ib);
+    bool sockets = found->count == 0 || rails->sockets_only;
+    network(group, rails, sockets);
     int channels = at->host_count > 1 ? rails->count : at->local_size, me = at->rank;
     for (int c = 0; c < channels; c++) {
         int owner = at->host_count > 1 ? rails_owner(rails, c, at->host_index) : c;
@@ -136,8 +162,9 @@ void debug_connections(struct group *group, const struct rails *rails)
     for (int i = 0; i < rails->link_count; i++) {
         const struct link *link = &rails->links[i];
         int peer = layout_rank(at, link->host, rails_owner(rails, link->channel, link->host));
-        int there = device_of(group, peer), net = ib ? device_number(rails, link->channel) : 0;
-        const char *kind = ib ? "IB" : "Socket";
+        int there = device_of(group, peer);
+        int net = sockets ? 0 : device_number(found, rails->channels[link->channel].rail.hca);
+        const char *kind = sockets ? "Socket" : found->name;
         info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [receive] via NET/%s/%d", link->channel, peer, there, me,
              cuda_device, kind, net);
         info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [send] via NET/%s/%d", link->channel, me, cuda_device, peer,

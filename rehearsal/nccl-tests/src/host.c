@@ -126,33 +126,76 @@ static bool opens(const char *hca)
     return found;
 }
 
-static bool usable(struct rail *rail)
+// The interface behind an EFA device.
+static bool efa_netdev_of(const char *hca, char *netdev)
 {
-    char path[160], state[32] = "ACTIVE";
-    snprintf(path, sizeof path, "%s/%s/ports/1/state", HCA_FOLDER, rail->hca);
-    first_line(path, state, sizeof state);
-    return strstr(state, "ACTIVE") && opens(rail->hca) && netdev_of(rail->hca, rail->netdev) &&
+    FILE *file = fopen("/etc/rehearsal/rails", "r");
+    char line[128], name[NAME_MAX_BYTES], device[NAME_MAX_BYTES];
+    bool found = false;
+    while (file && !found && fgets(line, sizeof line, file))
+        found = sscanf(line, "%31s %31s", name, device) == 2 && !strcmp(device, hca);
+    if (file) fclose(file);
+    if (found) memcpy(netdev, name, sizeof name);
+    return found;
+}
+
+static bool is_efa(const char *hca)
+{
+    char path[160], target[160] = "";
+    snprintf(path, sizeof path, "%s/%s/device/driver", HCA_FOLDER, hca);
+    const char *driver = readlink(path, target, sizeof target - 1) > 0 ? strrchr(target, '/') : NULL;
+    return driver && !strcmp(driver, "/efa");
+}
+
+// What a port's file says, or `otherwise` where it has none.
+static bool port_says(const char *hca, const char *file, const char *otherwise, const char *word)
+{
+    char path[160], line[32];
+    snprintf(path, sizeof path, "%s/%s/ports/1/%s", HCA_FOLDER, hca, file);
+    if (!first_line(path, line, sizeof line)) snprintf(line, sizeof line, "%s", otherwise);
+    return strstr(line, word) != NULL;
+}
+
+static bool usable(struct rail *rail, bool efa)
+{
+    // NCCL's own verbs transport passes over what is neither InfiniBand nor Ethernet, and EFA is neither.
+    bool link = efa || port_says(rail->hca, "link_layer", "Ethernet", "Ethernet") ||
+                port_says(rail->hca, "link_layer", "Ethernet", "InfiniBand");
+    bool named = link && (efa ? efa_netdev_of(rail->hca, rail->netdev) : netdev_of(rail->hca, rail->netdev));
+    return named && port_says(rail->hca, "state", "ACTIVE", "ACTIVE") && opens(rail->hca) &&
            address_of(rail->netdev, &rail->address);
+}
+
+// All devices that the list selects (those of EFA's driver alone, or all); the usable ones come first. Returns how many those are.
+static int devices(struct rail *rails, int capacity, const char *list, bool efa, int *count)
+{
+    DIR *folder = opendir(HCA_FOLDER);
+    struct dirent *entry;
+    int kept = 0;
+    *count = 0;
+    while (folder && *count < capacity && (entry = readdir(folder)))
+        if (entry->d_name[0] != '.' && selected(list, entry->d_name) && (!efa || is_efa(entry->d_name)))
+            snprintf(rails[(*count)++].hca, sizeof rails->hca, "%.31s", entry->d_name);
+    if (folder) closedir(folder);
+    qsort(rails, (size_t)*count, sizeof *rails, natural);
+    for (int i = 0; i < *count; i++) {
+        rails[i].index = i;
+        if (usable(&rails[i], efa)) rails[kept++] = rails[i];
+    }
+    return kept;
 }
 
 int host_rails(struct rail *rails, int capacity, int *count)
 {
-    const char *disable = getenv("NCCL_IB_DISABLE"), *net = getenv("NCCL_NET"), *list = getenv("NCCL_IB_HCA");
+    const char *disable = getenv("NCCL_IB_DISABLE");
     *count = 0;
-    if ((disable && atoi(disable)) || (net && !strcasecmp(net, "Socket"))) return 0;
-    DIR *folder = opendir(HCA_FOLDER);
-    struct dirent *entry;
-    while (folder && *count < capacity && (entry = readdir(folder)))
-        if (entry->d_name[0] != '.' && selected(list, entry->d_name))
-            snprintf(rails[(*count)++].hca, sizeof rails->hca, "%.31s", entry->d_name);
-    if (folder) closedir(folder);
-    qsort(rails, (size_t)*count, sizeof *rails, natural);
-    int kept = 0;
-    for (int i = 0; i < *count; i++) {
-        rails[i].index = i;
-        if (usable(&rails[i])) rails[kept++] = rails[i];
-    }
-    return kept;
+    return disable && atoi(disable) ? 0 : devices(rails, capacity, getenv("NCCL_IB_HCA"), false, count);
+}
+
+int host_efa_rails(struct rail *rails, int capacity)
+{
+    int all;
+    return devices(rails, capacity, NULL, true, &all);
 }
 
 static bool default_route(char *netdev)

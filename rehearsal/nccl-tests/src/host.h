@@ -23,9 +23,13 @@ uint64_t host_identity(void);      // equal for two processes exactly when they 
 int host_scale(void);              // line rates here are the shape's divided by this; 1 where nothing says otherwise
 int host_gpus(struct gpu *gpus, int capacity); // number found, 0: none
 
-// The rails that NCCL_IB_HCA (and NCCL_IB_DISABLE, NCCL_NET) select, that a verbs library could open and that are up with
-// an address, in natural order. *count: all HCAs that the variables select, usable or not.
+// The rails that NCCL_IB_HCA (and NCCL_IB_DISABLE) select, that a verbs library could open, that are InfiniBand or Ethernet and
+// up with an address, in natural order. *count: all HCAs that the variables select, usable or not.
 int host_rails(struct rail *rails, int capacity, int *count);
+
+// The EFA devices that a verbs library could open and whose link is up, in natural order; which interface carries a device's
+// bytes here is said by /etc/rehearsal/rails, as such a device has none of its own.
+int host_efa_rails(struct rail *rails, int capacity);
 
 // The interface of NCCL_SOCKET_IFNAME, else of the default route, else the first that is up. False: none has an address.
 bool host_front_end(struct rail *front_end);

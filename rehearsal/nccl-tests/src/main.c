@@ -61,7 +61,7 @@ static void find_transport(const struct group *group, const struct rails *rails,
     } mine = {group->at.rank == 0, group->at.host_count > 1, rails->sockets_only, rails->used, rails->missing};
     static struct told all[RANKS_MAX];
     uint64_t used = 0, missing = 0;
-    *transport = (struct transport){.hosts = group->job->at.host_count};
+    *transport = (struct transport){.hosts = group->job->at.host_count, .network = rails->network.name};
     job_allgather(group->job, &mine, sizeof mine, all);
     for (int rank = 0; rank < group->job->at.size; rank++) {
         if (!all[rank].first) continue;
@@ -158,7 +158,7 @@ int main(int argc, char **argv, char **environment)
     struct bench bench = {.options = &options, .collective = collective, .job = &job, .wire = &wire, .report = &report,
                           .stride_bytes = bench_stride(&options), .scratch = scratch(bench_stride(&options)),
                           .max_bytes = limited(&job, options.max_bytes, speaks)};
-    debug_start(device.index);
+    debug_start(device.index, &job.front_end);
     collective->peers(&group, peers);
     rails_connect(&rails, &group, peers);
     debug_connections(&group, &rails);

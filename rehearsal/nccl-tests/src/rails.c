@@ -20,6 +20,7 @@ static const double CONNECT_S = 20;
 // What ranks tell each other: first the rails, then the ports of the channels they own.
 struct offer {
     int count, selected;
+    int gpu, gpus; // this rank's GPU and how many its host has, where it was told which; gpus 0: the ranks stand for the GPUs
     uint8_t index[RAILS_MAX];
     char hcas[RAILS_MAX][20]; // names of HCAs are short; the record must stay below RECORD_BYTES
 };
@@ -47,7 +48,7 @@ struct link *rails_link(struct rails *rails, int channel, int host)
 }
 
 // GPUs and rails lie side by side, as on the shapes that have both: rail r is at GPU r * gpus / rails, and the other way
-// round where rails are fewer. The ranks of a host stand for its GPUs.
+// round where rails are fewer. The ranks of a host stand for its GPUs, unless NCCL_TESTS_DEVICE says which GPU each has.
 static bool near(int rail, int rails, int gpu, int gpus) { return rail * gpus / rails == gpu || gpu * rails / gpus == rail; }
 
 static int place(const struct offer *offer, const char *hca) // -1: not offered
@@ -68,8 +69,9 @@ static int neighbour(const struct group *group, const struct offer *all, int hos
     const struct layout *world = &group->job->at;
     for (int local = 0; local < group->at.host_size[host]; local++) {
         int rank = job_rank(group, host, local), at = place(&all[rank], hca), job_host = world->host_of[rank];
-        int gpu = world->position[rank] - world->host_first[job_host];
-        if (at >= 0 && near(all[rank].index[at], all[rank].selected, gpu, world->host_size[job_host])) return local;
+        int gpu = all[rank].gpus ? all[rank].gpu : world->position[rank] - world->host_first[job_host];
+        int gpus = all[rank].gpus ? all[rank].gpus : world->host_size[job_host];
+        if (at >= 0 && near(all[rank].index[at], all[rank].selected, gpu, gpus)) return local;
     }
     return -1;
 }
@@ -107,16 +109,21 @@ static void agree(struct rails *rails, struct group *group)
     struct offer offer = {0};
     struct offer *all = calloc((size_t)job->at.size, sizeof *all);
     _Static_assert(sizeof(struct offer) <= RECORD_BYTES, "an offer travels in one record");
-    rails->found_count = offer.count = host_rails(rails->found, RAILS_MAX, &offer.selected);
+    const struct rail *found = rails->network.rails;
+    offer.count = rails->network.count;
+    offer.selected = rails->network.selected;
+    const char *device = getenv("NCCL_TESTS_DEVICE");
+    static struct gpu gpus[64];
+    if (device) offer.gpus = host_gpus(gpus, 64), offer.gpu = atoi(device);
     for (int i = 0; i < offer.count; i++) {
-        snprintf(offer.hcas[i], sizeof offer.hcas[i], "%.19s", rails->found[i].hca);
-        offer.index[i] = (uint8_t)rails->found[i].index;
+        snprintf(offer.hcas[i], sizeof offer.hcas[i], "%.19s", found[i].hca);
+        offer.index[i] = (uint8_t)found[i].index;
     }
     job_allgather(job, &offer, sizeof offer, all);
     for (int i = 0; i < offer.count && group->at.host_count > 1; i++) {
         if (!near_somebody(group, all, offer.hcas[i]) || !everywhere(group, all, offer.hcas[i])) continue;
-        rails->used |= (uint64_t)1 << rails->found[i].index;
-        take(rails, group, all, &rails->found[i]);
+        rails->used |= (uint64_t)1 << found[i].index;
+        take(rails, group, all, &found[i]);
     }
     for (int rank = 0; rank < group->at.size && group->at.host_count > 1; rank++) {
         const struct offer *one = &all[group->members[rank]];
@@ -261,6 +268,7 @@ void rails_connect(struct rails *rails, struct group *group, const bool *peers)
     struct ports mine = {0};
     struct ports *all = calloc((size_t)group->job->at.size, sizeof *all);
     *rails = (struct rails){0};
+    network_find(&rails->network);
     if (group->job->at.host_count > 1) agree(rails, group);
     for (int c = 0; c < rails->count; c++) {
         struct sockaddr_in at;

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "group.h"
+#include "net.h"
 
 struct channel {
     struct rail rail;  // this host's end
@@ -24,8 +25,7 @@ struct rails {
     bool sockets_only; // NET/Socket over the front end
     uint64_t used, missing; // rails by index: used, and left out as some host of the group lacks them
     struct channel channels[RAILS_MAX];
-    int found_count;
-    struct rail found[RAILS_MAX]; // what this host has, used or not
+    struct network network;       // what this host has, used or not
     int link_count;
     struct link *links;
 };

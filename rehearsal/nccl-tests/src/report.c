@@ -144,7 +144,7 @@ void report_transport(struct report *report, const struct transport *transport)
     if (transport->hosts == 1) printf("# busbar rehearsal: NET/none, one host\n");
     else if (transport->across == 0) printf("# busbar rehearsal: NET/none, one host in each group\n");
     else if (transport->over_sockets == transport->across) printf("# busbar rehearsal: NET/Socket\n");
-    else printf("# busbar rehearsal: NET/IB rails=%d\n", transport->rails);
+    else printf("# busbar rehearsal: NET/%s rails=%d\n", transport->network, transport->rails);
     if (transport->over_sockets > 0 && transport->over_sockets < transport->across)
         printf("# busbar rehearsal: groups over NET/Socket, as no rail near them is on all their hosts: %d\n",
                transport->over_sockets);

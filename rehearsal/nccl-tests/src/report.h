@@ -25,6 +25,7 @@ struct transport {
     int across;          // groups that span hosts
     int over_sockets;    // of them, those over the front end
     int rails, missing;  // used by some group; left out by one, as some host of it lacks them
+    const char *network; // whose rails these are, in NCCL's words
 };
 
 struct report {

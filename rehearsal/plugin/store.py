@@ -1,4 +1,4 @@
-"""Keeps what this cloud has sold, in one JSON file; knows no resource type.
+"""Keeps what a stand-in cloud has sold, in one JSON file; knows no resource type and no vendor.
 
 A change is made under a file lock and takes effect by renaming a complete file, so that a process killed at any
 moment leaves either the old or the new content. It guards against dying processes, not against power loss.
@@ -9,21 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import string
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rehearsal.oci.places import REGION_KEY
 from rehearsal.wires import locked
 from rehearsal.world import World
 
-_ALPHABET = string.ascii_lowercase + string.digits
 _BIRTH_FIELD = 22  # field of /proc/<pid>/stat that holds the start time, so that a reused pid is not taken for another
 _SHORT_DIGITS = 8
 
@@ -33,20 +29,20 @@ class Record:
     """One thing that exists.
 
     Attributes:
-        ocid: its OCID.
+        id: what the vendor and the engine know it by.
         token: the Pulumi type that it is.
         urn: the resource it was made for; empty for what the service made by itself (defaults, pool members).
         state: its lifecycle state, in the vendor's words.
         inputs: what was asked for.
         computed: what the service adds where nothing was asked for; both together are the resource's outputs.
         private: what only this cloud needs to know.
-        parent: the OCID of what it belongs to and goes with; None for what stands alone.
+        parent: the id of what it belongs to and goes with; None for what stands alone.
         worker: the process which is creating, changing or deleting it at this moment; empty when nobody is.
         maker: the process which made it.
         acknowledged: whether the engine has ever named it again, hence surely remembers it.
     """
 
-    ocid: str
+    id: str
     token: str
     urn: str
     state: str
@@ -61,25 +57,25 @@ class Record:
     @property
     def short(self) -> str:
         """A letter and seven hexadecimal digits: what namespaces and folders are named after."""
-        digest = hashlib.sha256(self.ocid.encode())
+        digest = hashlib.sha256(self.id.encode())
         # A letter leads, so that no tool takes the name for a number.
         return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[: _SHORT_DIGITS - 1]
 
     def outputs(self) -> dict[str, Any]:
         """What the engine gets to see."""
-        return {**_over(self.computed, self.inputs), "state": self.state}
+        return _over(self.computed, self.inputs)
 
 
 @dataclass
 class Database:
-    """All records by OCID, and how often each fault has struck."""
+    """All records by id, and how often each fault has struck."""
 
     records: dict[str, Record] = field(default_factory=dict)
     struck: dict[str, int] = field(default_factory=dict)
 
-    def find(self, ocid: object, token: str | None = None) -> Record | None:
-        """The record with that OCID, unless it is being deleted or is of another type."""
-        record = self.records.get(ocid) if isinstance(ocid, str) else None
+    def find(self, record_id: object, token: str | None = None) -> Record | None:
+        """The record with that id, unless it is being deleted or is of another type."""
+        record = self.records.get(record_id) if isinstance(record_id, str) else None
         if record is None or record.state == "TERMINATING" or (token is not None and record.token != token):
             return None
         return record
@@ -102,9 +98,10 @@ class Database:
 class Store:
     """The database's file; `read` for a snapshot, `change` for a transaction."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, name: str) -> None:
         self._world = world
-        self._file = world.path / "oci.json"
+        self._name = name
+        self._file = world.path / f"{name}.json"
         self._threads = threading.Lock()
 
     def read(self) -> Database:
@@ -113,12 +110,12 @@ class Store:
             stored = json.loads(self._file.read_text())
         except FileNotFoundError:
             return Database()
-        return Database(records={ocid: Record(**record) for ocid, record in stored["records"].items()}, struck=stored["struck"])
+        return Database(records={key: Record(**record) for key, record in stored["records"].items()}, struck=stored["struck"])
 
     @contextmanager
     def change(self) -> Iterator[Database]:
         """A transaction: kept when the block ends, forgotten when it raises; the last record takes the file along."""
-        with self._threads, locked(self._world, "oci"):
+        with self._threads, locked(self._world, self._name):
             database = self.read()
             sold_something = bool(database.records)
             yield database
@@ -137,21 +134,6 @@ def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
         below = base.get(name)
         merged[name] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
-
-
-def new_ocid(noun: str) -> str:
-    """A fresh OCID in the vendor's form."""
-    return f"ocid1.{noun}.oc1.{REGION_KEY}.{''.join(secrets.choice(_ALPHABET) for _ in range(60))}"
-
-
-def sibling_ocid(ocid: str, noun: str) -> str:
-    """The OCID of what comes and goes with another resource (an instance's VNIC, its boot volume)."""
-    return ".".join(["ocid1", noun, *ocid.split(".")[2:]])
-
-
-def now() -> str:
-    """This moment as the vendor writes it."""
-    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " +0000 UTC"
 
 
 def this_process() -> str:
@@ -175,10 +157,9 @@ def _birth(pid: int) -> str:
 
 
 def references(value: Any) -> Iterator[str]:
-    """Every OCID that stands alone somewhere in some inputs."""
+    """Every string that stands alone somewhere in some inputs."""
     if isinstance(value, str):
-        if value.startswith("ocid1."):
-            yield value
+        yield value
     elif isinstance(value, Mapping):
         for one in value.values():
             yield from references(one)

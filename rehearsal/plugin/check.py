@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rehearsal.oci import sdk
-from rehearsal.oci.errors import Problem
-from rehearsal.oci.wire import Unknown
+from rehearsal.plugin import sdk
+from rehearsal.plugin.errors import Problem
+from rehearsal.plugin.wire import Unknown
 
 _SCALARS: Mapping[type, tuple[str, tuple[type, ...]]] = {
     str: ("a string", (str,)),
@@ -18,52 +18,55 @@ _SCALARS: Mapping[type, tuple[str, tuple[type, ...]]] = {
 }
 
 
-def misfits(inputs: Mapping[str, Any], args: type, path: str = "") -> Iterator[Problem]:
-    """Every place where inputs and an Args class of the SDK disagree; what is not known yet passes."""
+def misfits(inputs: Mapping[str, Any], args: type, problem: type[Problem] = Problem, path: str = "") -> Iterator[Problem]:
+    """Every place where inputs and an Args class of the SDK disagree; what is not known yet passes.
+
+    `problem` is the vendor's own kind of it.
+    """
     allowed = sdk.fields(args)
     for name, value in inputs.items():
         here = f"{path}.{name}" if path else name
         if name in allowed:
-            yield from _misfit(value, allowed[name].type, here)
+            yield from _misfit(value, allowed[name].type, problem, here)
         elif not name.startswith("__"):  # the engine's own bookkeeping
             close = difflib.get_close_matches(name, allowed, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"allowed are {', '.join(sorted(allowed))}."
-            yield Problem(here, f"{here} is not a property of {args.__name__.removesuffix('Args')}; {hint}")
+            yield problem(here, f"{here} is not a property of {args.__name__.removesuffix('Args')}; {hint}")
     for field in allowed.values():
         if field.required and inputs.get(field.name) is None:
             here = f"{path}.{field.name}" if path else field.name
-            yield Problem(
+            yield problem(
                 here, f"{here} is missing and {args.__name__.removesuffix('Args')} needs it.", code="MissingParameter"
             )
 
 
-def _misfit(value: Any, kind: Any, path: str) -> Iterator[Problem]:
+def _misfit(value: Any, kind: Any, problem: type[Problem], path: str) -> Iterator[Problem]:
     if isinstance(value, Unknown):
         return
     if isinstance(kind, sdk.ListOf | sdk.MapOf):
-        yield from _misfit_elements(value, kind, path)
+        yield from _misfit_elements(value, kind, problem, path)
     elif sdk.is_object(kind):
         if isinstance(value, Mapping):
-            yield from misfits(value, kind, path)
+            yield from misfits(value, kind, problem, path)
         else:
-            yield _wrong(value, "an object", path)
+            yield _wrong(value, "an object", problem, path)
     elif kind in _SCALARS:
         name, accepted = _SCALARS[kind]
         # bool is an int to Python, and is none to the service.
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-            yield _wrong(value, name, path)
+            yield _wrong(value, name, problem, path)
 
 
-def _misfit_elements(value: Any, kind: sdk.ListOf | sdk.MapOf, path: str) -> Iterator[Problem]:
+def _misfit_elements(value: Any, kind: Any, problem: type[Problem], path: str) -> Iterator[Problem]:
     if isinstance(kind, sdk.ListOf):
         elements = [(f"{path}[{at}]", one) for at, one in enumerate(value)] if isinstance(value, list) else None
     else:
         elements = [(f'{path}["{at}"]', one) for at, one in value.items()] if isinstance(value, Mapping) else None
     if elements is None:
-        yield _wrong(value, "a list" if isinstance(kind, sdk.ListOf) else "a map", path)
+        yield _wrong(value, "a list" if isinstance(kind, sdk.ListOf) else "a map", problem, path)
     for here, one in elements or []:
-        yield from _misfit(one, kind.element, here)
+        yield from _misfit(one, kind.element, problem, here)
 
 
-def _wrong(value: Any, expected: str, path: str) -> Problem:
-    return Problem(path, f"{path} is {value!r} and must be {expected}.")
+def _wrong(value: Any, expected: str, problem: type[Problem], path: str) -> Problem:
+    return problem(path, f"{path} is {value!r} and must be {expected}.")

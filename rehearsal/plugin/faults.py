@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from rehearsal.oci.errors import Problem, RequestTimeoutError, ServiceError
-from rehearsal.oci.store import Store
+from rehearsal.plugin.errors import Problem, RequestTimeoutError, ServiceError
+from rehearsal.plugin.store import Store
 from rehearsal.world import World
 
-# The vendor's provider retries what is throttled or timed out with growing pauses; bounded here by the attempts.
+# The vendors' providers retry what is throttled or timed out with growing pauses; bounded here by the attempts.
 _ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
@@ -22,9 +22,10 @@ _LONGEST_PAUSE_S = 1.0
 class Faults:
     """The faults of one world, with a count of how often each has struck kept in the database."""
 
-    def __init__(self, world: World, store: Store) -> None:
+    def __init__(self, world: World, store: Store, throttled: Problem) -> None:
         self._world = world
         self._store = store
+        self._throttled = throttled
 
     def before(self, service: str, operation: str) -> None:
         """What may meet a request on its way; returns once a retry got through.
@@ -42,8 +43,7 @@ class Faults:
                 time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
         if timed_out:
             raise RequestTimeoutError(operation)
-        problem = Problem("", "Too many requests for the user.", status=429, code="TooManyRequests")
-        raise ServiceError(problem, service, operation)
+        raise ServiceError(self._throttled, service, operation)
 
     def within(self, operation: str) -> None:
         """What may befall this process in the middle of an operation: the end of it."""
@@ -51,7 +51,7 @@ class Faults:
             _die()
 
     def capacity_left(self, launched: int) -> bool:
-        """Whether the availability domain has one more bare-metal host, after that many of the same request."""
+        """Whether the vendor has room for one more host, after that many of the same request."""
         limits = [fault["after"] for fault in self._world.faults() if fault["kind"] == "capacity"]
         return all(isinstance(limit, int) and launched < limit for limit in limits)
 

@@ -1,0 +1,78 @@
+"""What AWS's machine images have beyond a distribution: EFA's software and its traces, NCCL's plugin, facts of the firmware.
+
+Deliberately no package and no boot of its own: what first boot installs is in image/packages.py. Places and versions: AWS Deep
+Learning AMI release notes, EFA installer 1.43.2 with aws-ofi-nccl 1.16.3 and libfabric 2.1 as AWS tested them together.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+INSTALLER, PLUGIN, LIBFABRIC = "1.43.2", "1.16.3", "2.1"
+MPI = "/opt/amazon/openmpi"
+NCCL = "2.27.7"
+VERSIONS = {"PLUGIN_VERSION": PLUGIN, "LIBFABRIC_VERSION": LIBFABRIC}
+"""What the compiled plugin says of itself, by the macro's name."""
+
+_WRITES = re.compile(r"p([5-9]|\d\d)|g7e")
+"""Instance types on which the plugin picks its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp); elsewhere messages."""
+
+_EFA_LIBRARIES = "/opt/amazon/efa/lib"
+_INSTALLED = ("efa-config", "efa-profile", "libfabric1-aws", "openmpi40-aws", "rdma-core", f"libnccl-ofi_{PLUGIN}")
+
+
+def protocol(instance_type: str) -> str:
+    """How NCCL's plugin moves bytes on that type: `RDMA` (remote writes) or `SENDRECV` (messages)."""
+    return "RDMA" if _WRITES.match(instance_type) else "SENDRECV"
+
+
+def plugin_folder(family: str) -> str:
+    """Where the installer puts NCCL's plugin: below a folder of the architecture on Debian's kind, in lib64 elsewhere."""
+    return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
+
+
+INSTALLER_FILES = "usr/lib/rehearsal/efa"
+"""Where the rehearsed installer finds what it lays down: the same files as the image already has."""
+
+
+def copies(family: str, built: Path, commands: Path) -> dict[str, str]:
+    """Files of the EFA installer, by path below the root."""
+    plugin = plugin_folder(family).lstrip("/")
+    made = {f"{plugin}/{name}": str(built / "libnccl-net.so") for name in ("libnccl-net.so", "libnccl-net-ofi.so")}
+    made["opt/amazon/efa/bin/fi_info"] = str(commands / "fi_info")
+    return made | {f"{INSTALLER_FILES}/{path}": source for path, source in made.items()}
+
+
+def texts(family: str) -> dict[str, tuple[str, int]]:
+    """Traces that the EFA installer leaves, and the image's package sources; path below the root: text and mode."""
+    installed = f"# EFA installer version: {INSTALLER}\n# Debug packages installed: no\n# Packages installed:\n"
+    traces = {
+        "opt/amazon/efa_installed_packages": installed + " ".join(_INSTALLED) + "\n",
+        "opt/amazon/efa/lib/README": "libfabric is not rehearsed; NCCL's plugin finds the devices by itself.\n",
+        "etc/ld.so.conf.d/000_efa.conf": f"{_EFA_LIBRARIES}\n",
+        "etc/ld.so.conf.d/100_ofinccl.conf": f"{plugin_folder(family)}\n",
+        "etc/profile.d/zippy_efa.sh": f"export PATH={MPI}/bin:/opt/amazon/efa/bin:$PATH\n",
+        "etc/security/limits.d/01_efa.conf": "* soft memlock unlimited\n* hard memlock unlimited\n",
+    }
+    made = traces | {f"{INSTALLER_FILES}/{path}": text for path, text in traces.items()}
+    made["etc/sysctl.d/README"] = "One file for each set of kernel settings.\n"
+    if family == "amzn":
+        base = "https://cdn.amazonlinux.com/al2023/core/mirrors/latest/x86_64/"
+        repository = f"[amazonlinux]\nname=Amazon Linux 2023 repository\nbaseurl={base}\nenabled=1\ngpgcheck=1\n"
+        made["etc/yum.repos.d/amazonlinux.repo"] = repository
+    else:
+        made["etc/apt/sources.list.d/README"] = "One file for each further repository.\n"
+        made["usr/share/keyrings/README"] = "Keys of repositories.\n"
+    return {path: (text, 0o644) for path, text in made.items()}
+
+
+def firmware(instance_type: str, instance_id: str) -> dict[str, str]:
+    """What /sys/class/dmi/id says on EC2 to every user."""
+    said = {
+        "sys_vendor": "Amazon EC2",
+        "chassis_asset_tag": "Amazon EC2",
+        "product_name": instance_type,
+        "board_asset_tag": instance_id,
+    }
+    return {f"dmi/id/{name}": f"{text}\n" for name, text in said.items()}

@@ -1,0 +1,22 @@
+"""Starts the stand-in cloud's plugin; the engine reads the port that it prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# The engine does not need gRPC's fork handlers, and their warnings would stand among a user's lines.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+from rehearsal.aws import models
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.server import Provider
+from rehearsal.plugin.server import serve
+from rehearsal.world import World
+
+try:
+    models.present()
+    serve(Provider(Cloud(World.current())))
+except (RuntimeError, ValueError) as problem:
+    sys.stderr.write(f"pulumi-resource-aws: {problem}\n")
+    sys.exit(2)

@@ -1,0 +1,67 @@
+"""What the account holds before any program asks: reservations, a group of them, a placement group, and offers.
+
+They are the account's own, in the first zone of whatever region is asked; no program makes or deletes them. Ids are made up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rehearsal.aws.places import ACCOUNT, partition, zones
+from rehearsal.aws.types import BLOCK
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Capacity that is held for the account.
+
+    Attributes:
+        id: `cr-...`.
+        type: instance type.
+        count: machines in all.
+        zone: where.
+        block: a Capacity Block; else an on-demand reservation.
+        placement_group: name of the group that it was made in; empty for none.
+        match: `open` or `targeted`.
+    """
+
+    id: str
+    type: str
+    count: int
+    zone: str
+    block: bool = False
+    placement_group: str = ""
+    match: str = "targeted"
+
+
+OFFERING = "cb-0e5aa0e5aa0e5aa01"
+"""A Capacity Block that is on offer, for any type that is sold so."""
+
+OFFERED_HOURS, OFFERED_USD_PER_HOUR = 24, "31.464"
+GROUP = "rehearsed-pool"
+"""Resource group that is a pool of the two reservations below that were made in no placement group."""
+
+PLACEMENT_GROUP = "rehearsed-cluster"
+POOLED = ("cr-0aaaaaaaaaaaaaaa1", "cr-0aaaaaaaaaaaaaaa2")
+
+
+def reservations(region: str) -> dict[str, Reservation]:
+    """All reservations of the account in a region, by id."""
+    zone = zones(region)[0]
+    listed = (
+        Reservation(POOLED[0], "p5.48xlarge", 4, zone),
+        Reservation(POOLED[1], "p5.48xlarge", 2, zone),
+        Reservation("cr-0aaaaaaaaaaaaaaa3", "p5en.48xlarge", 4, zone, placement_group=PLACEMENT_GROUP),
+        Reservation("cr-0bbbbbbbbbbbbbbb1", "p5.48xlarge", 4, zone, block=True),
+    )
+    return {one.id: one for one in listed}
+
+
+def group_arn(region: str) -> str:
+    """The ARN of the account's group of reservations."""
+    return f"arn:{partition(region)}:resource-groups:{region}:{ACCOUNT}:group/{GROUP}"
+
+
+def sold_as_block(usage: tuple[str, ...]) -> bool:
+    """Whether a type is sold in Capacity Blocks."""
+    return BLOCK in usage

@@ -1,0 +1,94 @@
+"""CIDRs and addresses: what is one, which the service keeps, and which are free; knows of resources only their ranges."""
+
+from __future__ import annotations
+
+from ipaddress import AddressValueError, IPv4Network, NetmaskValueError, ip_address, ip_network
+
+from rehearsal.aws.errors import Problem, refused
+from rehearsal.plugin.store import Database, Record
+from rehearsal.world import PUBLIC_RANGE
+
+WIDEST, NARROWEST = 16, 28
+"""VPC user guide, "VPC CIDR blocks": a block is from /16 to /28, of a VPC as of a subnet."""
+
+_FIRST_HOST = 4
+"""VPC user guide, "Subnet sizing": the first four addresses and the last one are kept."""
+
+_RESERVED = tuple(IPv4Network(one) for one in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4"))
+ASSOCIATION = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
+
+
+def cidr(text: str) -> IPv4Network | None:
+    """The network that a CIDR names, or None if it names none (host bits are not allowed either)."""
+    try:
+        return IPv4Network(text) if "/" in text else None
+    except (AddressValueError, NetmaskValueError, ValueError):
+        return None
+
+
+def malformed(path: str, text: str) -> Problem:
+    """The answer to what is no CIDR."""
+    return refused(
+        path,
+        "InvalidParameterValue",
+        f"Value ({text}) for parameter {path} is invalid. This is not a valid CIDR block: it must be like 10.0.0.0/16, without "
+        "host bits.",
+    )
+
+
+def block(path: str, text: str, code: str) -> Problem | None:
+    """Why a VPC or a subnet cannot have a range, or None."""
+    found = cidr(text)
+    if found is None:
+        return malformed(path, text)
+    if not WIDEST <= found.prefixlen <= NARROWEST:
+        return refused(path, code, f"The CIDR '{text}' is invalid: it must be from /{WIDEST} to /{NARROWEST}.")
+    if any(found.overlaps(one) for one in _RESERVED):
+        return refused(path, code, f"The CIDR '{text}' is invalid: the service keeps it or the Internet does not route it.")
+    return None
+
+
+def vpc_cidrs(database: Database, vpc: Record) -> tuple[str, ...]:
+    """A VPC's address ranges, its own first."""
+    more = [str(one.inputs["cidrBlock"]) for one in database.of(ASSOCIATION, vpcId=vpc.id)]
+    return (str(vpc.inputs["cidrBlock"]), *more)
+
+
+def taken(database: Database) -> set[str]:
+    """All private addresses that something has."""
+    return {address for one in database.records.values() for address in one.private.get("addresses", ())}
+
+
+def usable(subnet: Record) -> int:
+    """How many addresses of a subnet things may have."""
+    return ip_network(subnet.inputs["cidrBlock"]).num_addresses - _FIRST_HOST - 1
+
+
+def free(database: Database, subnet: Record, count: int = 1) -> list[str] | None:
+    """The lowest addresses of a subnet that nothing has, or None when there are not so many."""
+    used, network = taken(database), ip_network(subnet.inputs["cidrBlock"])
+    found: list[str] = []
+    for number in range(_FIRST_HOST, network.num_addresses - 1):
+        if len(found) == count:
+            break
+        if str(network[number]) not in used:
+            found.append(str(network[number]))
+    return found if len(found) == count else None
+
+
+def room(database: Database, subnet: Record) -> int:
+    """How many addresses of a subnet are free."""
+    network = ip_network(subnet.inputs["cidrBlock"])
+    return usable(subnet) - sum(ip_network(one).subnet_of(network) for one in taken(database))  # type: ignore[arg-type]
+
+
+def within(address: str, subnet: Record) -> bool:
+    """Whether an address is one that something may have in a subnet."""
+    network = ip_network(subnet.inputs["cidrBlock"])
+    return network[_FIRST_HOST] <= ip_address(address) < network[-1]  # type: ignore[operator]
+
+
+def free_public(database: Database) -> str | None:
+    """A public address that nobody has, or None when all are given away."""
+    used = {one.computed.get("publicIp") for one in database.records.values()}
+    return next((str(one) for one in ip_network(PUBLIC_RANGE).hosts() if str(one) not in used), None)

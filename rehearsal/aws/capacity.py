@@ -1,0 +1,208 @@
+"""Whether there is room: quotas, reservations, placement groups; and reservations as resources of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rehearsal.aws import account
+from rehearsal.aws.account import Reservation
+from rehearsal.aws.cloud_types import Cloud
+from rehearsal.aws.errors import Problem, combination, invalid, not_played, refused
+from rehearsal.aws.kinds import INSTANCE, PLACEMENT, Asked, Kind, by_name, now
+from rehearsal.aws.launch import Launch
+from rehearsal.aws.places import region_of, zones
+from rehearsal.aws.types import BLOCK, QUOTAS, TYPES, letters
+from rehearsal.plugin.store import Database, Record
+
+RESERVATION = "aws:ec2/capacityReservation:CapacityReservation"
+PURCHASE = "aws:ec2/capacityBlockReservation:CapacityBlockReservation"
+_BLOCK_MOST = 64  # EC2 API, PurchaseCapacityBlock: instances of one block
+NO_CAPACITY = (
+    "We currently do not have sufficient {} capacity in the Availability Zone you requested ({}). Our system will be working on "
+    "provisioning additional capacity."
+)
+
+
+def no_capacity(kind: str, zone: str) -> Problem:
+    """The vendor has no room."""
+    return refused("", "InsufficientInstanceCapacity", NO_CAPACITY.format(kind, zone), 500)
+
+
+def reservations(database: Database, region: str) -> dict[str, Reservation]:
+    """All reservations by id: the account's own, and those that programs made."""
+    found = account.reservations(region)
+    for record in database.of(RESERVATION):
+        one = record.outputs()
+        arn = str(one.get("placementGroupArn") or "")
+        found[record.id] = Reservation(
+            record.id, one["instanceType"], int(one["instanceCount"]), one["availabilityZone"], block=False,
+            placement_group=arn.rpartition("/")[2], match=one["instanceMatchCriteria"],
+        )  # fmt: skip
+    for record in database.of(PURCHASE):
+        one = record.outputs()
+        found[record.id] = Reservation(
+            record.id, one["instanceType"], int(one["instanceCount"]), one["availabilityZone"], block=True
+        )
+    return found
+
+
+def used(database: Database, reservation: str) -> int:
+    """How many instances run in a reservation."""
+    return sum(one.private.get("reservation") == reservation for one in database.of(INSTANCE))
+
+
+def quota_left(database: Database, kind: str) -> float:
+    """VCPUs that the account may still run of a type's kind, on demand."""
+    mine = letters(kind)
+    running = (TYPES[one.private["type"]] for one in database.of(INSTANCE) if one.private.get("market") == "on-demand")
+    return QUOTAS[mine][2] - sum(one.vcpus for one in running if letters(one.name) == mine)
+
+
+def problems(launch: Launch, database: Database, region: str, count: int) -> Iterator[Problem]:
+    """What stands against room for so many instances, as far as it is known."""
+    kind = launch.type
+    if kind is None:
+        return
+    if launch.market not in kind.usage:
+        yield refused(
+            "instanceMarketOptions.marketType", "Unsupported",
+            f"{kind.name} is not sold as {launch.market}; it is sold as {', '.join(kind.usage)}.",
+        )  # fmt: skip
+    needed = kind.vcpus * count
+    # Reserved machines count against no on-demand quota that is left: the reservation did when it was made.
+    if launch.market == "on-demand" and launch.reservation is None and needed > quota_left(database, kind.name):
+        yield refused(
+            "instanceType", "VcpuLimitExceeded",
+            f"You have requested more vCPU capacity than your current vCPU limit of {QUOTAS[letters(kind.name)][2]:g} allows for "
+            "the instance bucket that the specified instance type belongs to. Please visit "
+            "http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.",
+        )  # fmt: skip
+    yield from _placement(launch, database)
+    yield from _reserved(launch, database, region, count)
+
+
+def _placement(launch: Launch, database: Database) -> Iterator[Problem]:
+    name, kind = launch.placement_group, launch.type
+    if name is None or kind is None:
+        return
+    record = by_name(database, PLACEMENT, name)
+    if record is None and name != account.PLACEMENT_GROUP:
+        yield refused("placement.groupName", "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
+        return
+    strategy = record.inputs.get("strategy", "cluster") if record else "cluster"
+    if strategy not in kind.strategies:
+        yield combination(
+            "placement.groupName",
+            f"{str(strategy).capitalize()} placement groups are not supported by the '{kind.name}' instance type. Specify a "
+            "supported instance type or change the placement group strategy, and try again.",
+        )
+
+
+def _reserved(launch: Launch, database: Database, region: str, count: int) -> Iterator[Problem]:
+    path = "capacityReservationSpecification.capacityReservationTarget"
+    subnet, kind = launch.subnet(database), launch.type
+    if launch.reservation_group is not None and launch.reservation_group != account.group_arn(region):
+        yield invalid(path, f"The capacity reservation resource group {launch.reservation_group} does not exist.")
+    if launch.market == BLOCK and launch.reservation is None and launch.reservation_group is None:
+        yield combination(path, "Capacity Block market requests must target a capacity reservation by its id.")
+    if launch.reservation is None or kind is None:
+        return
+    found = reservations(database, region).get(launch.reservation)
+    if found is None:
+        yield refused(
+            path, "InvalidCapacityReservationId.NotFound", f"The capacity reservation ID '{launch.reservation}' does not exist"
+        )
+        return
+    if found.block != (launch.market == BLOCK):
+        yield combination(
+            path,
+            f"{found.id} is {'a Capacity Block' if found.block else 'an on-demand reservation'}, and the market type is "
+            f"{launch.market}.",
+        )
+    if found.type != kind.name:
+        yield invalid(path, f"{found.id} holds {found.type}, and the request is for {kind.name}.")
+    if subnet is not None and subnet.private["zone"] != found.zone:
+        yield invalid(path, f"{found.id} is in {found.zone}, and the request is for {subnet.private['zone']}.")
+    if found.placement_group and launch.placement_group != found.placement_group:
+        yield invalid(path, f"{found.id} was created in placement group {found.placement_group}; the request must name it.")
+    if used(database, found.id) + count > found.count:
+        yield refused(
+            path, "ReservationCapacityExceeded",
+            f"The requested reservation {found.id} does not have sufficient compatible and available capacity for this request.",
+        )  # fmt: skip
+    if found.block and launch.placement_group:
+        # aws-parallelcluster's warning: such a launch may be told that there is no room although the block has it.
+        zone = subnet.private["zone"] if subnet else found.zone
+        yield refused("placement.groupName", "InsufficientInstanceCapacity", NO_CAPACITY.format(kind.name, zone), 500)
+
+
+class CapacityReservation(Kind):
+    """Capacity that is paid for whether it is used or not."""
+
+    token, noun, prefix, arn = RESERVATION, "capacity reservation", "cr", "capacity-reservation/{id}"
+    create, update, delete = "CreateCapacityReservation", "ModifyCapacityReservation", "CancelCapacityReservation"
+    ready = "active"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        kind, zone = TYPES.get(str(asked.known("instanceType"))), asked.known("availabilityZone")
+        if asked.known("instanceType") is not None and kind is None:
+            yield invalid("instanceType", f"Invalid value '{asked.known('instanceType')}' for InstanceType.")
+        elif kind is not None and zone is not None and zone not in kind.offered(zones(region_of(asked.inputs))):
+            yield refused("availabilityZone", "Unsupported", f"{kind.name} is not offered in {zone}.")
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.computed.update(
+            instanceMatchCriteria="open", tenancy="default", endDateType="unlimited", ebsOptimized=False, endDate="",
+            ephemeralStorage=False, outpostArn="", placementGroupArn="",
+        )  # fmt: skip
+
+
+class CapacityBlock(Kind):
+    """A block of machines for some days, charged when it is bought; deleting it gives nothing back."""
+
+    token, noun, prefix, arn = PURCHASE, "capacity block", "cr", "capacity-reservation/{id}"
+    create, update, delete = "PurchaseCapacityBlock", "CreateTags", "CancelCapacityReservation"
+    ready = "active"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        offering = asked.known("capacityBlockOfferingId")
+        if offering is not None and _offer(str(offering)) is None:
+            yield refused(
+                "capacityBlockOfferingId", "InvalidCapacityBlockOfferingId.NotFound",
+                f"The capacity block offering '{offering}' does not exist or is sold.",
+            )  # fmt: skip
+        if asked.known("instancePlatform") not in {None, "Linux/UNIX"}:
+            yield not_played("instancePlatform", "The rehearsal has machines with Linux alone.")
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        kind, count = _offer(record.inputs["capacityBlockOfferingId"]) or ("", 0)
+        record.computed.update(
+            instanceType=kind, instanceCount=count, availabilityZone=zones(region_of(record.inputs))[0], createdDate=now(),
+            ebsOptimized=True, endDate="", endDateType="limited", outpostArn="", placementGroupArn="", startDate=now(),
+            reservationType=BLOCK, tenancy="default",
+        )  # fmt: skip
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+        if old is None:
+            cloud.wait(60)
+
+
+def offering_id(kind: str, count: int) -> str:
+    """The id of the offering of so many machines of a type: it says what it is, so that nothing need be remembered."""
+    listed = sorted(TYPES)
+    return f"{account.OFFERING[:9]}{listed.index(kind):04x}{count:04x}"
+
+
+def _offer(offering: str) -> tuple[str, int] | None:
+    text = offering.removeprefix(account.OFFERING[:9])
+    try:
+        kind, count = sorted(TYPES)[int(text[:4], 16)], int(text[4:], 16)
+    except (ValueError, IndexError):
+        return None
+    right = offering.startswith(account.OFFERING[:9]) and BLOCK in TYPES[kind].usage and 1 <= count <= _BLOCK_MOST
+    return (kind, count) if right else None

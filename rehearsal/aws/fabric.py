@@ -1,0 +1,79 @@
+"""Which EFA traffic passes: hosts of a VPC in one zone share a fabric, and their groups say who reaches whom.
+
+EFA's traffic is matched by rules that name a group by its id and let everything through; a rule that names a network, however
+wide, does not match it (aws-ofi-nccl issue 663; EC2 user guide, "Prepare an EFA-enabled security group").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import string
+from collections.abc import Iterable
+
+from rehearsal import network
+from rehearsal.aws.cloud_types import Cloud
+from rehearsal.aws.groups import allowed
+from rehearsal.aws.kinds import GROUP, INSTANCE
+from rehearsal.plugin.store import Database, Record
+
+
+def fabric_id(vpc: Record, zone: str) -> str:
+    """The fabric of a VPC's hosts in a zone."""
+    digest = hashlib.sha256(f"{vpc.id} {zone}".encode())
+    return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[:7]
+
+
+def join(cloud: Cloud, fabric: str, rails: int) -> None:
+    """Make the fabric with at least so many rails and let pass what groups allow."""
+    network.apply_fabric(cloud.world, fabric, max(rails, _rails(cloud, fabric)))
+    guard(cloud, fabric)
+
+
+def leave(cloud: Cloud, fabric: str) -> None:
+    """Take the fabric away with its last host."""
+    others = [one for one in _members(cloud.store.read(), fabric) if one.state != "TERMINATING"]
+    if others:
+        guard(cloud, fabric)
+    else:
+        network.delete_fabric(cloud.world, fabric)
+
+
+def guard(cloud: Cloud, fabric: str) -> None:
+    """Let pass what groups allow now."""
+    network.guard_fabric(cloud.world, fabric, pairs(cloud.store.read(), fabric))
+
+
+def pairs(database: Database, fabric: str) -> list[tuple[str, str]]:
+    """Sender and receiver of all EFA traffic that groups allow, by the hosts' ids in the world."""
+    opened = {group.id: _opened(database, group) for group in database.of(GROUP)}
+    members = [(one.short, _groups(one)) for one in _members(database, fabric)]
+    return [
+        (sender, receiver)
+        for sender, out in members
+        for receiver, into in members
+        if sender != receiver and _reaches(opened, "egress", out, into) and _reaches(opened, "ingress", into, out)
+    ]
+
+
+def _opened(database: Database, group: Record) -> set[tuple[str, str]]:
+    """Direction and other group of each rule that matches EFA's traffic."""
+    return {(one.direction, one.group) for one in allowed(database, group) if one.group and one.everything}
+
+
+def _reaches(opened: dict[str, set[tuple[str, str]]], direction: str, own: Iterable[str], others: Iterable[str]) -> bool:
+    theirs = set(others)
+    return any((direction, other) in opened.get(group, set()) for group in own for other in theirs)
+
+
+def _groups(record: Record) -> set[str]:
+    return {group for groups in record.private["efa_groups"] for group in groups}
+
+
+def _members(database: Database, fabric: str) -> list[Record]:
+    return [one for one in database.of(INSTANCE) if one.private.get("fabric") == fabric]
+
+
+def _rails(cloud: Cloud, fabric: str) -> int:
+    record = cloud.world.path / "fabrics" / f"{fabric}.json"
+    return int(json.loads(record.read_text())["rails"]) if record.exists() else 0

@@ -1,0 +1,203 @@
+"""Instant fleets: all their instances or as many as there is room for, launched a few at a time from one template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+from rehearsal.aws import capacity, compute, launch, launch_rules
+from rehearsal.aws.cloud_types import Cloud
+from rehearsal.aws.errors import Problem, refused
+from rehearsal.aws.kinds import INSTANCE, MISSING, TEMPLATE, Asked, Kind
+from rehearsal.aws.launch import Launch
+from rehearsal.aws.places import region_of
+from rehearsal.aws.templates import version
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import known_at
+
+FLEET = "aws:ec2/fleet:Fleet"
+_WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
+_SPECIFICATION = "launchTemplateConfigs[0].launchTemplateSpecification"
+_OPTIONS = {"on-demand": "onDemandOptions", "spot": "spotOptions"}
+
+
+class Fleet(Kind):
+    """Machines of one launch template, asked for once."""
+
+    token, noun, prefix, arn = FLEET, "fleet", "fleet", "fleet/{id}"
+    create, update, delete = "CreateFleet", "ModifyFleet", "DeleteFleets"
+    ready = "active"
+    seconds = 10
+    unplayed: ClassVar[Mapping[str, str]] = {"context": "the rehearsal does not know what it would say."}
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        kind = asked.known("type")
+        if kind != "instant" and asked.inputs.get("type") is not None and kind is not None:
+            yield refused("type", "NotPlayed", f"The rehearsal plays instant fleets, and this one is of type {kind}.", 501)
+        elif asked.inputs.get("type") is None:
+            yield refused(
+                "type", "NotPlayed", "The rehearsal plays instant fleets, and type is maintain where none is given.", 501
+            )
+        yield from _counts(asked)
+        configs = asked.known("launchTemplateConfigs")
+        if not isinstance(configs, list) or len(configs) != 1:
+            yield refused("launchTemplateConfigs", "NotPlayed", "The rehearsal plays fleets of one launch template.", 501)
+            return
+        specification = known_at(configs[0], "launchTemplateSpecification")
+        template = known_at(specification, "launchTemplateId") or known_at(specification, "launchTemplateName")
+        if template is None:
+            return
+        record = self.referred(asked.database, TEMPLATE, template)
+        if record is None:
+            code, sentence, status = MISSING[TEMPLATE]
+            yield refused(f"{_SPECIFICATION}.launchTemplateId", code, sentence.format(template), status)
+            return
+        number = known_at(specification, "version")
+        data = version(record, str(number)) if number is not None else None
+        if number is not None and data is None:
+            yield refused(
+                f"{_SPECIFICATION}.version", "InvalidLaunchTemplateId.VersionNotFound",
+                f"Could not find launch template version {number} of {record.id}.",
+            )  # fmt: skip
+        elif data is not None and asked.itself is None:
+            yield from _launch(asked, launch.of_template(data))
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.computed.update(
+            fleetState="active", fulfilledCapacity=0, fulfilledOnDemandCapacity=0, fleetInstanceSets=[],
+            excessCapacityTerminationPolicy="termination", replaceUnhealthyInstances=False, validFrom="", validUntil="",
+            terminateInstances=False, terminateInstancesWithExpiration=False,
+        )  # fmt: skip
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+        if old is not None:
+            return
+        cloud.wait(self.seconds)
+        wanted = int(record.inputs["targetCapacitySpecification"]["totalTargetCapacity"])
+        members = self._reserve(cloud, record, wanted)
+        with ThreadPoolExecutor(_WINDOW) as window:
+            for booted in [window.submit(_boot, cloud, one) for one in members]:
+                booted.result()
+        with cloud.store.change() as database:
+            mine = database.records[record.id]
+            sets = {
+                "instanceIds": [one.id for one in members], "instanceType": members[0].private["type"] if members else "",
+                "lifecycle": _market(record.inputs), "platform": "",
+            }  # fmt: skip
+            mine.computed.update(
+                fleetInstanceSets=[sets] if members else [], fulfilledCapacity=len(members),
+                fulfilledOnDemandCapacity=len(members) if _market(record.inputs) == "on-demand" else 0,
+            )  # fmt: skip
+
+    def _reserve(self, cloud: Cloud, record: Record, wanted: int) -> list[Record]:
+        """The instances that there is room for, all of them recorded before the first boots.
+
+        Raises:
+            ServiceError: there is room for fewer than the least that was asked for.
+        """
+        room = next((at for at in range(wanted) if not cloud.faults.capacity_left(at)), wanted)
+        least = int(known_at(record.inputs, f"{_OPTIONS[_market(record.inputs)]}.minTargetCapacity") or 0)
+        with cloud.store.change() as database:
+            data = _data(database, record.inputs)
+            template = launch.of_template(data)
+            subnet = template.subnet(database)
+            if room < max(least, 1):
+                none = capacity.no_capacity(str(template.known("instanceType")), subnet.private["zone"] if subnet else "")
+                raise ServiceError(none, self.service, self.create)
+            made = []
+            for index in range(room):
+                made.append(_member(cloud, database, record, template, index))
+        return made
+
+    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+        return {name: value for name, value in super().outputs(record).items() if name != "ownerId"}
+
+    def needs(self, record: Record) -> Iterator[str]:
+        """Its instances need what there is; a fleet by itself is a note of what was asked."""
+        return iter(())
+
+
+def _counts(asked: Asked) -> Iterator[Problem]:
+    path = "targetCapacitySpecification"
+    total, kind = asked.known(f"{path}.totalTargetCapacity"), asked.known(f"{path}.defaultTargetCapacityType")
+    if total is not None and total < 1:
+        yield refused(f"{path}.totalTargetCapacity", "InvalidTargetCapacity", f"{total} machines are asked for; from 1 on.")
+    if kind is None:
+        return
+    if kind == "capacity-block":
+        yield refused(f"{path}.defaultTargetCapacityType", "NotPlayed", "Machines of Capacity Blocks are instances here.", 501)
+        return
+    least = asked.known(f"{_OPTIONS[kind]}.minTargetCapacity") if kind in _OPTIONS else None
+    if least is not None and total is not None and least > total:
+        yield refused(
+            f"{_OPTIONS[kind]}.minTargetCapacity",
+            "InvalidFleetConfig",
+            f"minTargetCapacity is {least} and the target is {total}.",
+        )
+    single = [asked.known(f"{_OPTIONS.get(kind)}.{name}") for name in ("singleAvailabilityZone", "singleInstanceType")]
+    if least is not None and not any(single):
+        # EC2 API, CreateFleet: "At least one of the following must be specified: SingleAvailabilityZone | SingleInstanceType".
+        yield refused(
+            f"{_OPTIONS[kind]}.minTargetCapacity", "InvalidFleetConfig",
+            "minTargetCapacity needs singleAvailabilityZone or singleInstanceType.",
+        )  # fmt: skip
+
+
+def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
+    region = region_of(asked.inputs)
+    count = int(asked.known("targetCapacitySpecification.totalTargetCapacity") or 1)
+    if wanted.known("instanceMarketOptions") is not None:
+        yield refused(
+            _SPECIFICATION, "InvalidLaunchTemplate", "A fleet says itself how it buys: InstanceMarketOptions must not be in it."
+        )
+    if wanted.reservation is not None:
+        yield refused(
+            _SPECIFICATION, "InvalidLaunchTemplate",
+            "A fleet uses reservations by their group's ARN: the template targets one by its id, which RunInstances alone takes.",
+        )  # fmt: skip
+    kind = wanted.type
+    market = str(asked.known("targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")
+    if kind is not None and market not in kind.usage:
+        yield refused(
+            "targetCapacitySpecification.defaultTargetCapacityType", "Unsupported",
+            f"{kind.name} is not sold as {market}; it is sold as {', '.join(kind.usage)}.",
+        )  # fmt: skip
+    yield from launch_rules.problems(wanted, asked.database, region, count)
+    if market == "on-demand":
+        yield from capacity.problems(wanted, asked.database, region, count)
+
+
+def _data(database: Database, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    specification = inputs["launchTemplateConfigs"][0]["launchTemplateSpecification"]
+    named = specification.get("launchTemplateId") or specification.get("launchTemplateName")
+    record = next(one for one in database.of(TEMPLATE) if named in {one.id, one.computed["name"]})
+    found = version(record, str(specification["version"]))
+    if found is None:
+        raise KeyError(specification["version"])
+    return found
+
+
+def _market(inputs: Mapping[str, Any]) -> str:
+    return str(known_at(inputs, "targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")
+
+
+def _member(cloud: Cloud, database: Database, fleet: Record, template: Launch, index: int) -> Record:
+    kind = compute.Instance()
+    tags = {"aws:ec2:fleet-id": fleet.id, **template.tags}
+    inputs = {"tags": tags, "region": region_of(fleet.inputs)}
+    record = cloud.stamp(Record(kind.new_id("", {}), INSTANCE, "", "pending", inputs, parent=fleet.id))
+    Kind.born(kind, database, record)
+    record.private["template"] = fleet.id
+    compute.place(database, record, template, index)
+    record.private["market"] = _market(fleet.inputs)
+    database.records[record.id] = record
+    return record
+
+
+def _boot(cloud: Cloud, record: Record) -> None:
+    with cloud.working(record):
+        compute.boot(cloud, record)

@@ -1,0 +1,195 @@
+"""What every type of resource here has in common; the types themselves are in the rooms beside this one."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, ClassVar, cast
+
+from rehearsal.aws.errors import Problem, invalid, not_played, refused
+from rehearsal.aws.places import ACCOUNT, partition, region_of, zones
+from rehearsal.plugin import kinds
+from rehearsal.plugin.kinds import Asked
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import each
+
+__all__ = ["Asked", "Kind", "Named", "by_name", "fresh_name", "now", "shown"]
+
+VPC = "aws:ec2/vpc:Vpc"
+SUBNET = "aws:ec2/subnet:Subnet"
+GATEWAY = "aws:ec2/internetGateway:InternetGateway"
+EIP = "aws:ec2/eip:Eip"
+NAT = "aws:ec2/natGateway:NatGateway"
+TABLE = "aws:ec2/routeTable:RouteTable"
+GROUP = "aws:ec2/securityGroup:SecurityGroup"
+KEY = "aws:ec2/keyPair:KeyPair"
+PLACEMENT = "aws:ec2/placementGroup:PlacementGroup"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+INSTANCE = "aws:ec2/instance:Instance"
+ROLE = "aws:iam/role:Role"
+PROFILE = "aws:iam/instanceProfile:InstanceProfile"
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
+BUCKET = "aws:s3/bucket:Bucket"
+
+MISSING: Mapping[str, tuple[str, str, int]] = {
+    VPC: ("InvalidVpcID.NotFound", "The vpc ID '{}' does not exist", 400),
+    SUBNET: ("InvalidSubnetID.NotFound", "The subnet ID '{}' does not exist", 400),
+    GATEWAY: ("InvalidInternetGatewayID.NotFound", "The internetGateway ID '{}' does not exist", 400),
+    EIP: ("InvalidAllocationID.NotFound", "The allocation ID '{}' does not exist", 400),
+    NAT: ("InvalidNatGatewayID.NotFound", "The natGateway ID '{}' does not exist", 400),
+    TABLE: ("InvalidRouteTableID.NotFound", "The routeTable ID '{}' does not exist", 400),
+    GROUP: ("InvalidGroup.NotFound", "The security group '{}' does not exist", 400),
+    KEY: ("InvalidKeyPair.NotFound", "The key pair '{}' does not exist", 400),
+    PLACEMENT: ("InvalidPlacementGroup.Unknown", "The Placement Group '{}' is unknown.", 400),
+    TEMPLATE: ("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID {}, does not exist.", 400),
+    ROLE: ("NoSuchEntity", "The role with name {} cannot be found.", 404),
+    PROFILE: ("InvalidParameterValue", "Value ({}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance "
+              "Profile name", 400),
+    LUSTRE: ("FileSystemNotFound", "File system '{}' does not exist.", 400),
+    BUCKET: ("NoSuchBucket", "The specified bucket {} does not exist", 404),
+}  # fmt: skip
+"""What the service says of a reference of each type that leads nowhere: code, sentence, HTTP status."""
+
+_HEX = "0123456789abcdef"
+_SUFFIX = 7
+
+
+def now() -> str:
+    """This moment as the vendor writes it."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def fresh_name(urn: str) -> str:
+    """A name that the vendor's provider makes up: the resource's own in the program, and seven hexadecimal digits."""
+    return f"{urn.rpartition('::')[2]}-{''.join(secrets.choice(_HEX) for _ in range(_SUFFIX))}"
+
+
+class Kind(kinds.Kind):
+    """One type of resource of this cloud.
+
+    Attributes:
+        prefix: of its ids.
+        space: in which its ids are unique, where they are names; a role and a bucket may have the same.
+        arn: its ARN after the account, with `{id}`; empty for what has none.
+        arn_service: the ARN's service.
+        seconds: how long its creation takes in life.
+        unplayed: property -> why the rehearsal does not play it; it is refused where it is given.
+    """
+
+    service = "EC2"
+    ready = "available"
+    prefix: ClassVar[str] = ""
+    space: ClassVar[str] = ""
+    arn: ClassVar[str] = ""
+    arn_service: ClassVar[str] = "ec2"
+    seconds: ClassVar[float] = 0
+    unplayed: ClassVar[Mapping[str, str]] = {}
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        # What the base says of references is `missing`, hence ours.
+        yield from cast("Iterator[Problem]", super().problems(asked))
+        zone, region = asked.known("availabilityZone"), region_of(asked.inputs)
+        if zone is not None and zone not in zones(region):
+            yield invalid(
+                "availabilityZone",
+                f"Value ({zone}) for parameter availabilityZone is invalid. Subnets can currently only be created in the "
+                f"following availability zones: {', '.join(zones(region))}.",
+            )
+        for path, why in self.unplayed.items():
+            if asked.known(path) not in (None, False, "", [], {}):
+                yield not_played(path, f"{path} is given, and {why}")
+
+    def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: D102
+        code, sentence, status = MISSING[token]
+        return refused(path, code, sentence.format(named), status)
+
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+        return f"{self.prefix}-0{''.join(secrets.choice(_HEX) for _ in range(16))}"
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: ARG002, D102
+        region = region_of(record.inputs)
+        tags = dict(record.inputs.get("tags") or {})
+        record.computed.update(region=region, ownerId=ACCOUNT, tagsAll=tags)
+        if self.arn:
+            record.computed["arn"] = self.arn_of(record.inputs, shown(record))
+
+    def arn_of(self, inputs: Mapping[str, Any], named: str) -> str:
+        """Its ARN."""
+        region = region_of(inputs)
+        where = "" if self.arn_service == "iam" else region
+        return f"arn:{partition(region)}:{self.arn_service}:{where}:{ACCOUNT}:{self.arn.format(id=named)}"
+
+    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+        return super().outputs(record) | {"tagsAll": dict(record.inputs.get("tags") or {})}
+
+    def referred(self, database: Database, token: str, named: object) -> Record | None:  # noqa: D102
+        return database.find(named, token) or by_name(database, token, named)
+
+    def shown(self, record: Record) -> str:  # noqa: D102
+        return shown(record)
+
+    def key(self, shown: str) -> str:  # noqa: D102
+        return f"{self.space}|{shown}" if self.space else shown
+
+    def names(self, record: Record) -> frozenset[str]:  # noqa: D102
+        return _names(record)
+
+    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+        for pattern, token in self.references.items():
+            for _, named in each(record.inputs, pattern):
+                yield f"{token} {named}"
+
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+        return refused(
+            "",
+            "DependencyViolation",
+            f"The {self.noun} '{shown(record)}' has dependencies and cannot be deleted: {shown(holder)} uses it.",
+        )
+
+
+def by_name(database: Database, token: str, named: object) -> Record | None:
+    """What of a type is called so: by its id, its name or its ARN."""
+    return next((one for one in database.of(token) if f"{token} {named}" in _names(one)), None)
+
+
+def shown(record: Record) -> str:
+    """The id by which the engine and the vendor know a record."""
+    return record.id.rpartition("|")[2]
+
+
+def _names(record: Record) -> frozenset[str]:
+    called = (shown(record), record.computed.get("arn"), record.computed.get("name"), record.inputs.get("name"))
+    return frozenset(f"{record.token} {one}" for one in called if isinstance(one, str))
+
+
+class Named(Kind):
+    """What is known by a name of its own, which the provider makes up where none is given.
+
+    Attributes:
+        name_property: where the name is given.
+        duplicate: the service's code for a name that is taken.
+    """
+
+    name_property: ClassVar[str] = "name"
+    duplicate: ClassVar[str] = "EntityAlreadyExists"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        name = asked.known(self.name_property)
+        if name is not None and any(one.computed.get("name") == name for one in asked.neighbours(self.token)):
+            yield refused(self.name_property, self.duplicate, f"{self.noun} {name} already exists.", 409)
+
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+        return self.key(str(inputs.get(self.name_property) or self.made_up(urn, inputs)))
+
+    def made_up(self, urn: str, inputs: Mapping[str, Any]) -> str:
+        """A name for what was given none."""
+        prefix = inputs.get(f"{self.name_property}Prefix")
+        return f"{prefix}{''.join(secrets.choice(string.digits) for _ in range(26))}" if prefix else fresh_name(urn)
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.computed["name"] = shown(record)

@@ -1,0 +1,156 @@
+"""The vendor's own service models, as botocore has them: types, enumerations, patterns and ranges; knows no resource.
+
+botocore is data to this room: nothing is called over a network.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from rehearsal.aws.errors import Problem, refused
+from rehearsal.plugin.wire import Unknown
+
+_JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)")
+"""Parts of patterns that Java has and Python has not."""
+
+_UNICODE = {"L": r"[^\W\d_]", "Z": r"\s", "N": r"\d", "IsLatin": "[A-Za-z]"}
+_CODES = {"ec2": "InvalidParameterValue", "iam": "ValidationError", "fsx": "BadRequest", "ssm": "ValidationException"}
+
+
+def present() -> None:
+    """See that the models are at hand.
+
+    Raises:
+        RuntimeError: botocore is not installed.
+    """
+    if importlib.util.find_spec("botocore") is None:
+        raise RuntimeError(
+            "botocore is not installed, and the rehearsed AWS checks every input against the service models that it carries; "
+            "`tools/setup python` installs it from tools/requirements/rehearsal.txt."
+        )
+
+
+@cache
+def shapes(service: str) -> Mapping[str, Mapping[str, Any]]:
+    """All shapes of a service, by name.
+
+    Raises:
+        RuntimeError: botocore is not installed.
+    """
+    present()
+    from botocore.loaders import Loader  # noqa: PLC0415  a quarter of a second that a refused start should not cost
+
+    found: Mapping[str, Mapping[str, Any]] = Loader().load_service_model(service, "service-2")["shapes"]
+    return found
+
+
+def member(service: str, path: str) -> str | None:
+    """The shape at a path such as `CreateVpcRequest.CidrBlock`; a list on the way stands for its elements."""
+    first, *way = path.split(".")
+    here = first if first in shapes(service) else None
+    for step in way:
+        if here is None:
+            return None
+        found = shapes(service)[element(service, here)].get("members", {}).get(step)
+        here = found["shape"] if found else None
+    return here
+
+
+def element(service: str, shape: str) -> str:
+    """What a list's elements are, however deep; any other shape is itself."""
+    while shapes(service)[shape]["type"] == "list":
+        shape = shapes(service)[shape]["member"]["shape"]
+    return shape
+
+
+def refusals(service: str, shape: str, value: Any, path: str) -> Iterator[Problem]:
+    """Where a value breaks what the model says of its shape; structures are walked elsewhere, property by property."""
+    if isinstance(value, Unknown) or value is None:
+        return
+    model = shapes(service)[shape]
+    if isinstance(value, list):
+        yield from _list(service, model, value, path)
+        return
+    if model["type"] == "list":
+        shape = element(service, shape)
+        model = shapes(service)[shape]
+    why = _CHECKS.get(model["type"], _nothing)(model, value)
+    if why:
+        yield refused(
+            path,
+            _CODES.get(service, "InvalidArgument"),
+            f"Value ({_shown(value)}) for parameter {path} is invalid: it must be {why} ({shape}).",
+        )
+
+
+def _list(service: str, model: Mapping[str, Any], value: list[Any], path: str) -> Iterator[Problem]:
+    inner = model["member"]["shape"] if model["type"] == "list" else None
+    low, high = model.get("min", 0), model.get("max")
+    if inner is not None and (len(value) < low or (high is not None and len(value) > high)):
+        yield refused(
+            path, _CODES.get(service, "InvalidArgument"), f"{path} has {len(value)} entries; it must be {low} to {high}."
+        )
+    for at, one in enumerate(value):
+        if inner is not None and not isinstance(one, Mapping):
+            yield from refusals(service, inner, one, f"{path}[{at}]")
+
+
+def _nothing(model: Mapping[str, Any], value: Any) -> str | None:  # noqa: ARG001
+    return None
+
+
+def _text(model: Mapping[str, Any], value: Any) -> str | None:
+    # A number given where the API takes text is written out, as the provider does.
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if "enum" in model and text not in model["enum"]:
+        return f"one of {', '.join(model['enum'])}" if len(model["enum"]) < 60 else "one that the service lists"  # noqa: PLR2004
+    low, high = model.get("min", 0), model.get("max")
+    if len(text) < low or (high is not None and len(text) > high):
+        return f"{low} to {high} characters"
+    pattern = _pattern(str(model["pattern"])) if "pattern" in model else None
+    return f"as {model['pattern']}" if pattern and not pattern.fullmatch(text) else None
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str] | None:
+    """A model's pattern for Python; None where it says what Python cannot."""
+    try:
+        return re.compile(_JAVA_ONLY.sub(lambda found: _UNICODE.get(found[1] or "", ""), text), re.DOTALL)
+    except re.error:
+        return None
+
+
+def _number(model: Mapping[str, Any], value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "a number"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return "a number"
+    low, high = model.get("min"), model.get("max")
+    if (low is not None and number < low) or (high is not None and number > high):
+        return f"from {low} to {high}" if high is not None else f"at least {low}"
+    return None
+
+
+def _truth(model: Mapping[str, Any], value: Any) -> str | None:  # noqa: ARG001
+    return None if str(value).lower() in {"true", "false"} else "true or false"
+
+
+_CHECKS = {
+    "string": _text,
+    "integer": _number,
+    "long": _number,
+    "float": _number,
+    "double": _number,
+    "boolean": _truth,
+}
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."  # noqa: PLR2004

@@ -1,0 +1,53 @@
+"""This vendor's part of the provider protocol; the protocol itself is the plugin room's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rehearsal.aws import lookups, members
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.diff import changes
+from rehearsal.aws.errors import Problem, refused
+from rehearsal.aws.places import is_region
+from rehearsal.aws.sdk import SDK
+from rehearsal.plugin import errors, sdk, server
+from rehearsal.plugin.diff import Changes
+from rehearsal.plugin.wire import known
+
+
+class Provider(server.Provider):
+    """The provider of Amazon's cloud."""
+
+    version = "7.51.1"  # pulumi_aws's pulumi-plugin.json
+    sdk = SDK
+    problem = Problem
+
+    def __init__(self, cloud: Cloud) -> None:
+        super().__init__(cloud)
+        self._aws = cloud
+
+    def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[errors.Problem]:  # noqa: D102
+        region = variables.get("region")
+        if region is None:
+            yield refused(
+                "region", "MissingRegion", "Missing region configuration. Set it: `pulumi config set aws:region us-west-2`."
+            )
+        elif known(region) is not None and not is_region(str(region)):
+            yield refused("region", "InvalidRegion", f"invalid AWS Region: {region}")
+
+    def configure(self, variables: Mapping[str, Any]) -> None:  # noqa: D102
+        region = known(variables.get("region"))
+        self._aws.region = str(region) if region else self._aws.region
+
+    def defaults(self, token: str) -> Mapping[str, str]:  # noqa: D102
+        return {"region": self._aws.region} if "region" in sdk.fields(SDK.args_class(token)) else {}
+
+    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:  # noqa: D102
+        return members.broken(SDK, token, inputs)
+
+    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: D102
+        return lookups.answer(token, args, self._aws)
+
+    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:  # noqa: D102
+        return changes(token, old, new)

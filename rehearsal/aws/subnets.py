@@ -1,0 +1,227 @@
+"""Subnets, route tables, routes and their associations: what the service refuses of them and what they compute."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from rehearsal.aws import addresses
+from rehearsal.aws.cloud_types import Cloud
+from rehearsal.aws.errors import Problem, combination, invalid, refused
+from rehearsal.aws.kinds import GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
+from rehearsal.aws.places import region_of, zones
+from rehearsal.aws.vpc import InVpc
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import Unknown, each
+
+ROUTE = "aws:ec2/route:Route"
+JOINED = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+TARGETS: Mapping[str, str] = {"gatewayId": GATEWAY, "natGatewayId": NAT}
+"""Where a route may lead here: the property that names it -> its type."""
+
+_OTHERS = (
+    "carrierGatewayId", "coreNetworkArn", "destinationIpv6CidrBlock", "destinationPrefixListId", "egressOnlyGatewayId",
+    "localGatewayId", "networkInterfaceId", "transitGatewayId", "vpcEndpointId", "vpcPeeringConnectionId", "odbNetworkArn",
+)  # fmt: skip
+_MOST_ROUTES = 500  # VPC quotas: routes per route table (non-propagated)
+
+
+class Subnet(InVpc):
+    """A part of a VPC's addresses, in one zone."""
+
+    token, noun, prefix, arn = SUBNET, "subnet", "subnet", "subnet/{id}"
+    create, update, delete = "CreateSubnet", "ModifySubnetAttribute", "DeleteSubnet"
+    seconds = 2
+    unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("ipv6CidrBlock", "ipv6Native", "ipv4IpamPoolId", "ipv6IpamPoolId", "outpostArn", "assignIpv6AddressOnCreation"),
+        "the rehearsal plays IPv4 ranges of one's own alone.",
+    )
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        text, vpc = asked.known("cidrBlock"), asked.database.find(asked.known("vpcId"), VPC)
+        if asked.inputs.get("cidrBlock") is None:
+            yield refused("cidrBlock", "MissingParameter", "Either 'cidrBlock' or 'ipv6CidrBlock' should be provided.")
+        problem = addresses.block("cidrBlock", text, "InvalidSubnet.Range") if text is not None else None
+        if problem:
+            yield problem
+        elif text is not None and vpc is not None:
+            yield from self._place(asked, text, vpc)
+
+    def _place(self, asked: Asked, text: str, vpc: Record) -> Iterator[Problem]:
+        own = addresses.cidr(text)
+        ranges = addresses.vpc_cidrs(asked.database, vpc)
+        # A preview cannot tell: the VPC's second range may be made by the same update.
+        if own and asked.urn is None and _covering(text, ranges) is None:
+            yield refused(
+                "cidrBlock", "InvalidSubnet.Range", f"The CIDR '{text}' is invalid: {vpc.id} has {', '.join(ranges)}."
+            )
+        for one in asked.neighbours(SUBNET, vpcId=vpc.id):
+            other = addresses.cidr(one.inputs["cidrBlock"])
+            if own and other and own.overlaps(other):
+                yield refused(
+                    "cidrBlock",
+                    "InvalidSubnet.Conflict",
+                    f"The CIDR '{text}' conflicts with another subnet: {one.id} has {other}.",
+                )
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        region, vpc = region_of(record.inputs), database.records[record.inputs["vpcId"]]
+        zone = record.inputs.get("availabilityZone") or zones(region)[0]
+        record.private = {
+            "zone": zone,
+            "range": _covering(record.inputs["cidrBlock"], addresses.vpc_cidrs(database, vpc)),
+        }
+        record.computed.update(
+            availabilityZone=zone, availabilityZoneId=zone_id(zone), mapPublicIpOnLaunch=False,
+            assignIpv6AddressOnCreation=False, enableDns64=False, ipv6Native=False, mapCustomerOwnedIpOnLaunch=False,
+            enableResourceNameDnsARecordOnLaunch=False, enableResourceNameDnsAaaaRecordOnLaunch=False,
+            privateDnsHostnameTypeOnLaunch="ip-name",
+        )  # fmt: skip
+
+    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+        yield from super().needs(record)
+        yield f"range {record.inputs['vpcId']} {record.private.get('range')}"
+
+
+def zone_id(zone: str) -> str:
+    """The zone's id, which means the same place in every account."""
+    region, letter = zone[:-1], zone[-1]
+    words = region.split("-")
+    short = words[0] + "".join(part[0] for part in words[1:-1]) + words[-1]
+    return f"{short}-az{ord(letter) - ord('a') + 1}"
+
+
+def _covering(text: str, ranges: tuple[str, ...]) -> str | None:
+    own = addresses.cidr(text)
+    outer = ((one, addresses.cidr(one)) for one in ranges)
+    return next((one for one, found in outer if own and found and own.subnet_of(found)), None)
+
+
+class RouteTable(InVpc):
+    """Where traffic of subnets goes; the VPC's own ranges are always a route."""
+
+    token, noun, prefix, arn = TABLE, "routeTable", "rtb", "route-table/{id}"
+    create, update, delete = "CreateRouteTable", "CreateRoute", "DeleteRouteTable"
+    references: ClassVar[Mapping[str, str]] = {
+        "vpcId": VPC, "routes[].gatewayId": GATEWAY, "routes[].natGatewayId": NAT,
+    }  # fmt: skip
+    unplayed: ClassVar[Mapping[str, str]] = {"propagatingVgws": "the rehearsal plays no virtual private gateways."}
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        routes = each(asked.inputs, "routes[]")
+        if len(routes) > _MOST_ROUTES:
+            yield refused("routes", "RouteLimitExceeded", f"routes has {len(routes)} entries and may have {_MOST_ROUTES}.")
+        for path, route in routes:
+            yield from _route(asked, route, f"{path}.", "cidrBlock", asked.known("vpcId"))
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.computed.update(routes=[], propagatingVgws=[])
+
+
+class Route(Kind):
+    """One line of a route table."""
+
+    token, noun, prefix = ROUTE, "route", "r"
+    create, update, delete = "CreateRoute", "ReplaceRoute", "DeleteRoute"
+    references: ClassVar[Mapping[str, str]] = {"routeTableId": TABLE, "gatewayId": GATEWAY, "natGatewayId": NAT}
+    seconds = 1
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        table = asked.database.find(asked.known("routeTableId"), TABLE)
+        yield from _route(asked, asked.inputs, "", "destinationCidrBlock", table.inputs["vpcId"] if table else None)
+        there = asked.known("destinationCidrBlock")
+        inline = [one.get("cidrBlock") for one in (table.inputs.get("routes") or [])] if table else []
+        own = asked.neighbours(ROUTE, routeTableId=asked.known("routeTableId"), destinationCidrBlock=there)
+        if table and there is not None and (own or there in inline):
+            yield refused(
+                "destinationCidrBlock", "RouteAlreadyExists", f"The route identified by {there} already exists in {table.id}."
+            )
+
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+        # As the provider makes it: the table and a hash of the destination.
+        return f"r-{inputs['routeTableId']}{zlib.crc32(str(inputs['destinationCidrBlock']).encode())}"
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
+        record.computed.update(origin="CreateRoute", state="active", instanceId="", instanceOwnerId="")
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+        if old is None:
+            cloud.wait(self.seconds)
+        cloud.render(record.private["vpc"])
+
+    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+        cloud.render(record.private["vpc"])
+
+    def needs(self, record: Record) -> Iterator[str]:
+        """A table takes its routes along; what they lead to cannot go before them."""
+        return (one for one in super().needs(record) if not one.startswith(TABLE))
+
+
+def _route(asked: Asked, route: Mapping[str, Any], prefix: str, destination: str, vpc: object) -> Iterator[Problem]:
+    text = route.get(destination)
+    if isinstance(text, str) and addresses.cidr(text) is None:
+        yield addresses.malformed(f"{prefix}{destination}", text)
+    elif text is None:
+        yield refused(
+            f"{prefix}{destination}", "MissingParameter", "The request must contain the parameter destinationCidrBlock."
+        )
+    other = [name for name in _OTHERS if route.get(name) is not None]
+    if other:
+        yield refused(f"{prefix}{other[0]}", "NotPlayed", f"{other[0]} is given; routes lead to IGW and NAT here.", 501)
+    given = [name for name in TARGETS if route.get(name) is not None]
+    if len(given) != 1 and not other:
+        yield combination(f"{prefix}gatewayId", f"one target is needed, and {len(given)} of {', '.join(TARGETS)} are given.")
+    for name in given:
+        if isinstance(route[name], Unknown):
+            continue
+        gateway = asked.database.find(route[name], TARGETS[name])
+        theirs = (gateway.private.get("vpc") or gateway.inputs.get("vpcId")) if gateway else None
+        if gateway is not None and vpc is not None and theirs != vpc:
+            yield invalid(f"{prefix}{name}", f"the route table of {vpc} and gateway {gateway.id} belong to different networks")
+
+
+class Association(Kind):
+    """Which route table a subnet goes by."""
+
+    token, noun, prefix = JOINED, "association", "rtbassoc"
+    create, update, delete = "AssociateRouteTable", "ReplaceRouteTableAssociation", "DisassociateRouteTable"
+    references: ClassVar[Mapping[str, str]] = {"routeTableId": TABLE, "subnetId": SUBNET}
+    unplayed: ClassVar[Mapping[str, str]] = {"gatewayId": "the rehearsal plays associations of subnets."}
+    holds = True
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        subnet = asked.database.find(asked.known("subnetId"), SUBNET)
+        table = asked.database.find(asked.known("routeTableId"), TABLE)
+        if asked.inputs.get("subnetId") is None:
+            yield refused("subnetId", "MissingParameter", "The request must contain the parameter subnetId or gatewayId.")
+        if subnet and table and subnet.inputs["vpcId"] != table.inputs["vpcId"]:
+            yield invalid("routeTableId", f"Route table {table.id} and subnet {subnet.id} belong to different networks")
+        if subnet and asked.neighbours(JOINED, subnetId=subnet.id):
+            yield refused(
+                "subnetId",
+                "Resource.AlreadyAssociated",
+                f"the specified association for {subnet.id} conflicts with an existing one",
+            )
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+        cloud.render(record.private["vpc"])
+
+    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+        cloud.render(record.private["vpc"])
+
+    def needs(self, record: Record) -> Iterator[str]:
+        """A subnet takes its association along, and a table cannot go before it."""
+        return (one for one in super().needs(record) if not one.startswith(SUBNET))

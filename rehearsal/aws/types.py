@@ -1,0 +1,145 @@
+"""What machines this cloud rents: GPUs, network cards, EFA devices, disks, and how a type may be bought and placed.
+
+Judges nothing. Cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory, disks and line
+rates: karpenter-provider-aws's reference of instance types; B300: aws-parallelcluster PR 7210; GB200: EC2 user guide. Names of
+RDMA devices where a source prints them (p4d: awsome-distributed-training's EFA cheat sheet; p5, p5en: logs of published runs);
+elsewhere they are made up in the same manner, by ascending PCI bus.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GBPS = 10**9
+_GB = 10**9
+ON_DEMAND, SPOT, BLOCK = "on-demand", "spot", "capacity-block"
+_BOUGHT = (ON_DEMAND, SPOT)
+_RESERVED = (ON_DEMAND, SPOT, BLOCK)
+
+
+@dataclass(frozen=True)
+class Type:
+    """One instance type.
+
+    Attributes:
+        cards: the most interfaces of each network card.
+        efa: the most EFA interfaces; `efa_gbps` the line rate of each.
+        hcas: the EFA devices as Linux names them.
+        front_gbps: line rate of IP traffic.
+        nvme: bytes of each local disk.
+        usage: how it may be bought.
+        strategies: placement groups that take it.
+        spread: in how many of a region's zones it is offered, from the first on; 0: in all.
+    """
+
+    name: str
+    vcpus: int
+    memory_gib: int
+    cards: tuple[int, ...] = (4,)
+    gpu: str = ""
+    gpus: int = 0
+    efa: int = 0
+    efa_gbps: int = 0
+    hcas: tuple[str, ...] = ()
+    front_gbps: float = 10
+    nvme: tuple[int, ...] = ()
+    usage: tuple[str, ...] = _BOUGHT
+    strategies: tuple[str, ...] = ("cluster", "partition", "spread")
+    architecture: str = "x86_64"
+    spread: int = 0
+    gpu_gib: int = 0
+
+    def offered(self, zones: tuple[str, ...]) -> tuple[str, ...]:
+        """The zones of a region in which it can be had."""
+        return zones[: self.spread] if self.spread else zones
+
+
+def _letters(name: str) -> str:
+    return name[: next(at for at, letter in enumerate(name) if letter.isdigit())]
+
+
+def _rdmap(slot: int, *buses: int) -> tuple[str, ...]:
+    return tuple(f"rdmap{bus}s{slot}" for bus in buses)
+
+
+def _made_up(count: int) -> tuple[str, ...]:
+    return _rdmap(0, *(80 + 5 * at for at in range(count)))
+
+
+_P5 = _rdmap(0, *(first + n for first in (79, 96, 113, 130, 147, 164, 181, 198) for n in range(4)))
+_P5EN = _rdmap(0, *(first + n for first in (85, 110, 135, 160) for n in range(4)))
+_P4 = _rdmap(27, 16, 32, 144, 160)
+_H100, _H200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200"
+_RTX = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+_8X3800 = (3_800 * _GB,) * 8
+_HPC = (ON_DEMAND,)
+
+
+def _gpu(  # noqa: PLR0913  a row of a table
+    name: str, gpu: str, cards: tuple[int, ...], efa: int, gbps: int, *, memory: int = 2048, hcas: tuple[str, ...] = (),
+    nvme: tuple[int, ...] = _8X3800, usage: tuple[str, ...] = _RESERVED, vcpus: int = 192, gib: int = 80,
+) -> Type:  # fmt: skip
+    return Type(
+        name, vcpus, memory, cards, gpu, 8 if gpu else 0, efa, gbps, hcas or _made_up(efa), front_gbps=100, nvme=nvme,
+        usage=usage, spread=2, gpu_gib=gib,
+    )  # fmt: skip
+
+
+_ROWS = (
+    _gpu("p3dn.24xlarge", "Tesla V100-SXM2-32GB", (15,), 1, 100, memory=768, vcpus=96, nvme=(900 * _GB,) * 2, usage=_BOUGHT, gib=32),
+    _gpu("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", (15,) * 4, 4, 100, memory=1152, vcpus=96, hcas=_P4, nvme=(1_000 * _GB,) * 8, gib=40),
+    _gpu("p4de.24xlarge", "NVIDIA A100-SXM4-80GB", (15,) * 4, 4, 100, memory=1152, vcpus=96, hcas=_P4, nvme=(1_000 * _GB,) * 8),
+    _gpu("p5.48xlarge", _H100, (2,) * 32, 32, 100, hcas=_P5),
+    _gpu("p5e.48xlarge", _H200, (2,) * 32, 32, 100, hcas=_P5, gib=141),
+    _gpu("p5en.48xlarge", _H200, (4,) * 16, 16, 200, hcas=_P5EN, gib=141),
+    _gpu("p6-b200.48xlarge", "NVIDIA B200", (4,) * 8, 8, 400, gib=179),
+    _gpu("p6-b300.48xlarge", "NVIDIA B300", (4,) * 17, 16, 400, memory=4096, gib=269),
+    Type(
+        "p6e-gb200.36xlarge", 144, 960, tuple(2 - at % 2 for at in range(17)), "NVIDIA GB200", 4, 16, 100, _made_up(16),
+        front_gbps=100, nvme=(7_500 * _GB,) * 3, usage=(BLOCK,), strategies=(), architecture="arm64", spread=1, gpu_gib=185,
+    ),
+    _gpu("g5.48xlarge", "NVIDIA A10G", (7,), 1, 100, memory=768, nvme=(3_800 * _GB,) * 2, usage=_BOUGHT, gib=24),
+    _gpu("g6.48xlarge", "NVIDIA L4", (15,), 1, 100, memory=768, nvme=(940 * _GB,) * 8, usage=_BOUGHT, gib=24),
+    _gpu("g6e.48xlarge", "NVIDIA L40S", (10,) * 4, 4, 100, memory=1536, nvme=(1_900 * _GB,) * 4, usage=_BOUGHT, gib=48),
+    _gpu("g7e.48xlarge", _RTX, (10,) * 4, 4, 400, nvme=(3_800 * _GB,) * 4, usage=_BOUGHT, gib=96),
+    _gpu("trn1.32xlarge", "", (5,) * 8, 8, 100, memory=512, vcpus=128, nvme=(1_900 * _GB,) * 4),
+    _gpu("trn1n.32xlarge", "", (5,) * 16, 16, 100, memory=512, vcpus=128, nvme=(1_900 * _GB,) * 4, usage=_BOUGHT),
+    _gpu("trn2.48xlarge", "", (2,) * 16, 16, 200, nvme=(1_900 * _GB,) * 4),
+    _gpu("hpc6id.32xlarge", "", (1,) * 2, 2, 100, memory=1024, vcpus=64, nvme=(3_800 * _GB,) * 4, usage=_HPC),
+    _gpu("hpc7a.96xlarge", "", (2,) * 2, 2, 150, memory=768, nvme=(), usage=_HPC),
+    Type("t3.micro", 2, 1, (2,), front_gbps=5, strategies=("partition", "spread")),
+    Type("t3.medium", 2, 4, (3,), front_gbps=5, strategies=("partition", "spread")),
+    Type("m5.large", 2, 8, (3,)),
+    Type("m5.xlarge", 4, 16, (4,)),
+    Type("m5.2xlarge", 8, 32, (4,)),
+    Type("m5.8xlarge", 32, 128, (8,)),
+    Type("m7g.2xlarge", 8, 32, (4,), architecture="arm64"),
+    Type("c5.xlarge", 4, 8, (4,)),
+)  # fmt: skip
+
+TYPES = {one.name: one for one in _ROWS}
+"""Every instance type by its name."""
+
+QUOTAS = {
+    "p": ("Running On-Demand P instances", "L-417A185B", 3072.0),
+    "g": ("Running On-Demand G and VT instances", "L-DB2E81BA", 768.0),
+    "trn": ("Running On-Demand Trn instances", "L-2C3B7624", 1024.0),
+    "hpc": ("Running On-Demand HPC instances", "L-F7808C92", 768.0),
+    "m": ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A", 1152.0),
+}
+"""Letters -> the account's on-demand quota in vCPUs: name, code (Service Quotas, "Amazon EC2"), value here."""
+
+SPOT_QUOTAS = {
+    "All P4, P3 and P2 Spot Instance Requests": ("L-7212CCBC", 768.0),
+    "All P5 Spot Instance Requests": ("L-C4BD4855", 1536.0),
+    "All G and VT Spot Instance Requests": ("L-3819A6DF", 768.0),
+    "All Trn Spot Instance Requests": ("L-6B0D517C", 1024.0),
+    "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests": ("L-34B43A08", 1152.0),
+}
+"""The same for spot requests."""
+
+
+def letters(name: str) -> str:
+    """The quota that a type is counted by; the standard ones share one."""
+    found = _letters(name)
+    return found if found in QUOTAS else "m"

@@ -1,0 +1,86 @@
+"""What the rehearsed Internet has for downloads: the few files that first boots fetch, made here; sends no packet."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import tarfile
+import zipfile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+HOSTS = frozenset({
+    "efa-installer.amazonaws.com", "fsx-lustre-client-repo-public-keys.s3.amazonaws.com", "docs.aws.amazon.com",
+})  # fmt: skip
+"""Whose files are in here; everything else is asked of the network itself."""
+
+EFA = Path("/usr/lib/rehearsal/efa")
+_INSTALLER = """#!/bin/bash
+# The rehearsal's EFA installer: -y alone is known. It lays the same files down as the image would have had.
+. /usr/lib/rehearsal/record
+[ "$*" = -y ] || { echo "efa_installer.sh: the stand-in knows -y only, not: $*" >&2; exit 1; }
+[ $UID = 0 ] || { echo "Error: must run as root." >&2; exit 1; }
+cp -a %s/. / && ldconfig && echo "EFA installation complete."
+"""
+_EFA_LUSTRE = """#!/bin/sh
+# The rehearsal's setup of Lustre over EFA: the devices must be there; what they carry for Lustre is not rehearsed.
+found=0
+for device in /sys/class/infiniband/*/device/driver; do
+  case $(readlink "$device") in */efa) found=$((found + 1)) ;; esac
+done
+[ "$found" -gt 0 ] || { echo "no EFA device is there" >&2; exit 1; }
+echo "$found EFA devices are added to LNet"
+"""
+
+
+def served(address: str) -> bytes | None:
+    """The content at an https address, or None where there is nothing."""
+    place = urlsplit(address)
+    if place.scheme != "https":
+        return None
+    where = f"{place.hostname}{place.path}"
+    installer = re.fullmatch(r"efa-installer\.amazonaws\.com/aws-efa-installer-([\d.]+)\.tar\.gz", where)
+    if installer:
+        return _tar({"aws-efa-installer/efa_installer.sh": _INSTALLER % EFA}) if installer[1] == _version() else None
+    if where == "fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc":
+        return _armoured(b"the rehearsal's repository key, by which nothing is signed")
+    if where == "docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip":
+        return _zip({"configure-efa-fsx-lustre-client/setup.sh": _EFA_LUSTRE})
+    return None
+
+
+def _version() -> str:
+    """The one installer that is there."""
+    found = re.search(r"installer version: (\S+)", (EFA / "opt/amazon/efa_installed_packages").read_text())
+    return found[1] if found else ""
+
+
+def _tar(files: dict[str, str]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.mode, member.size = 0o755, len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return packed.getvalue()
+
+
+def _zip(files: dict[str, str]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        for name, text in files.items():
+            file.writestr(name, text)
+    return packed.getvalue()
+
+
+def _armoured(content: bytes) -> bytes:
+    """OpenPGP's ASCII armour (RFC 4880, section 6) around some bytes."""
+    checksum = 0xB704CE
+    for octet in content:
+        checksum ^= octet << 16
+        for _ in range(8):
+            checksum = (checksum << 1) ^ (0x1864CFB if checksum & 0x800000 else 0)
+    lines = [base64.b64encode(content).decode(), f"={base64.b64encode((checksum & 0xFFFFFF).to_bytes(3, 'big')).decode()}"]
+    block = "PGP PUBLIC KEY BLOCK-----"
+    return "\n".join([f"-----BEGIN {block}", "", *lines, f"-----END {block}", ""]).encode()

@@ -1,0 +1,158 @@
+"""One host's instance metadata service, version 2 alone: tokens, texts by path, and its door to the account's parameters.
+
+A program of its own, started in the host's network namespace and outside all its others: `metadata.py WORLD HOST_ID`. The host
+reaches it at 169.254.169.254:80 and cannot see it otherwise. It deliberately knows no credentials: whatever the host's role may
+do is in its record, which is read anew for each call.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import sys
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+ADDRESS, PORT = "169.254.169.254", 8169
+"""Where hosts ask, and where the service listens on their loopback: port 80 of the loopback is theirs."""
+
+TTL_MOST_S = 21_600
+PATIENCE_S = 5
+LONGEST_BYTES = 65_536
+OK, CREATED, BAD, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, CONFLICT = 200, 201, 400, 401, 403, 404, 405, 409
+WORDS = {
+    OK: "OK", CREATED: "Created", BAD: "Bad Request", UNAUTHORIZED: "Unauthorized", FORBIDDEN: "Forbidden",
+    NOT_FOUND: "Not Found", NOT_ALLOWED: "Method Not Allowed", CONFLICT: "Conflict",
+}  # fmt: skip
+PARAMETER = "rehearsal/ssm/parameter"
+"""Not the vendor's: where the image's `aws` hands over what it would send to Systems Manager."""
+
+REDIRECT = f"""table ip metadata {{
+  chain output {{
+    type nat hook output priority -100;
+    ip daddr {ADDRESS} tcp dport 80 redirect to :{PORT}
+  }}
+}}
+"""
+"""Rules of a host's namespace: port 80 of the well-known address alone, as its port 53 is the name service."""
+
+
+class Service:
+    """Answers for one host.
+
+    Attributes:
+        tokens: those given out, and the monotonic second at which each ends.
+    """
+
+    def __init__(self, world: Path, host_id: str) -> None:
+        self._world, self._record = world, world / "hosts" / host_id / "spec.json"
+        self.tokens: dict[str, float] = {}
+
+    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
+        """Status and text for one request; header names are in lower case."""
+        path = path.strip("/")
+        if path == "latest/api/token":
+            return self._token(headers) if method == "PUT" else (NOT_ALLOWED, "")
+        if "x-forwarded-for" in headers or not self._knows(headers.get("x-aws-ec2-metadata-token", "")):
+            return UNAUTHORIZED, ""
+        spec = json.loads(self._record.read_text())
+        if path == PARAMETER and method == "POST":
+            return self._put(spec, json.loads(body))
+        if method != "GET":
+            return NOT_ALLOWED, ""
+        return self._text(spec["metadata"], path)
+
+    def _token(self, headers: dict[str, str]) -> tuple[int, str]:
+        asked = headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")
+        # A request that came by a proxy gets no token.
+        if "x-forwarded-for" in headers:
+            return FORBIDDEN, ""
+        if not asked.isdecimal() or not 1 <= int(asked) <= TTL_MOST_S:
+            return BAD, ""
+        now = time.monotonic()
+        self.tokens = {token: end for token, end in self.tokens.items() if end > now}
+        token = base64.urlsafe_b64encode(os.urandom(40)).decode()
+        self.tokens[token] = now + int(asked)
+        return OK, token
+
+    def _knows(self, token: str) -> bool:
+        return self.tokens.get(token, 0) > time.monotonic()
+
+    @staticmethod
+    def _text(metadata: dict[str, str], path: str) -> tuple[int, str]:
+        """A text, or for a folder the names in it."""
+        if path in metadata:
+            return OK, metadata[path]
+        below = [name.removeprefix(f"{path}/").partition("/") for name in sorted(metadata) if name.startswith(f"{path}/")]
+        names = dict.fromkeys(first + slash for first, slash, _ in below)
+        return (OK, "\n".join(names)) if names else (NOT_FOUND, "")
+
+    def _put(self, spec: dict[str, Any], asked: dict[str, Any]) -> tuple[int, str]:
+        name = str(asked["Name"])
+        # Few hosts ever write, and what writing needs is as large as all the rest of this process.
+        from rehearsal import parameters  # noqa: PLC0415
+        from rehearsal.world import World  # noqa: PLC0415
+
+        if not spec["may_put"] and not any(path.startswith("latest/meta-data/iam/") for path in spec["metadata"]):
+            return NOT_FOUND, "no role"
+        if not any(fnmatchcase(name, pattern) for pattern in spec["may_put"]):
+            return FORBIDDEN, "AccessDeniedException"
+        overwrite = bool(asked.get("Overwrite"))
+        try:
+            made = parameters.put(
+                World.at(self._world), name, str(asked["Value"]), type=str(asked["Type"]), overwrite=overwrite
+            )
+        except parameters.ExistsError:
+            return CONFLICT, "ParameterAlreadyExists"
+        return OK, json.dumps({"Version": made.version, "Tier": "Standard"})
+
+
+def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
+    """One request: method, path, headers with names in lower case, body.
+
+    Raises:
+        ValueError: it is none, or too long.
+    """
+    data = b""
+    while b"\r\n\r\n" not in data:
+        got = calling.recv(LONGEST_BYTES)
+        data += got
+        if not got or len(data) > LONGEST_BYTES:
+            raise ValueError("no whole request came.")
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    length = int(headers.get("content-length", "0"))
+    while len(body) < min(length, LONGEST_BYTES):
+        got = calling.recv(LONGEST_BYTES)
+        if not got:
+            raise ValueError("the body ended early.")
+        body += got
+    return method, path, headers, body
+
+
+def serve(world: Path, host_id: str) -> None:
+    """Answer one call after the other, until killed."""
+    service = Service(world, host_id)
+    listening = socket.create_server(("127.0.0.1", PORT), backlog=64)
+    while True:
+        calling, _ = listening.accept()
+        with calling:
+            calling.settimeout(PATIENCE_S)
+            try:
+                status, text = service.answer(*read(calling))
+                lines = [f"HTTP/1.1 {status} {WORDS[status]}", "Content-Type: text/plain", "Server: EC2ws", "Connection: close"]
+                body = text.encode()
+                calling.sendall("\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body)
+            except (OSError, ValueError, KeyError):
+                continue
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    serve(Path(sys.argv[1]), sys.argv[2])

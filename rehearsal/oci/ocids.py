@@ -1,0 +1,26 @@
+"""OCIDs and times as the vendor writes them; knows no resource."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from datetime import UTC, datetime
+
+from rehearsal.oci.places import REGION_KEY
+
+_ALPHABET = string.ascii_lowercase + string.digits
+
+
+def new_ocid(noun: str) -> str:
+    """A fresh OCID in the vendor's form."""
+    return f"ocid1.{noun}.oc1.{REGION_KEY}.{''.join(secrets.choice(_ALPHABET) for _ in range(60))}"
+
+
+def sibling_ocid(ocid: str, noun: str) -> str:
+    """The OCID of what comes and goes with another resource (an instance's VNIC, its boot volume)."""
+    return ".".join(["ocid1", noun, *ocid.split(".")[2:]])
+
+
+def now() -> str:
+    """This moment as the vendor writes it."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " +0000 UTC"

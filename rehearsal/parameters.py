@@ -1,0 +1,81 @@
+"""The account's parameters (Systems Manager), one file for each; checks nobody's rights.
+
+Standard library and world alone: the metadata service of every host uses it too. Several processes may write at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+from urllib.parse import quote
+
+from rehearsal.world import World, write_whole
+
+TYPES = ("String", "StringList", "SecureString")
+
+
+class ExistsError(Exception):
+    """A parameter of that name is there, and overwriting was not asked for."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter: its name, value, type, and a version that grows by one with each writing, from 1."""
+
+    name: str
+    value: str
+    type: str
+    version: int
+
+
+def put(world: World, name: str, value: str, *, type: str = "String", overwrite: bool = False) -> Parameter:  # noqa: A002 - the API's word
+    """Write a parameter and return it as it is now.
+
+    Raises:
+        ExistsError: it is there, and `overwrite` is false.
+        ValueError: there is no such type.
+    """
+    if type not in TYPES:
+        raise ValueError(f"parameter {name} has type {type!r}; it must be one of {', '.join(TYPES)}.")
+    with _alone(world):
+        old = get(world, name)
+        if old is not None and not overwrite:
+            raise ExistsError(f"the parameter {name} exists already, and overwriting it was not asked for.")
+        made = Parameter(name, value, type, old.version + 1 if old else 1)
+        write_whole(_file(world, name), json.dumps(asdict(made)))
+        return made
+
+
+def get(world: World, name: str) -> Parameter | None:
+    """The parameter of that name, or None."""
+    try:
+        return Parameter(**json.loads(_file(world, name).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def delete(world: World, name: str) -> None:
+    """Remove a parameter; idempotent."""
+    with _alone(world):
+        _file(world, name).unlink(missing_ok=True)
+
+
+def _file(world: World, name: str) -> Path:
+    return world.path / "ssm" / f"{quote(name, safe='')}.json"
+
+
+@contextlib.contextmanager
+def _alone(world: World) -> Iterator[None]:
+    """Hold the folder's lock, which lies outside it: whoever empties the folder leaves the lock alone."""
+    world.folder("ssm")
+    held = os.open(world.folder("locks") / "ssm", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        flock(held, LOCK_EX)
+        yield
+    finally:
+        os.close(held)

@@ -1,0 +1,250 @@
+"""Creates, changes and deletes what the engine asks for, and survives its own death at any moment.
+
+Every request leaves a record before it has an effect and marks it with this process. Whatever a dead process was
+at work on is undone (or, if it was going, finished) when the next one starts. What was made but never heard of again
+by the engine that asked (it died before it could write its state) gives way when the same resource is asked for anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from rehearsal import hosts
+from rehearsal.plugin.errors import PartlyCreatedError, Problem, ServiceError
+from rehearsal.plugin.faults import Faults
+from rehearsal.plugin.kinds import Asked, Kind
+from rehearsal.plugin.store import Database, Record, Store, alive, this_process
+from rehearsal.world import World
+
+CLOUDS = ("oci", "aws")
+"""Every cloud that may have sold something in one world."""
+
+
+class Cloud:
+    """One world's cloud of one vendor."""
+
+    name: ClassVar[str] = ""
+    kinds: ClassVar[Mapping[str, Kind]] = {}
+    throttled: ClassVar[Problem]
+    """What the service says to who asks too often."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.store = Store(world, self.name)
+        self.faults = Faults(world, self.store, self.throttled)
+        self.process = this_process()
+        self.rendering = threading.Lock()
+
+    def unknown(self, resource_id: str) -> ServiceError:
+        """The answer to a change of what does not exist."""
+        raise NotImplementedError
+
+    def render_all(self) -> None:
+        """Make every network in the world what the database says of it."""
+        raise NotImplementedError
+
+    def problems(self, token: str, inputs: Mapping[str, Any], urn: str) -> list[Problem]:
+        """What the service would refuse of these inputs, for a preview."""
+        return list(self.kinds[token].problems(Asked(inputs, self.store.read(), urn=urn)))
+
+    def create(self, token: str, urn: str, inputs: Mapping[str, Any]) -> Record:
+        """Make one resource.
+
+        Raises:
+            ServiceError: the service refused; nothing is left.
+            RequestTimeoutError: no answer.
+            PartlyCreatedError: something is left, as in life.
+        """
+        kind = self.kinds[token]
+        self.faults.before(kind.service, kind.create)
+        for orphan in self._orphans(lambda record: record.urn == urn):
+            self._discard(orphan.id)
+        with self.store.change() as database:
+            _refuse_if(kind.problems(Asked(inputs, database)), kind, kind.create)
+            record = Record(
+                kind.new_id(urn, inputs), token, urn, "PROVISIONING", dict(inputs), worker=self.process, maker=self.process
+            )
+            kind.born(database, record)
+            database.records[record.id] = record
+        try:
+            kind.effect(self, record, None)
+        except PartlyCreatedError:
+            self._settle(record.id)
+            raise
+        except BaseException:
+            self._remove(record.id)
+            raise
+        self.faults.within(kind.create)
+        return self._settle(record.id)
+
+    def update(self, resource_id: str, inputs: Mapping[str, Any]) -> Record:
+        """Change a resource to new inputs.
+
+        Raises:
+            ServiceError: the service refused, or knows no such id; what was before is kept.
+            RequestTimeoutError: no answer.
+            PartlyCreatedError: the change got half way.
+        """
+        found = self.store.read().find(resource_id)
+        if found is None:
+            raise self.unknown(resource_id)
+        kind = self.kinds[found.token]
+        self.faults.before(kind.service, kind.update)
+        with self.store.change() as database:
+            record = database.records[resource_id]
+            _refuse_if(kind.problems(Asked(inputs, database, itself=resource_id)), kind, kind.update)
+            old, record.inputs = record.inputs, dict(inputs)
+            record.state, record.worker, record.acknowledged = "UPDATING", self.process, True
+        try:
+            kind.effect(self, record, old)
+        except PartlyCreatedError:
+            self._settle(resource_id)
+            raise
+        except BaseException:
+            with self.store.change() as database:
+                database.records[resource_id].inputs = old
+            self._settle(resource_id)
+            raise
+        self.faults.within(kind.update)
+        return self._settle(resource_id)
+
+    def delete(self, resource_id: str) -> None:
+        """Remove a resource; one that does not exist is gone already.
+
+        Raises:
+            ServiceError: something that exists still needs it, or the request was throttled.
+            RequestTimeoutError: no answer.
+        """
+        found = self.store.read().records.get(resource_id)
+        if found is None:
+            return
+        kind = self.kinds[found.token]
+        self.faults.before(kind.service, kind.delete)
+        stack = _stack(found.urn)
+        # The engine deletes what it knows from the leaves up: what still hangs here and is none of its own died with a run.
+        for orphan in self._orphans(lambda record: _stack(record.urn) == stack and self._needs(record, found)):
+            self._discard(orphan.id)
+        with self.store.change() as database:
+            if resource_id not in database.records:
+                return
+            record = database.records[resource_id]
+            _refuse_if(self._holders(database, record), kind, kind.delete)
+            record.state, record.worker = "TERMINATING", self.process
+        self.faults.within(kind.delete)
+        self._remove(resource_id)
+
+    def read(self, resource_id: str) -> Record | None:
+        """A resource as it is, or None when it is gone; the engine surely knows it from now on."""
+        record = self.store.read().find(resource_id)
+        if record is None:
+            return None
+        if not self.kinds[record.token].exists(self, record):
+            self._remove(resource_id)
+            return None
+        self.acknowledge(resource_id)
+        return record
+
+    def acknowledge(self, resource_id: str) -> None:
+        """Note that the engine has named a resource, so that it is no orphan of a crash."""
+        record = self.store.read().records.get(resource_id)
+        if record is not None and not record.acknowledged:
+            with self.store.change() as database:
+                if resource_id in database.records:
+                    database.records[resource_id].acknowledged = True
+
+    def recover(self) -> None:
+        """Undo or finish what dead processes were at work on, and stop hosts that no record knows."""
+        database = self.store.read()
+        broken = [record for record in database.records.values() if record.worker and not alive(record.worker)]
+        for record in broken:
+            if record.state in {"PROVISIONING", "TERMINATING"}:
+                self._remove(record.id)
+            else:
+                self._settle(record.id)
+        if broken:
+            self.render_all()
+        folder = self.world.path / "hosts"
+        running = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
+        known = {record.short for name in CLOUDS for record in Store(self.world, name).read().records.values()}
+        for stray in running - known:
+            hosts.stop(self.world, stray)
+
+    @contextmanager
+    def working(self, record: Record) -> Iterator[None]:
+        """Hold a resource that a larger one is bringing up; ready when the block ends, gone when it raises."""
+        try:
+            yield
+        except BaseException:
+            self._remove(record.id)
+            raise
+        self._settle(record.id)
+
+    def stamp(self, record: Record) -> Record:
+        """The record as this process's own work, for resources that a larger one brings along."""
+        return replace(record, worker=self.process, maker=self.process)
+
+    def remove(self, resource_id: str) -> None:
+        """Take away what a larger resource brought along; a missing one is fine."""
+        self._remove(resource_id)
+
+    def _settle(self, resource_id: str) -> Record:
+        with self.store.change() as database:
+            record = database.records[resource_id]
+            record.state, record.worker = self.kinds[record.token].ready, ""
+        return record
+
+    def _remove(self, resource_id: str) -> None:
+        with self.store.change() as database:
+            record = database.records.get(resource_id)
+            if record is None:
+                return
+            record.state, record.worker = "TERMINATING", self.process
+            children = [child.id for child in database.children(resource_id)]
+        for child in children:
+            self._remove(child)
+        self.kinds[record.token].gone(self, record)
+        with self.store.change() as database:
+            database.records.pop(resource_id, None)
+
+    def _discard(self, resource_id: str) -> None:
+        """Remove a resource and all that was built on it."""
+        database = self.store.read()
+        if resource_id in database.records:
+            for other in [one for one in database.records.values() if self._needs(one, database.records[resource_id])]:
+                self._discard(other.id)
+            self._remove(resource_id)
+
+    def _orphans(self, chosen: Any) -> list[Record]:
+        return [
+            record
+            for record in self.store.read().records.values()
+            if record.urn and not record.acknowledged and not alive(record.maker) and chosen(record)
+        ]
+
+    def _needs(self, record: Record, other: Record) -> bool:
+        names = self.kinds[other.token].names(other)
+        return any(one in names for one in self.kinds[record.token].needs(record))
+
+    def _holders(self, database: Database, record: Record) -> Iterator[Problem]:
+        """What still needs a record, and is neither its own child nor going too."""
+        for other in database.records.values():
+            kind = self.kinds[other.token]
+            if other.state == "TERMINATING" or record.id in {other.parent, other.id} or not kind.holds:
+                continue
+            if self._needs(other, record):
+                yield self.kinds[record.token].in_use(record, other, kind)
+
+
+def _refuse_if(problems: Iterator[Problem], kind: Kind, operation: str) -> None:
+    problem = next(problems, None)
+    if problem is not None:
+        raise ServiceError(problem, kind.service, operation)
+
+
+def _stack(urn: str) -> str:
+    """The stack and the project of a URN (`urn:pulumi:stack::project::type::name`)."""
+    return "::".join(urn.split("::")[:2])

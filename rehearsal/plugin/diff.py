@@ -1,0 +1,42 @@
+"""Tells what changed between old and new inputs; which changes need a replacement is each vendor's own answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rehearsal.plugin import sdk
+
+
+@dataclass
+class Changes:
+    """Paths that changed; those which force a replacement are in both lists."""
+
+    changed: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+
+
+def compare(
+    old: Mapping[str, Any], new: Mapping[str, Any], args: type, updatable: Callable[[str, sdk.Field], bool], path: str = ""
+) -> Changes:
+    """What an update from old to new inputs changes; inputs alone are compared, so computed defaults never count.
+
+    `updatable` says of a path and its field whether the vendor's provider changes it in place.
+    """
+    found = Changes()
+    for name, known in sdk.fields(args).items():
+        before, after = old.get(name), new.get(name)
+        if before == after:
+            continue
+        here = f"{path}.{name}" if path else name
+        if not updatable(here, known):
+            found.changed.append(here)
+            found.replaced.append(here)
+        elif sdk.is_object(known.type) and isinstance(before, Mapping) and isinstance(after, Mapping):
+            below = compare(before, after, known.type, updatable, here)
+            found.changed += below.changed
+            found.replaced += below.replaced
+        else:
+            found.changed.append(here)
+    return found

@@ -1,0 +1,58 @@
+"""How a stand-in cloud says no; each cloud gives its problems its vendor's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason why the service would refuse some inputs.
+
+    Attributes:
+        path: the property in question, in Pulumi's notation (`createVnicDetails.subnetId`).
+        message: one sentence: what was given, what is allowed, why.
+        status: the HTTP status of the service's answer.
+        code: the service's error code.
+    """
+
+    path: str
+    message: str
+    status: int = 400
+    code: str = "InvalidParameter"
+
+    def sentence(self) -> str:
+        """As a preview shows it: the vendor's code and the sentence."""
+        return f"{self.code}: {self.message}"
+
+    def answer(self, service: str, operation: str) -> str:
+        """As the vendor's provider prints the refusal of a call."""
+        return f"{service} {operation}: {self.sentence()}"
+
+
+class ServiceError(Exception):
+    """A call that the service refused; its text reads as the vendor's provider prints it."""
+
+    def __init__(self, problem: Problem, service: str, operation: str) -> None:
+        self.problem = problem
+        super().__init__(problem.answer(service, operation))
+
+
+class RequestTimeoutError(Exception):
+    """A call that got no answer in time, as the vendors' HTTP clients put it."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__(f"{operation}: net/http: request canceled (Client.Timeout exceeded while awaiting headers)")
+
+
+class PartlyCreatedError(Exception):
+    """Something exists and bills, though its creation failed: the engine has to remember it."""
+
+    def __init__(self, resource_id: str, outputs: Mapping[str, Any], inputs: Mapping[str, Any], reason: str) -> None:
+        self.resource_id = resource_id
+        self.outputs = outputs
+        self.inputs = inputs
+        self.reason = reason
+        super().__init__(reason)

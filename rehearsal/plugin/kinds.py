@@ -1,0 +1,118 @@
+"""What every type of resource has in common, in whichever cloud; the types themselves are in the clouds' own rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rehearsal.plugin.errors import Problem
+from rehearsal.plugin.store import Database, Record, references
+from rehearsal.plugin.wire import each, known_at
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request to judge: what is wanted, and the cloud as it is.
+
+    Attributes:
+        inputs: the properties; some may not be known yet.
+        database: what exists.
+        itself: the id of the resource, if it exists and is changed.
+        urn: the resource's name in the engine. A preview leaves out what bears the same name when it looks for
+            neighbours, as it may be about to go; a creation does not, as it is still there.
+    """
+
+    inputs: Mapping[str, Any]
+    database: Database
+    itself: str | None = None
+    urn: str | None = None
+
+    def known(self, path: str) -> Any:
+        """What lies at a dotted path, or None when it is absent or not known yet."""
+        return known_at(self.inputs, path)
+
+    def neighbours(self, token: str, **inputs: object) -> list[Record]:
+        """The live records of a type with these inputs, other than this one."""
+        return [
+            record
+            for record in self.database.of(token, **inputs)
+            if record.id != self.itself and not (self.urn and record.urn == self.urn)
+        ]
+
+
+class Kind:
+    """One type of resource: what the service refuses, adds and does.
+
+    The methods that change something run in this order: `born` inside the transaction that records the resource,
+    `effect` after it, then the state becomes `ready`. Going, `gone` runs before the record does. The cloud that they are
+    handed is the vendor's own.
+    """
+
+    token = ""
+    noun = ""
+    service = ""
+    ready = "AVAILABLE"
+    create = ""
+    update = ""
+    delete = ""
+    references: ClassVar[Mapping[str, str]] = {}
+    """Path, such as `subnetIds[]`, -> token of what must exist there."""
+    holds = True
+    """Whether what its inputs name cannot be deleted while it exists."""
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:
+        """Everything that the service would refuse, as far as it is known yet."""
+        for pattern, token in self.references.items():
+            for path, named in each(asked.inputs, pattern):
+                if self.referred(asked.database, token, named) is None:
+                    yield self.missing(path, str(named), token)
+
+    def referred(self, database: Database, token: str, named: object) -> Record | None:
+        """What a reference leads to; None where nothing of that type is called so."""
+        return database.find(named, token)
+
+    def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: ARG002
+        """The answer to a reference that leads nowhere."""
+        return Problem(path, f"{path} names {named}, which does not exist.", status=404)
+
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
+        """A fresh id in the vendor's form."""
+        raise NotImplementedError
+
+    def born(self, database: Database, record: Record) -> None:
+        """Add what the service decides; the record is not in the database yet."""
+
+    def effect(self, cloud: Any, record: Record, old: Mapping[str, Any] | None) -> None:
+        """Make it so in the world; `old` are the inputs before an update, None at creation; idempotent."""
+
+    def outputs(self, record: Record) -> dict[str, Any]:
+        """What the engine gets to see of it."""
+        return record.outputs()
+
+    def gone(self, cloud: Any, record: Record) -> None:
+        """Leave nothing of it in the world; idempotent."""
+
+    def exists(self, cloud: Any, record: Record) -> bool:  # noqa: ARG002  most types live in the database alone
+        """Whether what the record speaks of is still in the world."""
+        return True
+
+    def shown(self, record: Record) -> str:
+        """The id by which the engine knows it."""
+        return record.id
+
+    def key(self, shown: str) -> str:
+        """The record's id of what the engine knows by an id."""
+        return shown
+
+    def names(self, record: Record) -> frozenset[str]:
+        """By what others may need it; compared with what `needs` yields of them."""
+        return frozenset({record.id})
+
+    def needs(self, record: Record) -> Iterator[str]:
+        """What it cannot be without."""
+        return references(record.inputs)
+
+    def in_use(self, record: Record, holder: Record, kind: Kind) -> Problem:  # noqa: ARG002
+        """The answer to deleting what a `holder` of type `kind` still needs."""
+        return Problem("", f"{record.id} is needed by {holder.id}.", status=409, code="Conflict")

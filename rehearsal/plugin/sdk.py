@@ -1,0 +1,99 @@
+"""What a vendor's Pulumi SDK says about a resource's inputs: names, types, needed or not, documentation.
+
+Imports one SDK module for one resource type when it is first asked for, because all of the SDK costs seconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pulumi import _types as sdk_types
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """A list whose elements are all of one type."""
+
+    element: Any
+
+
+@dataclass(frozen=True)
+class MapOf:
+    """A map from strings to one type."""
+
+    element: Any
+
+
+@dataclass(frozen=True)
+class Field:
+    """One input property. `type` is str, int, float, bool, a ListOf, a MapOf, or an Args class; `text` documents it."""
+
+    name: str
+    type: Any
+    required: bool
+    text: str
+
+
+class Sdk:
+    """One vendor's SDK: `package`, and in which of its modules each type token is defined."""
+
+    def __init__(self, package: str, modules: Mapping[str, str]) -> None:
+        self._package, self._modules = package, modules
+
+    def args_class(self, token: str) -> type:
+        """The SDK's Args class of a resource type.
+
+        Raises:
+            KeyError: the token is none that this cloud serves.
+        """
+        found: type = getattr(self._module(token), f"{token.rpartition(':')[2]}Args")
+        return found
+
+    def output_names(self, token: str) -> frozenset[str]:
+        """All properties that a resource of this type has once it exists."""
+        resource = getattr(self._module(token), token.rpartition(":")[2])
+        return frozenset(sdk_types.resource_py_to_pulumi_names(resource).values())
+
+    def _module(self, token: str) -> types.ModuleType:
+        return importlib.import_module(f"{self._package}.{self._modules[token]}")
+
+
+@cache
+def fields(args: type) -> Mapping[str, Field]:
+    """The input properties of an Args class, by their names on the wire."""
+    names = sdk_types.input_type_py_to_pulumi_names(args)
+    wire_types = sdk_types.input_type_types(args)
+    parameters = inspect.signature(args.__init__).parameters  # type: ignore[misc]
+    return {
+        wire: Field(
+            name=wire,
+            type=_plain(wire_types[wire]),
+            required=parameters[python].default is inspect.Parameter.empty,
+            text=getattr(args, python).__doc__ or "",
+        )
+        for python, wire in names.items()
+    }
+
+
+def is_object(kind: Any) -> bool:
+    """Whether a field's type is a nested Args class."""
+    return isinstance(kind, type) and sdk_types.is_input_type(kind)
+
+
+def _plain(annotation: Any) -> Any:
+    """An SDK annotation without Input, Awaitable and Optional around it."""
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return _plain(typing.get_args(annotation)[0])
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return MapOf(_plain(typing.get_args(annotation)[1]))
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return ListOf(_plain(typing.get_args(annotation)[0]))
+    return annotation

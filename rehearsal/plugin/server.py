@@ -1,0 +1,243 @@
+"""Speaks Pulumi's provider protocol for a stand-in cloud; every decision about resources is made elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from google.protobuf import empty_pb2, struct_pb2
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
+
+from rehearsal.plugin import check, wire
+from rehearsal.plugin.cloud import Cloud
+from rehearsal.plugin.diff import Changes
+from rehearsal.plugin.errors import PartlyCreatedError, Problem, RequestTimeoutError, ServiceError
+from rehearsal.plugin.sdk import Sdk
+from rehearsal.plugin.store import Record
+
+T = TypeVar("T")
+
+_WORKERS = 32  # the engine asks for 4 resources per core at a time, and each may wait for a host
+_MESSAGE_BYTES = 400 << 20  # what the engine itself allows
+_PARENT_POLL_S = 0.5
+
+
+class Provider(provider_pb2_grpc.ResourceProviderServicer):
+    """The protocol's methods, in the order of its definition; each cloud adds what its vendor knows."""
+
+    version = ""
+    """Of the provider that this stands in for."""
+    sdk: Sdk
+    problem: type[Problem] = Problem
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[Problem]:
+        """What the vendor's documentation forbids whatever else exists; the types are right already."""
+        raise NotImplementedError
+
+    def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
+        """What the vendor's provider refuses of its own settings."""
+        return ()
+
+    def configure(self, variables: Mapping[str, Any]) -> None:
+        """Take the provider's own settings."""
+
+    def defaults(self, token: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Properties that the vendor's provider adds to the inputs of a type where they are not given."""
+        return {}
+
+    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The result of a data source.
+
+        Raises:
+            KeyError: this cloud has no such data source.
+            ServiceError: the service refused the arguments.
+        """
+        raise NotImplementedError
+
+    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
+        """What an update from old to new inputs changes and replaces."""
+        raise NotImplementedError
+
+    def Handshake(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        return provider_pb2.ProviderHandshakeResponse()
+
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        return plugin_pb2.PluginInfo(version=self.version)
+
+    def Attach(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        return empty_pb2.Empty()
+
+    def GetSchema(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        return provider_pb2.GetSchemaResponse(schema=f'{{"name":"{self._cloud.name}","version":"{self.version}"}}')
+
+    def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        problems = self.misconfigured(wire.loads(request.news))
+        failures = [provider_pb2.CheckFailure(property=one.path, reason=one.sentence()) for one in problems]
+        return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
+
+    def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
+
+    def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+        self.configure(wire.loads(request.args))
+        self._guarded(context, self._cloud.recover)
+        return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True, acceptResources=False)
+
+    def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+        def found() -> Mapping[str, Any]:
+            try:
+                return self.answer(request.tok, wire.loads(request.args))
+            except KeyError:
+                _unserved(context, request.tok)
+
+        return provider_pb2.InvokeResponse(**{"return": wire.dumps(self._guarded(context, found))})
+
+    def Check(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+        token = _token(request.urn)
+        if token not in self._cloud.kinds:
+            _unserved(context, token)
+        news = struct_pb2.Struct()
+        news.CopyFrom(request.news)
+        for name, value in self.defaults(token).items():
+            if name not in news.fields:
+                news.fields[name].string_value = value
+        inputs = wire.loads(news)
+        # Rules may rely on types, so that a wrong type is all that is said of such inputs.
+        problems = list(check.misfits(inputs, self.sdk.args_class(token), self.problem))
+        if not problems:
+            problems = [*self.rules(token, inputs), *self._cloud.problems(token, inputs, request.urn)]
+        failures = [provider_pb2.CheckFailure(property=one.path, reason=one.sentence()) for one in problems]
+        return provider_pb2.CheckResponse(inputs=news, failures=failures)
+
+    def Diff(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        self._cloud.acknowledge(self._key(request))
+        found = self.changes(_token(request.urn), wire.loads(request.old_inputs), wire.loads(request.news))
+        ignored = set(request.ignoreChanges)
+        changed = [path for path in found.changed if path not in ignored]
+        replaced = [path for path in found.replaced if path not in ignored]
+        kind = provider_pb2.PropertyDiff
+        detailed = {path: kind(kind=kind.UPDATE, inputDiff=True) for path in changed}
+        detailed |= {path: kind(kind=kind.UPDATE_REPLACE, inputDiff=True) for path in replaced}
+        response = provider_pb2.DiffResponse
+        return response(
+            changes=response.DIFF_SOME if changed or replaced else response.DIFF_NONE,
+            diffs=sorted({path.partition(".")[0] for path in [*changed, *replaced]}),
+            replaces=sorted(set(replaced)),
+            detailedDiff=detailed,
+            hasDetailedDiff=bool(detailed),
+        )
+
+    def Create(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+        token = _token(request.urn)
+        inputs = wire.loads(request.properties)
+        if request.preview:
+            later = dict.fromkeys(self.sdk.output_names(token), wire.UNKNOWN)
+            return provider_pb2.CreateResponse(id="", properties=wire.dumps({**later, **inputs}))
+        record = self._guarded(context, lambda: self._cloud.create(token, request.urn, inputs))
+        return provider_pb2.CreateResponse(id=self._shown(record), properties=self._outputs(record))
+
+    def Read(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+        record = self._guarded(context, lambda: self._cloud.read(self._key(request)))
+        if record is None or record.token != _token(request.urn):
+            return provider_pb2.ReadResponse()
+        return provider_pb2.ReadResponse(id=self._shown(record), properties=self._outputs(record), inputs=wire.dumps(record.inputs))
+
+    def Update(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+        inputs = wire.loads(request.news)
+        if request.preview:
+            return provider_pb2.UpdateResponse(properties=wire.dumps({**wire.loads(request.olds), **inputs}))
+        record = self._guarded(context, lambda: self._cloud.update(self._key(request), inputs))
+        return provider_pb2.UpdateResponse(properties=self._outputs(record))
+
+    def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+        self._guarded(context, lambda: self._cloud.delete(self._key(request)))
+        return empty_pb2.Empty()
+
+    def Cancel(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        return empty_pb2.Empty()
+
+    def GetMapping(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        return provider_pb2.GetMappingResponse()
+
+    def GetMappings(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+        return provider_pb2.GetMappingsResponse()
+
+    def _shown(self, record: Record) -> str:
+        return self._cloud.kinds[record.token].shown(record)
+
+    def _key(self, request: Any) -> str:
+        """The record's id of what a request is about."""
+        kind = self._cloud.kinds.get(_token(request.urn))
+        return kind.key(request.id) if kind else str(request.id)
+
+    def _outputs(self, record: Record) -> Any:
+        return wire.dumps(self._cloud.kinds[record.token].outputs(record) | {"id": self._shown(record)})
+
+    def _guarded(self, context: Any, work: Callable[[], T]) -> T:
+        """Do it, and turn what the service says into what the engine understands."""
+        try:
+            return work()
+        except PartlyCreatedError as partly:
+            _abort_partly(context, partly)
+        except (ServiceError, RequestTimeoutError) as refused:
+            context.abort(grpc.StatusCode.UNKNOWN, str(refused))
+        raise AssertionError("abort does not return")
+
+
+def _token(urn: str) -> str:
+    """The resource type in a URN (`urn:pulumi:stack::project::parent$type::name`)."""
+    return urn.split("::")[2].rpartition("$")[2] if urn else ""
+
+
+def _unserved(context: Any, token: str) -> NoReturn:
+    context.abort(grpc.StatusCode.UNIMPLEMENTED, f"The rehearsal does not play {token}.")
+    raise AssertionError("abort does not return")
+
+
+def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
+    """Fail in the way by which the engine keeps the resource in its state, to repair or to delete it."""
+    failed = provider_pb2.ErrorResourceInitFailed(
+        id=partly.resource_id,
+        properties=wire.dumps(partly.outputs),
+        reasons=[partly.reason],
+        inputs=wire.dumps(partly.inputs),
+    )
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=partly.reason)
+    status.details.add().Pack(failed)
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(grpc.StatusCode.UNKNOWN, partly.reason)
+    raise AssertionError("abort does not return")
+
+
+def serve(provider: Provider) -> None:
+    """Serve until told to end or until the engine is gone; the port is this program's one line of output."""
+    quit_quietly = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        quit_quietly.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    options = [("grpc.max_receive_message_length", _MESSAGE_BYTES), ("grpc.max_send_message_length", _MESSAGE_BYTES)]
+    server = grpc.server(ThreadPoolExecutor(_WORKERS), options=options)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    parent = os.getppid()
+    while not quit_quietly.wait(_PARENT_POLL_S) and os.getppid() == parent:
+        pass
+    # What is at work now is undone at the next start, as after any other sudden end.
+    server.stop(grace=None)
+    os._exit(0)

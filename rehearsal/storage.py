@@ -1,0 +1,175 @@
+"""Shared file systems of a VPC: each a machine of its own on a subnet, that shows its data to clients that reach its port.
+
+No NFS and no Lustre is spoken: a client asks over TCP (image/system/mount.shared), and the server, which runs on the machine,
+shows the data at the mount point inside the client's own view of files. So security groups and routes decide who can mount, and
+no data pass the network. The data lie in memory, as a host's disk does, and end with the file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rehearsal import network, wires
+from rehearsal.world import World, write_whole
+
+KINDS = ("lustre", "nfs")
+MOST_BYTES = 1 << 30
+START_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """One file system as it is asked for.
+
+    Attributes:
+        id: the vendor's id, or any other of the world's own.
+        kind: `lustre` or `nfs`.
+        vcn_id: its VPC; the router must know subnet_cidr.
+        address: in subnet_cidr.
+        names: full DNS names by which hosts of the VPC find it.
+        export: what a client must name behind the server: a Lustre mount name, or the path of an NFS export.
+    """
+
+    id: str
+    kind: str
+    vcn_id: str
+    subnet_cidr: str
+    address: str
+    names: tuple[str, ...]
+    export: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"file system {self.id} is of kind {self.kind!r}; it must be one of {', '.join(KINDS)}.")
+        if not self.id or "/" in self.id or self.id.startswith("."):
+            raise ValueError(f"a file system has the id {self.id!r}, which must be a plain file name, as a folder has it.")
+        if ipaddress.ip_address(self.address) not in ipaddress.ip_network(self.subnet_cidr):
+            raise ValueError(f"file system {self.id} is at {self.address}, which must lie in its subnet {self.subnet_cidr}.")
+
+    @property
+    def source(self) -> str:
+        """What a host's list of mounts calls it."""
+        server = self.names[0] if self.names else self.address
+        return f"{server}@tcp:/{self.export.strip('/')}" if self.kind == "lustre" else f"{server}:/{self.export.strip('/')}/"
+
+
+def short(system_id: str) -> str:
+    """A name of eight digits, for interfaces and namespaces have little room."""
+    return hashlib.sha256(system_id.encode()).hexdigest()[:8]
+
+
+def namespace(world: World, system_id: str) -> str:
+    """The network namespace of a file system's server."""
+    return world.netns(f"s{short(system_id)}")
+
+
+def folder(world: World, system_id: str) -> Path:
+    """Where its record and, while it runs, its `data` are."""
+    return world.path / "storage" / system_id
+
+
+def alive(world: World, system_id: str) -> bool:
+    """Whether its server runs and listens."""
+    return (folder(world, system_id) / "data").exists() and bool(wires.pids(namespace(world, system_id)))
+
+
+def start(  # noqa: PLR0913 - the fields of the record, by name
+    world: World,
+    *,
+    id: str,  # noqa: A002 - the record's word
+    kind: str,
+    vcn_id: str,
+    subnet_cidr: str,
+    address: str,
+    names: Sequence[str],
+    export: str,
+) -> FileSystem:
+    """Start a file system; one that runs is left alone, with its data.
+
+    Raises:
+        ValueError: it cannot be such a file system.
+        KeyError: its VPC is not in this world.
+        RuntimeError: something of the machine refused, or its server does not listen within half a minute.
+    """
+    system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export)
+    if alive(world, id):
+        return system
+    router = network.ensure_vcn(world, vcn_id)
+    stop(world, id)
+    place = world.folder("storage", id)
+    # The record goes first: what a crash leaves half made is then found by it.
+    write_whole(place / "record.json", json.dumps({**asdict(system), "source": system.source, "most_bytes": MOST_BYTES}))
+    name = namespace(world, id)
+    wires.make_namespace(name)
+    _plug(system, router, name)
+    server = ["/usr/bin/python3", "-IS", str(Path(__file__).with_name("storage_server.py")), str(world.path), id]
+    quiet = [
+        "env",
+        "-i",
+        "PATH=/usr/sbin:/usr/bin",
+        "sh",
+        "-c",
+        'exec "$@" </dev/null >>"$0" 2>&1',
+        str(place / "log"),
+        *server,
+    ]
+    wires.call(["setsid", "--fork", *wires.inside(name), "unshare", "-m", "--propagation", "slave", *quiet])
+    _await(world, id)
+    return system
+
+
+def _plug(system: FileSystem, router: str, name: str) -> None:
+    """The cable to the router, which knows this server and answers for all others, as for a host."""
+    port, width = f"s{short(system.id)}", ipaddress.ip_network(system.subnet_cidr).prefixlen
+    wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name eth0 netns {name}"])
+    wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {system.address}/32 dev {port}"], router)
+    lines = [f"link set eth0 mtu {wires.MTU} group {wires.CABLES} up", f"addr add {system.address}/{width} dev eth0"]
+    wires.ip([*lines, f"route add default via {network.gateway(system.subnet_cidr)}"], name)
+
+
+def _await(world: World, system_id: str) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not alive(world, system_id):
+        log = folder(world, system_id) / "log"
+        said = log.read_text().strip().splitlines() if log.exists() else []
+        if (said and not wires.pids(namespace(world, system_id))) or time.monotonic() > end:
+            stop(world, system_id)
+            raise RuntimeError(f"file system {system_id} did not start; it said: {said[-1] if said else 'nothing'}")
+        time.sleep(0.02)
+
+
+def stop(world: World, system_id: str) -> None:
+    """End a file system and its data; a host that still has it mounted loses it; idempotent."""
+    for record in world.path.glob("hosts/*/spec.json"):
+        _detach(world, record.parent, system_id)
+    wires.remove_namespace(namespace(world, system_id))
+    shutil.rmtree(folder(world, system_id), ignore_errors=True)
+
+
+def _detach(world: World, host: Path, system_id: str) -> None:
+    """Take the file system out of a host's view, wherever it was shown; the host may be gone."""
+    try:
+        source = json.loads((folder(world, system_id) / "record.json").read_text())["source"]
+        pid = (host / "pid").read_text()
+        rows = [line.split() for line in Path("/proc", pid, "mounts").read_text().splitlines()]
+    except (OSError, ValueError):
+        return
+    for row in reversed(rows):
+        if row[0] == source:
+            # Its own process ids too: umount looks itself up in /proc.
+            into = ["nsenter", "-t", pid, "-m", "-p", "-r", "--wdns=/", "umount", "-l", row[1]]
+            subprocess.run(into, capture_output=True, check=False, timeout=30)
+
+
+def records(world: World) -> list[dict[str, Any]]:
+    """All file systems of this world as they were asked for."""
+    return [json.loads(one.read_text()) for one in sorted(world.path.glob("storage/*/record.json"))]

@@ -1,0 +1,177 @@
+"""The server of one shared file system: listens on its ports and shows its data to clients that ask; knows no lock or quota.
+
+A program of its own, started in the file system's network namespace and a mount namespace
+that learns of the machine's later mounts:
+`storage_server.py WORLD ID`. Nothing that it mounts outlives it, but what hosts still show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from rehearsal.spec import alive, load
+from rehearsal.world import World
+
+TCP_PORTS = {"lustre": (988, *range(1018, 1024)), "nfs": (111, 2049, 20001, 20002, 20003)}
+UDP_PORTS = {"lustre": (), "nfs": (111, 2049, 20001, 20002, 20003)}
+"""FSx user guides: what file systems listen on. Questions are answered on 988 and 2049."""
+
+ASKED_ON = {"lustre": 988, "nfs": 2049}
+PATIENCE_S = 5
+LONGEST_BYTES = 65_536
+
+# linux/mount.h and the system call table shared by all architectures since 5.2.
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+AT_FDCWD, AT_EMPTY_PATH, OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC, MOVE_MOUNT_F_EMPTY_PATH = -100, 0x1000, 1, os.O_CLOEXEC, 4
+ATTRIBUTES = {"ro": 0x1, "nosuid": 0x2, "nodev": 0x4, "noexec": 0x8, "noatime": 0x10}
+ATTRIBUTE_ATIME = 0x70
+CLONE_NEWNS = 0x20000
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer
+    """What the client is told, in the words of its own tools."""
+
+
+def call(number: int, *arguments: Any) -> int:
+    """One system call.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    kernel = ctypes.CDLL(None, use_errno=True)
+    result = int(kernel.syscall(number, *arguments))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def client(world: World, vcn_id: str, address: str) -> str:
+    """The process id of the host at that address of the VPC.
+
+    Raises:
+        Refused: there is none.
+    """
+    for record in world.path.glob("hosts/*/spec.json"):
+        with contextlib.suppress(OSError, ValueError):  # starting or ending this moment
+            spec = load(world, record.parent.name)
+            # A number alone may be another process's by now.
+            if spec.vcn_id == vcn_id and spec.address == address and alive(world, spec.id):
+                return (record.parent / "pid").read_text()
+    raise Refused("access denied by server while mounting")
+
+
+def check(record: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Look at what a client asks for.
+
+    Raises:
+        Refused: there is no such export, or it cannot be mounted so.
+    """
+    if asked["export"].strip("/") != record["export"].strip("/"):
+        raise Refused("No such file or directory")
+    if not asked["at"].startswith("/") or not set(asked["flags"]) <= set(ATTRIBUTES):
+        raise Refused("Invalid argument")
+
+
+def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
+    """Mount the data in another process's view, in a child of our own, as a view cannot be left again.
+
+    Raises:
+        Refused: the mount point cannot be used.
+    """
+    tree = call(OPEN_TREE, AT_FDCWD, os.fsencode(data), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+    try:
+        wanted = sum(ATTRIBUTES[flag] for flag in flags)
+        if wanted:
+            # struct mount_attr: set, clear, propagation, user namespace. A choice of atime must be cleared to be made.
+            clear = ATTRIBUTE_ATIME if "noatime" in flags else 0
+            words = (ctypes.c_uint64 * 4)(wanted, clear, 0, 0)
+            call(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, ctypes.byref(words), ctypes.c_size_t(32))
+        child = os.fork()
+        if child == 0:
+            os._exit(_show(tree, pid, at))
+        _, status = os.waitpid(child, 0)
+    finally:
+        os.close(tree)
+    if status:
+        raise Refused("No such file or directory")
+
+
+def _show(tree: int, pid: str, at: str) -> int:
+    try:
+        view = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
+        if ctypes.CDLL(None).setns(view, CLONE_NEWNS):
+            return 1
+        call(MOVE_MOUNT, tree, b"", AT_FDCWD, os.fsencode(at), MOVE_MOUNT_F_EMPTY_PATH)
+    except OSError:
+        return 1
+    return 0
+
+
+class Server:
+    """One file system's server."""
+
+    def __init__(self, world: World, system_id: str) -> None:
+        self._world, self._folder = world, world.path / "storage" / system_id
+        self._record = json.loads((self._folder / "record.json").read_text())
+
+    def prepare(self) -> list[socket.socket]:
+        """Make the place for the data, known as `data` in the record's folder, and listen; clients ask on the first socket."""
+        kind, size = self._record["kind"], self._record["most_bytes"]
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", self._record["source"], "/mnt"], check=True)
+        os.chdir("/mnt")
+        address = self._record["address"]
+        asked = socket.create_server((address, ASKED_ON[kind]), backlog=128)
+        others = [socket.create_server((address, port)) for port in TCP_PORTS[kind] if port != ASKED_ON[kind]]
+        for port in UDP_PORTS[kind]:
+            silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            silent.bind((address, port))
+            others.append(silent)
+        (self._folder / "data").symlink_to(f"/proc/{os.getpid()}/cwd")
+        return [asked, *others]
+
+    def answer(self, peer: str, asked: dict[str, Any]) -> dict[str, str]:
+        """Show the data to a client, or say why not."""
+        try:
+            check(self._record, asked)
+            show(Path("/mnt"), client(self._world, self._record["vcn_id"], peer), asked["at"], asked["flags"])
+        except Refused as why:
+            return {"error": str(why)}
+        return {}
+
+    def serve(self) -> None:
+        """Answer until killed."""
+        listening = self.prepare()
+        while True:
+            ready, _, _ = select.select(listening, [], [])
+            for one in ready:
+                if one.type == socket.SOCK_DGRAM:
+                    one.recvfrom(LONGEST_BYTES)
+                    continue
+                calling, (peer, _) = one.accept()
+                with calling:
+                    if one is listening[0]:
+                        self._turn(calling, peer)
+
+    def _turn(self, calling: socket.socket, peer: str) -> None:
+        calling.settimeout(PATIENCE_S)
+        try:
+            asked = json.loads(calling.makefile("rb").readline(LONGEST_BYTES))
+            calling.sendall(json.dumps(self.answer(peer, asked)).encode() + b"\n")
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            return
+
+
+if __name__ == "__main__":
+    Server(World.at(Path(sys.argv[1])), sys.argv[2]).serve()

@@ -1,0 +1,91 @@
+"""How EFA's devices are seen on a node: ready without an address, their bytes counted once each, tried GPU by GPU."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks import requests
+from benchmarks.runner import inventory
+from catalogue import SHAPES
+from catalogue.instances import INSTANCES
+from components.onsite import gather
+
+
+def device(root: Path, name: str, driver: str, *, state: str = "4: ACTIVE", **counters: int) -> Path:
+    """Lay a device below `root` as sysfs shows it; return its folder."""
+    folder = root / name
+    (folder / "ports/1/hw_counters").mkdir(parents=True)
+    (folder / "device").mkdir()
+    (root.parent / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+    (folder / "device/driver").symlink_to(root.parent / "drivers" / driver)
+    (folder / "ports/1/state").write_text(f"{state}\n")
+    (folder / "ports/1/rate").write_text("100 Gb/sec (4X EDR)\n")
+    for counter, value in counters.items():
+        (folder / "ports/1/hw_counters" / counter).write_text(f"{value}\n")
+    return folder
+
+
+def seen(folder: Path) -> dict:
+    return inventory.hca(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("counters", "sent"),
+    [
+        ({"tx_bytes": 900, "send_bytes": 100, "rdma_write_bytes": 700, "rdma_read_resp_bytes": 90}, 900),
+        ({"tx_bytes": 100, "send_bytes": 100, "rdma_write_bytes": 700, "rdma_read_resp_bytes": 90}, 890),
+        ({"tx_bytes": 900}, 900),
+        ({"rdma_write_bytes": 700}, 700),
+        ({}, None),
+    ],
+    ids=["the device counts all", "the device counts sends alone", "an older driver", "no whole", "nothing"],
+)
+def test_the_bytes_of_an_efa_device_are_counted_once_each(tmp_path, counters, sent):
+    assert seen(device(tmp_path / "ib", "rdmap79s0", "efa", **counters))["tx_bytes"] == sent
+
+
+def test_an_efa_device_has_no_interface_and_its_troubles_are_events(tmp_path):
+    found = seen(device(tmp_path / "ib", "rdmap79s0", "efa", rx_bytes=5, unresponsive_remote_events=2, rdma_write_wr_err=1))
+    assert (found["netdev"], found["active"], found["rx_bytes"]) == (None, True, 5)
+    assert found["events"] == {"rdma_write_wr_err": 1, "unresponsive_remote_events": 2}
+
+
+def test_the_counters_of_another_driver_of_the_same_names_are_not_taken_for_bytes(tmp_path):
+    assert seen(device(tmp_path / "ib", "mlx5_0", "mlx5_core", tx_bytes=900))["tx_bytes"] is None
+
+
+def ready_rails(root: Path, *names: str) -> list[str]:
+    """Run what first contact asks a node, with its sysfs below `root`; return the rails that it calls healthy."""
+    script = gather.STATE.replace("HCAS", " ".join(names)).replace("/sys/class/infiniband", str(root))
+    said = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, timeout=60, check=True)
+    return said.stdout.splitlines()[-1].split()
+
+
+def test_an_active_efa_device_is_a_healthy_rail_without_an_address(tmp_path):
+    root = tmp_path / "ib"
+    device(root, "rdmap79s0", "efa")
+    device(root, "rdmap80s0", "efa", state="1: DOWN")
+    device(root, "mlx5_0", "mlx5_core")  # active, but no interface of it has an address
+    assert ready_rails(root, "rdmap79s0", "rdmap80s0", "rdmap81s0", "mlx5_0") == ["rdmap79s0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "first"),
+    [
+        ("p5.48xlarge", 8, ["rdmap79s0", "rdmap80s0", "rdmap81s0", "rdmap82s0"]),
+        ("p5en.48xlarge", 8, ["rdmap85s0", "rdmap86s0"]),
+        ("p4d.24xlarge", 4, ["rdmap16s27"]),
+    ],
+)
+def test_a_search_tries_the_devices_near_each_gpu(name, count, first):
+    found = requests.rails(INSTANCES[name].shape())
+    assert (len(found), found[0]) == (count, first)
+    assert [device for rail in found for device in rail] == list(INSTANCES[name].hca)
+
+
+def test_a_search_over_hcas_tries_each_of_them():
+    shape = SHAPES["BM.GPU4.8"]
+    assert requests.rails(shape) == [[hca] for hca in shape.rdma.hca]

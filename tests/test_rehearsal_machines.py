@@ -1,0 +1,287 @@
+"""Machines as AWS has them: our own first boot on its images, EFA devices with live counters, NCCL by its plugin or without."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+
+import pytest
+from rehearsed import Stage, vcn
+
+from catalogue.aws import MACHINE_IMAGES, STACK
+from catalogue.instances import INSTANCES
+from cloudinit.aws import ComputeBoot, HeadBoot, Mounts, render
+from rehearsal import amazon, hosts, images, network, parameters, storage, tidy, wires
+
+pytestmark = pytest.mark.rehearsal
+ROOT = Path(__file__).parent.parent
+P5 = INSTANCES["p5.48xlarge"]
+LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
+DOMAIN = "fsx.ap-northeast-1.amazonaws.com"
+MOUNTS = Mounts(
+    lustre=(f"{LUSTRE}.{DOMAIN}", "abcdefgh"), lustre_at="/fsx", lustre_efa=True, home=f"{HOME}.{DOMAIN}", home_at="/home"
+)
+PARAMETER = "/busbar/training/head-host-key"
+FIRST_CONTACT = "cat /var/lib/busbar/boot.json; mountpoint /fsx /home /home/*; readlink /scratch; nvidia-smi -L | wc -l"
+COUNTERS = "cd /sys/class/infiniband; for d in $(ls -v); do cat $d/ports/1/hw_counters/{}; done"
+RUN = """cd /tmp; rm -f nccl.*; printf '10.0.1.21 slots=8\\n10.0.1.22 slots=8\\n' > hosts
+timeout 100 /opt/amazon/openmpi/bin/mpirun -n 16 -N 8 --hostfile hosts --bind-to none --mca pml ob1 --mca btl tcp,self \
+ --mca btl_tcp_if_include 10.0.1.0/24 -x NCCL_SOCKET_IFNAME=^docker,lo,veth -x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=INIT,NET \
+ -x LD_LIBRARY_PATH=/opt/amazon/openmpi/lib:/usr/local/cuda/lib -x NCCL_DEBUG_FILE=/tmp/nccl.%h.%p {more} \
+ /fsx/nccl-tests/build/all_reduce_perf -n 2 -w 1 {sizes}; cat $(ls nccl.* | head -1)"""
+
+
+def spec(stage, name, number, family, *, rails=32, **more):
+    """A head, or a node with that many rails."""
+    image, metadata = MACHINE_IMAGES[family], {"latest/meta-data/instance-id": f"i-0{name}"}
+    keys = (stage.public_key,)
+    if rails:
+        boot = ComputeBoot(image=image, timezone="Asia/Tokyo", keys=keys, mounts=MOUNTS, efa=rails, stack=STACK)
+    else:
+        plain = replace(MOUNTS, lustre_efa=False)
+        boot = HeadBoot(
+            image=image, timezone="Asia/Tokyo", keys=keys, mounts=plain, region="ap-northeast-1", parameter=PARAMETER
+        )
+    made = hosts.HostSpec(
+        id=name,
+        index=-1,
+        hostname=f"ip-10-0-1-{number}",
+        image=f"{family}-aws",
+        shape=P5.name if rails else "m5.8xlarge",
+        user_data=render(boot).encode(),
+        ssh_authorized_keys=(),
+        vcn_id="vcn0",
+        subnet_cidr="10.0.1.0/24",
+        address=f"10.0.1.{number}",
+        gateway="10.0.1.1",
+        search_domain="ap-northeast-1.compute.internal",
+        front_name="ens32",
+        fabric_id="fab0" if rails else None,
+        rails=tuple(hosts.Rail(f"rdmap{at}", hca, 100_000_000_000, "efa") for at, hca in enumerate(P5.hca)) if rails else (),
+        gpus=(P5.gpu,) * 8 if rails else (),
+        nvme=(3_800_000_000_000,) * 8 if rails else (),
+        instance_id=f"i-0{name}",
+        metadata=metadata,
+    )
+    return replace(made, **more)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    stage = Stage(tmp_path_factory.mktemp("w"))
+    try:
+        network.apply_vcn(stage.world, vcn())
+        network.apply_fabric(stage.world, "fab0", 32)
+        for system, kind, address, export in ((LUSTRE, "lustre", "200", "/abcdefgh"), (HOME, "nfs", "201", "/fsx/")):
+            where = {"vcn_id": "vcn0", "subnet_cidr": "10.0.1.0/24", "address": f"10.0.1.{address}"}
+            storage.start(stage.world, id=system, kind=kind, names=(f"{system}.{DOMAIN}",), export=export, **where)
+        hosts.boot(stage.world, spec(stage, "head", 11, "al2023", rails=0, may_put=(PARAMETER,)))
+        hosts.boot(stage.world, spec(stage, "linux", 12, "al2023"))
+        for number, name in enumerate(("node0", "node1"), start=21):
+            hosts.boot(stage.world, spec(stage, name, number, "ubuntu2204"))
+        assert set(stage.ready("head", "linux", "node0", "node1").values()) == {"status: done"}
+        yield stage
+    finally:
+        tidy.demolish(stage.world)
+
+
+@pytest.fixture(scope="module")
+def built(stage):
+    """nccl-tests built on the shared file system, and a key by which ranks start each other."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.add(ROOT / "rehearsal/nccl-tests", "nccl-tests", filter=lambda one: one if "build" not in one.name else None)
+    (storage.folder(stage.world, LUSTRE) / "data/nccl-tests.tar").write_bytes(packed.getvalue())
+    home = "MPI=1 MPI_HOME=/opt/amazon/openmpi CUDA_HOME=/usr/local/cuda NCCL_HOME=/usr/local/cuda"
+    made = as_ubuntu(stage, "node0", f"cd /fsx && tar xf nccl-tests.tar && make -C nccl-tests -j 2 {home}")
+    assert made.returncode == 0, made.stderr
+    key = as_ubuntu(stage, "node0", "ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519; cat ~/.ssh/id_ed25519.pub").stdout
+    trust = f"echo {quote(key.strip())} >> ~/.ssh/authorized_keys; echo 'StrictHostKeyChecking no' > ~/.ssh/config"
+    for name in ("node0", "node1"):
+        assert as_ubuntu(stage, name, trust).returncode == 0
+    return stage
+
+
+def as_ubuntu(stage, name, command):
+    return stage.inside(name, f"su ubuntu -c {quote(command)}")
+
+
+def counted(stage, name, counter):
+    return [int(one) for one in stage.inside(name, COUNTERS.format(counter)).stdout.split()]
+
+
+def busbw(text, size):
+    row = next(line.split() for line in text.splitlines() if line.split()[:1] == [str(size)])
+    assert row[8] == row[12] == "0"
+    return 2 * 15 / 16 * size / float(row[5]) / 1000
+
+
+@pytest.mark.parametrize(("name", "user", "gpus"), [("head", "ec2-user", 0), ("linux", "ec2-user", 8), ("node0", "ubuntu", 8)])
+def test_our_first_boot_does_all_its_steps_on_the_vendors_images(stage, name, user, gpus):
+    shown = stage.inside(name, FIRST_CONTACT).stdout
+    assert '{"status": "done"}' in shown
+    for place in ("/fsx", "/home", f"/home/{user}"):
+        assert f"{place} is a mountpoint" in stage.inside(name, f"mountpoint {place}").stdout
+    assert ("/opt/dlami/nvme" in shown) == bool(gpus)
+    assert shown.splitlines()[-1] == str(gpus)
+    assert stage.inside(name, "cat /var/lib/cloud/data/instance-id").stdout == f"i-0{name}\n"
+    own = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-i", str(stage.key), "-l", user]
+    login = [*wires.inside(hosts.namespace(stage.world, name)), "ssh", *own, "127.0.0.1", "id -un; date +%Z; sudo -n id -u"]
+    assert wires.call(login) == f"{user}\nJST\n0\n"
+
+
+def test_the_head_publishes_its_key_and_may_write_nothing_else(stage):
+    made = parameters.get(stage.world, PARAMETER)
+    instance, *key = made.value.split()
+    assert instance == "i-0head"
+    assert stage.inside("head", "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout.split()[:2] == key
+    put = "aws ssm put-parameter --region ap-northeast-1 --value x --name "
+    for host, name, why in (
+        ("head", PARAMETER, "ParameterAlreadyExists"),
+        ("head", "/busbar/other", "AccessDeniedException"),
+        ("node0", PARAMETER, "Unable to locate credentials"),
+    ):
+        done = stage.inside(host, put + name)
+        assert done.returncode != 0
+        assert why in done.stderr
+    assert "knows `ssm put-parameter` only" in stage.inside("head", "aws s3 ls").stderr
+    assert parameters.get(stage.world, PARAMETER) == made
+
+
+def test_without_a_way_to_the_services_nothing_is_written(stage):
+    put = f"aws ssm put-parameter --region ap-northeast-1 --overwrite --value x --name {PARAMETER}"
+    try:
+        network.apply_vcn(stage.world, vcn(routes=()))
+        assert "Connect timeout on endpoint URL" in stage.inside("head", put).stderr
+    finally:
+        network.apply_vcn(stage.world, vcn())
+    assert parameters.get(stage.world, PARAMETER).version == 1
+
+
+def test_the_metadata_service_answers_version_two_inside_and_its_port_53_is_still_the_name_service(stage):
+    call, url = "curl -s -m 5 -w ' %{http_code}'", "http://169.254.169.254/latest"
+    assert stage.inside("node0", f"{call} {url}/meta-data/instance-id").stdout == " 401"
+    token = f"t=$(curl -s -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {url}/api/token); "
+    got = stage.inside("node0", f'{token}{call} -H "X-aws-ec2-metadata-token: $t" {url}/meta-data/instance-id')
+    assert got.stdout == "i-0node0 200"
+    assert stage.inside("node0", "getent hosts ip-10-0-1-22").stdout.startswith("10.0.1.22")
+
+
+def test_efa_devices_are_there_as_the_driver_shows_them_and_have_no_interface(stage):
+    shown = stage.inside("node0", "cd /sys/class/infiniband; ls -v; cat rdmap79s0/ports/1/{state,rate,link_layer}").stdout
+    assert shown.split("\n")[:32] == list(P5.hca)
+    assert shown.endswith("4: ACTIVE\n100 Gb/sec (4X EDR)\nUnknown\n")
+    assert stage.inside("node0", "ls /sys/class/net").stdout == "ens32\nlo\n"
+    assert stage.inside("node0", "ls -d /sys/class/infiniband/*/device/net").returncode != 0
+    assert stage.inside("node0", "cat /sys/class/dmi/id/product_name").stdout == "p5.48xlarge\n"
+    assert stage.inside("node0", "/opt/amazon/efa/bin/fi_info -p efa").stdout.count("provider: efa") == 32
+
+
+def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_say_so(built):
+    before = {name: counted(built, name, "rdma_write_bytes") for name in ("node0", "node1")}
+    size = 32 << 20
+    done = as_ubuntu(built, "node0", RUN.format(more="", sizes="-b 32M -e 32M"))
+    assert "NET/Libfabric rails=32" in done.stdout, done.stdout + done.stderr
+    assert busbw(done.stdout, size) > 0.95 * 32 * 100 / 8 / 4000
+    for name, then in before.items():
+        moved = [after - one for after, one in zip(counted(built, name, "rdma_write_bytes"), then, strict=True)]
+        # Timed, warm-up and checked operations of both placements.
+        least = 2 * (2 + 1) * 2 * 15 / 16 * size / 32
+        assert all(least < one < 2 * least for one in moved), (name, least, moved)
+        assert all(total > one for total, one in zip(counted(built, name, "tx_bytes"), moved, strict=True))
+        assert set(counted(built, name, "rdma_read_resp_bytes")) == {0}
+    for line in (
+        "NET/OFI Initializing aws-ofi-nccl 1.16.3",
+        "NET/OFI Using transport protocol RDMA (platform set)",
+        "NET/OFI Selected provider is efa, fabric is efa-direct (found 32 nics)",
+        "Using network Libfabric",
+    ):
+        assert f"NCCL INFO {line}\n" in done.stdout
+    assert set(re.findall(r"\[send\] via (NET/\S+)", done.stdout)) == {"NET/Libfabric/0"}, (
+        "four rails make one device for a GPU"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("-x NCCL_NET_PLUGIN=none", "NET/IB : No device found."),
+        ("-x FI_PROVIDER=tcp", "NET/OFI No eligible providers were found"),
+        ("-x NCCL_NET=Socket", "NET/Plugin: Loaded net plugin Libfabric (v10)"),
+    ],
+)
+def test_without_the_plugin_or_its_provider_the_job_falls_to_sockets(built, more, why):
+    done = as_ubuntu(built, "node0", RUN.format(more=more, sizes="-b 64K -e 64K"))
+    assert "# busbar rehearsal: NET/Socket\n" in done.stdout, done.stdout + done.stderr
+    assert "NCCL INFO Using network Socket\n" in done.stdout
+    assert why in done.stdout
+
+
+def test_a_loader_that_does_not_find_the_plugin_is_no_efa_and_the_boot_step_cures_it(built):
+    hide = "rm -f /etc/ld.so.conf.d/*efa* /etc/ld.so.conf.d/*ofinccl*; ldconfig"
+    step = "sed -n '/^step=tools/,/^step=shared/p; /^step=efa-devices/,/^step=scratch/p' /var/lib/busbar/first-boot | sh -eu"
+    for name in ("node0", "node1"):
+        built.inside(name, hide)
+    lost = as_ubuntu(built, "node0", RUN.format(more="", sizes="-b 64K -e 64K"))
+    assert "NET/Plugin: Could not find: libnccl-net.so" in lost.stdout
+    assert "NET/Socket" in lost.stdout
+    for name in ("node0", "node1"):
+        assert built.inside(name, step).returncode == 0
+    found = as_ubuntu(built, "node0", RUN.format(more="", sizes="-b 64K -e 64K"))
+    assert "NET/Libfabric rails=32" in found.stdout
+
+
+def test_software_that_the_image_lacks_is_installed_if_the_internet_is_reached(stage):
+    step = "sed -n '/^step=efa-software/,/^step=efa-devices/p' /var/lib/busbar/first-boot | sh -eu"
+    gone = "rm -rf /opt/amazon/efa_installed_packages /opt/amazon/ofi-nccl; ldconfig"
+    plugin = "ldconfig -p | grep -c libnccl-net.so"
+    assert stage.inside("linux", f"{gone}; {plugin}").stdout == "0\n"
+    try:
+        network.apply_vcn(stage.world, vcn(routes=()))
+        assert "Connection timed out" in stage.inside("linux", step).stderr
+    finally:
+        network.apply_vcn(stage.world, vcn())
+    assert stage.inside("linux", f"{step}; {plugin}").stdout.endswith("1\n")
+    other = "curl -fsSL -o /tmp/x https://efa-installer.amazonaws.com/aws-efa-installer-0.1.tar.gz"
+    assert stage.inside("linux", other).returncode == 22
+
+
+def test_an_instance_without_a_metadata_service_cannot_sign(stage):
+    bare = spec(stage, "bare", 32, "al2023", rails=0, metadata={}, may_put=("*",))
+    hosts.boot(stage.world, replace(bare, user_data=b""))
+    stage.ready("bare")
+    assert stage.inside("bare", "curl -s -m 2 http://169.254.169.254/latest/meta-data/").returncode != 0
+    done = stage.inside("bare", f"aws ssm put-parameter --region ap-northeast-1 --value x --name {PARAMETER}")
+    assert "Unable to locate credentials" in done.stderr
+    hosts.stop(stage.world, "bare")
+
+
+def test_a_node_with_an_efa_device_short_says_so_at_its_first_boot(stage):
+    short = spec(stage, "short", 31, "ubuntu2204")
+    hosts.boot(stage.world, replace(short, rails=short.rails[:31]))
+    stage.ready("short")
+    assert stage.inside("short", "cat /var/lib/busbar/boot.json").stdout == '{"status": "failed", "step": "efa-devices"}\n'
+    assert "busbar: 31 of 32 EFA devices are there" in hosts.console(stage.world, "short")
+    hosts.stop(stage.world, "short")
+
+
+def test_the_plugins_protocol_and_the_counters_follow_the_instance_type():
+    assert [amazon.protocol(name) for name in ("p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge", "g5.48xlarge")] == [
+        "SENDRECV"
+    ] * 4
+    assert [amazon.protocol(name) for name in ("p5.48xlarge", "p5en.48xlarge", "p6-b300.48xlarge", "g7e.48xlarge")] == [
+        "RDMA"
+    ] * 4
+
+
+def test_an_image_that_nobody_made_is_refused_and_each_vendor_has_its_own_commands():
+    with pytest.raises(ValueError, match="ubuntu2204-aws, al2023-aws"):
+        images.image("al2-aws")
+    ours, theirs = images.image("ubuntu2204-aws"), images.image("ubuntu2204-gpu")
+    assert "aws" in ours.commands
+    assert "aws" in images.absent(theirs)
+    assert "ibdev2netdev" in images.absent(ours)

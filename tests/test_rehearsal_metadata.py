@@ -1,0 +1,139 @@
+"""The rehearsed metadata service and the account's parameters: tokens, paths, rights, and writers at once."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rehearsal import metadata, parameters
+from rehearsal.metadata import Service, read
+from rehearsal.world import World
+
+TEXTS = {
+    "latest/meta-data/instance-id": "i-0123456789abcdef0",
+    "latest/meta-data/placement/region": "ap-northeast-1",
+    "latest/meta-data/placement/availability-zone": "ap-northeast-1a",
+    "latest/user-data": "#cloud-config\n",
+}
+LIFE = {"x-aws-ec2-metadata-token-ttl-seconds": "60"}
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = World.at(tmp_path / "w")
+    record(made)
+    return made
+
+
+def record(world, **more):
+    spec = {"metadata": TEXTS, "may_put": ["/busbar/*/key"], **more}
+    (world.folder("hosts", "h0") / "spec.json").write_text(json.dumps(spec))
+
+
+def asked(service, path, token=None, method="GET", body=b""):
+    token = service.answer("PUT", "/latest/api/token", LIFE, b"")[1] if token is None else token
+    return service.answer(method, path, {"x-aws-ec2-metadata-token": token} if token else {}, body)
+
+
+def put(service, name, value="v", **more):
+    body = json.dumps({"Name": name, "Value": value, "Type": "String", **more}).encode()
+    return asked(service, metadata.PARAMETER, method="POST", body=body)
+
+
+def test_nothing_is_said_without_a_token_or_with_one_that_was_not_given_out(world):
+    service = Service(world.path, "h0")
+    for token in ("", "guessed"):
+        assert asked(service, "/latest/meta-data/instance-id", token) == (401, "")
+    assert put(service, "/busbar/x/key")[0] == 200
+    assert service.answer("POST", metadata.PARAMETER, {}, b"{}")[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 400),
+        ({"x-aws-ec2-metadata-token-ttl-seconds": "0"}, 400),
+        ({"x-aws-ec2-metadata-token-ttl-seconds": "21601"}, 400),
+        ({**LIFE, "x-forwarded-for": "10.0.0.9"}, 403),
+        (LIFE, 200),
+    ],
+)
+def test_a_token_needs_a_time_to_live_of_up_to_six_hours_and_no_proxy(world, headers, status):
+    assert Service(world.path, "h0").answer("PUT", "/latest/api/token", headers, b"")[0] == status
+
+
+def test_a_token_ends_with_its_time(world, monkeypatch):
+    service = Service(world.path, "h0")
+    now = [1000.0]
+    monkeypatch.setattr(metadata.time, "monotonic", lambda: now[0])
+    token = service.answer("PUT", "latest/api/token", LIFE, b"")[1]
+    assert asked(service, "latest/meta-data/instance-id", token) == (200, "i-0123456789abcdef0")
+    now[0] += 61
+    assert asked(service, "latest/meta-data/instance-id", token) == (401, "")
+
+
+def test_folders_list_their_names_and_what_is_not_there_is_404(world):
+    service = Service(world.path, "h0")
+    assert asked(service, "/latest/meta-data/") == (200, "instance-id\nplacement/")
+    assert asked(service, "/latest/meta-data/placement/") == (200, "availability-zone\nregion")
+    assert asked(service, "/latest/meta-data/instance")[0] == 404
+    assert asked(service, "/latest/meta-data/instance-id", method="DELETE")[0] == 405
+
+
+def test_the_role_writes_the_names_that_it_may_and_no_other(world):
+    service = Service(world.path, "h0")
+    assert put(service, "/busbar/a/key", "one") == (200, '{"Version": 1, "Tier": "Standard"}')
+    assert put(service, "/busbar/a/key", "two") == (409, "ParameterAlreadyExists")
+    assert json.loads(put(service, "/busbar/a/key", "two", Overwrite=True)[1])["Version"] == 2
+    assert put(service, "/other", "x") == (403, "AccessDeniedException")
+    assert parameters.get(world, "/busbar/a/key") == parameters.Parameter("/busbar/a/key", "two", "String", 2)
+    assert parameters.get(world, "/other") is None
+
+
+def test_a_machine_without_a_role_has_nothing_to_sign_with(world):
+    record(world, may_put=[])
+    assert put(Service(world.path, "h0"), "/busbar/a/key") == (404, "no role")
+    record(world, may_put=[], metadata={**TEXTS, "latest/meta-data/iam/info": "{}"})
+    assert put(Service(world.path, "h0"), "/busbar/a/key") == (403, "AccessDeniedException")
+
+
+def test_requests_are_read_in_pieces_and_broken_ones_are_refused():
+    ours, theirs = socket.socketpair()
+    whole = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
+
+    def slowly():
+        for at in range(0, len(whole), 7):
+            ours.sendall(whole[at : at + 7])
+
+    sender = threading.Thread(target=slowly)
+    sender.start()
+    assert read(theirs) == ("POST", "/a", {"host": "x", "content-length": "5"}, b"hello")
+    sender.join()
+    ours.sendall(b"half a requ")
+    ours.close()
+    with pytest.raises(ValueError, match="no whole request"):
+        read(theirs)
+    theirs.close()
+
+
+def test_writers_at_once_lose_no_version_and_names_of_any_spelling_are_apart(tmp_path):
+    world = World.at(tmp_path / "w")
+    with ThreadPoolExecutor(8) as window:
+        made = list(window.map(lambda at: parameters.put(world, "/a/b", str(at), overwrite=True), range(40)))
+    assert sorted(one.version for one in made) == list(range(1, 41))
+    assert parameters.get(world, "/a/b") == max(made, key=lambda one: one.version)
+    parameters.put(world, "/a%2Fb", "other", type="SecureString")
+    assert parameters.get(world, "/a%2Fb").value == "other"
+    assert len(list((world.path / "ssm").glob("*.json"))) == 2
+    with pytest.raises(parameters.ExistsError):
+        parameters.put(world, "/a/b", "again")
+    with pytest.raises(ValueError, match="must be one of String"):
+        parameters.put(world, "/a/c", "x", type="Text")
+    parameters.delete(world, "/a/b")
+    parameters.delete(world, "/a/b")
+    assert parameters.get(world, "/a/b") is None
+    assert parameters.put(world, "/a/b", "new").version == 1

@@ -1,0 +1,167 @@
+"""Rehearsed file systems: shared by all that mount them, reached over the network alone, gone without a trace."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rehearsed import EGRESS, SSH, WITHIN, Stage, host, vcn
+
+from rehearsal import hosts, network, storage, tidy, wires
+
+pytestmark = pytest.mark.rehearsal
+LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
+DOMAIN = "fsx.ap-northeast-1.amazonaws.com"
+PACKAGES = (
+    "#cloud-config\nruncmd:\n- apt-get install -y nfs-common\n- cp /usr/lib/rehearsal/mount.shared /usr/sbin/mount.lustre\n"
+)
+NFS = f"mount -t nfs -o nfsvers=4.2,noatime,nconnect=16 {HOME}.{DOMAIN}:/fsx/ /mnt"
+LUSTRE_MOUNT = f"mount -t lustre -o noatime,flock {LUSTRE}.{DOMAIN}@tcp:/abcdefgh /srv"
+
+
+def start(world, system=LUSTRE, kind="lustre", address="10.0.1.200", export="/abcdefgh"):
+    names = (f"{system}.{DOMAIN}",)
+    where = {"vcn_id": "vcn0", "subnet_cidr": "10.0.1.0/24", "address": address}
+    return storage.start(world, id=system, kind=kind, names=names, export=export, **where)
+
+
+def start_home(world):
+    return start(world, HOME, "nfs", "10.0.1.201", "/fsx/")
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    stage = Stage(tmp_path_factory.mktemp("w"))
+    try:
+        network.apply_vcn(stage.world, vcn())
+        for number, name in enumerate(("one", "two", "three"), start=11):
+            made = replace(host(name, number, "ubuntu2204-aws", stage.public_key), user_data=PACKAGES.encode())
+            hosts.boot(stage.world, made)
+        assert set(stage.ready("one", "two", "three").values()) == {"status: done"}
+        for name in ("one", "two", "three"):
+            stage.inside(name, "chmod 755 /usr/sbin/mount.lustre")
+        yield stage
+    finally:
+        tidy.demolish(stage.world)
+
+
+@pytest.fixture
+def systems(stage):
+    network.apply_vcn(stage.world, vcn())
+    yield start(stage.world), start_home(stage.world)
+    for name in (LUSTRE, HOME):
+        storage.stop(stage.world, name)
+
+
+def test_what_one_host_writes_all_others_read_and_the_list_of_mounts_names_the_server(stage, systems):
+    for name in ("one", "two"):
+        done = stage.inside(name, f"{NFS} && {LUSTRE_MOUNT}")
+        assert done.returncode == 0, done.stderr
+    stage.inside("one", "echo hello > /mnt/a; echo lustre > /srv/b")
+    assert stage.inside("two", "cat /mnt/a /srv/b").stdout == "hello\nlustre\n"
+    assert (stage.world.path / "storage" / HOME / "data/a").read_text() == "hello\n"
+    shown = stage.inside("two", "cat /proc/mounts").stdout
+    assert f"{systems[0].source} /srv tmpfs rw,noatime" in shown
+    assert systems[0].source == f"{LUSTRE}.{DOMAIN}@tcp:/abcdefgh"
+    assert f"{HOME}.{DOMAIN}:/fsx/ /mnt tmpfs rw,noatime" in shown
+    info = stage.inside("two", f"grep {DOMAIN} /proc/self/mountinfo").stdout
+    assert info.count("\n") == 2
+    assert str(stage.world.path) not in info
+    assert stage.inside("two", "umount /mnt && ls -A /mnt").stdout == ""
+    assert (
+        stage.inside("two", f"{NFS.replace('noatime', 'ro')} && touch /mnt/c").stderr.rstrip().endswith("Read-only file system")
+    )
+
+
+@pytest.mark.usefixtures("systems")
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (NFS.replace(":/fsx/", ":/other/"), "No such file or directory"),
+        (NFS.replace(HOME, "fs-0"), "Failed to resolve server"),
+        (NFS.replace("nconnect=16", "fast=1"), "incorrect mount option was specified: fast=1"),
+        (LUSTRE_MOUNT.replace("/abcdefgh", "/wrong"), "Is the MGS running?"),
+        (LUSTRE_MOUNT.replace("@tcp", ""), "names no network"),
+        (LUSTRE_MOUNT.replace(LUSTRE, HOME), "Connection refused"),
+        (NFS.replace(" /mnt", " /nowhere"), "mount point"),
+    ],
+)
+def test_what_cannot_be_mounted_is_refused_in_the_clients_words(stage, command, why):
+    done = stage.inside("three", command)
+    assert done.returncode != 0
+    assert why in done.stderr
+    assert "fs-0" not in stage.inside("three", "cat /proc/mounts").stdout
+
+
+@pytest.mark.usefixtures("systems")
+def test_a_port_that_no_rule_opens_is_no_mount_and_the_wait_is_bounded(stage):
+    only_nfs = network.Rule("ingress", "6", "10.0.1.0/24", ports=(2049, 2049))
+    network.apply_vcn(stage.world, vcn((EGRESS, SSH, only_nfs)))
+    began = time.monotonic()
+    done = stage.inside("three", LUSTRE_MOUNT)
+    assert done.returncode == 32
+    assert "Connection timed out" in done.stderr
+    assert time.monotonic() - began < 25
+    assert stage.inside("three", NFS).returncode == 0
+    network.apply_vcn(stage.world, vcn((EGRESS, SSH, WITHIN)))
+    assert stage.inside("three", f"{LUSTRE_MOUNT}; umount /srv /mnt").returncode == 0
+
+
+def test_a_client_comes_from_a_privileged_port_and_a_stranger_sees_nothing(stage, systems):
+    ask = json.dumps({"export": "/fsx/", "at": "/mnt", "flags": []})
+    knock = f"exec 3<>/dev/tcp/10.0.1.201/2049; echo '{ask}' >&3; head -1 <&3"
+    assert stage.inside("three", knock).stdout == "{}\n", "a host of the VPC is let in"
+    stage.inside("three", "umount /mnt")
+    into = [*wires.inside(storage.namespace(stage.world, systems[0].id)), "bash", "-c", knock]
+    assert "access denied" in wires.call(into), "no host has the address of the other server"
+    ports = "for p in 988 1018 1023; do (</dev/tcp/10.0.1.200/$p) && echo $p; done"
+    assert stage.inside("three", ports).stdout == "988\n1018\n1023\n"
+
+
+def test_a_host_that_ends_takes_its_mounts_along_and_leaves_the_data_to_the_others(stage, systems):
+    again = replace(host("gone", 40, "ubuntu2204-aws", stage.public_key), user_data=PACKAGES.encode())
+    hosts.boot(stage.world, again)
+    stage.ready("gone")
+    assert stage.inside("gone", f"chmod 755 /usr/sbin/mount.lustre; {LUSTRE_MOUNT} && echo mine > /srv/mine").returncode == 0
+    hosts.stop(stage.world, "gone")
+    assert storage.alive(stage.world, systems[0].id)
+    assert stage.inside("one", f"{LUSTRE_MOUNT}; cat /srv/mine; umount /srv").stdout == "mine\n"
+
+
+def test_a_stopped_file_system_vanishes_from_its_clients_and_from_the_machine(stage, systems):
+    assert stage.inside("one", f"{NFS}; touch /mnt/kept").returncode == 0
+    assert start_home(stage.world) == systems[1], "one that runs is left alone"
+    assert stage.inside("one", "ls /mnt").stdout == "kept\n"
+    storage.stop(stage.world, HOME)
+    storage.stop(stage.world, HOME)
+    assert HOME not in stage.inside("one", "cat /proc/mounts").stdout
+    assert "Failed to resolve" in stage.inside("one", NFS).stderr
+    assert not (stage.world.path / "storage" / HOME).exists()
+    assert not Path("/run/netns", storage.namespace(stage.world, HOME)).exists()
+    assert HOME not in Path("/proc/mounts").read_text()
+
+
+def test_what_a_crash_left_of_a_file_system_is_swept(stage):
+    start_home(stage.world)
+    (stage.world.path / "storage" / HOME / "record.json").unlink()
+    assert tidy.orphans(stage.world)
+    tidy.sweep(stage.world)
+    assert not tidy.orphans(stage.world)
+    assert start_home(stage.world).export == "/fsx/"
+    storage.stop(stage.world, HOME)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"kind": "efs"}, "must be one of lustre, nfs"),
+        ({"address": "10.9.9.9"}, "must lie in its subnet"),
+        ({"system": "../x"}, "plain file"),
+    ],
+)
+def test_a_file_system_that_cannot_be_is_refused(stage, change, why):
+    with pytest.raises(ValueError, match=why):
+        start(stage.world, **change)

@@ -1,0 +1,192 @@
+"""The AWS stack, whole: the real engine, the real program, a head, two machines with 32 rails each and their file systems."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import jsonschema
+import pytest
+
+from rehearsal.world import World
+from tools.stage import ROOT, Finished, Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
+
+SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
+HOLDERS = ("LustreFileSystem", "OpenZfsFileSystem", "Bucket")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
+    """The stack with a short plan, up."""
+    stage = Stage(tmp_path_factory.mktemp("aws"), "aws-efa")
+    found = stage.up()
+    assert found.status == 0, found
+    yield stage, found
+    stage.close()
+
+
+def on_head_node(stage: Stage, command: str, *jump: str) -> str:
+    """Return what `command` prints on the first node, or with `jump` words on another host."""
+    config = stage.folder / "ssh_config"
+    config.write_text("Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n  BatchMode yes\n")
+    words = jump or tuple(stage.outputs()["ssh"].split()[1:])
+    found = stage.inside("ssh", "-F", str(config), *words, command)
+    assert found.status == 0, found
+    return found.text
+
+
+def changes(found: Finished) -> list[str]:
+    return [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
+
+
+def resources(stage: Stage) -> list[dict]:
+    return stage.state()["deployment"].get("resources", [])
+
+
+def test_an_update_ends_in_a_pass_near_the_wire(built):
+    outputs = built[0].outputs()
+    assert (outputs["verdict"], outputs["target"], outputs["shape"]) == ("pass", "aws", "p5.48xlarge")
+    assert outputs["wire_efficiency"] >= 0.95
+    assert outputs["busbw_gbps"] == pytest.approx(0.1, rel=0.15)
+    assert all(row[place]["wrong"] == 0 for row in outputs["results"]["all_reduce"] for place in ("out_of_place", "in_place"))
+
+
+def test_the_outputs_fit_their_schema(built):
+    jsonschema.validate(built[0].outputs(), SCHEMA, cls=jsonschema.Draft202012Validator)
+
+
+def test_all_32_rails_of_both_nodes_carried_the_bytes(built):
+    sent = built[0].outputs()["transport"]["tx_bytes"]
+    assert len(sent) == 2
+    for devices in sent.values():
+        rails = [count for name, count in devices.items() if name.endswith("s0") and name.startswith("rdmap")]
+        assert len(rails) == 32
+        assert min(rails) > 500_000
+        assert max(rails) < 1.1 * min(rails)
+
+
+def test_the_transport_is_proven_by_counters_and_by_what_the_plugin_said(built):
+    transport = built[0].outputs()["transport"]
+    assert transport["state"] == "pass"
+    assert any("NCCL took provider efa" in text and "with 32 devices" in text for text in transport["proof"])
+    assert any("rails rdmap79s0, rdmap80s0, rdmap81s0 and 29 more sent" in text for text in transport["proof"])
+
+
+def test_both_file_systems_are_mounted_and_shared_and_the_login_users_own_home_is_not(built):
+    stage = built[0]
+    first, second = (node["address"] for node in stage.outputs()["nodes"])
+    head = stage.outputs()["ssh"].split()[2]
+    mark = "sudo sh -c 'echo from-a-node > /home/mark'; echo from-a-node > /fsx/mark; echo mine > ~/mark"
+    on_head_node(stage, f"{mark}; mountpoint -q /fsx && mountpoint -q /home")
+    read = "cat /home/mark /fsx/mark; test -e ~/mark && echo shared || echo apart"
+    for words in (("-J", head, f"ubuntu@{second}"), (head,)):
+        assert on_head_node(stage, read, *words).split() == ["from-a-node", "from-a-node", "apart"], words
+    assert first != second
+
+
+def test_an_unchanged_update_changes_nothing(built):
+    found = built[0].up()
+    assert found.status == 0, found
+    assert not changes(found), found
+    assert "unchanged" in found.text
+
+
+def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
+    stage = built[0]
+    text = json.dumps(stage.state()) + built[1].text
+    for secret in ("PRIVATE KEY", "SSH_AUTH_SOCK", '-agent"'):
+        assert secret not in text
+
+
+def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
+    found = built[0].preview(placement="none")
+    assert found.status == 0, found
+    assert "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 400)" in found.text
+    assert "placement-off: gpu-p5 has EFA and placement none" in found.text
+
+
+GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group"
+_INTENT_ALONE = """lustre-capacity lustre-throughput repositories backups-of-mirror mount-points destroy-undecided openzfs-type
+openzfs-size allocation names tag-count root-ratios placement-contradiction zones-repeated architectures-differ
+block-without-reservation addresses"""
+#: What is set, and the rules that it breaks: those of the intent alone, then those that only the account can judge.
+BROKEN = [
+    (
+        {
+            "lustreGib": 3600,
+            "lustreThroughput": 200,
+            "mirrors": ["/a", "/a/b"],
+            "lustreBackupDays": 7,
+            "lustreMount": "/opt/slurm",
+            "lustreOnDestroy": "keep",
+            "homeDeployment": "SINGLE_AZ_HA_1",
+            "homeGib": 32,
+            "allocation": "capacity-optimized",
+            "queue": "GPU",
+            "tags": [f"t{number}=x" for number in range(41)],
+            "rootMibps": 1000,
+            "placementGroup": "mine",
+            "secondZone": "us-east-1a",
+            "headType": "m7g.8xlarge",
+            "reservation": "cr-1",
+            "privateCidr": "10.1.0.0/26",
+            "legacyEfa": True,
+        },
+        _INTENT_ALONE,
+    ),
+    ({"shape": "p6e-gb200.36xlarge", "homeDeployment": "MULTI_AZ_1"}, "usage-class placement-strategy storage-zones"),
+    ({"shape": "m5.8xlarge", "lustreEfa": True, "placement": ""}, "efa-unsupported lustre-efa"),
+    ({"shape": "p3dn.24xlarge", "placement": ""}, "open-modules placement-undecided"),
+    ({"shape": "p5.48xlrage"}, "type-unknown"),
+    ({"capacity": "capacity-block", "dynamicNodes": 1, "capacityBlockOffering": "cb-1"}, "block-counts purchase-unconfirmed"),
+    ({"nodes": 40, "imageFamily": "al2023", "rootGib": 50}, "quota image-system root-size"),
+    ({"image": "ami-0123456789abcdef4"}, "image-architecture"),
+    (
+        {"capacity": "targeted-odcr", "reservation": "cr-0aaaaaaaaaaaaaaa3", "nodes": 5, "placement": "none"},
+        "reservation-type reservation-size reservation-in-group",
+    ),
+    ({"capacity": "targeted-odcr", "reservation": "cr-0bbbbbbbbbbbbbbb1", "placement": "none"}, "block-reservation"),
+    ({"capacity": "targeted-odcr", "reservation": "cr-0aaaaaaaaaaaaaaa1", "zone": "us-east-1b"}, "reservation-zone"),
+    (
+        {
+            "capacity": "targeted-odcr",
+            "reservation": "cr-0aaaaaaaaaaaaaaa1",
+            "placement": "existing",
+            "placementGroup": "rehearsed-cluster",
+        },
+        "group-without-reservation",
+    ),
+    ({"capacity": "odcr-group", "reservation": f"{GROUP}/nobody", "placement": "none"}, "reservation-pool"),
+    ({"placement": "existing", "placementGroup": "gone"}, "placement-missing"),
+    ({"zone": "us-east-1e"}, "type-offered"),
+]
+
+
+@pytest.mark.parametrize(("changed", "rules"), BROKEN, ids=[rules.split()[0] for _, rules in BROKEN])
+def test_broken_rules_are_refused_at_preview_by_the_engine_all_at_once(built, changed, rules):
+    found = built[0].preview(**changed)
+    assert found.status != 0
+    said = [line.strip().removeprefix("error: ").partition(": ")[0] for line in found.text.splitlines()]
+    assert set(rules.split()) <= set(said), found
+    assert "Traceback" not in found.text
+
+
+def test_a_destroy_refuses_what_holds_data_without_the_choice_and_leaves_nothing_with_it(tmp_path):
+    stage = Stage(tmp_path, "aws-efa")
+    try:
+        found = stage.up(lustreOnDestroy="refuse", homeOnDestroy="refuse")
+        assert found.status == 0, found
+        found = stage.destroy()
+        assert found.status != 0
+        for noun in HOLDERS:
+            assert noun in found.text, found
+        assert {each["type"].rpartition(":")[2] for each in resources(stage)} >= set(HOLDERS)
+        assert stage.up().status == 0
+    finally:
+        stage.close()
+    assert resources(stage) == []
+    tag = f"bb{World.at(stage.world).tag}-"
+    assert tag not in stage.command("ip", "netns", "list").text
+    assert not stage.world.exists() or not [path for path in stage.world.rglob("*") if path.is_file()]
