@@ -739,3 +739,27 @@ def test_ranks_are_told_only_what_the_plugin_does_not_set_itself():
     needless = {"FI_PROVIDER", "FI_EFA_USE_DEVICE_RDMA", "FI_EFA_FORK_SAFE", "RDMAV_FORK_SAFE", "NCCL_TUNER_PLUGIN"}
     assert not (set_by_plugin | needless | {"UCX_NET_DEVICES"}) & set(told)
     assert " ".join(mpirun(launch, shape)).count("--mca pml ob1 --mca btl tcp,self") == 1
+
+
+class Throttled(Refused):
+    """What the engine says of an account that does not answer."""
+
+    def details(self) -> str:
+        return "invocation of aws:index/getRegion:getRegion returned an error: api error Throttling: Rate exceeded"
+
+
+def test_an_account_that_does_not_answer_is_said_in_a_sentence():
+    def throttle(_: dict[str, Any]) -> dict[str, Any]:
+        raise Throttled
+
+    with pytest.raises(
+        pulumi.RunError, match=r"could not be asked: Throttling: Rate exceeded\. Set preflight: false to ask nobody"
+    ):
+        ask(getRegion=throttle)
+
+
+def test_a_reservation_or_a_group_that_is_not_there_is_said_in_a_sentence():
+    with pytest.raises(pulumi.RunError, match="reservation cr-1 is not in ap-northeast-1, or this account may not see it"):
+        ask(nodes(capacity="targeted-odcr", reservation="cr-1", placement="none"), **controlled())
+    with pytest.raises(pulumi.RunError, match=r"reservation-pool: gpu-p5 names .* which is no group of type"):
+        ask(nodes(capacity="odcr-group", reservation=GROUP, placement="none"), **controlled())

@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 import pytest
 from a_line import document
-from aws_stack import DECLARED, OTHER, READY, ZONE, run, values
+from aws_preview import DECLARED, OTHER, READY, ZONE, run, values
 from conftest import ROOT
 from test_aws_program import GROUP, ODCR, Cloud, controlled
 
@@ -280,7 +280,7 @@ def test_a_broken_rule_stops_the_preview_before_anything_is_registered(monkeypat
 def test_a_warning_is_said_in_the_preview_and_stops_nothing(monkeypatch, made, name):
     changes, part = broken(name)
     warned: list[str] = []
-    monkeypatch.setattr("aws_stack.Seen.warn", lambda _, text: warned.append(text))
+    monkeypatch.setattr("aws_preview.Seen.warn", lambda _, text: warned.append(text))
     ready = READY | {"groups": [{"facts": PLAIN, "nodes": ["a", "b"]}]}
     with contextlib.suppress(pulumi.RunError):  # first contact finds no GPU on machines that have none
         run(monkeypatch, {"ready-contact": json.dumps(ready)}, **changes)

@@ -7,9 +7,10 @@ is known to nobody before the launch.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pulumi
 import pulumi_aws
@@ -33,6 +34,7 @@ _SPOT_QUOTA = {
     "m": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
 }
 _SPOT_P5 = "All P5 Spot Instance Requests"
+_T = TypeVar("_T")
 _POOL = "AWS::EC2::CapacityReservationPool"
 
 
@@ -65,22 +67,63 @@ def gather(intent: AwsIntent) -> Facts:
     """Ask the account what the rules need.
 
     Raises:
-        pulumi.RunError: its region is another one.
+        pulumi.RunError: its region is another one, it has no image or reservation of that id, or it does not answer.
     """
+    try:
+        return _gather(intent)
+    except pulumi.RunError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the SDK raises no other
+        raise pulumi.RunError(
+            f"the account could not be asked: {_reason(error)}. Set preflight: false to ask nobody."
+        ) from None
+
+
+def _gather(intent: AwsIntent) -> Facts:
     here = pulumi_aws.get_region().region
     if here != intent.region:
         raise pulumi.RunError(f"region is {intent.region}, and aws:region of this stack is {here}; they must be the same.")
     types = dict.fromkeys(one.instance_type for one in intent.compute)
     named = [one for one in intent.compute if one.reservation]
     return Facts(
-        reservations={one.reservation: _reservation(one) for one in named if one.capacity != "odcr-group"},
+        reservations={
+            one.reservation: _there(f"reservation {one.reservation}", intent, partial(_reservation, one))
+            for one in named
+            if one.capacity != "odcr-group"
+        },
         groups={one.reservation: _group(one.reservation) for one in named if one.capacity == "odcr-group"},
         zones={kind: _zones(kind) for kind in (intent.head_type, *types)},
         machines={kind: _machine(kind) for kind in types},
-        images={image: _image(image) for image in dict.fromkeys((intent.image, intent.head_image)) if image},
+        images={
+            image: _there(f"image {image}", intent, partial(_image, image))
+            for image in dict.fromkeys((intent.image, intent.head_image))
+            if image
+        },
         placement_groups={one.placement_group: _strategy(one.placement_group) for one in intent.compute if one.placement_group},
         quota_vcpus={one.instance_type: _quota(one) for one in intent.compute if one.capacity in {ON_DEMAND, SPOT}},
     )
+
+
+def _there(noun: str, intent: AwsIntent, ask: Callable[[], _T]) -> _T:
+    """Return what `ask` returns; refuse in a sentence what is not there."""
+    try:
+        return ask()
+    except Exception as error:
+        if _is_missing(error):
+            raise pulumi.RunError(f"{noun} is not in {intent.region}, or this account may not see it.") from None
+        raise
+
+
+def _is_missing(error: Exception) -> bool:
+    return "NotFound" in str(error) or "returned no results" in str(error)
+
+
+def _reason(error: Exception) -> str:
+    """Return the service's own words, without the way that they came."""
+    text = str(error)
+    for before in (" returned an error: ", "api error "):
+        text = text.partition(before)[2] or text
+    return text.strip().splitlines()[0].rstrip(".")
 
 
 def _lacks_block(one: Compute) -> bool:
@@ -167,7 +210,12 @@ def _on_demand(name: str) -> Reservation:
 
 
 def _group(arn: str) -> tuple[Reservation, ...] | None:
-    said = _resource("AWS::ResourceGroups::Group", arn.rpartition("group/")[2])
+    try:
+        said = _resource("AWS::ResourceGroups::Group", arn.rpartition("group/")[2])
+    except Exception as error:
+        if _is_missing(error):
+            return None
+        raise
     if _POOL not in {each.get("Type") for each in said.get("Configuration") or ()}:
         return None
     names = [str(each).rpartition("/")[2] for each in said.get("Resources") or ()]
@@ -178,7 +226,7 @@ def _strategy(name: str) -> str | None:
     try:
         return str(_resource("AWS::EC2::PlacementGroup", name)["Strategy"])
     except Exception as error:
-        if "NotFound" in str(error):
+        if _is_missing(error):
             return None
         raise
 

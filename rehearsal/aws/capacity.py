@@ -17,10 +17,11 @@ from rehearsal.plugin.store import Database, Record
 
 RESERVATION = "aws:ec2/capacityReservation:CapacityReservation"
 PURCHASE = "aws:ec2/capacityBlockReservation:CapacityBlockReservation"
-_BLOCK_MOST = 64  # EC2 API, PurchaseCapacityBlock: instances of one block
+_TARGET = "capacityReservationSpecification.capacityReservationTarget"
+BLOCK_MOST = 64  # EC2 API, PurchaseCapacityBlock: instances of one block
 NO_CAPACITY = (
-    "We currently do not have sufficient {} capacity in the Availability Zone you requested ({}). Our system will be working on "
-    "provisioning additional capacity."
+    "We currently do not have sufficient {} capacity in the Availability Zone you requested ({}). Our system will be working "
+    "on provisioning additional capacity."
 )
 
 
@@ -74,8 +75,8 @@ def problems(launch: Launch, database: Database, region: str, count: int) -> Ite
     if launch.market == "on-demand" and launch.reservation is None and needed > quota_left(database, kind.name):
         yield refused(
             "instanceType", "VcpuLimitExceeded",
-            f"You have requested more vCPU capacity than your current vCPU limit of {QUOTAS[letters(kind.name)][2]:g} allows for "
-            "the instance bucket that the specified instance type belongs to. Please visit "
+            f"You have requested more vCPU capacity than your current vCPU limit of {QUOTAS[letters(kind.name)][2]:g} allows "
+            "for the instance bucket that the specified instance type belongs to. Please visit "
             "http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.",
         )  # fmt: skip
     yield from _placement(launch, database)
@@ -100,41 +101,42 @@ def _placement(launch: Launch, database: Database) -> Iterator[Problem]:
 
 
 def _reserved(launch: Launch, database: Database, region: str, count: int) -> Iterator[Problem]:
-    path = "capacityReservationSpecification.capacityReservationTarget"
-    subnet, kind = launch.subnet(database), launch.type
     if launch.reservation_group is not None and launch.reservation_group != account.group_arn(region):
-        yield invalid(path, f"The capacity reservation resource group {launch.reservation_group} does not exist.")
+        yield invalid(_TARGET, f"The capacity reservation resource group {launch.reservation_group} does not exist.")
     if launch.market == BLOCK and launch.reservation is None and launch.reservation_group is None:
-        yield combination(path, "Capacity Block market requests must target a capacity reservation by its id.")
-    if launch.reservation is None or kind is None:
+        yield combination(_TARGET, "Capacity Block market requests must target a capacity reservation by its id.")
+    if launch.reservation is None or launch.type is None:
         return
     found = reservations(database, region).get(launch.reservation)
     if found is None:
-        yield refused(
-            path, "InvalidCapacityReservationId.NotFound", f"The capacity reservation ID '{launch.reservation}' does not exist"
-        )
+        missing = f"The capacity reservation ID '{launch.reservation}' does not exist"
+        yield refused(_TARGET, "InvalidCapacityReservationId.NotFound", missing)
         return
-    if found.block != (launch.market == BLOCK):
-        yield combination(
-            path,
-            f"{found.id} is {'a Capacity Block' if found.block else 'an on-demand reservation'}, and the market type is "
-            f"{launch.market}.",
-        )
-    if found.type != kind.name:
-        yield invalid(path, f"{found.id} holds {found.type}, and the request is for {kind.name}.")
-    if subnet is not None and subnet.private["zone"] != found.zone:
-        yield invalid(path, f"{found.id} is in {found.zone}, and the request is for {subnet.private['zone']}.")
-    if found.placement_group and launch.placement_group != found.placement_group:
-        yield invalid(path, f"{found.id} was created in placement group {found.placement_group}; the request must name it.")
+    yield from _unlike(launch, found, database)
     if used(database, found.id) + count > found.count:
         yield refused(
-            path, "ReservationCapacityExceeded",
-            f"The requested reservation {found.id} does not have sufficient compatible and available capacity for this request.",
+            _TARGET, "ReservationCapacityExceeded",
+            f"The requested reservation {found.id} does not have sufficient compatible and available capacity for this "
+            "request.",
         )  # fmt: skip
     if found.block and launch.placement_group:
         # aws-parallelcluster's warning: such a launch may be told that there is no room although the block has it.
-        zone = subnet.private["zone"] if subnet else found.zone
-        yield refused("placement.groupName", "InsufficientInstanceCapacity", NO_CAPACITY.format(kind.name, zone), 500)
+        no_room = NO_CAPACITY.format(launch.type.name, found.zone)
+        yield refused("placement.groupName", "InsufficientInstanceCapacity", no_room, 500)
+
+
+def _unlike(launch: Launch, found: Reservation, database: Database) -> Iterator[Problem]:
+    """In what a reservation is of another kind than what is launched into it."""
+    subnet, kind = launch.subnet(database), launch.type
+    if found.block != (launch.market == BLOCK):
+        what = "a Capacity Block" if found.block else "an on-demand reservation"
+        yield combination(_TARGET, f"{found.id} is {what}, and the market type is {launch.market}.")
+    if kind is not None and found.type != kind.name:
+        yield invalid(_TARGET, f"{found.id} holds {found.type}, and the request is for {kind.name}.")
+    if subnet is not None and subnet.private["zone"] != found.zone:
+        yield invalid(_TARGET, f"{found.id} is in {found.zone}, and the request is for {subnet.private['zone']}.")
+    if found.placement_group and launch.placement_group != found.placement_group:
+        yield invalid(_TARGET, f"{found.id} was created in placement group {found.placement_group}; the request must name it.")
 
 
 class CapacityReservation(Kind):
@@ -187,7 +189,7 @@ class CapacityBlock(Kind):
             reservationType=BLOCK, tenancy="default",
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         if old is None:
             cloud.wait(60)
 
@@ -204,5 +206,5 @@ def _offer(offering: str) -> tuple[str, int] | None:
         kind, count = sorted(TYPES)[int(text[:4], 16)], int(text[4:], 16)
     except (ValueError, IndexError):
         return None
-    right = offering.startswith(account.OFFERING[:9]) and BLOCK in TYPES[kind].usage and 1 <= count <= _BLOCK_MOST
+    right = offering.startswith(account.OFFERING[:9]) and BLOCK in TYPES[kind].usage and 1 <= count <= BLOCK_MOST
     return (kind, count) if right else None

@@ -14,7 +14,7 @@ from rehearsal.plugin.sdk import Field
 
 _ALL = frozenset({"*"})
 _RULE = frozenset({"securityGroupId"})
-_SYSTEM = frozenset({"backupId", "deploymentType", "kmsKeyId", "networkType", "securityGroupIds", "storageType", "subnetIds"})
+_SYSTEM = frozenset({"backupId", "deploymentType", "kmsKeyId", "securityGroupIds", "storageType", "subnetIds"})
 
 REPLACED: Mapping[str, frozenset[str]] = {
     "aws:ec2/vpc:Vpc": frozenset({"cidrBlock", "ipv4IpamPoolId", "ipv4NetmaskLength"}),
@@ -26,7 +26,9 @@ REPLACED: Mapping[str, frozenset[str]] = {
     "aws:ec2/eip:Eip": frozenset({"address", "customerOwnedIpv4Pool", "domain", "networkBorderGroup", "publicIpv4Pool"}),
     "aws:ec2/natGateway:NatGateway": frozenset({"allocationId", "connectivityType", "privateIp", "subnetId", "vpcId"}),
     "aws:ec2/routeTable:RouteTable": frozenset({"vpcId"}),
-    "aws:ec2/route:Route": frozenset({"destinationCidrBlock", "destinationIpv6CidrBlock", "destinationPrefixListId", "routeTableId"}),
+    "aws:ec2/route:Route": frozenset(
+        {"destinationCidrBlock", "destinationIpv6CidrBlock", "destinationPrefixListId", "routeTableId"}
+    ),
     "aws:ec2/routeTableAssociation:RouteTableAssociation": frozenset({"gatewayId", "subnetId"}),
     "aws:ec2/vpcEndpoint:VpcEndpoint": frozenset({"serviceName", "serviceRegion", "vpcEndpointType", "vpcId"}),
     "aws:ec2/securityGroup:SecurityGroup": frozenset({"description", "name", "namePrefix", "vpcId"}),
@@ -45,7 +47,8 @@ REPLACED: Mapping[str, frozenset[str]] = {
     ),
     "aws:ec2/fleet:Fleet": frozenset(
         {"launchTemplateConfigs", "onDemandOptions", "replaceUnhealthyInstances", "spotOptions",
-         "terminateInstancesWithExpiration", "type", "validFrom", "validUntil", "targetCapacitySpecification.defaultTargetCapacityType"}
+         "terminateInstancesWithExpiration", "type", "validFrom", "validUntil",
+         "targetCapacitySpecification.defaultTargetCapacityType"}
     ),
     "aws:ec2/capacityReservation:CapacityReservation": frozenset(
         {"availabilityZone", "ebsOptimized", "ephemeralStorage", "instanceMatchCriteria", "instancePlatform", "instanceType",
@@ -61,7 +64,7 @@ REPLACED: Mapping[str, frozenset[str]] = {
         "importedFileChunkSize",
     },
     "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": _SYSTEM | {
-        "copyTagsToBackups", "copyTagsToVolumes", "endpointIpAddressRange", "preferredSubnetId",
+        "copyTagsToBackups", "copyTagsToVolumes", "endpointIpAddressRange", "networkType", "preferredSubnetId",
         "rootVolumeConfiguration.copyTagsToSnapshots",
     },
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": frozenset(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
-from rehearsal.aws import capacity, compute, launch, launch_rules
+from rehearsal.aws import capacity, compute, launch, launch_rules, placing
 from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import INSTANCE, MISSING, TEMPLATE, Asked, Kind
@@ -15,7 +15,7 @@ from rehearsal.aws.places import region_of
 from rehearsal.aws.templates import version
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
-from rehearsal.plugin.wire import known_at
+from rehearsal.plugin.wire import Unknown, at, known_at
 
 FLEET = "aws:ec2/fleet:Fleet"
 _WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
@@ -43,7 +43,9 @@ class Fleet(Kind):
             )
         yield from _counts(asked)
         configs = asked.known("launchTemplateConfigs")
-        if not isinstance(configs, list) or len(configs) != 1:
+        if configs is None or isinstance(configs[0] if configs else None, Unknown):
+            return
+        if len(configs) != 1:
             yield refused("launchTemplateConfigs", "NotPlayed", "The rehearsal plays fleets of one launch template.", 501)
             return
         specification = known_at(configs[0], "launchTemplateSpecification")
@@ -99,7 +101,7 @@ class Fleet(Kind):
         Raises:
             ServiceError: there is room for fewer than the least that was asked for.
         """
-        room = next((at for at in range(wanted) if not cloud.faults.capacity_left(at)), wanted)
+        room = next((index for index in range(wanted) if not cloud.faults.capacity_left(index)), wanted)
         least = int(known_at(record.inputs, f"{_OPTIONS[_market(record.inputs)]}.minTargetCapacity") or 0)
         with cloud.store.change() as database:
             data = _data(database, record.inputs)
@@ -108,15 +110,16 @@ class Fleet(Kind):
             if room < max(least, 1):
                 none = capacity.no_capacity(str(template.known("instanceType")), subnet.private["zone"] if subnet else "")
                 raise ServiceError(none, self.service, self.create)
-            made = []
-            for index in range(room):
-                made.append(_member(cloud, database, record, template, index))
-        return made
+            return [_member(cloud, database, record, template, index) for index in range(room)]
+
+    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:  # noqa: D102
+        specification = inputs["launchTemplateConfigs"][0]["launchTemplateSpecification"]
+        return self.missing(_SPECIFICATION, str(specification.get("launchTemplateId")), TEMPLATE)
 
     def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
         return {name: value for name, value in super().outputs(record).items() if name != "ownerId"}
 
-    def needs(self, record: Record) -> Iterator[str]:
+    def needs(self, record: Record) -> Iterator[str]:  # noqa: ARG002
         """Its instances need what there is; a fleet by itself is a note of what was asked."""
         return iter(())
 
@@ -138,7 +141,7 @@ def _counts(asked: Asked) -> Iterator[Problem]:
             "InvalidFleetConfig",
             f"minTargetCapacity is {least} and the target is {total}.",
         )
-    single = [asked.known(f"{_OPTIONS.get(kind)}.{name}") for name in ("singleAvailabilityZone", "singleInstanceType")]
+    single = [at(asked.inputs, f"{_OPTIONS.get(kind)}.{name}") for name in ("singleAvailabilityZone", "singleInstanceType")]
     if least is not None and not any(single):
         # EC2 API, CreateFleet: "At least one of the following must be specified: SingleAvailabilityZone | SingleInstanceType".
         yield refused(
@@ -157,7 +160,7 @@ def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
     if wanted.reservation is not None:
         yield refused(
             _SPECIFICATION, "InvalidLaunchTemplate",
-            "A fleet uses reservations by their group's ARN: the template targets one by its id, which RunInstances alone takes.",
+            "A fleet uses reservations by their group's ARN: the template targets one by its id, which is for RunInstances.",
         )  # fmt: skip
     kind = wanted.type
     market = str(asked.known("targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")
@@ -192,7 +195,7 @@ def _member(cloud: Cloud, database: Database, fleet: Record, template: Launch, i
     record = cloud.stamp(Record(kind.new_id("", {}), INSTANCE, "", "pending", inputs, parent=fleet.id))
     Kind.born(kind, database, record)
     record.private["template"] = fleet.id
-    compute.place(database, record, template, index)
+    placing.place(database, record, template, index)
     record.private["market"] = _market(fleet.inputs)
     database.records[record.id] = record
     return record

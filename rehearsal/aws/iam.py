@@ -115,7 +115,9 @@ class Role(Named):
     space = "role"
     token, noun, arn, arn_service, service = ROLE, "Role with name", "role/{id}", "iam", "IAM"
     create, update, delete = "CreateRole", "UpdateRole", "DeleteRole"
-    unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(("inlinePolicies", "managedPolicyArns"), "the rehearsal plays a role's policies as resources of their own.")
+    unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("inlinePolicies", "managedPolicyArns"), "the rehearsal plays a role's policies as resources of their own."
+    )
 
     def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
         yield from super().problems(asked)

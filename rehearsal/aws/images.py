@@ -56,7 +56,7 @@ _ROWS = (
     ),
     Image(
         "ami-0123456789abcdef4", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) ARM64 20261016", "ubuntu2204-aws",
-        "amazon", 75, "/dev/sda1", ("/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",),
+        "amazon", 75, "/dev/sda1", (f"{_DLAMI.replace('x86_64', 'arm64')}ubuntu-22.04/latest/ami-id",),
         "arm64", "Supported EC2 instances: G5g, P6e-GB200",
     ),
     Image(

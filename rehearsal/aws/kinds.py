@@ -46,8 +46,10 @@ MISSING: Mapping[str, tuple[str, str, int]] = {
     PLACEMENT: ("InvalidPlacementGroup.Unknown", "The Placement Group '{}' is unknown.", 400),
     TEMPLATE: ("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID {}, does not exist.", 400),
     ROLE: ("NoSuchEntity", "The role with name {} cannot be found.", 404),
-    PROFILE: ("InvalidParameterValue", "Value ({}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance "
-              "Profile name", 400),
+    PROFILE: (
+        "InvalidParameterValue",
+        "Value ({}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", 400,
+    ),
     LUSTRE: ("FileSystemNotFound", "File system '{}' does not exist.", 400),
     BUCKET: ("NoSuchBucket", "The specified bucket {} does not exist", 404),
 }  # fmt: skip
@@ -101,6 +103,13 @@ class Kind(kinds.Kind):
         for path, why in self.unplayed.items():
             if asked.known(path) not in (None, False, "", [], {}):
                 yield not_played(path, f"{path} is given, and {why}")
+
+    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
+        """What the service says of a creation while it does not know yet what was made a moment ago."""
+        for pattern, token in self.references.items():
+            for path, named in each(inputs, pattern):
+                return self.missing(path, str(named), token)
+        return None
 
     def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: D102
         code, sentence, status = MISSING[token]

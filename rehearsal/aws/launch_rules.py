@@ -1,6 +1,6 @@
 """What the service refuses of a launch: type, image, interfaces, disks; capacity is elsewhere. Boots nothing.
 
-Sentences are EC2's own where a source has them (eksctl issue 7520, aws-parallelcluster's validators, EC2's list of error codes).
+Sentences are EC2's own where a source has them (eksctl issue 7520, aws-parallelcluster's validators, EC2's error codes).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rehearsal.aws.places import zones
 from rehearsal.aws.templates import too_long
 from rehearsal.aws.types import TYPES, Type
 from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import Unknown
 
 # EBS user guide, "General Purpose SSD volumes (gp3)": baseline, ceilings, and what the size and the IOPS allow.
 _GP3_IOPS, _GP3_MIBPS = (3_000, 80_000), (125, 2_000)
@@ -54,7 +55,7 @@ def _machine(launch: Launch, database: Database, region: str) -> Iterator[Proble
         yield invalid(
             "instanceType",
             f"The architecture '{kind.architecture}' of the specified instance type does not match the architecture "
-            f"'{image.architecture}' of the specified AMI. Specify an instance type and an AMI that have matching architectures.",
+            f"'{image.architecture}' of the specified AMI. Specify an instance type and an AMI with matching architectures.",
         )
     subnet = launch.subnet(database)
     if subnet is not None and subnet.private["zone"] not in kind.offered(zones(region)):
@@ -178,6 +179,8 @@ def _disk(launch: Launch) -> Iterator[Problem]:
             "rootBlockDevice.volumeSize", "InvalidBlockDeviceMapping",
             f"Volume of size {size:g}GB is smaller than snapshot of {image.id}, expect size >= {image.root_gib}GB",
         )  # fmt: skip
+    if isinstance(root.get("volumeType"), Unknown):
+        return
     if str(root.get("volumeType") or "gp3") != "gp3":
         if speed is not None:
             yield combination(

@@ -111,7 +111,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/launchTemplate:LaunchTemplate": {
         "defaultVersion": "ModifyLaunchTemplateRequest.DefaultVersion",
         "description": "CreateLaunchTemplateRequest.VersionDescription",
-        "name": "CreateLaunchTemplateRequest.LaunchTemplateName",
+        "name": "LaunchTemplateName",  # the request itself says String
         "namePrefix": None,
         "networkInterfaces.ipv4AddressCount":
             "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount",
@@ -222,7 +222,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
 """Properties, dotted, whose API member is not the one of their own name; None: the API has no such member."""
 
 SPELT: Mapping[str, str] = {"lowestPrice": "lowest-price"}
-"""Values that the provider takes in a spelling of its own (aws:ec2:Fleet's documentation of allocationStrategy) -> the API's."""
+"""Values that the provider takes in a spelling of its own (documentation of aws:ec2:Fleet) -> the API's."""
 
 _EVERYWHERE = frozenset({"tags", "region"})
 """The provider's own on every resource: calls of their own, and the endpoint that is called."""

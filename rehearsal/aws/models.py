@@ -5,6 +5,7 @@ botocore is data to this room: nothing is called over a network.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
@@ -14,10 +15,12 @@ from typing import Any
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.wire import Unknown
 
-_JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)")
-"""Parts of patterns that Java has and Python has not."""
+_JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)|(\\w)-(?=\\)")
+"""Parts of patterns that Java has and Python has not: classes of Unicode, flags in the middle, a class as a range's end."""
 
-_UNICODE = {"L": r"[^\W\d_]", "Z": r"\s", "N": r"\d", "IsLatin": "[A-Za-z]"}
+_UNICODE = {"L": r"\w", "M": "", "N": r"\d", "P": r"!-/:-@\[-`{-~", "S": r"$+<=>^`|~", "Z": r"\s", "IsLatin": "A-Za-z"}
+"""Java's classes of Unicode as parts of a set in Python; letters are a little wider here, by digits and the underscore."""
+
 _CODES = {"ec2": "InvalidParameterValue", "iam": "ValidationError", "fsx": "BadRequest", "ssm": "ValidationException"}
 
 
@@ -42,9 +45,9 @@ def shapes(service: str) -> Mapping[str, Mapping[str, Any]]:
         RuntimeError: botocore is not installed.
     """
     present()
-    from botocore.loaders import Loader  # noqa: PLC0415  a quarter of a second that a refused start should not cost
-
-    found: Mapping[str, Mapping[str, Any]] = Loader().load_service_model(service, "service-2")["shapes"]
+    # A quarter of a second that a refused start should not cost, of a package without types.
+    loaders: Any = importlib.import_module("botocore.loaders")
+    found: Mapping[str, Mapping[str, Any]] = loaders.Loader().load_service_model(service, "service-2")["shapes"]
     return found
 
 
@@ -118,8 +121,9 @@ def _text(model: Mapping[str, Any], value: Any) -> str | None:
 @cache
 def _pattern(text: str) -> re.Pattern[str] | None:
     """A model's pattern for Python; None where it says what Python cannot."""
+    plain = _JAVA_ONLY.sub(lambda found: r"\w\-" if found[2] else _UNICODE.get(found[1] or "", ""), text)
     try:
-        return re.compile(_JAVA_ONLY.sub(lambda found: _UNICODE.get(found[1] or "", ""), text), re.DOTALL)
+        return re.compile(plain, re.DOTALL)
     except re.error:
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -78,6 +79,8 @@ class Bucket(Named):
             full_bucket = refused("", "BucketNotEmpty", "The bucket you tried to delete is not empty", 409)
             raise ServiceError(full_bucket, self.service, self.delete)
         shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            place.parent.rmdir()  # another bucket keeps it
 
     def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
         return folder(cloud.world, shown(record)).is_dir()

@@ -13,6 +13,7 @@ from rehearsal.aws.places import is_region
 from rehearsal.aws.sdk import SDK
 from rehearsal.plugin import errors, sdk, server
 from rehearsal.plugin.diff import Changes
+from rehearsal.plugin.store import Record
 from rehearsal.plugin.wire import known
 
 
@@ -48,6 +49,11 @@ class Provider(server.Provider):
 
     def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: D102
         return lookups.answer(token, args, self._aws)
+
+    def outputs(self, record: Record) -> Mapping[str, Any]:
+        """What the SDK reads of it: other things that the service knows are no outputs."""
+        names = SDK.output_names(record.token)
+        return {name: value for name, value in super().outputs(record).items() if name in names}
 
     def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:  # noqa: D102
         return changes(token, old, new)

@@ -65,10 +65,14 @@ class Parameter(Kind):
             words = "The parameter already exists. To overwrite this value, set the overwrite option in the request to true."
             raise ServiceError(refused("name", code, words), self.service, self.create) from there
         with cloud.store.change() as database:
-            database.records[record.id].computed["version"] = made.version
+            mine = database.records[record.id]
+            mine.computed["version"] = made.version
+            mine.private["written"] = True
 
     def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
-        parameters.delete(cloud.world, shown(record))
+        # One that somebody else made is what stopped this one, and stays.
+        if cloud.store.read().records[record.id].private.get("written"):
+            parameters.delete(cloud.world, shown(record))
 
     def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
         return parameters.get(cloud.world, shown(record)) is not None

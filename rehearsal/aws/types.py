@@ -86,8 +86,10 @@ def _gpu(  # noqa: PLR0913  a row of a table
 
 
 _ROWS = (
-    _gpu("p3dn.24xlarge", "Tesla V100-SXM2-32GB", (15,), 1, 100, memory=768, vcpus=96, nvme=(900 * _GB,) * 2, usage=_BOUGHT, gib=32),
-    _gpu("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", (15,) * 4, 4, 100, memory=1152, vcpus=96, hcas=_P4, nvme=(1_000 * _GB,) * 8, gib=40),
+    _gpu("p3dn.24xlarge", "Tesla V100-SXM2-32GB", (15,), 1, 100, memory=768, vcpus=96, nvme=(900 * _GB,) * 2,
+         usage=_BOUGHT, gib=32),
+    _gpu("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", (15,) * 4, 4, 100, memory=1152, vcpus=96, hcas=_P4,
+         nvme=(1_000 * _GB,) * 8, gib=40),
     _gpu("p4de.24xlarge", "NVIDIA A100-SXM4-80GB", (15,) * 4, 4, 100, memory=1152, vcpus=96, hcas=_P4, nvme=(1_000 * _GB,) * 8),
     _gpu("p5.48xlarge", _H100, (2,) * 32, 32, 100, hcas=_P5),
     _gpu("p5e.48xlarge", _H200, (2,) * 32, 32, 100, hcas=_P5, gib=141),

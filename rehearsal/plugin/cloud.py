@@ -60,7 +60,7 @@ class Cloud:
             PartlyCreatedError: something is left, as in life.
         """
         kind = self.kinds[token]
-        self.faults.before(kind.service, kind.create)
+        self.faults.before(kind.service, kind.create, kind.stale(inputs))
         for orphan in self._orphans(lambda record: record.urn == urn):
             self._discard(orphan.id)
         with self.store.change() as database:

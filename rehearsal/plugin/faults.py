@@ -27,23 +27,26 @@ class Faults:
         self._store = store
         self._throttled = throttled
 
-    def before(self, service: str, operation: str) -> None:
+    def before(self, service: str, operation: str, stale: Problem | None = None) -> None:
         """What may meet a request on its way; returns once a retry got through.
 
+        `stale` is what a service says that does not know yet what was made a moment ago.
+
         Raises:
-            ServiceError: throttled more often than the provider retries.
+            ServiceError: throttled, or told so, more often than the provider retries.
             RequestTimeoutError: timed out more often than the provider retries.
         """
         for attempt in range(_ATTEMPTS):
             throttled = self._strikes("throttle", operation)
             timed_out = not throttled and self._strikes("api_timeout", operation)
-            if not throttled and not timed_out:
+            unknown = stale if not throttled and not timed_out and stale and self._strikes("eventual", operation) else None
+            if not throttled and not timed_out and not unknown:
                 return
             if attempt + 1 < _ATTEMPTS:
                 time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
         if timed_out:
             raise RequestTimeoutError(operation)
-        raise ServiceError(self._throttled, service, operation)
+        raise ServiceError(unknown or self._throttled, service, operation)
 
     def within(self, operation: str) -> None:
         """What may befall this process in the middle of an operation: the end of it."""

@@ -72,6 +72,10 @@ class Kind:
         """What a reference leads to; None where nothing of that type is called so."""
         return database.find(named, token)
 
+    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:  # noqa: ARG002
+        """What the service says of a creation while it does not know yet what was made a moment ago; None: it knows at once."""
+        return None
+
     def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: ARG002
         """The answer to a reference that leads nowhere."""
         return Problem(path, f"{path} names {named}, which does not exist.", status=404)

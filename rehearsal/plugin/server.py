@@ -64,6 +64,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """
         raise NotImplementedError
 
+    def outputs(self, record: Record) -> Mapping[str, Any]:
+        """What the engine gets to see of a resource."""
+        return self._cloud.kinds[record.token].outputs(record)
+
     def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
         """What an update from old to new inputs changes and replaces."""
         raise NotImplementedError
@@ -150,7 +154,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         record = self._guarded(context, lambda: self._cloud.read(self._key(request)))
         if record is None or record.token != _token(request.urn):
             return provider_pb2.ReadResponse()
-        return provider_pb2.ReadResponse(id=self._shown(record), properties=self._outputs(record), inputs=wire.dumps(record.inputs))
+        return provider_pb2.ReadResponse(
+            id=self._shown(record), properties=self._outputs(record), inputs=wire.dumps(record.inputs)
+        )
 
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
         inputs = wire.loads(request.news)
@@ -181,7 +187,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return kind.key(request.id) if kind else str(request.id)
 
     def _outputs(self, record: Record) -> Any:
-        return wire.dumps(self._cloud.kinds[record.token].outputs(record) | {"id": self._shown(record)})
+        return wire.dumps({**self.outputs(record), "id": self._shown(record)})
 
     def _guarded(self, context: Any, work: Callable[[], T]) -> T:
         """Do it, and turn what the service says into what the engine understands."""

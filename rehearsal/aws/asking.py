@@ -1,0 +1,42 @@
+"""What all data sources do alike with a request: what it must contain, its filters, and refusing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from rehearsal.aws import errors
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.wire import UNKNOWN
+
+Answer = dict[str, Any]
+
+
+def refusal(code: str, message: str, service: str, operation: str, status: int = 400) -> ServiceError:
+    """The error of a request that is refused."""
+    return ServiceError(errors.refused("", code, message, status), service, operation)
+
+
+def needed(args: Mapping[str, Any], name: str, service: str, operation: str) -> str:
+    """An argument that the request must have.
+
+    Raises:
+        ServiceError: it has not.
+    """
+    value = args.get(name)
+    if value is None or value is UNKNOWN:
+        raise refusal("MissingParameter", f"The request must contain the parameter {name}", service, operation)
+    return str(value)
+
+
+def passes(args: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Whether something passes all of a request's filters; a filter that nothing here has is refused."""
+    for one in args.get("filters") or []:
+        name = str(one["name"])
+        if name not in facts:
+            raise refusal("InvalidParameterValue", f"The filter '{name}' is invalid or not played here.", "EC2", "Describe")
+        have = facts[name] if isinstance(facts[name], list) else [facts[name]]
+        if not any(fnmatchcase(str(value), str(wanted)) for value in have for wanted in one["values"]):
+            return False
+    return True

@@ -1,0 +1,161 @@
+"""Ways out of a VPC: internet and NAT gateways, public addresses, endpoints; routes to them are elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from rehearsal.aws import addresses
+from rehearsal.aws.cloud_types import Cloud
+from rehearsal.aws.errors import Problem, invalid, refused
+from rehearsal.aws.kinds import EIP, GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
+from rehearsal.aws.places import region_of
+from rehearsal.aws.vpc import InVpc
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import each
+
+ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
+
+
+class InternetGateway(InVpc):
+    """The way to and from the Internet for hosts that have a public address."""
+
+    token, noun, prefix, arn = GATEWAY, "internetGateway", "igw", "internet-gateway/{id}"
+    create, update, delete = "CreateInternetGateway", "CreateTags", "DeleteInternetGateway"
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        vpc = asked.known("vpcId")
+        if vpc is not None and asked.neighbours(self.token, vpcId=vpc):
+            yield refused(
+                "vpcId", "Resource.AlreadyAssociated", f"Network {vpc} already has an internet gateway attached, and takes one."
+            )
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+        if record.inputs.get("vpcId"):
+            super().effect(cloud, record, old)
+
+    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+        if record.inputs.get("vpcId"):
+            super().gone(cloud, record)
+
+
+class Eip(Kind):
+    """A public address that stays."""
+
+    token, noun, prefix, arn = EIP, "elastic IP", "eipalloc", "elastic-ip/{id}"
+    create, update, delete = "AllocateAddress", "AssociateAddress", "ReleaseAddress"
+    unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("instance", "networkInterface", "associateWithPrivateIp", "address", "customerOwnedIpv4Pool"),
+        "the rehearsal plays addresses of NAT gateways alone.",
+    )
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        address = addresses.free_public(database)
+        record.computed.update(
+            allocationId=record.id, publicIp=address, domain="vpc", publicIpv4Pool="amazon",
+            publicDns=f"ec2-{str(address).replace('.', '-')}.compute-1.amazonaws.com",
+            networkBorderGroup=region_of(record.inputs),
+        )  # fmt: skip
+
+    def in_use(self, record: Record, holder: Record, kind: Any) -> Problem:  # noqa: ARG002, D102
+        return refused(
+            "", "InvalidIPAddress.InUse", f"Address {record.computed['publicIp']} is in use by {holder.id} and is not released."
+        )
+
+
+class NatGateway(Kind):
+    """The way to the Internet for hosts without a public address."""
+
+    token, noun, prefix = NAT, "natGateway", "nat"
+    create, update, delete = "CreateNatGateway", "CreateTags", "DeleteNatGateway"
+    seconds = 100
+    references: ClassVar[Mapping[str, str]] = {"subnetId": SUBNET, "allocationId": EIP}
+    unplayed: ClassVar[Mapping[str, str]] = {
+        "secondaryAllocationIds": "the rehearsal plays one address of each.",
+        "availabilityMode": "the rehearsal plays zonal ones.",
+    }
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        public = asked.inputs.get("connectivityType") in {None, "public"}
+        if public and asked.inputs.get("allocationId") is None:
+            yield refused(
+                "allocationId", "MissingParameter", "The request must contain the parameter AllocationId: it is public."
+            )
+        if asked.inputs.get("subnetId") is None:
+            yield refused("subnetId", "MissingParameter", "The request must contain the parameter SubnetId.")
+        allocation = asked.known("allocationId")
+        if allocation is not None and asked.neighbours(NAT, allocationId=allocation):
+            yield refused(
+                "allocationId",
+                "Resource.AlreadyAssociated",
+                f"{allocation} is of another NAT gateway already.",
+            )
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        subnet = database.records[record.inputs["subnetId"]]
+        found = addresses.free(database, subnet) or [""]
+        record.private = {"addresses": found, "vpc": subnet.inputs["vpcId"], "subnet": subnet.id}
+        address = database.find(record.inputs.get("allocationId"), EIP)
+        record.computed.update(
+            privateIp=found[0], connectivityType="public", networkInterfaceId=f"eni-{record.id[4:]}",
+            associationId=f"eipassoc-{record.id[4:]}", publicIp=address.computed["publicIp"] if address else "",
+            secondaryPrivateIpAddresses=[], secondaryPrivateIpAddressCount=0, secondaryAllocationIds=[],
+        )  # fmt: skip
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+        if old is None:
+            cloud.wait(self.seconds)
+            subnet = cloud.store.read().records[record.private["subnet"]]
+            if not cloud.leads_out(subnet):
+                # A NAT gateway in a subnet without a way out is made, and then fails: VPC user guide, "NAT gateway goes to a
+                # status of failed".
+                raise cloud.failed(
+                    record,
+                    f"waiting for EC2 NAT Gateway ({record.id}) create: unexpected state 'failed', wanted target 'available'. "
+                    f"last error: Gateway.NotAttached: Network {record.private['vpc']} has no Internet gateway attached",
+                )
+        cloud.render(record.private["vpc"])
+
+    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+        cloud.render(record.private["vpc"])
+
+
+class Endpoint(InVpc):
+    """A way to a service that needs no Internet; a gateway one is a line in route tables."""
+
+    token, noun, prefix, arn = ENDPOINT, "vpcEndpoint", "vpce", "vpc-endpoint/{id}"
+    create, update, delete = "CreateVpcEndpoint", "ModifyVpcEndpoint", "DeleteVpcEndpoints"
+    seconds = 5
+    references: ClassVar[Mapping[str, str]] = {"vpcId": VPC, "routeTableIds[]": TABLE}
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        kind, name, region = asked.known("vpcEndpointType") or "Gateway", asked.known("serviceName"), region_of(asked.inputs)
+        if kind != "Gateway":
+            yield refused(
+                "vpcEndpointType", "NotPlayed", f"The rehearsal plays gateway endpoints, and this one is {kind}.", 501
+            )
+        elif name is not None and name not in {f"com.amazonaws.{region}.{one}" for one in ("s3", "dynamodb")}:
+            yield refused("serviceName", "InvalidServiceName", f"The Vpc Endpoint Service '{name}' does not exist")
+        for path, table in each(asked.inputs, "routeTableIds[]"):
+            found = asked.database.find(table, TABLE)
+            if found is not None and asked.known("vpcId") not in {None, found.inputs["vpcId"]}:
+                yield invalid(path, f"Route table {table} does not belong to vpc {asked.known('vpcId')}.")
+            for other in asked.neighbours(self.token, serviceName=name):
+                if table in (other.inputs.get("routeTableIds") or []):
+                    yield refused(
+                        path, "RouteAlreadyExists", f"route table {table} already has a route to {name} by {other.id}."
+                    )
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.computed.update(
+            vpcEndpointType="Gateway", state="available", cidrBlocks=[], dnsEntries=[], networkInterfaceIds=[],
+            prefixListId=f"pl-{record.id[5:13]}", requesterManaged=False, routeTableIds=[], securityGroupIds=[], subnetIds=[],
+            privateDnsEnabled=False, ipAddressType="", policy='{"Version":"2008-10-17","Statement":[{"Effect":"Allow",'
+            '"Principal":"*","Action":"*","Resource":"*"}]}',
+        )  # fmt: skip

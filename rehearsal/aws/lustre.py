@@ -1,0 +1,186 @@
+"""FSx for Lustre, and its folders that mirror S3: sizes, groups and ports as the service wants them.
+
+FSx looks at the security groups' rules when it makes such a file system (aws-parallelcluster issue 6181).
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import string
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rehearsal.aws.cloud_types import Cloud
+from rehearsal.aws.errors import Problem, refused
+from rehearsal.aws.fsx import FileSystem, bad
+from rehearsal.aws.groups import Allowed, allowed
+from rehearsal.aws.kinds import BUCKET, GROUP, LUSTRE, SUBNET, Asked, Kind, by_name
+from rehearsal.aws.s3 import folder as bucket_folder
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import Unknown
+
+ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+_MOST_ASSOCIATIONS = 8
+
+# FSx API, CreateFileSystemLustreConfiguration: throughput in MB/s per TiB by deployment and storage type.
+_THROUGHPUT = {
+    ("PERSISTENT_1", "SSD"): (50, 100, 200), ("PERSISTENT_1", "HDD"): (12, 40),
+    ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
+}  # fmt: skip
+_EFA_STEPS = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
+_PORTS = ((988, 988), (1018, 1023))
+"""FSx for Lustre user guide, "File system access control with Amazon VPC"."""
+
+
+class Lustre(FileSystem):
+    """FSx for Lustre."""
+
+    token, noun, server, word = LUSTRE, "Lustre file system", "lustre", "Lustre"
+    references: ClassVar[Mapping[str, str]] = {"subnetIds": SUBNET, "securityGroupIds[]": GROUP}
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        if any(isinstance(asked.inputs.get(name), Unknown) for name in ("deploymentType", "storageType")):
+            return
+        deployment, storage = asked.known("deploymentType") or "SCRATCH_1", asked.known("storageType") or "SSD"
+        size, rate = asked.known("storageCapacity"), asked.known("perUnitStorageThroughput")
+        yield from _lustre_size(deployment, storage, size)
+        allowed_rates = _THROUGHPUT.get((deployment, storage), ())
+        if deployment.startswith("PERSISTENT") and asked.inputs.get("perUnitStorageThroughput") is None:
+            yield bad("perUnitStorageThroughput", f"perUnitStorageThroughput is missing, and {deployment} needs it.")
+        elif rate is not None and rate not in allowed_rates:
+            shown = ", ".join(map(str, allowed_rates)) or "none"
+            yield bad(
+                "perUnitStorageThroughput", f"perUnitStorageThroughput {rate} is not one of {shown} of {deployment} {storage}."
+            )
+        if asked.known("efaEnabled"):
+            yield from _lustre_efa(asked, deployment, size, rate)
+        days = asked.known("automaticBackupRetentionDays")
+        if days and deployment.startswith("SCRATCH"):
+            yield bad("automaticBackupRetentionDays", f"Backups are kept {days} days, and {deployment} has none.")
+        if asked.known("metadataConfiguration") is not None and deployment != "PERSISTENT_2":
+            yield bad("metadataConfiguration", f"metadataConfiguration is given, and {deployment} takes none.")
+        if deployment == "PERSISTENT_2" and (asked.known("importPath") or asked.known("exportPath")):
+            yield bad(
+                "importPath", "importPath and exportPath are given; PERSISTENT_2 mirrors by data repository associations."
+            )
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.computed.update(
+            mountName="".join(secrets.choice(string.ascii_lowercase) for _ in range(8)), deploymentType="SCRATCH_1",
+            storageType="SSD", fileSystemTypeVersion="2.12", dataCompressionType="NONE", efaEnabled=False, exportPath="",
+            autoImportPolicy="NONE", driveCacheType="", importedFileChunkSize=0, throughputCapacity=0,
+        )  # fmt: skip
+
+    def export(self, record: Record) -> str:  # noqa: D102
+        return f"/{record.computed['mountName']}"
+
+    def shut(self, database: Database, record: Record) -> str:  # noqa: D102
+        rules = [rule for group in record.private["groups"] for rule in allowed(database, database.records[group])]
+        groups = set(record.private["groups"])
+        words = "The file system cannot be created because the default security group in the subnet provided or the provided "
+        for ports in _PORTS:
+            for direction in ("ingress", "egress"):
+                if not any(_lets(rule, direction, ports, groups, record.private["cidr"]) for rule in rules):
+                    shown = "-".join(map(str, dict.fromkeys(ports)))
+                    return f"{words}security groups do not permit Lustre LNET network traffic on port {shown} ({direction})."
+        if record.inputs.get("efaEnabled"):
+            for direction in ("ingress", "egress"):
+                if not any(rule.direction == direction and rule.everything and rule.group in groups for rule in rules):
+                    return f"{words}security groups do not permit all traffic to and from themselves by id, as EFA needs it."
+        return ""
+
+
+def _lets(rule: Allowed, direction: str, ports: tuple[int, int], groups: set[str], cidr: str) -> bool:
+    """Whether a rule lets a file system's own servers talk on some TCP ports."""
+    if rule.direction != direction or rule.protocol not in {"-1", "6"}:
+        return False
+    if rule.ports is not None and not (rule.ports[0] <= ports[0] and ports[1] <= rule.ports[1]):
+        return False
+    return rule.group in groups if rule.group else ip_network(cidr).subnet_of(ip_network(rule.cidr))  # type: ignore[arg-type]
+
+
+def _lustre_size(deployment: str, storage: str, size: int | None) -> Iterator[Problem]:
+    if size is None:
+        return
+    steps = {"SCRATCH_1": 3600, "HDD12": 6000, "HDD40": 1800}.get(deployment, 2400)
+    fits = size == 1200 or size % steps == 0 or (deployment == "SCRATCH_1" and size == 2400)  # noqa: PLR2004  GiB
+    if storage == "HDD":
+        fits = size % 6000 == 0 or size % 1800 == 0
+    if not fits or size < 1200:  # noqa: PLR2004  GiB
+        yield bad("storageCapacity", f"Invalid StorageCapacity {size} GiB: it must be 1200, or a multiple of {steps} GiB.")
+
+
+def _lustre_efa(asked: Asked, deployment: str, size: int | None, rate: int | None) -> Iterator[Problem]:
+    if deployment != "PERSISTENT_2" or asked.inputs.get("metadataConfiguration") is None:
+        yield bad("efaEnabled", "EFA is supported by PERSISTENT_2 file systems with a metadata configuration alone.")
+    step = _EFA_STEPS.get(rate or 0)
+    if step and size is not None and size % step:
+        yield bad(
+            "storageCapacity", f"With EFA and {rate} MB/s per TiB, StorageCapacity is a multiple of {step} GiB, not {size}."
+        )
+
+
+class Association(Kind):
+    """A folder of a Lustre file system that mirrors a place in S3; here what lies there is brought in when it is made."""
+
+    token, noun, service, arn, arn_service = ASSOCIATION, "data repository association", "FSx", "association/{id}", "fsx"
+    create, update, delete = (f"{verb}DataRepositoryAssociation" for verb in ("Create", "Update", "Delete"))
+    prefix, ready, seconds = "dra", "AVAILABLE", 120
+    references: ClassVar[Mapping[str, str]] = {"fileSystemId": LUSTRE}
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        system, place = asked.database.find(asked.known("fileSystemId"), LUSTRE), asked.known("dataRepositoryPath")
+        if system is not None and str(system.inputs.get("deploymentType", "SCRATCH_1")) in {"SCRATCH_1", "PERSISTENT_1"}:
+            yield bad("fileSystemId", f"{system.id} is {system.inputs.get('deploymentType')} and takes no associations.")
+        others = asked.neighbours(ASSOCIATION, fileSystemId=system.id) if system else []
+        if len(others) >= _MOST_ASSOCIATIONS:
+            yield refused("fileSystemId", "ServiceLimitExceeded", f"{system} has {_MOST_ASSOCIATIONS} associations already.")
+        path = asked.known("fileSystemPath")
+        for other in others:
+            theirs = str(other.inputs["fileSystemPath"]).strip("/")
+            if path is not None and _overlap(str(path).strip("/"), theirs):
+                yield bad("fileSystemPath", f"{path} and {other.inputs['fileSystemPath']} of {other.id} overlap.")
+        if isinstance(place, str):
+            bucket = place.removeprefix("s3://").partition("/")[0]
+            if not place.startswith("s3://") or not bucket:
+                yield bad("dataRepositoryPath", f"dataRepositoryPath is {place}; it must be s3://bucket or s3://bucket/prefix.")
+            elif asked.urn is None and by_name(asked.database, BUCKET, bucket) is None:
+                yield bad("dataRepositoryPath", f"The bucket {bucket} does not exist, or FSx may not read it.")
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        record.computed.update(
+            associationId=record.id, batchImportMetaDataOnCreate=False, deleteDataInFilesystem=False, importedFileChunkSize=1024
+        )
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+        if old is not None:
+            return
+        cloud.wait(self.seconds)
+        there = self._folder(cloud, record)
+        there.mkdir(parents=True, exist_ok=True)
+        there.chmod(0o777)  # as the root of a new Lustre file system
+        bucket, _, prefix = record.inputs["dataRepositoryPath"].removeprefix("s3://").partition("/")
+        source = bucket_folder(cloud.world, bucket) / prefix
+        if record.inputs.get("batchImportMetaDataOnCreate") and source.is_dir():
+            shutil.copytree(source, there, dirs_exist_ok=True)
+
+    def _folder(self, cloud: Cloud, record: Record) -> Path:
+        system = cloud.store.read().records[record.inputs["fileSystemId"]]
+        folder: Path = cloud.world.path / "storage" / system.id / "data"
+        path: str = record.inputs["fileSystemPath"].strip("/")
+        return folder / path
+
+    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+        yield from super().needs(record)
+        yield f"{BUCKET} {record.inputs['dataRepositoryPath'].removeprefix('s3://').partition('/')[0]}"
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")

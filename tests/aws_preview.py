@@ -1,0 +1,95 @@
+"""The stack file of target aws on a recording engine and account: what `pulumi preview` runs, without an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import runpy
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import yaml
+from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT
+from test_aws_program import Cloud, account
+
+DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+ZONE, OTHER = "us-east-1a", "us-east-1b"
+READY = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "groups": [], "fronts": [], "networks": []}
+
+
+def values(**changes: Any) -> dict[str, Any]:
+    """Return the configuration of Pulumi.aws-efa.yaml by key, with `changes`; None takes a key out."""
+    stack = yaml.safe_load((ROOT / "Pulumi.aws-efa.yaml").read_text())["config"]
+    found = {key: row["default"] for key, row in DECLARED.items() if "default" in row}
+    found |= {key.partition(":")[2]: value for key, value in stack.items() if key.startswith("busbar:")}
+    # A stack that says nothing of destroying, so that a warning of ours alone is one.
+    found |= {"lustreOnDestroy": "refuse", "homeOnDestroy": "refuse"}
+    found |= {"sshPublicKey": KEY, "ncclTestsSource": str(ROOT / "README.md"), "history": "", "report": ""}
+    return {key: value for key, value in (found | changes).items() if value is not None}
+
+
+@dataclass
+class Seen:
+    """What one run of the program registered, exported and said."""
+
+    cloud: Cloud
+    outputs: dict[str, Any] = field(default_factory=dict)
+    warned: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        """Take a warning."""
+        self.warned.append(text)
+
+
+def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool = True, **changes: Any) -> Seen:
+    """Run the real __main__.py for the stack with `changes`; `lines` is what Commands print, `answers` what an account says."""
+    answers = account(
+        **{
+            "getRegion": {"region": "us-east-1"},
+            "getInstanceTypeOfferings": {"locations": [ZONE, OTHER]},
+            "getCapacityBlockReservation": {
+                "state": "active",
+                "instanceType": "p5.48xlarge",
+                "availabilityZone": ZONE,
+                "instanceCount": 2,
+                "placementGroupArn": "",
+            },
+        }
+        | changes.pop("answers", {})
+    )
+    cloud = Cloud(2, f"cluster-head-instance-id {HOST_KEY}", answers=answers)
+    seen = Seen(cloud)
+    register = cloud.new_resource
+    said = {"ready-contact": json.dumps(READY), "sweep-build": BUILD_LINE, "sweep-measure": "{}"} | (lines or {})
+    said.setdefault("sweep-search", json.dumps({"schema": 1, "kind": "search", "needed": False}))
+
+    def new_resource(args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        name, outputs = register(args)
+        return name, outputs | ({"stdout": said[args.name]} if args.name in said else {})
+
+    monkeypatch.setattr(cloud, "new_resource", new_resource)
+    monkeypatch.setattr(
+        pulumi, "export", lambda name, value: pulumi.Output.from_input(value).apply(lambda v: _keep(seen, name, v))
+    )
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: seen.warn(text))
+    monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: seen.told.append(text))
+    monkeypatch.chdir(ROOT)
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws-efa", preview=preview)
+    given = values(**changes)
+    pulumi.runtime.set_all_config(
+        {f"busbar:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+    )
+
+    @pulumi.runtime.test
+    def program() -> None:
+        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+
+    program()
+    return seen
+
+
+def _keep(seen: Seen, name: str, value: Any) -> None:
+    seen.outputs[name] = value

@@ -1,0 +1,367 @@
+"""The stand-in for AWS: what it makes of the world, that it survives its own death, and its faults."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from aws_cloud import (
+    DEAD,
+    GPU_IMAGE,
+    PUBLIC_KEY,
+    ZONE,
+    Fakes,
+    Stack,
+    cloud,
+    fakes,
+    faults,
+    fleet,
+    head,
+    lustre,
+    token,
+    whole,
+)
+
+from rehearsal import hosts, network, parameters
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.fabric import pairs
+from rehearsal.aws.imds import metadata
+from rehearsal.aws.kinds import INSTANCE
+from rehearsal.aws.lookups import answer
+from rehearsal.aws.places import ACCOUNT
+from rehearsal.aws.registry import KINDS
+from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
+from rehearsal.plugin.store import Record, Store
+
+# The SDK warns of its own older classes when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+# The network
+
+
+def test_the_network_is_what_the_stack_says(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    assert not fakes.plans, "nobody sees a network in which nothing lives"
+    record = stack.head()
+    (plan,) = fakes.plans.values()
+    public, private = plan.subnets
+    assert plan.cidrs == ("10.0.0.0/16", "10.1.0.0/16")
+    assert public.routes == (network.Route("0.0.0.0/0", "internet"),)
+    assert private.routes == (network.Route("0.0.0.0/0", "nat"),)
+    assert dict(plan.public_ips) == {"10.0.0.5": record.computed["publicIp"]}
+    assert plan.nat_ip == stack.record("eip").computed["publicIp"] != record.computed["publicIp"]
+    assert plan.resolver == "169.254.169.253"
+
+
+def test_a_rule_by_group_names_members_and_a_rule_by_network_names_a_network(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    stack.head()
+    (plan,) = fakes.plans.values()
+    assert plan.groups is not None
+    groups = {one.id: one for one in plan.groups}
+    head_group, nodes = groups[stack.record("head").short], groups[stack.record("nodes").short]
+    assert (head_group.members, nodes.members) == (("10.0.0.5",), ())
+    assert network.Rule("ingress", "all", "0.0.0.0/0", group=head_group.id) in nodes.rules
+    assert network.Rule("ingress", "6", "198.51.100.0/24", ports=(22, 22)) in head_group.rules
+    default = groups[cloud.store.read().records[stack.record("vpc").computed["defaultSecurityGroupId"]].short]
+    assert {rule.group for rule in default.rules} == {default.id, ""}
+
+
+def test_a_group_made_by_a_program_lets_nothing_out_by_itself(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().roles()
+    stack.head()
+    (plan,) = fakes.plans.values()
+    assert next(one for one in plan.groups or () if one.members).rules == ()
+
+
+def test_a_nat_gateway_in_a_subnet_without_a_way_out_is_made_and_fails(cloud: Cloud) -> None:
+    stack = Stack(cloud).network()
+    address = stack.make("Eip", "other", domain="vpc").id
+    with pytest.raises(PartlyCreatedError, match="has no Internet gateway attached"):
+        cloud.create(token("NatGateway"), "urn:x::p::t::n", {"allocationId": address, "subnetId": stack.ids["private"]})
+
+
+# Machines
+
+
+def test_an_instance_boots_as_what_was_asked_for(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    record = stack.head()
+    (spec,) = fakes.running.values()
+    assert (spec.hostname, spec.address, spec.gateway, spec.index) == ("ip-10-0-0-5", "10.0.0.5", "10.0.0.1", -1)
+    assert (spec.image, spec.shape, spec.rails, spec.search_domain) == ("ubuntu2204-aws", "m5.8xlarge", (), "ec2.internal")
+    assert (spec.instance_id, spec.user_data, spec.may_put) == (record.id, b"#cloud-config\n", ("/busbar/x/head-host-key",))
+    assert spec.metadata["latest/meta-data/instance-id"] == record.id
+    assert spec.metadata["latest/meta-data/public-ipv4"] == record.computed["publicIp"]
+    document = json.loads(spec.metadata["latest/dynamic/instance-identity/document"])
+    assert (document["instanceId"], document["accountId"], document["availabilityZone"]) == (record.id, ACCOUNT, ZONE)
+    assert record.state == "running"
+    outputs = KINDS[INSTANCE].outputs(record)
+    assert (outputs["privateDns"], outputs["rootBlockDevice"]["volumeSize"]) == ("ip-10-0-0-5.ec2.internal", 500)
+
+
+def test_an_instance_without_a_profile_may_write_nothing(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().roles()
+    inputs = {key: value for key, value in head(stack.ids).items() if key != "iamInstanceProfile"}
+    stack.make("Instance", "instance", **inputs)
+    (spec,) = fakes.running.values()
+    assert spec.may_put == ()
+
+
+def test_a_key_pair_is_authorised(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().roles()
+    stack.make("KeyPair", "key", keyName="operator", publicKey=PUBLIC_KEY)
+    stack.make("Instance", "instance", **head(stack.ids), keyName="operator")
+    (spec,) = fakes.running.values()
+    assert spec.ssh_authorized_keys == (PUBLIC_KEY,)
+
+
+def test_a_fleet_launches_its_hosts_on_one_fabric_with_the_interfaces_of_its_template(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    stack.template()
+    record = stack.fleet()
+    specs = sorted(fakes.running.values(), key=lambda spec: spec.index)
+    assert [(spec.index, spec.address) for spec in specs] == [(0, "10.1.0.4"), (1, "10.1.0.5")]
+    assert list(fakes.fabrics.values()) == [32]
+    assert {spec.fabric_id for spec in specs} == set(fakes.fabrics)
+    assert (len(specs[0].rails), specs[0].rails[0]) == (32, hosts.Rail("rdmap0", "rdmap79s0", 100_000_000_000, "efa"))
+    assert specs[0].gpus == ("NVIDIA H100 80GB HBM3",) * 8
+    macs = {path.split("/")[5] for path in specs[0].metadata if "/network/interfaces/macs/" in path}
+    assert len(macs) == 33, "every interface has its own entry"
+    addressed = [path for path in specs[0].metadata if path.endswith("/local-ipv4s")]
+    assert len(addressed) == 1, "an efa-only interface has no address"
+    (sets,) = cloud.store.read().records[record.id].computed["fleetInstanceSets"]
+    assert (len(sets["instanceIds"]), sets["instanceType"], sets["lifecycle"]) == (2, "p5.48xlarge", "on-demand")
+    found = answer(
+        "aws:ec2/getInstances:getInstances", {"filters": [{"name": "instance-id", "values": sets["instanceIds"]}]}, cloud
+    )
+    assert found["privateIps"] == ["10.1.0.4", "10.1.0.5"]
+    cloud.delete(record.id)
+    assert (fakes.running, fakes.fabrics) == ({}, {})
+
+
+def test_another_version_of_a_template_is_what_the_next_launch_takes(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    record = stack.template()
+    changed = stack.inputs["template"] | {
+        "instanceType": "p4d.24xlarge",
+        "networkInterfaces": stack.inputs["template"]["networkInterfaces"][:2],
+    }
+    cloud.update(record.id, changed)
+    assert stack.record("template").computed["latestVersion"] == 2
+    stack.make("Instance", "one", launchTemplate={"id": record.id, "version": "$Latest"})
+    stack.make("Instance", "two", launchTemplate={"id": record.id, "version": "1"})
+    assert [(one.shape, one.index) for one in fakes.running.values()] == [("p4d.24xlarge", 0), ("p5.48xlarge", 1)]
+
+
+# EFA and its groups
+
+
+def test_efa_passes_only_where_groups_let_all_of_it_out_and_in_by_id(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    stack.template()
+    stack.fleet()
+    (fabric,) = fakes.fabrics
+    both = {(one, other) for one in fakes.running for other in fakes.running if one != other}
+    assert fakes.pairs[fabric] == both
+    for name in ("nodes-out", "nodes-in"):
+        kept = stack.inputs[name]
+        stack.delete(name)
+        assert fakes.pairs[fabric] == set(), f"egress to 0.0.0.0/0 is no egress by id, and without {name} nothing passes"
+        everything = "nodes-out-tcp" if name == "nodes-out" else "nodes-in-tcp"
+        direction = "Egress" if name == "nodes-out" else "Ingress"
+        stack.rule(direction, everything, "nodes", peer="nodes", ipProtocol="tcp", fromPort=0, toPort=65535)
+        assert fakes.pairs[fabric] == set(), "EFA is not TCP"
+        stack.make(f"SecurityGroup{direction}Rule", name, **kept)
+        assert fakes.pairs[fabric] == both
+
+
+# File systems
+
+
+def test_file_systems_are_servers_with_the_names_and_exports_that_clients_use(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules().roles().storage()
+    made, home = stack.record("lustre"), stack.record("home")
+    served = fakes.served[made.id]
+    assert (served["kind"], served["address"], served["export"]) == ("lustre", "10.1.0.4", f"/{made.computed['mountName']}")
+    assert served["names"] == (f"{made.id}.fsx.us-east-1.amazonaws.com",)
+    assert (fakes.served[home.id]["kind"], fakes.served[home.id]["export"]) == ("nfs", "/fsx")
+    (plan,) = fakes.plans.values()
+    storage = next(one for one in plan.groups or () if one.id == stack.record("storage").short)
+    assert storage.members == ("10.1.0.4", "10.1.0.5")
+    for name in ("mirror", "lustre", "home"):
+        stack.delete(name)
+    assert fakes.served == {}
+
+
+@pytest.mark.parametrize("missing", ["lustre-in-988", "lustre-out-1018"])
+def test_lustre_without_its_ports_is_made_and_fails(cloud: Cloud, fakes: Fakes, missing: str) -> None:
+    stack = Stack(cloud).network().rules()
+    stack.delete(missing)
+    with pytest.raises(PartlyCreatedError, match="do not permit Lustre LNET network traffic on port") as partly:
+        cloud.create(token("LustreFileSystem"), stack.urn("LustreFileSystem", "l"), lustre(stack.ids))
+    assert fakes.served == {}
+    with pytest.raises(PartlyCreatedError, match="stays so"):
+        cloud.update(partly.value.resource_id, lustre(stack.ids))
+    cloud.delete(partly.value.resource_id)
+
+
+def test_lustre_over_efa_needs_all_traffic_by_id(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().rules()
+    wanted = lustre(stack.ids) | {"efaEnabled": True, "storageCapacity": 19_200}
+    with pytest.raises(PartlyCreatedError, match="as EFA needs it"):
+        cloud.create(token("LustreFileSystem"), stack.urn("LustreFileSystem", "l"), wanted)
+    stack.rule("Ingress", "storage-in", "storage", peer="storage")
+    stack.rule("Egress", "storage-out", "storage", peer="storage")
+    stack.make("LustreFileSystem", "lustre", **wanted)
+
+
+def test_what_lies_in_a_bucket_is_in_the_folder_that_mirrors_it(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules()
+    stack.make("Bucket", "bucket", bucket="sets")
+    (fakes.world.path / "s3" / "sets" / "train.idx").write_text("0 1\n")
+    stack.make("LustreFileSystem", "lustre", **lustre(stack.ids))
+    stack.make("DataRepositoryAssociation", "mirror", fileSystemId=stack.ids["lustre"], fileSystemPath="/in/sets",
+               dataRepositoryPath="s3://sets", batchImportMetaDataOnCreate=True)  # fmt: skip
+    assert (fakes.world.path / "storage" / stack.ids["lustre"] / "data/in/sets/train.idx").read_text() == "0 1\n"
+    with pytest.raises(ServiceError, match="has a data repository association"):
+        stack.delete("lustre")
+    stack.delete("mirror")
+    with pytest.raises(ServiceError, match="BucketNotEmpty"):
+        stack.delete("bucket")
+
+
+# Parameters
+
+
+def test_a_parameter_is_what_the_machine_wrote_into_it(cloud: Cloud) -> None:
+    stack = Stack(cloud)
+    stack.make("Parameter", "parameter", name="/busbar/x/key", type="String", insecureValue="not written yet")
+    ask = {"name": "/busbar/x/key"}
+    assert answer("aws:ssm/getParameter:getParameter", ask, cloud)["insecureValue"] == "not written yet"
+    parameters.put(cloud.world, "/busbar/x/key", "i-1 ssh-ed25519 AAAA", overwrite=True)
+    found = answer("aws:ssm/getParameter:getParameter", ask, cloud)
+    assert (found["insecureValue"], found["version"]) == ("i-1 ssh-ed25519 AAAA", 2)
+    public = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+    assert answer("aws:ssm/getParameter:getParameter", {"name": public}, cloud)["value"] == GPU_IMAGE
+    stack.delete("parameter")
+    with pytest.raises(ServiceError, match="ParameterNotFound"):
+        answer("aws:ssm/getParameter:getParameter", ask, cloud)
+
+
+def test_a_parameter_that_somebody_else_made_is_not_overwritten(cloud: Cloud) -> None:
+    parameters.put(cloud.world, "/theirs", "1")
+    with pytest.raises(ServiceError, match="ParameterAlreadyExists"):
+        cloud.create(token("Parameter"), "urn:x::p::t::n", {"name": "/theirs", "type": "String", "value": "2"})
+    assert parameters.get(cloud.world, "/theirs") == parameters.Parameter("/theirs", "1", "String", 1)
+
+
+# Going
+
+
+def test_what_is_in_use_cannot_be_deleted_and_all_goes_in_order(cloud: Cloud, fakes: Fakes) -> None:
+    stack = whole(cloud)
+    for used, code in (
+        ("vpc", "DependencyViolation"), ("public", "DependencyViolation"), ("nodes", "DependencyViolation"),
+        ("igw", "DependencyViolation"), ("eip", r"InvalidIPAddress\.InUse"), ("private-table", "DependencyViolation"),
+        ("range", "DependencyViolation"), ("role", "DeleteConflict"), ("group", r"InvalidPlacementGroup\.InUse"),
+        ("bucket", "DependencyViolation"), ("lustre", "BadRequest"), ("nat", "DependencyViolation"),
+    ):  # fmt: skip
+        with pytest.raises(ServiceError, match=code):
+            stack.delete(used)
+    for name in reversed(list(stack.ids)):
+        stack.delete(name)
+        stack.delete(name)
+    assert not (cloud.world.path / "aws.json").exists(), "an empty cloud leaves no file"
+    assert (fakes.running, fakes.fabrics, fakes.served, fakes.plans) == ({}, {}, {}, {})
+    assert not (cloud.world.path / "s3").exists()
+
+
+def forge(cloud: Cloud, record_id: str, **fields: Any) -> None:
+    with cloud.store.change() as database:
+        for name, value in fields.items():
+            setattr(database.records[record_id], name, value)
+
+
+def test_what_a_dead_process_was_making_is_undone_and_what_it_was_deleting_is_finished(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    head_record = stack.head()
+    stack.template()
+    pool = stack.fleet()
+    forge(cloud, head_record.id, state="TERMINATING", worker=DEAD)
+    forge(cloud, pool.id, state="PROVISIONING", worker=DEAD)
+    fakes.world.folder("hosts", "deadbeef")
+    Cloud(fakes.world).recover()
+    kept = cloud.store.read().records
+    assert {head_record.id, pool.id}.isdisjoint(kept)
+    assert (fakes.running, fakes.fabrics) == ({}, {})
+    assert list((fakes.world.path / "hosts").iterdir()) == []
+
+
+def test_recovery_leaves_the_hosts_of_another_cloud_alone(cloud: Cloud, fakes: Fakes) -> None:
+    theirs = Record("ocid1.instance.oc1..x", "oci:Core/instance:Instance", "", "RUNNING", {})
+    with Store(fakes.world, "oci").change() as database:
+        database.records[theirs.id] = theirs
+    fakes.world.folder("hosts", theirs.short)
+    cloud.recover()
+    assert (fakes.world.path / "hosts" / theirs.short).is_dir()
+
+
+# Faults
+
+
+def test_capacity_that_runs_out_is_an_error_of_the_whole_fleet(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    template = stack.template().id
+    faults(cloud, {"kind": "capacity", "after": 1})
+    with pytest.raises(ServiceError, match=r"InsufficientInstanceCapacity: We currently do not have sufficient p5\.48xlarge"):
+        cloud.create(token("Fleet"), stack.urn("Fleet", "fleet"), fleet(template, 2))
+    assert (fakes.running, fakes.fabrics) == ({}, {})
+    partial = fleet(template, 2)
+    partial["onDemandOptions"] = {"allocationStrategy": "lowestPrice"}
+    made = cloud.create(token("Fleet"), stack.urn("Fleet", "fleet"), partial)
+    assert made.computed["fulfilledCapacity"] == 1, "without a least number a fleet is content with what there is"
+
+
+def test_what_was_made_a_moment_ago_is_not_known_everywhere_at_once(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    faults(cloud, {"kind": "eventual", "operation": "RunInstances", "times": 3})
+    stack.head()
+    faults(cloud, {"kind": "eventual", "operation": "RunInstances", "times": 300})
+    with pytest.raises(ServiceError, match="Invalid IAM Instance Profile name"):
+        cloud.create(token("Instance"), stack.urn("Instance", "b"), head(stack.ids))
+
+
+def test_throttling_is_retried_and_in_the_end_reported(cloud: Cloud) -> None:
+    stack = Stack(cloud)
+    faults(cloud, {"kind": "throttle", "operation": "CreateVpc", "times": 3})
+    stack.make("Vpc", "vpc", cidrBlock="10.0.0.0/16")
+    faults(cloud, {"kind": "throttle", "operation": "CreateVpc", "times": 300})
+    with pytest.raises(ServiceError, match=r"api error RequestLimitExceeded: Request limit exceeded\."):
+        stack.make("Vpc", "other", cidrBlock="10.0.0.0/16")
+    faults(cloud, {"kind": "api_timeout", "operation": "DeleteVpc"})
+    with pytest.raises(RequestTimeoutError, match=r"Client\.Timeout exceeded"):
+        stack.delete("vpc")
+
+
+def test_creation_takes_the_part_of_its_time_that_was_asked_for(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    monkeypatch.setenv("BUSBAR_PACE", "0.5")
+    stack = Stack(Cloud(fakes.world)).network().rules()
+    stack.make("LustreFileSystem", "lustre", **lustre(stack.ids))
+    assert 300 in waited, "ten minutes at half pace"
+    monkeypatch.setenv("BUSBAR_PACE", "2")
+    with pytest.raises(ValueError, match="a number from 0 to 1"):
+        Cloud(fakes.world)
+
+
+def test_metadata_is_there_only_while_its_endpoint_is_enabled(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().roles()
+    stack.make("Instance", "instance", **(head(stack.ids) | {"metadataOptions": {"httpEndpoint": "disabled"}}))
+    (spec,) = fakes.running.values()
+    assert not spec.metadata
+    assert metadata(stack.record("instance"), "us-east-1", None)["latest/meta-data/services/domain"] == "amazonaws.com"

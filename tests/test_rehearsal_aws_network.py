@@ -1,0 +1,110 @@
+"""Security groups of the stand-in for AWS on real packets: the front end by nftables, EFA's rails by the fabric's bridges."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aws_cloud import Stack, fleet, template
+
+from rehearsal import hosts, network, tidy, wires
+from rehearsal.aws.cloud import Cloud
+from rehearsal.rules import render_fabric
+from rehearsal.spec import load
+from rehearsal.world import World
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+
+def reaches(world: World, sender: hosts.HostSpec, address: str, port: int) -> bool:
+    """Whether a TCP connection to a port comes about within two seconds; a refusal by the far kernel is a way through too."""
+    script = (
+        f"import socket,sys\ns=socket.socket()\ns.settimeout(2)\nsys.exit(s.connect_ex(({address!r}, {port})) not in (0, 111))"
+    )
+    return hosts.enter(world, sender.id, ["/usr/bin/python3", "-c", script]).returncode == 0
+
+
+def rail_address(world: World, host: hosts.HostSpec, rail: int) -> str:
+    shown = wires.call(["ip", "-n", hosts.namespace(world, host.id), "-o", "-4", "addr", "show", "dev", host.rails[rail].name])
+    return shown.split()[3].partition("/")[0]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World.at(tmp_path_factory.mktemp("aws") / "world")
+    made.folder()
+    network.ensure_operator(made)
+    yield made
+    tidy.demolish(made)
+
+
+@pytest.fixture(scope="module")
+def built(world: World) -> Iterator[tuple[Stack, list[hosts.HostSpec]]]:
+    """A head and two machines with four rails each, really running; all of it is deleted in the end and leaves nothing."""
+    stack = Stack(Cloud(world)).network().rules().roles()
+    stack.head()
+    stack.make("PlacementGroup", "group", strategy="cluster")
+    wanted: dict[str, Any] = copy.deepcopy(template(stack.ids)) | {"instanceType": "p4d.24xlarge"}
+    wanted["networkInterfaces"] = wanted["networkInterfaces"][:5]
+    stack.make("LaunchTemplate", "template", **wanted)
+    stack.make("Fleet", "fleet", **fleet(stack.ids["template"], 2))
+    specs = [load(world, one.short) for one in stack.cloud.store.read().of("aws:ec2/instance:Instance")]
+    yield stack, sorted(specs, key=lambda one: one.index)
+    for name in reversed(list(stack.ids)):
+        stack.delete(name)
+    assert not (world.path / "aws.json").exists()
+    assert wires.namespaces(world) == [network.OPERATOR]
+
+
+def test_the_front_end_lets_through_what_a_group_says_by_id_and_by_network(
+    world: World, built: tuple[Stack, list[hosts.HostSpec]]
+) -> None:
+    stack, (head, one, two) = built
+    assert reaches(world, head, one.address, 22), "nodes let the head in by its group's id"
+    assert reaches(world, one, two.address, 4000), "nodes let each other in by their group's id"
+    assert not reaches(world, one, head.address, 4000), "the head lets in SSH from one network alone"
+    stack.delete("nodes-from-head")
+    assert not reaches(world, head, one.address, 22)
+    port = {"ipProtocol": "tcp", "fromPort": 4000, "toPort": 4001}
+    stack.rule("Ingress", "by-network", "head", cidrIpv4="10.1.0.0/16", **port)
+    assert reaches(world, one, head.address, 4000)
+    assert not reaches(world, one, head.address, 4002)
+    stack.delete("by-network")
+    stack.rule("Ingress", "nodes-from-head", "nodes", peer="head")
+    assert reaches(world, head, one.address, 22)
+
+
+def test_rails_pass_nothing_without_egress_to_the_group_by_its_id(
+    world: World, built: tuple[Stack, list[hosts.HostSpec]]
+) -> None:
+    stack, (_, one, two) = built
+    there = [rail_address(world, two, rail) for rail in range(4)]
+    assert all(reaches(world, one, address, 5000) for address in there)
+    stack.delete("nodes-out")
+    assert not any(reaches(world, one, address, 5000) for address in there), "egress to 0.0.0.0/0 is still there"
+    assert reaches(world, one, two.address, 4000), "and the front end goes by it"
+    stack.rule("Egress", "nodes-out", "nodes", peer="nodes")
+    assert all(reaches(world, one, address, 5000) for address in there)
+
+
+def test_a_machine_asks_the_name_service_of_its_vpc(world: World, built: tuple[Stack, list[hosts.HostSpec]]) -> None:
+    _, (_, one, two) = built
+    found = hosts.enter(world, one.id, ["getent", "hosts", two.hostname])
+    assert found.stdout.split()[:1] == [two.address], found
+
+
+def test_the_fabric_of_a_cloud_without_groups_passes_everything() -> None:
+    assert render_fabric(None).splitlines() == ["table bridge fabric", "delete table bridge fabric"]
+    text = render_fabric([("aaaaaaaa", "bbbbbbbb")])
+    assert 'iifname "haaaaaaaar*" oifname "hbbbbbbbbr*" accept' in text
+    assert "policy drop" in text
+
+
+def test_a_plan_is_read_back_as_it_was_written(world: World, built: tuple[Stack, list[hosts.HostSpec]]) -> None:
+    _, (head, *_) = built
+    plan = network.load_vcn(world, head.vcn_id)
+    assert plan.groups
+    assert plan.resolver == "169.254.169.253"
+    assert any(rule.group for group in plan.groups for rule in group.rules)

@@ -1,0 +1,252 @@
+"""The stand-in for AWS as the engine and the SDK see it: data sources, outputs, the protocol, the plugin."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from aws_cloud import (
+    GPU_IMAGE,
+    REGION,
+    ROOT,
+    ZONE,
+    Stack,
+    cloud,
+    fakes,
+    furnished,
+    lustre,
+    template,
+    token,
+)
+from pulumi import _types as sdk_types
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
+
+from rehearsal.aws import account
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.kinds import INSTANCE
+from rehearsal.aws.lookups import LOOKUPS, answer
+from rehearsal.aws.registry import KINDS
+from rehearsal.aws.sdk import SDK
+from rehearsal.aws.server import Provider
+from rehearsal.plugin import wire
+from rehearsal.plugin.errors import ServiceError
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "getRegion": {},
+    "getAvailabilityZones": {},
+    "getCallerIdentity": {},
+    "getParameter": {"name": "/busbar/x/head-host-key"},
+    "getInstances": {"filters": [{"name": "instance-type", "values": ["p5.*"]}]},
+    "getInstanceTypeOfferings": {
+        "filters": [{"name": "instance-type", "values": ["p5.48xlarge"]}],
+        "locationType": "availability-zone",
+    },
+    "getInstanceType": {"instanceType": "p5.48xlarge"},
+    "getAmi": {"filters": [{"name": "image-id", "values": [GPU_IMAGE]}]},
+    "getServiceQuota": {"serviceCode": "ec2", "quotaName": "Running On-Demand P instances"},
+    "getResource": {"typeName": "AWS::EC2::CapacityReservation", "identifier": account.POOLED[0]},
+    "getCapacityBlockReservation": {"id": "cr-0bbbbbbbbbbbbbbb1"},
+    "getCapacityBlockOffering": {"instanceType": "p5.48xlarge", "instanceCount": 2, "capacityDurationHours": 24},
+}
+
+
+def asked(stack: Stack, name: str, **changes: Any) -> dict[str, Any]:
+    return answer(next(one for one in LOOKUPS if one.endswith(f":{name}")), QUESTIONS[name] | changes, stack.cloud)
+
+
+@pytest.mark.parametrize("lookup", LOOKUPS)
+def test_a_data_source_answers_with_the_names_that_the_sdk_reads(furnished: Stack, lookup: str) -> None:
+    name = lookup.rpartition(":")[2]
+    room = lookup.partition("/")[0].rpartition(":")[2]
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    module = importlib.import_module(f"pulumi_aws.{snake}" if room == "index" else f"pulumi_aws.{room}.{snake}")
+    result = getattr(module, f"{name[0].upper()}{name[1:]}Result")
+    read = {wire_name for _, wire_name, _ in sdk_types._py_properties(result)}  # noqa: SLF001  the SDK's own index
+    answered = asked(furnished, name)
+    assert set(answered) - {"region", "id"} <= read
+    assert len(set(answered) & read) > 2
+
+
+def test_lookups_find_what_was_made(furnished: Stack) -> None:
+    found = asked(furnished, "getInstances")
+    assert (len(found["ids"]), found["privateIps"]) == (2, ["10.1.0.6", "10.1.0.7"])
+    assert asked(furnished, "getInstances", filters=[], instanceTags={"Name": "x-head"})["ids"] == [furnished.ids["instance"]]
+    with pytest.raises(ServiceError, match="filter 'colour' is invalid"):
+        asked(furnished, "getInstances", filters=[{"name": "colour", "values": ["red"]}])
+    placement = asked(furnished, "getResource", typeName="AWS::EC2::PlacementGroup", identifier=furnished.ids["group"])
+    assert json.loads(placement["properties"])["Strategy"] == "cluster"
+    with pytest.raises(ServiceError, match="NotFound"):
+        asked(furnished, "getResource", typeName="AWS::EC2::PlacementGroup", identifier="nobody")
+    odcr = asked(furnished, "getResource", identifier=furnished.ids["odcr"])
+    assert json.loads(odcr["properties"])["TotalInstanceCount"] == 2
+
+
+def test_lookups_know_what_the_vendor_has(furnished: Stack) -> None:
+    kind = asked(furnished, "getInstanceType")
+    assert (kind["efaMaximumInterfaces"], len(kind["networkCards"]), kind["networkCards"][31]["maximumInterfaces"]) == (
+        32,
+        32,
+        2,
+    )
+    assert asked(furnished, "getInstanceTypeOfferings")["locations"] == [ZONE, f"{REGION}b"]
+    image = asked(furnished, "getAmi")
+    assert (image["rootDeviceName"], image["blockDeviceMappings"][0]["ebs"]["volume_size"]) == ("/dev/sda1", "75")
+    assert asked(furnished, "getServiceQuota")["value"] == 3072.0
+    pool = asked(furnished, "getResource", typeName="AWS::ResourceGroups::Group", identifier=account.GROUP)
+    assert json.loads(pool["properties"])["Resources"][0].endswith(f"capacity-reservation/{account.POOLED[0]}")
+    with pytest.raises(ServiceError, match="returned more than one result"):
+        asked(furnished, "getAmi", filters=[{"name": "architecture", "values": ["x86_64"]}])
+    with pytest.raises(ServiceError, match="do not exist"):
+        asked(furnished, "getInstanceType", instanceType="p9.metal")
+
+
+def test_a_block_on_offer_can_be_bought_and_is_launched_into(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    offer = asked(stack, "getCapacityBlockOffering")
+    assert (offer["availabilityZone"], offer["upfrontFee"], offer["currencyCode"]) == (ZONE, f"{48 * 31.464:.2f}", "USD")
+    block = stack.make(
+        "CapacityBlockReservation",
+        "block",
+        capacityBlockOfferingId=offer["capacityBlockOfferingId"],
+        instancePlatform="Linux/UNIX",
+    )
+    assert (block.computed["instanceType"], block.computed["instanceCount"]) == ("p5.48xlarge", 2)
+    into = {"capacityReservationSpecification": {"capacityReservationTarget": {"capacityReservationId": block.id}}}
+    bare = {key: value for key, value in template(stack.ids | {"group": ""}).items() if key != "placement"}
+    made = stack.make("LaunchTemplate", "template", **bare, **into, instanceMarketOptions={"marketType": "capacity-block"})
+    stack.make("Instance", "one", launchTemplate={"id": made.id, "version": "1"})
+    assert asked(stack, "getCapacityBlockReservation", id=block.id)["instanceCount"] == 2
+
+
+def test_resources_answer_with_names_that_the_sdk_reads(furnished: Stack) -> None:
+    provider = Provider(furnished.cloud)
+    for record in furnished.cloud.store.read().records.values():
+        names = set(KINDS[record.token].outputs(record))
+        own = {"ownerId", "tagsAll", "region", "name"}  # what the service says of everything, and the SDK reads of some
+        assert names <= SDK.output_names(record.token) | own, record.token
+        assert set(provider.outputs(record)) <= SDK.output_names(record.token)
+
+
+class Served:
+    """The provider behind its real protocol, in this process."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.server = grpc.server(ThreadPoolExecutor(4))
+        provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(cloud), self.server)
+        port = self.server.add_insecure_port("127.0.0.1:0")
+        self.server.start()
+        self.stub: Any = provider_pb2_grpc.ResourceProviderStub(grpc.insecure_channel(f"127.0.0.1:{port}"))
+
+
+@pytest.fixture
+def served(cloud: Cloud) -> Iterator[Any]:
+    running = Served(cloud)
+    yield running.stub
+    running.server.stop(None)
+
+
+def urn(noun: str, name: str) -> str:
+    return f"urn:pulumi:dev::p::parent${token(noun)}::{name}"
+
+
+def test_a_region_is_needed_and_becomes_every_resources_own(served: Any) -> None:
+    missing = served.CheckConfig(provider_pb2.CheckRequest(urn="", news=wire.dumps({})))
+    assert "Missing region configuration" in missing.failures[0].reason
+    wrong = served.CheckConfig(provider_pb2.CheckRequest(urn="", news=wire.dumps({"region": "moon-base-1"})))
+    assert "invalid AWS Region: moon-base-1" in wrong.failures[0].reason
+    served.Configure(provider_pb2.ConfigureRequest(args=wire.dumps({"region": "ap-northeast-1"})))
+    checked = served.Check(provider_pb2.CheckRequest(urn=urn("Vpc", "v"), news=wire.dumps({"cidrBlock": "10.0.0.0/16"})))
+    assert wire.loads(checked.inputs) == {"cidrBlock": "10.0.0.0/16", "region": "ap-northeast-1"}
+    made = served.Create(provider_pb2.CreateRequest(urn=urn("Vpc", "v"), properties=checked.inputs))
+    assert ":ec2:ap-northeast-1:" in wire.loads(made.properties)["arn"]
+    tokens = {"tok": "aws:index/getRegion:getRegion", "args": wire.dumps({})}
+    assert wire.loads(getattr(served.Invoke(provider_pb2.InvokeRequest(**tokens)), "return"))["region"] == "ap-northeast-1"
+
+
+def test_a_preview_knows_what_is_given_and_leaves_the_rest_open(served: Any) -> None:
+    inputs = wire.dumps({"cidrBlock": "10.0.0.0/16"})
+    made = wire.loads(
+        served.Create(provider_pb2.CreateRequest(urn=urn("Vpc", "v"), properties=inputs, preview=True)).properties
+    )
+    assert made["cidrBlock"] == "10.0.0.0/16"
+    assert made["mainRouteTableId"] is wire.UNKNOWN
+
+
+def test_a_resource_is_made_read_changed_and_deleted_by_the_engines_own_id(served: Any, cloud: Cloud) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    name = stack.ids["role"]
+    read = served.Read(provider_pb2.ReadRequest(urn=urn("Role", "role"), id=name))
+    assert (read.id, wire.loads(read.properties)["name"]) == (name, name)
+    bucket = {"bucket": "training-data"}
+    made = served.Create(provider_pb2.CreateRequest(urn=urn("Bucket", "b"), properties=wire.dumps(bucket)))
+    assert made.id == "training-data"
+    shut = served.Create(provider_pb2.CreateRequest(urn=urn("BucketPublicAccessBlock", "s"), properties=wire.dumps(bucket)))
+    assert shut.id == "training-data", "the setting's id is the bucket's, as with the vendor's provider"
+    news, olds = wire.dumps(bucket | {"tags": {"a": "b"}}), wire.dumps(bucket)
+    request = provider_pb2.DiffRequest(urn=urn("Bucket", "b"), id=made.id, old_inputs=olds, olds=olds, news=news)
+    assert list(served.Diff(request).diffs) == ["tags"]
+    served.Update(provider_pb2.UpdateRequest(urn=urn("Bucket", "b"), id=made.id, olds=olds, news=news))
+    for noun, logical in (("BucketPublicAccessBlock", "s"), ("Bucket", "b")):
+        served.Delete(provider_pb2.DeleteRequest(urn=urn(noun, logical), id="training-data"))
+        gone = served.Read(provider_pb2.ReadRequest(urn=urn(noun, logical), id="training-data"))
+        assert gone.id == ""
+    with pytest.raises(grpc.RpcError, match="api error DeleteConflict"):
+        served.Delete(provider_pb2.DeleteRequest(urn=urn("Role", "role"), id=name))
+
+
+def test_a_file_system_that_fails_reaches_the_engine_with_its_id(served: Any, cloud: Cloud) -> None:
+    stack = Stack(cloud).network()
+    inputs = lustre(stack.ids)
+    with pytest.raises(grpc.RpcError) as refused:
+        served.Create(provider_pb2.CreateRequest(urn=urn("LustreFileSystem", "l"), properties=wire.dumps(inputs)))
+    details = dict(refused.value.trailing_metadata())["grpc-status-details-bin"]
+    failed = provider_pb2.ErrorResourceInitFailed()
+    assert status_pb2.Status.FromString(details).details[0].Unpack(failed)
+    assert failed.id in cloud.store.read().records
+    assert "unexpected state 'FAILED'" in failed.reasons[0]
+    served.Delete(provider_pb2.DeleteRequest(urn=urn("LustreFileSystem", "l"), id=failed.id))
+    assert failed.id not in cloud.store.read().records
+
+
+def test_an_instance_that_died_is_gone_when_it_is_read(served: Any, cloud: Cloud, fakes: Any) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    record = stack.head()
+    read = provider_pb2.ReadRequest(urn=urn("Instance", "instance"), id=record.id)
+    assert served.Read(read).id == record.id
+    fakes.running.clear()
+    assert served.Read(read).id == ""
+    assert cloud.store.read().of(INSTANCE) == []
+
+
+def test_the_plugin_starts_at_once_and_ends_quietly(tmp_path: Path) -> None:
+    environment = {**os.environ, "BUSBAR_WORLD": str(tmp_path / "world"), "BUSBAR_PYTHON": sys.executable}
+    started = time.monotonic()
+    plugin = subprocess.Popen(
+        [ROOT / "rehearsal/bin/pulumi-resource-aws", "127.0.0.1:1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    assert plugin.stdout is not None
+    assert plugin.stdout.readline().strip().isdecimal()
+    assert time.monotonic() - started < 5, "the engine waits for it at every command; the bound is loose for busy machines"
+    plugin.send_signal(signal.SIGINT)
+    rest, said = plugin.communicate(timeout=10)
+    assert (plugin.returncode, rest, said) == (0, "", "")
+    assert not (tmp_path / "world").exists(), "looking changes nothing"

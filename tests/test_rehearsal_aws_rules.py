@@ -1,0 +1,460 @@
+"""The stand-in for AWS refuses what the vendor would refuse, replaces what its provider replaces, and no more."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from aws_cloud import (
+    GPU_IMAGE,
+    OTHER,
+    TRUST,
+    Fakes,
+    Stack,
+    cloud,
+    fakes,
+    fleet,
+    furnished,
+    head,
+    openzfs,
+    put,
+    refusals,
+    token,
+)
+
+from rehearsal.aws import account, launch_rules, members, models
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.diff import REPLACED, changes
+from rehearsal.aws.launch import Nic
+from rehearsal.aws.registry import KINDS
+from rehearsal.aws.sdk import SDK
+from rehearsal.aws.types import TYPES
+from rehearsal.plugin import wire
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.sdk import fields
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+STATEMENT = {"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": "*"}
+
+
+def document(**changes: Any) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": [STATEMENT | changes]})
+
+
+EXPORTS = "rootVolumeConfiguration.nfsExports.clientConfigurations"
+TEMPLATE = "launchTemplateConfigs.0.launchTemplateSpecification"
+REFUSED = [
+    # Types, against the SDK's own.
+    ("Vpc", "vpc", "cidrBlok", "x", "did you mean 'cidrBlock'?"),
+    ("Vpc", "vpc", "enableDnsSupport", "yes", "must be a boolean"),
+    ("Subnet", "public", "vpcId", None, "MissingParameter"),
+    ("LaunchTemplate", "template", "networkInterfaces.0.networkCardIndex", "0", "must be a whole number"),
+    ("Fleet", "fleet", "targetCapacitySpecification.totalTargetCapacity", "2", "must be a whole number"),
+    # Enumerations, patterns and ranges, against the API's own models.
+    ("Vpc", "vpc", "instanceTenancy", "shared", "it must be one of default, dedicated, host (Tenancy)"),
+    ("PlacementGroup", "group", "strategy", "close", "it must be one of cluster, spread, partition"),
+    ("LaunchTemplate", "template", "instanceInitiatedShutdownBehavior", "hibernate", "(ShutdownBehavior)"),
+    ("LaunchTemplate", "template", "metadataOptions", {"httpTokens": "needed"}, "LaunchTemplateHttpTokensState"),
+    ("LaunchTemplate", "template", "ebsOptimized", "perhaps", "true or false"),
+    ("LaunchTemplate", "template", "name", "x", "3 to 128 characters"),
+    ("Instance", "instance", "metadataOptions.httpTokens", "needed", "optional, required"),
+    ("Fleet", "fleet", "onDemandOptions.allocationStrategy", "cheapest", "lowest-price, prioritized"),
+    ("Role", "role", "name", "a role", "ValidationError"),
+    ("Role", "role", "maxSessionDuration", 60, "from 3600 to 43200"),
+    ("LustreFileSystem", "lustre", "deploymentType", "PERSISTENT_3", "SCRATCH_1, SCRATCH_2, PERSISTENT_1, PERSISTENT_2"),
+    ("LustreFileSystem", "lustre", "fileSystemTypeVersion", "two", "BadRequest"),
+    ("OpenZfsFileSystem", "home", "automaticBackupRetentionDays", 91, "from 0 to 90"),
+    ("OpenZfsFileSystem", "home", f"{EXPORTS}.0.clients", "", "1 to 128 characters"),
+    ("DataRepositoryAssociation", "mirror", "s3.autoImportPolicy.events", ["MADE"], "NEW, CHANGED, DELETED"),
+    ("DataRepositoryAssociation", "mirror", "s3.autoExportPolicy.events", ["NEW"] * 4, "has 4 entries; it must be 0 to 3"),
+    ("BucketOwnershipControls", "owned", "rule.objectOwnership", "Everybody", "BucketOwnerEnforced"),
+    ("Parameter", "parameter", "type", "Text", "String, StringList, SecureString"),
+    # What only the service knows of networks.
+    ("Vpc", "vpc", "cidrBlock", "10.0.0.0/15", "InvalidVpc.Range"),
+    ("Vpc", "vpc", "cidrBlock", "10.0.0.1/16", "not a valid CIDR block"),
+    ("Vpc", "vpc", "cidrBlock", "169.254.0.0/16", "the service keeps it"),
+    ("Vpc", "vpc", "enableDnsSupport", False, "DNS host names need DNS support"),
+    ("Vpc", "vpc", "assignGeneratedIpv6CidrBlock", True, "NotPlayed"),
+    ("VpcIpv4CidrBlockAssociation", "range", "cidrBlock", "10.0.128.0/17", "conflicts with 10.0.0.0/16"),
+    ("VpcIpv4CidrBlockAssociation", "range", "vpcId", "vpc-0none", "The vpc ID 'vpc-0none' does not exist"),
+    ("Subnet", "public", "availabilityZone", "us-east-1z", "parameter availabilityZone is invalid"),
+    ("Subnet", "public", "cidrBlock", "10.1.64.0/18", "InvalidSubnet.Conflict"),
+    ("Subnet", "public", "cidrBlock", "10.0.0.0/29", "InvalidSubnet.Range"),
+    ("InternetGateway", "igw", "tags", {"Name": "second"}, "already has an internet gateway attached"),
+    ("Eip", "eip", "instance", "i-0none", "NotPlayed"),
+    ("NatGateway", "nat", "subnetId", "subnet-0none", "InvalidSubnetID.NotFound"),
+    ("NatGateway", "nat", "allocationId", None, "must contain the parameter AllocationId"),
+    ("NatGateway", "nat", "tags", {"Name": "second"}, "is of another NAT gateway already"),
+    ("Route", "public-route", "gatewayId", "igw-0none", "InvalidInternetGatewayID.NotFound"),
+    ("Route", "public-route", "destinationCidrBlock", "anywhere", "not a valid CIDR block"),
+    ("Route", "public-route", "gatewayId", None, "one target is needed"),
+    ("Route", "public-route", "tags", None, "RouteAlreadyExists"),
+    ("RouteTableAssociation", "public-joined", "routeTableId", "rtb-0none", "InvalidRouteTableID.NotFound"),
+    ("RouteTableAssociation", "public-joined", "region", "us-east-1", "Resource.AlreadyAssociated"),
+    ("VpcEndpoint", "s3", "serviceName", "com.amazonaws.us-east-1.s4", "InvalidServiceName"),
+    ("VpcEndpoint", "s3", "vpcEndpointType", "Interface", "NotPlayed"),
+    ("VpcEndpoint", "s3", "tags", {"Name": "second"}, "RouteAlreadyExists"),
+    # Groups.
+    ("SecurityGroup", "nodes", "name", "sg-mine", "may not be in the format sg-*"),
+    ("SecurityGroup", "nodes", "name", "default", "InvalidGroup.Duplicate"),
+    ("SecurityGroupIngressRule", "nodes-in", "referencedSecurityGroupId", "sg-0none", "InvalidGroup.NotFound"),
+    ("SecurityGroupIngressRule", "nodes-in", "cidrIpv4", "10.0.0.0/16", "exactly one of"),
+    ("SecurityGroupIngressRule", "nodes-in", "description", "twice", "InvalidPermission.Duplicate"),
+    ("SecurityGroupIngressRule", "nodes-in", "fromPort", 22, "protocol -1 is about all ports"),
+    ("SecurityGroupIngressRule", "ssh", "toPort", 21, "Invalid TCP/UDP port range (22:21)"),
+    ("SecurityGroupIngressRule", "ssh", "toPort", None, "must contain fromPort and toPort"),
+    ("SecurityGroupIngressRule", "ssh", "ipProtocol", "quic", "Unknown protocol"),
+    ("SecurityGroupIngressRule", "ssh", "cidrIpv4", "198.51.100.1/24", "not a valid CIDR block"),
+    # Roles.
+    ("Role", "role", "assumeRolePolicy", "{", "contains invalid Json"),
+    ("Role", "role", "assumeRolePolicy", document(), "a trust policy names one"),
+    ("RolePolicy", "policy", "policy", TRUST, "should not specify a principal"),
+    ("RolePolicy", "policy", "policy", document(Action="PutParameter"), "must be prefaced by a vendor"),
+    ("RolePolicy", "policy", "policy", document(Effect="Maybe"), "Effect Allow or Deny"),
+    ("RolePolicy", "policy", "policy", document(Resource="parameter/x"), "must be in ARN format"),
+    ("RolePolicy", "policy", "role", "nobody", "The role with name nobody cannot be found"),
+    ("RolePolicyAttachment", "attached", "policyArn", "arn:aws:iam::aws:policy/Everything", "is not attachable"),
+    # What only the service knows of machines.
+    ("Instance", "instance", "ami", "ami-0none", "InvalidAMIID.NotFound"),
+    ("Instance", "instance", "instanceType", "m5.9xlarge", "Invalid value 'm5.9xlarge' for InstanceType"),
+    ("Instance", "instance", "instanceType", "m7g.2xlarge", "does not match the architecture 'x86_64'"),
+    ("Instance", "instance", "subnetId", "subnet-0none", "InvalidSubnetID.NotFound"),
+    ("Instance", "instance", "vpcSecurityGroupIds", ["sg-0none"], "InvalidGroup.NotFound"),
+    ("Instance", "instance", "iamInstanceProfile", "nobody", "Invalid IAM Instance Profile name"),
+    ("Instance", "instance", "keyName", "nobody", "InvalidKeyPair.NotFound"),
+    ("Instance", "instance", "userData", "#" * 16_385, "limited to 16384 bytes"),
+    ("Instance", "instance", "rootBlockDevice.volumeSize", 7, "smaller than snapshot"),
+    ("Instance", "instance", "rootBlockDevice.throughput", 1000, "throughput to iops ratio is too high"),
+    ("Instance", "instance", "rootBlockDevice.iops", 90_000, "not in the range of gp3"),
+    ("Instance", "instance", "privateIp", "10.0.0.3", "does not fall within the subnet's address range"),
+    ("Instance", "instance", "privateIp", "10.0.0.5", "InvalidIPAddress.InUse"),
+    ("Instance", "instance", "placementGroup", "nobody", "InvalidPlacementGroup.Unknown"),
+    ("Instance", "instance", "launchTemplate", {"id": "lt-0none", "version": "1"}, "with template ID lt-0none, does not exist"),
+    ("LaunchTemplate", "template", "userData", "#cloud-config", "Invalid BASE64 encoding"),
+    ("LaunchTemplate", "template", "networkInterfaces.3.securityGroups", ["sg-0none"], "InvalidGroup.NotFound"),
+    ("LaunchTemplate", "template", "networkInterfaces.3.subnetId", "subnet-0none", "InvalidSubnetID.NotFound"),
+    ("LaunchTemplate", "template", "vpcSecurityGroupIds", ["sg-0none"], "may not be specified on the same request"),
+    ("LaunchTemplate", "template", "name", "x-gpu-p5", "AlreadyExistsException"),
+    ("Fleet", "fleet", f"{TEMPLATE}.version", "7", "VersionNotFound"),
+    ("Fleet", "fleet", f"{TEMPLATE}.launchTemplateId", "lt-0none", "does not exist"),
+    ("Fleet", "fleet", "targetCapacitySpecification.totalTargetCapacity", 0, "InvalidTargetCapacity"),
+    ("Fleet", "fleet", "targetCapacitySpecification.totalTargetCapacity", 15, "VcpuLimitExceeded"),
+    ("Fleet", "fleet", "onDemandOptions.minTargetCapacity", 3, "minTargetCapacity is 3 and the target is 2"),
+    ("Fleet", "fleet", "onDemandOptions.singleAvailabilityZone", None, "needs singleAvailabilityZone or singleInstanceType"),
+    ("Fleet", "fleet", "type", "maintain", "NotPlayed"),
+    ("PlacementGroup", "group", "partitionCount", 3, "goes with strategy partition"),
+    ("PlacementGroup", "group", "name", account.PLACEMENT_GROUP, "InvalidPlacementGroup.Duplicate"),
+    ("KeyPair", "key", "publicKey", "AAAA", "not in valid OpenSSH public key format"),
+    ("CapacityReservation", "odcr", "availabilityZone", "us-east-1f", "is not offered in us-east-1f"),
+    # What only the service knows of file systems, buckets and parameters.
+    ("LustreFileSystem", "lustre", "storageCapacity", 1300, "must be 1200, or a multiple of 2400"),
+    ("LustreFileSystem", "lustre", "perUnitStorageThroughput", 200, "125, 250, 500, 1000"),
+    ("LustreFileSystem", "lustre", "perUnitStorageThroughput", None, "PERSISTENT_2 needs it"),
+    ("LustreFileSystem", "lustre", "efaEnabled", True, "is a multiple of 19200 GiB"),
+    ("LustreFileSystem", "lustre", "importPath", "s3://x", "data repository associations"),
+    ("LustreFileSystem", "lustre", "securityGroupIds", ["sg-0none"], "InvalidGroup.NotFound"),
+    ("OpenZfsFileSystem", "home", "deploymentType", "SINGLE_AZ_HA_1", "is not supported in us-east-1"),
+    ("OpenZfsFileSystem", "home", "throughputCapacity", 100, "Invalid throughput 100"),
+    ("OpenZfsFileSystem", "home", "storageCapacity", 32, "must be 64 to 524288"),
+    ("OpenZfsFileSystem", "home", "deploymentType", "MULTI_AZ_1", "stands in 2 subnets"),
+    ("DataRepositoryAssociation", "mirror", "fileSystemPath", "/data/sub", "overlap"),
+    ("DataRepositoryAssociation", "mirror", "dataRepositoryPath", "bucket", "it must be s3://bucket"),
+    ("DataRepositoryAssociation", "mirror", "fileSystemId", "fs-0123456789abcdef0", "FileSystemNotFound"),
+    ("Bucket", "bucket", "bucket", "Mine", "InvalidBucketName"),
+    ("Bucket", "bucket", "website", {"indexDocument": "x"}, "NotPlayed"),
+    ("BucketPublicAccessBlock", "shut", "bucket", "nobodys", "NoSuchBucket"),
+    ("Parameter", "parameter", "name", "/aws/mine", "can't be prefixed"),
+    ("Parameter", "parameter", "value", "twice", "exactly one of"),
+    ("Parameter", "parameter", "type", "SecureString", "insecureValue cannot be set"),
+    ("Parameter", "parameter", "insecureValue", "x" * 4097, "4096 bytes"),
+    ("Parameter", "parameter", "description", "twice", "ParameterAlreadyExists"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case[0]}-{case[2]}-{case[4]}")
+def test_what_the_vendor_would_refuse_is_refused_in_words(furnished: Stack, case: tuple[str, str, str, Any, str]) -> None:
+    noun, name, path, value, words = case
+    inputs = furnished.inputs[name]
+    # What is not given cannot be taken away: then it is the second of its kind that is refused.
+    changed = inputs if value is None and path.rpartition(".")[2] not in str(inputs) else put(inputs, path, value)
+    assert words in refusals(furnished.cloud, noun, changed)
+
+
+def leaves(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, dict | list) and value:
+        pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
+        # Thirty-three interfaces are alike.
+        for key, one in pairs[:3] if isinstance(value, list) else pairs:
+            yield from leaves(one, f"{path}.{key}".lstrip("."))
+    if path:
+        yield path
+
+
+def test_what_is_not_known_yet_is_let_through_wherever_it_stands(furnished: Stack) -> None:
+    for name, inputs in furnished.inputs.items():
+        noun = furnished.nouns[name]
+        known = set(refusals(furnished.cloud, noun, inputs).splitlines())
+        for path in leaves(inputs):
+            said = set(refusals(furnished.cloud, noun, put(inputs, path, wire.UNKNOWN)).splitlines())
+            assert said <= known, f"{noun}: unknown {path} must not be judged"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_property_is_a_member_of_the_api_or_listed_as_none(kind: str) -> None:
+    assert list(members.unmapped(SDK, kind)) == []
+    service = members.REQUESTS[kind][0]
+    listed = members.MEMBERS.get(kind, {})
+    assert [path for path, named in listed.items() if named and models.member(service, named) is None] == []
+
+
+def test_patterns_of_the_models_are_patterns_here_too() -> None:
+    unread = {
+        (service, name)
+        for service in ("iam", "fsx", "ssm")
+        for name, shape in models.shapes(service).items()
+        if "pattern" in shape and models._pattern(shape["pattern"]) is None  # noqa: SLF001 - what it cannot read it skips
+    }
+    assert not unread
+
+
+def test_without_the_models_the_plugin_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(RuntimeError, match=r"botocore is not installed, .* `tools/setup python` installs it"):
+        models.present()
+
+
+# Interfaces
+
+
+def nics(*places: tuple[int, int, str]) -> tuple[Nic, ...]:
+    return tuple(Nic(card, device, kind, None, None, None, f"n{at}") for at, (card, device, kind) in enumerate(places))
+
+
+PRIMARY = (0, 0, "interface")
+LAYOUTS = [
+    ("p5.48xlarge", ((0, 1, "efa-only"),), "A primary network interface is needed"),
+    ("p5.48xlarge", ((0, 0, "efa-only"),), "cannot be the primary"),
+    ("p5.48xlarge", (PRIMARY, (1, 1, "efa"), (1, 1, "efa")), "unique device index"),
+    ("p5.48xlarge", (PRIMARY, (32, 1, "efa")), "network card index 32 exceeds what p5.48xlarge has: 32 network cards"),
+    ("p5.48xlarge", (PRIMARY, (1, 2, "efa")), "specified number '2' for the device index exceeds"),
+    ("p4d.24xlarge", (PRIMARY, (0, 1, "efa"), (0, 2, "efa")), "takes one EFA interface"),
+    ("g5.48xlarge", (PRIMARY, (0, 1, "efa"), (0, 2, "efa")), "Interface count 2 exceeds the 1 EFAs"),
+    ("p6-b300.48xlarge", (PRIMARY, (0, 1, "efa-only")), "card 0 of p6-b300.48xlarge does not support EFA"),
+    ("p6e-gb200.36xlarge", (PRIMARY, (1, 1, "efa-only")), "which takes 1 interfaces"),
+    ("m5.8xlarge", (PRIMARY, (0, 1, "efa")), "not supported on m5.8xlarge"),
+]
+
+
+@pytest.mark.parametrize(("kind", "places", "words"), LAYOUTS)
+def test_interfaces_that_a_type_cannot_have_are_refused(kind: str, places: Any, words: str) -> None:
+    assert words in "\n".join(one.message for one in launch_rules.layout(TYPES[kind], nics(*places)))
+
+
+@pytest.mark.parametrize("kind", [one for one in TYPES.values() if one.efa], ids=lambda one: one.name)
+def test_every_type_takes_as_many_devices_as_it_has(kind: Any) -> None:
+    first = 1 if kind.efa < len(kind.cards) else 0
+    front = [PRIMARY, *([] if first else [(0, 1, "efa-only")])]
+    places = [(0, 0, "efa")] if kind.cards[0] == 1 and not first else front
+    places += [(card, kind.cards[card] > 1, "efa-only") for card in range(1, len(kind.cards))]
+    assert list(launch_rules.layout(kind, nics(*places))) == []
+    assert sum(place[2] != "interface" for place in places) == kind.efa == len(set(kind.hcas))
+
+
+# Launches that a template hides until it is used
+
+
+def launched(stack: Stack, **changes: Any) -> str:
+    """What the service says of an instance from the stack's template with changes."""
+    inputs = copy.deepcopy(stack.inputs["template"]) | {"name": f"other-{len(stack.ids)}"} | changes
+    made = stack.make("LaunchTemplate", f"template-{len(stack.ids)}", **{k: v for k, v in inputs.items() if v is not None})
+    return refusals(stack.cloud, "Instance", {"launchTemplate": {"id": made.id, "version": "1"}})
+
+
+@pytest.fixture
+def stack(cloud: Cloud) -> Stack:
+    made = Stack(cloud).network().rules().roles()
+    made.template()
+    return made
+
+
+def target(reservation: str) -> dict[str, Any]:
+    return {"capacityReservationTarget": {"capacityReservationId": reservation}}
+
+
+BLOCK = {"marketType": "capacity-block"}
+HELD = "cr-0bbbbbbbbbbbbbbb1"
+LAUNCHES: list[tuple[dict[str, Any], str]] = [
+    ({"instanceType": "m5.8xlarge"}, "EFA interfaces are not supported on m5.8xlarge"),
+    ({"instanceType": "t3.micro", "networkInterfaces": None}, "Cluster placement groups are not supported by the 't3.micro'"),
+    ({"instanceType": "p6e-gb200.36xlarge"}, "is not sold as on-demand"),
+    ({"instanceMarketOptions": BLOCK}, "must target a capacity reservation"),
+    ({"instanceMarketOptions": BLOCK, "capacityReservationSpecification": target("cr-0none")}, "does not exist"),
+    (
+        {"instanceMarketOptions": BLOCK, "capacityReservationSpecification": target(account.POOLED[0])},
+        "is an on-demand reservation",
+    ),
+    ({"capacityReservationSpecification": target(HELD)}, "is a Capacity Block"),
+    ({"capacityReservationSpecification": target("cr-0aaaaaaaaaaaaaaa3")}, "holds p5en.48xlarge"),
+    ({"capacityReservationSpecification": target("cr-0aaaaaaaaaaaaaaa3")}, "was created in placement group rehearsed-cluster"),
+    ({"instanceMarketOptions": BLOCK, "capacityReservationSpecification": target(HELD)}, "InsufficientInstanceCapacity"),
+    ({"iamInstanceProfile": {"name": "nobody"}}, "Invalid IAM Instance Profile name"),
+    ({"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": 40}}]}, "expect size >= 75GB"),
+]
+
+
+@pytest.mark.parametrize(("changed", "words"), LAUNCHES, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_launch_from_a_template_is_refused_where_run_instances_would_refuse_it(
+    stack: Stack, changed: dict[str, Any], words: str
+) -> None:
+    assert words in launched(stack, **changed)
+
+
+def test_reservations_are_used_up(stack: Stack) -> None:
+    held = {"capacityReservationSpecification": target(account.POOLED[1])}
+    made = stack.make("LaunchTemplate", "held", **(stack.inputs["template"] | {"name": "held"} | held))
+    for name in ("one", "two"):
+        stack.make("Instance", name, launchTemplate={"id": made.id, "version": "1"})
+    assert "ReservationCapacityExceeded" in refusals(
+        stack.cloud, "Instance", {"launchTemplate": {"id": made.id, "version": "1"}}
+    )
+
+
+def test_several_interfaces_have_no_public_address(stack: Stack) -> None:
+    listed = copy.deepcopy(stack.inputs["template"]["networkInterfaces"][:2])
+    listed[0]["associatePublicIpAddress"] = "true"
+    words = "The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces."
+    assert words in launched(stack, networkInterfaces=listed)
+    public = [one | {"subnetId": stack.ids["public"]} for one in stack.inputs["template"]["networkInterfaces"][:2]]
+    assert "gives public addresses at launch" in launched(stack, networkInterfaces=public)
+
+
+def test_groups_and_subnets_of_different_networks_do_not_go_together(stack: Stack) -> None:
+    other = stack.make("Vpc", "other-vpc", cidrBlock="10.9.0.0/16").id
+    theirs = stack.make("SecurityGroup", "theirs", vpcId=other).id
+    listed = [one | {"securityGroups": [theirs]} for one in stack.inputs["template"]["networkInterfaces"]]
+    assert "belong to different networks" in launched(stack, networkInterfaces=listed)
+    rule = {"securityGroupId": theirs, "referencedSecurityGroupId": stack.ids["nodes"], "ipProtocol": "-1"}
+    assert "belong to different networks" in refusals(stack.cloud, "SecurityGroupIngressRule", rule)
+    table = stack.make("RouteTable", "their-table", vpcId=other).id
+    wrong = {"routeTableId": table, "destinationCidrBlock": "0.0.0.0/0", "gatewayId": stack.ids["igw"]}
+    assert "belong to different networks" in refusals(stack.cloud, "Route", wrong)
+    joined = {"subnetId": stack.ids["private"], "routeTableId": table}
+    assert "belong to different networks" in refusals(stack.cloud, "RouteTableAssociation", joined)
+    apart = openzfs(stack.ids) | {"securityGroupIds": [theirs]}
+    assert "is of another VPC than the subnet" in refusals(stack.cloud, "OpenZfsFileSystem", apart)
+
+
+def test_a_subnet_outside_its_vpc_is_refused_when_it_is_made(cloud: Cloud) -> None:
+    vpc = Stack(cloud).make("Vpc", "vpc", cidrBlock="10.0.0.0/16").id
+    inputs = {"vpcId": vpc, "cidrBlock": "10.1.0.0/17"}
+    assert not refusals(cloud, "Subnet", inputs), "the range may be made by the same update"
+    with pytest.raises(ServiceError, match=r"InvalidSubnet\.Range: The CIDR '10\.1\.0\.0/17' is invalid"):
+        cloud.create(token("Subnet"), "urn:x::p::t::n", inputs)
+
+
+def test_a_type_is_to_be_had_in_some_zones_only(stack: Stack) -> None:
+    far = stack.make("Subnet", "far", vpcId=stack.ids["vpc"], cidrBlock="10.1.128.0/17", availabilityZone="us-east-1c").id
+    listed = [one | {"subnetId": far} for one in stack.inputs["template"]["networkInterfaces"]]
+    words = "is not supported in your requested Availability Zone (us-east-1c)"
+    assert words in launched(stack, networkInterfaces=listed)
+
+
+def test_a_subnet_that_is_full_takes_no_more(stack: Stack) -> None:
+    small = stack.make("Subnet", "small", vpcId=stack.ids["vpc"], cidrBlock="10.1.128.0/28", availabilityZone="us-east-1a").id
+    listed = [one | {"subnetId": small} for one in stack.inputs["template"]["networkInterfaces"]]
+    made = stack.make("LaunchTemplate", "tight", **(stack.inputs["template"] | {"name": "tight", "networkInterfaces": listed}))
+    assert "InsufficientFreeAddressesInSubnet" in refusals(stack.cloud, "Fleet", fleet(made.id, 12))
+    assert "InsufficientFreeAddressesInSubnet" not in refusals(stack.cloud, "Fleet", fleet(made.id, 11))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"instanceMarketOptions": {"marketType": "spot"}}, "InstanceMarketOptions must not be in it"),
+        ({"capacityReservationSpecification": target(account.POOLED[0])}, "targets one by its id"),
+    ],
+)
+def test_a_fleet_refuses_templates_that_are_for_single_instances(stack: Stack, changed: dict[str, Any], words: str) -> None:
+    made = stack.make("LaunchTemplate", "single", **(stack.inputs["template"] | {"name": "single"} | changed))
+    assert words in refusals(stack.cloud, "Fleet", fleet(made.id, 1))
+
+
+def test_openzfs_in_two_zones_has_a_subnet_in_each(stack: Stack) -> None:
+    near = stack.make("Subnet", "near", vpcId=stack.ids["vpc"], cidrBlock="10.1.128.0/18", availabilityZone="us-east-1a").id
+    far = stack.make("Subnet", "far", vpcId=stack.ids["vpc"], cidrBlock="10.1.192.0/18", availabilityZone=OTHER).id
+    two = openzfs(stack.ids) | {"deploymentType": "MULTI_AZ_1", "preferredSubnetId": stack.ids["private"]}
+    assert "both subnets are in us-east-1a" in refusals(
+        stack.cloud, "OpenZfsFileSystem", two | {"subnetIds": [stack.ids["private"], near]}
+    )
+    assert not refusals(stack.cloud, "OpenZfsFileSystem", two | {"subnetIds": [stack.ids["private"], far]})
+
+
+# Changes
+
+DIFFS = [
+    ("Vpc", "vpc", "cidrBlock", "10.2.0.0/16", True),
+    ("Vpc", "vpc", "tags", {"Name": "x"}, False),
+    ("Subnet", "public", "availabilityZone", OTHER, True),
+    ("Subnet", "public", "mapPublicIpOnLaunch", False, False),
+    ("Route", "public-route", "destinationCidrBlock", "10.0.0.0/8", True),
+    ("RouteTableAssociation", "public-joined", "routeTableId", "rtb-x", False),
+    ("SecurityGroup", "nodes", "description", "other", True),
+    ("SecurityGroupIngressRule", "ssh", "cidrIpv4", "10.0.0.0/8", False),
+    ("Instance", "instance", "ami", GPU_IMAGE, True),
+    ("Instance", "instance", "userData", "#cloud-config\n#", True),
+    ("Instance", "instance", "rootBlockDevice.volumeSize", 600, False),
+    ("Instance", "instance", "rootBlockDevice.encrypted", False, True),
+    ("LaunchTemplate", "template", "instanceType", "p5e.48xlarge", False),
+    ("LaunchTemplate", "template", "name", "other", True),
+    ("Fleet", "fleet", "launchTemplateConfigs.0.launchTemplateSpecification.version", "2", True),
+    ("Fleet", "fleet", "targetCapacitySpecification.totalTargetCapacity", 3, False),
+    ("PlacementGroup", "group", "strategy", "spread", True),
+    ("Role", "role", "assumeRolePolicy", "{}", False),
+    ("LustreFileSystem", "lustre", "storageCapacity", 2400, False),
+    ("LustreFileSystem", "lustre", "deploymentType", "SCRATCH_2", True),
+    ("OpenZfsFileSystem", "home", "throughputCapacity", 640, False),
+    ("OpenZfsFileSystem", "home", "deploymentType", "SINGLE_AZ_2", True),
+    ("DataRepositoryAssociation", "mirror", "fileSystemPath", "/other", True),
+    ("Parameter", "parameter", "insecureValue", "x", False),
+    ("Parameter", "parameter", "name", "/x", True),
+]
+
+
+@pytest.mark.parametrize("case", DIFFS, ids=lambda case: f"{case[0]}-{case[2]}")
+def test_a_change_replaces_what_the_vendors_provider_replaces(furnished: Stack, case: tuple[str, str, str, Any, bool]) -> None:
+    noun, name, path, value, replaces = case
+    old = furnished.inputs[name]
+    found = changes(token(noun), old, put(old, path, value))
+    assert found.changed
+    assert bool(found.replaced) is replaces
+
+
+def test_unchanged_inputs_are_no_change_and_a_smaller_lustre_is_another_one(furnished: Stack) -> None:
+    assert set(REPLACED) == set(KINDS)
+    for name, inputs in furnished.inputs.items():
+        found = changes(token(furnished.nouns[name]), inputs, copy.deepcopy(inputs))
+        assert (found.changed, found.replaced) == ([], []), name
+    shrunk = changes(token("LustreFileSystem"), {"storageCapacity": 2400}, {"storageCapacity": 1200})
+    assert shrunk.replaced == ["storageCapacity"]
+
+
+def test_every_property_whose_change_replaces_is_one_of_the_sdk() -> None:
+    for kind, listed in REPLACED.items():
+        known = set(fields(SDK.args_class(kind))) | {"*"}
+        assert {path.partition(".")[0] for path in listed} <= known, kind
+
+
+def test_user_data_in_base64_counts_as_what_it_decodes_to(furnished: Stack) -> None:
+    inputs = head(furnished.ids)
+    del inputs["userData"]
+    fits = base64.b64encode(b"#" * 16_384).decode()
+    assert "limited" not in refusals(furnished.cloud, "Instance", inputs | {"userDataBase64": fits})
+    over = base64.b64encode(b"#" * 16_385).decode()
+    assert "limited to 16384 bytes" in refusals(furnished.cloud, "Instance", inputs | {"userDataBase64": over})
