@@ -186,7 +186,7 @@ def _planted_faults(folder: Path) -> None:
 
 
 def _named(outputs: dict[str, Any], stage: Stage) -> list[tuple[str, tuple[int, ...], int | None]]:
-    """Return the culprits by index, as faults are planted: hosts in the order of their launch, rails in the order of the shape."""
+    """Return the culprits by index, as faults are planted: hosts in launch order, rails in the order of the shape."""
     specs = [json.loads(path.read_text()) for path in stage.world.glob("hosts/*/spec.json")]
     order = [one["hostname"] for one in sorted(specs, key=lambda one: int(one["index"])) if one["index"] >= 0]
     rails = json.loads(_inputs(stage, "sweep-measure")["stdin"])["hcas"]
