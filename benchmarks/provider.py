@@ -43,9 +43,9 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
     others = [f"NET/{name}" for name in networks if not _NETWORK.fullmatch(name)]
     others += [way.rpartition("/")[0] for way in channels if way.startswith("NET/") and not _NETWORK.search(way)]
     if others:
-        why = "a container brings an NCCL of its own, or the plugin's folder is not where the loader looks"
+        why = "its folder is not where the loader looks, a container brings an NCCL of its own, or it found no device"
         return Told(
-            wrong=(f"NCCL fell back to {', '.join(dict.fromkeys(others))}: its {wanted} plugin was not loaded ({why})",)
+            wrong=(f"NCCL fell back to {', '.join(dict.fromkeys(others))}: its {wanted} plugin was not used ({why})",)
         )
     found = [match for match in map(_SELECTED.search, devices) if match]
     wrong = [sentence for match in found for sentence in _odd(match["name"], match["nics"], wanted, shape.rdma.ports)]

@@ -363,7 +363,7 @@ def test_commands_reach_the_nodes_through_the_head_and_tell_nccl_of_no_hca(monke
     [
         (
             {"networks": {"Socket": 16}, "devices": {"NET/Socket : Using [0]eth0": 16}, "channels": {"NET/Socket/0": 9}},
-            "NCCL fell back to NET/Socket: its efa plugin was not loaded",
+            "NCCL fell back to NET/Socket: its efa plugin was not used",
         ),
         (
             {"devices": {"Selected provider is tcp, fabric is 10.1.0.0/17 (found 1 nics)": 16}},

@@ -229,3 +229,30 @@ def test_a_destroy_refuses_what_holds_data_without_the_choice_and_leaves_nothing
         if resources(stage):  # so that what is protected can go
             stage.up(**QUICK)
         stage.close()
+
+
+def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_near(tmp_path):
+    stage = Stage(tmp_path, "aws-efa")
+    try:
+        stage.faults({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})
+        assert stage.up(**PLAN, nodes=3).status != 0
+        outputs = stage.outputs()
+        assert outputs["verdict"] == "short"
+        (culprit,) = outputs["search"]["culprits"]
+        assert (culprit["kind"], culprit["nodes"]) == ("rail", [outputs["nodes"][1]["name"]])
+        assert culprit["rails"] == ["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"]
+        assert any("the rails of GPU 3 on all nodes together" in reason for reason in outputs["reasons"])
+    finally:
+        stage.close()
+
+
+def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not_used(tmp_path):
+    stage = Stage(tmp_path, "aws-efa")
+    try:
+        stage.faults({"kind": "tcp_fallback", "host": 0}, {"kind": "tcp_fallback", "host": 1})
+        assert stage.up(**QUICK | {"searchMinutes": 0}).status != 0
+        outputs = stage.outputs()
+        assert outputs["verdict"] == "short"
+        assert any("NCCL fell back to NET/Socket: its efa plugin was not used" in reason for reason in outputs["reasons"])
+    finally:
+        stage.close()
