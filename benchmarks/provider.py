@@ -44,9 +44,7 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
     others += [way.rpartition("/")[0] for way in channels if way.startswith("NET/") and not _NETWORK.search(way)]
     if others:
         why = "its folder is not where the loader looks, a container brings an NCCL of its own, or it found no device"
-        return Told(
-            wrong=(f"NCCL fell back to {', '.join(dict.fromkeys(others))}: its {wanted} plugin was not used ({why})",)
-        )
+        return Told(wrong=(f"NCCL fell back to {', '.join(dict.fromkeys(others))}: its {wanted} plugin was not used ({why})",))
     found = [match for match in map(_SELECTED.search, devices) if match]
     wrong = [sentence for match in found for sentence in _odd(match["name"], match["nics"], wanted, shape.rdma.ports)]
     if wrong:
