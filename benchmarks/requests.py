@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _BUILD_TIMEOUT_S = 1800
 #: A trial of the search runs at twice the size from which the strictest fraction of the wire is promised.
 _SEARCH_SIZES = 2
-_SEARCH_ITERATIONS = 4
+#: The median of so many operations stands for a trial: a busy processor disturbs single ones.
+_SEARCH_ITERATIONS = 12
 #: What the searching Command may need beyond its budget: the last round, and waiting for another measurement's end.
 _SEARCH_GRACE_S = 900
 

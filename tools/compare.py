@@ -20,10 +20,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tools.stage import ROOT, Finished, Stage
+from tools.stage import JUMP, ROOT, Finished, standing_hosts
 
 _HOSTS = 8
-_JUMP = "ubuntu@203.0.113.200"
+_JUMP = f"ubuntu@{JUMP}"
 _HERE = "/home/ubuntu/compare"
 _OURS = ROOT / "benchmarks" / "compare"
 _ANSIBLE = ROOT / ".busbar" / "compare" / "bin" / "ansible-playbook"
@@ -49,11 +49,9 @@ class _Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.addresses = {f"gpu-{number}": f"10.20.1.{10 + number}" for number in range(1, _HOSTS + 1)}
-        site = {"shape": "BM.GPU4.8", "image": "ubuntu2204-gpu", "jump": _JUMP.split("@")[1], "hosts": self.addresses}
-        (folder / "site.json").write_text(json.dumps(site))
-        self.stage = Stage(folder, "hosts", folder / "site.json")
-        self.settings = _PLAN | {"hosts": [f"{name}={address}" for name, address in self.addresses.items()]}
+        self.stage, settings = standing_hosts(folder, _HOSTS)
+        self.addresses = [one.partition("=")[2] for one in settings["hosts"]]
+        self.settings = _PLAN | settings
         self.config = folder / "ssh_config"
         self.config.write_text(
             f"Host *\n  User ubuntu\n  UserKnownHostsFile {self.stage.world}/operator/known_hosts\n  LogLevel ERROR\n"
@@ -73,14 +71,14 @@ class _Bench:
         self.limit = float(self.stage.outputs()["gate"]["limit_gbps"])
         self.make = f"make -j $(nproc) MPI=1 {' '.join(words)}"
         (self.folder / "commands.sh").write_text(_commands(request, built["binaries"]))
-        (self.folder / "hosts").write_text("".join(f"{address}\n" for address in self.addresses.values()))
+        (self.folder / "hosts").write_text("".join(f"{address}\n" for address in self.addresses))
         self.steps = len(request["steps"])
         self.runs_s = sum(step.get("seconds", 0.0) for step in json.loads(state["sweep-measure"]["outputs"]["stdout"])["steps"])
 
     def clean(self) -> None:
         """Take from every host what a run left there; end the stack."""
         _good("the end of the stack", self.stage.destroy())
-        for address in self.addresses.values():
+        for address in self.addresses:
             _good("cleaning", self.ssh(address, _CLEAN))
         _good("cleaning", self.ssh(_JUMP, "rm -rf ~/work ~/.ssh/known_hosts"))
 
@@ -95,7 +93,7 @@ class _Bench:
 
     def playbook(self) -> Finished:
         """Go Ansible's way, on the operator's machine."""
-        inventory = ["[head]", next(iter(self.addresses.values())), "[nodes]", *self.addresses.values(), "[all:vars]"]
+        inventory = ["[head]", self.addresses[0], "[nodes]", *self.addresses, "[all:vars]"]
         inventory += ["ansible_user=ubuntu", f"ansible_ssh_common_args=-F {self.config}"]
         (self.folder / "inventory").write_text("\n".join(inventory) + "\n")
         variables = {

@@ -24,7 +24,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import search_figures
-from tools.stage import ROOT, Finished, Stage
+from catalogue.shapes import SHAPES
+from tools.stage import ROOT, Finished, Stage, standing_hosts
 
 #: The dev stack's own plan, which `make up` runs.
 _DEV_PLAN: dict[str, Any] = {
@@ -44,6 +45,10 @@ _LARGE_PLAN: dict[str, Any] = {
     "allowSkipped": ["spread"],
 }
 _MANY = 8
+#: Sizes at which eight hosts' ranks on a few processors disturb each other little.
+_MANY_PLAN: dict[str, Any] = {"sizesFrom": "2M", "sizesTo": "8M", "othersSizesTo": None}
+#: Rails of the hosts that stand.
+_RDMA = SHAPES["BM.GPU4.8"].rdma
 
 
 #: Each fault as it is planted, and what the search must call it: kind, host indices, rail index.
@@ -64,7 +69,7 @@ _HEALTHY_RUNS = 10
 
 def main(parts: list[str]) -> None:
     """Print the figures of `parts`."""
-    known = {"two": _two_hosts, "many": _many_hosts, "aws": _efa, "healthy": _healthy}
+    known = {"two": _two_hosts, "many": _many_hosts, "aws": _efa}
     with tempfile.TemporaryDirectory(prefix="busbar-figures-") as folder:
         for part in parts or ["two", "many", "aws", "search", "pure"]:
             if part == "search":
@@ -73,10 +78,12 @@ def main(parts: list[str]) -> None:
                 _pure_tests()
             elif part == "faults":
                 _planted_faults(Path(folder))
+            elif part == "healthy":
+                _healthy(Path(folder))
             elif part in known:
                 _in_a_world(Path(folder) / part, known[part], "aws-efa" if part == "aws" else "dev")
             else:
-                sys.exit(f"{part} is no part; known are {', '.join([*known, 'search', 'pure', 'faults'])}")
+                sys.exit(f"{part} is no part; known are {', '.join([*known, 'search', 'pure', 'faults', 'healthy'])}")
 
 
 def _in_a_world(folder: Path, measure: Callable[[Stage], None], stack: str) -> None:
@@ -167,17 +174,17 @@ def _many_hosts(stage: Stage) -> None:
 def _planted_faults(folder: Path) -> None:
     right, most = 0, 0
     for index, (fault, wanted) in enumerate(_FAULTS):
-        stage = _stage(folder / f"fault{index}")
+        stage, settings = _standing(folder / f"fault{index}")
         stage.faults(fault)
         try:
-            stage.up(nodes=_MANY)
+            stage.up(**settings)
             found = stage.outputs()
-            named = _named(found, stage)
         finally:
             stage.faults()
             stage.close()
+        named = _named(found)
         right += named == [wanted]
-        search = found["search"] or {"rounds": 0, "seconds": 0.0}
+        search = found.get("search", {"rounds": 0, "seconds": 0.0})
         most = max(most, search["rounds"])
         say(f"planted: {json.dumps(fault)}", f"named {named}, {search['rounds']} rounds, {search['seconds']:.0f} s")
     say(f"planted faults named right, {_MANY} hosts", f"{right} of {len(_FAULTS)}")
@@ -185,27 +192,40 @@ def _planted_faults(folder: Path) -> None:
     say("most rounds of these, sequential all-pairs needs", f"{most}, {pairs}: {pairs / max(most, 1):.1f} times fewer")
 
 
-def _named(outputs: dict[str, Any], stage: Stage) -> list[tuple[str, tuple[int, ...], int | None]]:
-    """Return the culprits by index, as faults are planted: hosts in launch order, rails in the order of the shape."""
-    specs = [json.loads(path.read_text()) for path in stage.world.glob("hosts/*/spec.json")]
-    order = [one["hostname"] for one in sorted(specs, key=lambda one: int(one["index"])) if one["index"] >= 0]
-    rails = json.loads(_inputs(stage, "sweep-measure")["stdin"])["hcas"]
-    kernel = sorted(rails, key=lambda name: int(name.rpartition("_")[2]))
+def _standing(folder: Path) -> tuple[Stage, dict[str, Any]]:
+    """Hosts that are named have an order, the ring's: so a bad link between neighbours is one that the ring crosses."""
+    folder.mkdir()
+    stage, settings = standing_hosts(folder, _MANY)
+    return stage, _MANY_PLAN | settings
+
+
+def _named(outputs: dict[str, Any]) -> list[tuple[str, tuple[int, ...], int | None]]:
+    """Return the culprits by index, as faults are planted: hosts in the order of the list, rails in that of the shape."""
+    order = [node["name"] for node in outputs["nodes"]]
+    assert _RDMA is not None
+    kernel = sorted(_RDMA.hca, key=lambda name: int(name.rpartition("_")[2]))
     return [
         (
             culprit["kind"],
             tuple(sorted(order.index(name) for name in culprit["nodes"])),
             kernel.index(culprit["rails"][0]) if len(culprit["rails"]) == 1 else None,
         )
-        for culprit in (outputs["search"] or {"culprits": []})["culprits"]
+        for culprit in outputs.get("search", {"culprits": []})["culprits"]
     ]
 
 
-def _healthy(stage: Stage) -> None:
+def _healthy(folder: Path) -> None:
     verdicts = []
-    for number in range(1, _HEALTHY_RUNS + 1):
-        stage.up(nodes=_MANY, measurement=number)
-        verdicts.append(stage.outputs()["verdict"])
+    stage, settings = _standing(folder / "healthy")
+    try:
+        for number in range(1, _HEALTHY_RUNS + 1):
+            stage.up(measurement=number, **settings)
+            outputs = stage.outputs()
+            verdicts.append(outputs["verdict"])
+            if verdicts[-1] != "pass":
+                say(f"healthy run {number}", "; ".join(outputs["reasons"]))
+    finally:
+        stage.close()
     say(f"false alarms in {_HEALTHY_RUNS} healthy rehearsed runs, {_MANY} hosts", str(_HEALTHY_RUNS - verdicts.count("pass")))
 
 

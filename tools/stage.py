@@ -160,3 +160,17 @@ class Stage:
             gone = self.destroy()
             assert gone.status == 0, gone
         self.command("rehearsal/enter", "--clear-hosts", "true")
+
+
+JUMP = "203.0.113.200"
+
+
+def standing_hosts(folder: Path, count: int) -> tuple[Stage, dict[str, Any]]:
+    """Return a stack of target hosts over `count` 8-GPU servers behind a jump host, and its settings; the first is the head.
+
+    They stand from the first command in that world on, so faults are planted before it.
+    """
+    addresses = {f"gpu-{number}": f"10.20.1.{10 + number}" for number in range(1, count + 1)}
+    site = {"shape": "BM.GPU4.8", "image": "ubuntu2204-gpu", "jump": JUMP, "hosts": addresses}
+    (folder / "site.json").write_text(json.dumps(site))
+    return Stage(folder, "hosts", folder / "site.json"), {"hosts": [f"{name}={at}" for name, at in addresses.items()]}
