@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from catalogue.aws import MachineImage, Stack
 from cloudinit import aws_steps, steps
+from cloudinit.text import SCRIPT, cloud_config, script_file
 
-_SCRIPT = "/var/lib/busbar/first-boot"
 #: The vendor's limit on user-data before base64 (EC2 user guide, "Run commands when you launch an EC2 instance").
 USER_DATA_BYTES = 16_384
 
@@ -85,14 +83,13 @@ def render(boot: HeadBoot | ComputeBoot) -> str:
         ValueError: it is longer than the vendor takes.
     """
     work = _head(boot) if isinstance(boot, HeadBoot) else _node(boot)
-    script = {"path": _SCRIPT, "permissions": "0755", "content": steps.script(work)}
     config: dict[str, Any] = {
         "timezone": boot.timezone,
         "ssh_authorized_keys": list(boot.keys),
-        "write_files": [steps.LIMITS_FILE, script],
-        "runcmd": [[_SCRIPT]],
+        "write_files": [steps.LIMITS_FILE, script_file(steps.script(work))],
+        "runcmd": [[SCRIPT]],
     }
-    text = "#cloud-config\n" + yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=120)
+    text = cloud_config(config)
     if len(text.encode()) > USER_DATA_BYTES:
         msg = f"the first boot is {len(text.encode())} bytes long; EC2 takes {USER_DATA_BYTES}: use fewer or shorter keys"
         raise ValueError(msg)
@@ -131,14 +128,3 @@ def _mounts(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
         work += [aws_steps.lustre_over_efa()] if mounts.lustre_efa else []
         work += [aws_steps.lustre(*mounts.lustre, mounts.lustre_at)]
     return work
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes multi-line text as a block, so that a person can read the script in the user-data."""
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-
-
-_Dumper.add_representer(str, _text)

@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from catalogue import ImageFamily, Shape
 from cloudinit import steps
-
-_SCRIPT = "/var/lib/busbar/first-boot"
+from cloudinit.text import SCRIPT, cloud_config, script_file
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class NodeBoot:
 def render(boot: BastionBoot | NodeBoot) -> str:
     """Return the cloud-config text of `boot`."""
     config = _bastion(boot) if isinstance(boot, BastionBoot) else _node(boot)
-    return "#cloud-config\n" + yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=120)
+    return cloud_config(config)
 
 
 def _bastion(boot: BastionBoot) -> dict[str, Any]:
@@ -84,16 +81,5 @@ def _node(boot: NodeBoot) -> dict[str, Any]:
 
 
 def _config(timezone: str, files: list[dict[str, Any]], work: list[steps.Step]) -> dict[str, Any]:
-    script = {"path": _SCRIPT, "permissions": "0755", "content": steps.script(work)}
-    return {"timezone": timezone, "write_files": [*files, script], "runcmd": [[_SCRIPT]]}
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes multi-line text as a block, so that a person can read the script in the user-data."""
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-
-
-_Dumper.add_representer(str, _text)
+    script = script_file(steps.script(work))
+    return {"timezone": timezone, "write_files": [*files, script], "runcmd": [[SCRIPT]]}

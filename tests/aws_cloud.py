@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from rehearsal.aws.sdk import SDK
 from rehearsal.aws.server import Provider
 from rehearsal.plugin import check, wire
 from rehearsal.plugin.store import Record
-from rehearsal.world import World
+from rehearsal.world import World, write_whole
 
 ROOT = Path(__file__).parent.parent
 REGION, ZONE, OTHER = "us-east-1", "us-east-1a", "us-east-1b"
@@ -58,7 +57,7 @@ class Fakes:
 
     def apply_fabric(self, world: World, fabric: str, rails: int) -> None:
         self.fabrics[fabric] = rails
-        (world.folder("fabrics") / f"{fabric}.json").write_text(json.dumps({"rails": rails}))
+        write_whole(world.folder("fabrics") / f"{fabric}.json", json.dumps({"rails": rails}))
 
     def guard_fabric(self, _: World, fabric: str, pairs: Sequence[tuple[str, str]]) -> None:
         assert fabric in self.fabrics, "a fabric is guarded while it is there"
@@ -273,25 +272,6 @@ def openzfs(ids: dict[str, str]) -> dict[str, Any]:
         "rootVolumeConfiguration": {"dataCompressionType": "NONE", "nfsExports": exports}, "subnetIds": [ids["private"]],
         "securityGroupIds": [ids["storage"]], "deleteOptions": ["DELETE_CHILD_VOLUMES_AND_SNAPSHOTS"],
     }  # fmt: skip
-
-
-def faults(cloud: Cloud, *listed: dict[str, object]) -> None:
-    cloud.world.folder()
-    (cloud.world.path / "faults.json").write_text(json.dumps(listed))
-
-
-def put(inputs: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of the inputs with one value set (or, for None, removed) at a dotted path."""
-    changed = copy.deepcopy(inputs)
-    *way, last = path.split(".")
-    here: Any = changed
-    for step in way:
-        here = here[int(step)] if step.isdecimal() else here.setdefault(step, {})
-    if value is None:
-        del here[int(last) if last.isdecimal() else last]
-    else:
-        here[int(last) if last.isdecimal() else last] = value
-    return changed
 
 
 def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:

@@ -130,3 +130,17 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def protection(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, bool]]:
+    """What is said of each resource by its name, as it is registered: protect, and retain on delete."""
+    said: dict[str, tuple[bool, bool]] = {}
+    genuine = pulumi.Resource.__init__
+
+    def note(self, t, name, custom, props=None, opts=None, *rest, **more):  # noqa: PLR0913, PLR0917 - the engine's own
+        said[name] = (bool(opts and opts.protect), bool(opts and opts.retain_on_delete))
+        genuine(self, t, name, custom, props, opts, *rest, **more)
+
+    monkeypatch.setattr(pulumi.Resource, "__init__", note)
+    return said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,25 +170,6 @@ def cluster_network(conf: Any, subnet: Any, size: Any) -> dict[str, Any]:
         "instancePools": [{"instanceConfigurationId": conf, "size": size, "displayName": "pool"}],
         "placementConfiguration": {"availabilityDomain": AD, "primarySubnetId": subnet},
     }
-
-
-def faults(cloud: Cloud, *listed: dict[str, object]) -> None:
-    cloud.world.folder()
-    (cloud.world.path / "faults.json").write_text(json.dumps(listed))
-
-
-def put(inputs: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of the inputs with one value set (or, for None, removed) at a dotted path."""
-    changed = copy.deepcopy(inputs)
-    *way, last = path.split(".")
-    here: Any = changed
-    for step in way:
-        here = here[int(step)] if step.isdecimal() else here.setdefault(step, {})
-    if value is None:
-        del here[last]
-    else:
-        here[int(last) if last.isdecimal() else last] = value
-    return changed
 
 
 def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:

@@ -426,15 +426,7 @@ def test_home_is_a_type_that_the_region_offers(cloud):
 @pytest.mark.parametrize(
     ("on_destroy", "protect", "retain"), [("refuse", True, False), ("retain", False, True), ("delete", False, False)]
 )
-def test_only_what_holds_data_is_protected_or_retained_and_as_was_said(on_destroy, protect, retain, monkeypatch):
-    said: dict[str, tuple[bool, bool]] = {}
-    genuine = pulumi.Resource.__init__
-
-    def note(self, t, name, custom, props=None, opts=None, *rest, **more):  # noqa: PLR0913, PLR0917 - the engine's own
-        said[name] = (bool(opts and opts.protect), bool(opts and opts.retain_on_delete))
-        genuine(self, t, name, custom, props, opts, *rest, **more)
-
-    monkeypatch.setattr(pulumi.Resource, "__init__", note)
+def test_only_what_holds_data_is_protected_or_retained_and_as_was_said(on_destroy, protect, retain, protection):
     program(
         replace(
             WANTED,
@@ -444,8 +436,8 @@ def test_only_what_holds_data_is_protected_or_retained_and_as_was_said(on_destro
     )
     holding = {"cluster-storage-lustre", "cluster-storage-home", "cluster-storage-bucket"}
     with_it = {"cluster-storage-mirror-0", "cluster-storage-bucket-closed", "cluster-storage-bucket-owner"}
-    assert {name for name, (kept, _) in said.items() if kept} == (holding if protect else set())
-    assert {name for name, (_, left) in said.items() if left} == (holding | with_it if retain else set())
+    assert {name for name, (kept, _) in protection.items() if kept} == (holding if protect else set())
+    assert {name for name, (_, left) in protection.items() if left} == (holding | with_it if retain else set())
 
 
 # Machines

@@ -20,25 +20,22 @@ MAY = {
     "components/cluster.py": {"pulumi", "catalogue"},
     "components/connection.py": {"pulumi_command", "components.cluster"},
     "components/onsite": set(),
-    # The bastion reports its public key and is waited for, so the target itself needs Commands.
+    # The bastion or head reports its public key and is waited for, so both clouds need Commands.
+    "components/way_in.py": {"pulumi", "pulumi_command", "cloudinit", "components.onsite"},
     "components/oci": {
         "pulumi",
         "pulumi_oci",
-        "pulumi_command",
         "components.cluster",
-        "components.connection",
-        "components.onsite",
+        "components.way_in",
         "components.oci",
         "cloudinit",
         "catalogue",
     },
-    # The head reports its public key and is waited for here, as the bastion of the other cloud is.
     "components/aws": {
         "pulumi",
         "pulumi_aws",
-        "pulumi_command",
         "components.cluster",
-        "components.onsite",
+        "components.way_in",
         "components.aws",
         "cloudinit",
         "catalogue",

@@ -85,18 +85,10 @@ def test_both_may_be_wanted_and_none():
 @pytest.mark.parametrize(
     ("on_destroy", "kept"), [("refuse", (True, False)), ("retain", (False, True)), ("delete", (False, False))]
 )
-def test_only_what_holds_data_is_protected_or_retained(on_destroy, kept, monkeypatch):
-    said: dict[str, tuple[bool, bool]] = {}
-    genuine = pulumi.Resource.__init__
-
-    def note(self, t, name, custom, props=None, opts=None, *rest, **more):  # noqa: PLR0913, PLR0917 - the engine's own
-        said[name] = (bool(opts and opts.protect), bool(opts and opts.retain_on_delete))
-        genuine(self, t, name, custom, props, opts, *rest, **more)
-
-    monkeypatch.setattr(pulumi.Resource, "__init__", note)
+def test_only_what_holds_data_is_protected_or_retained(on_destroy, kept, protection):
     program(nfs=Nfs(on_destroy=on_destroy), lustre=Lustre(on_destroy=on_destroy))
-    assert said["storage-files"] == said["storage-lustre"] == kept
-    assert said["storage-target"] == said["storage-export"] == (False, False)
+    assert protection["storage-files"] == protection["storage-lustre"] == kept
+    assert protection["storage-target"] == protection["storage-export"] == (False, False)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
 from aws_cloud import (
     DEAD,
     GPU_IMAGE,
@@ -17,13 +15,15 @@ from aws_cloud import (
     Stack,
     cloud,
     fakes,
-    faults,
     fleet,
     head,
     lustre,
     token,
     whole,
 )
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from stand_in import faults
 
 from rehearsal import hosts, network, parameters
 from rehearsal.aws.cloud import Cloud

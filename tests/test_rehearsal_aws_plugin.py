@@ -231,22 +231,3 @@ def test_an_instance_that_died_is_gone_when_it_is_read(served: Any, cloud: Cloud
     fakes.running.clear()
     assert served.Read(read).id == ""
     assert cloud.store.read().of(INSTANCE) == []
-
-
-def test_the_plugin_starts_at_once_and_ends_quietly(tmp_path: Path) -> None:
-    environment = {**os.environ, "BUSBAR_WORLD": str(tmp_path / "world"), "BUSBAR_PYTHON": sys.executable}
-    started = time.monotonic()
-    plugin = subprocess.Popen(
-        [ROOT / "rehearsal/bin/pulumi-resource-aws", "127.0.0.1:1"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-    )
-    assert plugin.stdout is not None
-    assert plugin.stdout.readline().strip().isdecimal()
-    assert time.monotonic() - started < 5, "the engine waits for it at every command; the bound is loose for busy machines"
-    plugin.send_signal(signal.SIGINT)
-    rest, said = plugin.communicate(timeout=10)
-    assert (plugin.returncode, rest, said) == (0, "", "")
-    assert not (tmp_path / "world").exists(), "looking changes nothing"

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
 from aws_cloud import (
     GPU_IMAGE,
     OTHER,
@@ -23,10 +21,12 @@ from aws_cloud import (
     furnished,
     head,
     openzfs,
-    put,
     refusals,
     token,
 )
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from stand_in import put
 
 from rehearsal.aws import account, launch_rules, members, models
 from rehearsal.aws.cloud import Cloud

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
 from oci_stack import (
     DEAD,
     KEY,
@@ -18,9 +16,11 @@ from oci_stack import (
     cluster_network,
     configuration,
     fakes,
-    faults,
     token,
 )
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from stand_in import faults
 
 from rehearsal import hosts, network
 from rehearsal.oci.cloud import Cloud

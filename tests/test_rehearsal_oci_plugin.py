@@ -15,8 +15,6 @@ from typing import Any
 
 import grpc
 import pytest
-
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
 from oci_stack import (
     AD,
     ROOT,
@@ -26,12 +24,14 @@ from oci_stack import (
     cluster_network,
     configuration,
     fakes,
-    faults,
     furnished,
     token,
 )
 from pulumi import _types as sdk_types
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from stand_in import faults
 
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.images import IMAGES
@@ -155,22 +155,3 @@ def test_a_partial_creation_reaches_the_engine_with_its_id_and_a_refusal_with_it
     assert wire.loads(read.inputs) == inputs
     with pytest.raises(grpc.RpcError, match="409-Conflict"):
         served.Delete(provider_pb2.DeleteRequest(urn="", id=conf))
-
-
-def test_the_plugin_starts_at_once_and_ends_quietly(tmp_path: Path) -> None:
-    environment = {**os.environ, "BUSBAR_WORLD": str(tmp_path / "world"), "BUSBAR_PYTHON": sys.executable}
-    started = time.monotonic()
-    plugin = subprocess.Popen(
-        [ROOT / "rehearsal/bin/pulumi-resource-oci", "127.0.0.1:1"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-    )
-    assert plugin.stdout is not None
-    assert plugin.stdout.readline().strip().isdecimal()
-    assert time.monotonic() - started < 5, "the engine waits for it at every command; the bound is loose for busy machines"
-    plugin.send_signal(signal.SIGINT)
-    rest, said = plugin.communicate(timeout=10)
-    assert (plugin.returncode, rest, said) == (0, "", "")
-    assert not (tmp_path / "world").exists(), "looking changes nothing"

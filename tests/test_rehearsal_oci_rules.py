@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
 from oci_stack import (
     LAUNCH,
     Stack,
     cloud,
     fakes,
     furnished,
-    put,
     refusals,
     token,
 )
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from stand_in import put
 
 from rehearsal.oci import rules
 from rehearsal.oci.cloud import Cloud

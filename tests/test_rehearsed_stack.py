@@ -143,6 +143,15 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built):
     assert after["sweep-build"] == before["sweep-build"]
 
 
+def test_single_operations_are_timed_and_judged_when_the_plan_asks_for_them(built):
+    stage = built[0]
+    stage.up(measurement=3, spreadIterations=5, allowSkipped=None)
+    outputs = stage.outputs()
+    (spread,) = [one for one in outputs["checks"] if one["name"] == "spread"]
+    assert spread["state"] in {"pass", "short"}, "how even a machine is that runs other tests is not ours to say"
+    assert "5 single operations vary by" in spread["why"][0]
+
+
 def test_destroy_leaves_nothing_behind(tmp_path):
     stage = Stage(tmp_path)
     found = stage.up(measureTimeoutMinutes=5)

@@ -37,8 +37,6 @@ _PLAN: dict[str, Any] = {
     "sizesFrom": "4M",
     "sizesTo": "4M",
     "othersSizesTo": None,
-    "spreadIterations": 0,
-    "allowSkipped": ["spread"],
     "searchMinutes": 0,
 }
 _ROUNDS = ("busbar", "playbook", "loop"), ("loop", "playbook", "busbar"), ("playbook", "busbar", "loop")

@@ -35,18 +35,20 @@ _DEV_PLAN: dict[str, Any] = {
     "iterations": 1,
     "warmup": 0,
     "collectives": None,  # the program's own default: all of them
+    "spreadIterations": 5,
+    "allowSkipped": None,
 }
 #: One large size: short bursts that shaped wires let pass do not show in it.
-_LARGE_PLAN: dict[str, Any] = {
-    "sizesFrom": "64M",
-    "sizesTo": "64M",
-    "othersSizesTo": None,
-    "spreadIterations": 0,
-    "allowSkipped": ["spread"],
-}
+_LARGE_PLAN: dict[str, Any] = {"sizesFrom": "64M", "sizesTo": "64M", "othersSizesTo": None}
 _MANY = 8
 #: Sizes at which eight hosts' ranks on a few processors disturb each other little.
-_MANY_PLAN: dict[str, Any] = {"sizesFrom": "2M", "sizesTo": "8M", "othersSizesTo": None}
+_MANY_PLAN: dict[str, Any] = {
+    "sizesFrom": "8M",
+    "sizesTo": "16M",
+    "othersSizesTo": None,
+    "spreadIterations": 5,
+    "allowSkipped": None,
+}
 #: Rails of the hosts that stand.
 _RDMA = SHAPES["BM.GPU4.8"].rdma
 

@@ -11,19 +11,13 @@ from dataclasses import dataclass
 
 import pulumi
 from pulumi_aws import ec2, ssm
-from pulumi_command import local, remote
 
 from catalogue.aws import MachineImage, Volume
 from cloudinit.aws import HeadBoot, Mounts, render
-from cloudinit.steps import ANNOUNCEMENT
-from components import onsite
+from components import way_in
 from components.aws.network import NetworkArgs
 
 _UNSET = "not written yet"
-_MAKE_KEY = """umask 077
-[ -f ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -C busbar-head -f ~/.ssh/id_ed25519
-cut -d ' ' -f 1,2 ~/.ssh/id_ed25519.pub
-"""
 
 
 def parameter_name(label: str) -> str:
@@ -112,27 +106,18 @@ class Head(pulumi.ComponentResource):
             volume_tags=args.network.named("head"),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[parameter]),
         )
-        announced = local.Command(
-            f"{name}-announced",
-            create="python3 -",
-            stdin=instance.public_ip.apply(
-                lambda host: onsite.text("knock", host=host, announcement=ANNOUNCEMENT, timeout_s=args.timeout_s)
-            ),
-            triggers=[instance.id],
-            logging=local.Logging.STDERR,
-            add_previous_output_in_env=False,
-            opts=mine,
-        )
+        announced = way_in.announced(name, instance.public_ip, instance.id, args.timeout_s, mine)
         written = ssm.get_parameter_output(name=pulumi.Output.all(parameter.name, announced.stdout).apply(lambda both: both[0]))
         self.instance_id = instance.id
         self.address = instance.public_ip
         self.host_key = pulumi.Output.all(instance.id, written.insecure_value).apply(lambda both: _host_key(both[0], both[1]))
-        made = remote.Command(
-            f"{name}-key",
-            connection=remote.ConnectionArgs(host=self.address, user=args.family.login, host_key=self.host_key),
-            create=_MAKE_KEY,
-            triggers=[instance.id],
-            add_previous_output_in_env=False,
+        made = way_in.key(
+            name,
+            comment="busbar-head",
+            address=self.address,
+            user=args.family.login,
+            host_key=self.host_key,
+            instance_id=instance.id,
             opts=mine,
         )
         self.public_key = made.stdout

@@ -10,19 +10,14 @@ import base64
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_command import local, remote
 from pulumi_oci import core
 
 from catalogue import ImageFamily
 from cloudinit import BastionBoot, render
-from cloudinit.steps import ANNOUNCEMENT, CONSOLE_KEY
-from components import onsite
+from cloudinit.steps import CONSOLE_KEY
+from components import way_in
 
 _CONSOLE_BYTES = 1024 * 1024  # the most that the API keeps
-_MAKE_KEY = """umask 077
-[ -f ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -C busbar-bastion -f ~/.ssh/id_ed25519
-cut -d ' ' -f 1,2 ~/.ssh/id_ed25519.pub
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,17 +89,7 @@ class Bastion(pulumi.ComponentResource):
             },
             opts=mine,
         )
-        announced = local.Command(
-            f"{name}-announced",
-            create="python3 -",
-            stdin=instance.public_ip.apply(
-                lambda host: onsite.text("knock", host=host, announcement=ANNOUNCEMENT, timeout_s=args.timeout_s)
-            ),
-            triggers=[instance.id],
-            logging=local.Logging.STDERR,
-            add_previous_output_in_env=False,
-            opts=mine,
-        )
+        announced = way_in.announced(name, instance.public_ip, instance.id, args.timeout_s, mine)
         history = core.ConsoleHistory(
             f"{name}-console",
             instance_id=instance.id,
@@ -116,12 +101,13 @@ class Bastion(pulumi.ComponentResource):
         self.host_key = pulumi.Output.all(instance.display_name, console.data).apply(
             lambda found: _host_key(found[0], found[1])
         )
-        made = remote.Command(
-            f"{name}-key",
-            connection=remote.ConnectionArgs(host=self.address, user=args.family.login, host_key=self.host_key),
-            create=_MAKE_KEY,
-            triggers=[instance.id],
-            add_previous_output_in_env=False,
+        made = way_in.key(
+            name,
+            comment="busbar-bastion",
+            address=self.address,
+            user=args.family.login,
+            host_key=self.host_key,
+            instance_id=instance.id,
             opts=mine,
         )
         self.public_key = made.stdout

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import AddressValueError, IPv4Network, NetmaskValueError, ip_address, ip_network
+from ipaddress import IPv4Network, ip_address, ip_network
 
 from rehearsal.aws.errors import Problem, refused
+from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
-from rehearsal.world import PUBLIC_RANGE
 
 WIDEST, NARROWEST = 16, 28
 """VPC user guide, "VPC CIDR blocks": a block is from /16 to /28, of a VPC as of a subnet."""
@@ -16,14 +16,6 @@ _FIRST_HOST = 4
 
 _RESERVED = tuple(IPv4Network(one) for one in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4"))
 ASSOCIATION = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
-
-
-def cidr(text: str) -> IPv4Network | None:
-    """The network that a CIDR names, or None if it names none (host bits are not allowed either)."""
-    try:
-        return IPv4Network(text) if "/" in text else None
-    except (AddressValueError, NetmaskValueError, ValueError):
-        return None
 
 
 def malformed(path: str, text: str) -> Problem:
@@ -86,9 +78,3 @@ def within(address: str, subnet: Record) -> bool:
     """Whether an address is one that something may have in a subnet."""
     network = ip_network(subnet.inputs["cidrBlock"])
     return network[_FIRST_HOST] <= ip_address(address) < network[-1]  # type: ignore[operator]
-
-
-def free_public(database: Database) -> str | None:
-    """A public address that nobody has, or None when all are given away."""
-    used = {one.computed.get("publicIp") for one in database.records.values()}
-    return next((str(one) for one in ip_network(PUBLIC_RANGE).hosts() if str(one) not in used), None)

@@ -7,6 +7,7 @@ not, so that a missing rule shows as mounts that never come.
 from __future__ import annotations
 
 import secrets
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -126,9 +127,9 @@ class FileSystem(Kind):
         """What the service says of rules that shut it out of its own network; empty where they do not."""
         return ""
 
+    @abstractmethod
     def export(self, record: Record) -> str:
         """What its clients name when they mount it."""
-        raise NotImplementedError
 
     def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
         from rehearsal import storage  # noqa: PLC0415

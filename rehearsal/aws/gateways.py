@@ -11,6 +11,7 @@ from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import EIP, GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
 from rehearsal.aws.places import region_of
 from rehearsal.aws.vpc import InVpc
+from rehearsal.plugin.addresses import free_public
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
@@ -52,7 +53,7 @@ class Eip(Kind):
 
     def born(self, database: Database, record: Record) -> None:  # noqa: D102
         super().born(database, record)
-        address = addresses.free_public(database)
+        address = free_public(database)
         record.computed.update(
             allocationId=record.id, publicIp=address, domain="vpc", publicIpv4Pool="amazon",
             publicDns=f"ec2-{str(address).replace('.', '-')}.compute-1.amazonaws.com",

@@ -12,6 +12,7 @@ from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, VPC, Asked, Kind, Named
 from rehearsal.aws.vpc import InVpc
 from rehearsal.plugin import kinds
+from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
@@ -89,7 +90,7 @@ class SecurityGroup(InVpc, Named):
             for path, rule in each(asked.inputs, f"{direction}[]"):
                 yield from _span(path, str(rule.get("protocol", "")), rule)
                 for where, text in each(rule, "cidrBlocks[]"):
-                    if addresses.cidr(text) is None:
+                    if cidr(text) is None:
                         yield addresses.malformed(f"{path}.{where}", text)
 
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
@@ -126,7 +127,7 @@ class Rule(Kind):
             if asked.inputs.get(name) is not None:
                 yield refused(name, "NotPlayed", f"{name} is given, and the rehearsal plays IPv4 networks and groups.", 501)
         text = asked.known("cidrIpv4")
-        if text is not None and addresses.cidr(text) is None:
+        if text is not None and cidr(text) is None:
             yield addresses.malformed("cidrIpv4", text)
         yield from _span("", str(asked.known("ipProtocol") or ""), asked.inputs)
         yield from self._neighbours(asked)

@@ -14,6 +14,7 @@ from rehearsal.aws.launch import Launch
 from rehearsal.aws.places import region_of
 from rehearsal.aws.subnets import zone_id
 from rehearsal.aws.types import TYPES
+from rehearsal.plugin.addresses import free_public
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 
@@ -35,7 +36,7 @@ def place(database: Database, record: Record, asked: Launch, index: int) -> None
     first = next(one for one, nic in zip(nics, asked.nics, strict=True) if (nic.card, nic.device) == (0, 0))
     wished = next(nic.public for nic in asked.nics if (nic.card, nic.device) == (0, 0))
     wants_public = bool(subnet.inputs.get("mapPublicIpOnLaunch")) if wished is None else wished
-    public = addresses.free_public(database) if wants_public else None
+    public = free_public(database) if wants_public else None
     if wants_public and public is None:
         raise ServiceError(refused("", "AddressLimitExceeded", "No public address is left."), "EC2", "RunInstances")
     hostname = "ip-" + first["address"].replace(".", "-")

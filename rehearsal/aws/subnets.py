@@ -12,6 +12,7 @@ from rehearsal.aws.errors import Problem, combination, invalid, refused
 from rehearsal.aws.kinds import GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
 from rehearsal.aws.places import region_of, zones
 from rehearsal.aws.vpc import InVpc
+from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, each
 
@@ -50,7 +51,7 @@ class Subnet(InVpc):
             yield from self._place(asked, text, vpc)
 
     def _place(self, asked: Asked, text: str, vpc: Record) -> Iterator[Problem]:
-        own = addresses.cidr(text)
+        own = cidr(text)
         ranges = addresses.vpc_cidrs(asked.database, vpc)
         # A preview cannot tell: the VPC's second range may be made by the same update.
         if own and asked.urn is None and _covering(text, ranges) is None:
@@ -58,7 +59,7 @@ class Subnet(InVpc):
                 "cidrBlock", "InvalidSubnet.Range", f"The CIDR '{text}' is invalid: {vpc.id} has {', '.join(ranges)}."
             )
         for one in asked.neighbours(SUBNET, vpcId=vpc.id):
-            other = addresses.cidr(one.inputs["cidrBlock"])
+            other = cidr(one.inputs["cidrBlock"])
             if own and other and own.overlaps(other):
                 yield refused(
                     "cidrBlock",
@@ -95,8 +96,8 @@ def zone_id(zone: str) -> str:
 
 
 def _covering(text: str, ranges: tuple[str, ...]) -> str | None:
-    own = addresses.cidr(text)
-    outer = ((one, addresses.cidr(one)) for one in ranges)
+    own = cidr(text)
+    outer = ((one, cidr(one)) for one in ranges)
     return next((one for one, found in outer if own and found and own.subnet_of(found)), None)
 
 
@@ -167,7 +168,7 @@ class Route(Kind):
 
 def _route(asked: Asked, route: Mapping[str, Any], prefix: str, destination: str, vpc: object) -> Iterator[Problem]:
     text = route.get(destination)
-    if isinstance(text, str) and addresses.cidr(text) is None:
+    if isinstance(text, str) and cidr(text) is None:
         yield addresses.malformed(f"{prefix}{destination}", text)
     elif text is None:
         yield refused(

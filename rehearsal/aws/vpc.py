@@ -11,6 +11,7 @@ from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, TABLE, VPC, Asked, Kind
 from rehearsal.aws.places import region_of
+from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 
 _IPV6 = "the rehearsal plays IPv4 alone."
@@ -98,10 +99,10 @@ class CidrAssociation(InVpc):
         if problem:
             yield problem
         elif text is not None and vpc is not None:
-            own = addresses.cidr(text)
+            own = cidr(text)
             others = [str(one.inputs["cidrBlock"]) for one in asked.neighbours(self.token, vpcId=vpc.id)]
             for other in (str(vpc.inputs["cidrBlock"]), *others):
-                theirs = addresses.cidr(other)
+                theirs = cidr(other)
                 if own and theirs and own.overlaps(theirs):
                     yield refused("cidrBlock", "InvalidVpc.Range", f"The CIDR '{text}' conflicts with {other} of {vpc.id}.")
             if len(others) + 1 >= _MOST_CIDRS:

@@ -15,10 +15,11 @@ from rehearsal.oci.core_subnet import private
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.images import IMAGES
 from rehearsal.oci.kinds import Asked, Kind
-from rehearsal.oci.netplan import free_private_ip, free_public_ip, subnet_cidr
+from rehearsal.oci.netplan import free_private_ip, subnet_cidr
 from rehearsal.oci.ocids import sibling_ocid
 from rehearsal.oci.places import FAULT_DOMAINS, REGION
 from rehearsal.oci.shapes import GBPS, SHAPES, front_name, quota_use, rail_names
+from rehearsal.plugin.addresses import free_public
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import at
@@ -58,7 +59,7 @@ def place(database: Database, record: Record, where: Place) -> None:
     # Public by default unless the subnet forbids it: Subnet.prohibitPublicIpOnVnic.
     wants_public = str(vnic.get("assignPublicIp", not private(subnet.inputs))).lower() == "true"
     address = vnic.get("privateIp") or free_private_ip(database, subnet)
-    public = free_public_ip(database) if wants_public else None
+    public = free_public(database) if wants_public else None
     if address is None or (wants_public and public is None):
         lacking = "private address in the subnet" if address is None else "public address in the region"
         problem = Problem("createVnicDetails", f"There is no free {lacking}.", code="LimitExceeded")
@@ -217,7 +218,7 @@ class Instance(Kind):
             mine = database.records[record.id]
             if before != after and after is not None:
                 has = mine.computed["publicIp"]
-                mine.computed["publicIp"] = (has or free_public_ip(database) or "") if after == "true" else ""
+                mine.computed["publicIp"] = (has or free_public(database) or "") if after == "true" else ""
             mine.private["shape"] = mine.inputs["shape"]
             mine.private["ocpus"] = (mine.inputs.get("shapeConfig") or {}).get("ocpus", mine.private["ocpus"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rehearsal import network
@@ -12,6 +12,7 @@ from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.ocids import new_ocid, now
 from rehearsal.oci.places import SERVICES
+from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each, known
 
@@ -32,14 +33,6 @@ _RESERVED = tuple(IPv4Network(cidr) for cidr in ("0.0.0.0/8", "127.0.0.0/8", "16
 _SSH: dict[str, Any] = {"protocol": "6", "source": "0.0.0.0/0", "tcpOptions": {"min": 22, "max": 22}}
 _FRAGMENTS: dict[str, Any] = {"protocol": "1", "source": "0.0.0.0/0", "icmpOptions": {"type": 3, "code": 4}}
 _ALL_OUT: dict[str, Any] = {"protocol": "all", "destination": "0.0.0.0/0"}
-
-
-def cidr(text: str) -> IPv4Network | None:
-    """The network that a CIDR names, or None if it names none (host bits are not allowed either)."""
-    try:
-        return IPv4Network(text) if "/" in text else None
-    except (AddressValueError, NetmaskValueError, ValueError):
-        return None
 
 
 def malformed(path: str, text: str) -> Problem:

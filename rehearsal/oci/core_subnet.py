@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from rehearsal.oci.core_network import DHCP_OPTIONS, ROUTE_TABLE, SECURITY_LIST, VCN, InVcn, cidr, malformed
+from rehearsal.oci.core_network import DHCP_OPTIONS, ROUTE_TABLE, SECURITY_LIST, VCN, InVcn, malformed
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked
 from rehearsal.oci.netplan import subnet_cidr, vcn_cidrs
 from rehearsal.oci.places import AVAILABILITY_DOMAINS, SERVICES
+from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, each, known
 

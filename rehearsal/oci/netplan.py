@@ -9,7 +9,6 @@ from typing import Any, Literal
 from rehearsal.network import Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.oci.places import SERVICES_NETWORK
 from rehearsal.plugin.store import Database, Record
-from rehearsal.world import PUBLIC_RANGE
 
 Direction = Literal["ingress", "egress"]
 _GATEWAYS: Mapping[str, Literal["internet", "nat", "service"]] = {
@@ -98,12 +97,6 @@ def free_private_ip(database: Database, subnet: Record) -> str | None:
     network = ip_network(subnet_cidr(subnet))
     hosts = (str(network[number]) for number in range(_FIRST_HOST, network.num_addresses - 1))
     return next((address for address in hosts if address not in taken), None)
-
-
-def free_public_ip(database: Database) -> str | None:
-    """A public address that nobody has, or None when all are given away."""
-    taken = {one.computed.get("publicIp") for one in database.records.values()}
-    return next((str(one) for one in ip_network(PUBLIC_RANGE).hosts() if str(one) not in taken), None)
 
 
 def within(address: str, cidr: str) -> bool:

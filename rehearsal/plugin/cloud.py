@@ -8,6 +8,7 @@ by the engine that asked (it died before it could write its state) gives way whe
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +25,7 @@ CLOUDS = ("oci", "aws")
 """Every cloud that may have sold something in one world."""
 
 
-class Cloud:
+class Cloud(ABC):
     """One world's cloud of one vendor."""
 
     name: ClassVar[str] = ""
@@ -39,13 +40,13 @@ class Cloud:
         self.process = this_process()
         self.rendering = threading.Lock()
 
+    @abstractmethod
     def unknown(self, resource_id: str) -> ServiceError:
         """The answer to a change of what does not exist."""
-        raise NotImplementedError
 
+    @abstractmethod
     def render_all(self) -> None:
         """Make every network in the world what the database says of it."""
-        raise NotImplementedError
 
     def problems(self, token: str, inputs: Mapping[str, Any], urn: str) -> list[Problem]:
         """What the service would refuse of these inputs, for a preview."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -41,7 +42,7 @@ class Asked:
         ]
 
 
-class Kind:
+class Kind(ABC):
     """One type of resource: what the service refuses, adds and does.
 
     The methods that change something run in this order: `born` inside the transaction that records the resource,
@@ -80,21 +81,23 @@ class Kind:
         """The answer to a reference that leads nowhere."""
         return Problem(path, f"{path} names {named}, which does not exist.", status=404)
 
+    # Most types need nothing of what is empty below, so none of it is abstract.
+
+    @abstractmethod
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         """A fresh id in the vendor's form."""
-        raise NotImplementedError
 
-    def born(self, database: Database, record: Record) -> None:
+    def born(self, database: Database, record: Record) -> None:  # noqa: B027
         """Add what the service decides; the record is not in the database yet."""
 
-    def effect(self, cloud: Any, record: Record, old: Mapping[str, Any] | None) -> None:
+    def effect(self, cloud: Any, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: B027
         """Make it so in the world; `old` are the inputs before an update, None at creation; idempotent."""
 
     def outputs(self, record: Record) -> dict[str, Any]:
         """What the engine gets to see of it."""
         return record.outputs()
 
-    def gone(self, cloud: Any, record: Record) -> None:
+    def gone(self, cloud: Any, record: Record) -> None:  # noqa: B027
         """Leave nothing of it in the world; idempotent."""
 
     def exists(self, cloud: Any, record: Record) -> bool:  # noqa: ARG002  most types live in the database alone

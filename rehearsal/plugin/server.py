@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
@@ -29,7 +30,7 @@ _MESSAGE_BYTES = 400 << 20  # what the engine itself allows
 _PARENT_POLL_S = 0.5
 
 
-class Provider(provider_pb2_grpc.ResourceProviderServicer):
+class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
     """The protocol's methods, in the order of its definition; each cloud adds what its vendor knows."""
 
     version = ""
@@ -40,9 +41,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
 
+    @abstractmethod
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[Problem]:
         """What the vendor's documentation forbids whatever else exists; the types are right already."""
-        raise NotImplementedError
 
     def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
         """What the vendor's provider refuses of its own settings."""
@@ -55,6 +56,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """Properties that the vendor's provider adds to the inputs of a type where they are not given."""
         return {}
 
+    @abstractmethod
     def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """The result of a data source.
 
@@ -62,15 +64,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             KeyError: this cloud has no such data source.
             ServiceError: the service refused the arguments.
         """
-        raise NotImplementedError
 
     def outputs(self, record: Record) -> Mapping[str, Any]:
         """What the engine gets to see of a resource."""
         return self._cloud.kinds[record.token].outputs(record)
 
+    @abstractmethod
     def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
         """What an update from old to new inputs changes and replaces."""
-        raise NotImplementedError
 
     def Handshake(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
         return provider_pb2.ProviderHandshakeResponse()

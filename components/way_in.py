@@ -1,0 +1,52 @@
+"""The machine that is the way in, once a cloud has made it: wait for its first boot, make the key by which it reaches nodes.
+
+How its host key is learnt is each cloud's own. It deliberately sees the public half of that key alone.
+"""
+
+from __future__ import annotations
+
+import pulumi
+from pulumi_command import local, remote
+
+from cloudinit.steps import ANNOUNCEMENT
+from components import onsite
+
+
+def announced(
+    name: str, address: pulumi.Output[str], instance_id: pulumi.Output[str], timeout_s: int, opts: pulumi.ResourceOptions
+) -> local.Command:
+    """Return the Command that waits here, `timeout_s` at most, until the machine says that its first boot is done."""
+    return local.Command(
+        f"{name}-announced",
+        create="python3 -",
+        stdin=address.apply(lambda host: onsite.text("knock", host=host, announcement=ANNOUNCEMENT, timeout_s=timeout_s)),
+        triggers=[instance_id],
+        logging=local.Logging.STDERR,
+        add_previous_output_in_env=False,
+        opts=opts,
+    )
+
+
+def key(  # noqa: PLR0913 - what a connection and a key need
+    name: str,
+    *,
+    comment: str,
+    address: pulumi.Output[str],
+    user: str,
+    host_key: pulumi.Output[str],
+    instance_id: pulumi.Output[str],
+    opts: pulumi.ResourceOptions,
+) -> remote.Command:
+    """Return the Command that makes the machine's key pair, where there is none, and prints its public half."""
+    make = f"""umask 077
+[ -f ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -C {comment} -f ~/.ssh/id_ed25519
+cut -d ' ' -f 1,2 ~/.ssh/id_ed25519.pub
+"""
+    return remote.Command(
+        f"{name}-key",
+        connection=remote.ConnectionArgs(host=address, user=user, host_key=host_key),
+        create=make,
+        triggers=[instance_id],
+        add_previous_output_in_env=False,
+        opts=opts,
+    )

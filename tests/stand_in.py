@@ -1,0 +1,29 @@
+"""What the tests of every stand-in cloud need alike: inputs with one value changed, and faults planted."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from rehearsal.plugin.cloud import Cloud
+
+
+def faults(cloud: Cloud, *listed: dict[str, object]) -> None:
+    cloud.world.folder()
+    (cloud.world.path / "faults.json").write_text(json.dumps(listed))
+
+
+def put(inputs: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of the inputs with one value set (or, for None, removed) at a dotted path."""
+    changed = copy.deepcopy(inputs)
+    *way, last = path.split(".")
+    here: Any = changed
+    for step in way:
+        here = here[int(step)] if step.isdecimal() else here.setdefault(step, {})
+    key = int(last) if last.isdecimal() else last
+    if value is None:
+        del here[key]
+    else:
+        here[key] = value
+    return changed

@@ -1,0 +1,34 @@
+"""Each stand-in's plugin as a process that the engine starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tools.stage import ROOT
+
+
+@pytest.mark.parametrize("name", ["aws", "oci"])
+def test_the_plugin_starts_at_once_and_ends_quietly(name: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "BUSBAR_WORLD": str(tmp_path / "world"), "BUSBAR_PYTHON": sys.executable}
+    started = time.monotonic()
+    plugin = subprocess.Popen(
+        [ROOT / f"rehearsal/bin/pulumi-resource-{name}", "127.0.0.1:1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    assert plugin.stdout is not None
+    assert plugin.stdout.readline().strip().isdecimal()
+    assert time.monotonic() - started < 5, "the engine waits for it at every command; the bound is loose for busy machines"
+    plugin.send_signal(signal.SIGINT)
+    rest, said = plugin.communicate(timeout=10)
+    assert (plugin.returncode, rest, said) == (0, "", "")
+    assert not (tmp_path / "world").exists(), "looking changes nothing"
