@@ -56,6 +56,7 @@ def launch(nodes: Sequence[Machine], network: str, built: dict[str, Any], asked:
         hostfile=f"{here}/hosts",
         results=here,
         logs=f"{built['home']}/.busbar/nccl",
+        shared=built["shared"],
         fabric=asked.interfaces,
     )
 

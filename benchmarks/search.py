@@ -389,7 +389,7 @@ class _Reading:
             best = None
             for node in {node for pair, count in self.slow.items() if count for node in pair} - set(blamed):
                 pairs = [pair for pair in self.partners[node] if not self._is_explained_by(pair, blamed)]
-                slow = [pair for pair in pairs if self.slow[pair] and _other(pair, node) in self.good]
+                slow = self._as_slow([pair for pair in pairs if self.slow[pair] and _other(pair, node) in self.good])
                 is_steady = all(self.slow[pair] == len(self.pairs[pair]) for pair in pairs)
                 is_mixed = any(self.slow[pair] < len(self.pairs[pair]) for pair in slow)
                 # Two slow partners among good ones may be two bad links; if they come and go, or are three, it is the node.
@@ -398,6 +398,15 @@ class _Reading:
             if best is None:
                 return blamed
             blamed[-best[2]] = not best[0]
+
+    def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
+        """Leave out pairs that once were a little slow beside one that always is very slow: that is not one cause."""
+        steady = [pair for pair in pairs if self.slow[pair] == len(self.pairs[pair])]
+        deepest = max([self._drop_of(pair) for pair in steady] or [0.0])
+        return [pair for pair in pairs if pair in steady or self._drop_of(pair) >= deepest / 2]
+
+    def _drop_of(self, pair: Pair) -> float:
+        return 1 - self.ratio(sample for sample in self.pairs[pair] if self.is_slow(sample))
 
     def _is_explained_by(self, pair: Pair, blamed: Iterable[int]) -> bool:
         return any(node in pair for node in blamed) or any(len(island & set(pair)) == 1 for island in self.islands)
@@ -462,7 +471,8 @@ class _Reading:
         for table in tables:
             for rail, share in self.standouts(table).items():
                 shares.setdefault(rail, []).append(share)
-        needed = 1 if flapping or len(tables) == 1 else 2
+        most = max([len(found) for found in shares.values()] or [0])
+        needed = 1 if len(tables) == 1 or (flapping and most == 1) else 2
         return {rail: median(found) for rail, found in sorted(shares.items()) if len(found) >= needed}
 
     def is_undecided(self, tables: List[Dict[int, Sample]], flapping: bool) -> bool:

@@ -41,6 +41,8 @@ class Launch:
         results: folder on the head for the JSON files that runs write.
         logs: folder on every node for what NCCL says of its transport.
         fabric: interfaces for NCCL's own sockets; without RDMA they carry all of it. Empty leaves them to NCCL.
+        shared: ssh's name for the socket of a connection that the runner keeps open; a person's mpirun, who keeps none, opens
+            its own. Empty where there is none.
     """
 
     addresses: tuple[str, ...]
@@ -53,6 +55,7 @@ class Launch:
     results: str
     logs: str
     fabric: tuple[str, ...] = ()
+    shared: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,11 +161,12 @@ def mpirun(launch: Launch, shape: Shape, own: tuple[str, ...] = ()) -> tuple[str
     environment = ENVIRONMENTS[shape.environment or GENERIC]
     mca = dict(environment.mca)
     if len(launch.addresses) > 1:
+        shared = f" -o ControlPath={launch.shared}" if launch.shared else ""
         mca |= {
             "btl_tcp_if_include": launch.network,
             "oob_tcp_if_include": launch.network,
             "prte_if_include": launch.network,  # Open MPI 5's name of the line above; 4 passes it over
-            "plm_rsh_args": "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=15",
+            "plm_rsh_args": f"-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=15{shared}",
             "plm_rsh_no_tree_spawn": "1",
         }
     return (

@@ -30,7 +30,7 @@ FACTS = {
 SSH = """#!/bin/bash
 echo "$*" >> "$ANSWERS/calls"
 for word; do case $word in *@*) last=$word ;; esac; done
-input=$(cat); export input command="${!#}"
+input=$(cat); export input words="$*" command="${!#}"
 [ -e "$ANSWERS/${last#*@}" ] || { echo "ssh: connect to host ${last#*@} port 22: Connection timed out" >&2; exit 255; }
 exec bash "$ANSWERS/${last#*@}"
 """
@@ -150,6 +150,16 @@ def test_the_jump_hosts_key_is_pinned_too_and_the_file_of_keys_is_gone_afterward
     config = (tmp_path / "config").read_text()
     assert "StrictHostKeyChecking yes" in config
     assert not Path(config.split("UserKnownHostsFile ")[1].split()[0]).exists()
+
+
+def test_one_connection_to_the_jump_host_is_held_for_all_and_ended(contact, tmp_path):
+    jump = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
+    holding = 'case $words in *"-O check"*) [ -e $ANSWERS/held ] ;; *) echo $$ > $ANSWERS/held; exec sleep 60 ;; esac\n'
+    found = contact({"10.0.0.1": answering(), "10.0.0.2": answering(), "203.0.113.9": holding}, TWO, jump=jump)
+    assert found.returncode == 0, found.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert sum("-M -N admin@203.0.113.9" in call for call in calls) == 1
+    assert not Path(f"/proc/{(tmp_path / 'held').read_text().strip()}").exists()
 
 
 def test_a_host_key_that_first_boot_replaces_is_asked_again(contact, tmp_path):

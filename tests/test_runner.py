@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 
@@ -358,6 +359,35 @@ def test_what_is_no_request_is_refused(head, text):
     _, err = child.communicate(text, timeout=30)
     assert child.returncode == 1
     assert "request" in err
+
+
+@pytest.fixture
+def near():
+    """A home that is not deep: a socket's path is short."""
+    with tempfile.TemporaryDirectory(prefix="bb") as folder:
+        yield Head(Path(folder))
+
+
+def test_one_connection_to_each_other_node_is_opened_first_and_the_rest_may_share_it(near):
+    """The stand-in of ssh logs its words and runs the command here."""
+    near.tool("ssh", f'echo "$*" >> {near.home}/calls; exec sh -c "${{!#}}"\n'.replace("${!#}", "$(eval echo \\$$#)"))
+    nodes = [*NODE, {"name": "other", "address": "127.0.0.2"}]
+    status, _, err = near.run(build_request(near, nodes=nodes))
+    assert status == 0, err
+    kept, spread = (near.home / "calls").read_text().splitlines()[:2]
+    assert "-o ControlPath=~/.busbar/ssh/%C -o ControlMaster=auto -o ControlPersist=60 127.0.0.2 true" in kept
+    assert "-o ControlPath=~/.busbar/ssh/%C 127.0.0.2 mkdir" in spread
+    assert (near.home / ".busbar/ssh").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_home_too_deep_for_a_socket_goes_without_shared_connections(near, tmp_path):
+    deep = near.home / ("d" * 60)
+    deep.mkdir()
+    there = Head(deep)
+    status, out, err = there.run(build_request(there))
+    assert (status, json.loads(out)["shared"]) == (0, ""), err
+    status, out, err = near.run(build_request(near))
+    assert (status, json.loads(out)["shared"]) == (0, "~/.busbar/ssh/%C"), err
 
 
 def test_the_packed_runner_depends_on_its_source_alone():

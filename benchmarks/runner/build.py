@@ -13,6 +13,7 @@ import subprocess
 import tarfile
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List
 
 import fanout
@@ -40,7 +41,9 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     archive = _archive(request, say)
     source = _unpack(archive, jobs.fresh(os.path.join(here, "src")))
     say("building nccl-tests {} with {}".format(request["source"]["version"], " ".join(_make(homes)[1:])))
-    _run_make(request, homes, source, here, say)
+    with ThreadPoolExecutor(1) as meanwhile:
+        meanwhile.submit(fanout.keep, request["nodes"])
+        _run_make(request, homes, source, here, say)
     binaries = os.path.join(jobs.root(), "tests", request["run_id"])
     hashes = _collect(os.path.join(source, "build"), binaries)
     lacking = [program for program in request["programs"] if program not in hashes]
@@ -55,6 +58,7 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         "binaries": binaries,
         "hashes": hashes,
         "home": os.path.expanduser("~"),
+        "shared": fanout.shared(),
         "mpi_home": _with_mpirun(homes["MPI_HOME"]),
         "cuda_home": homes["CUDA_HOME"],
         "nccl_home": homes["NCCL_HOME"],

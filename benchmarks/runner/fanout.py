@@ -1,8 +1,9 @@
 """The same command on many nodes at once, with a bounded window and a bound in time; failures are data.
 
-It deliberately opens one SSH connection for each node and command and keeps none.
+Every command is an SSH of its own; those that find a connection kept open share it, the others open one.
 """
 
+import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,19 @@ from typing import Dict, List, NamedTuple, Sequence
 #: Connections open at once; sshd's default MaxStartups begins to drop at 10 unauthenticated ones on ONE host, and this is one
 #: connection to each of many, so the limit is the head's own processes.
 WINDOW = 32
+_PERSIST_S = 60
+_KEEP_TIMEOUT_S = 20
+
+
+def shared() -> str:
+    """Return ssh's name for the socket of a connection that is kept open; empty where a home is too deep for a socket.
+
+    A socket's path may have 104 bytes on the shortest system; %C stands for 40, and ssh adds 17 while it makes one.
+    """
+    folder = "~/.busbar/ssh"
+    return folder + "/%C" if len(os.path.expanduser(folder)) + 1 + 40 + 17 < 104 else ""  # noqa: PLR2004 - said above
+
+
 SSH = (
     "ssh",
     *("-o", "BatchMode=yes"),
@@ -18,6 +32,7 @@ SSH = (
     *("-o", "ConnectTimeout=15"),
     *("-o", "ServerAliveInterval=15"),
     *("-o", "ServerAliveCountMax=4"),
+    *(("-o", "ControlPath=" + shared()) if shared() else ()),
 )
 
 
@@ -33,6 +48,30 @@ class Answer(NamedTuple):
         """Return the last words of a failure."""
         lines = (self.err.strip() or self.out.strip() or "no word").splitlines()
         return lines[-1]
+
+
+def keep(nodes: Sequence[Dict[str, str]]) -> None:
+    """Open a connection to every other node that what follows shares, mpirun too; idle for a minute, it closes itself.
+
+    A node that cannot be reached is not this one's to name: whoever wants something of it then says so.
+    """
+    if not shared():
+        return
+    os.makedirs(os.path.expanduser(os.path.dirname(shared())), mode=0o700, exist_ok=True)
+    kept = ("-o", "ControlMaster=auto", "-o", f"ControlPersist={_PERSIST_S}")
+
+    def open_to(node: Dict[str, str]) -> None:
+        # Older ssh's background half holds standard error open as long as it lives, so nothing is read of it.
+        silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([*SSH, *kept, node["address"], "true"], **silent)  # type: ignore[call-overload]
+        try:
+            process.wait(_KEEP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    with ThreadPoolExecutor(max_workers=WINDOW) as pool:
+        list(pool.map(open_to, nodes[1:]))
 
 
 def each(nodes: Sequence[Dict[str, str]], command: str, stdin: bytes, timeout_s: float) -> List[Answer]:

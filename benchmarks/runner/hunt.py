@@ -47,6 +47,7 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     failed = None
     try:
         with measure.alone(request, say):
+            fanout.keep(request["nodes"])
             failed = _ask(asking, samples, request, here, say, began)
     except (Refusal, _NoTimes) as error:
         failed = str(error)

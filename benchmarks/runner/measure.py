@@ -69,6 +69,7 @@ def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     began = time.monotonic()
     nodes = request["nodes"]
+    fanout.keep(nodes)
     before, asked_at = _first_look(nodes, request, say)
     for folder in (os.path.dirname(request["hostfile"]["path"]), request["results"]):
         os.makedirs(folder, exist_ok=True)

@@ -4,6 +4,7 @@ Prints one JSON line below 64 KiB. Makes a key pair on the head and lets its pub
 travels. It deliberately waits for all: whoever is missing at the deadline is named with what it last said.
 """
 
+import contextlib
 import json
 import os
 import queue
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 Node = Dict[str, Any]
 Note = Callable[[str], None]
@@ -25,6 +26,8 @@ _WINDOW = 32
 #: Through a jump host whose sshd nobody prepared: by default it drops connections at random from the tenth on.
 _JUMP_WINDOW = 8
 _PAUSE_S = 0.5
+_POLL_S = 0.02
+_JUMP_S = 15
 _CALL_S = 60
 #: Kinds of machine that the line may tell apart, so that it stays short however many nodes there are.
 _GROUPS = 16
@@ -40,6 +43,7 @@ _CONFIG = """Host *
   IdentityFile none
   ConnectTimeout 10
   ServerAliveInterval 15
+  ControlPath {folder}/%C
 """
 #: Prints cloud-init's word, then the boot mark (written before cloud-init ends), then the rails that work, a line each.
 STATE = """
@@ -105,21 +109,22 @@ def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
     pinned = "host_key" in nodes[0]
     folder = tempfile.mkdtemp(prefix="busbar-")
     try:
-        way = Way(
-            ssh=_pinned_ssh(folder, nodes, jump) if pinned else _SSH,
-            user=ask["user"],
-            hcas=ask["hcas"],
-            first_boot=ask["first_boot"],
-            facts=ask.get("facts", ""),
-            mpi=ask.get("mpi", []),
-            row=ask.get("row", []),
-            deadline=time.monotonic() + ask["timeout_s"],
-        )
-        window = min(len(nodes), _JUMP_WINDOW if jump else _WINDOW)
-        seen = Waiting(nodes, way).end(window)
-        if way.facts:
-            _refuse_unlike(nodes, seen)
-        _join(nodes, way, [one.host_key for one in seen], window)
+        with _passing(_pinned_ssh(folder, nodes, jump) if pinned else _SSH, jump) as (ssh, at_once):
+            way = Way(
+                ssh=ssh,
+                user=ask["user"],
+                hcas=ask["hcas"],
+                first_boot=ask["first_boot"],
+                facts=ask.get("facts", ""),
+                mpi=ask.get("mpi", []),
+                row=ask.get("row", []),
+                deadline=time.monotonic() + ask["timeout_s"],
+            )
+            window = min(len(nodes), at_once)
+            seen = Waiting(nodes, way).end(window)
+            if way.facts:
+                _refuse_unlike(nodes, seen)
+            _join(nodes, way, [one.host_key for one in seen], window)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(line(nodes, seen))
@@ -154,8 +159,38 @@ def _pinned_ssh(folder: str, nodes: List[Node], jump: Optional[Dict[str, str]]) 
     with open(known, "w") as target:
         target.writelines("{} {}\n".format(one["address"], one["host_key"]) for one in [*nodes, *([jump] if jump else [])])
     with open(config, "w") as target:
-        target.write(_CONFIG.format(known=known))
-    return ["ssh", "-F", config, *(["-J", "{}@{}".format(jump["user"], jump["address"])] if jump else [])]
+        target.write(_CONFIG.format(known=known, folder=folder))
+    return ["ssh", "-F", config]
+
+
+@contextlib.contextmanager
+def _passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[List[str], int]]:
+    """Hold one connection to the jump host that all others pass through; yield ssh's start and how many may be open at once.
+
+    Where it cannot be had, each opens its own: they say why better, and fewer at once are not dropped.
+    """
+    if jump is None:
+        yield ssh, _WINDOW
+        return
+    there = "{}@{}".format(jump["user"], jump["address"])
+    # Its background half holds standard error open as long as it lives, so nothing is read of it.
+    silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    held = subprocess.Popen([*ssh, "-M", "-N", there], **silent)  # type: ignore[call-overload]
+    try:
+        yield [*ssh, "-J", there], _WINDOW if _is_held(ssh, there, held) else _JUMP_WINDOW
+    finally:
+        held.terminate()
+        held.wait()
+
+
+def _is_held(ssh: List[str], there: str, held: "subprocess.Popen[bytes]") -> bool:
+    """Wait until the connection can be shared, or until it has failed."""
+    deadline = time.monotonic() + _JUMP_S
+    while held.poll() is None and time.monotonic() < deadline:
+        if _run([*ssh, "-O", "check", there], "", _JUMP_S)[0] == 0:
+            return True
+        time.sleep(_POLL_S)
+    return False
 
 
 class Waiting:
