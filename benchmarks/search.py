@@ -26,10 +26,13 @@ DEEPER = 0.85
 PAIR = 2
 _MAD_TO_SD = 1.4826
 _WIDEST = 0.4
-#: How often a slow pair is run before it counts as always slow; how often at most when it comes and goes; how many fine trials
+#: How often a slow pair is run before it counts as always slow; how often at most when it comes and goes, and how often where
+#: something else explains the run already; how often it must have been slow to be more than disturbed; how many fine trials
 #: with others each of its ends must have; and how many trials of one node are enough whatever they say.
 _STEADY_TRIALS = 3
-_MIXED_TRIALS = 5
+_MIXED_TRIALS = 6
+_DISTURBED_TRIALS = 2
+_FLAPS = 3
 _GOOD_TRIALS = 3
 _NODE_TRIALS = 16
 _GROUP_REPEATS = 4  # a group is named only if it never was fine: what comes and goes misleads any halving
@@ -390,8 +393,11 @@ class _Reading:
             for node in {node for pair, count in self.slow.items() if count for node in pair} - set(blamed):
                 pairs = [pair for pair in self.partners[node] if not self._is_explained_by(pair, blamed)]
                 slow = self._as_slow([pair for pair in pairs if self.slow[pair] and _other(pair, node) in self.good])
-                is_steady = all(self.slow[pair] == len(self.pairs[pair]) for pair in pairs)
-                is_mixed = any(self.slow[pair] < len(self.pairs[pair]) for pair in slow)
+                is_steady = all(self._is_steady(pair) for pair in pairs)
+                is_mixed = not all(self._is_steady(pair) for pair in slow)
+                if is_mixed and not self._flaps(pairs):
+                    slow = [pair for pair in slow if self._is_steady(pair)]
+                    is_mixed = False
                 # Two slow partners among good ones may be two bad links; if they come and go, or are three, it is the node.
                 if len(slow) > (1 if is_steady or is_mixed else 2):
                     best = max(best or (False, 0, 0), (is_steady, len(slow), -node))
@@ -399,13 +405,18 @@ class _Reading:
                 return blamed
             blamed[-best[2]] = not best[0]
 
+    def _flaps(self, pairs: Iterable[Pair]) -> bool:
+        """Say whether slow numbers among these trials are too many to be of other causes."""
+        slow, tried = sum(self.slow[pair] for pair in pairs), sum(len(self.pairs[pair]) for pair in pairs)
+        return slow >= _FLAPS and slow * 4 >= tried
+
     def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
         """Leave out pairs that once were a little slow beside one that always is very slow: that is not one cause."""
-        steady = [pair for pair in pairs if self.slow[pair] == len(self.pairs[pair])]
-        deepest = max([self._drop_of(pair) for pair in steady] or [0.0])
-        return [pair for pair in pairs if pair in steady or self._drop_of(pair) >= deepest / 2]
+        steady = [pair for pair in pairs if self._is_steady(pair)]
+        deepest = max([self.drop_of(pair) for pair in steady] or [0.0])
+        return [pair for pair in pairs if pair in steady or self.drop_of(pair) >= deepest / 2]
 
-    def _drop_of(self, pair: Pair) -> float:
+    def drop_of(self, pair: Pair) -> float:
         return 1 - self.ratio(sample for sample in self.pairs[pair] if self.is_slow(sample))
 
     def _is_explained_by(self, pair: Pair, blamed: Iterable[int]) -> bool:
@@ -442,7 +453,13 @@ class _Reading:
     def _is_link(self, pair: Pair) -> bool:
         """Slow together more than once, while both ends are good with others (or bad in a way that explains less)."""
         between_good = all(node in self.good or node in self.blamed for node in pair)
-        return self.nodes > PAIR and between_good and len(self.open[pair]) > 1
+        # Beside what is always slow, two slow numbers may be chance; with nothing else to explain the run they are a lead.
+        is_alone = not any(self._is_steady(other) for other in self.open) and all(self.blamed.values())
+        often = self._is_steady(pair) or self._flaps([pair]) or is_alone
+        return self.nodes > PAIR and between_good and often and len(self.open[pair]) > 1
+
+    def _is_steady(self, pair: Pair) -> bool:
+        return self.slow[pair] == len(self.pairs[pair])
 
     def good_samples(self, node: int) -> int:
         """Return how many trials of `node` were fine."""
@@ -637,9 +654,12 @@ def _doubts(reading: _Reading) -> List[Trial]:
     """Return the trials that would settle what is not settled."""
     asked = _Round()
     lonely = []
-    for pair in sorted(reading.open):
+    has_cause = any(not one.flapping for one in reading.culprits) and reading.is_explained()
+    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the worst says most
         tried, slow = len(reading.pairs[pair]), len(reading.open[pair])
         is_mixed = reading.slow[pair] < tried
+        if has_cause and is_mixed and slow == 1 and tried >= _DISTURBED_TRIALS:
+            continue
         if tried < (_MIXED_TRIALS if is_mixed else _STEADY_TRIALS):
             asked.take(pair)
         if slow > 1 or not is_mixed or tried < _MIXED_TRIALS:

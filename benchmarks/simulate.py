@@ -52,7 +52,10 @@ class Fault:
 
 @dataclass
 class Fabric:
-    """`nodes` nodes with `rails` rails of `rate_gbps` GB/s each; every number is multiplied by noise of deviation `noise`."""
+    """`nodes` nodes with `rails` rails of `rate_gbps` GB/s each; every number is multiplied by noise of deviation `noise`.
+
+    `disturbed` is the chance that a trial loses 8 to 30 % for no reason that lasts: other traffic, a busy processor.
+    """
 
     nodes: int
     rails: int = 4
@@ -60,6 +63,7 @@ class Fabric:
     noise: float = 0.0
     rate_gbps: float = 12.5
     seed: int = 0
+    disturbed: float = 0.0
     _dice: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -94,6 +98,8 @@ class Fabric:
         if factor <= 0:
             return Sample(trial, None, "the run did not end in time")
         noise = max(0.01, self._dice.gauss(1.0, self.noise)) if self.noise else 1.0
+        if self.disturbed and self._dice.random() < self.disturbed:
+            noise *= self._dice.uniform(0.7, 0.92)
         return Sample(trial, len(rails) * self.rate_gbps * EFFICIENCY * factor * noise, "")
 
     def expected(self) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:

@@ -82,6 +82,7 @@ BUILD_LINE = json.dumps(
         "schema": 1,
         "kind": "build",
         "home": "/home/opc",
+        "shared": "~/.busbar/ssh/%C",
         "mpi_home": "/usr/mpi/gcc/openmpi-4.1.2a1",
         "cuda_home": "/usr/local/cuda-11.6",
         "nccl_home": "/usr",

@@ -50,6 +50,27 @@ def test_two_nodes_slow_only_together_are_a_link_and_neither_is_blamed(nodes):
     assert {node for sample in fine for node in sample.trial.nodes} >= {1, 2}, "both ends were fine with others"
 
 
+@pytest.mark.parametrize("disturbed", [(node, end) for end in (2, 3) for node in (0, 1, 4, 5, 6, 7)])
+@pytest.mark.parametrize("rest", [0.75, 0.85, 0.9])
+def test_a_number_disturbed_once_beside_a_bad_link_blames_neither_end(disturbed, rest):
+    fabric, search, numbers = Fabric(8, 1, (Fault("link", (2, 3), (), 0.4),)), Search(8, 1, None, 5.0), [rest]
+    while trials := search.next_round():
+        samples = fabric.answer(trials)
+        for index, sample in enumerate(samples):
+            if set(sample.trial.nodes) == set(disturbed) and numbers:
+                samples[index] = sample._replace(busbw_gbps=sample.busbw_gbps * numbers.pop())
+        search.record(samples)
+    found = search.finding()
+    assert [(one.kind, one.nodes, one.rails) for one in found.culprits] == [("link", (2, 3), ())]
+    assert found.rounds <= 9
+
+
+def test_disturbed_trials_seldom_mislead():
+    scores = Case(8, 100, (1,), disturbed=0.02).scores()
+    assert Score.precision(scores) >= 0.95
+    assert Score.recall(scores) >= 0.95
+
+
 def test_a_link_may_be_slow_on_one_rail():
     assert named(Fabric(8, 4, (Fault("link", (0, 7), (3,), 0.5),)))[0] == [("link", (0, 7), (3,))]
 
