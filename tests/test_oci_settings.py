@@ -17,7 +17,9 @@ def test_a_stack_that_says_nothing_has_no_file_system():
 
 
 def test_file_systems_are_asked_for_with_the_keys_of_the_other_cloud():
-    wanted = settings.parse(values(**BOTH, homeMount="/fss", homeOnDestroy="retain", lustreThroughput=500, lustreCapacityGb=62_400))
+    wanted = settings.parse(
+        values(**BOTH, homeMount="/fss", homeOnDestroy="retain", lustreThroughput=500, lustreCapacityGb=62_400)
+    )
     assert wanted.nfs == Nfs(mount="/fss", target_gbps=1, on_destroy="retain")
     assert wanted.lustre_system == Lustre(capacity_gb=62_400, throughput=500, mount="/lustre", on_destroy="refuse")
 
