@@ -41,6 +41,7 @@ def _oci(wanted: OciSettings) -> Cluster:
     from components.oci.cluster import OciArgs, OciCluster  # noqa: PLC0415 - half a second that other targets need not spend
     from components.oci.network import NetworkArgs  # noqa: PLC0415
 
+    nfs, lustre = wanted.nfs, wanted.lustre_system
     network = NetworkArgs(
         compartment=wanted.compartment,
         label=wanted.cluster_name,
@@ -49,6 +50,9 @@ def _oci(wanted: OciSettings) -> Cluster:
         private_cidr=wanted.private_cidr,
         ssh_from=wanted.ssh_from,
         private_ingress=wanted.private_ingress,
+        nfs=nfs is not None,
+        lustre=lustre is not None,
+        retain=lustre is not None and lustre.on_destroy == "retain",
     )
     return OciCluster(
         "cluster",
@@ -73,6 +77,8 @@ def _oci(wanted: OciSettings) -> Cluster:
             ready_timeout_s=wanted.ready_timeout_minutes * 60,
             iam=wanted.iam,
             preflight=wanted.preflight,
+            nfs=nfs,
+            lustre=lustre,
         ),
     )
 

@@ -32,6 +32,8 @@ class ImageFamily:
             cloud agent does; writing files as well would fight it).
         front_nic: name of the interface in the subnet.
         firewall: `firewalld` or `iptables`.
+        packages: the package manager, `yum`, `dnf` or `apt`.
+        lustre: whether a Lustre client can be built for it (oci-hpc: roles/lustre_client knows Oracle Linux 8, 9 and Ubuntu).
         grow_root: command that grows the root file system to the boot volume, empty where the image does it itself.
         mpi_home: glob of Open MPI's folder; the newest match is used.
         cuda_home: glob of CUDA's folder.
@@ -47,6 +49,8 @@ class ImageFamily:
     rdma: str
     front_nic: str
     firewall: str
+    packages: str
+    lustre: bool
     grow_root: str
     mpi_home: str
     cuda_home: str
@@ -73,6 +77,8 @@ _ROWS = (
         rdma="ifcfg",
         front_nic="enp45s0f0",
         firewall="firewalld",
+        packages="yum",
+        lustre=False,
         grow_root=_GROWFS,
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
@@ -89,6 +95,8 @@ _ROWS = (
         rdma="agent",
         front_nic="eth0",
         firewall="firewalld",
+        packages="dnf",
+        lustre=True,
         grow_root=_GROWFS,
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
@@ -102,6 +110,8 @@ _ROWS = (
         rdma="agent",
         front_nic="eth0",
         firewall="firewalld",
+        packages="dnf",
+        lustre=True,
         grow_root=_GROWFS,
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
@@ -115,6 +125,8 @@ _ROWS = (
         rdma="agent",
         front_nic="eth0",
         firewall="iptables",
+        packages="apt",
+        lustre=True,
         grow_root="",
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",

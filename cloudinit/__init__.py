@@ -5,6 +5,7 @@ Pure. It deliberately holds no key, no secret and no address of a particular mac
 
 from __future__ import annotations
 
+from cloudinit.mounts import Mount
 from cloudinit.render import BastionBoot, NodeBoot, render
 
-__all__ = ["BastionBoot", "NodeBoot", "render"]
+__all__ = ["BastionBoot", "Mount", "NodeBoot", "render"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from catalogue.aws import MachineImage, Stack
 from cloudinit import aws_steps, steps
+from cloudinit.mounts import nfs_client, tools
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
 #: The vendor's limit on user-data before base64 (EC2 user guide, "Run commands when you launch an EC2 instance").
@@ -98,7 +99,7 @@ def render(boot: HeadBoot | ComputeBoot) -> str:
 
 def _head(boot: HeadBoot) -> list[steps.Step]:
     return [
-        aws_steps.tools(),
+        tools(),
         *_mounts(boot.image, boot.mounts),
         steps.sshd_for_bursts(),
         aws_steps.publish_host_key(boot.region, boot.parameter),
@@ -109,7 +110,7 @@ def _head(boot: HeadBoot) -> list[steps.Step]:
 def _node(boot: ComputeBoot) -> list[steps.Step]:
     fabric = [aws_steps.efa_software(boot.stack), aws_steps.efa_devices(boot.efa, boot.image.libraries)] if boot.efa else []
     return [
-        aws_steps.tools(),
+        tools(),
         aws_steps.shared_memory(),
         *fabric,
         aws_steps.scratch(),
@@ -122,7 +123,7 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
 def _mounts(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
     work = []
     if mounts.home:
-        work += [aws_steps.nfs_client(image), aws_steps.home(image.login, mounts.home, mounts.home_at)]
+        work += [nfs_client(image.packages), aws_steps.home(image.login, mounts.home, mounts.home_at)]
     if mounts.lustre:
         work += [aws_steps.keep_kernel(image), aws_steps.lustre_client(image)]
         work += [aws_steps.lustre_over_efa()] if mounts.lustre_efa else []

@@ -3,17 +3,16 @@
 They deliberately build no NCCL and install no driver: the image has them, and what it has is measured.
 
 Sources:
-aws-parallelcluster-cookbook (mount options, 10 tries of 6 s), awsome-distributed-training (EFA cheat sheet, mounts of /home),
+aws-parallelcluster-cookbook (mount options), awsome-distributed-training (EFA cheat sheet, mounts of /home),
 FSx for Lustre user guide (clients), aws-ofi-nccl.
 """
 
 from __future__ import annotations
 
 from catalogue.aws import MachineImage, Stack
+from cloudinit import mounts
 from cloudinit.steps import Step
 
-#: Tries and pauses of everything that waits for another service (aws-parallelcluster-cookbook: lustre mounts).
-_TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
 #: p5en shows its EFA devices late (awsome-distributed-training: health checks).
 _DEVICE_TRIES, _DEVICE_PAUSE_S = 3, 5
 _LEAST_EFA = "1.29"
@@ -25,24 +24,6 @@ _LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/config
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
-_OWN_HOMES = "/var/lib/busbar/home"
-
-
-def tools() -> Step:
-    """Define `again`: run a command until it succeeds, a bounded number of times."""
-    return Step(
-        "tools",
-        f"""
-again() {{
-  tries=0
-  until timeout {_TRY_S} "$@"; do
-    tries=$((tries + 1))
-    [ "$tries" -lt {_TRIES} ] || return 1
-    sleep {_PAUSE_S}
-  done
-}}
-""",
-    )
 
 
 def shared_memory() -> Step:
@@ -114,36 +95,9 @@ fi
     )
 
 
-def nfs_client(image: MachineImage) -> Step:
-    """Install the NFS client where the image lacks it."""
-    package = {"apt": "nfs-common", "dnf": "nfs-utils"}[image.packages]
-    return Step("nfs-client", f"command -v mount.nfs > /dev/null || {_install(image, package)}")
-
-
 def home(login: str, server: str, path: str) -> Step:
-    """Mount the shared home folders, and keep the login user's own where it is.
-
-    That one holds the keys by which this machine is reached, which must neither vanish under the share nor be written by all
-    machines at once.
-    """
-    share = f"{server}:/fsx/ {path} nfs {_HOME_OPTIONS} 0 0"
-    if path != "/home":
-        return Step("home", _mount(path, "nfs", share))
-    own = f"{_OWN_HOMES}/{login} /home/{login} none bind,x-systemd.requires-mounts-for=/home 0 0"
-    return Step(
-        "home",
-        f"""
-if ! grep -q ' /home nfs ' /etc/fstab; then
-  mkdir -p {_OWN_HOMES}
-  cp -a /home/{login} {_OWN_HOMES}/
-  printf '%s\\n' '{share}' '{own}' >> /etc/fstab
-  systemctl daemon-reload
-fi
-mountpoint -q /home || again mount /home
-mkdir -p /home/{login}
-mountpoint -q /home/{login} || mount /home/{login}
-""",
-    )
+    """Mount the OpenZFS file system's root volume as home folders."""
+    return mounts.home(login, mounts.Mount("nfs", f"{server}:/fsx/", path, _HOME_OPTIONS))
 
 
 def keep_kernel(image: MachineImage) -> Step:
@@ -163,7 +117,9 @@ xargs -r apt-mark hold < /run/busbar.kernel
 def lustre_client(image: MachineImage) -> Step:
     """Install the Lustre client where the image lacks it."""
     if image.packages == "dnf":
-        return Step("lustre-client", f"command -v mount.lustre > /dev/null || {_install(image, 'lustre-client')}")
+        return Step(
+            "lustre-client", f"command -v mount.lustre > /dev/null || {mounts.install(image.packages, 'lustre-client')}"
+        )
     ring = "/usr/share/keyrings/fsx-ubuntu-public-key.gpg"
     return Step(
         "lustre-client",
@@ -173,7 +129,7 @@ if ! command -v mount.lustre > /dev/null; then
   gpg --batch --yes --dearmor -o {ring} /run/fsx-lustre.asc
   echo 'deb [signed-by={ring}] {_LUSTRE_REPOSITORY} {image.release} main' > /etc/apt/sources.list.d/fsx-lustre.list
   again apt-get update
-  {_install(image, '"lustre-client-modules-$(uname -r)"')}
+  {mounts.install(image.packages, '"lustre-client-modules-$(uname -r)"')}
 fi
 """,
     )
@@ -196,8 +152,7 @@ fi
 
 def lustre(server: str, name: str, path: str) -> Step:
     """Mount the Lustre file system; everybody may write."""
-    mounted = _mount(path, "lustre", f"{server}@tcp:/{name} {path} lustre {_LUSTRE_OPTIONS} 0 0")
-    return Step("lustre", f"{mounted}chmod 1777 {path}\n")
+    return mounts.for_everybody("lustre", mounts.Mount("lustre", f"{server}@tcp:/{name}", path, _LUSTRE_OPTIONS))
 
 
 def publish_host_key(region: str, parameter: str) -> Step:
@@ -217,20 +172,3 @@ again aws ssm put-parameter --region {region} --name {parameter} --type String -
 def reload_sshd() -> Step:
     """Make a changed configuration of sshd count."""
     return Step("reload-sshd", "systemctl reload sshd || systemctl reload ssh")
-
-
-def _mount(path: str, kind: str, line: str) -> str:
-    return f"""
-mkdir -p {path}
-if ! grep -q ' {path} {kind} ' /etc/fstab; then
-  echo '{line}' >> /etc/fstab
-  systemctl daemon-reload
-fi
-mountpoint -q {path} || again mount {path}
-"""
-
-
-def _install(image: MachineImage, package: str) -> str:
-    if image.packages == "dnf":
-        return f"dnf install -y {package}"
-    return f"DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y {package}"

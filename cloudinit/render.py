@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalogue import ImageFamily, Shape
-from cloudinit import steps
+from cloudinit import oci_steps, steps
+from cloudinit.mounts import Mount
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
 
@@ -39,6 +40,7 @@ class NodeBoot:
         timezone: name from the tz database.
         search_domain: DNS domain of the nodes' subnet.
         trusted_cidrs: networks between nodes, where the machine's own firewall steps aside; nowhere else.
+        mounts: file systems to mount.
     """
 
     image: ImageFamily
@@ -46,6 +48,7 @@ class NodeBoot:
     timezone: str
     search_domain: str
     trusted_cidrs: tuple[str, ...]
+    mounts: tuple[Mount, ...] = ()
 
 
 def render(boot: BastionBoot | NodeBoot) -> str:
@@ -74,6 +77,7 @@ def _node(boot: NodeBoot) -> dict[str, Any]:
     ]
     if image.rdma == "ifcfg" and shape.rdma is not None:
         work.append(steps.rails(image.front_nic, shape.rdma.el7_netdevs))
+    work += oci_steps.file_systems(image, boot.mounts)
     config = _config(boot.timezone, [steps.LIMITS_FILE], work)
     if image.nccl_packages:
         config |= steps.nccl_packages(image)

@@ -73,6 +73,9 @@ class AwsKeys(BaseModel):
         "image_family": "ubuntu2204",
         "public_cidr": "10.0.0.0/16",
         "private_cidr": "10.1.0.0/16",
+        "home": "true",
+        "lustre": "true",
+        "lustre_mount": "/fsx",
     }
 
     cluster_name: str

@@ -11,6 +11,8 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from catalogue import IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
+from catalogue.file_systems import misplaced, overlap
+from catalogue.oci_storage import Lustre, Nfs
 from intent.kinds import Cidr, PublicKey, Timezone, narrow, ocid
 
 #: Networks of the RDMA rails: written by first boot on Oracle Linux 7, given by the vendor's agent on later images.
@@ -18,6 +20,8 @@ RAIL_NETWORKS = (ipaddress.IPv4Network("192.168.0.0/16"), ipaddress.IPv4Network(
 #: The vendor keeps the first two addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 3
 _LONGEST_PREFIX = 30
+#: Where first boot puts the local disks.
+_SCRATCH = "/mnt/localdisk"
 
 
 def _shape(value: str) -> str:
@@ -53,6 +57,9 @@ class OciKeys(BaseModel):
         "image_family": "ol8",
         "public_cidr": "10.0.0.0/24",
         "private_cidr": "10.0.1.0/24",
+        "home": "false",
+        "lustre": "false",
+        "lustre_mount": "/lustre",
     }
 
     cluster_name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,14}$")]
@@ -80,6 +87,15 @@ class OciKeys(BaseModel):
     timezone: Timezone
     iam: bool
     preflight: bool
+    home: bool
+    home_gbps: int
+    home_mount: str
+    home_on_destroy: str
+    lustre: bool
+    lustre_capacity_gb: int
+    lustre_throughput: int
+    lustre_mount: str
+    lustre_on_destroy: str
 
     @model_validator(mode="after")
     def _oci_hangs_together(self) -> Self:
@@ -91,6 +107,7 @@ class OciKeys(BaseModel):
             raise ValueError(
                 f"bootVolumeGb is {self.boot_volume_gb}; GPU nodes need 200 or more for drivers, containers and logs"
             )
+        self._file_systems_hang_together()
         self._networks_hang_together()
         narrow(self.ssh_from, "bastion", allow_world=self.allow_world)
         return self
@@ -111,11 +128,39 @@ class OciKeys(BaseModel):
                 raise ValueError(f"{key} is {subnet}; the cloud takes /{_LONGEST_PREFIX} at the smallest")
         if public.overlaps(private):
             raise ValueError(f"publicCidr {public} and privateCidr {private} overlap; each machine must lie in one of them")
-        room = private.num_addresses - _RESERVED_ADDRESSES
-        if room < self.nodes:
-            raise ValueError(f"privateCidr is {private}, which has room for {room} machines; {self.nodes} nodes are asked for")
+        self._private_network_has_room(private)
         if self.family.rdma == "ifcfg":
             self._rails_hang_together(private)
+
+    def _private_network_has_room(self, private: ipaddress.IPv4Network) -> None:
+        room = private.num_addresses - _RESERVED_ADDRESSES
+        servers = sum(system.addresses for system in (self.nfs, self.lustre_system) if system is not None)
+        if room < self.nodes:
+            raise ValueError(f"privateCidr is {private}, which has room for {room} machines; {self.nodes} nodes are asked for")
+        if room < self.nodes + servers:
+            raise ValueError(
+                f"privateCidr is {private}, which has {room} addresses; {self.nodes} nodes and the servers of the file systems "
+                f"take {self.nodes + servers}, so it must be larger"
+            )
+
+    def _file_systems_hang_together(self) -> None:
+        own = f"/home/{self.family.login}"
+        mounts = [system.mount for system in (self.nfs, self.lustre_system) if system is not None]
+        for sentence in misplaced(mounts, (_SCRATCH,)):
+            raise ValueError(sentence)
+        # All home folders may be shared, for first boot then keeps the login user's own; no other mount may cover it.
+        if (self.home and self.home_mount != "/home" and overlap(self.home_mount, own)) or (
+            self.lustre and overlap(self.lustre_mount, own)
+        ):
+            raise ValueError(
+                f"a file system is mounted over {own}, which holds the keys by which nodes are reached; mount it elsewhere, or "
+                "home at /home"
+            )
+        if self.lustre and not self.family.lustre:
+            able = ", ".join(key for key, family in IMAGES.items() if family.lustre)
+            raise ValueError(
+                f"lustre is true and imageFamily is {self.image_family}, for which no client can be built; use {able}"
+            )
 
     def _rails_hang_together(self, private: ipaddress.IPv4Network) -> None:
         rdma = self.node_shape.rdma
@@ -128,6 +173,25 @@ class OciKeys(BaseModel):
                 f"privateCidr is {private}; on {self.image_family} the rails take the last octet of a node's address, "
                 "so the subnet must be /24 or smaller, or two nodes would share one"
             )
+
+    @property
+    def nfs(self) -> Nfs | None:
+        """The file system for home folders or shared software; None where none is wanted."""
+        if not self.home:
+            return None
+        return Nfs(mount=self.home_mount, target_gbps=self.home_gbps, on_destroy=self.home_on_destroy)
+
+    @property
+    def lustre_system(self) -> Lustre | None:
+        """The Lustre file system; None where none is wanted."""
+        if not self.lustre:
+            return None
+        return Lustre(
+            capacity_gb=self.lustre_capacity_gb,
+            throughput=self.lustre_throughput,
+            mount=self.lustre_mount,
+            on_destroy=self.lustre_on_destroy,
+        )
 
     @property
     def node_shape(self) -> Shape:

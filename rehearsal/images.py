@@ -43,6 +43,7 @@ class Image:
         includes: whether sshd reads /etc/ssh/sshd_config.d (OpenSSH from 8.2).
         agent: whether the vendor's agent names and addresses the rails.
         nccl: version of the NCCL in the image, or "".
+        lustre: whether somebody built the Lustre client into it, for the vendor has no package of it.
     """
 
     vendor: str
@@ -57,6 +58,7 @@ class Image:
     includes: bool
     agent: bool
     nccl: str
+    lustre: bool = False
 
 
 _ORACLE: dict[str, tuple[etc.Family, str, str, dict[str, str], str, str, bool, bool]] = {
@@ -107,6 +109,7 @@ def _oracle(base: str, *, gpu: bool) -> Image:
         includes=includes,
         agent=agent,
         nccl=NCCL if gpu and not old else "",
+        lustre=gpu and not old,
     )
 
 
@@ -138,7 +141,7 @@ def nccl_header(version: str) -> str:
 
 def absent(one: Image) -> list[str]:
     """Commands of the machine that this image does not have."""
-    gone = [name for name in FOREIGN if name not in one.commands]
+    gone = [name for name in FOREIGN if name not in one.commands and not (name == "mount.lustre" and one.lustre)]
     # The machine's MPI is only the engine below the image's own.
     return [*gone, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort"]
 
@@ -190,6 +193,8 @@ def copies(one: Image, built: Path) -> dict[str, str]:
         made |= {f"{library}/libnccl.so.2": str(nccl / "libnccl.so.2"), f"{header}/nccl.h": str(nccl / "nccl.h")}
     if one.vendor == "amazon":
         made |= amazon.copies(one.family, built, IMAGE_FOLDER / "bin")
+    if one.lustre:
+        made["usr/sbin/mount.lustre"] = str(IMAGE_FOLDER / "system/mount.shared")
     if one.family == "ol":
         made["usr/libexec/oci-growfs"] = str(IMAGE_FOLDER / "bin/oci-growfs")
     return made

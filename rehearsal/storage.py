@@ -1,12 +1,14 @@
 """Shared file systems of a VPC: each a machine of its own on a subnet, that shows its data to clients that reach its port.
 
 No NFS and no Lustre is spoken: a client asks over TCP (image/system/mount.shared), and the server, which runs on the machine,
-shows the data at the mount point inside the client's own view of files. So security groups and routes decide who can mount, and
-no data pass the network. The data lie in memory, as a host's disk does, and end with the file system.
+shows the data at the mount point inside the client's own view of files. So security rules and routes decide who can mount, and
+no data pass the network. The data lie in memory, as a host's disk does, and end with the file system; what is on one that loses
+its server alone is put away in the world's folder until it has another.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import ipaddress
 import json
@@ -22,6 +24,7 @@ from rehearsal import network, wires
 from rehearsal.world import World, write_whole
 
 KINDS = ("lustre", "nfs")
+ANYBODY = ("0.0.0.0/0",)
 MOST_BYTES = 1 << 30
 START_SECONDS = 30
 
@@ -37,6 +40,8 @@ class FileSystem:
         address: in subnet_cidr.
         names: full DNS names by which hosts of the VPC find it.
         export: what a client must name behind the server: a Lustre mount name, or the path of an NFS export.
+        vendor: whose service it is, `aws` or `oci`; what it listens on differs.
+        clients: networks that its export admits.
     """
 
     id: str
@@ -46,6 +51,8 @@ class FileSystem:
     address: str
     names: tuple[str, ...]
     export: str
+    vendor: str = "aws"
+    clients: tuple[str, ...] = ANYBODY
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -59,7 +66,10 @@ class FileSystem:
     def source(self) -> str:
         """What a host's list of mounts calls it."""
         server = self.names[0] if self.names else self.address
-        return f"{server}@tcp:/{self.export.strip('/')}" if self.kind == "lustre" else f"{server}:/{self.export.strip('/')}/"
+        if self.kind == "lustre":
+            return f"{server}@tcp:/{self.export.strip('/')}"
+        # FSx is mounted by its root volume's folder, an export of OCI by its path.
+        return f"{server}:/{self.export.strip('/')}{'/' if self.vendor == 'aws' else ''}"
 
 
 def short(system_id: str) -> str:
@@ -92,22 +102,26 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     address: str,
     names: Sequence[str],
     export: str,
+    vendor: str = "aws",
+    clients: Sequence[str] = ANYBODY,
 ) -> FileSystem:
-    """Start a file system; one that runs is left alone, with its data.
+    """Start a file system, with the data that were put away; one that runs keeps its data, and other clients count at once.
 
     Raises:
         ValueError: it cannot be such a file system.
         KeyError: its VPC is not in this world.
         RuntimeError: something of the machine refused, or its server does not listen within half a minute.
     """
-    system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export)
+    system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export, vendor, tuple(clients))
+    record = json.dumps({**asdict(system), "source": system.source, "most_bytes": MOST_BYTES})
     if alive(world, id):
+        write_whole(folder(world, id) / "record.json", record)
         return system
     router = network.ensure_vcn(world, vcn_id)
     stop(world, id)
     place = world.folder("storage", id)
     # The record goes first: what a crash leaves half made is then found by it.
-    write_whole(place / "record.json", json.dumps({**asdict(system), "source": system.source, "most_bytes": MOST_BYTES}))
+    write_whole(place / "record.json", record)
     name = namespace(world, id)
     wires.make_namespace(name)
     _plug(system, router, name)
@@ -124,6 +138,9 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     ]
     wires.call(["setsid", "--fork", *wires.inside(name), "unshare", "-m", "--propagation", "slave", *quiet])
     _await(world, id)
+    if _kept(world, id).is_dir():
+        _copy(_kept(world, id), place / "data")
+        forget(world, id)
     return system
 
 
@@ -153,6 +170,32 @@ def stop(world: World, system_id: str) -> None:
         _detach(world, record.parent, system_id)
     wires.remove_namespace(namespace(world, system_id))
     shutil.rmtree(folder(world, system_id), ignore_errors=True)
+
+
+def put_away(world: World, system_id: str) -> None:
+    """End a file system's server and keep its data for the next one; idempotent."""
+    if alive(world, system_id):
+        fresh = world.folder("kept", f"{system_id}.new")
+        _copy(folder(world, system_id) / "data", fresh)
+        forget(world, system_id)
+        fresh.rename(_kept(world, system_id))
+    stop(world, system_id)
+
+
+def forget(world: World, system_id: str) -> None:
+    """Drop the data that were put away; idempotent."""
+    shutil.rmtree(_kept(world, system_id), ignore_errors=True)
+    with contextlib.suppress(OSError):
+        _kept(world, system_id).parent.rmdir()
+
+
+def _kept(world: World, system_id: str) -> Path:
+    return world.path / "kept" / system_id
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a whole tree with owners and modes, the top's own too."""
+    wires.call(["cp", "-a", f"{source}/.", str(target)])
 
 
 def _detach(world: World, host: Path, system_id: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import ipaddress
 import json
 import os
 import select
@@ -24,9 +25,14 @@ if __name__ == "__main__":
 from rehearsal.spec import alive, load
 from rehearsal.world import World
 
-TCP_PORTS = {"lustre": (988, *range(1018, 1024)), "nfs": (111, 2049, 20001, 20002, 20003)}
-UDP_PORTS = {"lustre": (), "nfs": (111, 2049, 20001, 20002, 20003)}
-"""FSx user guides: what file systems listen on. Questions are answered on 988 and 2049."""
+TCP_PORTS = {
+    ("aws", "lustre"): (988, *range(1018, 1024)),
+    ("aws", "nfs"): (111, 2049, 20001, 20002, 20003),
+    ("oci", "lustre"): (988,),
+    ("oci", "nfs"): (111, 2048, 2049, 2050),
+}
+UDP_PORTS = {("aws", "nfs"): (111, 2049, 20001, 20002, 20003), ("oci", "nfs"): (111, 2048)}
+"""What file systems listen on (FSx user guides; OCI, "Configuring VCN Security Rules for File Storage"). Two answer."""
 
 ASKED_ON = {"lustre": 988, "nfs": 2049}
 PATIENCE_S = 5
@@ -72,12 +78,14 @@ def client(world: World, vcn_id: str, address: str) -> str:
     raise Refused("access denied by server while mounting")
 
 
-def check(record: dict[str, Any], asked: dict[str, Any]) -> None:
+def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
     """Look at what a client asks for.
 
     Raises:
-        Refused: there is no such export, or it cannot be mounted so.
+        Refused: there is no such export, not for this client, or it cannot be mounted so.
     """
+    if not any(ipaddress.ip_address(peer) in ipaddress.ip_network(one) for one in record["clients"]):
+        raise Refused("access denied by server while mounting")
     if asked["export"].strip("/") != record["export"].strip("/"):
         raise Refused("No such file or directory")
     if not asked["at"].startswith("/") or not set(asked["flags"]) <= set(ATTRIBUTES):
@@ -124,17 +132,22 @@ class Server:
 
     def __init__(self, world: World, system_id: str) -> None:
         self._world, self._folder = world, world.path / "storage" / system_id
-        self._record = json.loads((self._folder / "record.json").read_text())
+
+    def record(self) -> dict[str, Any]:
+        """The file system as it is now; who may mount it can change while it runs."""
+        found: dict[str, Any] = json.loads((self._folder / "record.json").read_text())
+        return found
 
     def prepare(self) -> list[socket.socket]:
         """Make the place for the data, known as `data` in the record's folder, and listen; clients ask on the first socket."""
-        kind, size = self._record["kind"], self._record["most_bytes"]
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", self._record["source"], "/mnt"], check=True)
+        record = self.record()
+        kind, size, address = record["kind"], record["most_bytes"], record["address"]
+        place = (record["vendor"], kind)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", record["source"], "/mnt"], check=True)
         os.chdir("/mnt")
-        address = self._record["address"]
         asked = socket.create_server((address, ASKED_ON[kind]), backlog=128)
-        others = [socket.create_server((address, port)) for port in TCP_PORTS[kind] if port != ASKED_ON[kind]]
-        for port in UDP_PORTS[kind]:
+        others = [socket.create_server((address, port)) for port in TCP_PORTS[place] if port != ASKED_ON[kind]]
+        for port in UDP_PORTS.get(place, ()):
             silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             silent.bind((address, port))
             others.append(silent)
@@ -144,8 +157,9 @@ class Server:
     def answer(self, peer: str, asked: dict[str, Any]) -> dict[str, str]:
         """Show the data to a client, or say why not."""
         try:
-            check(self._record, asked)
-            show(Path("/mnt"), client(self._world, self._record["vcn_id"], peer), asked["at"], asked["flags"])
+            record = self.record()
+            check(record, peer, asked)
+            show(Path("/mnt"), client(self._world, record["vcn_id"], peer), asked["at"], asked["flags"])
         except Refused as why:
             return {"error": str(why)}
         return {}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pulumi.runtime.proto import provider_pb2
 
-from rehearsal import hosts, network
+from rehearsal import hosts, network, storage
 from rehearsal.oci import rules
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.places import COMPARTMENT, SERVICES, TENANCY
@@ -43,6 +43,8 @@ class Fakes:
         self.plans: dict[str, network.VcnPlan] = {}
         self.fabrics: dict[str, int] = {}
         self.running: dict[str, hosts.HostSpec] = {}
+        self.served: dict[str, dict[str, Any]] = {}
+        self.kept: set[str] = set()
 
     def apply_vcn(self, world: World, plan: network.VcnPlan) -> None:
         self.plans[plan.id] = plan
@@ -60,6 +62,21 @@ class Fakes:
         if folder.is_dir():
             folder.rmdir()
 
+    def serve(self, _: World, **asked: Any) -> None:
+        assert asked["vcn_id"] in self.plans, "a server needs the router of its VCN"
+        self.served[asked["id"]] = asked
+        self.kept.discard(asked["id"])
+
+    def put_away(self, _: World, system: str) -> None:
+        if self.served.pop(system, None):
+            self.kept.add(system)
+
+    def patch_storage(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(storage, "start", self.serve)
+        patch.setattr(storage, "stop", lambda _, system: self.served.pop(system, None))
+        patch.setattr(storage, "put_away", self.put_away)
+        patch.setattr(storage, "forget", lambda _, system: self.kept.discard(system))
+
 
 @pytest.fixture
 def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
@@ -73,6 +90,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     monkeypatch.setattr(hosts, "alive", lambda _, host: host in made.running)
     monkeypatch.setattr(hosts, "console", lambda _, host: f"console of {made.running[host].hostname}\n")
     monkeypatch.setattr("rehearsal.plugin.faults._FIRST_PAUSE_S", 0.001)
+    made.patch_storage(monkeypatch)
     return made
 
 
@@ -93,7 +111,7 @@ class Stack:
         return f"urn:pulumi:dev::p::{token(noun)}::{name}"
 
     def make(self, noun: str, name: str, /, **inputs: Any) -> Record:
-        asked = inputs if noun == "ConsoleHistory" else {"compartmentId": COMPARTMENT, **inputs}
+        asked = inputs if noun in {"ConsoleHistory", "Export"} else {"compartmentId": COMPARTMENT, **inputs}
         assert not list(check.misfits(asked, SDK.args_class(token(noun))))
         assert not list(rules.broken(token(noun), asked))
         assert not self.cloud.problems(token(noun), asked, self.urn(noun, name))
@@ -131,6 +149,19 @@ class Stack:
 
     def bastion(self) -> Record:
         return self.make("Instance", "bastion", **bastion(self.ids["public"]))
+
+    def files(self) -> Stack:
+        """A file system behind a mount target in the private subnet, and Lustre."""
+        here = {"availabilityDomain": AD}
+        system = self.make("FileSystem", "files", displayName="files", **here).id
+        target = self.make("MountTarget", "target", subnetId=self.ids["private"], displayName="target", **here)
+        option = {"source": "10.0.0.0/16", "access": "READ_WRITE", "identitySquash": "NONE"}
+        self.make("Export", "export", fileSystemId=system, exportSetId=target.computed["exportSetId"], path="/fss",
+                  exportOptions=[option])  # fmt: skip
+        self.make("FileStorageLustreFileSystem", "lustre", subnetId=self.ids["private"], capacityInGbs=31_200,
+                  fileSystemName="lustre", performanceTier="MBPS_PER_TB_125",
+                  rootSquashConfiguration={"identitySquash": "NONE"}, **here)  # fmt: skip
+        return self
 
     def pool(self, size: int = 2) -> Record:
         self.make("InstanceConfiguration", "conf", **configuration(self.ids["private"]))
@@ -190,6 +221,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             patch.setattr(network, name, fake)
         patch.setattr(hosts, "boot", made.boot)
         patch.setattr(hosts, "console", lambda *_: "0123456789" * 2000)
+        made.patch_storage(patch)
         stack = Stack(Cloud(made.world)).network()
         stack.bastion()
         stack.pool()
@@ -198,4 +230,5 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.make("DynamicGroup", "group", compartmentId=TENANCY, name="nodes", description="d", matchingRule=rule)
         allowed = [f"Allow dynamic-group nodes to use instance-family in compartment id {COMPARTMENT}"]
         stack.make("Policy", "policy", name="p", description="d", statements=allowed)
+        stack.files()
         yield stack

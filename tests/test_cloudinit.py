@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 import yaml
 
 from catalogue import IMAGES, SHAPES
-from cloudinit import BastionBoot, NodeBoot, render
+from cloudinit import BastionBoot, Mount, NodeBoot, render
+from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 
 GOLDEN = Path(__file__).parent / "golden" / "cloudinit"
 DOMAIN = "private.busbar.oraclevcn.com"
@@ -18,14 +20,24 @@ DOMAIN = "private.busbar.oraclevcn.com"
 METADATA_BYTES = 32_000
 
 
-def node(family: str, shape: str = "BM.GPU4.8") -> str:
+FSS = Mount("nfs", "10.0.1.9:/fss", "/fss", NFS_OPTIONS)
+HOMES = Mount("nfs", "10.0.1.9:/home", "/home", NFS_OPTIONS)
+LUSTRE = Mount("lustre", "10.0.1.10@tcp:/lustre", "/lustre", LUSTRE_OPTIONS)
+
+
+def node(family: str, shape: str = "BM.GPU4.8", *mounts: Mount) -> str:
     image = IMAGES[family]
     rails = "192.168.0.0/16" if image.rdma == "ifcfg" else "10.224.0.0/12"
-    return render(NodeBoot(image, SHAPES[shape], "Asia/Tokyo", DOMAIN, ("10.0.1.0/24", rails)))
+    return render(NodeBoot(image, SHAPES[shape], "Asia/Tokyo", DOMAIN, ("10.0.1.0/24", rails), mounts))
 
 
 TEXTS = {f"node-{family}": node(family) for family in IMAGES} | {
     f"bastion-{family}": render(BastionBoot(IMAGES[family], "UTC", DOMAIN)) for family in IMAGES
+}
+TEXTS |= {
+    "node-ol7-files": node("ol7", "BM.GPU4.8", FSS),
+    "node-ol8-files-lustre": node("ol8", "BM.GPU4.8", FSS, LUSTRE),
+    "node-ubuntu2204-homes-lustre": node("ubuntu2204", "BM.GPU.H100.8", HOMES, LUSTRE),
 }
 
 
@@ -47,14 +59,18 @@ def test_the_text_is_valid_by_cloud_inits_own_schema(name, tmp_path):
     assert "Valid cloud-config" in found.stdout
 
 
+def script(name: str) -> str:
+    files = {file["path"]: file["content"] for file in yaml.safe_load(TEXTS[name])["write_files"]}
+    return str(files["/var/lib/busbar/first-boot"])
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_script_inside_is_clean_shell(name):
-    files = {file["path"]: file["content"] for file in yaml.safe_load(TEXTS[name])["write_files"]}
-    script = files["/var/lib/busbar/first-boot"]
-    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+    body = script(name)
+    subprocess.run(["sh", "-n"], input=body, text=True, check=True)
     program = shutil.which("shellcheck")
     if program is not None:
-        found = subprocess.run([program, "-s", "sh", "-"], input=script, capture_output=True, text=True, check=False)
+        found = subprocess.run([program, "-s", "sh", "-"], input=body, capture_output=True, text=True, check=False)
         assert found.returncode == 0, found.stdout
 
 
@@ -88,3 +104,89 @@ def test_the_firewall_steps_aside_between_nodes_and_nowhere_else():
 def test_disks_are_counted_at_boot_and_never_in_the_text():
     assert "/dev/nvme0n1" not in TEXTS["node-ol8"]
     assert node("ol8", "BM.GPU.H100.8") == node("ol8", "BM.GPU.H200.8")
+
+
+def test_file_systems_are_mounted_by_named_steps_after_the_machine_trusts_its_network():
+    steps = [line.removeprefix("step=") for line in script("node-ol8-files-lustre").splitlines() if line.startswith("step=")]
+    assert steps[-5:] == ["tools", "nfs-client", "home", "lustre-client", "lustre"]
+    assert steps.index("trust-nodes") < steps.index("tools")
+
+
+def test_lines_of_the_table_of_file_systems_wait_for_the_network_at_every_later_boot():
+    lines = [line for name in TEXTS for line in script(name).splitlines() if " nfs " in line and "echo" in line]
+    assert lines
+    for line in lines:
+        assert "nconnect=16,_netdev 0 0" in line
+    assert "10.0.1.10@tcp:/lustre /lustre lustre defaults,_netdev 0 0" in script("node-ol8-files-lustre")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("node-ol7-files", "yum install -y nfs-utils"),
+        ("node-ol8-files-lustre", "dnf install -y nfs-utils"),
+        ("node-ubuntu2204-homes-lustre", "install -y nfs-common"),
+    ],
+)
+def test_the_nfs_client_is_installed_with_the_images_own_package_manager_where_it_is_missing(name, command):
+    (line,) = [line for line in script(name).splitlines() if "mount.nfs" in line]
+    assert line.startswith("command -v mount.nfs > /dev/null || ")
+    assert line.endswith(command)
+
+
+def run(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["sh", "-eu"], input=body, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+
+
+def booted(tmp_path: Path, name: str, mount: str) -> str:
+    """Return the script from `tools` on, on a machine whose `mount` is a script and whose folders lie below `tmp_path`."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    others = dict.fromkeys(("systemctl", "mount.nfs", "mount.lustre", "sleep"), "exit 0")
+    for command, body in (others | {"mount": mount, "mountpoint": "exit 1"}).items():
+        (programs / command).write_text(f"#!/bin/sh\n{body}\n")
+        (programs / command).chmod(0o755)
+    whole = script(name)
+    body = whole[: whole.index("\n", whole.index("trap mark")) + 1] + whole[whole.index("step=tools") :]
+    (tmp_path / "fstab").write_text("/dev/sda1 / xfs defaults 0 0\n")
+    mark = "/var/lib/busbar/boot.json"
+    for path in ("/fss", "/lustre"):
+        body = body.replace(f"mkdir -p {path}", f"mkdir -p {tmp_path}{path}").replace(f"1777 {path}", f"1777 {tmp_path}{path}")
+    body = body.replace(mark, f"{tmp_path}/boot.json").replace("/etc/fstab", f"{tmp_path}/fstab")
+    return f"PATH={programs}:$PATH\n{body}"
+
+
+def test_a_mount_that_never_comes_ends_the_boot_as_failed_in_its_own_step_after_ten_tries(tmp_path):
+    count = f'echo "$1" >> {tmp_path}/tries; [ "$1" = /fss ]'
+    done = run(tmp_path, booted(tmp_path, "node-ol8-files-lustre", count))
+    assert done.returncode != 0
+    assert json.loads((tmp_path / "boot.json").read_text()) == {"status": "failed", "step": "lustre"}
+    assert (tmp_path / "tries").read_text().split() == ["/fss", *["/lustre"] * 10]
+
+
+def test_a_boot_that_runs_twice_writes_each_line_once(tmp_path):
+    body = booted(tmp_path, "node-ol8-files-lustre", "exit 0")
+    for _ in range(2):
+        assert run(tmp_path, body).returncode == 0
+    assert json.loads((tmp_path / "boot.json").read_text()) == {"status": "done"}
+    assert (tmp_path / "fstab").read_text().splitlines()[1:] == [FSS.line, LUSTRE.line]
+
+
+def test_an_image_without_a_lustre_client_fails_in_the_step_of_that_name(tmp_path):
+    body = booted(tmp_path, "node-ol8-files-lustre", "exit 0")
+    (tmp_path / "bin" / "mount.lustre").unlink()
+    done = run(tmp_path, body.replace("command -v mount.lustre", f"test -x {tmp_path}/bin/mount.lustre"))
+    assert json.loads((tmp_path / "boot.json").read_text()) == {"status": "failed", "step": "lustre-client"}
+    assert "this image has no Lustre client" in done.stdout
+
+
+def test_shared_home_folders_leave_the_login_users_own_on_the_machine():
+    body = script("node-ubuntu2204-homes-lustre")
+    assert body.index("cp -a /home/ubuntu") < body.index("again mount /home")
+    assert "/var/lib/busbar/home/ubuntu /home/ubuntu none bind" in body
+
+
+def test_without_file_systems_nothing_of_them_is_in_the_text():
+    for name in ("node-ol7", "node-ol8", "bastion-ol8"):
+        assert "again" not in TEXTS[name]
+        assert "mount.nfs" not in TEXTS[name]

@@ -107,6 +107,48 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
     assert states["Compute HPC RDMA Auto-Configuration"] == "ENABLED"
 
 
+FILES = {"imageFamily": "ol8", "home": True, "homeMount": "/fss", "lustre": True}
+
+
+def test_file_systems_add_their_resources_and_nothing_else_changes(dev, run_program):
+    def kinds(engine) -> set[tuple[str, str]]:
+        return {(kind, name) for kind, name, _ in engine.resources}
+
+    assert kinds(run_program(LINES, **FILES)) - kinds(dev) == {
+        ("busbar:oci:Storage", "cluster-storage"),
+        ("oci:FileStorage/fileSystem:FileSystem", "cluster-storage-files"),
+        ("oci:FileStorage/mountTarget:MountTarget", "cluster-storage-target"),
+        ("oci:FileStorage/export:Export", "cluster-storage-export"),
+        ("oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem", "cluster-storage-lustre"),
+    }
+
+
+def test_nodes_mount_the_file_systems_in_first_boot_and_the_bastion_does_not(run_program):
+    engine = run_program(LINES, **FILES)
+    (configuration,) = engine.of("InstanceConfiguration")
+    boot = base64.b64decode(configuration["instanceDetails"]["launchDetails"]["metadata"]["user_data"]).decode()
+    assert "10.0.1.9:/fss /fss nfs defaults,noatime,nconnect=16,_netdev 0 0" in boot
+    assert "10.0.1.10@tcp:/lustre /lustre lustre defaults,_netdev 0 0" in boot
+    (bastion,) = engine.of(":Instance")
+    assert "fstab" not in base64.b64decode(bastion["metadata"]["user_data"]).decode()
+    (export,) = engine.of(":Export")
+    assert [option["source"] for option in export["exportOptions"]] == ["10.0.0.0/16"]
+    (private,) = [inputs for _, name, inputs in engine.resources if name == "cluster-network-private"]
+    assert private["dnsLabel"] == "private"
+    assert engine.of("MountTarget")[0]["subnetId"] == "ocid1.cluster-network-private.oc1..id"
+
+
+def test_what_a_destroy_does_is_said_of_data_alone(run_program, protection):
+    run_program(LINES, **FILES, homeOnDestroy="retain")
+    assert protection["cluster-storage-files"] == (False, True)
+    assert protection["cluster-storage-lustre"] == (True, False)
+    others = {name for name, said in protection.items() if any(said)} - {"cluster-storage-files", "cluster-storage-lustre"}
+    assert not others
+    run_program(LINES, **FILES, lustreOnDestroy="retain")
+    assert protection["cluster-storage-lustre"] == protection["cluster-network-vcn"] == (False, True)
+    assert protection["cluster-network-public"] == (False, False)
+
+
 def test_nothing_is_open_to_the_world(dev):
     for rules in dev.of("SecurityList"):
         for rule in rules["ingressSecurityRules"]:

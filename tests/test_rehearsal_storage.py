@@ -154,6 +154,60 @@ def test_what_a_crash_left_of_a_file_system_is_swept(stage):
     storage.stop(stage.world, HOME)
 
 
+FSS = "ocid1.filesystem.oc1.rhs.files"
+FSS_MOUNT = "mount -t nfs -o defaults,noatime,nconnect=16,_netdev 10.0.1.210:/fss /mnt"
+
+
+def start_files(world, clients=("10.0.0.0/16",)):
+    where = {"vcn_id": "vcn0", "subnet_cidr": "10.0.1.0/24", "address": "10.0.1.210", "names": (), "export": "/fss"}
+    return storage.start(world, id=FSS, kind="nfs", vendor="oci", clients=clients, **where)
+
+
+@pytest.fixture
+def files(stage):
+    network.apply_vcn(stage.world, vcn())
+    yield start_files(stage.world)
+    storage.stop(stage.world, FSS)
+    storage.forget(stage.world, FSS)
+
+
+def test_data_that_were_put_away_are_there_again_with_their_owners_and_modes(stage, files):
+    owned = f"{FSS_MOUNT} && chmod 1777 /mnt && echo kept > /mnt/a && chown 1234:5678 /mnt/a && chmod 640 /mnt/a"
+    assert stage.inside("one", owned).returncode == 0
+    storage.put_away(stage.world, FSS)
+    storage.put_away(stage.world, FSS)
+    assert files.source == "10.0.1.210:/fss"
+    assert files.source not in stage.inside("one", "cat /proc/mounts").stdout
+    assert stage.inside("two", FSS_MOUNT).returncode != 0
+    start_files(stage.world)
+    assert stage.inside("two", f"{FSS_MOUNT} && stat -c %u:%g:%a /mnt /mnt/a").stdout.split() == ["0:0:1777", "1234:5678:640"]
+    assert f"{files.source} /mnt tmpfs rw,noatime" in stage.inside("two", "cat /proc/mounts").stdout
+    assert not (stage.world.path / "kept").exists()
+
+
+def test_an_export_admits_its_clients_alone_and_other_ones_count_at_once(stage, files):
+    assert stage.inside("one", f"{FSS_MOUNT} && umount /mnt").returncode == 0
+    start_files(stage.world, ("10.0.1.12",))
+    assert "access denied by server" in stage.inside("one", FSS_MOUNT).stderr
+    assert stage.inside("two", f"{FSS_MOUNT} && umount /mnt").returncode == 0
+    ports = f"for p in 111 2048 2049 2050 20001; do (</dev/tcp/{files.address}/$p) && echo $p; done"
+    assert stage.inside("three", ports).stdout == "111\n2048\n2049\n2050\n"
+
+
+def test_a_client_of_oci_needs_the_port_mapper_and_the_mount_service_as_well(stage, files):
+    boot = "#cloud-config\nruncmd:\n- dnf install -y nfs-utils\n"
+    hosts.boot(stage.world, replace(host("oracle", 41, "ol8", stage.public_key), user_data=boot.encode()))
+    assert stage.ready("oracle") == {"oracle": "status: done"}
+    rules = [network.Rule("ingress", "6", "10.0.1.0/24", ports=ports) for ports in ((111, 111), (2049, 2050))]
+    network.apply_vcn(stage.world, vcn((EGRESS, SSH, *rules)))
+    assert "Connection timed out" in stage.inside("oracle", FSS_MOUNT).stderr
+    rules.append(network.Rule("ingress", "6", "10.0.1.0/24", ports=(2048, 2048)))
+    network.apply_vcn(stage.world, vcn((EGRESS, SSH, *rules)))
+    assert stage.inside("oracle", f"{FSS_MOUNT} && mountpoint /mnt").returncode == 0
+    assert files.source in stage.inside("oracle", "cat /proc/mounts").stdout
+    hosts.stop(stage.world, "oracle")
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -32,22 +32,8 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     stage.close()
 
 
-def on_head_node(stage: Stage, command: str, *jump: str) -> str:
-    """Return what `command` prints on the first node, or with `jump` words on another host."""
-    config = stage.folder / "ssh_config"
-    config.write_text("Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n  BatchMode yes\n")
-    words = jump or tuple(stage.outputs()["ssh"].split()[1:])
-    found = stage.inside("ssh", "-F", str(config), *words, command)
-    assert found.status == 0, found
-    return found.text
-
-
 def changes(found: Finished) -> list[str]:
     return [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
-
-
-def resources(stage: Stage) -> list[dict]:
-    return stage.state()["deployment"].get("resources", [])
 
 
 def test_an_update_ends_in_a_pass_near_the_wire(built):
@@ -84,10 +70,10 @@ def test_both_file_systems_are_mounted_and_shared_and_the_login_users_own_home_i
     first, second = (node["address"] for node in stage.outputs()["nodes"])
     head = stage.outputs()["ssh"].split()[2]
     mark = "sudo sh -c 'echo from-a-node > /home/mark'; echo from-a-node > /fsx/mark; echo mine > ~/mark"
-    on_head_node(stage, f"{mark}; mountpoint -q /fsx && mountpoint -q /home")
+    stage.on_host(f"{mark}; mountpoint -q /fsx && mountpoint -q /home")
     read = "cat /home/mark /fsx/mark; test -e ~/mark && echo shared || echo apart"
     for words in (("-J", head, f"ubuntu@{second}"), (head,)):
-        assert on_head_node(stage, read, *words).split() == ["from-a-node", "from-a-node", "apart"], words
+        assert stage.on_host(read, *words).split() == ["from-a-node", "from-a-node", "apart"], words
     assert first != second
 
 
@@ -214,19 +200,19 @@ def test_a_destroy_refuses_what_holds_data_without_the_choice_and_leaves_nothing
         assert found.status != 0
         refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
         assert refused == set(HOLDERS), found
-        left = {each["type"].rpartition(":")[2] for each in resources(stage)}
+        left = {each["type"].rpartition(":")[2] for each in stage.resources()}
         assert left >= set(HOLDERS)
         assert not left & {"Fleet", "Instance"}, "machines, which cost most, end all the same"
         found = stage.up(**QUICK)
         assert "sweep-measure created" in found.text, found
         found = stage.destroy()
         assert found.status == 0, found
-        assert resources(stage) == []
+        assert stage.resources() == []
         tag = f"bb{World.at(stage.world).tag}-"
         assert tag not in stage.command("ip", "netns", "list").text
         assert not stage.world.exists()
     finally:
-        if resources(stage):  # so that what is protected can go
+        if stage.resources():  # so that what is protected can go
             stage.up(**QUICK)
         stage.close()
 

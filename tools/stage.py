@@ -141,6 +141,20 @@ class Stage:
         """Run a command as the operator, in the world."""
         return self.command(*self.door, *words)
 
+    def on_host(self, command: str, *jump: str) -> str:
+        """Return what `command` prints on the first node, or with `jump`, words of ssh, on another host."""
+        config = self.folder / "ssh_config"
+        options = ("StrictHostKeyChecking no", "UserKnownHostsFile /dev/null", "LogLevel ERROR", "BatchMode yes")
+        config.write_text("\n  ".join(["Host *", *options]) + "\n")
+        found = self.inside("ssh", "-F", str(config), *(jump or self.outputs()["ssh"].split()[1:]), command)
+        assert found.status == 0, found
+        return found.text
+
+    def resources(self) -> list[dict[str, Any]]:
+        """Return the resources that the stack's state holds."""
+        found: list[dict[str, Any]] = self.state()["deployment"].get("resources", [])
+        return found
+
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs."""
         found = self.command("pulumi", "stack", "output", "--json", "--stack", self.stack)

@@ -16,8 +16,6 @@ from catalogue.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT, Instance
 CAPACITIES = (ON_DEMAND, SPOT, "open-odcr", "targeted-odcr", "odcr-group", BLOCK)
 #: Where machines stand: a cluster placement group made here, one that exists, or wherever there is room.
 PLACEMENTS = ("managed", "existing", "none")
-#: Destroying the stack fails, leaves the data where they are, or deletes them.
-ON_DESTROY = ("refuse", "retain", "delete")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +114,7 @@ class Lustre:
         mount: where nodes mount it.
         repositories: folders that mirror S3.
         backup_days: how long daily backups are kept; 0 for none.
-        on_destroy: what destroying the stack does to it, one of `ON_DESTROY`.
+        on_destroy: what destroying the stack does to it, one of `file_systems.ON_DESTROY`.
     """
 
     capacity_gib: int = 1200
@@ -143,7 +141,7 @@ class OpenZfs:
         mbps: throughput in MB/s.
         mount: where nodes mount it.
         backup_days: how long daily backups are kept; 0 for none.
-        on_destroy: what destroying the stack does to it, one of `ON_DESTROY`.
+        on_destroy: what destroying the stack does to it, one of `file_systems.ON_DESTROY`.
     """
 
     deployment: str = ""

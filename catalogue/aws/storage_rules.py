@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from catalogue.aws.intent import ON_DESTROY, AwsIntent
+from catalogue.aws.intent import AwsIntent
 from catalogue.aws.regions import OPENZFS_GIB, OPENZFS_MBPS, OPENZFS_MISSING, needs_second_zone
 from catalogue.aws.rule import ERROR, WARNING, rule
+from catalogue.file_systems import ON_DESTROY, misplaced
 
 _FSX = "aws-parallelcluster:cli/src/pcluster/validators/fsx_validators.py"
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
@@ -18,11 +19,7 @@ _THROUGHPUT = (125, 250, 500, 1000)
 _EFA_STEP_GIB = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 _REPOSITORIES_MOST = 8
 _BACKUP_DAYS_MOST = 90
-#: aws-parallelcluster keeps these; /scratch is where the image's local disks are.
-_RESERVED = (
-    *(f"/{name}" for name in ("bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "root", "run", "sbin", "sys", "tmp")),
-    *("/usr", "/var", "/opt/slurm", "/opt/intel", "/opt/parallelcluster"),
-)
+#: Where the image's local disks are.
 _SCRATCH = "/scratch"
 
 
@@ -122,15 +119,7 @@ def storage_far(intent: AwsIntent) -> Iterator[str]:
 )
 def mount_points(intent: AwsIntent) -> Iterator[str]:
     """Mount points that hide something or each other."""
-    paths = [PurePosixPath(path) for path in intent.mounts]
-    for path in paths:
-        if not path.is_absolute() or path == PurePosixPath("/") or str(path) in _RESERVED:
-            yield (
-                f"a file system is mounted at {path}; it must be an absolute path that the system does not use itself, like "
-                "/fsx."
-            )
-    if len(paths) == 2 and (paths[0] == paths[1] or paths[0] in paths[1].parents or paths[1] in paths[0].parents):  # noqa: PLR2004
-        yield f"file systems are mounted at {paths[0]} and {paths[1]}; neither may hide the other."
+    yield from (f"{sentence}." for sentence in misplaced(intent.mounts))
 
 
 @rule(34, "mount-scratch", WARNING, f"{_CLUSTER} ephemeral mount clash")

@@ -5,7 +5,6 @@ It deliberately treats a pool that is short of members as failed: the vendor bil
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,16 +14,16 @@ import pulumi
 from pulumi_oci import core
 
 from catalogue import ImageFamily, Shape
-from cloudinit import NodeBoot, render
+from catalogue.oci_storage import Lustre, Nfs
+from cloudinit import Mount
 from components.cluster import Access, Contact, Node
 from components.oci.bastion import Bastion, BastionArgs
 from components.oci.iam import Iam, IamArgs
+from components.oci.launch import LaunchArgs, details
 from components.oci.network import Network, NetworkArgs
 from components.oci.preflight import Intent, check
+from components.oci.storage import Storage, StorageArgs
 
-#: Rails of images that address them in first boot, and of those whose agent does (oci-hpc; seed 000, section 1-1).
-_RAIL_CIDRS = {"ifcfg": "192.168.0.0/16", "agent": "10.224.0.0/12"}
-_BOOT_VPUS_PER_GB = 30  # oci-hpc since 2.11
 #: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
 _MINUTES_PER_TWENTY_NODES = 30
 
@@ -48,6 +47,7 @@ class OciArgs:
         ready_timeout_s: bound on the bastion's first boot.
         iam: create the bastion's dynamic group and policy.
         preflight: ask the account first.
+        nfs, lustre: file systems that every node mounts; None for none.
     """
 
     tenancy: str
@@ -70,6 +70,8 @@ class OciArgs:
     ready_timeout_s: int
     iam: bool
     preflight: bool
+    nfs: Nfs | None = None
+    lustre: Lustre | None = None
 
     @property
     def create_timeout(self) -> str:
@@ -80,7 +82,7 @@ class OciArgs:
 class OciCluster(pulumi.ComponentResource):
     """A cluster network behind a bastion.
 
-    Creates: Network, Bastion, Iam (where wanted), instance configuration, cluster network.
+    Creates: Network, Bastion, Iam and Storage (where wanted), instance configuration, cluster network.
     Outputs: `nodes`, `access`, `identity` (see `components.cluster.Cluster`).
     """
 
@@ -110,12 +112,15 @@ class OciCluster(pulumi.ComponentResource):
                 ),
                 mine,
             )
+        mounts = None
+        if args.nfs or args.lustre:
+            mounts = Storage(f"{name}-storage", _storage(args, network), mine).mounts
         configuration = core.InstanceConfiguration(
             f"{name}-configuration",
             compartment_id=args.compartment,
             display_name=f"{args.network.label}-node",
             source="NONE",
-            instance_details=_details(args, network, bastion),
+            instance_details=details(_launch(args, network, bastion, mounts)),
             # Only new nodes follow a changed configuration; the pool must point at the new one before the old one may go.
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=False),
         )
@@ -187,50 +192,34 @@ def _bastion(args: OciArgs, network: Network) -> BastionArgs:
     )
 
 
-def _details(args: OciArgs, network: Network, bastion: Bastion) -> core.InstanceConfigurationInstanceDetailsArgs:
-    trusted = (args.network.private_cidr, _RAIL_CIDRS[args.family.rdma])
-    boot = render(NodeBoot(args.family, args.shape, args.timezone, args.network.search_domain, trusted))
-    launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
+def _storage(args: OciArgs, network: Network) -> StorageArgs:
+    return StorageArgs(
+        compartment=args.compartment,
+        label=args.network.label,
         availability_domain=args.availability_domain,
-        compartment_id=args.compartment,
-        display_name=f"{args.network.label}-node",
-        shape=args.shape.name,
-        create_vnic_details=core.InstanceConfigurationInstanceDetailsLaunchDetailsCreateVnicDetailsArgs(
-            subnet_id=network.private_subnet_id, assign_public_ip=False
-        ),
-        source_details=core.InstanceConfigurationInstanceDetailsLaunchDetailsSourceDetailsArgs(
-            source_type="image",
-            image_id=args.image,
-            boot_volume_size_in_gbs=str(args.boot_volume_gb),
-            boot_volume_vpus_per_gb=str(_BOOT_VPUS_PER_GB),
-        ),
-        instance_options=core.InstanceConfigurationInstanceDetailsLaunchDetailsInstanceOptionsArgs(
-            are_legacy_imds_endpoints_disabled=True
-        ),
-        agent_config=_agent(args),
-        metadata={
-            "ssh_authorized_keys": pulumi.Output.concat(args.operator_key, "\n", bastion.public_key),
-            "user_data": base64.b64encode(boot.encode()).decode(),
-        },
+        network=args.network.vcn_cidr,
+        nfs=args.nfs,
+        lustre=args.lustre,
+        subnet_id=network.private_subnet_id,
     )
-    return core.InstanceConfigurationInstanceDetailsArgs(instance_type="compute", launch_details=launch)
 
 
-def _agent(args: OciArgs) -> core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigArgs:
-    """Turn the vendor's RDMA plugins on where they address the rails, and off where first boot does: they would fight."""
-    rdma = "ENABLED" if args.family.rdma == "agent" else "DISABLED"
-    wanted = {
-        "OS Management Service Agent": "DISABLED",  # it holds the package manager's lock during first boot
-        "Compute HPC RDMA Authentication": rdma,
-        "Compute HPC RDMA Auto-Configuration": rdma,
-        "Compute RDMA GPU Monitoring": rdma,
-    }
-    plugin = core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigPluginsConfigArgs
-    return core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigArgs(
-        are_all_plugins_disabled=False,
-        is_management_disabled=False,
-        is_monitoring_disabled=False,
-        plugins_configs=[plugin(name=name, desired_state=state) for name, state in wanted.items()],
+def _launch(args: OciArgs, network: Network, bastion: Bastion, mounts: pulumi.Output[tuple[Mount, ...]] | None) -> LaunchArgs:
+    return LaunchArgs(
+        compartment=args.compartment,
+        label=args.network.label,
+        availability_domain=args.availability_domain,
+        shape=args.shape,
+        image=args.image,
+        family=args.family,
+        boot_volume_gb=args.boot_volume_gb,
+        timezone=args.timezone,
+        search_domain=args.network.search_domain,
+        private_cidr=args.network.private_cidr,
+        operator_key=args.operator_key,
+        bastion_key=bastion.public_key,
+        subnet_id=network.private_subnet_id,
+        mounts=mounts,
     )
 
 

@@ -11,8 +11,12 @@ import pulumi
 from pulumi_oci import core
 
 _ALL = "all"
-_ICMP, _TCP = "1", "6"
+_ICMP, _TCP, _UDP = "1", "6", "17"
 _SSH_PORT = 22
+#: The vendor's page "Configuring VCN Security Rules for File Storage": port mapper, mount and NFS itself.
+_NFS_TCP, _NFS_UDP = ((111, 111), (2048, 2050)), (111, 2048)
+#: Lustre's servers talk back to clients on the same port (Lustre manual, acceptor).
+_LUSTRE_PORT = 988
 _ANYWHERE = "0.0.0.0/0"
 #: Destination unreachable; code 4 tells a sender to send smaller packets, and without it large ones vanish.
 _ICMP_UNREACHABLE = core.SecurityListIngressSecurityRuleIcmpOptionsArgs(type=3)
@@ -28,6 +32,8 @@ class NetworkArgs:
         vcn_cidr, public_cidr, private_cidr: the network and its two subnets.
         ssh_from: networks that may open SSH to the public subnet.
         private_ingress: `all` (every protocol from the VCN) or `ssh`.
+        nfs, lustre: their servers stand in the private subnet, so their ports are open there whatever `private_ingress` is.
+        retain: destroying the stack leaves the VCN and what the private subnet needs, for servers that stay stand in it.
     """
 
     compartment: str
@@ -37,6 +43,9 @@ class NetworkArgs:
     private_cidr: str
     ssh_from: tuple[str, ...]
     private_ingress: str
+    nfs: bool = False
+    lustre: bool = False
+    retain: bool = False
 
     @property
     def search_domain(self) -> str:
@@ -58,16 +67,17 @@ class Network(pulumi.ComponentResource):
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:oci:Network", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
+        kept = pulumi.ResourceOptions(parent=self, retain_on_delete=args.retain)
         vcn = core.Vcn(
             f"{name}-vcn",
             compartment_id=args.compartment,
             cidr_blocks=[args.vcn_cidr],
             display_name=f"{args.label}-vcn",
             dns_label=args.label,
-            opts=mine,
+            opts=kept,
         )
         to_internet = core.InternetGateway(f"{name}-igw", compartment_id=args.compartment, vcn_id=vcn.id, opts=mine)
-        to_outside = core.NatGateway(f"{name}-nat", compartment_id=args.compartment, vcn_id=vcn.id, opts=mine)
+        to_outside = core.NatGateway(f"{name}-nat", compartment_id=args.compartment, vcn_id=vcn.id, opts=kept)
         # Asked once the VCN exists: a preview of a new stack then needs no account for it.
         services = core.get_services_output(
             filters=[
@@ -81,7 +91,7 @@ class Network(pulumi.ComponentResource):
             compartment_id=args.compartment,
             vcn_id=vcn.id,
             services=[core.ServiceGatewayServiceArgs(service_id=services.services[0].id)],
-            opts=mine,
+            opts=kept,
         )
         public_routes = core.RouteTable(
             f"{name}-public-routes",
@@ -98,7 +108,7 @@ class Network(pulumi.ComponentResource):
                 _route(_ANYWHERE, to_outside.id),
                 _route(services.services[0].cidr_block, to_services.id, kind="SERVICE_CIDR_BLOCK"),
             ],
-            opts=mine,
+            opts=kept,
         )
         public_rules = core.SecurityList(
             f"{name}-public-rules",
@@ -120,9 +130,9 @@ class Network(pulumi.ComponentResource):
             f"{name}-private-rules",
             compartment_id=args.compartment,
             vcn_id=vcn.id,
-            ingress_security_rules=[_ingress_private(args)],
+            ingress_security_rules=_ingress_private(args),
             egress_security_rules=[_egress_all()],
-            opts=mine,
+            opts=kept,
         )
         public = core.Subnet(
             f"{name}-public",
@@ -145,7 +155,7 @@ class Network(pulumi.ComponentResource):
             prohibit_public_ip_on_vnic=True,
             route_table_id=private_routes.id,
             security_list_ids=[private_rules.id],
-            opts=mine,
+            opts=kept,
         )
         self.vcn_id = vcn.id
         self.public_subnet_id = public.id
@@ -160,16 +170,28 @@ def _route(destination: pulumi.Input[str], entity: pulumi.Input[str], kind: str 
 
 
 def _ingress_ssh(source: str) -> core.SecurityListIngressSecurityRuleArgs:
-    ports = core.SecurityListIngressSecurityRuleTcpOptionsArgs(min=_SSH_PORT, max=_SSH_PORT)
-    return core.SecurityListIngressSecurityRuleArgs(protocol=_TCP, source=source, tcp_options=ports, description="SSH")
+    return _ingress_tcp(source, _SSH_PORT, _SSH_PORT, "SSH")
 
 
-def _ingress_private(args: NetworkArgs) -> core.SecurityListIngressSecurityRuleArgs:
-    if args.private_ingress == "ssh":
-        return _ingress_ssh(args.vcn_cidr)
-    return core.SecurityListIngressSecurityRuleArgs(
-        protocol=_ALL, source=args.vcn_cidr, description="MPI and NCCL use any port between nodes"
-    )
+def _ingress_tcp(source: str, first: int, last: int, what: str) -> core.SecurityListIngressSecurityRuleArgs:
+    ports = core.SecurityListIngressSecurityRuleTcpOptionsArgs(min=first, max=last)
+    return core.SecurityListIngressSecurityRuleArgs(protocol=_TCP, source=source, tcp_options=ports, description=what)
+
+
+def _ingress_udp(source: str, port: int, what: str) -> core.SecurityListIngressSecurityRuleArgs:
+    ports = core.SecurityListIngressSecurityRuleUdpOptionsArgs(min=port, max=port)
+    return core.SecurityListIngressSecurityRuleArgs(protocol=_UDP, source=source, udp_options=ports, description=what)
+
+
+def _ingress_private(args: NetworkArgs) -> list[core.SecurityListIngressSecurityRuleArgs]:
+    vcn = args.vcn_cidr
+    if args.private_ingress == "all":
+        everything = "MPI and NCCL use any port between nodes"
+        return [core.SecurityListIngressSecurityRuleArgs(protocol=_ALL, source=vcn, description=everything)]
+    nfs = [_ingress_tcp(vcn, first, last, "NFS") for first, last in _NFS_TCP] if args.nfs else []
+    nfs += [_ingress_udp(vcn, port, "NFS") for port in _NFS_UDP] if args.nfs else []
+    lustre = [_ingress_tcp(vcn, _LUSTRE_PORT, _LUSTRE_PORT, "Lustre")] if args.lustre else []
+    return [_ingress_ssh(vcn), *nfs, *lustre]
 
 
 def _egress_all() -> core.SecurityListEgressSecurityRuleArgs:

@@ -1,8 +1,7 @@
 """File systems of the vendor's own: File Storage (NFS) for home folders or shared software, and Lustre for data.
 
-It deliberately opens no port and mounts nothing: the private subnet lets its own network in already, and `mounts` says what a
-first boot writes into its table. Data are protected, retained or deleted as was said. Sources: oci-hpc:fss.tf, lustre.tf, roles
-nfs-client and lustre_client.
+It deliberately opens no port and mounts nothing: the private subnet's rules let clients in, and a first boot mounts what
+`mounts` says. Data are protected, retained or deleted as was said. Sources: oci-hpc:fss.tf, lustre.tf.
 """
 
 from __future__ import annotations
@@ -12,64 +11,11 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_oci import filestorage, lustre
 
-#: Destroying the stack fails, leaves the data where they are, or deletes them.
-ON_DESTROY = ("refuse", "retain", "delete")
+from catalogue.oci_storage import Lustre, Nfs
+from cloudinit import Mount
+from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
+
 _CREATE, _UPDATE, _DELETE = "60m", "240m", "60m"
-_NFS_OPTIONS = "defaults,noatime,nconnect=16,_netdev"
-_LUSTRE_OPTIONS = "defaults,_netdev"
-#: Throughput of a mount target in Gb/s: the standard one, and the high-performance ones.
-_MOUNT_TARGET_GBPS = (1, 20, 40, 80)
-_STEP_GB = 31_200
-_TIERS = (125, 250, 500, 1000)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Nfs:
-    """A File Storage file system behind one mount target.
-
-    Attributes:
-        mount: where nodes mount it.
-        target_gbps: throughput of the mount target, Gb/s: 1, or 20, 40 or 80 for a high-performance one.
-        on_destroy: what destroying the stack does to it, one of `ON_DESTROY`.
-    """
-
-    mount: str = "/fss"
-    target_gbps: int = 1
-    on_destroy: str = "refuse"
-
-    def __post_init__(self) -> None:
-        """Refuse what the vendor does not offer."""
-        if self.target_gbps not in _MOUNT_TARGET_GBPS:
-            msg = f"the mount target has {self.target_gbps} Gb/s; the vendor offers {', '.join(map(str, _MOUNT_TARGET_GBPS))}"
-            raise ValueError(msg)
-        _check(self.mount, self.on_destroy)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lustre:
-    """A Lustre file system.
-
-    Attributes:
-        capacity_gb: its size, decimal GB.
-        throughput: MB/s for each TB of it.
-        mount: where nodes mount it.
-        on_destroy: what destroying the stack does to it, one of `ON_DESTROY`.
-    """
-
-    capacity_gb: int = _STEP_GB
-    throughput: int = 125
-    mount: str = "/lustre"
-    on_destroy: str = "refuse"
-
-    def __post_init__(self) -> None:
-        """Refuse what the vendor does not offer."""
-        if self.capacity_gb < _STEP_GB or self.capacity_gb % _STEP_GB:
-            msg = f"the Lustre file system has {self.capacity_gb} GB; it must be a multiple of {_STEP_GB}"
-            raise ValueError(msg)
-        if self.throughput not in _TIERS:
-            msg = f"the Lustre file system has {self.throughput} MB/s for each TB; tiers are {', '.join(map(str, _TIERS))}"
-            raise ValueError(msg)
-        _check(self.mount, self.on_destroy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,22 +44,22 @@ class Storage(pulumi.ComponentResource):
     """File systems, ready to be mounted.
 
     Creates: file system, mount target and export; Lustre file system.
-    Outputs: `mounts`, one line of a table of file systems for each, known once it can be mounted.
+    Outputs: `mounts`, each known once it can be mounted.
     """
 
-    mounts: pulumi.Output[tuple[str, ...]]
+    mounts: pulumi.Output[tuple[Mount, ...]]
 
     def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:oci:Storage", name, None, opts)
         self._name, self._args = name, args
-        lines = [
+        found = [
             *([self._nfs(args.nfs)] if args.nfs else []),
             *([self._lustre(args.lustre)] if args.lustre else []),
         ]
-        self.mounts = pulumi.Output.all(*lines).apply(lambda found: tuple(str(line) for line in found))
-        self.register_outputs({"mounts": self.mounts})
+        self.mounts = pulumi.Output.all(*found).apply(tuple)
+        self.register_outputs({"mounts": self.mounts.apply(lambda mounts: [mount.line for mount in mounts])})
 
-    def _nfs(self, wanted: Nfs) -> pulumi.Output[str]:
+    def _nfs(self, wanted: Nfs) -> pulumi.Output[Mount]:
         name, args = self._name, self._args
         system = filestorage.FileSystem(
             f"{name}-files",
@@ -144,13 +90,14 @@ class Storage(pulumi.ComponentResource):
                     require_privileged_source_port=False,
                 )
             ],
-            opts=pulumi.ResourceOptions(parent=self),
+            # An export set takes a file system once, so another path of it must wait for the old one to go.
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
         return pulumi.Output.all(target.ip_address, export.path).apply(
-            lambda found: f"{found[0]}:{found[1]} {wanted.mount} nfs {_NFS_OPTIONS} 0 0"
+            lambda found: Mount("nfs", f"{found[0]}:{found[1]}", wanted.mount, NFS_OPTIONS)
         )
 
-    def _lustre(self, wanted: Lustre) -> pulumi.Output[str]:
+    def _lustre(self, wanted: Lustre) -> pulumi.Output[Mount]:
         name, args = self._name, self._args
         made = lustre.FileStorageLustreFileSystem(
             f"{name}-lustre",
@@ -165,7 +112,7 @@ class Storage(pulumi.ComponentResource):
             opts=self._holding_data(wanted.on_destroy),
         )
         return pulumi.Output.all(made.management_service_address, made.lnet, made.file_system_name).apply(
-            lambda found: f"{found[0]}@{found[1]}:/{found[2]} {wanted.mount} lustre {_LUSTRE_OPTIONS} 0 0"
+            lambda found: Mount("lustre", f"{found[0]}@{found[1]}:/{found[2]}", wanted.mount, LUSTRE_OPTIONS)
         )
 
     def _holding_data(self, on_destroy: str) -> pulumi.ResourceOptions:
@@ -175,12 +122,3 @@ class Storage(pulumi.ComponentResource):
             retain_on_delete=on_destroy == "retain",
             custom_timeouts=pulumi.CustomTimeouts(create=_CREATE, update=_UPDATE, delete=_DELETE),
         )
-
-
-def _check(mount: str, on_destroy: str) -> None:
-    if not mount.startswith("/") or mount == "/":
-        msg = f"a file system is mounted at {mount!r}; it must be an absolute path of its own, like /fss"
-        raise ValueError(msg)
-    if on_destroy not in ON_DESTROY:
-        msg = f"onDestroy is {on_destroy!r}; it must be one of {', '.join(ON_DESTROY)}"
-        raise ValueError(msg)

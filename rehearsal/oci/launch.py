@@ -13,7 +13,7 @@ from rehearsal.oci.core_subnet import SUBNET, private
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.images import IMAGES, Image
 from rehearsal.oci.kinds import Asked
-from rehearsal.oci.netplan import subnet_cidr, within
+from rehearsal.oci.netplan import served, subnet_cidr, within
 from rehearsal.oci.places import AVAILABILITY_DOMAINS, COMPARTMENTS
 from rehearsal.oci.shapes import SHAPES, Shape, limit, quota_use
 from rehearsal.plugin.store import Database
@@ -152,7 +152,9 @@ def _vnic(details: Details) -> Iterator[Problem]:
             yield details.refuse(
                 "createVnicDetails.privateIp", f"privateIp {address} is not a host's address in {subnet_cidr(subnet)}."
             )
-        elif any(one.computed.get("privateIp") == address for one in details.asked.neighbours(INSTANCE)):
+        elif address in served(details.asked.database) or any(
+            one.computed.get("privateIp") == address for one in details.asked.neighbours(INSTANCE)
+        ):
             yield details.refuse("createVnicDetails.privateIp", f"privateIp {address} is taken.", 409, "Conflict")
     label = details.at("createVnicDetails.hostnameLabel")
     for one in details.asked.neighbours(INSTANCE):

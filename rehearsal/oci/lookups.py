@@ -278,23 +278,33 @@ def _vnic(args: Mapping[str, Any], database: Database) -> Answer:
     raise _refused(not_found("vnicId", ocid), "Core Vnic")
 
 
+def _addresses_of(record: Record) -> list[tuple[str, bool]]:
+    """Private addresses of a record, each with whether it is its VNIC's first; servers of file systems have theirs too."""
+    if record.token == INSTANCE:
+        return [(record.computed["privateIp"], True)]
+    return [(address, at == 0) for at, address in enumerate(record.private.get("addresses", ()))]
+
+
 def _private_ips(args: Mapping[str, Any], database: Database) -> Answer:
     if args.get("subnetId") is None and args.get("vnicId") is None:
         raise _refused(Problem("subnetId", "subnetId or vnicId is needed.", code="MissingParameter"), "Core Private Ip")
     listed = [
         {
-            "id": sibling_ocid(one.id, "privateip"), "ipAddress": one.computed["privateIp"], "vnicId": _vnic_of(one),
-            "subnetId": one.private["subnet"], "hostnameLabel": one.private["hostname"], "isPrimary": True,
+            "id": sibling_ocid(one.id, "privateip") + ("" if primary else address), "ipAddress": address,
+            "vnicId": _vnic_of(one), "subnetId": one.private["subnet"], "isPrimary": primary,
+            "hostnameLabel": one.private.get("hostname", ""),
             "displayName": one.outputs()["displayName"], "compartmentId": one.inputs["compartmentId"],
-            "availabilityDomain": one.computed["availabilityDomain"], "timeCreated": one.computed["timeCreated"],
+            "availabilityDomain": one.private["domain"], "timeCreated": one.computed["timeCreated"],
             "ipState": "ASSIGNED", "lifetime": "EPHEMERAL", "isReserved": False, "vlanId": "", "routeTableId": "",
             "ipv4subnetCidrAtCreation": subnet_cidr(database.records[one.private["subnet"]]),
             "definedTags": {}, "freeformTags": {},
         }
-        for one in database.of(INSTANCE)
+        for one in database.records.values()
+        if one.state != "TERMINATING"
+        for address, primary in _addresses_of(one)
         if args.get("subnetId") in {None, one.private["subnet"]}
         and args.get("vnicId") in {None, _vnic_of(one)}
-        and args.get("ipAddress") in {None, one.computed["privateIp"]}
+        and args.get("ipAddress") in {None, address}
     ]  # fmt: skip
     return {"privateIps": _filtered(listed, args)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
+from itertools import islice
 from typing import Any, Literal
 
 from rehearsal.network import Route, Rule, SubnetPlan, VcnPlan
@@ -91,12 +92,34 @@ def _span(ports: Mapping[str, Any]) -> tuple[int, int] | None:
     return (ports["min"], ports["max"]) if "min" in ports and "max" in ports else None
 
 
-def free_private_ip(database: Database, subnet: Record) -> str | None:
-    """The lowest address of a subnet that no instance has, or None when it is full."""
-    taken = {one.computed.get("privateIp") for one in database.records.values() if one.token == _INSTANCE}
-    network = ip_network(subnet_cidr(subnet))
+def taken(database: Database) -> set[str]:
+    """All private addresses that an instance, or a server of a file system, has."""
+    instances = {str(one.computed.get("privateIp")) for one in database.records.values() if one.token == _INSTANCE}
+    return instances | served(database)
+
+
+def served(database: Database) -> set[str]:
+    """All private addresses that a server of a file system has."""
+    return {address for one in database.records.values() for address in one.private.get("addresses", ())}
+
+
+def free_private_ips(database: Database, subnet: Record, count: int) -> list[str] | None:
+    """The lowest addresses of a subnet that nothing has, or None when there are not so many."""
+    used, network = taken(database), ip_network(subnet_cidr(subnet))
     hosts = (str(network[number]) for number in range(_FIRST_HOST, network.num_addresses - 1))
-    return next((address for address in hosts if address not in taken), None)
+    found = list(islice((address for address in hosts if address not in used), count))
+    return found if len(found) == count else None
+
+
+def free_private_ip(database: Database, subnet: Record) -> str | None:
+    """The lowest address of a subnet that nothing has, or None when it is full."""
+    return next(iter(free_private_ips(database, subnet, 1) or ()), None)
+
+
+def hostnames(database: Database, subnet: Record) -> set[str]:
+    """Names that instances and mount targets have in a subnet."""
+    there = [one for one in database.records.values() if one.private.get("subnet") == subnet.id]
+    return {one.private["hostname"] for one in there if one.private.get("hostname")}
 
 
 def within(address: str, cidr: str) -> bool:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from rehearsal.oci.compute import ConsoleHistory, Instance
 from rehearsal.oci.core_network import DhcpOptions, InternetGateway, NatGateway, ServiceGateway, Vcn
 from rehearsal.oci.core_subnet import RouteTable, SecurityList, Subnet
+from rehearsal.oci.files import Export, FileSystem, MountTarget
 from rehearsal.oci.identity import DynamicGroup, Policy
 from rehearsal.oci.kinds import Kind
+from rehearsal.oci.lustre import Lustre
 from rehearsal.oci.pools import ClusterNetwork, InstanceConfiguration
 
 KINDS: Mapping[str, Kind] = {
@@ -16,6 +18,7 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Vcn(), InternetGateway(), NatGateway(), ServiceGateway(), RouteTable(), SecurityList(), DhcpOptions(), Subnet(),
         Instance(), InstanceConfiguration(), ClusterNetwork(), ConsoleHistory(), DynamicGroup(), Policy(),
+        FileSystem(), MountTarget(), Export(), Lustre(),
     )
 }  # fmt: skip
 """Type token -> what serves it."""

@@ -1,60 +1,17 @@
 """The vendor's enumerations, patterns and ranges as data, and what this rehearsal does not play; no rule of behaviour.
 
-The enumerations are those of the vendor's own Python SDK (PyPI `oci` 2.189.0, `oci.core.models`); `MODELS` names
-where each is found there, and a test compares them wherever that package is installed.
+The enumerations are those of the vendor's own Python SDK (PyPI `oci` 2.189.0); each says in which model it is found there, and
+a test compares them wherever that package is installed.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rehearsal.oci.errors import Problem
+from rehearsal.oci.rule import Between, Matches, OneOf, Rule
 from rehearsal.plugin.wire import each
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """Values that the service takes, and the model of the vendor's SDK that lists them (`None`: documentation)."""
-
-    values: tuple[str, ...]
-    model: str | None = None
-
-    def refuses(self, value: Any) -> str | None:
-        """Why not, or None."""
-        return None if value in self.values else f"one of {', '.join(self.values)}"
-
-
-@dataclass(frozen=True)
-class Matches:
-    """A pattern for the whole of a string, in words."""
-
-    pattern: str
-    words: str
-
-    def refuses(self, value: Any) -> str | None:
-        """Why not, or None."""
-        return None if re.fullmatch(self.pattern, str(value), re.DOTALL) else self.words
-
-
-@dataclass(frozen=True)
-class Between:
-    """A range of whole numbers, given as a number or as digits."""
-
-    low: int
-    high: int
-    step: int = 1
-
-    def refuses(self, value: Any) -> str | None:
-        """Why not, or None."""
-        text = str(value)
-        fits = re.fullmatch(r"\d{1,9}", text) and self.low <= int(text) <= self.high and int(text) % self.step == 0
-        return None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
-
-
-Rule = OneOf | Matches | Between
 
 _DNS_LABEL = Matches(r"[A-Za-z][A-Za-z0-9]{0,14}", "letters and digits, a letter first, at most 15")
 _HOSTNAME = Matches(
@@ -185,6 +142,35 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
             "ClusterNetworkPlacementConfigurationDetails.PLACEMENT_CONSTRAINT",
         ),
     },
+    "oci:FileStorage/fileSystem:FileSystem": {
+        "displayName": _NAME,
+        "cloneAttachStatus": OneOf(("DETACH", "ATTACH"), "file_storage:CreateFileSystemDetails.CLONE_ATTACH_STATUS"),
+    },
+    "oci:FileStorage/mountTarget:MountTarget": {
+        "displayName": _NAME,
+        "hostnameLabel": _HOSTNAME,
+        "idmapType": OneOf(("LDAP", "NONE"), "file_storage:MountTarget.IDMAP_TYPE"),
+        # docs.oracle.com/iaas/Content/File/Tasks/managingmounttargets.htm#performance, Gb/s.
+        "requestedThroughput": OneOf(("1", "20", "40", "80")),
+    },
+    "oci:FileStorage/export:Export": {
+        # Export in the SDK: "Paths may not end in a slash", no element is a period or two, each of at most 255 bytes.
+        "path": Matches(r"/|(/(?!\.{1,2}(/|$))[^/]{1,255})+", "a path from / on, whose parts are no periods and not empty"),
+        "exportOptions[].access": OneOf(("READ_WRITE", "READ_ONLY"), "file_storage:ClientOptions.ACCESS"),
+        "exportOptions[].identitySquash": OneOf(("NONE", "ROOT", "ALL"), "file_storage:ClientOptions.IDENTITY_SQUASH"),
+        "exportOptions[].allowedAuths[]": OneOf(("SYS", "KRB5", "KRB5I", "KRB5P"), "file_storage:ClientOptions.ALLOWED_AUTH"),
+    },
+    "oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem": {
+        "displayName": _NAME,
+        "fileSystemName": Matches(r"[A-Za-z0-9_]{1,8}", "letters, digits and underscores, at most 8"),
+        "performanceTier": OneOf(
+            ("MBPS_PER_TB_125", "MBPS_PER_TB_250", "MBPS_PER_TB_500", "MBPS_PER_TB_1000"),
+            "lustre_file_storage:CreateLustreFileSystemDetails.PERFORMANCE_TIER",
+        ),
+        "rootSquashConfiguration.identitySquash": OneOf(
+            ("NONE", "ROOT"), "lustre_file_storage:RootSquashConfiguration.IDENTITY_SQUASH"
+        ),
+    },
     "oci:Identity/dynamicGroup:DynamicGroup": {"name": _IAM_NAME, "description": _DESCRIPTION},
     "oci:Identity/policy:Policy": {"name": _IAM_NAME, "description": _DESCRIPTION},
 }
@@ -211,6 +197,14 @@ NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
     ),
     "oci:Core/clusterNetwork:ClusterNetwork": (
         "clusterConfiguration", "instancePools[].loadBalancers[]", "placementConfiguration.secondaryVnicSubnets[]",
+    ),
+    "oci:FileStorage/fileSystem:FileSystem": (
+        "areQuotaRulesEnabled", "filesystemSnapshotPolicyId", "kmsKeyId", "locks[]", "sourceSnapshotId",
+    ),
+    "oci:FileStorage/mountTarget:MountTarget": ("kerberos", "ldapIdmap", "locks[]", "nsgIds[]"),
+    "oci:FileStorage/export:Export": ("isIdmapGroupsForSysAuth", "locks[]"),
+    "oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem": (
+        "clusterPlacementGroupId", "kmsKeyId", "maintenanceWindow", "nsgIds[]", "overrideMaintenanceTrigger",
     ),
 }  # fmt: skip
 """Type token -> what the vendor takes and this rehearsal cannot play: refused rather than silently ignored."""

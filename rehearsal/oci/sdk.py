@@ -21,5 +21,9 @@ SDK = Sdk(
         "oci:Core/consoleHistory:ConsoleHistory": "core.console_history",
         "oci:Identity/dynamicGroup:DynamicGroup": "identity.dynamic_group",
         "oci:Identity/policy:Policy": "identity.policy",
+        "oci:FileStorage/fileSystem:FileSystem": "filestorage.file_system",
+        "oci:FileStorage/mountTarget:MountTarget": "filestorage.mount_target",
+        "oci:FileStorage/export:Export": "filestorage.export",
+        "oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem": "lustre.file_storage_lustre_file_system",
     },
 )

@@ -1,0 +1,109 @@
+"""File systems that a first boot mounts on any cloud: a line in /etc/fstab, which outlives reboots, and a bounded wait for it.
+
+It deliberately knows no vendor: options, servers and where a client comes from are the caller's.
+Source: aws-parallelcluster-cookbook (10 tries of 6 s).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloudinit.steps import Step
+
+#: Tries and pauses of everything that waits for another service (aws-parallelcluster-cookbook: lustre mounts).
+_TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
+_OWN_HOMES = "/var/lib/busbar/home"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One file system.
+
+    Attributes:
+        kind: `nfs` or `lustre`.
+        source: what the client names, server and export.
+        at: where it is mounted.
+        options: as in /etc/fstab.
+    """
+
+    kind: str
+    source: str
+    at: str
+    options: str
+
+    @property
+    def line(self) -> str:
+        """Its line in /etc/fstab."""
+        return f"{self.source} {self.at} {self.kind} {self.options} 0 0"
+
+
+def tools() -> Step:
+    """Define `again`: run a command until it succeeds, a bounded number of times."""
+    return Step(
+        "tools",
+        f"""
+again() {{
+  tries=0
+  until timeout {_TRY_S} "$@"; do
+    tries=$((tries + 1))
+    [ "$tries" -lt {_TRIES} ] || return 1
+    sleep {_PAUSE_S}
+  done
+}}
+""",
+    )
+
+
+def install(manager: str, package: str) -> str:
+    """Return the command that installs `package` with `yum`, `dnf` or `apt`."""
+    if manager == "apt":
+        return f"DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y {package}"
+    return f"{manager} install -y {package}"
+
+
+def nfs_client(manager: str) -> Step:
+    """Install the NFS client where the image lacks it."""
+    package = "nfs-common" if manager == "apt" else "nfs-utils"
+    return Step("nfs-client", f"command -v mount.nfs > /dev/null || {install(manager, package)}")
+
+
+def home(login: str, share: Mount) -> Step:
+    """Mount the shared home folders, and keep the login user's own where it is.
+
+    That one holds the keys by which this machine is reached, which must neither vanish under the share nor be written by all
+    machines at once.
+    """
+    if share.at != "/home":
+        return Step("home", mounted(share))
+    own = f"{_OWN_HOMES}/{login} /home/{login} none bind,x-systemd.requires-mounts-for=/home 0 0"
+    return Step(
+        "home",
+        f"""
+if ! grep -q ' /home nfs ' /etc/fstab; then
+  mkdir -p {_OWN_HOMES}
+  cp -a /home/{login} {_OWN_HOMES}/
+  printf '%s\\n' '{share.line}' '{own}' >> /etc/fstab
+  systemctl daemon-reload
+fi
+mountpoint -q /home || again mount /home
+mkdir -p /home/{login}
+mountpoint -q /home/{login} || mount /home/{login}
+""",
+    )
+
+
+def for_everybody(name: str, share: Mount) -> Step:
+    """Mount a file system in which everybody may write."""
+    return Step(name, f"{mounted(share)}chmod 1777 {share.at}\n")
+
+
+def mounted(share: Mount) -> str:
+    """Return the shell that mounts a file system once and leaves its line for the next boot."""
+    return f"""
+mkdir -p {share.at}
+if ! grep -q ' {share.at} {share.kind} ' /etc/fstab; then
+  echo '{share.line}' >> /etc/fstab
+  systemctl daemon-reload
+fi
+mountpoint -q {share.at} || again mount {share.at}
+"""

@@ -1,0 +1,45 @@
+"""The steps of a first boot on OCI that mount its file systems, each bounded and safe to run twice.
+
+They deliberately build no Lustre client: the vendor has no package of it, so it belongs into the image, and a boot without it
+fails by the step's name.
+Sources: oci-hpc (roles nfs-client, lustre_client; initial-user home folders), the vendor's page "Mounting file systems".
+"""
+
+from __future__ import annotations
+
+from catalogue import ImageFamily
+from cloudinit import mounts
+from cloudinit.mounts import Mount
+from cloudinit.steps import Step
+
+#: File systems of the vendor's take no more than 16 connections to one server, and one alone is too slow (oci-hpc: fss.tf).
+NFS_OPTIONS = "defaults,noatime,nconnect=16,_netdev"
+LUSTRE_OPTIONS = "defaults,_netdev"
+
+
+def file_systems(image: ImageFamily, wanted: tuple[Mount, ...]) -> list[Step]:
+    """Return the steps that bring the clients and mount every file system of `wanted`; none where nothing is."""
+    if not wanted:
+        return []
+    work = [mounts.tools()]
+    for share in wanted:
+        if share.kind == "lustre":
+            work += [lustre_client(), mounts.for_everybody("lustre", share)]
+        elif share.at == "/home":
+            work += [mounts.nfs_client(image.packages), mounts.home(image.login, share)]
+        else:
+            work += [mounts.nfs_client(image.packages), mounts.for_everybody("home", share)]
+    return work
+
+
+def lustre_client() -> Step:
+    """See that the image has the Lustre client."""
+    return Step(
+        "lustre-client",
+        """
+if ! command -v mount.lustre > /dev/null; then
+  echo 'busbar: this image has no Lustre client (mount.lustre), and the vendor has no package of it: build it into the image'
+  exit 1
+fi
+""",
+    )

@@ -1,0 +1,77 @@
+"""File Storage with Lustre: sizes, steps and addresses as the service wants them; a server of the world behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rehearsal import storage
+from rehearsal.oci.core_subnet import SUBNET
+from rehearsal.oci.errors import Problem
+from rehearsal.oci.files import Served
+from rehearsal.oci.kinds import Asked
+from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.wire import known
+
+if TYPE_CHECKING:
+    from rehearsal.oci.cloud import Cloud
+
+LUSTRE = "oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem"
+
+# docs.oracle.com/iaas/Content/lustre/file-system-capacity.htm: 31.2 at least, up to 124.8 in steps of 10.4, beyond in steps of
+# 41.6; never less than it was. oci-hpc creates multiples of 31.2, which the smallest step divides as well.
+_LEAST_GB, _STEP_GB, _LARGE_GB, _LARGE_STEP_GB = 31_200, 10_400, 124_800, 41_600
+# docs.oracle.com/solutions/deploy-lustre-file-systems: 43 to 60 addresses for each 100 TB, by tier.
+_ADDRESSES, _FOR_GB = 60, 100_000
+
+
+class Lustre(Served):
+    """A Lustre file system and its servers."""
+
+    token, noun, service, ready = LUSTRE, "lustrefilesystem", "Lustre File Storage Lustre File System", "ACTIVE"
+    create, update, delete = "CreateLustreFileSystem", "UpdateLustreFileSystem", "DeleteLustreFileSystem"
+    references: ClassVar[Mapping[str, str]] = {"subnetId": SUBNET}
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+        yield from super().problems(asked)
+        size, before = asked.known("capacityInGbs"), asked.database.find(asked.itself)
+        if size is not None and (size < _LEAST_GB or size % _STEP_GB):
+            yield Problem("capacityInGbs", f"capacityInGbs is {size} and must be from {_LEAST_GB} on in steps of {_STEP_GB}.")
+        elif size is not None and before is not None:
+            yield from _growth(int(before.inputs["capacityInGbs"]), size)
+        squash = asked.inputs.get("rootSquashConfiguration")
+        if isinstance(squash, Mapping) and known(squash.get("identitySquash", "NONE")) == "ROOT":
+            yield Problem(
+                "rootSquashConfiguration.identitySquash", "The rehearsal cannot play a squashed root.", 501, "NotPlayed"
+            )
+
+    def addresses(self, inputs: Mapping[str, Any]) -> int:  # noqa: D102
+        size = known(inputs.get("capacityInGbs"))
+        return -(-size * _ADDRESSES // _FOR_GB) if isinstance(size, int) else 0
+
+    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+        super().born(database, record)
+        address = self.settle(database, record)[0]
+        record.computed.update(
+            managementServiceAddress=address, lnet="tcp", majorVersion="2.15", lifecycleDetails="", fileSystemDescription="",
+            timeBillingCycleEnd="", timeUpdated=record.computed["timeCreated"],
+        )  # fmt: skip
+
+    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+        database = cloud.store.read()
+        storage.start(
+            cloud.world, id=record.id, kind="lustre", vendor="oci", vcn_id=database.records[record.private["vcn"]].short,
+            subnet_cidr=record.private["cidr"], address=record.computed["managementServiceAddress"], names=(),
+            export=f"/{record.inputs['fileSystemName']}",
+        )  # fmt: skip
+
+    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+        storage.stop(cloud.world, record.id)
+
+
+def _growth(before: int, after: int) -> Iterator[Problem]:
+    if after < before:
+        yield Problem("capacityInGbs", f"capacityInGbs is {before} and cannot become {after}: a file system never shrinks.")
+    step = _LARGE_STEP_GB if before >= _LARGE_GB else _STEP_GB
+    if after > before and (after - before) % step:
+        yield Problem("capacityInGbs", f"capacityInGbs is {before} and grows in steps of {step}, not to {after}.")

@@ -1,0 +1,54 @@
+"""Kinds of rules for a single value: one of a list, a pattern, a range; knows no property."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Values that the service takes, and where the vendor's SDK lists them.
+
+    Attributes:
+        values: what it takes.
+        model: `PACKAGE:MODEL.PREFIX` in that SDK, the package `core` where it is left out; `None`: in documentation alone.
+    """
+
+    values: tuple[str, ...]
+    model: str | None = None
+
+    def refuses(self, value: Any) -> str | None:
+        """Why not, or None."""
+        return None if value in self.values else f"one of {', '.join(self.values)}"
+
+
+@dataclass(frozen=True)
+class Matches:
+    """A pattern for the whole of a string, in words."""
+
+    pattern: str
+    words: str
+
+    def refuses(self, value: Any) -> str | None:
+        """Why not, or None."""
+        return None if re.fullmatch(self.pattern, str(value), re.DOTALL) else self.words
+
+
+@dataclass(frozen=True)
+class Between:
+    """A range of whole numbers, given as a number or as digits."""
+
+    low: int
+    high: int
+    step: int = 1
+
+    def refuses(self, value: Any) -> str | None:
+        """Why not, or None."""
+        text = str(value)
+        fits = re.fullmatch(r"\d{1,9}", text) and self.low <= int(text) <= self.high and int(text) % self.step == 0
+        return None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
+
+
+Rule = OneOf | Matches | Between

@@ -1,0 +1,150 @@
+"""File systems in the stand-in for OCI: servers of the world, data that outlive their server, and what cannot go."""
+
+from __future__ import annotations
+
+import pytest
+from oci_stack import AD, DEAD, Fakes, Stack, cloud, fakes, token
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from rehearsal.oci.cloud import Cloud
+from rehearsal.oci.lookups import answer
+from rehearsal.oci.places import COMPARTMENT
+from rehearsal.plugin.errors import ServiceError
+
+EXPORT, TARGET, LUSTRE = "Export", "MountTarget", "FileStorageLustreFileSystem"
+
+
+def test_an_export_is_a_server_at_its_mount_targets_address_and_lustre_one_of_its_own(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().files()
+    records = cloud.store.read().records
+    served = fakes.served[stack.ids["files"]]
+    assert (served["kind"], served["vendor"], served["export"]) == ("nfs", "oci", "/fss")
+    assert served["address"] == records[stack.ids["target"]].outputs()["ipAddress"] == "10.0.1.2"
+    assert served["clients"] == ["10.0.0.0/16"]
+    lustre = fakes.served[stack.ids["lustre"]]
+    made = records[stack.ids["lustre"]].outputs()
+    assert (lustre["address"], lustre["export"]) == (made["managementServiceAddress"], "/lustre")
+    assert (made["managementServiceAddress"], made["lnet"]) == ("10.0.1.5", "tcp")
+
+
+def test_a_file_system_without_an_export_is_reached_by_nobody_and_keeps_its_data_until_it_is_deleted(
+    cloud: Cloud, fakes: Fakes
+) -> None:
+    stack = Stack(cloud).network().files()
+    system = stack.ids["files"]
+    cloud.delete(stack.ids["export"])
+    assert system not in fakes.served
+    assert fakes.kept == {system}
+    stack.make(EXPORT, "again", **stack.inputs["export"])
+    assert fakes.served[system]["export"] == "/fss"
+    assert fakes.kept == set()
+    cloud.delete(stack.ids["again"])
+    cloud.delete(system)
+    assert fakes.kept == set()
+
+
+def test_servers_take_addresses_that_nodes_then_do_not_get(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().files()
+    stack.pool()
+    assert sorted(spec.address for spec in fakes.running.values()) == ["10.0.1.24", "10.0.1.25"]
+    asked = {"subnetId": stack.ids["private"]}
+    listed = answer("oci:Core/getPrivateIps:getPrivateIps", asked, cloud.store.read())["privateIps"]
+    assert len({one["id"] for one in listed}) == len({one["ipAddress"] for one in listed}) == 3 + 19 + 2
+    assert {one["ipAddress"] for one in listed if one["isPrimary"]} == {"10.0.1.2", "10.0.1.5", "10.0.1.24", "10.0.1.25"}
+
+
+@pytest.mark.parametrize(("held", "holder"), [("private", "mounttarget"), ("files", "export")])
+def test_what_a_file_system_needs_cannot_go_before_it(cloud: Cloud, held: str, holder: str) -> None:
+    stack = Stack(cloud).network().files()
+    with pytest.raises(ServiceError, match=rf"409-Conflict, .* references the \w+ ocid1\.{holder}\."):
+        cloud.delete(stack.ids[held])
+    for name in ("export", "target", "lustre", "files", "private"):
+        cloud.delete(stack.ids[name])
+        cloud.delete(stack.ids[name])
+
+
+def test_a_subnet_with_lustre_alone_cannot_go_either(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().files()
+    for name in ("export", "target"):
+        cloud.delete(stack.ids[name])
+    with pytest.raises(ServiceError, match="409-Conflict"):
+        cloud.delete(stack.ids["private"])
+
+
+def test_a_deleted_mount_target_takes_its_exports_along_and_no_data(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().files()
+    cloud.delete(stack.ids["target"])
+    assert stack.ids["export"] not in cloud.store.read().records
+    assert fakes.kept == {stack.ids["files"]}
+
+
+def test_an_export_joins_those_of_one_availability_domain(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().files()
+    far = stack.make("FileSystem", "far", availabilityDomain="Uocm:REHEARSED-AD-2").id
+    cloud.delete(stack.ids["export"])
+    with pytest.raises(ServiceError, match="an export joins those of one availability domain"):
+        cloud.create(token(EXPORT), stack.urn(EXPORT, "e"), stack.inputs["export"] | {"fileSystemId": far})
+
+
+def test_a_second_file_system_behind_one_mount_target_is_not_played(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().files()
+    more = stack.make("FileSystem", "more", availabilityDomain=AD).id
+    wanted = stack.inputs["export"] | {"fileSystemId": more, "path": "/more"}
+    with pytest.raises(ServiceError, match="501-NotPlayed"):
+        cloud.create(token(EXPORT), stack.urn(EXPORT, "more"), wanted)
+
+
+def test_an_availability_domain_has_two_standard_mount_targets_and_a_narrow_subnet_none(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().files()
+    wanted = {"subnetId": stack.ids["private"], "availabilityDomain": AD}
+    second = stack.make(TARGET, "second", **wanted)
+    assert second.outputs()["ipAddress"] not in {"10.0.1.2", "10.0.1.3", "10.0.1.4"}
+    inputs = {"compartmentId": COMPARTMENT, **wanted}
+    with pytest.raises(ServiceError, match=r"mount targets of 1 Gbps .* 2 of 2 are in use"):
+        cloud.create(token(TARGET), stack.urn(TARGET, "third"), inputs)
+    fast = cloud.create(token(TARGET), stack.urn(TARGET, "fast"), inputs | {"requestedThroughput": "20"})
+    assert (fast.outputs()["observedThroughput"], fast.outputs()["reservedStorageCapacity"]) == ("20", "20480")
+    narrow = stack.make("Subnet", "narrow", vcnId=stack.ids["vcn"], cidrBlock="10.0.9.0/30", dnsLabel="narrow").id
+    with pytest.raises(ServiceError, match="has not the 3 free addresses"):
+        cloud.create(token(TARGET), stack.urn(TARGET, "n"), inputs | {"subnetId": narrow, "requestedThroughput": "20"})
+
+
+def test_other_clients_count_at_once_and_the_server_stays(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().files()
+    option = stack.inputs["export"]["exportOptions"][0]
+    cloud.update(stack.ids["export"], stack.inputs["export"] | {"exportOptions": [option | {"source": "10.0.1.7"}]})
+    assert fakes.served[stack.ids["files"]]["clients"] == ["10.0.1.7"]
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(41_600, None), (31_200, None), (62_400, None), (20_800, "in steps of"), (36_400, "in steps of 10400")],
+)
+def test_lustre_grows_in_the_vendors_steps(cloud: Cloud, size: int, words: str | None) -> None:
+    stack = Stack(cloud).network().files()
+    wanted = stack.inputs["lustre"] | {"capacityInGbs": size}
+    if words is None:
+        assert cloud.update(stack.ids["lustre"], wanted).inputs["capacityInGbs"] == size
+        return
+    with pytest.raises(ServiceError, match=words):
+        cloud.update(stack.ids["lustre"], wanted)
+
+
+def test_lustre_never_shrinks_and_a_large_one_grows_in_large_steps(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().files()
+    cloud.update(stack.ids["lustre"], stack.inputs["lustre"] | {"capacityInGbs": 124_800})
+    with pytest.raises(ServiceError, match="124800 and cannot become 114400: a file system never shrinks"):
+        cloud.update(stack.ids["lustre"], stack.inputs["lustre"] | {"capacityInGbs": 114_400})
+    with pytest.raises(ServiceError, match="grows in steps of 41600, not to 135200"):
+        cloud.update(stack.ids["lustre"], stack.inputs["lustre"] | {"capacityInGbs": 135_200})
+
+
+def test_a_server_that_a_dead_process_was_starting_is_undone(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network().files()
+    with cloud.store.change() as database:
+        for name in ("export", "lustre"):
+            database.records[stack.ids[name]].state = "PROVISIONING"
+            database.records[stack.ids[name]].worker = DEAD
+    Cloud(fakes.world).recover()
+    assert fakes.served == {}
+    assert stack.ids["files"] in cloud.store.read().records

@@ -1,0 +1,94 @@
+"""File systems of the OCI stack, whole: the real engine, real hosts that mount them, and data that a destroy does not take."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from rehearsal.world import World
+from tools.stage import Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-files")]
+
+HOLDERS = {"FileSystem", "FileStorageLustreFileSystem"}
+#: The dev stack's own image is too old for any Lustre client.
+FILES = {
+    "image": "ocid1.image.oc1..rehearsed-ol8-gpu",
+    "imageFamily": "ol8",
+    "home": True,
+    "homeMount": "/fss",
+    "lustre": True,
+}
+
+
+def nodes(stage: Stage) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words by which ssh reaches the first and the second node."""
+    first, second = (node["address"] for node in stage.outputs()["nodes"])
+    words = stage.outputs()["ssh"].split()[1:]
+    assert words[-1].endswith(f"@{first}")
+    return tuple(words), (*words[:-1], f"{words[-1].partition('@')[0]}@{second}")
+
+
+def test_what_one_node_writes_the_other_reads_and_only_the_choice_lets_a_destroy_delete_it(tmp_path):
+    stage = Stage(tmp_path)
+    try:
+        found = stage.up(**FILES)
+        assert found.status == 0, found
+        assert stage.outputs()["verdict"] == "pass"
+        first, second = nodes(stage)
+        stage.on_host("echo files > /fss/mark && echo lustre > /lustre/mark", *first)
+        assert stage.on_host("cat /fss/mark /lustre/mark", *second).split() == ["files", "lustre"]
+        table = stage.on_host("cat /etc/fstab", *second)
+        assert re.search(r"^10\.0\.1\.\d+:/fss /fss nfs defaults,noatime,nconnect=16,_netdev 0 0$", table, re.MULTILINE)
+        assert re.search(r"^10\.0\.1\.\d+@tcp:/lustre /lustre lustre defaults,_netdev 0 0$", table, re.MULTILINE)
+        way_in = stage.outputs()["ssh"].split()[2]
+        assert "/fss" not in stage.on_host("cat /etc/fstab", way_in), "the bastion mounts nothing"
+
+        found = stage.up(**FILES)
+        assert found.status == 0, found
+        assert "unchanged" in found.text
+        assert not re.search(r"^ *(\+|-|~|\+-) ", found.text, re.MULTILINE), found
+
+        found = stage.destroy()
+        assert found.status != 0
+        refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
+        assert refused == HOLDERS, found
+        left = {each["type"].rpartition(":")[2] for each in stage.resources()}
+        assert left >= HOLDERS
+        assert not left & {"ClusterNetwork", "Instance", "Export", "MountTarget"}, "nodes, which cost most, end all the same"
+
+        found = stage.up(**FILES, homeOnDestroy="delete", lustreOnDestroy="delete")
+        assert found.status == 0, found
+        assert stage.on_host("cat /fss/mark /lustre/mark", *nodes(stage)[0]).split() == ["files", "lustre"]
+        found = stage.destroy()
+        assert found.status == 0, found
+        assert stage.resources() == []
+        assert f"bb{World.at(stage.world).tag}-" not in stage.command("ip", "netns", "list").text
+        assert not stage.world.exists()
+    finally:
+        if stage.salt and stage.resources():  # so that what is protected can go
+            stage.up(**FILES, homeOnDestroy="delete", lustreOnDestroy="delete", minimumBusbwGbps="0.000001")
+        stage.close()
+
+
+def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
+    homes = {"home": True, "homeOnDestroy": "delete", "image": "ocid1.image.oc1..rehearsed-ubuntu2204-gpu"}
+    found = stage.up(**homes, imageFamily="ubuntu2204", shape="BM.GPU.H100.8")
+    assert found.status == 0, found
+    first, second = nodes(stage)
+    stage.on_host("sudo sh -c 'echo shared > /home/mark'; echo mine > ~/mark; mountpoint -q /home", *first)
+    assert stage.on_host("cat /home/mark; test -e ~/mark && echo shared || echo apart", *second).split() == ["shared", "apart"]
+
+
+def test_an_image_without_the_lustre_client_is_named_by_the_step_that_failed(stage):
+    old = "ocid1.image.oc1..rehearsed-ol7-gpu"
+    found = stage.up(image=old, imageFamily="ol8", preflight=False, lustre=True, lustreOnDestroy="delete")
+    assert found.status != 0
+    assert "first boot failed in step lustre-client" in found.text, found
+
+
+def test_a_rate_that_the_account_may_not_have_is_refused_at_preview(stage):
+    found = stage.preview(**FILES, homeGbps=80)
+    assert found.status != 0
+    assert "Request a service limit increase" in found.text, found
