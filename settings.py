@@ -216,8 +216,8 @@ def parse(values: dict[str, Any]) -> Wanted:
         raise pulumi.RunError(f"target is {values.get('target')!r}; known are {', '.join(_TARGETS)}.")
     if values.get("container") and model is not AwsSettings:
         raise pulumi.RunError(
-            f"container is {values['container']!r}, and target is {values['target']}; only target aws has it, whose first boot installs "
-            "enroot: leave it empty."
+            f"container is {values['container']!r}, and target is {values['target']}; only target aws has it, whose first boot "
+            "installs enroot: leave it empty."
         )
     mine = {to_camel(name) for name in model.model_fields}
     own = {to_camel(name): value for name, value in model.defaults.items()}

@@ -41,8 +41,8 @@ class Launch:
         results: folder on the head for the JSON files that runs write.
         logs: folder on every node for what NCCL says of its transport.
         fabric: interfaces for NCCL's own sockets; without RDMA they carry all of it. Empty leaves them to NCCL.
-        container: words that start a rank's program in a container on its node; empty where it runs on the node itself. MPI, CUDA
-            and NCCL of the ranks are then the image's, while mpirun is the node's: it starts daemons, which an image cannot.
+        container: words that start a rank's program in a container on its node; empty where it runs on the node itself. MPI,
+            CUDA and NCCL of the ranks are then the image's; mpirun is the node's, for it starts daemons there.
     """
 
     addresses: tuple[str, ...]

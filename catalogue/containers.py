@@ -1,7 +1,7 @@
 """What a container image is called, in enroot's own words, and where MPI, CUDA and NCCL lie inside such images.
 
-It deliberately asks no registry: a name that is not there is the head's to find out. Sources: enroot 4.1 (doc/cmd/import.md, how
-src/docker.sh reads a reference; a digest from 4.0 on), awsome-distributed-training:micro-benchmarks/nccl-tests (Dockerfile and
+It deliberately asks no registry: a name that is not there is the head's to find out. Sources: enroot 4.1 (doc/cmd/import.md,
+how src/docker.sh reads a reference; a digest from 4.0 on), awsome-distributed-training:micro-benchmarks/nccl-tests (Dockerfile,
 names of images).
 """
 
@@ -27,12 +27,19 @@ _TOLD = {
     "nccl_tests": r"tests",
 }
 
-#: What first boot installs where an image has no enroot: from 4.0 on it reads digests. The vendor states no checksums of its packages.
+#: What first boot installs where an image has no enroot: from 4.0 on it reads digests. Its vendor states no checksums.
 ENROOT = "4.1.2"
 
 #: Where the three lie in images that can build nccl-tests: AWS's own, NVIDIA's for frameworks, plain ones.
 HOMES_INSIDE = Homes(
-    mpi=("/opt/amazon/openmpi", "/usr/local/mpi", "/opt/hpcx/ompi", "/usr/local/openmpi*", "/opt/openmpi*", "/usr/lib/*/openmpi"),
+    mpi=(
+        "/opt/amazon/openmpi",
+        "/usr/local/mpi",
+        "/opt/hpcx/ompi",
+        "/usr/local/openmpi*",
+        "/opt/openmpi*",
+        "/usr/lib/*/openmpi",
+    ),
     cuda=("/usr/local/cuda", "/usr/local/cuda-*"),
     nccl=("/opt/nccl/build", "/usr/local/nccl*", "/usr/local", "/usr"),
 )
@@ -40,7 +47,7 @@ HOMES_INSIDE = Homes(
 
 @dataclass(frozen=True)
 class Reference:
-    """An image: `uri` in enroot's form with its `tag` and `digest` (one of them may be empty), or `path`, a file on the nodes."""
+    """An image: `uri` in enroot's form with its `tag` and `digest` (one of them may be empty), or `path`, a file on nodes."""
 
     uri: str = ""
     tag: str = ""
@@ -77,8 +84,8 @@ def read(text: str) -> Reference:
     if text.startswith(("dockerd://", "podman://")):
         scheme = text.partition("//")[0] + "//"
         raise ValueError(
-            f"is {text!r}; {scheme} reads images of a daemon on the machine itself, and nodes have none: name the registry as in "
-            f"{_EXAMPLE}"
+            f"is {text!r}; {scheme} reads images of a daemon on the machine itself, and nodes have none: name the registry as "
+            f"in {_EXAMPLE}"
         )
     if text.startswith("/"):
         return _file(text)
@@ -89,7 +96,9 @@ def read(text: str) -> Reference:
 
 def _file(text: str) -> Reference:
     if not text.endswith(".sqsh") or not re.fullmatch(r"[\w./+-]+", text) or "/../" in text:
-        raise ValueError(f"is {text!r}; a file must be the whole path of an image that enroot made, such as /fsx/nccl-tests.sqsh")
+        raise ValueError(
+            f"is {text!r}; a file must be the whole path of an image that enroot made, such as /fsx/nccl-tests.sqsh"
+        )
     return Reference(path=text)
 
 
@@ -99,7 +108,7 @@ def _in_registry(text: str) -> Reference:
         host, _, name = registry.partition("/")
         hint = f"docker://{host}#{name}" if "." in host and name else _EXAMPLE
         raise ValueError(
-            f"is {text!r}; between registry and image stands a #, as in {hint}: without it enroot before 4.0 looks on Docker Hub"
+            f"is {text!r}; between registry and image stands a #, as in {hint}: without it enroot before 4 looks on Docker Hub"
         )
     if ":" in registry.rpartition("@")[0]:
         raise ValueError(
@@ -110,16 +119,18 @@ def _in_registry(text: str) -> Reference:
     name, colon, tag = named.partition(":")
     good = _REGISTRY.fullmatch(registry) and _NAME.fullmatch(name) and (not colon or _TAG.fullmatch(tag))
     if not good or (at and not _DIGEST.fullmatch(digest)):
-        raise ValueError(f"is {text!r}, which enroot cannot read; write {_EXAMPLE}, with @sha256:<64 hex digits> behind it for a digest")
+        raise ValueError(
+            f"is {text!r}, which enroot cannot read; write {_EXAMPLE}, with @sha256:<64 hex digits> behind it for a digest"
+        )
     if not digest and tag in {"", "latest"}:
         raise ValueError(
-            f"is {text!r}, whose tag is latest, which is another image tomorrow; name a tag or a digest, for a measurement must "
-            "say what it measured"
+            f"is {text!r}, whose tag is latest, which is another image tomorrow; name a tag or a digest, for a measurement "
+            "must say what it measured"
         )
     return Reference(uri=text, tag=tag, digest=digest)
 
 
 def told(tag: str) -> dict[str, str]:
-    """Return the versions that a tag states, by part (`cuda`, `efa`, `plugin`, `nccl`, `nccl_tests`); none where it states none."""
+    """Return the versions that a tag states, by part (`cuda`, `efa`, `plugin`, `nccl`, `nccl_tests`) where it does."""
     found = {part: re.search(rf"(?:^|[-_]){word}v?(\d+(?:\.\d+)+(?:-\d+(?=-|_|$))?)", tag) for part, word in _TOLD.items()}
     return {part: match[1] for part, match in found.items() if match}

@@ -26,6 +26,8 @@ _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
 _ENROOT = "https://github.com/NVIDIA/enroot/releases/download"
+_PACKAGES = ("enroot", "enroot+caps")
+_DOWNLOADS = "/var/tmp"  # noqa: S108 - root's own downloads at first boot, when nobody else is there
 _OWN_HOMES = "/var/lib/busbar/home"
 
 
@@ -105,20 +107,20 @@ done
 def enroot(image: MachineImage, version: str) -> Step:
     """Install enroot where the image has none, and keep what it unpacks on the machine's own disks.
 
-    An overlay cannot lie on Lustre, nor a user's folder of a session (/run/user) outlive that session, so both are said. An image
-    that brings enroot has its own settings, which stay. Its `+caps` package lets users who are not root import images.
+    An overlay cannot lie on Lustre, nor a user's folder of a session (/run/user) outlive that session, so both are said. An
+    image that brings enroot has its own settings, which stay. Its `+caps` package lets users who are not root import images.
     """
     base = f"{_ENROOT}/v{version}"
     if image.packages == "dnf":
-        places = " ".join(f'"{base}/{package}-{version}-1.el8.$(uname -m).rpm"' for package in ("enroot", "enroot+caps"))
+        places = " ".join(f'"{base}/{package}-{version}-1.el8.$(uname -m).rpm"' for package in _PACKAGES)
         install = f"  dnf install -y {places}\n"
     else:
         install = f"""  arch=$(dpkg --print-architecture)
-  for package in enroot enroot+caps; do
-    again curl -fsSL -o "/var/tmp/$package.deb" "{base}/${{package}}_{version}-1_$arch.deb"
+  for package in {" ".join(_PACKAGES)}; do
+    again curl -fsSL -o "{_DOWNLOADS}/$package.deb" "{base}/${{package}}_{version}-1_$arch.deb"
   done
   again apt-get update
-  {_install(image, "/var/tmp/enroot.deb /var/tmp/enroot+caps.deb")}
+  {_install(image, " ".join(f"{_DOWNLOADS}/{package}.deb" for package in _PACKAGES))}
 """
     return Step(
         "enroot",

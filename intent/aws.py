@@ -156,11 +156,14 @@ class AwsKeys(BaseModel):
             raise ValueError("mirrors names folders that mirror S3, and lustre is false; they are folders of that file system")
         if self.container_sha256 and not self.container.startswith("/"):
             why = (
-                "an imported image is packed anew each time, so no two files of it are alike: pin its digest, REGISTRY#IMAGE@sha256:..."
+                "an imported image is packed anew each time, so no two files of it are alike: pin its digest, "
+                "REGISTRY#IMAGE@sha256:..."
                 if self.container
                 else "there is no image: name its file in container, or leave this empty"
             )
-            raise ValueError(f"containerSha256 is the checksum of a file on the nodes, and container is {self.container!r}; {why}")
+            raise ValueError(
+                f"containerSha256 is the checksum of a file on the nodes, and container is {self.container!r}; {why}"
+            )
         self._networks_hang_together()
         narrow(self.ssh_from, "head", allow_world=self.allow_world)
         return self

@@ -31,7 +31,7 @@ _CONF = "container.conf"
 def commands(request: Dict[str, Any]) -> List[str]:
     """Return the commands that a person would type on the head."""
     if request.get("container"):
-        inside = {key: "${}".format(key) for key in ("CUDA_HOME", "MPI_HOME", "NCCL_HOME")}
+        inside = {key: f"${key}" for key in ("CUDA_HOME", "MPI_HOME", "NCCL_HOME")}
         start = "enroot start --mount $HOME/.busbar:$HOME/.busbar busbar "
         return [*contained.commands(request), start + " ".join(_make(inside))]
     return [" ".join(_make(homes.on_node(request["homes"])))]

@@ -1,7 +1,7 @@
 """A container image on every node: imported once by enroot, proven by its checksum, unpacked there, and asked what it holds.
 
-It deliberately starts no rank: `start` are the words behind which a build and every rank put their own. An image's entry point is
-left out, as Slurm's Pyxis leaves it out: NVIDIA's prints a page for each rank.
+It deliberately starts no rank: `start` are the words behind which a build and every rank put their own. An image's entry point
+is left out, as Slurm's Pyxis leaves it out: NVIDIA's prints a page for each rank.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _PASSED = ("NCCL_", "FI_", "UCX_", "HCOLL_", "CUDA_", "OMPI_", "PMIX_", "PRTE_MC
 _ASK_TIMEOUT_S = 300
 _CHUNK_BYTES = 1 << 20
 #: Where a node's daemons of MPI and its ranks meet.
-_SHARED_FOLDERS = ("/tmp",)
+_SHARED_FOLDERS = ("/tmp",)  # noqa: S108 - Open MPI's own choice
 _VERSION = "busbar version"
 
 
@@ -66,10 +66,10 @@ def prepare(request: Dict[str, Any], mpirun: str, here: str, say: jobs.Say) -> I
     deadline = time.monotonic() + request["timeout_s"]
     wanted = request["container"]
     if not shutil.which("enroot"):
-        raise Refusal("the head has no enroot, and ranks shall run in {}; install it on every node".format(_text(wanted)))
+        raise Refusal(f"the head has no enroot, and ranks shall run in {_text(wanted)}; install it on every node")
     file = _given(wanted) if wanted["path"] else _imported(wanted, request["run_id"], say, deadline)
     digest = _sha256(file)
-    say("image {}: {} with sha256 {}, {:.1f} GB".format(_text(wanted), file, digest, os.path.getsize(file) / 1e9))
+    say(f"image {_text(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
     if not wanted["path"] and not wanted["shared"]:
         _refuse_missing(request["nodes"], fanout.send(request["nodes"], file, digest, deadline - time.monotonic()), "take it")
     name = "busbar-" + digest[:16]
@@ -104,9 +104,7 @@ def _given(wanted: Dict[str, Any]) -> str:
     if not os.path.isfile(path):
         raise Refusal(f"container is {path}, and the head has no such file; import the image there, or name it in its registry")
     if wanted["sha256"] and _sha256(path) != wanted["sha256"]:
-        raise Refusal(
-            "{} has sha256 {}, and {} is pinned; nothing was started".format(path, _sha256(path), wanted["sha256"])
-        )
+        raise Refusal("{} has sha256 {}, and {} is pinned; nothing was started".format(path, _sha256(path), wanted["sha256"]))
     return path
 
 
@@ -132,12 +130,14 @@ def _imported(wanted: Dict[str, Any], run_id: str, say: jobs.Say, deadline: floa
             if line.startswith("["):
                 say(line)
         status = child.status()
+    if (child.late or status != 0) and os.path.exists(part):
+        os.unlink(part)
     if child.late:
         raise Refusal("the image {} was not imported in time; enroot's last words: {}".format(wanted["uri"], _cause(said)))
     if status != 0:
         raise Refusal("enroot did not import {}: {}".format(wanted["uri"], _cause(said)))
     with jobs.text(proof, "w") as target:
-        target.write("{}  {}\n".format(_sha256(part), file))
+        target.write(f"{_sha256(part)}  {file}\n")
     os.rename(part, file)
     return file
 
@@ -182,7 +182,7 @@ def _ask(name: str, conf: str, script: str) -> str:
 def _versions_script(found: Dict[str, str]) -> str:
     """Return a shell script that prints what it can learn; what an image does not say is left out."""
     packages = "/opt/amazon/efa_installed_packages"
-    numbers = "'$1 == \"#define\" && $2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ {v = v s $3; s = \".\"} END {print v}'"
+    numbers = '\'$1 == "#define" && $2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ {v = v s $3; s = "."} END {print v}\''
     asked = {
         "mpi": "{}/bin/mpirun --version | head -n 1".format(found["MPI_HOME"]),
         "nccl": "awk {} {}/include/nccl.h".format(numbers, found["NCCL_HOME"]),
@@ -203,8 +203,8 @@ def _refuse_other_mpi(inside: str, outside: str, image: str) -> None:
     majors = [re.search(r"\b(\d+)\.\d+", text) for text in (inside, outside)]
     if majors[0] and majors[1] and majors[0].group(1) != majors[1].group(1):
         raise Refusal(
-            f"the head starts ranks with {outside!r}, and {image} holds {inside!r}; they must be of one major version: take another "
-            "image"
+            f"the head starts ranks with {outside!r}, and {image} holds {inside!r}; they must be of one major version: take "
+            "another image"
         )
 
 
@@ -216,7 +216,7 @@ def _conf(found: Dict[str, str]) -> str:
     libraries = [f"{found[key]}/{folder}" for key in ("MPI_HOME", "NCCL_HOME") if key in found for folder in ("lib", "lib64")]
     libraries += [found["CUDA_HOME"] + "/lib64"] if "CUDA_HOME" in found else []
     mounts = [*_SHARED_FOLDERS, jobs.root()]
-    return """# How a command runs in the container: with what MPI and NCCL read of a rank's environment, and nothing else of the node.
+    return """# How a command runs in the container: with what MPI and NCCL read of its environment, and no more of the node.
 environ() {{
   for name in $(compgen -e); do
     case $name in {passed}) printf '%s=%s\\n' "$name" "${{!name}}" ;; esac
@@ -234,7 +234,9 @@ rc() {{
         passed=" | ".join(prefix + "*" for prefix in _PASSED),
         home=os.path.expanduser("~"),
         mounts=" ".join(f"{folder} {folder}" for folder in mounts),
-        libraries='export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}{}"'.format(":".join(libraries)) if libraries else ":",
+        libraries='export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}{}"'.format(":".join(libraries))
+        if libraries
+        else ":",
     )
 
 

@@ -83,12 +83,10 @@ def on(address: str, command: str, stdin: bytes, timeout_s: float) -> Answer:
 def _ask(argv: List[str], stdin: Union[bytes, BinaryIO], timeout_s: float) -> Answer:
     """Run `argv` with `stdin`, bytes or an open file."""
     began = time.monotonic()
-    given = isinstance(stdin, bytes)
-    process = subprocess.Popen(
-        argv, stdin=subprocess.PIPE if given else stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE  # type: ignore[arg-type]
-    )
+    given, source = (stdin, subprocess.PIPE) if isinstance(stdin, bytes) else (None, stdin.fileno())
+    process = subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        out, err = process.communicate(stdin if given else None, timeout=timeout_s)  # type: ignore[arg-type]
+        out, err = process.communicate(given, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

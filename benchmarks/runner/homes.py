@@ -1,4 +1,4 @@
-"""Where MPI, CUDA and NCCL lie, on this node or inside a container: the first glob with a match wins, of its matches the newest.
+"""Where MPI, CUDA and NCCL lie, on this node or in a container: the first glob with a match wins, of its matches the newest.
 
 It deliberately guesses nothing: a folder counts where it holds what proves it whole.
 """
@@ -62,8 +62,8 @@ def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
     for key, proof in _PROOFS_INSIDE.items():
         if key not in found:
             raise Refusal(
-                "the image has no {}: no folder like {} in it holds {}; nccl-tests are built in the image, so it must be one that "
-                "holds what programs are built with (devel images do)".format(key, " or ".join(patterns[key]), proof)
+                "the image has no {}: no folder like {} in it holds {}; nccl-tests are built in the image, so it must be one "
+                "that holds what programs are built with (devel images do)".format(key, " or ".join(patterns[key]), proof)
             )
     return {key: newest(places[min(places)]) for key, places in found.items()}
 

@@ -179,6 +179,6 @@ def container_file(intent: AwsIntent) -> Iterator[str]:
     if path and not any(path.startswith(f"{mount.rstrip('/')}/") for mount in intent.mounts):
         shared = ", ".join(intent.mounts) or "none"
         yield (
-            f"container is {path}, which lies on no file system that the nodes share ({shared}); machines that were just made have "
-            f"it only where their image {intent.image} brings it."
+            f"container is {path}, which lies on no file system that the nodes share ({shared}); machines that were just made "
+            f"have it only where their image {intent.image} brings it."
         )

@@ -39,7 +39,7 @@ class Stack:
     def of(cls, reference: str, tag: str) -> Self:
         """Return what the tag of an image states."""
         stated = told(tag)
-        return cls(*(stated.get(part, "") for part in ("efa", "plugin", "nccl")), container=reference)
+        return cls(stated.get("efa", ""), stated.get("plugin", ""), stated.get("nccl", ""), reference)
 
     def refusal(self, instance_type: str) -> str:
         """Return why this set cannot carry NCCL on `instance_type`, one sentence; empty where it can."""
