@@ -20,6 +20,7 @@ sweep = Sweep(
         asked=asked,
         source=Source(version=wanted.nccl_tests_version, sha256=wanted.nccl_tests_sha256, location=wanted.nccl_tests_source),
         homes=wanted.homes,
+        container=wanted.image_of_ranks,
         cluster=cluster,
         ready=ready,
         search_budget_s=wanted.search_minutes * 60,

@@ -19,6 +19,7 @@ from benchmarks.evidence.keeper import Keeping
 from benchmarks.gate import Limit, parse_limit
 from benchmarks.verdict import Asked
 from catalogue import Price, Shape
+from catalogue.containers import Container
 from intent.aws import AwsKeys
 from intent.hosts import HostsKeys
 from intent.oci import OciKeys
@@ -125,6 +126,11 @@ class Settings(BaseModel):
         return Keeping(self.target, self.history, self.report, self.certificate_key, self.certificate_days)
 
     @property
+    def image_of_ranks(self) -> Container | None:
+        """What ranks run in: on most targets the machines themselves."""
+        return None
+
+    @property
     def own_price(self) -> Price | None:
         """What one node costs, as the stack itself says; None where it says nothing."""
         if not self.usd_per_node_hour:
@@ -208,6 +214,11 @@ def parse(values: dict[str, Any]) -> Wanted:
     model = _TARGETS.get(str(values.get("target")))
     if model is None:
         raise pulumi.RunError(f"target is {values.get('target')!r}; known are {', '.join(_TARGETS)}.")
+    if values.get("container") and model is not AwsSettings:
+        raise pulumi.RunError(
+            f"container is {values['container']!r}, and target is {values['target']}; only target aws has it, whose first boot "
+            "installs enroot: leave it empty."
+        )
     mine = {to_camel(name) for name in model.model_fields}
     own = {to_camel(name): value for name, value in model.defaults.items()}
     values = {key: own.get(key, value) if value == "" else value for key, value in values.items()}

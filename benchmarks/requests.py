@@ -14,13 +14,17 @@ from benchmarks.collectives import collective
 from benchmarks.steps import Launch, argv, exports, hostfile, mpirun, result, steps
 from benchmarks.verdict import SHORT, Asked, Judgement
 from catalogue import ENVIRONMENTS, GENERIC
+from catalogue.containers import HOMES_INSIDE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from catalogue import Shape
+    from catalogue import Homes, Shape
+    from catalogue.containers import Container
 
 _BUILD_TIMEOUT_S = 1800
+#: With an image of 10 GB or more that is fetched, packed, laid on every node and unpacked there.
+_CONTAINER_TIMEOUT_S = 5400
 #: A trial of the search runs at twice the size from which the strictest fraction of the wire is promised.
 _SEARCH_SIZES = 2
 #: The median of so many operations stands for a trial: a busy processor disturbs single ones.
@@ -34,13 +38,35 @@ _SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history"})
 Machine = dict[str, str]
 
 
-def build(
-    nodes: Sequence[Machine], asked: Asked, source: dict[str, str], homes: dict[str, list[str]], reasons: Sequence[str]
+def build(  # noqa: PLR0913, PLR0917 - what a build depends on
+    nodes: Sequence[Machine],
+    asked: Asked,
+    source: dict[str, str],
+    homes: Homes,
+    reasons: Sequence[str],
+    container: Container | None = None,
 ) -> str:
-    """Return the request that builds all programs of the plan from `source` (version, sha256, url or path)."""
+    """Return the request that builds all programs of the plan from `source` (version, sha256, url or path).
+
+    With `container` they are built in it, against what it holds: the tests of an image itself are often older than the options
+    that a plan needs, and an image that people train with has none.
+    """
     programs = sorted({collective(step.collective).program for step in steps(asked.plan, asked.shape, asked.nodes)})
-    body = {"nodes": list(nodes), "programs": programs, "source": source, "homes": homes}
-    return _request("build", _BUILD_TIMEOUT_S, body, *reasons)
+    body: dict[str, Any] = {"nodes": list(nodes), "programs": programs, "source": source, "homes": _homes(homes)}
+    if container is None:
+        return _request("build", _BUILD_TIMEOUT_S, body, *reasons)
+    body["container"] = {
+        "uri": container.image.uri,
+        "path": container.image.path,
+        "sha256": container.sha256,
+        "shared": container.shared,
+        "homes": _homes(HOMES_INSIDE),
+    }
+    return _request("build", _CONTAINER_TIMEOUT_S, body, *reasons)
+
+
+def _homes(homes: Homes) -> dict[str, list[str]]:
+    return {"MPI_HOME": list(homes.mpi), "CUDA_HOME": list(homes.cuda), "NCCL_HOME": list(homes.nccl)}
 
 
 def launch(nodes: Sequence[Machine], network: str, built: dict[str, Any], asked: Asked) -> Launch:
@@ -58,6 +84,7 @@ def launch(nodes: Sequence[Machine], network: str, built: dict[str, Any], asked:
         logs=f"{built['home']}/.busbar/nccl",
         shared=built["shared"],
         fabric=asked.interfaces,
+        container=tuple(built.get("container", {}).get("start", ())),
     )
 
 
@@ -112,7 +139,7 @@ def search(  # noqa: PLR0913, PLR0917 - what a search depends on
             "by_gpu": _by_gpu(asked.shape),
             "mpirun": list(mpirun(where, asked.shape, asked.plan.exports)),
             "exports": variables,
-            "program": f"{where.binaries}/{collective('all_reduce').program}",
+            "program": [*where.container, f"{where.binaries}/{collective('all_reduce').program}"],
             "size_bytes": size,
             "iterations": _SEARCH_ITERATIONS,
             "pair_limit_gbps": None if pair is None or share is None else pair * share,

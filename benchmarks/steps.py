@@ -43,6 +43,8 @@ class Launch:
         fabric: interfaces for NCCL's own sockets; without RDMA they carry all of it. Empty leaves them to NCCL.
         shared: ssh's name for the socket of a connection that the runner keeps open; a person's mpirun, who keeps none, opens
             its own. Empty where there is none.
+        container: words that start a rank's program in a container on its node; empty where it runs on the node itself. MPI,
+            CUDA and NCCL of the ranks are then the image's; mpirun is the node's, for it starts daemons there.
     """
 
     addresses: tuple[str, ...]
@@ -56,6 +58,7 @@ class Launch:
     logs: str
     fabric: tuple[str, ...] = ()
     shared: str = ""
+    container: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,9 +149,10 @@ def exports(shape: Shape, nodes: int, launch: Launch, own: tuple[str, ...] = ())
         variables["NCCL_SOCKET_IFNAME"] = "=" + ",".join(launch.fabric)  # exact names: eth1 must not match eth10
     if nodes < RING_BELOW_NODES:
         variables["NCCL_ALGO"] = "Ring"
-    # The tests were linked against these folders; an image may list none of them in its loader's configuration.
-    libraries = [f"{home}/{folder}" for home in (launch.mpi_home, launch.nccl_home) for folder in ("lib", "lib64")]
-    variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{launch.cuda_home}/lib64"])
+    if not launch.container:  # in one the node's folders are not there, and the image brings its own
+        # The tests were linked against these folders; an image may list none of them in its loader's configuration.
+        libraries = [f"{home}/{folder}" for home in (launch.mpi_home, launch.nccl_home) for folder in ("lib", "lib64")]
+        variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{launch.cuda_home}/lib64"])
     return variables | dict(text.split("=", 1) for text in own)
 
 
@@ -196,6 +200,7 @@ def argv(step: Step, plan: Plan, launch: Launch, shape: Shape) -> tuple[str, ...
         *mpirun(launch, shape, plan.exports),
         *("-np", str(nodes * shape.gpus), "-npernode", str(shape.gpus), "--hostfile", launch.hostfile),
         *(word for name, value in sorted(variables.items()) for word in ("-x", f"{name}={value}")),
+        *launch.container,
         f"{launch.binaries}/{collective(step.collective).program}",
         *("-b", str(step.begin_bytes), "-e", str(step.end_bytes), "-f", str(plan.factor)),
         *("-g", "1", "-n", str(step.iterations), "-w", str(step.warmup), "-c", "1"),

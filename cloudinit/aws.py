@@ -67,6 +67,7 @@ class ComputeBoot:
         mounts: its file systems.
         efa: EFA devices that must be there; 0 leaves EFA alone.
         stack: what is installed where the image has no EFA software, or too old.
+        enroot: version of enroot that is installed where the image has none, empty where ranks run in no container.
     """
 
     image: MachineImage
@@ -75,6 +76,7 @@ class ComputeBoot:
     mounts: Mounts
     efa: int
     stack: Stack
+    enroot: str = ""
 
 
 def render(boot: HeadBoot | ComputeBoot) -> str:
@@ -114,6 +116,7 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
         aws_steps.shared_memory(),
         *fabric,
         aws_steps.scratch(),
+        *([aws_steps.enroot(boot.image, boot.enroot)] if boot.enroot else []),
         *_mounts(boot.image, boot.mounts),
         steps.sshd_for_bursts(),
         aws_steps.reload_sshd(),

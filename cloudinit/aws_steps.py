@@ -4,7 +4,7 @@ They deliberately build no NCCL and install no driver: the image has them, and w
 
 Sources:
 aws-parallelcluster-cookbook (mount options), awsome-distributed-training (EFA cheat sheet, mounts of /home),
-FSx for Lustre user guide (clients), aws-ofi-nccl.
+FSx for Lustre user guide (clients), aws-ofi-nccl, enroot 4.1 (doc/installation.md, doc/configuration.md).
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/config
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
+_ENROOT = "https://github.com/NVIDIA/enroot/releases/download"
+_PACKAGES = ("enroot", "enroot+caps")
+_DOWNLOADS = "/var/tmp"  # noqa: S108 - root's own downloads at first boot, when nobody else is there
 
 
 def shared_memory() -> Step:
@@ -78,6 +81,44 @@ while :; do
   fi
   sleep {_DEVICE_PAUSE_S}
 done
+""",
+    )
+
+
+def enroot(image: MachineImage, version: str) -> Step:
+    """Install enroot where the image has none, and keep what it unpacks on the machine's own disks.
+
+    An overlay cannot lie on Lustre, nor a user's folder of a session (/run/user) outlive that session, so both are said. An
+    image that brings enroot has its own settings, which stay. Its `+caps` package lets users who are not root import images.
+    """
+    base = f"{_ENROOT}/v{version}"
+    if image.packages == "dnf":
+        places = " ".join(f'"{base}/{package}-{version}-1.el8.$(uname -m).rpm"' for package in _PACKAGES)
+        install = f"  dnf install -y {places}\n"
+    else:
+        install = f"""  arch=$(dpkg --print-architecture)
+  for package in {" ".join(_PACKAGES)}; do
+    again curl -fsSL -o "{_DOWNLOADS}/$package.deb" "{base}/${{package}}_{version}-1_$arch.deb"
+  done
+  again apt-get update
+  {mounts.install(image.packages, " ".join(f"{_DOWNLOADS}/{package}.deb" for package in _PACKAGES))}
+"""
+    return Step(
+        "enroot",
+        f"""
+if ! command -v enroot > /dev/null; then
+{install}  disk=/var/lib/enroot
+  if mountpoint -q /opt/dlami/nvme; then disk=/opt/dlami/nvme/enroot; fi
+  mkdir -p "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot /etc/enroot/enroot.conf.d
+  chmod 1777 "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot
+  echo 'd /run/enroot 1777 root root' > /etc/tmpfiles.d/busbar-enroot.conf
+  cat > /etc/enroot/enroot.conf.d/busbar.conf << END
+ENROOT_RUNTIME_PATH /run/enroot/user-\\$(id -u)
+ENROOT_CACHE_PATH $disk/cache/user-\\$(id -u)
+ENROOT_DATA_PATH $disk/data/user-\\$(id -u)
+ENROOT_TEMP_PATH $disk/tmp
+END
+fi
 """,
     )
 

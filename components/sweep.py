@@ -18,6 +18,7 @@ from benchmarks import outputs, pack, page, requests
 from benchmarks.evidence import keeper
 from benchmarks.verdict import PASS, Asked, Judgement
 from catalogue import Homes, Price
+from catalogue.containers import Container
 from components.cluster import Access, Cluster, Node
 from components.connection import to_node
 from components.ready import Ready
@@ -47,6 +48,7 @@ class SweepArgs:
         asked: plan, shape, node count and limits; known at preview where the stack names its shape.
         source: what is built.
         homes: where MPI, CUDA and NCCL lie.
+        container: image that ranks run in, None where they run on the nodes themselves.
         cluster: the nodes.
         ready: first contact with them: the head's host key, their network.
         search_budget_s: how long the cause of a short fabric may be looked for; 0 leaves that out.
@@ -57,6 +59,7 @@ class SweepArgs:
     asked: pulumi.Input[Asked]
     source: Source
     homes: Homes
+    container: Container | None
     cluster: Cluster
     ready: Ready
     search_budget_s: int
@@ -102,7 +105,7 @@ class Sweep(pulumi.ComponentResource):
             f"{name}-build",
             wanted.apply(
                 lambda all_: requests.build(
-                    _machines(all_[0]), all_[1], _origin(args.source), _homes(args.homes), [self._runner]
+                    _machines(all_[0]), all_[1], _origin(args.source), args.homes, [self._runner], args.container
                 )
             ),
             copies,
@@ -216,10 +219,6 @@ def _archive_name(source: Source) -> str:
 def _origin(source: Source) -> dict[str, str]:
     place = {"url": source.location} if source.is_url else {"path": _archive_name(source)}
     return {"version": source.version, "sha256": source.sha256} | place
-
-
-def _homes(homes: Homes) -> dict[str, list[str]]:
-    return {"MPI_HOME": list(homes.mpi), "CUDA_HOME": list(homes.cuda), "NCCL_HOME": list(homes.nccl)}
 
 
 def _machines(nodes: tuple[Node, ...]) -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 from catalogue import Homes
 from catalogue.aws import MACHINE_IMAGES, AwsIntent, Compute, Lustre, OpenZfs, Repository, Volume
 from catalogue.aws.intent import PLACEMENTS
+from catalogue.containers import Container, read
 from intent.kinds import Cidr, PublicKey, Timezone, narrow
 
 #: A network of a VPC is /16 to /28 (VPC user guide), and halves of ours are subnets.
@@ -55,6 +56,12 @@ def _mirror(value: str) -> str:
     bucket = place.removeprefix("s3://").partition("/")[0]
     if not path or (equals and (not place.startswith("s3://") or not bucket)):
         raise ValueError(f"has {value!r}; write a folder, or folder=s3://bucket/prefix for a bucket that exists")
+    return value
+
+
+def _container(value: str) -> str:
+    if value:
+        read(value)
     return value
 
 
@@ -130,6 +137,8 @@ class AwsKeys(BaseModel):
     home_mount: str
     home_backup_days: _Days
     home_on_destroy: str
+    container: Annotated[str, AfterValidator(_container)]
+    container_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
     tags: tuple[Annotated[str, AfterValidator(_tag)], ...]
     suppress: tuple[str, ...]
     timezone: Timezone
@@ -148,6 +157,16 @@ class AwsKeys(BaseModel):
                 )
         if self.mirrors and not self.lustre:
             raise ValueError("mirrors names folders that mirror S3, and lustre is false; they are folders of that file system")
+        if self.container_sha256 and not self.container.startswith("/"):
+            why = (
+                "an imported image is packed anew each time, so no two files of it are alike: pin its digest, "
+                "REGISTRY#IMAGE@sha256:..."
+                if self.container
+                else "there is no image: name its file in container, or leave this empty"
+            )
+            raise ValueError(
+                f"containerSha256 is the checksum of a file on the nodes, and container is {self.container!r}; {why}"
+            )
         self._networks_hang_together()
         narrow(self.ssh_from, "head", allow_world=self.allow_world)
         return self
@@ -185,6 +204,7 @@ class AwsKeys(BaseModel):
             compute=(self._compute,),
             lustre=self._lustre if self.lustre else None,
             home=self._home if self.home else None,
+            container=read(self.container) if self.container else None,
             tags=self.own_tags,
         )
 
@@ -232,6 +252,13 @@ class AwsKeys(BaseModel):
             backup_days=self.home_backup_days,
             on_destroy=self.home_on_destroy,
         )
+
+    @property
+    def image_of_ranks(self) -> Container | None:
+        """What ranks run in; None where they run on the machines themselves."""
+        if not self.container:
+            return None
+        return Container(read(self.container), self.container_sha256, self.lustre_mount if self.lustre else "")
 
     @property
     def own_tags(self) -> dict[str, str]:

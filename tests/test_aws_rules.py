@@ -28,6 +28,7 @@ from catalogue.aws import (
 )
 from catalogue.aws.regions import OPENZFS_MBPS, OPENZFS_MISSING, default_openzfs
 from catalogue.aws.rules import HELD_ELSEWHERE
+from catalogue.containers import read
 from catalogue.instances import INSTANCES
 
 ZONE, OTHER = "ap-northeast-1a", "ap-northeast-1c"
@@ -215,6 +216,16 @@ CASES: dict[str, tuple[AwsIntent, AwsIntent, str]] = {
         replace(nodes(static=200), private_prefix=24),
         replace(nodes(static=200, legacy_efa=True), private_prefix=24),
         "the machines take 6400 addresses, and a /24 has 219",
+    ),
+    "container-versions": (
+        replace(GOOD, container=read(STACK.container)),
+        replace(GOOD, container=read("docker://r.io#tests:efa1.28.0-ofi1.7.4-nccl2.18.5-1-tests2.13.8")),
+        "container is docker://r.io#tests:efa1.28.0-ofi1.7.4-nccl2.18.5-1-tests2.13.8, and by its tag the EFA installer is 1",
+    ),
+    "container-file": (
+        replace(GOOD, container=read("/fsx/images/tests.sqsh")),
+        replace(GOOD, container=read("/opt/images/tests.sqsh")),
+        "lies on no file system that the nodes share (/fsx, /home)",
     ),
     "architectures-differ": (GOOD, replace(GOOD, head_type="m7g.8xlarge"), "they must have one architecture"),
     "image-architecture": (

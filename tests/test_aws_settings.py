@@ -175,6 +175,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "quota": ({}, {"getServiceQuota": {"value": 192.0}}, "takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192"),
     "addresses": ({"privateCidr": "10.1.0.0/26", "legacyEfa": True}, {}, "the machines take 64 addresses"),
+    "container-versions": ({"container": "docker://r.io#tests:ofi1.18.0"}, {}, "by its tag plugin 1.18.0 hangs in broadcasts"),
+    "container-file": (
+        {"container": "/opt/images/tests.sqsh"},
+        {},
+        "lies on no file system that the nodes share (/fsx, /home)",
+    ),
     "architectures-differ": ({"headType": "m7g.8xlarge"}, {}, "they must have one architecture"),
     "image-architecture": (
         {},

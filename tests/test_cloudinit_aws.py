@@ -13,6 +13,7 @@ import yaml
 from conftest import KEY
 
 from catalogue.aws import MACHINE_IMAGES, STACK
+from catalogue.containers import ENROOT
 from cloudinit.aws import USER_DATA_BYTES, ComputeBoot, HeadBoot, Mounts, render
 
 GOLDEN = Path(__file__).parent / "golden" / "cloudinit"
@@ -43,6 +44,7 @@ def node(family: str, mounts: Mounts = MOUNTS, efa: int = 32) -> ComputeBoot:
 
 BOOTS = {f"aws-{noun}-{family}": make(family) for noun, make in (("head", head), ("node", node)) for family in MACHINE_IMAGES}
 BOOTS["aws-node-lustre-efa"] = node("ubuntu2204", replace(MOUNTS, lustre_efa=True))
+BOOTS |= {f"aws-node-container-{family}": replace(node(family), enroot=ENROOT) for family in MACHINE_IMAGES}
 BOOTS["aws-node-bare"] = node("al2023", Mounts(), 0)
 TEXTS = {name: render(boot) for name, boot in BOOTS.items()}
 

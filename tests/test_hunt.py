@@ -47,7 +47,7 @@ class Fabric(Head):
             "by_gpu": False,
             "mpirun": [str(self.home / "bin" / "mpirun"), "--bind-to", "none"],
             "exports": {"NCCL_IB_HCA": "=" + ",".join(RAILS), "NCCL_ALGO": "Ring"},
-            "program": "/x/all_reduce_perf",
+            "program": ["/x/all_reduce_perf"],
             "size_bytes": 1 << 24,
             "iterations": 5,
             "pair_limit_gbps": 85.0,

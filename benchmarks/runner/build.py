@@ -1,9 +1,9 @@
 """Build nccl-tests once on the head and lay the same binaries on every node, each proven by its checksum.
 
-It deliberately pins: the source archive must have the sha256 that the request names, and no node builds for itself.
+It deliberately pins: the source archive must have the sha256 that the request names, and no node builds for itself. Where ranks
+run in a container the build runs in it too, against what it holds.
 """
 
-import glob
 import hashlib
 import io
 import os
@@ -14,44 +14,62 @@ import tarfile
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Tuple
 
+import contained
 import fanout
+import homes
 import jobs
 from bounded import bounded
 from refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
 _SPREAD_TIMEOUT_S = 120
+#: How ranks start in a container; it lies beside the programs, on every node.
+_CONF = "container.conf"
 
 
 def commands(request: Dict[str, Any]) -> List[str]:
     """Return the commands that a person would type on the head."""
-    return [" ".join(_make(_homes(request)))]
+    if request.get("container"):
+        inside = {key: f"${key}" for key in ("CUDA_HOME", "MPI_HOME", "NCCL_HOME")}
+        start = "enroot start --mount $HOME/.busbar:$HOME/.busbar busbar "
+        return [*contained.commands(request), start + " ".join(_make(inside))]
+    return [" ".join(_make(homes.on_node(request["homes"])))]
 
 
 def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     """Build and spread; return the line.
 
     Raises:
-        Refusal: a folder, the archive or its checksum is not as asked, the build failed, or a node did not take the binaries.
+        Refusal: a folder, the image, the archive or its checksum is not as asked, the build failed, or a node did not take what
+            was made.
     """
     began = time.monotonic()
-    homes = _homes(request)
+    found, box = _where(request, here, say)
     archive = _archive(request, say)
     source = _unpack(archive, jobs.fresh(os.path.join(here, "src")))
-    say("building nccl-tests {} with {}".format(request["source"]["version"], " ".join(_make(homes)[1:])))
+    make = _make(box.homes if box else found)
+    say("building nccl-tests {} with {}".format(request["source"]["version"], " ".join(make[1:])))
+    if box:
+        conf = os.path.join(here, _CONF)
+        with jobs.text(conf, "w") as target:
+            target.write(box.conf)
+        make = [*box.start(conf), make[0], "-C", source, *make[1:]]
     with ThreadPoolExecutor(1) as meanwhile:
         meanwhile.submit(fanout.keep, request["nodes"])
-        _run_make(request, homes, source, here, say)
+        _run_make(request, make, source, here, say)
     binaries = os.path.join(jobs.root(), "tests", request["run_id"])
     hashes = _collect(os.path.join(source, "build"), binaries)
     lacking = [program for program in request["programs"] if program not in hashes]
     if lacking:
         raise Refusal("the build made no {}; it made {}".format(", ".join(lacking), ", ".join(sorted(hashes)) or "nothing"))
+    if box:
+        shutil.copy2(os.path.join(here, _CONF), binaries)
+        hashes[_CONF] = _sha256(os.path.join(binaries, _CONF))
     _spread(request, binaries, hashes, say)
     shutil.rmtree(os.path.join(here, "src"))
-    return {
+    line = {
         "schema": 1,
         "kind": "build",
         "run_id": request["run_id"],
@@ -59,54 +77,36 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         "hashes": hashes,
         "home": os.path.expanduser("~"),
         "shared": fanout.shared(),
-        "mpi_home": _with_mpirun(homes["MPI_HOME"]),
-        "cuda_home": homes["CUDA_HOME"],
-        "nccl_home": homes["NCCL_HOME"],
-        "versions": {
-            "nccl_tests": request["source"]["version"],
-            "mpi": _first_line([_with_mpirun(homes["MPI_HOME"]) + "/bin/mpirun", "--version"]),
-            "cuda": os.path.basename(os.path.realpath(homes["CUDA_HOME"])),
-        },
+        "mpi_home": homes.with_mpirun(found["MPI_HOME"]),
+        "cuda_home": (box.homes if box else found)["CUDA_HOME"],
+        "nccl_home": (box.homes if box else found)["NCCL_HOME"],
+        "versions": {"nccl_tests": request["source"]["version"], **(box.versions if box else _versions(found))},
         "seconds": round(time.monotonic() - began, 1),
     }
+    if box:
+        hashes["image"] = box.image["sha256"]
+        line["container"] = dict(box.image, start=box.start(os.path.join(binaries, _CONF)))
+    return line
 
 
-def _homes(request: Dict[str, Any]) -> Dict[str, str]:
-    """Find MPI, CUDA and NCCL: the first glob with a match wins, and of its matches the newest."""
-    wanted = (("MPI_HOME", "bin/mpirun"), ("CUDA_HOME", "bin/nvcc"), ("NCCL_HOME", "include/nccl.h"))
-    homes = {}
-    for key, proof in wanted:
-        for pattern in request["homes"][key]:
-            found = [path for path in glob.glob(pattern) if _holds(path, proof)]
-            if found:
-                homes[key] = max(found, key=_version_key)
-                break
-        else:
-            raise Refusal(
-                "the head has no {}: no folder like {} holds {}; install it there or say where it lies".format(
-                    key, " or ".join(request["homes"][key]), proof
-                )
-            )
-    return homes
+def _where(request: Dict[str, Any], here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[contained.Inside]]:
+    """Return what the node itself has, and the image where ranks run in one: the node then gives mpirun alone."""
+    if not request.get("container"):
+        return homes.on_node(request["homes"]), None
+    found = homes.on_node(request["homes"], ("MPI_HOME",))
+    return found, contained.prepare(request, _mpirun(found), here, say)
 
 
-def _holds(path: str, proof: str) -> bool:
-    """Tell whether a folder is whole; Debian's Open MPI keeps headers and libraries in one and its programs in /usr/bin."""
-    debian = proof == "bin/mpirun" and path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
-    return os.path.exists(os.path.join(path, "include/mpi.h" if debian else proof))
+def _versions(found: Dict[str, str]) -> Dict[str, str]:
+    return {"mpi": _mpirun(found), "cuda": os.path.basename(os.path.realpath(found["CUDA_HOME"]))}
 
 
-def _with_mpirun(home: str) -> str:
-    """Return the folder whose bin holds mpirun: a remote node's daemon is looked for under the same one."""
-    return home if os.path.exists(os.path.join(home, "bin", "mpirun")) else "/usr"
+def _mpirun(found: Dict[str, str]) -> str:
+    return _first_line([homes.with_mpirun(found["MPI_HOME"]) + "/bin/mpirun", "--version"])
 
 
-def _version_key(path: str) -> List[Any]:
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", path) if part]
-
-
-def _make(homes: Dict[str, str]) -> List[str]:
-    settings = [f"{key}={homes[key]}" for key in sorted(homes)]
+def _make(found: Dict[str, str]) -> List[str]:
+    settings = [f"{key}={found[key]}" for key in sorted(found)]
     jobs_at_once = str(os.cpu_count() or 1)
     return ["make", "-j", jobs_at_once, "MPI=1", *settings, *_architecture()]
 
@@ -160,9 +160,9 @@ def _unpack(data: bytes, target: str) -> str:
     raise Refusal("the nccl-tests archive has no Makefile")
 
 
-def _run_make(request: Dict[str, Any], homes: Dict[str, str], source: str, here: str, say: jobs.Say) -> None:
+def _run_make(request: Dict[str, Any], words: List[str], source: str, here: str, say: jobs.Say) -> None:
     path = os.path.join(here, "make.log")
-    with bounded(_make(homes), request["timeout_s"], cwd=source) as make, jobs.text(path, "w") as log:
+    with bounded(words, request["timeout_s"], cwd=source) as make, jobs.text(path, "w") as log:
         errors = []
         for line in make.lines():
             log.write(line + "\n")
@@ -186,9 +186,13 @@ def _collect(built: str, binaries: str) -> Dict[str, str]:
         path = os.path.join(built, name)
         if name.endswith("_perf") and os.access(path, os.X_OK):
             shutil.copy2(path, binaries)
-            with open(path, "rb") as file:
-                hashes[name] = hashlib.sha256(file.read()).hexdigest()
+            hashes[name] = _sha256(path)
     return hashes
+
+
+def _sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def _spread(request: Dict[str, Any], binaries: str, hashes: Dict[str, str], say: jobs.Say) -> None:

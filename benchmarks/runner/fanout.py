@@ -4,10 +4,11 @@ Every command is an SSH of its own; those that find a connection kept open share
 """
 
 import os
+import shlex
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, List, NamedTuple, Sequence
+from typing import BinaryIO, Dict, List, NamedTuple, Sequence, Union
 
 #: Connections open at once; sshd's default MaxStartups begins to drop at 10 unauthenticated ones on ONE host, and this is one
 #: connection to each of many, so the limit is the head's own processes.
@@ -87,16 +88,43 @@ def each(nodes: Sequence[Dict[str, str]], command: str, stdin: bytes, timeout_s:
         return list(pool.map(ask, nodes))
 
 
+def send(nodes: Sequence[Dict[str, str]], path: str, digest: str, timeout_s: float) -> List[Answer]:
+    """Lay the file `path` of this node at the same place on every node that lacks one of that sha256, whole or not at all.
+
+    Return one answer for each node, in order. It is never read into memory: an image has many GB.
+    """
+    there = shlex.quote(path)
+    check = f"echo {shlex.quote(digest + '  ' + path)} | sha256sum --check --quiet --strict - 2> /dev/null"
+    part = shlex.quote(path + ".part")
+    take = f"mkdir -p {shlex.quote(os.path.dirname(path))} && cat > {part} && mv {part} {there} && {check}"
+    local = nodes[0]["address"]
+    deadline = time.monotonic() + timeout_s
+
+    def lay(node: Dict[str, str]) -> Answer:
+        if node["address"] == local:
+            return Answer(0, "", "")
+        found = on(node["address"], check, b"", max(deadline - time.monotonic(), 1))
+        if found.status in (0, 255):
+            return found
+        with open(path, "rb") as source:
+            return _ask([*SSH, node["address"], take], source, max(deadline - time.monotonic(), 1))
+
+    with ThreadPoolExecutor(max_workers=WINDOW) as pool:
+        return list(pool.map(lay, nodes))
+
+
 def on(address: str, command: str, stdin: bytes, timeout_s: float) -> Answer:
     """Run the shell `command` on the node of that address, which is another one."""
     return _ask([*SSH, address, command], stdin, timeout_s)
 
 
-def _ask(argv: List[str], stdin: bytes, timeout_s: float) -> Answer:
+def _ask(argv: List[str], stdin: Union[bytes, BinaryIO], timeout_s: float) -> Answer:
+    """Run `argv` with `stdin`, bytes or an open file."""
     began = time.monotonic()
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    given, source = (stdin, subprocess.PIPE) if isinstance(stdin, bytes) else (None, stdin.fileno())
+    process = subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        out, err = process.communicate(stdin, timeout=timeout_s)
+        out, err = process.communicate(given, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

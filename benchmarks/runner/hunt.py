@@ -218,7 +218,7 @@ class _Launch:
             *("-np", str(len(nodes) * per_node), "--map-by", f"ppr:{per_node}:node"),
             *("--host", ",".join("{}:{}".format(node["address"], per_node) for node in nodes)),
             *(word for key, value in sorted(variables.items()) for word in ("-x", f"{key}={value}")),
-            *(request["program"], "-b", str(_floats(size_bytes)), "-e", str(_floats(size_bytes)), "-f", "2", "-g", "1"),
+            *(*request["program"], "-b", str(_floats(size_bytes)), "-e", str(_floats(size_bytes)), "-f", "2", "-g", "1"),
             *("-n", str(request["iterations"]), "-w", "2", "-c", "0", "-I", "1", "-J", "@RESULT@"),
         ]
 

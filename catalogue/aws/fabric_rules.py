@@ -8,6 +8,7 @@ from catalogue.aws.facts import known
 from catalogue.aws.images import MACHINE_IMAGES
 from catalogue.aws.intent import AwsIntent
 from catalogue.aws.rule import ERROR, WARNING, rule
+from catalogue.aws.versions import Stack
 from catalogue.instances import BLOCK, INSTANCES
 
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
@@ -158,3 +159,26 @@ def zones_repeated(intent: AwsIntent) -> Iterator[str]:
             )
     if intent.second_zone and intent.second_zone == intent.zone:
         yield f"the second zone is {intent.second_zone}, like the first; it must be another zone of {intent.region}."
+
+
+@rule(0, "container-versions", ERROR, "awsome-distributed-training:1.architectures/efa-cheatsheet.md, by the image's tag")
+def container_versions(intent: AwsIntent) -> Iterator[str]:
+    """An image whose own tag says that its software cannot carry NCCL over EFA; what a tag does not say is not judged."""
+    if intent.container is None:
+        return
+    stack = Stack.of(intent.container.text, intent.container.tag)
+    for one in intent.compute:
+        if one.has_efa and (why := stack.refusal(one.instance_type)):
+            yield f"container is {intent.container.text}, and by its tag {why}."
+
+
+@rule(0, "container-file", WARNING, "enroot 4.1: doc/cmd/create.md; a path must mean the same file on every node")
+def container_file(intent: AwsIntent) -> Iterator[str]:
+    """An image's file where only the machine image can have put it."""
+    path = intent.container.path if intent.container else ""
+    if path and not any(path.startswith(f"{mount.rstrip('/')}/") for mount in intent.mounts):
+        shared = ", ".join(intent.mounts) or "none"
+        yield (
+            f"container is {path}, which lies on no file system that the nodes share ({shared}); machines that were just made "
+            f"have it only where their image {intent.image} brings it."
+        )

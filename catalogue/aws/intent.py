@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from catalogue.aws.facts import Facts
 from catalogue.aws.regions import default_openzfs
+from catalogue.containers import Reference
 from catalogue.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT, Instance
 
 #: How capacity is found. `open-odcr` is consumed by matching alone, `targeted-odcr` by its id, `odcr-group` by a group's ARN.
@@ -177,6 +178,7 @@ class AwsIntent:
         private_prefix: prefix length of the nodes' subnet.
         compute: kinds of machines.
         lustre, home: file systems; None for none.
+        container: image that ranks run in, None where they run on the machines themselves.
         tags: on everything.
         facts: what the account said.
     """
@@ -198,6 +200,7 @@ class AwsIntent:
     compute: tuple[Compute, ...] = ()
     lustre: Lustre | None = None
     home: OpenZfs | None = None
+    container: Reference | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
 

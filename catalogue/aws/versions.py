@@ -9,6 +9,9 @@ were tested); known breakages: aws-ofi-nccl 584 (NCCL 2.19 with an installer bel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
+
+from catalogue.containers import told
 
 
 def parts(version: str) -> tuple[int, ...]:
@@ -22,25 +25,34 @@ def parts(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Stack:
-    """EFA installer, aws-ofi-nccl plugin (inside the installer since 1.39), NCCL; `container` is an image that holds them."""
+    """EFA installer, aws-ofi-nccl plugin (inside the installer since 1.39), NCCL; `container` is an image that holds them.
+
+    A part that nobody states is empty, and then nothing is asked of it.
+    """
 
     efa: str
     plugin: str
     nccl: str
     container: str
 
+    @classmethod
+    def of(cls, reference: str, tag: str) -> Self:
+        """Return what the tag of an image states."""
+        stated = told(tag)
+        return cls(stated.get("efa", ""), stated.get("plugin", ""), stated.get("nccl", ""), reference)
+
     def refusal(self, instance_type: str) -> str:
         """Return why this set cannot carry NCCL on `instance_type`, one sentence; empty where it can."""
         needs = (("EFA installer", self.efa, "1.29"), ("NCCL", self.nccl, "2.18.5"), ("plugin", self.plugin, "1.7.3"))
         for name, given, least in needs:
-            if instance_type.startswith(_NEED_MINIMUMS) and parts(given) < parts(least):
+            if given and instance_type.startswith(_NEED_MINIMUMS) and parts(given) < parts(least):
                 return f"the {name} is {given}, and {instance_type} needs {least} or later: older ones know nothing of its EFA"
-        if parts(self.nccl) >= (2, 19) and parts(self.efa) < (1, 29):
+        if self.nccl and self.efa and parts(self.nccl) >= (2, 19) and parts(self.efa) < (1, 29):
             return (
                 f"NCCL {self.nccl} with EFA installer {self.efa} fails to register memory; NCCL from 2.19 needs installer "
                 "1.29 or later"
             )
-        if parts(self.plugin) == (1, 18, 0):
+        if self.plugin and parts(self.plugin) == (1, 18, 0):
             return "plugin 1.18.0 hangs in broadcasts between nodes; it must be another version, 1.20.0 or later for one"
         return ""
 

@@ -185,6 +185,7 @@ def _pool(  # noqa: PLR0913, PLR0917 - one private place where all parts of a cl
         group_id=groups.nodes_id,
         profile=roles.node_profile,
         mounts=mounts,
+        container=args.intent.container is not None,
     )
 
 

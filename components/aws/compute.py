@@ -15,6 +15,7 @@ import pulumi
 from pulumi_aws import ec2
 
 from catalogue.aws import STACK, Compute, MachineImage, Volume
+from catalogue.containers import ENROOT
 from catalogue.instances import BLOCK, SPOT
 from catalogue.nic_layout import PLAIN, layout
 from cloudinit.aws import ComputeBoot, Mounts, render
@@ -40,6 +41,7 @@ class PoolArgs:
         subnet_id, group_id: the private subnet and the nodes' group.
         profile: their instance profile.
         mounts: their file systems.
+        container: ranks run in one.
     """
 
     network: NetworkArgs
@@ -54,6 +56,7 @@ class PoolArgs:
     group_id: pulumi.Input[str]
     profile: pulumi.Input[str]
     mounts: pulumi.Input[Mounts]
+    container: bool = False
 
     @property
     def name(self) -> str:
@@ -290,6 +293,7 @@ def _user_data(args: PoolArgs, mounts: Mounts, head_key: str) -> str:
         mounts=mounts,
         efa=compute.instance.efa if compute.instance and compute.has_efa else 0,
         stack=STACK,
+        enroot=ENROOT if args.container else "",
     )
     return base64.b64encode(render(boot).encode()).decode()
 

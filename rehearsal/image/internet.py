@@ -10,11 +10,17 @@ import zipfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rehearsal.image import packages
+
 HOSTS = frozenset({
-    "efa-installer.amazonaws.com", "fsx-lustre-client-repo-public-keys.s3.amazonaws.com", "docs.aws.amazon.com",
+    "efa-installer.amazonaws.com", "fsx-lustre-client-repo-public-keys.s3.amazonaws.com", "docs.aws.amazon.com", "github.com",
 })  # fmt: skip
 """Whose files are in here; everything else is asked of the network itself."""
 
+_PACKAGE = re.compile(
+    r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"
+    r"(?:_\1-1_(?:amd64|arm64)\.deb|-\1-1\.el8\.(?:x86_64|aarch64)\.rpm)"
+)
 EFA = Path("/usr/lib/rehearsal/efa")
 _INSTALLER = """#!/bin/bash
 # The rehearsal's EFA installer: -y alone is known. It lays the same files down as the image would have had.
@@ -47,6 +53,9 @@ def served(address: str) -> bytes | None:
         return _armoured(b"the rehearsal's repository key, by which nothing is signed")
     if where == "docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip":
         return _zip({"configure-efa-fsx-lustre-client/setup.sh": _EFA_LUSTRE})
+    package = _PACKAGE.fullmatch(where)
+    if package and f"{package[1]}-1" == packages.FILES.get(package["name"], {}).get("version"):
+        return _deb(package["name"], f"{package[1]}-1") if where.endswith(".deb") else package["name"].encode()
     return None
 
 
@@ -64,6 +73,17 @@ def _tar(files: dict[str, str]) -> bytes:
             member.mode, member.size = 0o755, len(text)
             tar.addfile(member, io.BytesIO(text.encode()))
     return packed.getvalue()
+
+
+def _deb(name: str, version: str) -> bytes:
+    """A Debian package (deb(5)) that says what it is and holds nothing: what it brings is in the table of packages."""
+    about = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: rehearsal\nDescription: a stand-in\n"
+    members = {"debian-binary": b"2.0\n", "control.tar.gz": _tar({"control": about}), "data.tar.gz": _tar({})}
+    packed = b"!<arch>\n"
+    for member, content in members.items():
+        packed += f"{member:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode() + content
+        packed += b"\n" * (len(content) % 2)
+    return packed
 
 
 def _zip(files: dict[str, str]) -> bytes:

@@ -47,6 +47,12 @@ _NCCL: dict[str, Package] = {
     },
     "libnccl-static": {"version": NCCL_VERSION},
 }
+FILES: dict[str, Package] = {
+    "enroot": {"version": "4.1.2-1", "files": [("program", "/usr/bin/enroot", "enroot")]},
+    "enroot+caps": {"version": "4.1.2-1"},
+}
+"""What package files are that no repository serves, by the name in them."""
+
 _AT: dict[str, dict[str, Package]] = {
     "developer.download.nvidia.com/compute/cuda/repos/rhel{release}/x86_64": _NCCL,
     "cdn.amazonlinux.com/al2023/core/mirrors/latest/x86_64": AMAZON,

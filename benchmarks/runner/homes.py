@@ -1,0 +1,88 @@
+"""Where MPI, CUDA and NCCL lie, on this node or in a container: the first glob with a match wins, of its matches the newest.
+
+It deliberately guesses nothing: a folder counts where it holds what proves it whole.
+"""
+
+import glob
+import os
+import re
+from typing import Any, Dict, List, Sequence
+
+from refusal import Refusal
+
+#: What a folder must hold: on the node mpirun is started; in a container programs are only built against MPI.
+_PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}
+_PROOFS_INSIDE = dict(_PROOFS, MPI_HOME="include/mpi.h")
+_MARK = "busbar home"
+
+
+def on_node(patterns: Dict[str, List[str]], keys: Sequence[str] = tuple(_PROOFS)) -> Dict[str, str]:
+    """Return the folder of each of `keys` on this node.
+
+    Raises:
+        Refusal: one of them is not there.
+    """
+    homes = {}
+    for key in keys:
+        for pattern in patterns[key]:
+            found = [path for path in glob.glob(pattern) if _holds(path, _PROOFS[key])]
+            if found:
+                homes[key] = newest(found)
+                break
+        else:
+            raise Refusal(
+                "the head has no {}: no folder like {} holds {}; install it there or say where it lies".format(
+                    key, " or ".join(patterns[key]), _PROOFS[key]
+                )
+            )
+    return homes
+
+
+def script(patterns: Dict[str, List[str]]) -> str:
+    """Return a shell script that prints, inside a container, every folder that `inside` chooses from."""
+    lines = [
+        f'for p in {pattern}; do [ -e "$p/{proof}" ] && echo "{_MARK} {key} {place} $p"; done'
+        for key, proof in _PROOFS_INSIDE.items()
+        for place, pattern in enumerate(patterns[key])
+    ]
+    return "\n".join([*lines, "true"])
+
+
+def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
+    """Return the folders inside a container from what `script` printed there.
+
+    Raises:
+        Refusal: one of them is not there.
+    """
+    found = {}  # type: Dict[str, Dict[int, List[str]]]
+    for line in printed.splitlines():
+        if line.startswith(_MARK + " "):
+            key, place, path = line[len(_MARK) + 1 :].split(" ", 2)
+            found.setdefault(key, {}).setdefault(int(place), []).append(path)
+    for key, proof in _PROOFS_INSIDE.items():
+        if key not in found:
+            raise Refusal(
+                "the image has no {}: no folder like {} in it holds {}; nccl-tests are built in the image, so it must be one "
+                "that holds what programs are built with (devel images do)".format(key, " or ".join(patterns[key]), proof)
+            )
+    return {key: newest(places[min(places)]) for key, places in found.items()}
+
+
+def newest(paths: Sequence[str]) -> str:
+    """Return the path of the highest version."""
+    return max(paths, key=_version_key)
+
+
+def with_mpirun(home: str) -> str:
+    """Return the folder whose bin holds mpirun: a remote node's daemon is looked for under the same one."""
+    return home if os.path.exists(os.path.join(home, "bin", "mpirun")) else "/usr"
+
+
+def _holds(path: str, proof: str) -> bool:
+    """Tell whether a folder is whole; Debian's Open MPI keeps headers and libraries in one and its programs in /usr/bin."""
+    debian = proof == "bin/mpirun" and path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
+    return os.path.exists(os.path.join(path, "include/mpi.h" if debian else proof))
+
+
+def _version_key(path: str) -> List[Any]:
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", path) if part]

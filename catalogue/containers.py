@@ -1,0 +1,136 @@
+"""What a container image is called, in enroot's own words, and where MPI, CUDA and NCCL lie inside such images.
+
+It deliberately asks no registry: a name that is not there is the head's to find out. Sources: enroot 4.1 (doc/cmd/import.md,
+how src/docker.sh reads a reference; a digest from 4.0 on), awsome-distributed-training:micro-benchmarks/nccl-tests (Dockerfile,
+names of images).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from catalogue.images import Homes
+
+_SCHEME = "docker://"
+_EXAMPLE = "docker://public.ecr.aws#hpc-cloud/nccl-tests:<tag>"
+_REGISTRY = re.compile(r"(?:[^#/@:\s]+@)?[A-Za-z0-9][A-Za-z0-9.:-]*")
+_NAME = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+#: What a tag may say of its contents, as AWS's own tags do: part, and how it is written.
+_TOLD = {
+    "cuda": r"cuda",
+    "efa": r"efa",
+    "plugin": r"(?:aws-)?ofi(?:-nccl)?",
+    "nccl": r"nccl",
+    "nccl_tests": r"tests",
+}
+
+#: What first boot installs where an image has no enroot: from 4.0 on it reads digests. Its vendor states no checksums.
+ENROOT = "4.1.2"
+
+#: Where the three lie in images that can build nccl-tests: AWS's own, NVIDIA's for frameworks, plain ones.
+HOMES_INSIDE = Homes(
+    mpi=(
+        "/opt/amazon/openmpi",
+        "/usr/local/mpi",
+        "/opt/hpcx/ompi",
+        "/usr/local/openmpi*",
+        "/opt/openmpi*",
+        "/usr/lib/*/openmpi",
+    ),
+    cuda=("/usr/local/cuda", "/usr/local/cuda-*"),
+    nccl=("/opt/nccl/build", "/usr/local/nccl*", "/usr/local", "/usr"),
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An image: `uri` in enroot's form with its `tag` and `digest` (one of them may be empty), or `path`, a file on nodes."""
+
+    uri: str = ""
+    tag: str = ""
+    digest: str = ""
+    path: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return it as a stack file has it."""
+        return self.uri or self.path
+
+
+@dataclass(frozen=True)
+class Container:
+    """The image that ranks run in.
+
+    Attributes:
+        image: which one.
+        sha256: of the image's file, where it is pinned.
+        shared: folder that all nodes see, for the file of an imported image; empty lays it on every node.
+    """
+
+    image: Reference
+    sha256: str = ""
+    shared: str = ""
+
+
+def read(text: str) -> Reference:
+    """Return the image that `text` names.
+
+    Raises:
+        ValueError: enroot could not read it, or it does not say which image it means; the rest of a sentence.
+    """
+    if text.startswith(("dockerd://", "podman://")):
+        scheme = text.partition("//")[0] + "//"
+        raise ValueError(
+            f"is {text!r}; {scheme} reads images of a daemon on the machine itself, and nodes have none: name the registry as "
+            f"in {_EXAMPLE}"
+        )
+    if text.startswith("/"):
+        return _file(text)
+    if not text.startswith(_SCHEME):
+        raise ValueError(f"is {text!r}; write {_EXAMPLE}, or the path of a .sqsh file that lies on every node")
+    return _in_registry(text)
+
+
+def _file(text: str) -> Reference:
+    if not text.endswith(".sqsh") or not re.fullmatch(r"[\w./+-]+", text) or "/../" in text:
+        raise ValueError(
+            f"is {text!r}; a file must be the whole path of an image that enroot made, such as /fsx/nccl-tests.sqsh"
+        )
+    return Reference(path=text)
+
+
+def _in_registry(text: str) -> Reference:
+    registry, hash_, rest = text.removeprefix(_SCHEME).partition("#")
+    if not hash_:
+        host, _, name = registry.partition("/")
+        hint = f"docker://{host}#{name}" if "." in host and name else _EXAMPLE
+        raise ValueError(
+            f"is {text!r}; between registry and image stands a #, as in {hint}: without it enroot before 4 looks on Docker Hub"
+        )
+    if ":" in registry.rpartition("@")[0]:
+        raise ValueError(
+            "holds a password, which would be kept in the state; write USER@REGISTRY#..., and the password into "
+            "~/.config/enroot/.credentials on the nodes"
+        )
+    named, at, digest = rest.partition("@")
+    name, colon, tag = named.partition(":")
+    good = _REGISTRY.fullmatch(registry) and _NAME.fullmatch(name) and (not colon or _TAG.fullmatch(tag))
+    if not good or (at and not _DIGEST.fullmatch(digest)):
+        raise ValueError(
+            f"is {text!r}, which enroot cannot read; write {_EXAMPLE}, with @sha256:<64 hex digits> behind it for a digest"
+        )
+    if not digest and tag in {"", "latest"}:
+        raise ValueError(
+            f"is {text!r}, whose tag is latest, which is another image tomorrow; name a tag or a digest, for a measurement "
+            "must say what it measured"
+        )
+    return Reference(uri=text, tag=tag, digest=digest)
+
+
+def told(tag: str) -> dict[str, str]:
+    """Return the versions that a tag states, by part (`cuda`, `efa`, `plugin`, `nccl`, `nccl_tests`) where it does."""
+    found = {part: re.search(rf"(?:^|[-_]){word}v?(\d+(?:\.\d+)+(?:-\d+(?=-|_|$))?)", tag) for part, word in _TOLD.items()}
+    return {part: match[1] for part, match in found.items() if match}

@@ -1,0 +1,256 @@
+"""Ranks in a container, from the stack file on: names and their refusals, requests, exact commands, provider."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pulumi
+import pytest
+from aws_preview import run, values
+from conftest import BUILD_LINE, configuration
+from test_aws_settings import measured
+
+import settings
+from benchmarks import requests, steps
+from benchmarks.verdict import SHORT, Asked, judge
+from catalogue.aws import STACK
+from catalogue.aws.versions import Stack
+from catalogue.containers import ENROOT, HOMES_INSIDE, Reference, read, told
+from catalogue.instances import INSTANCES
+
+# The SDK warns of its own older classes when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+DIGEST = "sha256:" + "a" * 64
+START = ["enroot", "start", "--conf", "/home/ubuntu/.busbar/tests/b/container.conf", "busbar-0123456789abcdef"]
+#: What the runner's build says of the image that AWS keeps for these tests.
+BUILT = json.loads(BUILD_LINE) | {
+    "home": "/home/ubuntu",
+    "mpi_home": "/opt/amazon/openmpi",
+    "binaries": "/home/ubuntu/.busbar/tests/b",
+    "hashes": {"all_reduce_perf": "0" * 64, "image": "1" * 64},
+    "versions": {"nccl_tests": "2.19.6", "image": STACK.container, "image_sha256": "1" * 64, "efa": "1.43.2"},
+    "container": {"reference": STACK.container, "file": "/fsx/x.sqsh", "sha256": "1" * 64, "bytes": 9, "start": START},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (STACK.container, Reference(uri=STACK.container, tag=STACK.container.rpartition(":")[2])),
+        (f"docker://r.io#a/b@{DIGEST}", Reference(uri=f"docker://r.io#a/b@{DIGEST}", digest=DIGEST)),
+        (
+            f"docker://r.io#a/b:latest@{DIGEST}",
+            Reference(uri=f"docker://r.io#a/b:latest@{DIGEST}", tag="latest", digest=DIGEST),
+        ),
+        ("docker://me@r.io:5000#b:1", Reference(uri="docker://me@r.io:5000#b:1", tag="1")),
+        ("/fsx/nccl-tests.sqsh", Reference(path="/fsx/nccl-tests.sqsh")),
+    ],
+)
+def test_an_image_is_named_as_enroot_names_it(text, found):
+    assert read(text) == found
+    assert read(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"container": "dockerd://nccl-tests:1"},
+            "dockerd:// reads images of a daemon on the machine itself, and nodes have none",
+        ),
+        ({"container": "podman://nccl-tests:1"}, "podman:// reads images of a daemon on the machine itself"),
+        (
+            {"container": "docker://nvcr.io/nvidia/pytorch:25.06-py3"},
+            "between registry and image stands a #, as in docker://nvcr.io#nvidia/pytorch:25.06-py3: without it",
+        ),
+        ({"container": "docker://ubuntu:22.04"}, "between registry and image stands a #"),
+        ({"container": "docker://r.io#a/b"}, "whose tag is latest, which is another image tomorrow"),
+        ({"container": "docker://r.io#a/b:latest"}, "a measurement must say what it measured"),
+        ({"container": "docker://r.io#a/b@sha256:abc"}, "which enroot cannot read"),
+        ({"container": "docker://r.io#A/b:1"}, "which enroot cannot read"),
+        ({"container": "docker://me:secret@r.io#a/b:1"}, "container holds a password, which would be kept in the state"),
+        ({"container": "nccl-tests:1"}, "container is 'nccl-tests:1'; write docker://"),
+        ({"container": "fsx/a.sqsh"}, "or the path of a .sqsh file that lies on every node"),
+        ({"container": "/fsx/a.tar"}, "must be the whole path of an image"),
+        ({"container": "/fsx/../etc/a.sqsh"}, "must be the whole path of an image"),
+        ({"containerSha256": "1" * 64}, "and container is ''; there is no image"),
+        ({"containerSha256": "1" * 64, "container": "docker://r.io#a/b:1"}, "pin its digest, REGISTRY#IMAGE@sha256:"),
+        ({"containerSha256": "xyz", "container": "/fsx/a.sqsh"}, "containerSha256 is 'xyz'; it must match"),
+    ],
+)
+def test_an_image_that_nodes_could_not_have_is_refused_in_one_sentence(changes, sentence):
+    with pytest.raises(pulumi.RunError) as found:
+        settings.parse(values(**changes))
+    assert sentence in str(found.value)
+    assert len(str(found.value).splitlines()) == 1
+
+
+def test_a_password_is_not_repeated_by_its_refusal():
+    with pytest.raises(pulumi.RunError) as found:
+        settings.parse(values(container="docker://me:secret@r.io#a/b:1"))
+    assert "secret" not in str(found.value)
+
+
+def test_a_target_that_installs_no_enroot_refuses_a_container():
+    given = {key.partition(":")[2]: value for key, value in configuration(container="docker://r.io#a/b:1").items()}
+    with pytest.raises(pulumi.RunError, match="and target is oci; only target aws has it"):
+        settings.parse(given)
+
+
+@pytest.mark.parametrize(
+    ("tag", "found"),
+    [
+        (
+            "cuda12.8.1-efa1.43.2-ofiv1.16.3-ncclv2.27.7-1-testsv2.16.9",
+            {"cuda": "12.8.1", "efa": "1.43.2", "plugin": "1.16.3", "nccl": "2.27.7-1", "nccl_tests": "2.16.9"},
+        ),
+        (
+            "efa1.43.2-ofi1.16.3-nccl2.27.7-1-tests2.16.9",
+            {"efa": "1.43.2", "plugin": "1.16.3", "nccl": "2.27.7-1", "nccl_tests": "2.16.9"},
+        ),
+        ("25.06-py3", {}),
+        ("nccl-2026", {}),
+    ],
+)
+def test_a_tag_states_the_versions_of_what_is_inside(tag, found):
+    assert told(tag) == found
+
+
+def test_what_a_tag_does_not_state_is_not_judged():
+    assert Stack.of("x", "25.06-py3").refusal("p5.48xlarge") == ""
+    assert Stack.of("x", "efa1.28.0").refusal("p5.48xlarge").startswith("the EFA installer is 1.28.0")
+    assert Stack.of("x", STACK.container) == STACK.__class__(STACK.efa, STACK.plugin, STACK.nccl, "x")
+
+
+def test_the_build_is_asked_for_the_image_and_the_nodes_install_enroot(monkeypatch):
+    seen = run(monkeypatch, container=STACK.container)
+    request = json.loads(seen.cloud.named("sweep-build")["stdin"])
+    assert request["container"] == {
+        "uri": STACK.container,
+        "path": "",
+        "sha256": "",
+        "shared": "/fsx",
+        "homes": {
+            "MPI_HOME": list(HOMES_INSIDE.mpi),
+            "CUDA_HOME": list(HOMES_INSIDE.cuda),
+            "NCCL_HOME": list(HOMES_INSIDE.nccl),
+        },
+    }
+    boot = base64.b64decode(seen.cloud.one("LaunchTemplate")["userData"]).decode()
+    assert f"/v{ENROOT}/" in boot
+
+
+def test_without_a_container_nothing_of_it_is_asked_or_installed(monkeypatch):
+    seen = run(monkeypatch)
+    request = json.loads(seen.cloud.named("sweep-build")["stdin"])
+    assert "container" not in request
+    assert "enroot" not in base64.b64decode(seen.cloud.one("LaunchTemplate")["userData"]).decode()
+
+
+def test_a_file_is_pinned_where_its_checksum_is_set():
+    wanted = settings.parse(values(container="/fsx/a.sqsh", containerSha256="1" * 64, lustre=True))
+    assert wanted.image_of_ranks is not None
+    assert (wanted.image_of_ranks.image.path, wanted.image_of_ranks.sha256) == ("/fsx/a.sqsh", "1" * 64)
+
+
+def test_where_no_file_system_is_shared_the_image_is_laid_on_every_node():
+    wanted = settings.parse(values(container=STACK.container, lustre=False, mirrors=[]))
+    assert wanted.image_of_ranks is not None
+    assert wanted.image_of_ranks.shared == ""
+
+
+# Exact commands
+
+
+def asked() -> Asked:
+    wanted = settings.parse(values())
+    return Asked(wanted.plan, INSTANCES["p5.48xlarge"].shape(), 2)
+
+
+NODES = [{"name": "a", "address": "10.1.0.19"}, {"name": "b", "address": "10.1.0.20"}]
+
+
+def words(**changes: Any) -> list[str]:
+    where = requests.launch(NODES, "10.1.0.0/17", BUILT | changes, asked())
+    (step,) = [one for one in steps.steps(asked().plan, asked().shape, 2) if one.name == "all_reduce"]
+    return list(steps.argv(step, asked().plan, where, asked().shape))
+
+
+GOLDEN = (
+    "/opt/amazon/openmpi/bin/mpirun --bind-to none --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include 10.1.0.0/17 "
+    "--mca oob_tcp_if_include 10.1.0.0/17 --mca prte_if_include 10.1.0.0/17 "
+    "--mca plm_rsh_args '-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=15' --mca plm_rsh_no_tree_spawn 1 "
+    "-np 16 -npernode 8 --hostfile PLAN/hosts -x NCCL_ALGO=Ring -x NCCL_DEBUG=INFO "
+    "-x NCCL_DEBUG_FILE=/home/ubuntu/.busbar/nccl/nccl.%h.%p -x NCCL_DEBUG_SUBSYS=INIT,NET "
+    "-x NCCL_SOCKET_IFNAME=^docker,lo,veth "
+    "enroot start --conf /home/ubuntu/.busbar/tests/b/container.conf busbar-0123456789abcdef "
+    "/home/ubuntu/.busbar/tests/b/all_reduce_perf"
+)
+
+
+def test_the_nodes_mpirun_starts_each_rank_in_the_container_by_a_command_that_can_be_typed():
+    given = [f"'{word}'" if " " in word else word for word in words()]
+    plan = f"/home/ubuntu/.busbar/plans/{asked().plan.digest()[:16]}"
+    assert " ".join(given[: given.index("-b")]) == GOLDEN.replace("PLAN", plan)
+
+
+def test_the_nodes_libraries_do_not_leak_into_the_container():
+    assert not [word for word in words() if word.startswith("LD_LIBRARY_PATH")]
+    assert [word for word in words(container={}) if word.startswith("LD_LIBRARY_PATH=/opt/amazon/openmpi/lib")]
+
+
+def test_what_ranks_write_lies_in_the_folder_that_the_container_is_given():
+    given = words()
+    (log,) = [word for word in given if word.startswith("NCCL_DEBUG_FILE=")]
+    for path in (log.partition("=")[2], given[-1], given[given.index("-b") - 1]):
+        assert path.startswith("/home/ubuntu/.busbar/"), path
+
+
+def test_trials_of_a_search_start_in_the_same_container():
+    broken = json.loads(measured())
+    for step in broken["steps"]:
+        for row in step["rows"] if step["name"] == "all_reduce" else ():
+            for timing in row[1:]:
+                timing[0], timing[1], timing[2] = timing[0] * 2, timing[1] / 2, timing[2] / 2
+    where = requests.launch(NODES, "10.1.0.0/17", BUILT, asked())
+    judged = judge(json.dumps(broken), asked())
+    assert judged.verdict == SHORT
+    request = json.loads(requests.search(NODES, where, asked(), judged, 60, []))
+    assert request["program"] == [*START, "/home/ubuntu/.busbar/tests/b/all_reduce_perf"]
+    assert "LD_LIBRARY_PATH" not in request["exports"]
+
+
+def test_another_image_is_measured_again():
+    def run_id(image: str) -> str:
+        built = BUILT | {"hashes": BUILT["hashes"] | {"image": image}}
+        where = requests.launch(NODES, "10.1.0.0/17", built, asked())
+        return str(json.loads(requests.measure(NODES, where, built, asked(), []))["run_id"])
+
+    assert run_id("1" * 64) != run_id("2" * 64)
+
+
+# What was measured
+
+
+def test_a_pass_in_a_container_says_its_image(monkeypatch):
+    lines = {"sweep-build": json.dumps(BUILT), "sweep-measure": measured()}
+    seen = run(monkeypatch, lines, preview=False, container=STACK.container)
+    assert seen.outputs["verdict"] == "pass"
+    assert seen.outputs["versions"]["image"] == STACK.container
+    assert seen.outputs["versions"]["image_sha256"] == "1" * 64
+
+
+def test_an_image_without_the_plugin_is_short_and_says_what_a_container_may_lack(monkeypatch):
+    said = {
+        "networks": {"Socket": 16},
+        "devices": {"NET/Socket : Using [0]ens1:10.1.0.19<0>": 16},
+        "channels": {"NET/Socket/0": 9},
+    }
+    lines = {"sweep-build": json.dumps(BUILT), "sweep-measure": measured(**said)}
+    seen = run(monkeypatch, lines, preview=False, container="docker://nvcr.io#nvidia/pytorch:25.06-py3")
+    assert seen.outputs["verdict"] == "short"
+    (reason,) = [text for text in seen.outputs["reasons"] if "NCCL fell back to NET/Socket" in text]
+    assert "its efa plugin was not used" in reason
+    assert "a container brings an NCCL of its own" in reason

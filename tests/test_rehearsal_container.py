@@ -1,0 +1,153 @@
+"""enroot as the rehearsal has it: installed by our own first boot, images from a registry, commands in a root of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from shlex import quote
+
+import pytest
+from rehearsed import Stage, vcn
+from test_rehearsal_machines import spec
+
+from catalogue.aws import MACHINE_IMAGES, STACK
+from catalogue.containers import ENROOT
+from cloudinit.aws import ComputeBoot, Mounts, render
+from rehearsal import hosts, network, tidy
+
+pytestmark = pytest.mark.rehearsal
+FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
+NODES = {"node0": ("ubuntu2204", "ubuntu"), "linux": ("al2023", "ec2-user")}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    stage = Stage(tmp_path_factory.mktemp("w"))
+    try:
+        network.apply_vcn(stage.world, vcn())
+        network.apply_fabric(stage.world, "fab0", 32)
+        for number, (name, (family, _)) in enumerate(NODES.items(), start=21):
+            image = MACHINE_IMAGES[family]
+            boot = ComputeBoot(
+                image=image, timezone="UTC", keys=(stage.public_key,), mounts=Mounts(), efa=32, stack=STACK, enroot=ENROOT
+            )
+            hosts.boot(stage.world, replace(spec(stage, name, number, family), user_data=render(boot).encode()))
+        assert set(stage.ready(*NODES).values()) == {"status: done"}
+        yield stage
+    finally:
+        tidy.demolish(stage.world)
+
+
+def on(stage, name, command):
+    """Run as the login user, who is not root."""
+    return stage.inside(name, f"su - {NODES[name][1]} -c {quote(command)}")
+
+
+@pytest.fixture(scope="module")
+def unpacked(stage):
+    """Both images on the first machine, as containers `tests` and `framework`."""
+    for name, uri in (("tests", STACK.container), ("framework", FRAMEWORK)):
+        done = on(stage, "node0", f"enroot import -o {name}.sqsh {quote(uri)} && enroot create -n {name} {name}.sqsh")
+        assert done.returncode == 0, done.stderr
+        assert "[INFO] Creating squashfs filesystem..." in done.stderr
+    return stage
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_first_boot_installs_enroot_and_keeps_its_folders_on_the_machines_own_disks(stage, name):
+    assert on(stage, name, "enroot version").stdout == f"{ENROOT}\n"
+    assert on(stage, name, "enroot list && ls -d /opt/dlami/nvme/enroot/data/user-* /run/enroot/user-*").returncode == 0
+    again = stage.inside(
+        name, "sed -n '/^step=tools/,/^step=shared/p; /^step=enroot/,/^fi/p' /var/lib/busbar/first-boot | sh -eu"
+    )
+    assert again.returncode == 0, again.stderr
+    assert "enroot" not in again.stdout, "an image that has enroot is left alone"
+
+
+def test_a_package_of_another_version_is_not_there(stage):
+    place = "https://github.com/NVIDIA/enroot/releases/download/v9.9.9/enroot{}"
+    assert "404" in stage.inside("node0", f"curl -fsSL -o /dev/null {place.format('_9.9.9-1_amd64.deb')}").stderr
+    assert "404" in stage.inside("linux", f"dnf install -y {place.format('-9.9.9-1.el8.x86_64.rpm')}").stderr
+    assert "Unable to locate package enroot" in stage.inside("node0", "rm -f /tmp/x; apt-get install -y enroot-hardened").stderr
+
+
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [
+        (
+            "docker://public.ecr.aws#hpc-cloud/nccl-tests:none",
+            "[ERROR] URL https://public.ecr.aws/v2/hpc-cloud/nccl-tests/manifests/none returned error code: 404 Not Found",
+        ),
+        ("docker://registry.invalid#a:1", "Could not resolve host: registry.invalid"),
+        ("dockerd://nccl-tests:1", "[ERROR] Command not found: docker"),
+        ("docker://A#B@C", "[ERROR] Invalid image reference: docker://A#B@C"),
+        ("nccl-tests", "[ERROR] Invalid argument: nccl-tests"),
+    ],
+)
+def test_what_no_registry_has_is_refused_in_enroots_words(stage, uri, why):
+    done = on(stage, "node0", f"enroot import -o /tmp/none.sqsh {quote(uri)}")
+    assert done.returncode == 1
+    assert why in done.stderr
+
+
+def test_without_a_way_out_nothing_is_imported(stage):
+    try:
+        network.apply_vcn(stage.world, vcn(routes=()))
+        done = on(stage, "node0", f"enroot import -o /tmp/none.sqsh {quote(STACK.container)}")
+        assert "Failed to connect to public.ecr.aws" in done.stderr
+    finally:
+        network.apply_vcn(stage.world, vcn())
+
+
+def test_an_image_is_there_by_its_digest_and_each_import_is_another_file(unpacked):
+    ask = "import sys; sys.path.insert(0, '/usr/lib/rehearsal/python'); from rehearsal.image import registry; "
+    digest = on(unpacked, "node0", f"python3 -c {quote(ask + 'print(registry._tests().digest())')}").stdout.strip()
+    uri = f"docker://public.ecr.aws#hpc-cloud/nccl-tests@{digest}"
+    done = on(unpacked, "node0", f"enroot import -o again.sqsh {quote(uri)} && cmp again.sqsh tests.sqsh")
+    assert done.returncode == 1
+    assert "differ" in done.stdout, done.stderr
+
+
+def test_a_command_sees_the_images_files_and_only_the_mounts_asked_for(unpacked):
+    look = "ls /opt /usr/local; id -un; hostname; touch /opt/x; ls $HOME; echo $SECRET; wc -l < /etc/rehearsal/gpus"
+    done = on(unpacked, "node0", f"SECRET=x enroot start tests sh -c {quote(look)}")
+    assert done.stdout.split() == ["/opt:", "amazon", "nccl", "/usr/local:", "cuda", "cuda-12.8", "ubuntu", "ip-10-0-1-21", "0"]
+    assert "cannot touch '/opt/x': Read-only file system" in done.stderr
+    mounted = (
+        "mkdir -p ~/d; echo there > ~/d/f; enroot start --mount $HOME/d:/d --env NVIDIA_VISIBLE_DEVICES=all --env K=v tests "
+    )
+    done = on(
+        unpacked, "node0", mounted + quote("sh") + " -c " + quote("cat /d/f; echo $K; touch /d/g; wc -l < /etc/rehearsal/gpus")
+    )
+    assert done.stdout.split() == ["there", "v", "8"]
+    assert on(unpacked, "node0", "ls ~/d").stdout.split() == ["f", "g"]
+
+
+def test_the_framework_prints_its_page_and_has_no_plugin(unpacked):
+    done = on(unpacked, "node0", "enroot start framework sh -c 'ls -d /opt/amazon/ofi-nccl; echo done'")
+    assert done.stdout.startswith("== PyTorch ==")
+    assert "cannot access '/opt/amazon/ofi-nccl'" in done.stderr
+    assert done.stdout.endswith("done\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("start nobody true", "[ERROR] No such file or directory: /opt/dlami/nvme/enroot/data/user-"),
+        ("start --mount /nowhere:/x tests true", "enroot-mount: failed to mount: /nowhere at"),
+        ("start tests.sqsh true", "[ERROR] Command not found: squashfuse"),
+        ("create -n tests tests.sqsh", "[ERROR] File already exists: /opt/dlami/nvme/enroot/data/user-"),
+        ("create -n x /etc/hostname", "[ERROR] Invalid image format: /etc/hostname"),
+        ("import -o tests.sqsh docker://public.ecr.aws#hpc-cloud/nccl-tests:x", "[ERROR] File already exists: "),
+        ("start --pid tests true", "[ERROR] Unknown argument: --pid"),
+        ("batch tests", "[ERROR] Invalid command: batch"),
+    ],
+)
+def test_what_enroot_would_refuse_is_refused(unpacked, command, why):
+    done = on(unpacked, "node0", f"enroot {command}")
+    assert done.returncode == 1
+    assert why in done.stderr
+
+
+def test_what_is_removed_is_gone(unpacked):
+    done = on(unpacked, "node0", "enroot create -n spare tests.sqsh && enroot remove -f spare && enroot list")
+    assert done.stdout.split() == ["framework", "tests"]

@@ -1,0 +1,97 @@
+"""The AWS stack with its ranks in a container: the real engine and program; an image with EFA's plugin and one without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jsonschema
+import pytest
+from test_rehearsed_aws import PLAN, QUICK, SCHEMA, changes, on_head_node
+
+from catalogue.aws import STACK
+from tools.stage import Finished, Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
+
+FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
+    """The stack with a short plan in AWS's own image, up."""
+    stage = Stage(tmp_path_factory.mktemp("container"), "aws-efa")
+    found = stage.up(**PLAN, container=STACK.container)
+    yield stage, found
+    stage.close()
+
+
+def test_an_update_with_a_container_ends_in_a_pass_that_says_its_image(built):
+    stage, found = built
+    assert found.status == 0, found
+    outputs = stage.outputs()
+    assert outputs["verdict"] == "pass"
+    assert outputs["wire_efficiency"] >= 0.95
+    versions = outputs["versions"]
+    assert (versions["image"], len(versions["image_sha256"])) == (STACK.container, 64)
+    assert (versions["efa"], versions["plugin"], versions["cuda"]) == (STACK.efa, STACK.plugin, "cuda-12.8")
+    jsonschema.validate(outputs, SCHEMA, cls=jsonschema.Draft202012Validator)
+
+
+def test_the_import_is_shown_while_it_goes_on(built):
+    assert "importing docker://public.ecr.aws#hpc-cloud/nccl-tests:" in built[1].text
+    assert "Extracting image layers" in built[1].text
+
+
+def test_the_transport_is_proven_by_counters_and_by_what_the_images_plugin_said(built):
+    transport = built[0].outputs()["transport"]
+    assert transport["state"] == "pass"
+    assert any("NCCL took provider efa" in text and "with 32 devices" in text for text in transport["proof"])
+    assert any("rails rdmap79s0, rdmap80s0, rdmap81s0 and 29 more sent" in text for text in transport["proof"])
+
+
+def test_the_image_lies_on_the_shared_file_system_and_is_unpacked_on_every_nodes_own_disk(built):
+    stage = built[0]
+    assert on_head_node(stage, "ls /fsx/.busbar/images/*.sqsh | wc -l").strip() == "1"
+    head = stage.outputs()["ssh"].split()[2]
+    for node in stage.outputs()["nodes"]:
+        where = ("-J", head, f"ubuntu@{node['address']}")
+        shown = on_head_node(stage, "enroot list; ls -d /opt/dlami/nvme/enroot/data/user-*/*", *where).split()
+        assert shown[0].startswith("busbar-")
+        assert shown[1].endswith(shown[0])
+
+
+def test_the_search_starts_its_ranks_in_the_container_too(built):
+    stage = built[0]
+    found = stage.up(**QUICK | {"minimumBusbwGbps": "1000", "searchMinutes": 2}, container=STACK.container)
+    assert found.status != 0
+    search = stage.outputs()["search"]
+    assert search["rounds"], stage.outputs()["reasons"]
+    assert search["healthy_gbps"], "trials gave numbers"
+
+
+def test_an_image_that_no_registry_has_fails_by_its_name(built):
+    found = built[0].up(**PLAN, container="docker://public.ecr.aws#hpc-cloud/nccl-tests:gone")
+    assert found.status != 0
+    assert (
+        "enroot did not import docker://public.ecr.aws#hpc-cloud/nccl-tests:gone: URL https://public.ecr.aws/v2/" in found.text
+    )
+    assert "404 Not Found" in found.text
+
+
+def test_an_image_without_the_plugin_is_short_and_says_that_it_was_not_used(built):
+    stage = built[0]
+    found = stage.up(**QUICK, container=FRAMEWORK, searchMinutes=0)
+    assert found.status != 0
+    outputs = stage.outputs()
+    assert outputs["verdict"] == "short"
+    assert outputs["versions"]["image"] == FRAMEWORK
+    assert any("NCCL fell back to NET/Socket: its efa plugin was not used" in reason for reason in outputs["reasons"])
+
+
+def test_an_unchanged_update_changes_nothing(built):
+    stage = built[0]
+    found = stage.up(**PLAN, container=STACK.container)
+    assert found.status == 0, found
+    found = stage.up(**PLAN, container=STACK.container)
+    assert found.status == 0, found
+    assert not changes(found), found
