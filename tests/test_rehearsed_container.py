@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import jsonschema
 import pytest
-from test_rehearsed_aws import PLAN, QUICK, SCHEMA, changes, on_head_node
+from test_rehearsed_aws import PLAN, QUICK, SCHEMA, changes
 
 from catalogue.aws import STACK
 from tools.stage import Finished, Stage
@@ -51,11 +51,11 @@ def test_the_transport_is_proven_by_counters_and_by_what_the_images_plugin_said(
 
 def test_the_image_lies_on_the_shared_file_system_and_is_unpacked_on_every_nodes_own_disk(built):
     stage = built[0]
-    assert on_head_node(stage, "ls /fsx/.busbar/images/*.sqsh | wc -l").strip() == "1"
+    assert stage.on_host("ls /fsx/.busbar/images/*.sqsh | wc -l").strip() == "1"
     head = stage.outputs()["ssh"].split()[2]
     for node in stage.outputs()["nodes"]:
         where = ("-J", head, f"ubuntu@{node['address']}")
-        shown = on_head_node(stage, "enroot list; ls -d /opt/dlami/nvme/enroot/data/user-*/*", *where).split()
+        shown = stage.on_host("enroot list; ls -d /opt/dlami/nvme/enroot/data/user-*/*", *where).split()
         assert shown[0].startswith("busbar-")
         assert shown[1].endswith(shown[0])
 
