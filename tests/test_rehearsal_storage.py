@@ -178,9 +178,11 @@ def test_data_that_were_put_away_are_there_again_with_their_owners_and_modes(sta
     storage.put_away(stage.world, FSS)
     assert files.source == "10.0.1.210:/fss"
     assert files.source not in stage.inside("one", "cat /proc/mounts").stdout
-    assert stage.inside("two", FSS_MOUNT).returncode != 0
+    assert not storage.alive(stage.world, FSS)
     start_files(stage.world)
-    assert stage.inside("two", f"{FSS_MOUNT} && stat -c %u:%g:%a /mnt /mnt/a").stdout.split() == ["0:0:1777", "1234:5678:640"]
+    shown = stage.inside("two", f"{FSS_MOUNT} && stat -c %u:%g:%a /mnt /mnt/a")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.split() == ["0:0:1777", "1234:5678:640"]
     assert f"{files.source} /mnt tmpfs rw,noatime" in stage.inside("two", "cat /proc/mounts").stdout
     assert not (stage.world.path / "kept").exists()
 
