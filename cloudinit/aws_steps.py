@@ -109,7 +109,7 @@ def enroot(image: MachineImage, version: str) -> Step:
 if ! command -v enroot > /dev/null; then
 {install}  disk=/var/lib/enroot
   if mountpoint -q /opt/dlami/nvme; then disk=/opt/dlami/nvme/enroot; fi
-  mkdir -p "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot /etc/enroot/enroot.conf.d
+  mkdir -p "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot /etc/enroot/enroot.conf.d /etc/tmpfiles.d
   chmod 1777 "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot
   echo 'd /run/enroot 1777 root root' > /etc/tmpfiles.d/busbar-enroot.conf
   cat > /etc/enroot/enroot.conf.d/busbar.conf << END

@@ -46,8 +46,8 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
             was made.
     """
     began = time.monotonic()
-    found, box = _where(request, here, say)
     archive = _archive(request, say)
+    found, box = _where(request, here, say)
     source = _unpack(archive, jobs.fresh(os.path.join(here, "src")))
     make = _make(box.homes if box else found)
     say("building nccl-tests {} with {}".format(request["source"]["version"], " ".join(make[1:])))

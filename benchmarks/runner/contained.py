@@ -222,6 +222,8 @@ environ() {{
     case $name in {passed}) printf '%s=%s\\n' "$name" "${{!name}}" ;; esac
   done
   printf '%s\\n' HOME={home} NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+  # Ranks of a node are in user namespaces of their own, whose memory no other may read.
+  echo OMPI_MCA_btl_vader_single_copy_mechanism=none
 }}
 mounts() {{
   printf '%s %s none x-create=dir,bind,rw\\n' {mounts}

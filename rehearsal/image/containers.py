@@ -96,6 +96,7 @@ def _from_host(root: Path, *, gpus: bool) -> None:
     for name in _FROM_HOST:
         if Path("/etc", name).exists():
             _bind(Path("/etc", name).resolve(), root / "etc" / name)
+    _bind(Path("/etc/alternatives"), root / "etc/alternatives")  # of the programs in /usr
     # What hardware and driver tell a program lies in files here, so it is there in every container too.
     _bind(Path("/", _FACTS), root / _FACTS)
     if not gpus and Path("/", _FACTS, "gpus").exists():

@@ -129,17 +129,47 @@ void job_barrier(struct job *job)
     job_allgather(job, &mine, 1, all);
 }
 
-static int shared_memory(size_t bytes)
+// A rank in a container has a user namespace of its own, and no rank of another may open its descriptors.
+static bool alone_in_namespace(void)
 {
-    int fd = memfd_create("nccl-tests", MFD_CLOEXEC); // no name in /dev/shm, which hosts of one machine share
+    FILE *file = fopen("/proc/self/uid_map", "r");
+    unsigned inside, outside, count = UINT_MAX;
+    if (file && fscanf(file, "%u %u %u", &inside, &outside, &count) != 3) count = UINT_MAX;
+    if (file) fclose(file);
+    return count != UINT_MAX;
+}
+
+enum kind { CONTROL, DATA };
+
+static void name(char path[64], const struct member *owner, enum kind kind)
+{
+    int fd = kind == CONTROL ? owner->control_fd : owner->data_fd;
+    if (owner->named) snprintf(path, 64, "/dev/shm/nccl-tests.%d.%d.%llx", owner->pid, kind, (unsigned long long)owner->named);
+    else snprintf(path, 64, "/proc/%d/fd/%d", owner->pid, fd);
+}
+
+static int shared_memory(const struct member *owner, enum kind kind, size_t bytes)
+{
+    char path[64];
+    name(path, owner, kind);
+    // Without a name where that is enough: hosts of one machine may share /dev/shm, and a name outlives who is killed.
+    int fd = owner->named ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : memfd_create("nccl-tests", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)bytes)) FAIL(RESULT_INTERNAL, "no shared memory: %s", strerror(errno));
     return fd;
 }
 
-static void *map(const struct member *owner, int fd, size_t bytes)
+static void release(const struct member *owner, enum kind kind)
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", owner->pid, fd);
+    name(path, owner, kind);
+    if (owner->named) unlink(path);
+    close(kind == CONTROL ? owner->control_fd : owner->data_fd);
+}
+
+static void *map(const struct member *owner, enum kind kind, size_t bytes)
+{
+    char path[64];
+    name(path, owner, kind);
     int mine = open(path, O_RDWR | O_CLOEXEC);
     void *at = mine < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mine, 0);
     if (at == MAP_FAILED) FAIL(RESULT_INTERNAL, "cannot map %s: %s", path, strerror(errno));
@@ -200,8 +230,9 @@ void job_start(struct job *job, size_t data_bytes)
     mapped_bytes = data_bytes ? data_bytes : 1;
     me->host = host_identity();
     me->pid = getpid();
-    me->control_fd = shared_memory(sizeof *control);
-    me->data_fd = shared_memory(mapped_bytes);
+    me->named = alone_in_namespace() ? (uint64_t)(1e9 * job_now()) | 1 : 0;
+    me->control_fd = shared_memory(me, CONTROL, sizeof *control);
+    me->data_fd = shared_memory(me, DATA, mapped_bytes);
     snprintf(me->host_name, sizeof me->host_name, "%.63s", fail_host());
     bool on_front_end = host_front_end(&job->front_end);
     int listener = rank == 0 && on_front_end ? listen_on_front_end(&job->front_end, &me->listener) : -1;
@@ -213,16 +244,16 @@ void job_start(struct job *job, size_t data_bytes)
     if (job->at.host_count > 1 && !on_front_end) FAIL(RESULT_NCCL, "no interface with an address for the bootstrap");
 
     const struct member *first = &job->members[layout_rank(&job->at, job->at.host_index, 0)];
-    control = map(first, first->control_fd, sizeof *control);
+    control = map(first, CONTROL, sizeof *control);
     for (int local = 0; local < job->at.local_size; local++) {
         const struct member *owner = &job->members[layout_rank(&job->at, job->at.host_index, local)];
-        data[local] = map(owner, owner->data_fd, mapped_bytes);
+        data[local] = map(owner, DATA, mapped_bytes);
     }
     connect_hosts(job, listener);
     if (listener >= 0) close(listener);
     job_barrier(job); // from here every mapping exists
-    close(me->control_fd);
-    close(me->data_fd);
+    release(me, CONTROL);
+    release(me, DATA);
 }
 
 void *job_data(const struct job *job, int local_rank)

@@ -12,6 +12,7 @@ enum { RECORD_BYTES = 2048 };
 struct member {
     uint64_t host;
     int32_t pid, control_fd, data_fd;
+    uint64_t named; // not 0: its memory has names with this in them, for ranks that may not look into each other's processes
     struct sockaddr_in listener; // meant for rank 0's host; the others' stay unused
     char host_name[64];
 };
