@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
+from rehearsal import tidy
 from rehearsal.world import World
 from tools.stage import Stage
 
@@ -70,6 +72,27 @@ def test_what_one_node_writes_the_other_reads_and_only_the_choice_lets_a_destroy
         if stage.salt and stage.resources():  # so that what is protected can go
             stage.up(**FILES, homeOnDestroy="delete", lustreOnDestroy="delete", minimumBusbwGbps="0.000001")
         stage.close()
+
+
+def test_retained_lustre_stays_in_the_account_with_the_network_that_it_stands_in(tmp_path):
+    stage = Stage(tmp_path)
+    world = World.at(stage.world)
+    try:
+        found = stage.up(**FILES | {"home": False, "lustreOnDestroy": "retain"})
+        assert found.status == 0, found
+        stage.on_host("echo kept > /lustre/mark", *nodes(stage)[0])
+        found = stage.destroy()
+        assert found.status == 0, found
+        assert stage.resources() == []
+        records = json.loads((stage.world / "oci.json").read_text())["records"].values()
+        left = sorted(each["token"].rpartition(":")[2] for each in records if each["urn"])
+        network = ["NatGateway", "RouteTable", "SecurityList", "ServiceGateway", "Subnet", "Vcn"]
+        assert left == ["FileStorageLustreFileSystem", *network]
+        (mark,) = stage.world.glob("storage/*/data/mark")
+        assert mark.read_text() == "kept\n"
+    finally:
+        stage.close()
+        tidy.demolish(world)
 
 
 def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
