@@ -20,8 +20,8 @@ DOMAIN = "private.busbar.oraclevcn.com"
 METADATA_BYTES = 32_000
 
 
-FSS = Mount("nfs", "10.0.1.9:/fss", "/fss", NFS_OPTIONS)
-HOMES = Mount("nfs", "10.0.1.9:/home", "/home", NFS_OPTIONS)
+FSS = Mount("nfs", "10.0.1.9:/files", "/fss", NFS_OPTIONS)
+HOMES = Mount("nfs", "10.0.1.9:/files", "/home", NFS_OPTIONS)
 LUSTRE = Mount("lustre", "10.0.1.10@tcp:/lustre", "/lustre", LUSTRE_OPTIONS)
 
 

@@ -77,8 +77,14 @@ def test_files_are_exported_to_the_network_without_squash_and_mounted_over_16_co
     assert recorder.made["MountTarget"]["subnetId"] == "private"
     assert "requestedThroughput" not in recorder.made["MountTarget"]
     assert recorder.made["FileSystem"]["availabilityDomain"] == recorder.made["MountTarget"]["availabilityDomain"]
-    assert mounts == ("10.0.1.9:/fss /fss nfs defaults,noatime,nconnect=16,_netdev 0 0",)
+    assert mounts == ("10.0.1.9:/files /fss nfs defaults,noatime,nconnect=16,_netdev 0 0",)
     assert "FileStorageLustreFileSystem" not in recorder.made
+
+
+def test_another_mount_point_is_no_other_export():
+    recorder, mounts = program(nfs=Nfs(mount="/data"))
+    assert recorder.made["Export"]["path"] == program(nfs=Nfs())[0].made["Export"]["path"]
+    assert mounts[0].startswith("10.0.1.9:/files /data nfs ")
 
 
 def test_a_faster_mount_target_is_asked_for_by_its_throughput():

@@ -127,7 +127,7 @@ def test_nodes_mount_the_file_systems_in_first_boot_and_the_bastion_does_not(run
     engine = run_program(LINES, **FILES)
     (configuration,) = engine.of("InstanceConfiguration")
     boot = base64.b64decode(configuration["instanceDetails"]["launchDetails"]["metadata"]["user_data"]).decode()
-    assert "10.0.1.9:/fss /fss nfs defaults,noatime,nconnect=16,_netdev 0 0" in boot
+    assert "10.0.1.9:/files /fss nfs defaults,noatime,nconnect=16,_netdev 0 0" in boot
     assert "10.0.1.10@tcp:/lustre /lustre lustre defaults,_netdev 0 0" in boot
     (bastion,) = engine.of(":Instance")
     assert "fstab" not in base64.b64decode(bastion["metadata"]["user_data"]).decode()

@@ -42,7 +42,7 @@ def test_what_one_node_writes_the_other_reads_and_only_the_choice_lets_a_destroy
         stage.on_host("echo files > /fss/mark && echo lustre > /lustre/mark", *first)
         assert stage.on_host("cat /fss/mark /lustre/mark", *second).split() == ["files", "lustre"]
         table = stage.on_host("cat /etc/fstab", *second)
-        assert re.search(r"^10\.0\.1\.\d+:/fss /fss nfs defaults,noatime,nconnect=16,_netdev 0 0$", table, re.MULTILINE)
+        assert re.search(r"^10\.0\.1\.\d+:/files /fss nfs defaults,noatime,nconnect=16,_netdev 0 0$", table, re.MULTILINE)
         assert re.search(r"^10\.0\.1\.\d+@tcp:/lustre /lustre lustre defaults,_netdev 0 0$", table, re.MULTILINE)
         way_in = stage.outputs()["ssh"].split()[2]
         assert "/fss" not in stage.on_host("cat /etc/fstab", way_in), "the bastion mounts nothing"
@@ -102,6 +102,17 @@ def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
     first, second = nodes(stage)
     stage.on_host("sudo sh -c 'echo shared > /home/mark'; echo mine > ~/mark; mountpoint -q /home", *first)
     assert stage.on_host("cat /home/mark; test -e ~/mark && echo shared || echo apart", *second).split() == ["shared", "apart"]
+
+
+def test_another_mount_point_is_other_nodes_with_the_same_data(stage):
+    files = {"home": True, "homeOnDestroy": "delete"}
+    assert stage.up(**files, homeMount="/fss").status == 0
+    before = stage.outputs()["nodes"]
+    stage.on_host("echo data > /fss/mark")
+    found = stage.up(**files, homeMount="/data")
+    assert found.status == 0, found
+    assert not {node["name"] for node in before} & {node["name"] for node in stage.outputs()["nodes"]}
+    assert stage.on_host("cat /data/mark; grep -c /fss /etc/fstab || true").split() == ["data", "0"]
 
 
 def test_an_image_without_the_lustre_client_is_named_by_the_step_that_failed(stage):

@@ -16,6 +16,8 @@ from cloudinit import Mount
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 
 _CREATE, _UPDATE, _DELETE = "60m", "240m", "60m"
+#: What clients name, wherever they mount it: an export set takes a file system once, so its path could not follow the mount.
+_EXPORT = "/files"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class Storage(pulumi.ComponentResource):
             f"{name}-export",
             file_system_id=system.id,
             export_set_id=target.export_set_id,
-            path=wanted.mount,
+            path=_EXPORT,
             export_options=[
                 filestorage.ExportExportOptionArgs(
                     source=args.network,
@@ -90,8 +92,7 @@ class Storage(pulumi.ComponentResource):
                     require_privileged_source_port=False,
                 )
             ],
-            # An export set takes a file system once, so another path of it must wait for the old one to go.
-            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+            opts=pulumi.ResourceOptions(parent=self),
         )
         return pulumi.Output.all(target.ip_address, export.path).apply(
             lambda found: Mount("nfs", f"{found[0]}:{found[1]}", wanted.mount, NFS_OPTIONS)
