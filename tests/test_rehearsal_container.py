@@ -108,7 +108,8 @@ def test_an_image_is_there_by_its_digest_and_each_import_is_another_file(unpacke
 
 
 def test_a_command_sees_the_images_files_and_only_the_mounts_asked_for(unpacked):
-    look = "ls /opt /usr/local; id -un; hostname; touch /opt/x; [ -d /home/ubuntu ] && echo home; echo $SECRET; wc -l < /etc/rehearsal/gpus"
+    look = "ls /opt /usr/local; id -un; hostname; touch /opt/x; [ -d /home/ubuntu ] && echo home; echo $SECRET; "
+    look += "wc -l < /etc/rehearsal/gpus"
     done = on(unpacked, "node0", f"SECRET=x enroot start tests sh -c {quote(look)}")
     assert done.stdout.split() == ["/opt:", "amazon", "nccl", "/usr/local:", "cuda", "cuda-12.8", "ubuntu", "ip-10-0-1-21", "0"]
     assert "cannot touch '/opt/x': Read-only file system" in done.stderr

@@ -13,6 +13,7 @@ from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
 
+AMAZON_LINUX = "ami-0123456789abcdef1"
 FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
 
 
@@ -69,6 +70,17 @@ def test_the_search_starts_its_ranks_in_the_container_too(built):
     assert search["healthy_gbps"], "trials gave numbers"
 
 
+def test_a_file_of_ones_own_is_measured_where_it_is_the_pinned_one(built):
+    stage = built[0]
+    digest, file = on_head_node(stage, "sha256sum /fsx/.busbar/images/*.sqsh").split()
+    found = stage.up(**QUICK, container=file, containerSha256="0" * 64)
+    assert f"{file} has sha256 {digest}, and {'0' * 64} is pinned; nothing was started" in found.text
+    found = stage.up(**QUICK, container=file, containerSha256=digest)
+    assert "sweep-measure" in found.text, found
+    versions = stage.outputs()["versions"]
+    assert (versions["image"], versions["image_sha256"]) == (file, digest)
+
+
 def test_an_image_that_no_registry_has_fails_by_its_name(built):
     found = built[0].up(**PLAN, container="docker://public.ecr.aws#hpc-cloud/nccl-tests:gone")
     assert found.status != 0
@@ -95,3 +107,22 @@ def test_an_unchanged_update_changes_nothing(built):
     found = stage.up(**PLAN, container=STACK.container)
     assert found.status == 0, found
     assert not changes(found), found
+
+
+def test_without_a_shared_file_system_and_on_amazon_linux_the_head_lays_the_image_on_every_node(tmp_path):
+    stage = Stage(tmp_path, "aws-efa")
+    try:
+        image = {"image": AMAZON_LINUX, "imageFamily": "al2023", "headImage": AMAZON_LINUX, "headImageFamily": "al2023"}
+        found = stage.up(**QUICK, **image, container=STACK.container, lustre=False, mirrors=[], lustreOnDestroy="delete")
+        assert "sweep-measure created" in found.text, found  # a small plan's number is not the point here
+        outputs = stage.outputs()
+        assert outputs["versions"]["image"] == STACK.container
+        assert any("NCCL took provider efa" in text for text in outputs["transport"]["proof"])
+        sums = set()
+        head = outputs["ssh"].split()[2]
+        for node in outputs["nodes"]:
+            words = ("-J", head, f"ec2-user@{node['address']}")
+            sums.add(on_head_node(stage, "sha256sum ~/.busbar/images/*.sqsh", *words).split()[0])
+        assert sums == {outputs["versions"]["image_sha256"]}
+    finally:
+        stage.close()
