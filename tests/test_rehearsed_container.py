@@ -72,7 +72,7 @@ def test_the_search_starts_its_ranks_in_the_container_too(built):
 
 def test_a_file_of_ones_own_is_measured_where_it_is_the_pinned_one(built):
     stage = built[0]
-    digest, file = on_head_node(stage, "sha256sum /fsx/.busbar/images/*.sqsh").split()
+    digest, file = stage.on_host("sha256sum /fsx/.busbar/images/*.sqsh").split()
     found = stage.up(**QUICK, container=file, containerSha256="0" * 64)
     assert f"{file} has sha256 {digest}, and {'0' * 64} is pinned; nothing was started" in found.text
     found = stage.up(**QUICK, container=file, containerSha256=digest)
@@ -122,7 +122,7 @@ def test_without_a_shared_file_system_and_on_amazon_linux_the_head_lays_the_imag
         head = outputs["ssh"].split()[2]
         for node in outputs["nodes"]:
             words = ("-J", head, f"ec2-user@{node['address']}")
-            sums.add(on_head_node(stage, "sha256sum ~/.busbar/images/*.sqsh", *words).split()[0])
+            sums.add(stage.on_host("sha256sum ~/.busbar/images/*.sqsh", *words).split()[0])
         assert sums == {outputs["versions"]["image_sha256"]}
     finally:
         stage.close()
