@@ -95,6 +95,7 @@ def _aws(wanted: AwsSettings) -> Cluster:
         public_cidr=wanted.public_cidr,
         private_cidr=wanted.private_cidr,
         ssh_from=wanted.ssh_from,
+        retain=any(one is not None and one.on_destroy == "retain" for one in (wanted.intent.lustre, wanted.intent.home)),
         tags=wanted.own_tags,
     )
     return AwsCluster(

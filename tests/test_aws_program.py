@@ -414,6 +414,14 @@ def test_machines_mount_only_once_the_mirror_is_there(cloud):
     assert cloud.position("DataRepositoryAssociation") < cloud.position("Instance") < cloud.position("LaunchTemplate")
 
 
+def test_a_network_that_is_retained_keeps_what_file_systems_stand_in_and_nothing_that_costs(protection):
+    program(WANTED, network=replace(NETWORK, retain=True))
+    left = {name for name, (_, kept) in protection.items() if kept}
+    ports = {f"cluster-groups-storage-{way}-itself-tcp-{port}" for way in ("from", "to") for port in (988, 1018)}
+    network = {"cluster-network-vpc", "cluster-network-second-network", "cluster-network-private"}
+    assert left == network | {"cluster-groups-storage"} | ports
+
+
 def test_home_is_a_type_that_the_region_offers(cloud):
     home = cloud.one("OpenZfsFileSystem")
     assert home["deploymentType"] == "SINGLE_AZ_HA_2"

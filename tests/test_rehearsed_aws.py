@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import jsonschema
 import pytest
 
+from rehearsal import tidy
 from rehearsal.world import World
 from tools.stage import ROOT, Finished, Stage
 
@@ -215,6 +216,27 @@ def test_a_destroy_refuses_what_holds_data_without_the_choice_and_leaves_nothing
         if stage.resources():  # so that what is protected can go
             stage.up(**QUICK)
         stage.close()
+
+
+def test_file_systems_that_are_retained_stay_with_the_network_that_they_stand_in(tmp_path):
+    stage = Stage(tmp_path, "aws-efa")
+    world = World.at(stage.world)
+    try:
+        found = stage.up(**QUICK, lustreOnDestroy="retain", homeOnDestroy="retain")
+        assert "sweep-measure created" in found.text, found
+        stage.on_host("echo kept > /fsx/mark")
+        found = stage.destroy()
+        assert found.status == 0, found
+        assert stage.resources() == []
+        records = json.loads((stage.world / "aws.json").read_text())["records"].values()
+        left = {each["token"].rpartition(":")[2] for each in records if each["urn"]}
+        assert left >= {"LustreFileSystem", "OpenZfsFileSystem", "Vpc", "Subnet", "SecurityGroup"}
+        assert not left & {"Fleet", "Instance", "NatGateway", "Eip", "PlacementGroup", "LaunchTemplate"}
+        (mark,) = stage.world.glob("storage/*/data/mark")
+        assert mark.read_text() == "kept\n"
+    finally:
+        stage.close()
+        tidy.demolish(world)
 
 
 def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_near(tmp_path):

@@ -43,7 +43,8 @@ class GroupsArgs:
 class Groups(pulumi.ComponentResource):
     """Security groups of nodes, head and storage, with their rules.
 
-    Creates: three groups (two without file systems), one rule for each peer and range of ports.
+    Creates: three groups (two without file systems), one rule for each peer and range of ports. Where the network is retained,
+    so is the group of the file systems that stay in it, with the rules by which their servers talk to each other.
     Outputs: `nodes_id`, `head_id`, `storage_id` (None without file systems), each usable once all its rules are in place: FSx
     looks at the rules when a file system is created.
     """
@@ -107,8 +108,12 @@ class Groups(pulumi.ComponentResource):
             tags=self._args.network.named(noun),
             # Groups name each other in rules, and the last one could not go while another's rule names it.
             revoke_rules_on_delete=True,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=self._kept(noun, noun),
         )
+
+    def _kept(self, of: str, noun: str, after: list[pulumi.Resource] | None = None) -> pulumi.ResourceOptions:
+        is_storages = of == "storage" and noun in {"storage", "itself"}
+        return pulumi.ResourceOptions(parent=self, depends_on=after, retain_on_delete=self._args.network.retain and is_storages)
 
     def _let_in(  # noqa: PLR0913, PLR0917 - one private place where all rules are alike
         self,
@@ -126,7 +131,7 @@ class Groups(pulumi.ComponentResource):
             ip_protocol=protocol if ports else _ALL,
             from_port=ports[0] if ports else None,
             to_port=ports[1] if ports else None,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=self._kept(of, noun),
         )
         self._rules.setdefault(of, []).append(made.id)
 
@@ -147,7 +152,7 @@ class Groups(pulumi.ComponentResource):
             ip_protocol="tcp" if ports else _ALL,
             from_port=ports[0] if ports else None,
             to_port=ports[1] if ports else None,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=after),
+            opts=self._kept(of, noun, after),
         )
         self._rules.setdefault(of, []).append(made.id)
         return made

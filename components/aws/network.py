@@ -29,6 +29,7 @@ class NetworkArgs:
         public_cidr: the VPC's own network; its first half is the public subnet.
         private_cidr: its second network; the halves are the private subnets.
         ssh_from: networks that may open SSH to the head.
+        retain: destroying the stack leaves the VPC and its private subnets, for file systems that stay stand in them.
         tags: on everything.
     """
 
@@ -39,6 +40,7 @@ class NetworkArgs:
     public_cidr: str = "10.0.0.0/16"
     private_cidr: str = "10.1.0.0/16"
     ssh_from: tuple[str, ...]
+    retain: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,16 +87,17 @@ class Network(pulumi.ComponentResource):
         super().__init__("busbar:aws:Network", name, None, opts)
         self._name, self._args = name, args
         self._mine = pulumi.ResourceOptions(parent=self)
+        kept = pulumi.ResourceOptions(parent=self, retain_on_delete=args.retain)
         self._vpc = ec2.Vpc(
             f"{name}-vpc",
             cidr_block=args.public_cidr,
             enable_dns_support=True,
             enable_dns_hostnames=True,
             tags=args.named("vpc"),
-            opts=self._mine,
+            opts=kept,
         )
         second = ec2.VpcIpv4CidrBlockAssociation(
-            f"{name}-second-network", vpc_id=self._vpc.id, cidr_block=args.private_cidr, opts=self._mine
+            f"{name}-second-network", vpc_id=self._vpc.id, cidr_block=args.private_cidr, opts=kept
         )
         out = ec2.InternetGateway(f"{name}-igw", vpc_id=self._vpc.id, tags=args.named("igw"), opts=self._mine)
         public_table, public_route = self._table("public", gateway_id=out.id)
@@ -152,7 +155,7 @@ class Network(pulumi.ComponentResource):
             cidr_block=cidr,
             map_public_ip_on_launch=noun == "public",
             tags=self._args.named(noun),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=after),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=after, retain_on_delete=self._args.retain and noun != "public"),
         )
 
     def _ready(self, noun: str, subnet: ec2.Subnet, table: ec2.RouteTable, *ways: pulumi.CustomResource) -> pulumi.Output[str]:
