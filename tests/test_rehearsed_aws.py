@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -99,6 +100,7 @@ def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
     assert "placement-off: gpu-p5 has EFA and placement none" in found.text
 
 
+RSA = "ssh-rsa " + base64.b64encode((7).to_bytes(4, "big") + b"ssh-rsa").decode()
 GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group"
 _INTENT_ALONE = """lustre-capacity lustre-throughput repositories backups-of-mirror mount-points destroy-undecided openzfs-type
 openzfs-size allocation names tag-count root-ratios placement-contradiction zones-repeated architectures-differ
@@ -154,6 +156,12 @@ BROKEN = [
     ({"capacity": "odcr-group", "reservation": f"{GROUP}/nobody", "placement": "none"}, "reservation-pool"),
     ({"placement": "existing", "placementGroup": "gone"}, "placement-missing"),
     ({"zone": "us-east-1e"}, "type-offered"),
+    ({"container": "docker://r.io#tests:ofi1.18.0", "sshPublicKey": RSA}, "container-versions key-type"),
+]
+#: What is shown and lets a preview go on.
+DOUBTED = [
+    ({"efa": False, "lustreMount": "/scratch/fast", "lustreOnDestroy": "delete"}, "efa-off mount-scratch destroy-takes-data"),
+    ({"placement": "none", "container": "/fsx/tests.sqsh"}, "placement-off container-file"),
 ]
 
 
@@ -190,6 +198,14 @@ def test_broken_rules_are_refused_at_preview_by_the_engine_all_at_once(built, ch
     said = [line.strip().removeprefix("error: ").partition(": ")[0] for line in found.text.splitlines()]
     assert set(rules.split()) <= set(said), found
     assert "Traceback" not in found.text
+
+
+@pytest.mark.parametrize(("changed", "rules"), DOUBTED, ids=[rules.split()[0] for _, rules in DOUBTED])
+def test_what_is_doubtful_is_said_and_the_preview_goes_on(built, changed, rules):
+    found = built[0].preview(**PLAN, **changed)
+    assert found.status == 0, found
+    said = [line.strip().removeprefix("warning: ").partition(": ")[0] for line in found.text.splitlines()]
+    assert set(rules.split()) <= set(said), found
 
 
 def test_a_destroy_refuses_what_holds_data_without_the_choice_and_leaves_nothing_with_it(tmp_path):
