@@ -161,7 +161,7 @@ BROKEN = [
 #: What is shown and lets a preview go on.
 DOUBTED = [
     ({"efa": False, "lustreMount": "/scratch/fast", "lustreOnDestroy": "delete"}, "efa-off mount-scratch destroy-takes-data"),
-    ({"placement": "none", "container": "/fsx/tests.sqsh"}, "placement-off container-file"),
+    ({"placement": "none", "container": "/opt/tests.sqsh"}, "placement-off container-file"),
 ]
 
 
