@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ class Fakes:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.one_at_a_time = threading.Lock()
         self.plans: dict[str, network.VcnPlan] = {}
         self.fabrics: dict[str, int] = {}
         self.pairs: dict[str, set[tuple[str, str]]] = {}
@@ -57,7 +59,8 @@ class Fakes:
 
     def apply_fabric(self, world: World, fabric: str, rails: int) -> None:
         self.fabrics[fabric] = rails
-        write_whole(world.folder("fabrics") / f"{fabric}.json", json.dumps({"rails": rails}))
+        with self.one_at_a_time:  # as the real one
+            write_whole(world.folder("fabrics") / f"{fabric}.json", json.dumps({"rails": rails}))
 
     def guard_fabric(self, _: World, fabric: str, pairs: Sequence[tuple[str, str]]) -> None:
         assert fabric in self.fabrics, "a fabric is guarded while it is there"
