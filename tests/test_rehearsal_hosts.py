@@ -97,7 +97,10 @@ def megabits(stage, sender, receiver, source, address):
     pid = (stage.world.path / "hosts" / receiver / "pid").read_text()
     argv = ["nsenter", "-t", pid, "-n", "bash", "-c", RECEIVE.format(address)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as listening:
-        time.sleep(0.4)
+        for _ in range(100):
+            if ":5001 " in subprocess.run([*argv[:4], "ss", "-ltn"], capture_output=True, text=True, check=True).stdout:
+                break
+            time.sleep(0.05)
         stage.inside(sender, SEND.format(address, 2, source))
         return float(listening.communicate(timeout=20)[0])
 
