@@ -9,9 +9,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from rehearsal import hosts, network, wires
 from rehearsal.world import World
 
+#: A container's first step; where this machine's root is a folder of another (chroot), the kernel lets nobody take it.
+CONTAINED = pytest.mark.skipif(
+    subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode != 0,
+    reason="no user namespace can be made here",
+)
 BASTION, PUBLIC = "10.0.0.2", "203.0.113.2"
 RAILS = tuple(f"enp{slot}s0f{port}" for slot in (12, 22, 72, 76, 138, 148, 195, 209) for port in (0, 1))
 HCAS = tuple(f"mlx5_{number}" for number in (*range(4), *range(6, 18)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from shlex import quote
 
 import pytest
-from rehearsed import Stage, vcn
+from rehearsed import CONTAINED, Stage, vcn
 from test_rehearsal_machines import spec
 
 from catalogue.aws import MACHINE_IMAGES, STACK
@@ -14,7 +14,7 @@ from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
 from rehearsal import hosts, network, tidy
 
-pytestmark = pytest.mark.rehearsal
+pytestmark = [pytest.mark.rehearsal, CONTAINED]
 FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
 NODES = {"node0": ("ubuntu2204", "ubuntu"), "linux": ("al2023", "ec2-user")}
 

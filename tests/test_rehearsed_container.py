@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import jsonschema
 import pytest
+from rehearsed import CONTAINED
 from test_rehearsed_aws import PLAN, QUICK, SCHEMA, changes
 
 from catalogue.aws import STACK
 from tools.stage import Finished, Stage
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws"), CONTAINED]
 
 AMAZON_LINUX = "ami-0123456789abcdef1"
 FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
