@@ -7,7 +7,8 @@
 `prepare`, where there is Internet, puts all that must travel beside the checkout into FOLDER (some 55 MB): the engine, Python
 wheels, Open MPI's wheel, your nccl-tests archive; with `--bare` also Debian's SSH and iproute2. `run`, on the server, needs
 root, Python 3.11 or later, CUDA with nvcc, and NCCL with its headers. It measures one node with all GPUs and, where asked, two
-network-namespace nodes with a GPU each over sockets, each case beside the same command run by hand, and writes OUT/CASE.json.
+network-namespace nodes with a GPU each over sockets, on a link of --fabric-gbit and with half of the processors each, so that
+the link is what is measured; each case beside the same command run by hand; and writes OUT/CASE.json.
 With `--bare`, for a machine that is thrown away afterwards, it also installs what SSH needs. It deliberately keeps no
 environment and no key in what it writes.
 """
@@ -41,7 +42,7 @@ BARE = (
     *("libcrypt1", "libedit2", "libbsd0", "libmd0", "libfido2-1", "libcbor0.8", "libpcre2-8-0", "zlib1g", "libtinfo6"),
     *("liblzma5", "libzstd1", "liblz4-1", "libgcrypt20", "libgpg-error0"),
 )
-_TOOLS = ("ssh", "ssh-keygen", "ssh-keyscan", "ssh-agent", "ssh-add", "scp", "sshd", "ip")
+_TOOLS = ("ssh", "ssh-keygen", "ssh-keyscan", "ssh-agent", "ssh-add", "scp", "sshd", "ip", "tc")
 _NEEDED = (("nvcc", "CUDA's compiler"), ("nvidia-smi", "NVIDIA's driver"), ("make", "make"), ("g++", "a C++ compiler"))
 
 
@@ -60,6 +61,7 @@ def main() -> None:
     run.add_argument("--case", action="append", choices=["one-node", "two-nodes"])
     run.add_argument("--repeats", type=int, default=3)
     run.add_argument("--sizes-to", default="8G", help="largest message on one node; 8G fits GPUs of 40 GB")
+    run.add_argument("--fabric-gbit", type=int, default=32, help="rate of the link between two nodes; 0: as fast as it goes")
     run.add_argument("--bare", action="store_true")
     arguments = parser.parse_args()
     if arguments.verb == "prepare":
@@ -143,7 +145,10 @@ def measure(asked: argparse.Namespace) -> None:
     try:
         for case in asked.case or ["one-node"]:
             began = time.monotonic()
-            result = _one_node(site, repeats, asked.sizes_to) if case == "one-node" else _two_nodes(site, repeats)
+            if case == "one-node":
+                result = _one_node(site, repeats, asked.sizes_to)
+            else:
+                result = _two_nodes(site, repeats, asked.fabric_gbit)
             result["seconds"] = round(time.monotonic() - began, 1)
             (out / f"{case}.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
             say(f"{case}: {json.dumps(result['ratios'])}")
@@ -438,13 +443,15 @@ def _one_node(site: Site, repeats: int, sizes_to: str) -> dict[str, Any]:
     return _beside(site, stack, "127.0.0.1", repeats, {"sizesFrom": "64M", "iterations": 50})
 
 
-def _two_nodes(site: Site, repeats: int) -> dict[str, Any]:
+def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
     """Two network namespaces with a GPU each, a front end and a fabric between them, over sockets."""
     addresses = ("10.78.0.1", "10.78.0.2")
     nodes = [Namespace(site, index, address) for index, address in enumerate(addresses)]
     try:
         Namespace.join(nodes)
         for node in nodes:
+            if fabric_gbit:
+                node.shape_fabric(fabric_gbit)
             node.start()
         for address in addresses:
             site.wait_for(address)
@@ -456,13 +463,14 @@ def _two_nodes(site: Site, repeats: int) -> dict[str, Any]:
             fabric=["fab0"],
             sizesTo="256M",
             iterations=5,
-            # Sockets through one machine's memory are no fabric: single operations vary by more than a fabric's may.
+            # Sockets are no fabric: single operations vary by more than a fabric's may.
             spreadIterations=0,
             allowSkipped=["spread"],
-            minimumBusbwGbps="3",
+            minimumBusbwGbps=str(0.9 * fabric_gbit / 8) if fabric_gbit else "3",
             rankExports=[*site.exports, "NCCL_SOCKET_NTHREADS=4", "NCCL_NSOCKS_PERTHREAD=4"],
         )
-        result = _beside(site, stack, addresses[0], repeats, {"sizesFrom": "64M", "iterations": 60})
+        result = _beside(site, stack, addresses[0], repeats, {"sizesFrom": "64M", "iterations": 40})
+        result["fabric_gbit"] = fabric_gbit
         say(f"{stack.name}: {json.dumps(result['product_gbps'])} beside {json.dumps(result['by_hand_gbps'])}")
         short = {"collectives": ["all_reduce"], "sizesFrom": "64M"}
         worked, _, _ = stack.up(measurement=90, minimumBusbwGbps="400", **short)
@@ -512,14 +520,24 @@ class Namespace:
             command(*inside, "address", "add", f"10.77.0.{node.index + 1}/24", "dev", "fab0")
             command(*inside, "link", "set", "fab0", "mtu", "65000", "up")
 
+    def shape_fabric(self, gbit: int) -> None:
+        """Give what this node sends over the fabric a rate (Gbit/s), as a real port has.
+
+        Without one, sockets between namespaces go as fast as the processors copy, and that wanders by several percent.
+        """
+        rate = ("rate", f"{gbit}gbit", "burst", "2mb", "latency", "20ms")
+        command("ip", "netns", "exec", self.name, "tc", "qdisc", "add", "dev", "fab0", "root", "tbf", *rate)
+
     def start(self) -> None:
-        """Start the node's SSH daemon where it sees its own GPU, host name and home alone."""
+        """Start the node's SSH daemon on its half of the processors, where it sees its own GPU, host name and home alone."""
         self.site.let_in(self.home)
         others = [path for path in Path("/dev").glob("nvidia[0-9]*") if path.name != f"nvidia{self.index}"]
         hide = "; ".join(f"mount --bind {WORK}/nothing {path}" for path in others)
         (WORK / "nothing").write_text("")
         inner = f'hostname {self.name}; mount --bind {self.home} /root; {hide or ":"}; exec "$@"'
-        enter = ("ip", "netns", "exec", self.name, "unshare", "--uts", "--mount", "--propagation", "private")
+        own = os.cpu_count() or 2
+        pinned = ("taskset", "--cpu-list", f"{self.index * own // 2}-{(self.index + 1) * own // 2 - 1}")
+        enter = (*pinned, "ip", "netns", "exec", self.name, "unshare", "--uts", "--mount", "--propagation", "private")
         self.site.serve(self.address, *enter, "sh", "-c", inner, "sh")
 
     def lose_fabric(self) -> None:
