@@ -39,6 +39,7 @@ def fresh(tmp_path) -> Iterator[Stage]:
     stage.close()
 
 
+@pytest.mark.alone
 def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
     stage, found = built
     assert found.status == 0, found

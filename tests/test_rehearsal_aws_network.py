@@ -15,7 +15,7 @@ from rehearsal.rules import render_fabric
 from rehearsal.spec import load
 from rehearsal.world import World
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("rules"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 
 def reaches(world: World, sender: hosts.HostSpec, address: str, port: int) -> bool:

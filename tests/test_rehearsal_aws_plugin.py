@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pulumi_aws
 import pytest
 
 # ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
@@ -73,8 +73,7 @@ def asked(stack: Stack, name: str, **changes: Any) -> dict[str, Any]:
 def test_a_data_source_answers_with_the_names_that_the_sdk_reads(furnished: Stack, lookup: str) -> None:
     name = lookup.rpartition(":")[2]
     room = lookup.partition("/")[0].rpartition(":")[2]
-    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    module = importlib.import_module(f"pulumi_aws.{snake}" if room == "index" else f"pulumi_aws.{room}.{snake}")
+    module = pulumi_aws if room == "index" else getattr(pulumi_aws, room)
     result = getattr(module, f"{name[0].upper()}{name[1:]}Result")
     read = {wire_name for _, wire_name, _ in sdk_types._py_properties(result)}  # noqa: SLF001  the SDK's own index
     answered = asked(furnished, name)

@@ -14,7 +14,7 @@ from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
 from rehearsal import hosts, network, tidy
 
-pytestmark = [pytest.mark.rehearsal, CONTAINED]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("enroot"), CONTAINED]
 FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
 NODES = {"node0": ("ubuntu2204", "ubuntu"), "linux": ("al2023", "ec2-user")}
 

@@ -16,7 +16,7 @@ from rehearsed import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, vcn
 from rehearsal import hosts, network, tidy, wires
 from rehearsal.world import World
 
-pytestmark = pytest.mark.rehearsal
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("booted")]
 ENTER = Path(__file__).parent.parent / "rehearsal/enter"
 
 # Seed 000's first boot, shorter: NCCL from its repository, scratch on NVMe, firewall off, every rail up.

@@ -17,7 +17,7 @@ from catalogue.instances import INSTANCES
 from cloudinit.aws import ComputeBoot, HeadBoot, Mounts, render
 from rehearsal import amazon, hosts, images, network, parameters, storage, tidy, wires
 
-pytestmark = pytest.mark.rehearsal
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("machines")]
 ROOT = Path(__file__).parent.parent
 P5 = INSTANCES["p5.48xlarge"]
 LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
@@ -181,6 +181,7 @@ def test_efa_devices_are_there_as_the_driver_shows_them_and_have_no_interface(st
     assert stage.inside("node0", "/opt/amazon/efa/bin/fi_info -p efa").stdout.count("provider: efa") == 32
 
 
+@pytest.mark.alone
 def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_say_so(built):
     before = {name: counted(built, name, "rdma_write_bytes") for name in ("node0", "node1")}
     size = 32 << 20

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("nccl-tests")
 SOURCE = Path(__file__).resolve().parents[1] / "rehearsal" / "nccl-tests"
 MPI_HOME = "/usr/lib/x86_64-linux-gnu/openmpi"
 SCALE = 4000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pulumi_oci
 import pytest
 from oci_stack import (
     AD,
@@ -74,9 +74,8 @@ def asked(furnished: Stack, name: str) -> dict[str, Any]:
 def test_a_data_source_answers_with_the_names_that_the_sdk_reads(furnished: Stack, lookup: str) -> None:
     name = lookup.rpartition(":")[2]
     room = lookup.partition("/")[0].rpartition(":")[2].lower()
-    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    module = importlib.import_module(f"pulumi_oci.{room}.{snake}")
-    outputs = importlib.import_module(f"pulumi_oci.{room}.outputs")
+    module = getattr(pulumi_oci, room)
+    outputs = module.outputs
     result = getattr(module, f"{name[0].upper()}{name[1:]}Result")
     read = {wire_name: prop for _, wire_name, prop in sdk_types._py_properties(result)}  # noqa: SLF001  the SDK's own index
     answered = asked(furnished, name)

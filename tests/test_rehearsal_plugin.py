@@ -32,3 +32,16 @@ def test_the_plugin_starts_at_once_and_ends_quietly(name: str, tmp_path: Path) -
     rest, said = plugin.communicate(timeout=10)
     assert (plugin.returncode, rest, said) == (0, "", "")
     assert not (tmp_path / "world").exists(), "looking changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("cloud", "token", "resource"),
+    [
+        ("aws", "aws:ec2/routeTable:RouteTable", "pulumi_aws.ec2.RouteTable"),
+        ("oci", "oci:FileStorage/fileSystem:FileSystem", "pulumi_oci.filestorage.FileSystem"),
+    ],
+)
+def test_reading_an_sdks_types_leaves_the_sdk_whole_for_the_program(cloud: str, token: str, resource: str) -> None:
+    read = f"from rehearsal.{cloud}.sdk import SDK; SDK.args_class({token!r}); import pulumi_{cloud}; print({resource})"
+    found = subprocess.run([sys.executable, "-c", read], cwd=ROOT, text=True, capture_output=True, check=False)
+    assert found.returncode == 0, found.stderr

@@ -12,7 +12,7 @@ from rehearsed import EGRESS, SSH, WITHIN, Stage, host, vcn
 
 from rehearsal import hosts, network, storage, tidy, wires
 
-pytestmark = pytest.mark.rehearsal
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("storage")]
 LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
 DOMAIN = "fsx.ap-northeast-1.amazonaws.com"
 PACKAGES = (

@@ -38,6 +38,7 @@ def changes(found: Finished) -> list[str]:
     return [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
 
 
+@pytest.mark.alone
 def test_an_update_ends_in_a_pass_near_the_wire(built):
     outputs = built[0].outputs()
     assert (outputs["verdict"], outputs["target"], outputs["shape"]) == ("pass", "aws", "p5.48xlarge")
@@ -255,6 +256,7 @@ def test_file_systems_that_are_retained_stay_with_the_network_that_they_stand_in
         tidy.demolish(world)
 
 
+@pytest.mark.alone
 def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_near(tmp_path):
     stage = Stage(tmp_path, "aws-efa")
     try:

@@ -27,6 +27,7 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     stage.close()
 
 
+@pytest.mark.alone
 def test_an_update_with_a_container_ends_in_a_pass_that_says_its_image(built):
     stage, found = built
     assert found.status == 0, found

@@ -33,6 +33,7 @@ def commands(stage: Stage) -> list[dict]:
     return [resource for resource in stage.state()["deployment"]["resources"] if resource["type"].startswith("command:")]
 
 
+@pytest.mark.alone
 def test_an_update_ends_in_a_measured_bandwidth_near_the_wire(built):
     outputs = built[0].outputs()
     assert outputs["verdict"] == "pass"
@@ -143,6 +144,7 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built):
     assert after["sweep-build"] == before["sweep-build"]
 
 
+@pytest.mark.alone
 def test_single_operations_are_timed_and_judged_when_the_plan_asks_for_them(built):
     stage = built[0]
     stage.up(measurement=3, spreadIterations=5, allowSkipped=None)
@@ -154,7 +156,7 @@ def test_single_operations_are_timed_and_judged_when_the_plan_asks_for_them(buil
 
 def test_destroy_leaves_nothing_behind(tmp_path):
     stage = Stage(tmp_path)
-    found = stage.up(measureTimeoutMinutes=5)
+    found = stage.up(minimumBusbwGbps="1", measureTimeoutMinutes=5)
     assert found.status == 0, found
     tag = f"bb{World.at(stage.world).tag}-"
     assert tag in stage.command("ip", "netns", "list").text

@@ -98,3 +98,9 @@ def test_the_dev_stack_pins_the_archive_that_is_packed_here(tmp_path):
     subprocess.run(["python3", str(ROOT / "tools" / "nccl_tests_archive.py"), str(target)], check=True)
     digest = subprocess.run(["sha256sum", str(target)], capture_output=True, text=True, check=True).stdout.split()[0]
     assert f"ncclTestsSha256: {digest}" in (ROOT / "Pulumi.dev.yaml").read_text(), f"the sources changed; pin {digest}"
+
+
+@pytest.mark.xdist_group("kept-together")
+def test_tests_of_one_group_are_kept_together_by_the_installed_pytest(request):
+    spread_over_workers = hasattr(request.config, "workerinput")
+    assert request.node.nodeid.endswith("@kept-together") == spread_over_workers

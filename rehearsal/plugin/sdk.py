@@ -1,6 +1,6 @@
 """What a vendor's Pulumi SDK says about a resource's inputs: names, types, needed or not, documentation.
 
-Imports one SDK module for one resource type when it is first asked for, because all of the SDK costs seconds.
+Loads the part of the SDK that a resource type belongs to when it is first asked for, because all of the SDK costs seconds.
 """
 
 from __future__ import annotations
@@ -53,16 +53,21 @@ class Sdk:
         Raises:
             KeyError: the token is none that this cloud serves.
         """
-        found: type = getattr(self._module(token), f"{token.rpartition(':')[2]}Args")
+        found: type = getattr(self._room(token), f"{token.rpartition(':')[2]}Args")
         return found
 
     def output_names(self, token: str) -> frozenset[str]:
         """All properties that a resource of this type has once it exists."""
-        resource = getattr(self._module(token), token.rpartition(":")[2])
+        resource = getattr(self._room(token), token.rpartition(":")[2])
         return frozenset(sdk_types.resource_py_to_pulumi_names(resource).values())
 
-    def _module(self, token: str) -> types.ModuleType:
-        return importlib.import_module(f"{self._package}.{self._modules[token]}")
+    def _room(self, token: str) -> types.ModuleType:
+        # By attribute, never by importing the resource's own file: an SDK's rooms load when they are looked at, and one that is
+        # first looked at in the middle of such an import lacks that resource for good.
+        room: types.ModuleType = importlib.import_module(self._package)
+        for name in self._modules[token].split(".")[:-1]:
+            room = getattr(room, name)
+        return room
 
 
 @cache
