@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import jsonschema
 import pytest
+from test_aws_settings import OUT_OF_REACH
 
+from catalogue.aws.rules import RULES
 from rehearsal import tidy
 from rehearsal.world import World
 from tools.stage import ROOT, Finished, Stage
@@ -163,7 +165,12 @@ BROKEN = [
 DOUBTED = [
     ({"efa": False, "lustreMount": "/scratch/fast", "lustreOnDestroy": "delete"}, "efa-off mount-scratch destroy-takes-data"),
     ({"placement": "none", "container": "/opt/tests.sqsh"}, "placement-off container-file"),
+    ({"capacity": "targeted-odcr", "reservation": "cr-0aaaaaaaaaaaaaaa1", "placement": "managed"}, "group-beside-reservation"),
+    ({"capacity": "capacity-block", "reservation": "cr-0bbbbbbbbbbbbbbb1", "placement": "managed"}, "placement-block"),
+    ({"shape": "trn1.32xlarge"}, "not-nvidia"),
 ]
+#: What no preview here can show: the stand-in account answers from the catalogue, so they never differ.
+_NEVER_HERE = {"catalogue-current"}
 
 
 @pytest.mark.parametrize(
@@ -190,6 +197,11 @@ def test_what_the_account_has_not_is_refused_at_preview_in_a_sentence(built, cha
     assert found.status != 0
     assert sentence in found.text, found
     assert "Traceback" not in found.text
+
+
+def test_every_rule_that_settings_can_break_is_seen_in_a_preview_of_the_engine():
+    seen = {rule for _, rules in (*BROKEN, *DOUBTED) for rule in rules.split()}
+    assert seen == set(RULES) - set(OUT_OF_REACH) - _NEVER_HERE
 
 
 @pytest.mark.parametrize(("changed", "rules"), BROKEN, ids=[rules.split()[0] for _, rules in BROKEN])
