@@ -10,8 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import ceiling
-from benchmarks.checks import Check
-from benchmarks.verdict import LineError, read_line
+from benchmarks.checks import PASS, Check
 from catalogue import PRICES
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def measured(judged: Judgement, built: dict[str, Any], searched: dict[str, Any])
         "search": _search(searched),
         "results": {name: list(rows) for name, rows in judged.rows.items()},
         "transport": _transport(judged),
-        "versions": _texts(built.get("versions")) | _texts(line.get("versions")),
+        "versions": versions(line, built),
         "evidence": _mapping(line.get("evidence")),
         "rehearsed": judged.scale != 1,
         "scale": judged.scale,
@@ -96,13 +95,9 @@ def cost(asked: Asked, own_price: Price | None) -> dict[str, Any] | None:
     }
 
 
-def versions(line: str, built: dict[str, Any]) -> dict[str, str]:
-    """Return versions by name, as the build and the runner's `line` of the run itself found them."""
-    try:
-        run = _mapping(read_line(line).get("versions"))
-    except LineError:
-        run = {}
-    return _texts(built.get("versions")) | _texts(run)
+def versions(line: dict[str, Any], built: dict[str, Any]) -> dict[str, str]:
+    """Return versions by name, as the build and the measurement `line` found them."""
+    return _texts(built.get("versions")) | _texts(line.get("versions"))
 
 
 def _texts(found: Any) -> dict[str, str]:
@@ -110,7 +105,9 @@ def _texts(found: Any) -> dict[str, str]:
 
 
 def reasons(judged: Judgement, searched: dict[str, Any]) -> list[str]:
-    """Return why the verdict is not pass, the search's finding included."""
+    """Return why the verdict is not pass, the search's finding included; nothing for a pass."""
+    if judged.verdict == PASS:
+        return []
     found = [culprit_sentence(culprit) for culprit in culprits(searched)]
     if searched.get("needed") and not found:
         found = [str(searched.get("failed") or searched.get("summary") or "the search gave no word")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import ceiling, outputs
+from benchmarks import ceiling, outputs, second
 from benchmarks.gate import gate
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def table(judged: Judgement, searched: dict[str, Any]) -> str:
         lines.append("the other collectives at their largest size:")
         lines += [f"{name:>16} {size(row['size_bytes']):>9}  {_timing(row)}" for name, row in others.items()]
     lines.append(sentence(judged))
+    lines += [f"  - {one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(second.NOTE)]
     lines.extend(f"  - {reason}" for reason in outputs.reasons(judged, searched))
     return "\n".join(lines)
 

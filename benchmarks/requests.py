@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import ceiling, gate
+from benchmarks import ceiling, gate, second
 from benchmarks.collectives import collective
 from benchmarks.steps import Launch, argv, exports, hostfile, mpirun, result, steps
 from benchmarks.verdict import SHORT, Asked, Judgement
@@ -19,6 +19,7 @@ from catalogue.containers import HOMES_INSIDE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from benchmarks.steps import Step
     from catalogue import Homes, Shape
     from catalogue.containers import Container
 
@@ -90,27 +91,13 @@ def launch(nodes: Sequence[Machine], network: str, built: dict[str, Any], asked:
 
 def measure(nodes: Sequence[Machine], where: Launch, built: dict[str, Any], asked: Asked, reasons: Sequence[str]) -> str:
     """Return the request that runs every step of the plan."""
-    ordered = [
-        {
-            "name": step.name,
-            "stage": step.stage,
-            "collective": step.collective,
-            "argv": list(argv(step, asked.plan, where, asked.shape)),
-            "result": result(step, where),
-            "cycles": step.cycles,
-            "groups": step.groups,
-            "ranks": asked.ranks,
-            "decides": step.name == asked.plan.collective,
-        }
-        for step in steps(asked.plan, asked.shape, asked.nodes)
-    ]
     body = {
         "nodes": list(nodes),
         "gpus": asked.shape.gpus,
         "hcas": list(asked.shape.rdma.hca) if asked.shape.rdma and asked.nodes > 1 else [],
         "fabric": list(asked.fabric) if asked.nodes > 1 else [],
         "deciding": asked.plan.collective,
-        "steps": ordered,
+        "steps": _runs(steps(asked.plan, asked.shape, asked.nodes), where, asked),
         "hostfile": {"path": where.hostfile, "text": hostfile(where, asked.shape)},
         "results": where.results,
         "logs": where.logs,
@@ -121,13 +108,39 @@ def measure(nodes: Sequence[Machine], where: Launch, built: dict[str, Any], aske
     )
 
 
+def _runs(chosen: Sequence[Step], where: Launch, asked: Asked, *, told: bool = True) -> list[dict[str, Any]]:
+    """Return `chosen` as a runner carries them out."""
+    return [
+        {
+            "name": step.name,
+            "stage": step.stage,
+            "collective": step.collective,
+            "argv": list(argv(step, asked.plan, where, asked.shape, told=told)),
+            "result": result(step, where),
+            "cycles": step.cycles,
+            "groups": step.groups,
+            "ranks": asked.ranks,
+            "decides": told and step.name == asked.plan.collective,
+        }
+        for step in chosen
+    ]
+
+
 def search(  # noqa: PLR0913, PLR0917 - what a search depends on
     nodes: Sequence[Machine], where: Launch, asked: Asked, judged: Judgement, budget_s: int, reasons: Sequence[str]
 ) -> str:
-    """Return the request that looks for the cause where `judged` finds the fabric slow, and else asks for nothing."""
+    """Return the request that measures once more what `judged` finds slow and looks for the cause; else it asks for nothing."""
     slow = any(one.state == SHORT and one.name.split(" ")[0] in _SLOW_CHECKS for one in judged.checks)
     needed = slow and asked.nodes > 1 and budget_s > 0
-    body: dict[str, Any] = {"needed": needed, "nodes": list(nodes) if needed else [], "budget_s": budget_s}
+    names = second.steps_of(judged, asked)
+    chosen = [step for step in steps(asked.plan, asked.shape, asked.nodes) if step.name in names]
+    body: dict[str, Any] = {"needed": needed, "nodes": list(nodes) if needed or chosen else [], "budget_s": budget_s}
+    if chosen:
+        body["again"] = {
+            "steps": _runs(chosen, where, asked, told=False),
+            "timeout_s": asked.plan.timeout_s,
+            "evidence": judged.line.get("evidence"),
+        }
     if needed:
         pair = ceiling.ring_gbps(asked.shape, 2, judged.scale)
         size = _search_bytes(asked, judged.scale)
@@ -145,7 +158,8 @@ def search(  # noqa: PLR0913, PLR0917 - what a search depends on
             "pair_limit_gbps": None if pair is None or share is None else pair * share,
             "whole_gbps": judged.busbw_gbps if asked.plan.collective == "all_reduce" else None,
         }
-    return _request("search", budget_s + _SEARCH_GRACE_S, body, judged.line.get("run_id", ""), *reasons)
+    bound_s = budget_s + _SEARCH_GRACE_S + (asked.plan.timeout_s if chosen else 0)
+    return _request("search", bound_s, body, judged.line.get("run_id", ""), *reasons)
 
 
 def rails(shape: Shape) -> list[list[str]]:

@@ -122,18 +122,21 @@ class Sweep(pulumi.ComponentResource):
             [build],
         )
         # A function of lines and of earlier runs, so that a preview of what is known already shows the same verdict.
-        kept = pulumi.Output.all(measure.stdout, asked, built).apply(lambda all_: _judged(all_[0], all_[1], all_[2], args))
-        judged: pulumi.Output[Judgement] = kept.apply(lambda all_: all_.judged)
+        looked: pulumi.Output[keeper.Looked] = pulumi.Output.all(measure.stdout, asked).apply(
+            lambda both: keeper.looked(both[0], both[1], args.keeping)
+        )
         search = self._command(
             f"{name}-search",
-            pulumi.Output.all(nodes, where, asked, judged).apply(
+            pulumi.Output.all(nodes, where, asked, looked).apply(
                 lambda all_: requests.search(
-                    _machines(all_[0]), all_[1], all_[2], all_[3], args.search_budget_s, [self._runner]
+                    _machines(all_[0]), all_[1], all_[2], all_[3].judged, args.search_budget_s, [self._runner]
                 )
             ),
             [measure],
         )
         searched = search.stdout.apply(_line)
+        kept = pulumi.Output.all(looked, searched, built).apply(lambda all_: _settled(all_[0], all_[1], all_[2], args))
+        judged: pulumi.Output[Judgement] = kept.apply(lambda all_: all_.judged)
         self.ssh = pulumi.Output.all(nodes, access).apply(lambda both: _ssh(both[0][0], both[1]))
         self.measured = pulumi.Output.all(judged, built, searched).apply(
             lambda all_: outputs.measured(all_[0], all_[1], all_[2])
@@ -225,9 +228,9 @@ def _machines(nodes: tuple[Node, ...]) -> list[dict[str, str]]:
     return [{"name": node.name, "address": node.address} for node in nodes]
 
 
-def _judged(line: str, asked: Asked, built: dict[str, Any], args: SweepArgs) -> keeper.Kept:
-    versions = outputs.versions(line, built)
-    return keeper.judged(line, asked, args.keeping, versions, write=not pulumi.runtime.is_dry_run())
+def _settled(looked: keeper.Looked, searched: dict[str, Any], built: dict[str, Any], args: SweepArgs) -> keeper.Kept:
+    versions = outputs.versions(looked.judged.line, built)
+    return keeper.settled(looked, searched, args.keeping, versions, write=not pulumi.runtime.is_dry_run())
 
 
 def _report(

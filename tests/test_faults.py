@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from rehearsal import hosts
+from rehearsal import cables, hosts, spec
 from rehearsal.world import World
 
 pytestmark = pytest.mark.rehearsal
@@ -75,6 +75,23 @@ def test_one_rail_at_half_rate_is_short_with_every_output_present(stage):
     again = stage.up()
     assert again.status != 0
     assert stage.outputs()["evidence"] == outputs["evidence"]
+
+
+def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(stage):
+    stage.faults({"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.5})
+    child = stage.begin(*stage.up_words())
+    wait_for(stage, child, "(free)")  # the deciding run is over
+    stage.faults()
+    world = World.at(stage.world)
+    for host in stage.world.glob("hosts/*/spec.json"):
+        cables.refault(world, spec.load(world, host.parent.name))
+    found = stage.end(child)
+    assert found.status == 0, found
+    outputs = stage.outputs()
+    assert outputs["wire_efficiency"] > 0.9
+    (bandwidth,) = [one for one in outputs["checks"] if one["name"] == "bandwidth"]
+    assert "measured a second time; the first time: all_reduce reached" in bandwidth["why"][1]
+    assert "bandwidth: measured a second time" in found.text
 
 
 def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_command(stage):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
-from test_runner import Head
+from test_runner import REAL_RUN, Head, step_of
 
 from benchmarks.outputs import culprit_sentence
 
@@ -129,6 +130,35 @@ def test_a_budget_that_is_used_up_says_so_and_keeps_what_is_known(fabric):
     line = fabric.search(["node", [3], [], 0.5], budget_s=0)
     assert line["failed"] == "the budget of 0 s was used up after 0 rounds"
     assert not line["complete"]
+
+
+def test_what_is_short_is_measured_again_first_and_its_evidence_names_the_first(fabric):
+    steps = [
+        step_of(fabric, REAL_RUN.replace("$HOME/plan", str(fabric.home / "plan")), decides=False),
+        step_of(fabric, "echo no such device >&2; exit 1\n", name="rails", decides=False),
+    ]
+    (fabric.home / "plan").mkdir()
+    again = {"steps": steps, "timeout_s": 30, "evidence": {"path": "/x", "sha256": "a" * 64}}
+    line = fabric.search(again=again)
+    whole, failed = line["again"]["steps"]
+    assert whole["rows"]
+    assert not whole["problems"]
+    assert "no such device" in failed["failed"]
+    assert line["healthy_gbps"]
+    text = gzip.decompress(Path(line["again"]["evidence"]["path"]).read_bytes()).decode()
+    assert text.startswith(f"# busbar: measured a second time; the first is {'a' * 64}\n# busbar step all_reduce\n")
+    assert "no such device" in text
+
+
+def test_a_whole_that_is_fine_at_second_sight_lets_no_group_be_suspected(fabric):
+    alone = fabric.search(whole_gbps=4.0)
+    assert alone["rounds"] > 2
+    (fabric.home / "plan").mkdir()
+    steps = [step_of(fabric, REAL_RUN.replace("$HOME/plan", str(fabric.home / "plan")), decides=False)]
+    again = {"steps": steps, "timeout_s": 30, "evidence": None}
+    line = fabric.search(whole_gbps=4.0, again=again, run_id="search2")
+    assert line["rounds"] < alone["rounds"]
+    assert not line["culprits"]
 
 
 def test_a_search_that_is_not_needed_touches_nobody(fabric):

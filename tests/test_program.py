@@ -168,6 +168,16 @@ def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only
     assert asked["pair_limit_gbps"] == pytest.approx(0.05 * 0.85)
 
 
+def test_a_fabric_that_is_fast_at_second_sight_is_accepted(run_program):
+    slow, fine = document(dev_asked(), share=0.5), document(dev_asked())
+    searched = json.loads(LINES["sweep-search"]) | {"again": {"steps": fine["steps"], "evidence": fine["evidence"]}}
+    engine = run_program(LINES | {"sweep-measure": json.dumps(slow), "sweep-search": json.dumps(searched)})
+    (accept,) = [inputs for _, name, inputs in engine.resources if name == "sweep-accept"]
+    assert accept["create"] == "cat"
+    (search,) = [inputs for _, name, inputs in engine.resources if name == "sweep-search"]
+    assert "all_reduce" in [step["name"] for step in json.loads(search["stdin"])["again"]["steps"]]
+
+
 def test_a_fabric_that_passes_is_not_searched(dev):
     (search,) = [inputs for _, name, inputs in dev.resources if name == "sweep-search"]
     assert not json.loads(search["stdin"])["needed"]

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import second
 from benchmarks.evidence import history
 from benchmarks.verdict import Judgement, judge
 
@@ -43,6 +44,15 @@ class Keeping:
 
 
 @dataclass(frozen=True)
+class Looked:
+    """A first judgement, what was `asked` of it with the limit of earlier runs, and those runs (None: there is no history)."""
+
+    judged: Judgement
+    asked: Asked
+    past: history.Past | None
+
+
+@dataclass(frozen=True)
 class Kept:
     """A judged measurement, the run before it (None: none is known), and what is different since."""
 
@@ -51,21 +61,42 @@ class Kept:
     changes: tuple[str, ...]
 
 
-def judged(line: str, asked: Asked, keeping: Keeping, versions: dict[str, str], *, write: bool) -> Kept:
-    """Judge the runner's `line` with what history asks for, and add it to history where `write` says so."""
+def looked(line: str, asked: Asked, keeping: Keeping) -> Looked:
+    """Judge the runner's `line` with what history asks for."""
     found = judge(line, asked)
-    one = history.record(found, keeping.target, asked.shape.name, asked.nodes, versions) if keeping.history else None
+    one = _record(found, asked, keeping, {})
     if one is None:
-        return Kept(found, None, ())
+        return Looked(found, asked, None)
     try:
         past = history.load(keeping.history, one.key, one.order)
-        found = judge(line, dataclasses.replace(asked, past=history.limit(past.records)))
-        one = history.record(found, keeping.target, asked.shape.name, asked.nodes, versions) or one
+    except history.HistoryError as error:
+        return _unread(line, asked, error)
+    asked = dataclasses.replace(asked, past=history.limit(past.records))
+    return Looked(judge(line, asked), asked, past)
+
+
+def settled(first: Looked, searched: dict[str, Any], keeping: Keeping, versions: dict[str, str], *, write: bool) -> Kept:
+    """Judge with the second look that the line `searched` may hold; add the run to history where `write` says so."""
+    found = second.settled(first.judged, first.asked, searched)
+    one = _record(found, first.asked, keeping, versions)
+    if first.past is None or one is None:
+        return Kept(found, None, ())
+    try:
         if write:
             history.append(keeping.history, one)
     except history.HistoryError as error:
-        return Kept(judge(line, dataclasses.replace(asked, past_unread=str(error))), None, ())
-    return Kept(found, past.last, (*past.warnings, *history.changes(past.last, one)))
+        unread = _unread(json.dumps(found.line), dataclasses.replace(first.asked, past=None), error)
+        return Kept(unread.judged, None, ())
+    return Kept(found, first.past.last, (*first.past.warnings, *history.changes(first.past.last, one)))
+
+
+def _record(found: Judgement, asked: Asked, keeping: Keeping, versions: dict[str, str]) -> history.Record | None:
+    return history.record(found, keeping.target, asked.shape.name, asked.nodes, versions) if keeping.history else None
+
+
+def _unread(line: str, asked: Asked, error: history.HistoryError) -> Looked:
+    asked = dataclasses.replace(asked, past_unread=str(error))
+    return Looked(judge(line, asked), asked, None)
 
 
 def inputs(asked: Asked, identity: str, built: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Search for what makes the fabric slow: carry out the trials that `search` asks for, many at once, and name what it found.
+"""Measure once more what is short, then search for the cause: carry out the trials that `search` asks for, many at once.
 
 One mpirun carries a whole round: its ranks are split into the trials' groups, and every rank's own times tell them apart. It
 deliberately fails never: a search that cannot go on says so in its line, for what was measured before must not be lost.
@@ -29,20 +29,23 @@ _EVIDENCE_KEPT = 4
 
 
 def commands(request: Dict[str, Any]) -> List[str]:
-    """Return the command of the first trial: all others differ in hosts and rails alone."""
-    if not request["needed"]:
-        return []
-    launch = _Launch(request, "")
-    return [" ".join(shlex.quote(word) for word in launch.groups([search.Trial((0, 1), ())], "first")["argv"])]
+    """Return the commands of the second look, and that of the first trial: all others differ in hosts and rails alone."""
+    argvs = [step["argv"] for step in request.get("again", {}).get("steps", [])]
+    if request["needed"]:
+        argvs.append(_Launch(request, "").groups([search.Trial((0, 1), ())], "first")["argv"])
+    return [" ".join(shlex.quote(word) for word in argv) for argv in argvs]
 
 
 def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
-    """Search within the budget; return the line."""
+    """Take the second look, then search within the budget; return the line."""
     line = {"schema": 1, "kind": "search", "run_id": request["run_id"], "needed": request["needed"]}
+    if "again" in request:
+        line["again"] = _again(request, here, say)
     if not request["needed"]:
         return line
     began = time.monotonic()
-    asking = search.Search(len(request["nodes"]), len(request["rails"]) or 1, request["pair_limit_gbps"], request["whole_gbps"])
+    whole_gbps = _whole_gbps(request["whole_gbps"], line.get("again"))
+    asking = search.Search(len(request["nodes"]), len(request["rails"]) or 1, request["pair_limit_gbps"], whole_gbps)
     samples = []  # type: List[search.Sample]
     failed = None
     try:
@@ -66,6 +69,33 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         seconds=round(time.monotonic() - began, 2),
     )
     return line
+
+
+def _again(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
+    """Measure what was short once more; return the steps as a measurement has them, and evidence that names the first's."""
+    asked = request["again"]
+    began = time.monotonic()
+    steps = []  # type: List[Dict[str, Any]]
+    texts = ["# busbar: measured a second time; the first is {}\n".format((asked["evidence"] or {}).get("sha256"))]
+    failed = None
+    try:
+        with measure.alone(request, say):
+            fanout.keep(request["nodes"])
+            for step in asked["steps"]:
+                left_s = asked["timeout_s"] - (time.monotonic() - began)
+                found, run = measure.step_of(dict(step, timeout_s=max(left_s, 1.0)), here, say, len(request["nodes"]))
+                steps.append(found)
+                texts.append(measure.headed(step["name"], run.text if run else str(found["failed"]) + "\n"))
+    except Refusal as refusal:
+        failed = str(refusal)
+    return {"steps": steps, "failed": failed, "evidence": measure.keep(here, "".join(texts))}
+
+
+def _whole_gbps(first: Optional[float], again: Optional[Dict[str, Any]]) -> Optional[float]:
+    """Return what all nodes together reach, at best: where that was chance, no group of them need be suspected."""
+    measured = [] if first is None or again is None else [step for step in again["steps"] if step["stage"] == "all"]
+    found = [step["rows"][-1][1][2] for step in measured if step["collective"] == "all_reduce" and step.get("rows")]
+    return max([first, *found]) if found and first is not None else first
 
 
 def _ask(  # noqa: PLR0913, PLR0917 - one loop that its caller would bury

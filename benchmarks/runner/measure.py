@@ -88,14 +88,14 @@ def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     for step in request["steps"]:
         left_s = request["timeout_s"] - (time.monotonic() - began)
         argv = _unpinned(step["argv"]) if absent else step["argv"]
-        found, run = _step(dict(step, argv=argv, timeout_s=max(left_s, 1.0)), here, say, len(nodes))
+        found, run = step_of(dict(step, argv=argv, timeout_s=max(left_s, 1.0)), here, say, len(nodes))
         done.append(found)
         if run is not None:
-            texts.append("# busbar step {}\n{}".format(step["name"], run.text))
+            texts.append(headed(step["name"], run.text))
         if step["name"] == request["deciding"] and run is not None:
             deciding = run.transcript
             after, _ = _inventories(nodes, "--harvest " + shlex.quote(request["logs"]))
-    assert deciding is not None  # noqa: S101 - its failure is raised in _step
+    assert deciding is not None  # noqa: S101 - its failure is raised in step_of
     first = before[0]
     return {
         "schema": 2,
@@ -115,7 +115,7 @@ def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         "gpu": first["gpus"][0] if first["gpus"] else None,
         "inventory": {"differences": [*absent, *compare.differences(nodes, before, asked_at, request["hcas"])]},
         "transport": dict(traffic.between(nodes, before, after), network=deciding.network),
-        "evidence": _keep(here, "".join(texts)),
+        "evidence": keep(here, "".join(texts)),
         "seconds": round(time.monotonic() - began, 2),
     }
 
@@ -179,7 +179,7 @@ def _unpinned(argv: List[str]) -> List[str]:
     return [word for index, word in enumerate(argv) if not {index, index + 1} & set(pins)]
 
 
-def _step(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[Dict[str, Any], Optional[mpi.Run]]:
+def step_of(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[Dict[str, Any], Optional[mpi.Run]]:
     """Run one step; only the deciding one may end the measurement."""
     say("measuring: {} ({}) on {} nodes".format(step["collective"], step["name"], nodes))
     found = {name: step[name] for name in ("name", "stage", "collective")}
@@ -228,7 +228,12 @@ def _groups(row: transcript.Row, step: Dict[str, Any]) -> Optional[List[float]]:
     return [round(row.size_bytes * factor / (max(group) * 1e3), 6) for group in groups]
 
 
-def _keep(here: str, text: str) -> Dict[str, str]:
+def headed(name: str, text: str) -> str:
+    """Return what step `name` printed, as it stands in the evidence."""
+    return f"# busbar step {name}\n{text}"
+
+
+def keep(here: str, text: str) -> Dict[str, str]:
     """Compress the transcripts under their own hash."""
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()

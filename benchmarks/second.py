@@ -1,0 +1,70 @@
+"""A number that is short is measured once more before it is believed.
+
+A fabric that is slow is slow twice; a moment's disturbance (another job's last packets, a node that was busy) is not, and
+calling it short would send somebody looking for a fault that is not there. A second look takes back a first one only as a
+whole: when every check that was short passes, no other is different, and the search, where there was one, names nobody. It
+deliberately excuses nothing but slowness: wrong values, another transport or missing rows are judged by the first measurement.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import rows
+from benchmarks.checks import PASS, SHORT, Check
+from benchmarks.steps import NODE, RAILS, SPREAD
+from benchmarks.verdict import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from benchmarks.verdict import Asked, Judgement
+
+#: How the sentence begins that a check gains when its second number is the one that counts.
+NOTE = "measured a second time; the first time: "
+_LIMIT = "limit "
+
+
+def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
+    """Return the names of the steps to measure once more: those of checks that are short, where every one may be chance."""
+    short = [one.name for one in judged.checks if one.state == SHORT]
+    named = [_step(name, asked) for name in short]
+    return () if None in named else tuple(dict.fromkeys(name for name in named if name))
+
+
+def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgement:
+    """Return what holds after the second look that `searched`, the searching stage's line, may contain.
+
+    The measurement then has the steps as they were measured the second time, its evidence names that of the first, and each
+    check that was short says what it was.
+    """
+    again = searched.get("again")
+    if not isinstance(again, dict) or not again.get("steps") or searched.get("culprits"):
+        return first
+    fresh = {str(step.get("name")): step for step in rows.all_steps(again)}
+    steps = [fresh.get(str(step.get("name")), step) for step in rows.all_steps(first.line)]
+    second = judge(json.dumps(first.line | {"steps": steps, "evidence": again.get("evidence")}), asked)
+    before = {one.name: one for one in first.checks}
+    if {one.name: one.state for one in second.checks} != {n: PASS if c.state == SHORT else c.state for n, c in before.items()}:
+        return first
+    return dataclasses.replace(second, checks=tuple(_noted(second.checks, before)))
+
+
+def _noted(checks: Iterable[Check], before: dict[str, Check]) -> Iterable[Check]:
+    for one in checks:
+        was = before.get(one.name)
+        if one.state == PASS and was is not None and was.state == SHORT:
+            yield dataclasses.replace(one, why=(*one.why, f"{NOTE}{'; '.join(was.why)}"))
+        else:
+            yield one
+
+
+def _step(check: str, asked: Asked) -> str | None:
+    """Return the step that a check reads, None where a second look would excuse what is no chance."""
+    if check in {"bandwidth", "history"}:
+        return asked.plan.collective
+    if check.startswith(_LIMIT):
+        return check.removeprefix(_LIMIT).partition("@")[0]
+    return {"node": NODE, "rails": RAILS, "spread": SPREAD}.get(check)

@@ -1,0 +1,145 @@
+"""A number that is short is measured once more: what the second look may take back, and what it never does."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+
+import pytest
+from a_line import ASKED, EVIDENCE, document
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import outputs, page, requests, second
+from benchmarks.gate import Limit
+from benchmarks.verdict import judge
+
+AGAIN = {"path": "/home/opc/.busbar/runs/y/z.txt.gz", "sha256": "1" * 64}
+BUILT = {"home": "/home/opc", "mpi_home": "/m", "cuda_home": "/c", "nccl_home": "/n", "binaries": "/b", "shared": ""}
+HALF = document(share=0.5)
+
+
+def damaged(*names: str, asked=ASKED) -> dict:
+    """Return a line that is healthy but for the steps `names`, which reached half."""
+    slow = {step["name"]: step for step in document(asked, share=0.5)["steps"]}
+    slow["spread"]["spread"] = {"iterations": 20, "p50_us": 1000.0, "p99_us": 4000.0, "cv_pct": 60.0}
+    found = document(asked)
+    found["steps"] = [slow[step["name"]] if step["name"] in names else step for step in found["steps"]]
+    return found
+
+
+def look(first: dict, again: dict | None, asked=ASKED, **searched):
+    line = {"needed": True, "culprits": []} | searched
+    if again is not None:
+        names = second.steps_of(judge(json.dumps(first), asked), asked)
+        line["again"] = {"steps": [step for step in again["steps"] if step["name"] in names], "evidence": AGAIN}
+    return second.settled(judge(json.dumps(first), asked), asked, line)
+
+
+def asked_again(first: dict, asked=ASKED, budget_s: int = 600) -> dict:
+    nodes = [{"name": f"inst-{n}", "address": f"10.0.1.{n + 2}"} for n in range(asked.nodes)]
+    where = requests.launch(nodes, "10.0.1.0/24", BUILT, asked)
+    return json.loads(requests.search(nodes, where, asked, judge(json.dumps(first), asked), budget_s, []))
+
+
+@pytest.mark.parametrize(
+    ("step", "step_check"), [("all_reduce", "bandwidth"), ("rails", "rails"), ("node", "node"), ("spread", "spread")]
+)
+def test_what_was_short_once_and_not_again_is_a_pass_that_says_so(step, step_check):
+    first = damaged(step)
+    assert judge(json.dumps(first), ASKED).verdict == "short"
+    found = look(first, document())
+    assert found.verdict == "pass"
+    assert found.reasons == ()
+    (why,) = [why for one in found.checks for why in one.why if why.startswith(second.NOTE)]
+    assert len(why) > len(second.NOTE) + 20
+    assert f"{step_check}: {why}" in page.table(found, {})
+    assert found.line["evidence"] == AGAIN
+    assert outputs.measured(found, {}, {"needed": True, "culprits": [], "summary": "nothing stands out"})["reasons"] == []
+
+
+def test_what_is_short_twice_stays_as_it_was_first_measured():
+    first = damaged("all_reduce")
+    found = look(first, damaged("all_reduce"))
+    assert found == judge(json.dumps(first), ASKED)
+    assert found.line["evidence"] == EVIDENCE
+
+
+def test_a_second_number_excuses_nothing_when_the_search_names_somebody():
+    assert look(damaged("rails"), document(), culprits=[{"kind": "node"}]).verdict == "short"
+
+
+def test_without_a_second_look_a_short_number_is_short():
+    assert look(damaged("rails"), None).verdict == "short"
+    assert look(damaged("rails"), {"steps": []}).verdict == "short"
+
+
+def test_a_second_look_with_wrong_values_or_of_other_ranks_takes_nothing_back():
+    wrong, fewer = document(), document()
+    for step in wrong["steps"]:
+        step["rows"][-1][1][3] = 7
+    for step in fewer["steps"]:
+        step["ranks"] = 8
+    assert look(damaged("rails"), wrong).verdict == "short"
+    assert look(damaged("all_reduce"), fewer).verdict == "short"
+
+
+def test_only_slowness_is_looked_at_twice():
+    fallen_back = damaged("all_reduce")
+    for sent in fallen_back["transport"]["tx_bytes"].values():
+        for device in sent:
+            sent[device] = 0
+    assert "again" not in asked_again(fallen_back)
+    unequal = damaged("rails") | {"inventory": {"differences": ["inst-1: rail mlx5_3 is not active"]}}
+    assert "again" not in asked_again(unequal)
+    assert "again" not in asked_again(document())
+    assert asked_again(document())["nodes"] == []
+
+
+def test_the_request_names_the_steps_to_repeat_and_the_first_ones_evidence():
+    plan = dataclasses.replace(ASKED.plan, collectives=("all_reduce", "all_gather"))
+    limited = dataclasses.replace(ASKED, plan=plan, limits=(Limit("all_gather", plan.end_of("all_gather"), 150.0),))
+    again = asked_again(damaged("all_gather", "rails", asked=limited), limited)["again"]
+    assert [step["name"] for step in again["steps"]] == ["rails", "all_gather"]
+    assert again["evidence"] == EVIDENCE
+    whole = asked_again(damaged("all_reduce"))["again"]
+    (step,) = whole["steps"]
+    assert not step["decides"]
+    assert not [word for word in step["argv"] if word.startswith("NCCL_DEBUG")]
+
+
+def test_a_node_that_is_slow_inside_is_measured_again_without_a_search_between_nodes():
+    request = asked_again(damaged("node"))
+    assert not request["needed"]
+    assert [step["name"] for step in request["again"]["steps"]] == ["node"]
+    assert request["nodes"]
+
+
+def test_a_stack_that_searches_for_no_minute_still_takes_its_second_look():
+    request = asked_again(damaged("all_reduce"), budget_s=0)
+    assert not request["needed"]
+    assert request["again"]["steps"]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["rails", "all_reduce"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["steps", "name", "rows"]), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_JSON)
+def test_no_line_of_a_search_makes_a_pass_of_a_short_fabric_without_its_numbers(again):
+    first = judge(json.dumps(HALF), ASKED)
+    assert second.settled(first, ASKED, {"culprits": [], "again": again}) == first
+
+
+@given(_JSON, st.sampled_from(["rows", "ranks", "hosts", "problems", "groups_gbps", "program"]))
+def test_a_damaged_second_look_is_never_a_crash_and_never_a_pass_without_its_rows(value, name):
+    again = copy.deepcopy(document())
+    for step in again["steps"]:
+        step[name] = value
+    assert look(HALF, again).verdict in {"pass", "short"}
+    if name == "rows":
+        assert look(HALF, again).verdict == "short"
