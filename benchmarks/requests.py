@@ -162,6 +162,12 @@ def search(  # noqa: PLR0913, PLR0917 - what a search depends on
     return _request("search", bound_s, body, judged.line.get("run_id", ""), *reasons)
 
 
+def asks(request: str) -> bool:
+    """Tell whether a request asks for anything: a search of a fabric that is not short does not."""
+    found = json.loads(request)
+    return bool(found["kind"] != "search" or found["needed"] or "again" in found)
+
+
 def rails(shape: Shape) -> list[list[str]]:
     """Return what a search may try alone, each as the RDMA devices that it has: every rail, or the rails near each GPU.
 

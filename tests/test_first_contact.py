@@ -113,7 +113,7 @@ def test_more_silent_nodes_than_the_window_keep_nobody_from_being_heard(contact)
             "echo 'me@10.0.0.2: Permission denied (publickey).' >&2; exit 255",
             "me@10.0.0.2: Permission denied (publickey). Does your SSH agent hold the key that it knows (ssh-add -l)?",
         ),
-        ("echo 'python3: command not found' >&2; exit 127", "'python3 -' failed there: python3: command not found"),
+        ("echo 'python3: command not found' >&2; exit 127", "'python3 -IS -' failed there: python3: command not found"),
         (answering(mpi=None), "it has no Open MPI: no folder like /opt/mpi holds bin/mpirun; set mpiHome"),
         (answering(gpus=7), "it has 7 x NVIDIA H100 80GB HBM3, and shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"),
     ],

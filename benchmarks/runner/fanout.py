@@ -13,6 +13,9 @@ from typing import BinaryIO, Dict, List, NamedTuple, Sequence, Union
 #: Connections open at once; sshd's default MaxStartups begins to drop at 10 unauthenticated ones on ONE host, and this is one
 #: connection to each of many, so the limit is the head's own processes.
 WINDOW = 32
+#: Python on any node, isolated and without its site: what somebody's environment adds must not change what is measured, and a
+#: third of the start goes into looking for it.
+PYTHON = "python3 -IS"
 _PERSIST_S = 60
 _KEEP_TIMEOUT_S = 20
 

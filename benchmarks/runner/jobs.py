@@ -19,7 +19,7 @@ from refusal import Refusal
 LINE_LIMIT_BYTES = 64 * 1024
 #: How long a waiter outlasts the worker's own bound before it gives up.
 _GRACE_S = 300
-_POLL_S = 0.1
+_POLL_S = 0.05
 Say = Callable[[str], None]
 
 
@@ -54,7 +54,7 @@ def submit(request: Dict[str, Any]) -> None:
         _write(os.path.join(here, "request.json"), json.dumps(request))
         with open(os.path.join(here, "worker.log"), "ab") as log:
             subprocess.Popen(
-                [sys.executable, os.path.abspath(sys.argv[0]), "worker", here],
+                [sys.executable, "-IS", os.path.abspath(sys.argv[0]), "worker", here],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -135,7 +135,7 @@ def _first_look(
 def _inventories(nodes: List[Dict[str, str]], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
     """Return every node's inventory, and this machine's clock before and after all of them."""
     asked = time.time()
-    answers = fanout.each(nodes, "python3 - " + arguments, fanout.source_of(inventory), _INVENTORY_TIMEOUT_S)
+    answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(inventory), _INVENTORY_TIMEOUT_S)
     silent = ["{} ({})".format(node["name"], answer.why) for node, answer in zip(nodes, answers) if answer.status != 0]
     if silent:
         raise Refusal("no inventory from {}".format("; ".join(silent)))
@@ -156,8 +156,8 @@ def _refuse_unequal(nodes: List[Dict[str, str]], found: List[Dict[str, Any]], re
 def _refuse_unreachable(nodes: List[Dict[str, str]], say: jobs.Say) -> None:
     if len(nodes) == 1:
         return
-    local = ["python3", "-u", "-c", reach.BOOT]
-    remote = f'python3 -u -c "{reach.BOOT}"'
+    local = [*fanout.PYTHON.split(), "-u", "-c", reach.BOOT]
+    remote = f'{fanout.PYTHON} -u -c "{reach.BOOT}"'
     start = [local if index == 0 else [*fanout.SSH, node["address"], remote] for index, node in enumerate(nodes)]
     sentences = reach.unreachable(nodes, start, _REACH_TIMEOUT_S)
     if sentences:

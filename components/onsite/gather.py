@@ -256,7 +256,7 @@ def _look(node: Node, way: Way, note: Note) -> Optional[Seen]:
     facts = {}  # type: Dict[str, Any]
     if way.facts:
         call = "\n\nmain(**json.loads({!r}))\n".format(json.dumps({"address": node["address"], "mpi": way.mpi}))
-        out = _answer(node, way, "python3 -", way.facts + call, note)
+        out = _answer(node, way, "python3 -IS -", way.facts + call, note)
         if out is None:
             return None
         facts = dict(json.loads(out.splitlines()[-1]))
