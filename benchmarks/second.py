@@ -38,18 +38,32 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     """Return what holds after the second look that `searched`, the searching stage's line, may contain.
 
     The measurement then has the steps as they were measured the second time, its evidence names that of the first, and each
-    check that was short says what it was.
+    check that was short says what it was. Where the first look stands, each of those says what the second one saw.
     """
     again = searched.get("again")
-    if not isinstance(again, dict) or not again.get("steps") or searched.get("culprits"):
+    if not isinstance(again, dict) or not again.get("steps"):
         return first
     fresh = {str(step.get("name")): step for step in rows.all_steps(again)}
     steps = [fresh.get(str(step.get("name")), step) for step in rows.all_steps(first.line)]
     second = judge(json.dumps(first.line | {"steps": steps, "evidence": again.get("evidence")}), asked)
     before = {one.name: one for one in first.checks}
-    if {one.name: one.state for one in second.checks} != {n: PASS if c.state == SHORT else c.state for n, c in before.items()}:
-        return first
+    wanted = {name: PASS if one.state == SHORT else one.state for name, one in before.items()}
+    if searched.get("culprits") or {one.name: one.state for one in second.checks} != wanted:
+        return _stands(first, {one.name: one for one in second.checks})
     return dataclasses.replace(second, checks=tuple(_noted(second.checks, before)))
+
+
+def _stands(first: Judgement, after: dict[str, Check]) -> Judgement:
+    """Return `first` with what the second look saw of each check that was short."""
+    seen = {
+        one.name: f"{one.name} a second time: {after[one.name].state}, {'; '.join(after[one.name].why) or 'without a word'}"
+        for one in first.checks
+        if one.state == SHORT and one.name in after
+    }
+    checks = tuple(
+        dataclasses.replace(one, why=(*one.why, seen[one.name])) if one.name in seen else one for one in first.checks
+    )
+    return dataclasses.replace(first, checks=checks, reasons=(*first.reasons, *seen.values()))
 
 
 def _noted(checks: Iterable[Check], before: dict[str, Check]) -> Iterable[Check]:

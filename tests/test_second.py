@@ -59,15 +59,19 @@ def test_what_was_short_once_and_not_again_is_a_pass_that_says_so(step, step_che
     assert outputs.measured(found, {}, {"needed": True, "culprits": [], "summary": "nothing stands out"})["reasons"] == []
 
 
-def test_what_is_short_twice_stays_as_it_was_first_measured():
+def test_what_is_short_twice_stays_as_it_was_first_measured_and_says_both():
     first = damaged("all_reduce")
-    found = look(first, damaged("all_reduce"))
-    assert found == judge(json.dumps(first), ASKED)
+    found, once = look(first, damaged("all_reduce")), judge(json.dumps(first), ASKED)
+    assert (found.verdict, found.busbw_gbps, found.line) == (once.verdict, once.busbw_gbps, once.line)
     assert found.line["evidence"] == EVIDENCE
+    assert found.reasons[: len(once.reasons)] == once.reasons
+    assert found.reasons[-1].startswith("bandwidth a second time: short, all_reduce reached 0.025 GB/s")
 
 
 def test_a_second_number_excuses_nothing_when_the_search_names_somebody():
-    assert look(damaged("rails"), document(), culprits=[{"kind": "node"}]).verdict == "short"
+    found = look(damaged("rails"), document(), culprits=[{"kind": "node"}])
+    assert found.verdict == "short"
+    assert found.reasons[-1].startswith("rails a second time: pass")
 
 
 def test_without_a_second_look_a_short_number_is_short():
@@ -132,7 +136,8 @@ _JSON = st.recursive(
 @given(_JSON)
 def test_no_line_of_a_search_makes_a_pass_of_a_short_fabric_without_its_numbers(again):
     first = judge(json.dumps(HALF), ASKED)
-    assert second.settled(first, ASKED, {"culprits": [], "again": again}) == first
+    found = second.settled(first, ASKED, {"culprits": [], "again": again})
+    assert (found.verdict, found.line) == (first.verdict, first.line)
 
 
 @given(_JSON, st.sampled_from(["rows", "ranks", "hosts", "problems", "groups_gbps", "program"]))
