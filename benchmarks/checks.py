@@ -40,6 +40,7 @@ def check(name: str, reasons: Iterable[str], *, bad: str = SHORT, good: tuple[st
 def verdict(checks: Iterable[Check], allow_skipped: frozenset[str]) -> tuple[str, tuple[str, ...]]:
     """Return the verdict of all `checks` and its reasons: no data is never a pass, and nothing skipped is, unless allowed."""
     asked = tuple(checks)
+    states = {one.state for one in asked}
     short = [reason for one in asked if one.state == SHORT for reason in one.why]
     unknown = [reason for one in asked if one.state == UNKNOWN for reason in one.why]
     skipped = [
@@ -47,6 +48,6 @@ def verdict(checks: Iterable[Check], allow_skipped: frozenset[str]) -> tuple[str
         for one in asked
         if one.state == SKIPPED and one.name not in allow_skipped
     ]
-    if short:
+    if SHORT in states:
         return SHORT, (*short, *unknown)
-    return (UNKNOWN, (*unknown, *skipped)) if unknown or skipped else (PASS, ())
+    return (UNKNOWN, (*unknown, *skipped)) if UNKNOWN in states or skipped else (PASS, ())

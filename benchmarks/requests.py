@@ -91,39 +91,57 @@ def launch(nodes: Sequence[Machine], network: str, built: dict[str, Any], asked:
 
 def measure(nodes: Sequence[Machine], where: Launch, built: dict[str, Any], asked: Asked, reasons: Sequence[str]) -> str:
     """Return the request that runs every step of the plan."""
-    body = {
-        "nodes": list(nodes),
-        "gpus": asked.shape.gpus,
-        "hcas": list(asked.shape.rdma.hca) if asked.shape.rdma and asked.nodes > 1 else [],
-        "fabric": list(asked.fabric) if asked.nodes > 1 else [],
-        "deciding": asked.plan.collective,
-        "steps": _runs(steps(asked.plan, asked.shape, asked.nodes), where, asked),
-        "hostfile": {"path": where.hostfile, "text": hostfile(where, asked.shape)},
-        "results": where.results,
-        "logs": where.logs,
-    }
+    body = _measurement(nodes, where, asked, steps(asked.plan, asked.shape, asked.nodes))
     # The cycle is part of the plan's digest: raising it alone measures again.
     return _request(
         "measure", asked.plan.timeout_s, body, asked.plan.digest(), json.dumps(built["hashes"], sort_keys=True), *reasons
     )
 
 
-def _runs(chosen: Sequence[Step], where: Launch, asked: Asked, *, told: bool = True) -> list[dict[str, Any]]:
-    """Return `chosen` as a runner carries them out."""
-    return [
+def _measurement(nodes: Sequence[Machine], where: Launch, asked: Asked, chosen: Sequence[Step]) -> dict[str, Any]:
+    ordered = [
         {
             "name": step.name,
             "stage": step.stage,
             "collective": step.collective,
-            "argv": list(argv(step, asked.plan, where, asked.shape, told=told)),
+            "argv": list(argv(step, asked.plan, where, asked.shape)),
             "result": result(step, where),
             "cycles": step.cycles,
             "groups": step.groups,
             "ranks": asked.ranks,
-            "decides": told and step.name == asked.plan.collective,
+            "decides": step.name == asked.plan.collective,
         }
         for step in chosen
     ]
+    return {
+        "nodes": list(nodes),
+        "gpus": asked.shape.gpus,
+        "hcas": list(asked.shape.rdma.hca) if asked.shape.rdma and asked.nodes > 1 else [],
+        "fabric": list(asked.fabric) if asked.nodes > 1 else [],
+        "deciding": asked.plan.collective,
+        "steps": ordered,
+        "hostfile": {"path": where.hostfile, "text": hostfile(where, asked.shape)},
+        "results": where.results,
+        "logs": where.logs,
+    }
+
+
+def _second(
+    nodes: Sequence[Machine], where: Launch, asked: Asked, judged: Judgement, reasons: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return the second look, a measurement of what is short that may fail; None where nothing is to be seen twice.
+
+    Its id names the first look and the steps alone, so whatever else is asked of a search, it is the same second look.
+    """
+    names = second.steps_of(judged, asked)
+    chosen = [step for step in steps(asked.plan, asked.shape, asked.nodes) if step.name in names]
+    if not chosen:
+        return None
+    body = _measurement(nodes, where, asked, chosen)
+    body["steps"] = [step | {"decides": False} for step in body["steps"]]
+    body["evidence"] = judged.line.get("evidence")
+    found: dict[str, Any] = json.loads(_request("second", asked.plan.timeout_s, body, judged.line.get("run_id", ""), *reasons))
+    return found
 
 
 def search(  # noqa: PLR0913, PLR0917 - what a search depends on
@@ -132,15 +150,10 @@ def search(  # noqa: PLR0913, PLR0917 - what a search depends on
     """Return the request that measures once more what `judged` finds slow and looks for the cause; else it asks for nothing."""
     slow = any(one.state == SHORT and one.name.split(" ")[0] in _SLOW_CHECKS for one in judged.checks)
     needed = slow and asked.nodes > 1 and budget_s > 0
-    names = second.steps_of(judged, asked)
-    chosen = [step for step in steps(asked.plan, asked.shape, asked.nodes) if step.name in names]
-    body: dict[str, Any] = {"needed": needed, "nodes": list(nodes) if needed or chosen else [], "budget_s": budget_s}
-    if chosen:
-        body["again"] = {
-            "steps": _runs(chosen, where, asked, told=False),
-            "timeout_s": asked.plan.timeout_s,
-            "evidence": judged.line.get("evidence"),
-        }
+    again = _second(nodes, where, asked, judged, reasons)
+    body: dict[str, Any] = {"needed": needed, "nodes": list(nodes) if needed or again else [], "budget_s": budget_s}
+    if again:
+        body["again"] = again
     if needed:
         pair = ceiling.ring_gbps(asked.shape, 2, judged.scale)
         size = _search_bytes(asked, judged.scale)
@@ -158,7 +171,7 @@ def search(  # noqa: PLR0913, PLR0917 - what a search depends on
             "pair_limit_gbps": None if pair is None or share is None else pair * share,
             "whole_gbps": judged.busbw_gbps if asked.plan.collective == "all_reduce" else None,
         }
-    bound_s = budget_s + _SEARCH_GRACE_S + (asked.plan.timeout_s if chosen else 0)
+    bound_s = budget_s + _SEARCH_GRACE_S + (asked.plan.timeout_s if again else 0)
     return _request("search", bound_s, body, judged.line.get("run_id", ""), *reasons)
 
 

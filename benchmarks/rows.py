@@ -5,6 +5,7 @@ Anything may stand in a line until it has been looked at; this is where it is lo
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.collectives import collective
@@ -83,7 +84,7 @@ def wrong(row: dict[str, Any]) -> int:
 
 def is_number(value: Any) -> bool:
     """Tell whether `value` is a finite number that is not negative."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def _row(packed: Any) -> dict[str, Any] | None:

@@ -2,8 +2,9 @@
 
 A fabric that is slow is slow twice; a moment's disturbance (another job's last packets, a node that was busy) is not, and
 calling it short would send somebody looking for a fault that is not there. A second look takes back a first one only as a
-whole: when every check that was short passes, no other is different, and the search, where there was one, names nobody. It
-deliberately excuses nothing but slowness: wrong values, another transport or missing rows are judged by the first measurement.
+whole: when every check that was short passes, no other is different, and the search, where there was to be one, came to its
+end and names nobody. It deliberately excuses nothing but slowness: wrong values, another transport or missing rows are judged
+by the first measurement.
 """
 
 from __future__ import annotations
@@ -37,33 +38,39 @@ def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
 def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgement:
     """Return what holds after the second look that `searched`, the searching stage's line, may contain.
 
-    The measurement then has the steps as they were measured the second time, its evidence names that of the first, and each
-    check that was short says what it was. Where the first look stands, each of those says what the second one saw.
+    The measurement then has the steps as they were measured the second time, with the transport and the evidence of that time,
+    and each check that was short says what it was. Where the first look stands, its reasons say what the second one saw.
     """
     again = searched.get("again")
-    if not isinstance(again, dict) or not again.get("steps"):
+    if not isinstance(again, dict):
         return first
+    if not rows.all_steps(again):
+        return _stands(first, [f"the second look gave nothing: {again.get('failed')}"])
     fresh = {str(step.get("name")): step for step in rows.all_steps(again)}
-    steps = [fresh.get(str(step.get("name")), step) for step in rows.all_steps(first.line)]
-    second = judge(json.dumps(first.line | {"steps": steps, "evidence": again.get("evidence")}), asked)
+    line = first.line | {"steps": [fresh.get(str(step.get("name")), step) for step in rows.all_steps(first.line)]}
+    line |= {name: again[name] for name in ("transport", "evidence") if isinstance(again.get(name), dict)}
+    second = judge(json.dumps(line), asked)
     before = {one.name: one for one in first.checks}
     wanted = {name: PASS if one.state == SHORT else one.state for name, one in before.items()}
-    if searched.get("culprits") or {one.name: one.state for one in second.checks} != wanted:
-        return _stands(first, {one.name: one for one in second.checks})
-    return dataclasses.replace(second, checks=tuple(_noted(second.checks, before)))
+    seen = {one.name: one.state for one in second.checks}
+    if seen == wanted and not _doubt(searched):
+        return dataclasses.replace(second, checks=tuple(_noted(second.checks, before)))
+    told = [one for one in second.checks if before[one.name].state == SHORT or one.state != wanted[one.name]]
+    notes = [f"{one.name} a second time: {one.state}, {'; '.join(one.why) or 'without a word'}" for one in told]
+    return _stands(first, [*notes, *_doubt(searched)])
 
 
-def _stands(first: Judgement, after: dict[str, Check]) -> Judgement:
-    """Return `first` with what the second look saw of each check that was short."""
-    seen = {
-        one.name: f"{one.name} a second time: {after[one.name].state}, {'; '.join(after[one.name].why) or 'without a word'}"
-        for one in first.checks
-        if one.state == SHORT and one.name in after
-    }
-    checks = tuple(
-        dataclasses.replace(one, why=(*one.why, seen[one.name])) if one.name in seen else one for one in first.checks
-    )
-    return dataclasses.replace(first, checks=checks, reasons=(*first.reasons, *seen.values()))
+def _doubt(searched: dict[str, Any]) -> list[str]:
+    """Return why a second number alone excuses nothing: the search names somebody, or was to be made and did not end."""
+    if searched.get("culprits"):
+        return ["a second look excuses nothing where the search names a cause"]
+    if searched.get("needed") and (searched.get("failed") or not searched.get("complete")):
+        return ["a second look excuses nothing where the search did not come to its end"]
+    return []
+
+
+def _stands(first: Judgement, notes: list[str]) -> Judgement:
+    return dataclasses.replace(first, reasons=(*first.reasons, *notes))
 
 
 def _noted(checks: Iterable[Check], before: dict[str, Check]) -> Iterable[Check]:

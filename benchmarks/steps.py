@@ -181,15 +181,15 @@ def mpirun(launch: Launch, shape: Shape, own: tuple[str, ...] = ()) -> tuple[str
     )
 
 
-def argv(step: Step, plan: Plan, launch: Launch, shape: Shape, *, told: bool = True) -> tuple[str, ...]:
-    """Return the exact command of `step` on `launch`, `mpirun` first; `told` lets NCCL say in the deciding run what it uses."""
+def argv(step: Step, plan: Plan, launch: Launch, shape: Shape) -> tuple[str, ...]:
+    """Return the exact command of `step` on `launch`, `mpirun` first."""
     nodes = len(launch.addresses)
     variables = exports(shape, nodes, launch, plan.exports)
     if step.split:
         variables["NCCL_TESTS_SPLIT"] = step.split
     if step.stage == FREE:
         variables.pop("NCCL_ALGO", None)
-    if told and step.name == plan.collective:
+    if step.name == plan.collective:
         # To files, for on standard output a line of NCCL's could cut into a row of the table.
         variables |= {
             "NCCL_DEBUG": "INFO",

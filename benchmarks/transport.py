@@ -37,7 +37,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     if nodes == 1:
         return _inside(moved, plan, shape, rehearsed=rehearsed)
     sent = {name: _mapping(counted) for name, counted in _mapping(moved.get("tx_bytes")).items()}
-    least = least_bytes(plan, shape, nodes)
+    least = least_bytes(plan, shape, nodes, _counted(moved))
     rails = tuple(shape.rdma.hca) if shape.rdma else asked.fabric
     told = provider.told(_mapping(moved.get("said")), shape)
     if told.wrong:
@@ -61,19 +61,27 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     return check("transport", reasons, good=(_proof(what, counted, least, moved), *told.proof))
 
 
-def least_bytes(plan: Plan, shape: Shape, nodes: int) -> float:
+def least_bytes(plan: Plan, shape: Shape, nodes: int, counted: frozenset[str] | None = None) -> float:
     """Return what each node must at least send to the others in the runs between the two counter readings, in bytes.
+
+    Those are the steps named in `counted`; None stands for the deciding run and all before it.
 
     An all-reduce of S bytes over k nodes sends at least 2 (k-1)/k S from each node by any algorithm (half of it where switches
     reduce); timed and checked operations of both placements count, warm-up does not.
     """
     total = 0.0
     for step in steps(plan, shape, nodes):
-        if step.stage == RAILS:
+        if step.stage == RAILS and (counted is None or step.name in counted):
             total += _operations_bytes(step, plan) * 2 * (nodes - 1) / nodes * shape.gpus
         if step.name == plan.collective:
             return total + _operations_bytes(step, plan) * _least_share(plan.collective, nodes)
     return total
+
+
+def _counted(moved: dict[str, Any]) -> frozenset[str] | None:
+    """Return between which steps a second look read the counters; None where it was the first."""
+    named = moved.get("steps")
+    return frozenset(str(name) for name in named) if isinstance(named, list) else None
 
 
 def _least_share(name: str, nodes: int) -> float:

@@ -118,7 +118,7 @@ def read_line(text: str) -> dict[str, Any]:
         raise LineError(msg)
     try:
         line = json.loads(lines[-1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"the runner's line is not JSON: {error}"
         raise LineError(msg) from None
     if not isinstance(line, dict) or line.get("kind") != "measure" or line.get("schema") != LINE_SCHEMA:
@@ -159,10 +159,10 @@ def _beside(line: dict[str, Any], asked: Asked) -> Iterable[Check]:
     yield _spread(line, asked)
     others = len(steps(asked.plan, asked.shape, asked.nodes)) - 1
     yield check("collectives", _other_steps(line, asked), bad=UNKNOWN, good=(f"{others} other steps are whole",))
-    for stage in (NODE, RAILS):
-        for step in steps(asked.plan, asked.shape, asked.nodes):
-            if step.stage == stage:
-                yield check(stage, _slow_groups(line, asked, step, scale))
+    for step in steps(asked.plan, asked.shape, asked.nodes):
+        found = rows.step(line, step.name) or {}
+        if step.stage in {NODE, RAILS} and rows.whole(found) and not found.get("failed"):  # else `collectives` says so
+            yield _groups(found.get("groups_gbps"), asked, step, scale)
     if asked.past_unread:
         yield Check("history", SKIPPED, (asked.past_unread,))
     elif asked.past is not None:
@@ -280,12 +280,18 @@ def _sizes(step: Step, asked: Asked) -> tuple[int, ...]:
     return asked.plan.sizes_of(step.collective) if step.begin_bytes != step.end_bytes else (step.end_bytes,)
 
 
-def _slow_groups(line: dict[str, Any], asked: Asked, step: Step, scale: int) -> Iterable[str]:
+def _groups(groups: Any, asked: Asked, step: Step, scale: int) -> Check:
+    """Judge what each node inside, or each GPU's rails between nodes, reached; without a number of each, nothing is known."""
+    if not isinstance(groups, list) or len(groups) != step.groups or not all(rows.is_number(group) for group in groups):
+        why = (
+            f"the step {step.name} has no number of each of its {step.groups} groups; nccl-tests from 2.19 on times every rank"
+        )
+        return Check(step.stage, UNKNOWN, (why,))
+    return check(step.stage, _slow_groups(groups, asked, step, scale))
+
+
+def _slow_groups(groups: list[float], asked: Asked, step: Step, scale: int) -> Iterable[str]:
     """Name the node whose inside, or the GPU whose rails, are below what their own wire allows."""
-    found = rows.step(line, step.name)
-    groups = found.get("groups_gbps") if found else None
-    if not isinstance(groups, list) or not all(rows.is_number(group) for group in groups):
-        return
     if step.stage == NODE:
         bound, table, stands_for = ceiling.nvlink_gbps(asked.shape, scale), NVLINK_FRACTIONS, step.end_bytes
     else:

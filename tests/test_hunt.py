@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from test_runner import REAL_RUN, Head, step_of
+from test_runner import REAL_RUN, Head, measure_request, step_of
 
 from benchmarks.outputs import culprit_sentence
 
@@ -132,33 +135,75 @@ def test_a_budget_that_is_used_up_says_so_and_keeps_what_is_known(fabric):
     assert not line["complete"]
 
 
-def test_what_is_short_is_measured_again_first_and_its_evidence_names_the_first(fabric):
-    steps = [
-        step_of(fabric, REAL_RUN.replace("$HOME/plan", str(fabric.home / "plan")), decides=False),
-        step_of(fabric, "echo no such device >&2; exit 1\n", name="rails", decides=False),
-    ]
-    (fabric.home / "plan").mkdir()
-    again = {"steps": steps, "timeout_s": 30, "evidence": {"path": "/x", "sha256": "a" * 64}}
-    line = fabric.search(again=again)
+def again(fabric, **bodies) -> dict:
+    """Return the second look's part of a request, its runs as shell by name."""
+    body = measure_request(fabric, "", run_id="second1", nodes=fabric.nodes)
+    steps = [step_of(fabric, shell, name, decides=False) for name, shell in bodies.items()]
+    return body | {"kind": "second", "steps": steps, "evidence": {"path": "/x", "sha256": "a" * 64}}
+
+
+@pytest.fixture
+def two(tmp_path):
+    return Fabric(tmp_path, 2)
+
+
+def test_what_is_short_is_measured_again_first_and_its_evidence_names_the_first(two):
+    line = two.search(again=again(two, all_reduce=REAL_RUN, rails="echo no such device >&2; exit 1\n"))
     whole, failed = line["again"]["steps"]
     assert whole["rows"]
     assert not whole["problems"]
     assert "no such device" in failed["failed"]
+    assert line["again"]["transport"]["steps"] == ["all_reduce"]
+    assert set(line["again"]["transport"]["tx_bytes"]) == {"node-0", "node-1"}
     assert line["healthy_gbps"]
     text = gzip.decompress(Path(line["again"]["evidence"]["path"]).read_bytes()).decode()
-    assert text.startswith(f"# busbar: measured a second time; the first is {'a' * 64}\n# busbar step all_reduce\n")
-    assert "no such device" in text
+    assert text.startswith(f"# busbar: measured a second time; the first is {'a' * 64} (/x)\n# busbar step all_reduce\n")
+    assert "no such device" in Path(re.findall(r"its output is (\S+) on", failed["failed"])[0]).read_text()
+
+
+def test_another_search_finds_the_second_look_that_was_taken(two):
+    once = "test ! -e $HOME/ran || exit 1; touch $HOME/ran\n" + REAL_RUN
+    first = two.search(again=again(two, all_reduce=once))
+    second = two.search(again=again(two, all_reduce=once), run_id="search2", budget_s=30)
+    assert first["again"] == second["again"]
+    assert first["again"]["steps"][0]["rows"]
+
+
+def test_a_second_look_runs_on_its_own_hosts_whatever_another_cluster_left_there(two):
+    (two.home / "plan").mkdir()
+    (two.home / "plan" / "hosts").write_text("127.0.1.9 slots=2\n")
+    two.search(again=again(two, all_reduce=REAL_RUN))
+    assert (two.home / "plan" / "hosts").read_text() == "127.0.0.1 slots=2\n"
+
+
+def test_a_second_look_that_cannot_be_taken_says_so_and_the_search_goes_on(two):
+    asked = again(two, all_reduce=REAL_RUN)
+    two.tool("ssh", "case $* in *inventory*|*-IS*) echo nobody >&2; exit 255;; *hostname*) echo n1;; esac\n")
+    line = two.search(again=asked)
+    assert "no inventory from node-1" in line["again"]["failed"]
+    assert line["rounds"]
 
 
 def test_a_whole_that_is_fine_at_second_sight_lets_no_group_be_suspected(fabric):
     alone = fabric.search(whole_gbps=4.0)
     assert alone["rounds"] > 2
-    (fabric.home / "plan").mkdir()
-    steps = [step_of(fabric, REAL_RUN.replace("$HOME/plan", str(fabric.home / "plan")), decides=False)]
-    again = {"steps": steps, "timeout_s": 30, "evidence": None}
-    line = fabric.search(whole_gbps=4.0, again=again, run_id="search2")
+    line = fabric.search(whole_gbps=4.0, again=again(fabric, all_reduce=REAL_RUN), run_id="search2")
+    assert line["again"]["steps"][0]["rows"], line["again"]
     assert line["rounds"] < alone["rounds"]
     assert not line["culprits"]
+
+
+def test_a_line_that_would_be_too_long_loses_pairs_and_not_its_finding(two):
+    line = {"culprits": ["x" * 20_000], "pairs": [[1, 2, 0.123456789]] * 1500, "again": {"steps": ["y" * 30_000]}}
+    program = (
+        "import sys, json; sys.path[:0] = sys.argv[1:]; import hunt; print(json.dumps(hunt._fitting(json.load(sys.stdin))))"
+    )
+    words = [sys.executable, "-c", program, str(two.program)]
+    ended = subprocess.run(words, input=json.dumps(line), capture_output=True, text=True, check=True)
+    kept = json.loads(ended.stdout)
+    assert len(ended.stdout) < 64 * 1024
+    assert kept["culprits"] == line["culprits"]
+    assert 0 < len(kept["pairs"]) < 1500
 
 
 def test_a_search_that_is_not_needed_touches_nobody(fabric):

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from benchmarks import outputs
-from benchmarks.evidence import keeper
+from benchmarks import outputs, second
+from benchmarks.evidence import history, keeper
 from benchmarks.evidence.certificate import digest
 from benchmarks.evidence.verify import moment, verify
 
@@ -74,6 +74,27 @@ def test_a_preview_adds_nothing_to_history(keeping, tmp_path):
     text = line()
     kept(text, keeping, {}, write=False)
     assert not list((tmp_path / "history").rglob("*.json"))
+
+
+@pytest.mark.parametrize("odd", [{"run_id": "../x"}, {"run_id": ""}, {"started": "yesterday"}])
+def test_a_run_that_history_could_not_name_is_no_pass_and_no_crash(keeping, odd):
+    found = run(keeping, 1, **odd)
+    assert found.judged.verdict == "unknown"
+    assert "the check history was skipped" in found.judged.reasons[0]
+
+
+def test_a_history_that_cannot_be_written_takes_nothing_else_back(keeping, monkeypatch):
+    def full(*_):
+        raise history.HistoryError("history: no space left")
+
+    first = json.dumps(document(share=0.5))
+    searched = {"again": {"steps": document()["steps"], "evidence": EVIDENCE}}
+    monkeypatch.setattr(history, "append", full)
+    found = kept(first, keeping, {}, searched)
+    assert found.judged.verdict == "unknown"
+    assert "no space left" in found.judged.reasons[0]
+    assert any(why.startswith(second.NOTE) for one in found.judged.checks for why in one.why)
+    assert kept(first, keeping, {}).judged.verdict == "short"
 
 
 def test_a_history_that_cannot_be_read_is_no_pass_unless_allowed(tmp_path):

@@ -140,6 +140,23 @@ def test_a_step_that_failed_is_unknown_and_named():
     assert judged.reasons == ("rails: the run rails ended with status 1",)
 
 
+@pytest.mark.parametrize("step", ["node", "rails"])
+@pytest.mark.parametrize("groups", [None, [], "x", [0.006], [0.006] * 7 + ["y"], [0.006] * 9])
+def test_a_step_without_a_number_of_each_group_is_unknown(step, groups):
+    judged = judge(with_step(step, groups_gbps=groups), ASKED)
+    assert judged.verdict == "unknown"
+    assert f"the step {step} has no number of each of its" in judged.reasons[0]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, json.dumps({"kind": "measure"})[:-1] + ', "x":' + "{" * 100_000])
+def test_a_line_that_is_nested_without_end_is_unknown(text):
+    assert judge(text, ASKED).verdict == "unknown"
+
+
+def test_a_number_that_no_float_holds_is_none():
+    assert judge(with_step(RUN, rows=[row(PLAN.end_bytes, SPEED, wrong=2**1024)]), ASKED).verdict == "unknown"
+
+
 def test_the_gpu_whose_rails_are_slow_is_named_by_the_rail_split_run():
     slow = [0.049 / 8] * 8
     slow[5] = 0.002

@@ -178,7 +178,7 @@ def _compare(bench: _Bench) -> None:
 
 
 def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
-    """Return how long a way takes to a pass (s); one that came out short because the machine was disturbed is gone again."""
+    """Return how long a way takes to a pass (s); one that ends otherwise, as on a disturbed machine, is gone again."""
     for tries_left in range(_TRIES)[::-1]:
         bench.clean()
         began = time.monotonic()
@@ -187,6 +187,7 @@ def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
         if found.status == 0 or not tries_left:
             break
         _say(f"{name}: no pass, not counted, gone again", f"{taken_s:.1f} s")
+        print(found.text[-800:], file=sys.stderr)  # noqa: T201 - why it was none
     _good(name, found)
     _say(f"{name}: {_HOSTS} hosts from SSH to a verdict", f"{taken_s:.1f} s")
     return taken_s

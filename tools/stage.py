@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -25,6 +26,9 @@ SHORT_PLAN = {
     "allowSkipped": ["spread"],
 }
 _PATIENCE_S = 300
+#: What commands print; pytest shows it, whole, where a test fails.
+_LOG = logging.getLogger(__name__)
+_LOG.setLevel(logging.INFO)
 
 
 class Finished:
@@ -90,6 +94,7 @@ class Stage:
             os.killpg(child.pid, signal.SIGKILL)
             text, _ = child.communicate()
             return Finished(-9, f"{text}\nkilled after {timeout_s} s", timeout_s)
+        _LOG.info("%s", text)
         return Finished(child.returncode, text, time.monotonic() - began)
 
     def configure(self, **changes: Any) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import second
+from benchmarks.checks import SHORT, SKIPPED, Check, verdict
 from benchmarks.evidence import history
 from benchmarks.verdict import Judgement, judge
 
@@ -64,13 +65,14 @@ class Kept:
 def looked(line: str, asked: Asked, keeping: Keeping) -> Looked:
     """Judge the runner's `line` with what history asks for."""
     found = judge(line, asked)
-    one = _record(found, asked, keeping, {})
-    if one is None:
-        return Looked(found, asked, None)
     try:
+        one = _record(found, asked, keeping, {})
+        if one is None:
+            return Looked(found, asked, None)
         past = history.load(keeping.history, one.key, one.order)
     except history.HistoryError as error:
-        return _unread(line, asked, error)
+        asked = dataclasses.replace(asked, past_unread=str(error))
+        return Looked(judge(line, asked), asked, None)
     asked = dataclasses.replace(asked, past=history.limit(past.records))
     return Looked(judge(line, asked), asked, past)
 
@@ -78,15 +80,16 @@ def looked(line: str, asked: Asked, keeping: Keeping) -> Looked:
 def settled(first: Looked, searched: dict[str, Any], keeping: Keeping, versions: dict[str, str], *, write: bool) -> Kept:
     """Judge with the second look that the line `searched` may hold; add the run to history where `write` says so."""
     found = second.settled(first.judged, first.asked, searched)
+    if first.past is None:
+        return Kept(found, None, ())
     one = _record(found, first.asked, keeping, versions)
-    if first.past is None or one is None:
+    if one is None:
         return Kept(found, None, ())
     try:
         if write:
             history.append(keeping.history, one)
     except history.HistoryError as error:
-        unread = _unread(json.dumps(found.line), dataclasses.replace(first.asked, past=None), error)
-        return Kept(unread.judged, None, ())
+        return Kept(_unwritten(found, first.asked, str(error)), None, ())
     return Kept(found, first.past.last, (*first.past.warnings, *history.changes(first.past.last, one)))
 
 
@@ -94,9 +97,14 @@ def _record(found: Judgement, asked: Asked, keeping: Keeping, versions: dict[str
     return history.record(found, keeping.target, asked.shape.name, asked.nodes, versions) if keeping.history else None
 
 
-def _unread(line: str, asked: Asked, error: history.HistoryError) -> Looked:
-    asked = dataclasses.replace(asked, past_unread=str(error))
-    return Looked(judge(line, asked), asked, None)
+def _unwritten(found: Judgement, asked: Asked, why: str) -> Judgement:
+    """Return the judgement of a run that history could not take: skipped, unless history finds it short already."""
+    if any(one.name == "history" and one.state == SHORT for one in found.checks):
+        return found
+    checks = (*(one for one in found.checks if one.name != "history"), Check("history", SKIPPED, (why,)))
+    outcome, reasons = verdict(checks, asked.allow_skipped)
+    more = tuple(reason for reason in found.reasons if reason not in reasons)
+    return dataclasses.replace(found, checks=checks, verdict=outcome, reasons=(*reasons, *more))
 
 
 def inputs(asked: Asked, identity: str, built: dict[str, Any]) -> dict[str, str]:

@@ -4,6 +4,7 @@ One mpirun carries a whole round: its ranks are split into the trials' groups, a
 deliberately fails never: a search that cannot go on says so in its line, for what was measured before must not be lost.
 """
 
+import json
 import os
 import shlex
 import threading
@@ -11,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import again
 import fanout
 import jobs
 import measure
@@ -38,64 +40,56 @@ def commands(request: Dict[str, Any]) -> List[str]:
 
 def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     """Take the second look, then search within the budget; return the line."""
-    line = {"schema": 1, "kind": "search", "run_id": request["run_id"], "needed": request["needed"]}
-    if "again" in request:
-        line["again"] = _again(request, here, say)
-    if not request["needed"]:
-        return line
-    began = time.monotonic()
-    whole_gbps = _whole_gbps(request["whole_gbps"], line.get("again"))
-    asking = search.Search(len(request["nodes"]), len(request["rails"]) or 1, request["pair_limit_gbps"], whole_gbps)
-    samples = []  # type: List[search.Sample]
-    failed = None
+    line = {"schema": 1, "kind": "search", "run_id": request["run_id"], "needed": request["needed"]}  # type: Dict[str, Any]
     try:
         with measure.alone(request, say):
             fanout.keep(request["nodes"])
-            failed = _ask(asking, samples, request, here, say, began)
-    except (Refusal, _NoTimes) as error:
+            if "again" in request:
+                line["again"] = again.look(request["again"], say)
+            if request["needed"]:
+                line.update(_search(request, _whole_gbps(request["whole_gbps"], line.get("again")), here, say))
+    except (Refusal, OSError) as error:
+        line.update(failed=str(error), complete=False)
+    return _fitting(line)
+
+
+def _search(request: Dict[str, Any], whole_gbps: Optional[float], here: str, say: jobs.Say) -> Dict[str, Any]:
+    """Go from round to round within the budget; return what was found."""
+    began = time.monotonic()
+    asking = search.Search(len(request["nodes"]), len(request["rails"]) or 1, request["pair_limit_gbps"], whole_gbps)
+    samples = []  # type: List[search.Sample]
+    try:
+        failed = _ask(asking, samples, request, here, say, began)
+    except (Refusal, OSError, _NoTimes) as error:
         failed = str(error)
     found = asking.finding()
     say(found.summary)
     pairs = [[*one.trial.nodes, one.busbw_gbps] for one in samples if not one.trial.rails and len(one.trial.nodes) == _PAIR]
-    line.update(
-        culprits=[_culprit(one, request) for one in found.culprits[:_CULPRITS_KEPT]],
-        healthy_gbps=found.healthy_gbps,
-        rounds=found.rounds,
-        trials=found.trials,
-        complete=found.exhausted and failed is None,
-        failed=failed,
-        summary=found.summary,
-        pairs=pairs[:_PAIRS_KEPT],
-        seconds=round(time.monotonic() - began, 2),
-    )
+    return {
+        "culprits": [_culprit(one, request) for one in found.culprits[:_CULPRITS_KEPT]],
+        "healthy_gbps": found.healthy_gbps,
+        "rounds": found.rounds,
+        "trials": found.trials,
+        "complete": found.exhausted and failed is None,
+        "failed": failed,
+        "summary": found.summary,
+        "pairs": pairs[:_PAIRS_KEPT],
+        "seconds": round(time.monotonic() - began, 2),
+    }
+
+
+def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
+    """Keep as many pairs as a line may hold: a finding must not be lost for its picture."""
+    while line.get("pairs") and len(json.dumps(line)) > jobs.LINE_LIMIT_BYTES:
+        line["pairs"] = line["pairs"][: len(line["pairs"]) // 2]
     return line
 
 
-def _again(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
-    """Measure what was short once more; return the steps as a measurement has them, and evidence that names the first's."""
-    asked = request["again"]
-    began = time.monotonic()
-    steps = []  # type: List[Dict[str, Any]]
-    texts = ["# busbar: measured a second time; the first is {}\n".format((asked["evidence"] or {}).get("sha256"))]
-    failed = None
-    try:
-        with measure.alone(request, say):
-            fanout.keep(request["nodes"])
-            for step in asked["steps"]:
-                left_s = asked["timeout_s"] - (time.monotonic() - began)
-                found, run = measure.step_of(dict(step, timeout_s=max(left_s, 1.0)), here, say, len(request["nodes"]))
-                steps.append(found)
-                texts.append(measure.headed(step["name"], run.text if run else str(found["failed"]) + "\n"))
-    except Refusal as refusal:
-        failed = str(refusal)
-    return {"steps": steps, "failed": failed, "evidence": measure.keep(here, "".join(texts))}
-
-
-def _whole_gbps(first: Optional[float], again: Optional[Dict[str, Any]]) -> Optional[float]:
+def _whole_gbps(first: Optional[float], second: Optional[Dict[str, Any]]) -> Optional[float]:
     """Return what all nodes together reach, at best: where that was chance, no group of them need be suspected."""
-    measured = [] if first is None or again is None else [step for step in again["steps"] if step["stage"] == "all"]
-    found = [step["rows"][-1][1][2] for step in measured if step["collective"] == "all_reduce" and step.get("rows")]
-    return max([first, *found]) if found and first is not None else first
+    measured = [step for step in (second or {"steps": []})["steps"] if step["stage"] == "all" and step.get("rows")]
+    found = [step["rows"][-1][1] for step in measured if step["collective"] == "all_reduce"]
+    return first if first is None else max([first, *(placement[2] for placement in found if placement)])
 
 
 def _ask(  # noqa: PLR0913, PLR0917 - one loop that its caller would bury

@@ -51,7 +51,7 @@ def submit(request: Dict[str, Any]) -> None:
         for leftover in ("failed.txt", "progress.log"):
             if os.path.exists(os.path.join(here, leftover)):
                 os.unlink(os.path.join(here, leftover))
-        _write(os.path.join(here, "request.json"), json.dumps(request))
+        write(os.path.join(here, "request.json"), json.dumps(request))
         with open(os.path.join(here, "worker.log"), "ab") as log:
             subprocess.Popen(
                 [sys.executable, "-IS", os.path.abspath(sys.argv[0]), "worker", here],
@@ -75,12 +75,12 @@ def work(here: str, kinds: Dict[str, Any]) -> int:
             target.write(line.rstrip("\n") + "\n")
 
     try:
-        _write(os.path.join(here, "line.json"), _line(kinds[request["kind"]].work(request, here, say)))
+        write(os.path.join(here, "line.json"), _line(kinds[request["kind"]].work(request, here, say)))
     except Refusal as refusal:
-        _write(os.path.join(here, "failed.txt"), str(refusal))
+        write(os.path.join(here, "failed.txt"), str(refusal))
         return 1
     except Exception as error:
-        _write(os.path.join(here, "failed.txt"), f"the runner itself failed ({error!r}); see {here}/worker.log")
+        write(os.path.join(here, "failed.txt"), f"the runner itself failed ({error!r}); see {here}/worker.log")
         raise
     return 0
 
@@ -161,7 +161,7 @@ def _read(path: str) -> str:
         return source.read()
 
 
-def _write(path: str, content: str) -> None:
+def write(path: str, content: str) -> None:
     """Write a file that is either absent or whole."""
     with text(path + ".new", "w") as target:
         target.write(content)

@@ -13,7 +13,7 @@ import os
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import compare
 import fanout
@@ -71,38 +71,23 @@ def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     nodes = request["nodes"]
     fanout.keep(nodes)
     before, asked_at = _first_look(nodes, request, say)
-    for folder in (os.path.dirname(request["hostfile"]["path"]), request["results"]):
-        os.makedirs(folder, exist_ok=True)
-    with jobs.text(request["hostfile"]["path"], "w") as target:
-        target.write(request["hostfile"]["text"])
+    lay_hostfile(request)
     absent = [
         "{} has no interface {} that is up, so NCCL was left to choose".format(node["name"], name)
         for node, its in zip(nodes, before)
         for name in request["fabric"]
         if not its["interfaces"].get(name, {}).get("up")
     ]
-    texts = []  # type: List[str]
-    done = []  # type: List[Dict[str, Any]]
-    after = before
-    deciding = None  # type: Optional[transcript.Transcript]
-    for step in request["steps"]:
-        left_s = request["timeout_s"] - (time.monotonic() - began)
-        argv = _unpinned(step["argv"]) if absent else step["argv"]
-        found, run = step_of(dict(step, argv=argv, timeout_s=max(left_s, 1.0)), here, say, len(nodes))
-        done.append(found)
-        if run is not None:
-            texts.append(headed(step["name"], run.text))
-        if step["name"] == request["deciding"] and run is not None:
-            deciding = run.transcript
-            after, _ = _inventories(nodes, "--harvest " + shlex.quote(request["logs"]))
-    assert deciding is not None  # noqa: S101 - its failure is raised in step_of
+    ran = carry_out(dict(request, steps=_named(request["steps"], absent)), here, say, before, began)
+    deciding = ran.deciding
+    assert deciding is not None  # noqa: S101 - its failure is raised in _step
     first = before[0]
     return {
         "schema": 2,
         "kind": "measure",
         "run_id": request["run_id"],
         "started": started,
-        "steps": done,
+        "steps": ran.steps,
         "rehearsal": {"scale": deciding.scale} if deciding.scale else None,
         "versions": {
             "nccl": deciding.nccl,
@@ -114,10 +99,52 @@ def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         "machines": {node["name"]: its["machine"] for node, its in zip(nodes, before)},
         "gpu": first["gpus"][0] if first["gpus"] else None,
         "inventory": {"differences": [*absent, *compare.differences(nodes, before, asked_at, request["hcas"])]},
-        "transport": dict(traffic.between(nodes, before, after), network=deciding.network),
-        "evidence": keep(here, "".join(texts)),
+        "transport": dict(traffic.between(nodes, before, ran.after), network=deciding.network),
+        "evidence": keep(here, ran.texts),
         "seconds": round(time.monotonic() - began, 2),
     }
+
+
+class Ran(NamedTuple):
+    """Steps that were carried out: as the line has them, what they printed by name, the deciding one, inventories after it."""
+
+    steps: List[Dict[str, Any]]
+    texts: Dict[str, str]
+    deciding: Optional[transcript.Transcript]
+    after: List[Dict[str, Any]]
+
+
+def carry_out(request: Dict[str, Any], here: str, say: jobs.Say, before: List[Dict[str, Any]], began: float) -> Ran:
+    """Run the request's steps within what is left of its time since `began`; look at every node again after the deciding one.
+
+    Raises:
+        Refusal: a step that decides ended without a result, or a node does not answer.
+    """
+    nodes = request["nodes"]
+    ran = Ran([], {}, None, before)
+    for step in request["steps"]:
+        left_s = request["timeout_s"] - (time.monotonic() - began)
+        found, run = _step(dict(step, timeout_s=max(left_s, 1.0)), here, say, len(nodes))
+        ran.steps.append(found)
+        if run is None:
+            continue
+        ran.texts[step["name"]] = run.text
+        if step["name"] == request["deciding"]:
+            after, _ = inventories(nodes, "--harvest " + shlex.quote(request["logs"]))
+            ran = ran._replace(deciding=run.transcript, after=after)
+    return ran
+
+
+def _named(steps: List[Dict[str, Any]], absent: List[str]) -> List[Dict[str, Any]]:
+    return [dict(step, argv=_unpinned(step["argv"])) if absent else step for step in steps]
+
+
+def lay_hostfile(request: Dict[str, Any]) -> None:
+    """Write the hosts of this request: another cluster's measurement of the same plan on this head wrote its own there."""
+    for folder in (os.path.dirname(request["hostfile"]["path"]), request["results"]):
+        os.makedirs(folder, exist_ok=True)
+    with jobs.text(request["hostfile"]["path"], "w") as target:
+        target.write(request["hostfile"]["text"])
 
 
 def _first_look(
@@ -126,13 +153,13 @@ def _first_look(
     """Ask every node what it has and, at the same time, whether it reaches the others; refuse what would let MPI fail."""
     with ThreadPoolExecutor(2) as pool:
         reached = pool.submit(_refuse_unreachable, nodes, say)
-        before, asked_at = _inventories(nodes, shlex.quote(request["logs"]))
+        before, asked_at = inventories(nodes, shlex.quote(request["logs"]))
         _refuse_unequal(nodes, before, request)
         reached.result()
     return before, asked_at
 
 
-def _inventories(nodes: List[Dict[str, str]], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
+def inventories(nodes: List[Dict[str, str]], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
     """Return every node's inventory, and this machine's clock before and after all of them."""
     asked = time.time()
     answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(inventory), _INVENTORY_TIMEOUT_S)
@@ -179,7 +206,7 @@ def _unpinned(argv: List[str]) -> List[str]:
     return [word for index, word in enumerate(argv) if not {index, index + 1} & set(pins)]
 
 
-def step_of(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[Dict[str, Any], Optional[mpi.Run]]:
+def _step(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[Dict[str, Any], Optional[mpi.Run]]:
     """Run one step; only the deciding one may end the measurement."""
     say("measuring: {} ({}) on {} nodes".format(step["collective"], step["name"], nodes))
     found = {name: step[name] for name in ("name", "stage", "collective")}
@@ -228,19 +255,15 @@ def _groups(row: transcript.Row, step: Dict[str, Any]) -> Optional[List[float]]:
     return [round(row.size_bytes * factor / (max(group) * 1e3), 6) for group in groups]
 
 
-def headed(name: str, text: str) -> str:
-    """Return what step `name` printed, as it stands in the evidence."""
-    return f"# busbar step {name}\n{text}"
-
-
-def keep(here: str, text: str) -> Dict[str, str]:
-    """Compress the transcripts under their own hash."""
+def keep(here: str, texts: Dict[str, str], head: str = "") -> Dict[str, str]:
+    """Compress what the steps printed, by name, under their own hash; what a failed one printed stays as it is."""
+    text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()
     path = os.path.join(here, digest + ".txt.gz")
     with open(path, "wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as target:
         target.write(data)
-    for name in os.listdir(here):
-        if name.endswith(".txt") and name != "failed.txt":
-            os.unlink(os.path.join(here, name))
+    for name in texts:
+        if os.path.exists(os.path.join(here, name + ".txt")):
+            os.unlink(os.path.join(here, name + ".txt"))
     return {"path": path, "sha256": digest}
