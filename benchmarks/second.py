@@ -55,7 +55,8 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     seen = {one.name: one.state for one in second.checks}
     if seen == wanted and not _doubt(searched):
         return dataclasses.replace(second, checks=tuple(_noted(second.checks, before)))
-    told = [one for one in second.checks if before[one.name].state == SHORT or one.state != wanted[one.name]]
+    short = {one.name for one in first.checks if one.state == SHORT}
+    told = [one for one in second.checks if one.name in short or one.state != wanted.get(one.name)]
     notes = [f"{one.name} a second time: {one.state}, {'; '.join(one.why) or 'without a word'}" for one in told]
     return _stands(first, [*notes, *_doubt(searched)])
 

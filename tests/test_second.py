@@ -125,6 +125,17 @@ def test_a_second_look_with_wrong_values_or_of_other_ranks_takes_nothing_back():
     assert any(reason.startswith("measurement a second time: unknown, 8 ranks ran") for reason in found.reasons)
 
 
+def test_a_second_look_that_holds_more_than_was_asked_takes_nothing_back():
+    first = damaged("all_reduce")
+    (rails,) = [step for step in first["steps"] if step["name"] == "rails"]
+    rails["failed"] = "the run rails ended with status 1"
+    judged = judge(json.dumps(first), ASKED)
+    again = {"steps": document()["steps"], "evidence": AGAIN}
+    found = second.settled(judged, ASKED, {"culprits": [], "again": again})
+    assert found.verdict == "short"
+    assert any(reason.startswith("rails a second time: pass") for reason in found.reasons)
+
+
 def test_a_second_look_without_a_number_of_each_group_takes_nothing_back():
     again = document()
     for step in again["steps"]:
