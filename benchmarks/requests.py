@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import ceiling, gate, second
 from benchmarks.collectives import collective
-from benchmarks.steps import Launch, argv, exports, hostfile, mpirun, result, steps
+from benchmarks.steps import Launch, argv, exports, hostfile, mpirun, repeated, result, steps
 from benchmarks.verdict import SHORT, Asked, Judgement
 from catalogue import ENVIRONMENTS, GENERIC
 from catalogue.containers import HOMES_INSIDE
@@ -134,7 +134,7 @@ def _second(
     Its id names the first look and the steps alone, so whatever else is asked of a search, it is the same second look.
     """
     names = second.steps_of(judged, asked)
-    chosen = [step for step in steps(asked.plan, asked.shape, asked.nodes) if step.name in names]
+    chosen = [repeated(step) for step in steps(asked.plan, asked.shape, asked.nodes) if step.name in names]
     if not chosen:
         return None
     body = _measurement(nodes, where, asked, chosen)

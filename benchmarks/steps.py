@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 RING_BELOW_NODES = 4
 #: Message of the run inside each node: large enough for NVLink's full rate, small enough to be over at once.
 _NODE_BYTES = 1024**3
+#: The median of so many operations stands for a group: a busy processor disturbs single ones.
+_MEDIAN_ITERATIONS = 12
 #: Bytes of a float, the smallest message.
 _FLOAT_BYTES = 4
 
@@ -110,6 +112,13 @@ def steps(plan: Plan, shape: Shape, nodes: int) -> tuple[Step, ...]:
     if 1 < nodes < RING_BELOW_NODES:
         found.append(replace(largest, name=FREE, stage=FREE, iterations=plan.iterations, warmup=plan.warmup, one_by_one=False))
     return tuple(found)
+
+
+def repeated(step: Step) -> Step:
+    """Return `step` as a second look takes it: where a median decides, of so many operations that single ones do not."""
+    if step.stage not in {NODE, RAILS}:
+        return step
+    return replace(step, iterations=max(step.iterations, _MEDIAN_ITERATIONS))
 
 
 def _inside_nodes(plan: Plan, shape: Shape, nodes: int) -> Step:

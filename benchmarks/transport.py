@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import provider
 from benchmarks.checks import PASS, SHORT, SKIPPED, Check, check
-from benchmarks.steps import RAILS, Step, steps
+from benchmarks.steps import RAILS, Step, repeated, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +72,8 @@ def least_bytes(plan: Plan, shape: Shape, nodes: int, counted: frozenset[str] | 
     total = 0.0
     for step in steps(plan, shape, nodes):
         if step.stage == RAILS and (counted is None or step.name in counted):
-            total += _operations_bytes(step, plan) * 2 * (nodes - 1) / nodes * shape.gpus
+            taken = step if counted is None else repeated(step)
+            total += _operations_bytes(taken, plan) * 2 * (nodes - 1) / nodes * shape.gpus
         if step.name == plan.collective:
             return total + _operations_bytes(step, plan) * _least_share(plan.collective, nodes)
     return total

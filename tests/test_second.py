@@ -100,9 +100,18 @@ def test_counters_of_a_second_look_are_held_against_its_own_steps_alone():
     plan, shape, nodes = ASKED.plan, ASKED.shape, ASKED.nodes
     alone = transport.least_bytes(plan, shape, nodes, frozenset({"all_reduce"}))
     assert 0 < alone < transport.least_bytes(plan, shape, nodes)
-    assert transport.least_bytes(plan, shape, nodes, frozenset({"rails", "all_reduce"})) == transport.least_bytes(
-        plan, shape, nodes
-    )
+    both = transport.least_bytes(plan, shape, nodes, frozenset({"rails", "all_reduce"}))
+    once = transport.least_bytes(plan, shape, nodes)
+    # Timed and checked operations: 1 + 1 of the first look, 12 + 1 of the second.
+    assert both - alone == pytest.approx((once - alone) * 13 / 2)
+
+
+def test_a_second_look_takes_the_median_of_more_operations_and_never_of_fewer():
+    (rails,) = asked_again(damaged("rails"))["again"]["steps"]
+    assert rails["argv"][rails["argv"].index("-n") + 1] == "12"
+    many = dataclasses.replace(ASKED, plan=dataclasses.replace(ASKED.plan, iterations=20))
+    (rails,) = asked_again(damaged("rails", asked=many), many)["again"]["steps"]
+    assert rails["argv"][rails["argv"].index("-n") + 1] == "20"
 
 
 def test_without_a_second_look_a_short_number_is_short():
