@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import ceiling, gate, second
 from benchmarks.collectives import collective
-from benchmarks.steps import Launch, argv, exports, hostfile, mpirun, repeated, result, steps
+from benchmarks.steps import MEDIAN_ITERATIONS, Launch, argv, exports, hostfile, mpirun, repeated, result, steps
 from benchmarks.verdict import SHORT, Asked, Judgement
 from catalogue import ENVIRONMENTS, GENERIC
 from catalogue.containers import HOMES_INSIDE
@@ -28,8 +28,6 @@ _BUILD_TIMEOUT_S = 1800
 _CONTAINER_TIMEOUT_S = 5400
 #: A trial of the search runs at twice the size from which the strictest fraction of the wire is promised.
 _SEARCH_SIZES = 2
-#: The median of so many operations stands for a trial: a busy processor disturbs single ones.
-_SEARCH_ITERATIONS = 12
 #: What the searching Command may need beyond its budget: the last round, and waiting for another measurement's end.
 _SEARCH_GRACE_S = 900
 
@@ -167,7 +165,7 @@ def search(  # noqa: PLR0913, PLR0917 - what a search depends on
             "exports": variables,
             "program": [*where.container, f"{where.binaries}/{collective('all_reduce').program}"],
             "size_bytes": size,
-            "iterations": _SEARCH_ITERATIONS,
+            "iterations": MEDIAN_ITERATIONS,
             "pair_limit_gbps": None if pair is None or share is None else pair * share,
             "whole_gbps": judged.busbw_gbps if asked.plan.collective == "all_reduce" else None,
         }

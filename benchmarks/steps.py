@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 RING_BELOW_NODES = 4
 #: Message of the run inside each node: large enough for NVLink's full rate, small enough to be over at once.
 _NODE_BYTES = 1024**3
-#: The median of so many operations stands for a group: a busy processor disturbs single ones.
-_MEDIAN_ITERATIONS = 12
+#: The median of so many operations stands for a group or a trial: a busy processor disturbs single ones.
+MEDIAN_ITERATIONS = 12
 #: Bytes of a float, the smallest message.
 _FLOAT_BYTES = 4
 
@@ -118,7 +118,7 @@ def repeated(step: Step) -> Step:
     """Return `step` as a second look takes it: where a median decides, of so many operations that single ones do not."""
     if step.stage not in {NODE, RAILS}:
         return step
-    return replace(step, iterations=max(step.iterations, _MEDIAN_ITERATIONS))
+    return replace(step, iterations=max(step.iterations, MEDIAN_ITERATIONS))
 
 
 def _inside_nodes(plan: Plan, shape: Shape, nodes: int) -> Step:

@@ -70,7 +70,7 @@ class Ready(pulumi.ComponentResource):
         return remote.Command(
             f"{name}-contact",
             connection=access.apply(to_bastion),
-            create="python3 -IS -",
+            create=onsite.PYTHON,
             stdin=program,
             logging=remote.Logging.STDERR,
             add_previous_output_in_env=False,
@@ -80,7 +80,7 @@ class Ready(pulumi.ComponentResource):
     def _here(self, name: str, program: pulumi.Output[str]) -> local.Command:
         return local.Command(
             f"{name}-contact",
-            create="exec python3 -IS -",
+            create=f"exec {onsite.PYTHON}",
             stdin=program,
             logging=local.Logging.STDERR,
             add_previous_output_in_env=False,

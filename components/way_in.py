@@ -18,7 +18,7 @@ def announced(
     """Return the Command that waits here, `timeout_s` at most, until the machine says that its first boot is done."""
     return local.Command(
         f"{name}-announced",
-        create="python3 -IS -",
+        create=onsite.PYTHON,
         stdin=address.apply(lambda host: onsite.text("knock", host=host, announcement=ANNOUNCEMENT, timeout_s=timeout_s)),
         triggers=[instance_id],
         logging=local.Logging.STDERR,

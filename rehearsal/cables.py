@@ -99,7 +99,7 @@ def refault(world: World, spec: HostSpec) -> None:
     if alive(world, spec.id):
         pid = (world.path / "hosts" / spec.id / "pid").read_text()
         for path, text in hcas.state(ports(spec, faults)).items():
-            Path(f"/proc/{pid}/root/sys/class", path).write_text(text)
+            Path("/proc", pid, "root", "sys", "class", path).write_text(text)
 
 
 def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec]:

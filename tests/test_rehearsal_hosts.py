@@ -245,7 +245,7 @@ def test_faults_cost_what_they_would_cost(stage):
         }
         assert megabits(stage, "bad0", "gpu1", "192.168.2.70", "192.168.2.62") == pytest.approx(12.5, rel=0.1)
         assert "mlx5_7 port 1 ==> enp72s0f1 (Down)" in stage.inside("bad0", "ibdev2netdev").stdout
-        assert "No space left" in stage.inside("bad0", "head -c 20000000 /dev/zero > /root/big").stderr
+        assert "No space left" in stage.inside("bad0", "head -c 20000000 /dev/zero > ~/big").stderr
         assert "rehearsed fault boot_fails" in hosts.console(stage.world, "bad1")
         assert stage.ssh("10.0.1.71", "cloud-init status").stdout == "status: error\n"
         assert stage.ssh("10.0.1.72", "true").returncode == 255

@@ -366,7 +366,7 @@ class Stack:
         found = self._engine("stack", "output", "--json", "--stack", self.name)
         if found.returncode != 0:
             sys.exit(f"gpu-server: no outputs: {found.stderr}")
-        values = json.loads(found.stdout.replace("/root/", "~/"))  # where the user's home lies says nothing elsewhere
+        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # where the user's home lies says nothing elsewhere
         return {name: value for name, value in values.items() if name not in {"readme", "report", "ssh"}}
 
     def argv(self) -> list[str]:

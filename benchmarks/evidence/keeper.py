@@ -80,10 +80,8 @@ def looked(line: str, asked: Asked, keeping: Keeping) -> Looked:
 def settled(first: Looked, searched: dict[str, Any], keeping: Keeping, versions: dict[str, str], *, write: bool) -> Kept:
     """Judge with the second look that the line `searched` may hold; add the run to history where `write` says so."""
     found = second.settled(first.judged, first.asked, searched)
-    if first.past is None:
-        return Kept(found, None, ())
-    one = _record(found, first.asked, keeping, versions)
-    if one is None:
+    one = _record(found, first.asked, keeping, versions) if first.past else None
+    if first.past is None or one is None:
         return Kept(found, None, ())
     try:
         if write:

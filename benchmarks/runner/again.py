@@ -43,8 +43,7 @@ def _look(asked: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     ran = measure.carry_out(asked, here, say, before, began)
     transport = None
     if ran.deciding is not None:
-        counted = [step["name"] for step in ran.steps[: 1 + [step["name"] for step in ran.steps].index(asked["deciding"])]]
-        transport = dict(traffic.between(nodes, before, ran.after), network=ran.deciding.network, steps=counted)
+        transport = dict(traffic.between(nodes, before, ran.after), network=ran.deciding.network, steps=ran.counted)
     first = asked["evidence"] or {}
     head = "# busbar: measured a second time; the first is {} ({})\n".format(first.get("sha256"), first.get("path"))
     return {"steps": ran.steps, "transport": transport, "evidence": measure.keep(here, ran.texts, head), "failed": None}

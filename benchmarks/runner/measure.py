@@ -78,7 +78,9 @@ def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         for name in request["fabric"]
         if not its["interfaces"].get(name, {}).get("up")
     ]
-    ran = carry_out(dict(request, steps=_named(request["steps"], absent)), here, say, before, began)
+    if absent:
+        request = dict(request, steps=[dict(step, argv=_unpinned(step["argv"])) for step in request["steps"]])
+    ran = carry_out(request, here, say, before, began)
     deciding = ran.deciding
     assert deciding is not None  # noqa: S101 - its failure is raised in _step
     first = before[0]
@@ -106,12 +108,16 @@ def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
 
 
 class Ran(NamedTuple):
-    """Steps that were carried out: as the line has them, what they printed by name, the deciding one, inventories after it."""
+    """Steps that were carried out, as the line has them, and what they printed by name.
+
+    Of the deciding one: what it gave, the inventories after it, and the names of all steps until then.
+    """
 
     steps: List[Dict[str, Any]]
     texts: Dict[str, str]
     deciding: Optional[transcript.Transcript]
     after: List[Dict[str, Any]]
+    counted: List[str]
 
 
 def carry_out(request: Dict[str, Any], here: str, say: jobs.Say, before: List[Dict[str, Any]], began: float) -> Ran:
@@ -121,7 +127,7 @@ def carry_out(request: Dict[str, Any], here: str, say: jobs.Say, before: List[Di
         Refusal: a step that decides ended without a result, or a node does not answer.
     """
     nodes = request["nodes"]
-    ran = Ran([], {}, None, before)
+    ran = Ran([], {}, None, before, [])
     for step in request["steps"]:
         left_s = request["timeout_s"] - (time.monotonic() - began)
         found, run = _step(dict(step, timeout_s=max(left_s, 1.0)), here, say, len(nodes))
@@ -131,12 +137,8 @@ def carry_out(request: Dict[str, Any], here: str, say: jobs.Say, before: List[Di
         ran.texts[step["name"]] = run.text
         if step["name"] == request["deciding"]:
             after, _ = inventories(nodes, "--harvest " + shlex.quote(request["logs"]))
-            ran = ran._replace(deciding=run.transcript, after=after)
+            ran = ran._replace(deciding=run.transcript, after=after, counted=[one["name"] for one in ran.steps])
     return ran
-
-
-def _named(steps: List[Dict[str, Any]], absent: List[str]) -> List[Dict[str, Any]]:
-    return [dict(step, argv=_unpinned(step["argv"])) if absent else step for step in steps]
 
 
 def lay_hostfile(request: Dict[str, Any]) -> None:

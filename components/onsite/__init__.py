@@ -9,6 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+#: What they are fed to: isolated and without its site, so that nobody's environment changes what they see.
+PYTHON = "python3 -IS -"
+
 
 def source(name: str) -> str:
     """Return the program `name` without a call."""
