@@ -39,4 +39,4 @@ figures: setup ## measure what README claims, one line each; PARTS="faults healt
 
 compare: setup ## time the same way to a verdict against an Ansible playbook and an ssh loop, 8 hosts
 	@tools/setup compare
-	@. tools/env && "$$BUSBAR_PYTHON" tools/compare.py
+	@. tools/env && "$$BUSBAR_PYTHON" -m tools.compare.rounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 import settings
-from benchmarks import outputs
+from benchmarks.report import outputs
 from components.ready import Ready, ReadyArgs
 from components.sweep import Source, Sweep, SweepArgs
 from targets import build

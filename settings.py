@@ -13,11 +13,11 @@ import pulumi
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from benchmarks import plan
-from benchmarks.checks import SKIPPABLE
-from benchmarks.evidence.keeper import Keeping
-from benchmarks.gate import Limit, parse_limit
-from benchmarks.verdict import Asked
+from benchmarks.judge.checks import SKIPPABLE
+from benchmarks.plan import plan
+from benchmarks.plan.asked import Asked
+from benchmarks.plan.gate import Limit, parse_limit
+from benchmarks.records.keeper import Keeping
 from catalogue import Price, Shape
 from catalogue.containers import Container
 from intent.aws import AwsKeys
@@ -62,7 +62,7 @@ class Settings(BaseModel):
     spread_iterations: int
     rank_exports: tuple[str, ...]
     fabric: tuple[str, ...]
-    minimum_busbw_gbps: str
+    minimum_busbw_gb_s: str
     limits: tuple[str, ...]
     allow_skipped: tuple[str, ...]
     search_minutes: Annotated[int, Field(ge=0)]
@@ -114,7 +114,7 @@ class Settings(BaseModel):
             plan=self.plan,
             shape=shape,
             nodes=nodes,
-            minimum_gbps=self.minimum_gbps,
+            minimum_gb_s=self.minimum_gb_s,
             limits=self.asked_limits,
             fabric=self.fabric,
             allow_skipped=frozenset(self.allow_skipped),
@@ -156,20 +156,20 @@ class Settings(BaseModel):
         if unknown:
             msg = f"allowSkipped names {', '.join(unknown)}; checks that can be skipped are {', '.join(sorted(SKIPPABLE))}"
             raise ValueError(msg)
-        _ = self.minimum_gbps
+        _ = self.minimum_gb_s
         return found
 
     @property
-    def minimum_gbps(self) -> float | None:
+    def minimum_gb_s(self) -> float | None:
         """The user's own limit, GB/s; None applies the rule."""
-        if not self.minimum_busbw_gbps:
+        if not self.minimum_busbw_gb_s:
             return None
         try:
-            value = float(self.minimum_busbw_gbps)
+            value = float(self.minimum_busbw_gb_s)
         except ValueError:
             value = -1.0
         if not 0 < value < float("inf"):
-            msg = f"minimumBusbwGbps is {self.minimum_busbw_gbps!r}; it must be a positive number of GB/s, or empty"
+            msg = f"minimumBusbwGbS is {self.minimum_busbw_gb_s!r}; it must be a positive number of GB/s, or empty"
             raise ValueError(msg)
         return value
 

@@ -25,7 +25,7 @@ class Hca:
     """One RDMA device: its name, line rate (Gb/s, one direction) and interface, and whether its port is active."""
 
     name: str
-    rate_gbps: int
+    rate_gbit_s: int
     netdev: str | None
     active: bool
 
@@ -59,9 +59,9 @@ class Facts:
     @property
     def rails(self) -> tuple[Hca, ...]:
         """Return the devices that carry the fabric: active, not the front end's, and of the highest rate among those."""
-        able = [hca for hca in self.hcas if hca.active and hca.netdev != self.front and hca.rate_gbps > 0]
-        best = max((hca.rate_gbps for hca in able), default=0)
-        return tuple(hca for hca in able if hca.rate_gbps == best)
+        able = [hca for hca in self.hcas if hca.active and hca.netdev != self.front and hca.rate_gbit_s > 0]
+        best = max((hca.rate_gbit_s for hca in able), default=0)
+        return tuple(hca for hca in able if hca.rate_gbit_s == best)
 
 
 def named(name: str) -> Shape | None:
@@ -101,8 +101,8 @@ def recognise(facts: Facts, nodes: int, row: Shape | None = None, fronts: Collec
 def _catalogued(facts: Facts) -> Shape | None:
     """Return the row with these GPUs: OCI's on OCI where the rails are its own, elsewhere a server without rails in its row."""
     if facts.tag == OCI_TAG:
-        wired = {(hca.name, hca.rate_gbps) for hca in facts.rails}
-        rows = [row for row in SHAPES.values() if row.rdma and {(hca, row.rdma.port_gbps) for hca in row.rdma.hca} == wired]
+        wired = {(hca.name, hca.rate_gbit_s) for hca in facts.rails}
+        rows = [row for row in SHAPES.values() if row.rdma and {(hca, row.rdma.port_gbit_s) for hca in row.rdma.hca} == wired]
     else:
         rows = [row for row in SERVERS.values() if row.rdma is None]
     return next((row for row in rows if row.gpus == facts.gpus and gpus.same(row.gpu, facts.gpu)), None)
@@ -110,12 +110,12 @@ def _catalogued(facts: Facts) -> Shape | None:
 
 def _rdma(rails: tuple[Hca, ...], shape: Shape) -> Rdma | None:
     if shape.unnamed is not None:
-        count, rate_gbps = shape.unnamed
+        count, rate_gbit_s = shape.unnamed
         if len(rails) != count:
             raise ValueError(
                 f"shape is {shape.name}, which has {count} rails, and the machines show {len(rails)} that are active"
             )
         # By number, for their names hold PCI buses, and devices of ascending buses are near GPUs of ascending numbers.
         names = sorted((rail.name for rail in rails), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
-        return Rdma(count, rate_gbps, tuple(names), "")
-    return Rdma(len(rails), rails[0].rate_gbps, tuple(rail.name for rail in rails), "") if rails else None
+        return Rdma(count, rate_gbit_s, tuple(names), "")
+    return Rdma(len(rails), rails[0].rate_gbit_s, tuple(rail.name for rail in rails), "") if rails else None

@@ -45,7 +45,7 @@ class Instance:
         memory_gib: main memory.
         cards: the most interfaces that each network card takes, by card index.
         efa: the most EFA interfaces that the type takes.
-        efa_gbps: line rate of one of them, Gb/s, one direction.
+        efa_gbit_s: line rate of one of them, Gb/s, one direction.
         nvme_gb: local NVMe, decimal GB; 0 where there is none or no source says.
         usage: how it may be bought: `on-demand`, `spot`, `capacity-block`.
         source: where the row was read.
@@ -62,7 +62,7 @@ class Instance:
     memory_gib: int
     cards: tuple[int, ...]
     efa: int
-    efa_gbps: int
+    efa_gbit_s: int
     nvme_gb: int
     usage: frozenset[str]
     source: str
@@ -72,7 +72,7 @@ class Instance:
 
     def __post_init__(self) -> None:
         """Refuse a row that contradicts itself."""
-        if self.efa > len(self.cards) or bool(self.efa) != bool(self.efa_gbps) or bool(self.gpu) != bool(self.gpus):
+        if self.efa > len(self.cards) or bool(self.efa) != bool(self.efa_gbit_s) or bool(self.gpu) != bool(self.gpus):
             msg = f"{self.name}: {self.efa} EFA devices need as many cards and a line rate, and a GPU name a GPU count"
             raise ValueError(msg)
         if self.hca and len(set(self.hca)) != self.efa:
@@ -80,9 +80,9 @@ class Instance:
             raise ValueError(msg)
 
     @property
-    def efa_total_gbps(self) -> int:
+    def efa_total_gbit_s(self) -> int:
         """Return the summed line rate of all EFA interfaces, Gb/s, one direction."""
-        return self.efa * self.efa_gbps
+        return self.efa * self.efa_gbit_s
 
     @property
     def nvlink_gbytes_per_s(self) -> float | None:
@@ -96,8 +96,8 @@ class Instance:
 
     def shape(self, *, efa: bool = True) -> Shape:
         """Return it as everything above the waist sees it; rails are its EFA devices, None where no source names them."""
-        rails = Rdma(self.efa, self.efa_gbps, self.hca, "") if efa and self.hca else None
-        unnamed = (self.efa, self.efa_gbps) if efa and self.efa and not self.hca else None
+        rails = Rdma(self.efa, self.efa_gbit_s, self.hca, "") if efa and self.hca else None
+        unnamed = (self.efa, self.efa_gbit_s) if efa and self.efa and not self.hca else None
         return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA_ENVIRONMENT, self.source, unnamed=unnamed)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from catalogue.file_systems import ON_DESTROY
 
 #: Throughput of a mount target in Gb/s: the standard one, and the high-performance ones, which are paid for 30 days at least.
-MOUNT_TARGET_GBPS = (1, 20, 40, 80)
+MOUNT_TARGET_GBIT_S = (1, 20, 40, 80)
 #: A mount target takes three addresses: two as it comes up, one to fail over to.
 _MOUNT_TARGET_ADDRESSES = 3
 LUSTRE_STEP_GB = 31_200
@@ -29,19 +29,19 @@ class Nfs:
 
     Attributes:
         mount: where nodes mount it.
-        target_gbps: throughput of the mount target, Gb/s, one of `MOUNT_TARGET_GBPS`.
+        target_gbit_s: throughput of the mount target, Gb/s, one of `MOUNT_TARGET_GBIT_S`.
         on_destroy: what destroying the stack does to it, one of `ON_DESTROY`.
     """
 
     mount: str = "/fss"
-    target_gbps: int = 1
+    target_gbit_s: int = 1
     on_destroy: str = "refuse"
 
     def __post_init__(self) -> None:
         """Refuse what the vendor does not offer; ValueError with a sentence."""
-        if self.target_gbps not in MOUNT_TARGET_GBPS:
-            offered = ", ".join(map(str, MOUNT_TARGET_GBPS))
-            raise ValueError(f"the mount target has {self.target_gbps} Gb/s; the vendor offers {offered}")
+        if self.target_gbit_s not in MOUNT_TARGET_GBIT_S:
+            offered = ", ".join(map(str, MOUNT_TARGET_GBIT_S))
+            raise ValueError(f"the mount target has {self.target_gbit_s} Gb/s; the vendor offers {offered}")
         _decided("File Storage", self.on_destroy)
 
     @property

@@ -1,6 +1,6 @@
 """One typed row for each RDMA shape: what is in the machine and how its rails are named.
 
-It deliberately holds no thresholds (they follow from the line rate, `benchmarks.ceiling`) and no prices.
+It deliberately holds no thresholds (they follow from the line rate, `benchmarks.plan.ceiling`) and no prices.
 Sources are files of oracle-quickstart/oci-hpc 3.1.0 unless the row says otherwise.
 """
 
@@ -26,14 +26,14 @@ class Rdma:
 
     Attributes:
         ports: number of RDMA ports (rails).
-        port_gbps: line rate of one port, Gb/s, one direction.
+        port_gbit_s: line rate of one port, Gb/s, one direction.
         hca: RDMA device of each rail, in NCCL's order; same length as `ports`.
         ucx_net_devices: what UCX may use for MPI's own traffic; empty where MPI is not told to use UCX.
         el7_netdevs: names of the rail interfaces on Oracle Linux 7 images, in rail order; empty where no such image exists.
     """
 
     ports: int
-    port_gbps: int
+    port_gbit_s: int
     hca: tuple[str, ...]
     ucx_net_devices: str
     el7_netdevs: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Rdma:
     @property
     def node_gbytes_per_s(self) -> float:
         """Sum of the line rates of one machine, GB/s (decimal), one direction."""
-        return self.ports * self.port_gbps / 8
+        return self.ports * self.port_gbit_s / 8
 
 
 @dataclass(frozen=True)

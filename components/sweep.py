@@ -1,6 +1,6 @@
 """Build, measure, search, accept: four Commands, so that a failing gate still leaves its evidence in the outputs.
 
-It deliberately contains no benchmark and no threshold: the runner does the work and `benchmarks.verdict` judges its line.
+It deliberately contains no benchmark and no threshold: the runner does the work and `benchmarks.judge.verdict` judges its line.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any
 import pulumi
 from pulumi_command import local, remote
 
-from benchmarks import outputs, pack, page, requests
-from benchmarks.evidence import keeper
-from benchmarks.verdict import PASS, Asked, Judgement
+from benchmarks.host import pack, requests
+from benchmarks.judge.verdict import PASS, Judgement
+from benchmarks.plan.asked import Asked
+from benchmarks.records import keeper
+from benchmarks.report import outputs, summary
 from catalogue import Homes, Price
 from catalogue.containers import Container
 from components.cluster import Access, Cluster, Node
@@ -92,7 +94,7 @@ class Sweep(pulumi.ComponentResource):
         asked = pulumi.Output.from_input(args.asked)
         self.expected = asked.apply(lambda wanted: outputs.expected(wanted, args.price))
         if pulumi.runtime.is_dry_run():
-            asked.apply(lambda wanted: pulumi.log.info(page.expectation(wanted, args.price), self))
+            asked.apply(lambda wanted: pulumi.log.info(summary.expectation(wanted, args.price), self))
         nodes, access, identity = args.cluster.nodes, args.cluster.access, args.cluster.identity
         known = pulumi.Output.all(nodes, access, args.ready.host_key)
         self._head = known.apply(lambda values: to_node(values[1], values[0][0].address, values[2]))
@@ -145,14 +147,14 @@ class Sweep(pulumi.ComponentResource):
             lambda all_: _report(all_[0], all_[1], all_[2], all_[3], args.keeping)
         )
         self.readme = pulumi.Output.all(kept, searched, self.ssh).apply(
-            lambda all_: page.page(all_[0].judged, all_[1], all_[2], all_[0].changes)
+            lambda all_: summary.page(all_[0].judged, all_[1], all_[2], all_[0].changes)
         )
         # What is exported is settled before this may fail: the engine keeps only outputs that are known by then.
         exported = pulumi.Output.all(judged, searched, self.measured, self.certificate, self.report, self.readme)
         local.Command(
             f"{name}-accept",
             create=judged.apply(lambda its: "cat" if its.verdict == PASS else "cat >&2; exit 1"),
-            stdin=exported.apply(lambda all_: page.table(all_[0], all_[1])),
+            stdin=exported.apply(lambda all_: summary.table(all_[0], all_[1])),
             logging=local.Logging.NONE,  # a pass is shown below, and a failure quotes the table in its error
             add_previous_output_in_env=False,
             opts=self._mine,
@@ -163,7 +165,7 @@ class Sweep(pulumi.ComponentResource):
     def _say(self, kept: keeper.Kept, searched: dict[str, Any]) -> None:
         """Show a pass, and what changed since the last run."""
         if kept.judged.verdict == PASS:
-            pulumi.log.info(f"\n{page.table(kept.judged, searched)}", self)
+            pulumi.log.info(f"\n{summary.table(kept.judged, searched)}", self)
         for change in kept.changes:
             pulumi.log.info(change, self)
 

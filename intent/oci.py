@@ -88,7 +88,7 @@ class OciKeys(BaseModel):
     iam: bool
     preflight: bool
     home: bool
-    home_gbps: int
+    home_gbit_s: int
     home_mount: str
     home_on_destroy: str
     lustre: bool
@@ -179,7 +179,7 @@ class OciKeys(BaseModel):
         """The file system for home folders or shared software; None where none is wanted."""
         if not self.home:
             return None
-        return Nfs(mount=self.home_mount, target_gbps=self.home_gbps, on_destroy=self.home_on_destroy)
+        return Nfs(mount=self.home_mount, target_gbit_s=self.home_gbit_s, on_destroy=self.home_on_destroy)
 
     @property
     def lustre_system(self) -> Lustre | None:

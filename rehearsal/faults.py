@@ -72,9 +72,9 @@ def _rail(fault: dict[str, object]) -> int:
 
 
 def _gigabits(fault: dict[str, object]) -> int:
-    rate = fault.get("gbps")
+    rate = fault.get("gbit_s")
     if not isinstance(rate, int) or isinstance(rate, bool) or rate < 1:
-        raise ValueError(f"the fault {fault} must have gbps, whole gigabits per second from 1, as a port states its rate so.")
+        raise ValueError(f"the fault {fault} must have gbit_s, whole gigabits per second from 1, as a port states its rate so.")
     return rate
 
 

@@ -43,7 +43,7 @@ class Port:
     Attributes:
         hca: mlx5_0.
         netdev: its interface.
-        rate_gbps: what the link says of itself, gigabits per second, unscaled.
+        rate_gbit_s: what the link says of itself, gigabits per second, unscaled.
         active: whether it has a link.
         verbs: whether a verbs library finds the device.
         driver: `mlx5` or `efa`; an EFA device leads to no interface.
@@ -51,7 +51,7 @@ class Port:
 
     hca: str
     netdev: str
-    rate_gbps: int
+    rate_gbit_s: int
     active: bool = True
     verbs: bool = True
     driver: str = "mlx5"
@@ -69,7 +69,7 @@ def state(ports: Sequence[Port]) -> dict[str, str]:
         base = f"infiniband/{port.hca}/ports/1"
         made[f"{base}/state"] = "4: ACTIVE\n" if port.active else "1: DOWN\n"
         made[f"{base}/phys_state"] = "5: LinkUp\n" if port.active else "3: Disabled\n"
-        made[f"{base}/rate"] = f"{port.rate_gbps} Gb/sec ({WIDTHS.get(port.rate_gbps, '4X')})\n"
+        made[f"{base}/rate"] = f"{port.rate_gbit_s} Gb/sec ({WIDTHS.get(port.rate_gbit_s, '4X')})\n"
     return made
 
 

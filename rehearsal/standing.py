@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal import hosts, network
-from rehearsal.oci.shapes import GBPS, SHAPES, Shape, front_name, rail_names
+from rehearsal.oci.shapes import GIGA, SHAPES, Shape, front_name, rail_names
 from rehearsal.world import PUBLIC_RANGE, World, write_whole
 
 SITE, FABRIC = "site00", "sitefab0"
@@ -172,7 +172,7 @@ def _spec(site: Site, key: str, family: str, index: int, name: str, address: str
         gpus=(shape.gpu,) * shape.gpus,
         nvme=shape.nvme_bytes,
         agent_plugins=RDMA_PLUGINS,
-        front_rate_bits_per_s=int(shape.front_gbps * GBPS),
+        front_rate_bits_per_s=int(shape.front_gbit_s * GIGA),
     )
 
 

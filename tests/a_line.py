@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from benchmarks import ceiling
-from benchmarks.collectives import collective
-from benchmarks.plan import Plan
-from benchmarks.steps import NODE, RAILS, SPREAD, steps
-from benchmarks.transport import least_bytes
-from benchmarks.verdict import Asked
+from benchmarks.judge.transport import least_bytes
+from benchmarks.plan import ceiling
+from benchmarks.plan.asked import Asked
+from benchmarks.plan.collectives import collective
+from benchmarks.plan.plan import Plan
+from benchmarks.plan.steps import NODE, RAILS, SPREAD, steps
 from catalogue import SHAPES
 
 GPU4 = SHAPES["BM.GPU4.8"]
@@ -19,10 +19,10 @@ ASKED = Asked(PLAN, GPU4, 2)
 EVIDENCE = {"path": "/home/opc/.busbar/runs/x/y.txt.gz", "sha256": "0" * 64}
 
 
-def row(size_bytes: int, busbw_gbps: float, wrong: int | None = 0, name: str = "all_reduce", ranks: int = 16) -> list[Any]:
+def row(size_bytes: int, busbw_gb_s: float, wrong: int | None = 0, name: str = "all_reduce", ranks: int = 16) -> list[Any]:
     """Return one packed row."""
-    algbw_gbps = busbw_gbps / collective(name).busbw_factor(ranks)
-    timing = [size_bytes / (algbw_gbps * 1e3) if algbw_gbps else 10.0, algbw_gbps, busbw_gbps, wrong]
+    algbw_gb_s = busbw_gb_s / collective(name).busbw_factor(ranks)
+    timing = [size_bytes / (algbw_gb_s * 1e3) if algbw_gb_s else 10.0, algbw_gb_s, busbw_gb_s, wrong]
     return [size_bytes, timing, list(timing)]
 
 
@@ -32,7 +32,7 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
     for step in steps(asked.plan, asked.shape, asked.nodes):
         ranks = asked.ranks // step.groups
         sizes = asked.plan.sizes_of(step.collective) if step.begin_bytes != step.end_bytes else (step.end_bytes,)
-        top = ceiling.bound_gbps(step.collective, asked.shape, asked.nodes, scale) or 0.05
+        top = ceiling.bound_gb_s(step.collective, asked.shape, asked.nodes, scale) or 0.05
         speed = share * top / (asked.shape.gpus if step.stage == RAILS else 1)
         one = {"name": step.name, "stage": step.stage, "collective": step.collective, "program": step.collective}
         one |= {
@@ -43,8 +43,8 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
             "seconds": 1.0,
         }
         if step.groups > 1:
-            inside = share * (ceiling.nvlink_gbps(asked.shape, scale) or 0.1)
-            one["groups_gbps"] = [inside if step.stage == NODE else speed] * step.groups
+            inside = share * (ceiling.nvlink_gb_s(asked.shape, scale) or 0.1)
+            one["groups_gb_s"] = [inside if step.stage == NODE else speed] * step.groups
         if step.stage == SPREAD:
             one["spread"] = {"iterations": 20, "p50_us": 1000.0, "p99_us": 1050.0, "cv_pct": 1.0}
         found.append(one)

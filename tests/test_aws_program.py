@@ -15,7 +15,7 @@ import pytest
 import yaml
 from conftest import HOST_KEY, KEY
 
-from benchmarks.steps import Launch, exports, mpirun
+from benchmarks.plan.steps import Launch, exports, mpirun
 from catalogue.aws import AwsIntent, Compute, Lustre, OpenZfs, Repository, Volume
 from catalogue.instances import INSTANCES
 from components.aws import preflight

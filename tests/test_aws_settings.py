@@ -16,7 +16,7 @@ from conftest import ROOT
 from test_aws_program import GROUP, ODCR, Cloud, controlled
 
 import settings
-from benchmarks.verdict import Asked
+from benchmarks.plan.asked import Asked
 from catalogue.aws import ERROR, RULES, WARNING, Lustre, OpenZfs, Repository
 from catalogue.detection import Facts, Hca, recognise
 from catalogue.instances import INSTANCES
@@ -336,7 +336,7 @@ def measured(**said: dict[str, int]) -> str:
 def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):
     seen = run(monkeypatch)
     assert seen.warned == []
-    assert seen.outputs["predicted_busbw_gbps"] == pytest.approx(380)
+    assert seen.outputs["predicted_busbw_gb_s"] == pytest.approx(380)
     assert (seen.outputs["target"], seen.outputs["shape"]) == ("aws", "p5.48xlarge")
     assert any(text.startswith("2 x p5.48xlarge: a healthy fabric gives") and "allows 400" in text for text in seen.told)
 
@@ -433,7 +433,7 @@ def test_a_type_whose_rails_no_source_names_is_asked_by_first_contact(monkeypatc
         shape="p6-b200.48xlarge",
         answers={"getInstanceType": machine("p6-b200.48xlarge")},
     )
-    assert seen.outputs["predicted_busbw_gbps"] == pytest.approx(380)
+    assert seen.outputs["predicted_busbw_gb_s"] == pytest.approx(380)
     request = json.loads(seen.cloud.named("sweep-measure")["stdin"])
     assert request["hcas"] == [f"rdmap{n}s0" for n in range(96, 104)]
     assert "NCCL_SOCKET_IFNAME==ens1" in request["steps"][-1]["argv"]

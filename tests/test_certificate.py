@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.evidence import verify as verifier
-from benchmarks.evidence.certificate import Acceptance, CertificateError, digest, private_key, sign, statement
-from benchmarks.evidence.verify import UnusableError, public_key, verify
+from benchmarks.records import verify as verifier
+from benchmarks.records.certificate import Acceptance, CertificateError, digest, private_key, sign, statement
+from benchmarks.records.verify import UnusableError, public_key, verify
 
 ROOT = Path(__file__).parent.parent
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -48,10 +48,10 @@ ACCEPTANCE = Acceptance(
     plan={"collective": "all_reduce", "end_bytes": 8 << 30},
     inputs={"image": "image-1", "plan": "x"},
     transcript_sha256="ab" * 32,
-    results={"all_reduce": [{"size_bytes": 8, "out_of_place": {"busbw_gbps": 1.0}}]},
+    results={"all_reduce": [{"size_bytes": 8, "out_of_place": {"busbw_gb_s": 1.0}}]},
     verdict="pass",
-    gate={"collective": "all_reduce", "size_bytes": 8 << 30, "limit_gbps": 85.0, "why": "0.85 of the wire"},
-    busbw_gbps=93.5,
+    gate={"collective": "all_reduce", "size_bytes": 8 << 30, "limit_gb_s": 85.0, "why": "0.85 of the wire"},
+    busbw_gb_s=93.5,
     scale=1,
     run_id="abc123",
     started="2025-11-21T04:49:00Z",
@@ -74,7 +74,7 @@ def check(document: Any, **asked: Any) -> list[str]:
 def test_what_was_signed_holds_and_says_what_was_measured():
     found = verify(envelope(), PUBLIC, STARTED + timedelta(days=1), inputs_digest=digest(ACCEPTANCE.inputs))
     assert found.holds
-    assert found.predicate["busbw_gbps"] == 93.5
+    assert found.predicate["busbw_gb_s"] == 93.5
     assert found.predicate["plan"] == ACCEPTANCE.plan
     assert found.predicate["results_digest"] == digest(ACCEPTANCE.results)
     assert [one["name"] for one in found.statement["subject"]] == ["cluster", "inst-0", "inst-1"]
@@ -104,7 +104,7 @@ def test_nothing_but_a_pass_is_attested(verdict):
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"busbw_gbps": None}, "only a measured pass"),
+        ({"busbw_gb_s": None}, "only a measured pass"),
         ({"transcript_sha256": ""}, "no evidence to point to"),
         ({"valid_days": 0}, "both must be at least 1"),
         ({"valid_days": 10**7}, "give no date"),
@@ -347,7 +347,7 @@ def test_the_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
 def test_the_command_speaks_json(files, capsys):
     certificate, key = files
     assert verifier.main([certificate, "--key", key, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["statement"]["predicate"]["busbw_gbps"] == 93.5
+    assert json.loads(capsys.readouterr().out)["statement"]["predicate"]["busbw_gb_s"] == 93.5
     assert verifier.main([certificate, "--key", key, "--json", "--inputs-digest", "0"]) == 1
     assert [each["name"] for each in json.loads(capsys.readouterr().out)["failures"]] == ["other_inputs"]
     assert verifier.main(["/nowhere", "--key", key, "--json"]) == 2
@@ -402,8 +402,8 @@ def demand(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any], *, preview:
 
 @pytest.mark.parametrize("preview", [True, False])
 def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
-    (said,) = demand(monkeypatch, stack_outputs(), preview=preview, collective="all_reduce", min_busbw_gbps=93.0)
-    assert said["busbw_gbps"] == 93.5
+    (said,) = demand(monkeypatch, stack_outputs(), preview=preview, collective="all_reduce", min_busbw_gb_s=93.0)
+    assert said["busbw_gb_s"] == 93.5
 
 
 @pytest.mark.parametrize("preview", [True, False])
@@ -416,7 +416,7 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
         (stack_outputs(scale=4000), {}, "rehearsal at 1/4000"),
         (stack_outputs(), {"key": OTHER.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()}, "no signature in it"),
         (stack_outputs(), {"key": "nonsense"}, "the public key is neither"),
-        (stack_outputs(), {"min_busbw_gbps": 94.0}, "it attests 93.5 GB/s, and this work needs 94 GB/s"),
+        (stack_outputs(), {"min_busbw_gb_s": 94.0}, "it attests 93.5 GB/s, and this work needs 94 GB/s"),
         (stack_outputs(), {"collective": "alltoall"}, "it is about all_reduce, asked was alltoall"),
         (stack_outputs(), {"inputs_digest": "0" * 64}, "it is of other inputs"),
         (stack_outputs() | {"nodes": [{"name": "inst-0"}, {"name": "inst-9"}]}, {}, "it is about other nodes"),
@@ -431,21 +431,21 @@ def test_another_program_ends_with_one_sentence(monkeypatch, outputs, asked, why
 
 
 def test_a_rehearsed_certificate_is_weighed_by_its_scale(monkeypatch):
-    outputs = stack_outputs(scale=4000, busbw_gbps=0.0235)
+    outputs = stack_outputs(scale=4000, busbw_gb_s=0.0235)
     asked = {"allow_rehearsed": True, "preview": True}
-    assert demand(monkeypatch, outputs, min_busbw_gbps=93.0, **asked)
+    assert demand(monkeypatch, outputs, min_busbw_gb_s=93.0, **asked)
     with pytest.raises(pulumi.RunError, match=r"this work needs 0\.02375 GB/s"):
-        demand(monkeypatch, outputs, min_busbw_gbps=95.0, **asked)
+        demand(monkeypatch, outputs, min_busbw_gb_s=95.0, **asked)
 
 
 def consumer(monkeypatch: pytest.MonkeyPatch, **config: str) -> None:
     """Run the example as it is, on outputs that hold the certificate of a rehearsal."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
     asyncio.set_event_loop(asyncio.new_event_loop())
-    passed = {"schema": 1, "verdict": "pass", "busbw_gbps": 0.0235, "scale": 4000}
-    outputs = stack_outputs(scale=4000, busbw_gbps=0.0235) | passed
+    passed = {"schema": 1, "verdict": "pass", "busbw_gb_s": 0.0235, "scale": 4000}
+    outputs = stack_outputs(scale=4000, busbw_gb_s=0.0235) | passed
     pulumi.runtime.set_mocks(Reader(outputs), project="busbar-consumer", stack="dev", preview=True)
-    values = {"cluster": "organization/busbar/dev", "needGbps": "90"} | config
+    values = {"cluster": "organization/busbar/dev", "needGbS": "90"} | config
     pulumi.runtime.set_all_config({f"busbar-consumer:{name}": value for name, value in values.items()})
 
     @pulumi.runtime.test

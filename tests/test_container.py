@@ -13,8 +13,10 @@ from conftest import BUILD_LINE, configuration
 from test_aws_settings import measured
 
 import settings
-from benchmarks import requests, steps
-from benchmarks.verdict import SHORT, Asked, judge
+from benchmarks.host import requests
+from benchmarks.judge.verdict import SHORT, judge
+from benchmarks.plan import steps
+from benchmarks.plan.asked import Asked
 from catalogue.aws import STACK
 from catalogue.aws.versions import Stack
 from catalogue.containers import ENROOT, HOMES_INSIDE, Reference, read, told

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import requests
-from benchmarks.runner import inventory
+from benchmarks.host import requests
+from benchmarks.runner import node_facts
 from catalogue import SHAPES
 from catalogue.instances import INSTANCES
 from components.onsite import gather
@@ -29,7 +29,7 @@ def device(root: Path, name: str, driver: str, *, state: str = "4: ACTIVE", **co
 
 
 def seen(folder: Path) -> dict:
-    return inventory.hca(str(folder))
+    return node_facts.hca(str(folder))
 
 
 @pytest.mark.parametrize(

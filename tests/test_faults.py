@@ -125,7 +125,7 @@ def test_wrong_values_are_short_and_counted(stage):
 
 
 def test_a_port_that_came_up_at_half_its_rate_is_named_before_any_search(stage):
-    stage.faults({"kind": "port_degraded", "host": 1, "rail": 2, "gbps": 50})
+    stage.faults({"kind": "port_degraded", "host": 1, "rail": 2, "gbit_s": 50})
     found = stage.up(searchMinutes=0)
     assert found.status != 0
     outputs = stage.outputs()

@@ -13,25 +13,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.evidence import history, store
-from benchmarks.evidence.history import HistoryError, Key, Record, append, changes, limit, load, record
-from benchmarks.gate import Gate
-from benchmarks.verdict import Judgement
+from benchmarks.judge.verdict import Judgement
+from benchmarks.plan.gate import Gate
+from benchmarks.records import history, store
+from benchmarks.records.history import HistoryError, Key, Record, append, changes, limit, load, record
 
 KEY = Key("oci", "BM.GPU4.8", 2, "all_reduce", 8 << 30, "Ring")
 
 
-def made(number: int = 1, busbw_gbps: float | None = 90.0, verdict: str = "pass", **other) -> Record:
+def made(number: int = 1, busbw_gb_s: float | None = 90.0, verdict: str = "pass", **other) -> Record:
     values = {
         "run_id": f"run{number:04d}",
         "started": f"2025-11-{number:02d}T04:49:00Z",
         "key": KEY,
         "verdict": verdict,
-        "busbw_gbps": busbw_gbps,
-        "peak_busbw_gbps": busbw_gbps,
+        "busbw_gb_s": busbw_gb_s,
+        "peak_busbw_gb_s": busbw_gb_s,
         "latency_us": 30.0,
         "versions": {"nccl": "2.28.9", "driver": "570.1"},
-        "rows": ({"size_bytes": 8 << 30, "out_of_place": {"busbw_gbps": busbw_gbps}, "in_place": None},),
+        "rows": ({"size_bytes": 8 << 30, "out_of_place": {"busbw_gb_s": busbw_gb_s}, "in_place": None},),
     }
     return Record(**values | other)
 
@@ -97,8 +97,8 @@ def test_a_folder_that_is_not_there_holds_nothing(folder):
         (b"[]", "not a record of version 1"),
         (b'{"schema": 2}', "not a record of version 1"),
         (b'{"schema": 1}', "fields"),
-        (json.dumps(made(2).document() | {"busbw_gbps": "fast"}).encode(), "numbers"),
-        (json.dumps(made(2).document() | {"busbw_gbps": float("nan")}).encode(), "numbers"),
+        (json.dumps(made(2).document() | {"busbw_gb_s": "fast"}).encode(), "numbers"),
+        (json.dumps(made(2).document() | {"busbw_gb_s": float("nan")}).encode(), "numbers"),
         (json.dumps(made(2).document() | {"extra": 1}).encode(), "fields"),
         (json.dumps(made(2).document() | {"rows": [1]}).encode(), "rows"),
         (json.dumps(made(2).document() | {"versions": []}).encode(), "versions"),
@@ -235,15 +235,15 @@ def test_no_change_says_nothing_and_the_first_run_says_so():
 
 
 def judged(line: dict[str, str]) -> Judgement:
-    row = {"size_bytes": 8, "out_of_place": {"busbw_gbps": 0.02}, "in_place": None}
+    row = {"size_bytes": 8, "out_of_place": {"busbw_gb_s": 0.02}, "in_place": None}
     return Judgement(
         verdict="short",
         reasons=("slow",),
         gate=Gate("all_gather", 8, 0.03, "a reason"),
-        busbw_gbps=0.02,
-        peak_busbw_gbps=0.021,
+        busbw_gb_s=0.02,
+        peak_busbw_gb_s=0.021,
         latency_us=12.5,
-        ceiling_gbps=0.05,
+        ceiling_gb_s=0.05,
         scale=4000,
         rows={"all_gather": (row,), "all_reduce": ()},
         line=line,
@@ -254,7 +254,7 @@ def test_the_record_of_a_judgement_holds_what_was_measured(tmp_path):
     line = {"run_id": "abc", "started": "2025-11-21T04:49:00Z"}
     found = record(judged(line), "oci", "BM.GPU4.8", 2, {"nccl": "2.28.9"})
     assert found.key == Key("oci", "BM.GPU4.8", 2, "all_gather", 8, scale=4000)
-    assert (found.verdict, found.busbw_gbps, found.latency_us, len(found.rows)) == ("short", 0.02, 12.5, 1)
+    assert (found.verdict, found.busbw_gb_s, found.latency_us, len(found.rows)) == ("short", 0.02, 12.5, 1)
     append(str(tmp_path), found)
     assert load(str(tmp_path), found.key, made(30).order).records == (found,)
 

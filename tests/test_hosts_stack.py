@@ -45,7 +45,7 @@ def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
     assert found.status == 0, found
     outputs = stage.outputs()
     assert (outputs["verdict"], outputs["target"], outputs["shape"]) == ("pass", "hosts", "HGX-A100-40GB.8")
-    assert outputs["busbw_gbps"] == pytest.approx(0.05, rel=0.15)
+    assert outputs["busbw_gb_s"] == pytest.approx(0.05, rel=0.15)
     assert [node["name"] for node in outputs["nodes"]] == ["gpu-a", "gpu-b"]
 
 
@@ -151,8 +151,8 @@ def test_one_server_alone_is_measured_inside_itself(tmp_path):
         assert found.status == 0, found
         outputs = stage.outputs()
         assert (outputs["verdict"], outputs["shape"]) == ("pass", "HGX-A100-40GB.8")
-        assert outputs["busbw_gbps"] > 0
-        assert outputs["predicted_busbw_gbps"] == pytest.approx(234)
+        assert outputs["busbw_gb_s"] > 0
+        assert outputs["predicted_busbw_gb_s"] == pytest.approx(234)
     finally:
         stage.close()
 

@@ -14,10 +14,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from benchmarks import outputs, second
-from benchmarks.evidence import history, keeper
-from benchmarks.evidence.certificate import digest
-from benchmarks.evidence.verify import moment, verify
+from benchmarks.judge import retest
+from benchmarks.records import history, keeper
+from benchmarks.records.certificate import digest
+from benchmarks.records.verify import moment, verify
+from benchmarks.report import outputs
 
 NODES = [{"name": "inst-0", "address": "10.0.1.2"}, {"name": "inst-1", "address": "10.0.1.3"}]
 BUILT = {"versions": {"mpi": "4.1"}, "hashes": {"all_reduce_perf": "0" * 64}}
@@ -59,7 +60,7 @@ def test_a_run_that_passed_at_second_sight_is_kept_with_what_it_reached_then(kee
     searched = {"culprits": [], "again": {"steps": document()["steps"], "evidence": EVIDENCE}}
     found = kept(json.dumps(disturbed), keeping, {}, searched)
     assert found.judged.verdict == "pass"
-    assert run(keeping, 9).last.busbw_gbps == pytest.approx(0.049)
+    assert run(keeping, 9).last.busbw_gb_s == pytest.approx(0.049)
 
 
 def test_a_change_since_the_last_run_is_said_by_number_and_version(keeping):
@@ -93,7 +94,7 @@ def test_a_history_that_cannot_be_written_takes_nothing_else_back(keeping, monke
     found = kept(first, keeping, {}, searched)
     assert found.judged.verdict == "unknown"
     assert "no space left" in found.judged.reasons[0]
-    assert any(why.startswith(second.NOTE) for one in found.judged.checks for why in one.why)
+    assert any(why.startswith(retest.NOTE) for one in found.judged.checks for why in one.why)
     assert kept(first, keeping, {}).judged.verdict == "short"
 
 

@@ -120,11 +120,11 @@ def test_nvlink_is_half_of_what_data_sheets_print(name, both_directions):
 
 
 @pytest.mark.parametrize(
-    ("name", "gbps"),
+    ("name", "gbit_s"),
     [("p4d.24xlarge", 400), ("p5.48xlarge", 3200), ("p5en.48xlarge", 3200), ("p6-b300.48xlarge", 6400), ("g7e.48xlarge", 1600)],
 )
-def test_line_rates_add_up_to_what_is_published(name, gbps):
-    assert INSTANCES[name].efa_total_gbps == gbps
+def test_line_rates_add_up_to_what_is_published(name, gbit_s):
+    assert INSTANCES[name].efa_total_gbit_s == gbit_s
 
 
 def test_a_shape_has_the_rails_of_the_type_where_a_source_names_them():

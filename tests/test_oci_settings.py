@@ -20,7 +20,7 @@ def test_file_systems_are_asked_for_with_the_keys_of_the_other_cloud():
     wanted = settings.parse(
         values(**BOTH, homeMount="/fss", homeOnDestroy="retain", lustreThroughput=500, lustreCapacityGb=62_400)
     )
-    assert wanted.nfs == Nfs(mount="/fss", target_gbps=1, on_destroy="retain")
+    assert wanted.nfs == Nfs(mount="/fss", target_gbit_s=1, on_destroy="retain")
     assert wanted.lustre_system == Lustre(capacity_gb=62_400, throughput=500, mount="/lustre", on_destroy="refuse")
 
 
@@ -37,7 +37,7 @@ def test_a_text_and_a_truth_mean_the_same_and_an_empty_text_is_the_targets_own(g
         ({"lustre": True, "lustreCapacityGb": 50_000}, "the Lustre file system has 50000 GB; it must be a multiple of 31200"),
         ({"lustre": True, "lustreCapacityGb": 0}, "the Lustre file system has 0 GB; it must be a multiple of 31200"),
         ({"lustre": True, "lustreThroughput": 300}, "has 300 MB/s for each TB; tiers are 125, 250, 500, 1000"),
-        ({"home": True, "homeGbps": 10}, "the mount target has 10 Gb/s; the vendor offers 1, 20, 40, 80"),
+        ({"home": True, "homeGbitS": 10}, "the mount target has 10 Gb/s; the vendor offers 1, 20, 40, 80"),
         ({"home": True, "homeOnDestroy": "keep"}, "onDestroy 'keep'; it must be one of refuse, retain, delete"),
         ({"lustre": True, "lustreOnDestroy": ""}, "onDestroy ''; it must be one of refuse, retain, delete"),
         ({"home": True, "homeMount": "fss"}, "mounted at fss; it must be an absolute path"),
@@ -80,7 +80,7 @@ def test_what_cannot_be_built_is_refused_in_one_sentence(changes, sentence):
         {**BOTH, "homeMount": "/data1", "lustreMount": "/data10"},
         {"home": True, "privateCidr": "10.0.1.0/29"},
         {"home": True, "imageFamily": "ol7"},
-        {"homeMount": "nowhere", "lustreCapacityGb": 1, "lustreThroughput": 1, "homeGbps": 3},
+        {"homeMount": "nowhere", "lustreCapacityGb": 1, "lustreThroughput": 1, "homeGbitS": 3},
     ],
 )
 def test_what_hides_nothing_is_accepted_and_what_is_not_wanted_is_not_judged(changes):

@@ -88,7 +88,7 @@ def test_another_mount_point_is_no_other_export():
 
 
 def test_a_faster_mount_target_is_asked_for_by_its_throughput():
-    assert program(nfs=Nfs(target_gbps=80))[0].made["MountTarget"]["requestedThroughput"] == "80"
+    assert program(nfs=Nfs(target_gbit_s=80))[0].made["MountTarget"]["requestedThroughput"] == "80"
 
 
 def test_lustre_has_the_tier_that_was_asked_for_and_is_mounted_by_its_network():
@@ -149,7 +149,7 @@ def test_the_network_that_a_retained_file_system_stands_in_is_retained_with_it(p
 @pytest.mark.parametrize(
     ("make", "part"),
     [
-        (lambda: Nfs(target_gbps=10), "the vendor offers 1, 20, 40, 80"),
+        (lambda: Nfs(target_gbit_s=10), "the vendor offers 1, 20, 40, 80"),
         (lambda: Nfs(on_destroy="keep"), "one of refuse, retain, delete"),
         (lambda: Lustre(capacity_gb=50_000), "must be a multiple of 31200"),
         (lambda: Lustre(throughput=300), "tiers are 125, 250, 500, 1000"),

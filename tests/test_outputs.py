@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 from a_line import ASKED, PLAN, line, row, with_step
 
-from benchmarks import outputs, page
-from benchmarks.verdict import judge
+from benchmarks.judge.verdict import judge
+from benchmarks.report import outputs, summary
 from catalogue import Price
 
 ROOT = Path(__file__).parent.parent
@@ -26,11 +26,11 @@ SEARCHED = {
             "ratio": 0.5,
             "flapping": False,
             "confidence": 0.9,
-            "evidence": [{"nodes": ["inst-a", "inst-b"], "rails": ["mlx5_3"], "busbw_gbps": 0.001, "why": ""}],
+            "evidence": [{"nodes": ["inst-a", "inst-b"], "rails": ["mlx5_3"], "busbw_gb_s": 0.001, "why": ""}],
             "next": "ssh 10.0.1.2 'cat state'",
         }
     ],
-    "healthy_gbps": 0.049,
+    "healthy_gb_s": 0.049,
     "rounds": 6,
     "trials": 20,
     "complete": True,
@@ -53,7 +53,7 @@ def whole(text: str, searched: dict | None = None) -> dict:
         "report": None,
         "nodes": [{"name": "inst-a", "address": "10.0.1.2"}, {"name": "inst-b", "address": "10.0.1.3"}],
         "ssh": "ssh opc@10.0.1.2",
-        "readme": page.page(judged, searched or {}, "ssh opc@10.0.1.2", []),
+        "readme": summary.page(judged, searched or {}, "ssh opc@10.0.1.2", []),
     }
     return {name: value for name, value in whole.items() if value is not None}  # the engine keeps no null
 
@@ -99,6 +99,6 @@ def test_the_program_exports_exactly_what_the_schema_says():
 
 def test_the_example_consumer_reads_only_outputs_that_exist():
     source = (ROOT / "examples" / "consumer" / "__main__.py").read_text()
-    for name in ("schema", "verdict", "busbw_gbps", "scale", "nodes"):
+    for name in ("schema", "verdict", "busbw_gb_s", "scale", "nodes"):
         assert f'"{name}"' in source
         assert name in SCHEMA["properties"]

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from benchmarks import ceiling, plan, steps
-from benchmarks.collectives import COLLECTIVES, collective
+from benchmarks.plan import ceiling, plan, steps
+from benchmarks.plan.collectives import COLLECTIVES, collective
 from catalogue import SHAPES
 
 GPU4 = SHAPES["BM.GPU4.8"]
@@ -165,14 +165,14 @@ def test_the_digest_changes_with_the_cycle_alone():
 
 
 def test_the_ring_ceiling_is_the_nodes_summed_line_rate():
-    assert ceiling.ring_gbps(SHAPES["BM.GPU4.8"], 2) == 200
-    assert ceiling.ring_gbps(SHAPES["BM.GPU4.8"], 2, 4000) == 0.05
-    assert ceiling.ring_gbps(SHAPES["BM.GPU4.8"], 1) is None
+    assert ceiling.ring_gb_s(SHAPES["BM.GPU4.8"], 2) == 200
+    assert ceiling.ring_gb_s(SHAPES["BM.GPU4.8"], 2, 4000) == 0.05
+    assert ceiling.ring_gb_s(SHAPES["BM.GPU4.8"], 1) is None
 
 
 @pytest.mark.parametrize(("nodes", "factor"), [(2, 1.875), (4, 31 / 24), (8, 1.125)])
 def test_a_tree_may_beat_the_ring_on_few_nodes(nodes, factor):
-    assert ceiling.hierarchical_gbps(SHAPES["BM.GPU.H100.8"], nodes) == pytest.approx(400 * factor)
+    assert ceiling.hierarchical_gb_s(SHAPES["BM.GPU.H100.8"], nodes) == pytest.approx(400 * factor)
 
 
 @pytest.mark.parametrize(("ranks", "factor"), [(8, 1.75), (16, 1.875), (32, 1.9375)])
@@ -188,13 +188,13 @@ def test_a_share_below_16_bytes_for_each_rank_is_a_row_of_size_0():
 
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))
 def test_no_collective_is_promised_more_than_the_wire(name):
-    bound = ceiling.collective_gbps(name, GPU4, 2)
+    bound = ceiling.collective_gb_s(name, GPU4, 2)
     assert bound is None or 0 < bound <= 200 * 15 / 8  # gather may count what stays inside the root's node
 
 
 def test_all_to_all_between_two_nodes_is_bound_by_half_of_it_crossing():
     # Each of 8 GPUs sends 8/16 of its message over 200 GB/s of rails; busbw counts 15/16 of it.
-    assert ceiling.collective_gbps("alltoall", GPU4, 2) == pytest.approx(200 / (8 * 8 / 16) * 15 / 16)
+    assert ceiling.collective_gb_s("alltoall", GPU4, 2) == pytest.approx(200 / (8 * 8 / 16) * 15 / 16)
 
 
 def test_the_prediction_grows_to_the_healthy_share_of_the_ceiling():

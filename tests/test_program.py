@@ -12,7 +12,7 @@ from a_line import document
 from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, configuration, ready_line
 
 import settings
-from benchmarks.verdict import Asked
+from benchmarks.plan.asked import Asked
 from components.oci.cluster import OciArgs
 
 
@@ -164,8 +164,8 @@ def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only
     (search,) = [inputs for _, name, inputs in engine.resources if name == "sweep-search"]
     asked = json.loads(search["stdin"])
     assert asked["needed"]
-    assert asked["whole_gbps"] == pytest.approx(0.025)
-    assert asked["pair_limit_gbps"] == pytest.approx(0.05 * 0.85)
+    assert asked["whole_gb_s"] == pytest.approx(0.025)
+    assert asked["pair_limit_gb_s"] == pytest.approx(0.05 * 0.85)
 
 
 def test_a_fabric_that_is_fast_at_second_sight_is_accepted(run_program):

@@ -16,7 +16,7 @@ from rehearsal.world import World
 pytestmark = pytest.mark.xdist_group("broken")
 FAULTS = (
     {"kind": "slow_link", "hosts": [0, 1], "factor": 0.3},
-    {"kind": "port_degraded", "host": 1, "rail": 4, "gbps": 50},
+    {"kind": "port_degraded", "host": 1, "rail": 4, "gbit_s": 50},
     {"kind": "wrong_values", "host": 2},
     {"kind": "tcp_fallback", "host": 2},
 )
@@ -133,8 +133,8 @@ def test_faults_come_and_go_on_a_running_host(stage):
         ({"kind": "slow_link", "hosts": [1, 1], "factor": 0.5}, "two different launch indices"),
         ({"kind": "slow_link", "host": 1, "factor": 0.5}, "two different launch indices"),
         ({"kind": "slow_link", "hosts": [0, 1], "factor": 2}, "factor above 0 and up to 1"),
-        ({"kind": "port_degraded", "host": 1, "rail": 0}, "gbps, whole gigabits per second"),
-        ({"kind": "port_degraded", "host": 1, "gbps": 50}, "must name its rail"),
+        ({"kind": "port_degraded", "host": 1, "rail": 0}, "gbit_s, whole gigabits per second"),
+        ({"kind": "port_degraded", "host": 1, "gbit_s": 50}, "must name its rail"),
     ],
 )
 def test_a_fault_that_says_too_little_is_refused_in_one_sentence(tmp_path, fault, sentence):

@@ -218,7 +218,7 @@ def rows(transcript: str) -> list[list[str]]:
     return [line.split() for line in transcript.splitlines() if re.match(r"\s+\d+\s+\d+\s+float", line)]
 
 
-def ceiling_gbps(rails: int) -> float:
+def ceiling_gb_s(rails: int) -> float:
     return rails * RAIL_BITS_PER_S / 8e9
 
 
@@ -227,7 +227,7 @@ def bus_fractions(transcript: str, ranks: int, rails: int) -> dict[int, tuple[fl
     fractions = {}
     for row in rows(transcript):
         moved = 2 * (ranks - 1) / ranks * int(row[0]) / 1e3  # per us: GB/s
-        fractions[int(row[0])] = tuple(moved / float(row[at]) / ceiling_gbps(rails) for at in (5, 9))
+        fractions[int(row[0])] = tuple(moved / float(row[at]) / ceiling_gb_s(rails) for at in (5, 9))
     return fractions  # type: ignore[return-value]
 
 
@@ -576,7 +576,7 @@ def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_h
             assert found["bus_bw"] == pytest.approx(algbw * expected.factor(ranks), abs=2e-6, rel=1e-4)
     # The better of two, as one operation may meet a busy machine.
     best = max(large[place]["bus_bw"] for place in ("out_of_place", "in_place"))
-    reached = best / (ceiling_gbps(4) * expected.wire(ranks, 4))
+    reached = best / (ceiling_gb_s(4) * expected.wire(ranks, 4))
     assert 0.9 <= reached <= 1.15  # one operation alone starts with full token buckets
     cells = next(line for line in done.stdout.splitlines() if re.match(rf"\s+{large['size']}\s", line))
     assert cells.rstrip().endswith("N/A") != expected.in_place

@@ -65,11 +65,11 @@ def test_the_image_lies_on_the_shared_file_system_and_is_unpacked_on_every_nodes
 
 def test_the_search_starts_its_ranks_in_the_container_too(built):
     stage = built[0]
-    found = stage.up(**QUICK | {"minimumBusbwGbps": "1000", "searchMinutes": 2}, container=STACK.container)
+    found = stage.up(**QUICK | {"minimumBusbwGbS": "1000", "searchMinutes": 2}, container=STACK.container)
     assert found.status != 0
     search = stage.outputs()["search"]
     assert search["rounds"], stage.outputs()["reasons"]
-    assert search["healthy_gbps"], "trials gave numbers"
+    assert search["healthy_gb_s"], "trials gave numbers"
 
 
 def test_a_file_of_ones_own_is_measured_where_it_is_the_pinned_one(built):

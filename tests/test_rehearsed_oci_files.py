@@ -70,7 +70,7 @@ def test_what_one_node_writes_the_other_reads_and_only_the_choice_lets_a_destroy
         assert not stage.world.exists()
     finally:
         if stage.salt and stage.resources():  # so that what is protected can go
-            stage.up(**FILES, homeOnDestroy="delete", lustreOnDestroy="delete", minimumBusbwGbps="0.000001")
+            stage.up(**FILES, homeOnDestroy="delete", lustreOnDestroy="delete", minimumBusbwGbS="0.000001")
         stage.close()
 
 
@@ -123,6 +123,6 @@ def test_an_image_without_the_lustre_client_is_named_by_the_step_that_failed(sta
 
 
 def test_a_rate_that_the_account_may_not_have_is_refused_at_preview(stage):
-    found = stage.preview(**FILES, homeGbps=80)
+    found = stage.preview(**FILES, homeGbitS=80)
     assert found.status != 0
     assert "Request a service limit increase" in found.text, found

@@ -39,7 +39,7 @@ def test_an_update_ends_in_a_measured_bandwidth_near_the_wire(built):
     assert outputs["verdict"] == "pass"
     assert outputs["rehearsed"] is True
     assert outputs["scale"] == 4000
-    assert outputs["busbw_gbps"] == pytest.approx(0.05, rel=0.15)
+    assert outputs["busbw_gb_s"] == pytest.approx(0.05, rel=0.15)
     assert [row["size_bytes"] for row in outputs["results"]["all_reduce"]] == [1 << 20, 1 << 21, 1 << 22]
     assert all(row[place]["wrong"] == 0 for row in outputs["results"]["all_reduce"] for place in ("out_of_place", "in_place"))
 
@@ -120,14 +120,14 @@ def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
     folder = ROOT / "examples" / "consumer"
     config = tmp_path / "Pulumi.reader.yaml"
     (tmp_path / "Pulumi.yaml").write_text((folder / "Pulumi.yaml").read_text())
-    values = {"busbar-consumer:cluster": "organization/busbar/dev", "busbar-consumer:needGbps": "100"}
+    values = {"busbar-consumer:cluster": "organization/busbar/dev", "busbar-consumer:needGbS": "100"}
     config.write_text(json.dumps({"config": values}))
     assert stage.command("pulumi", "-C", str(tmp_path), "stack", "init", "reader").status == 0
     words = ("--stack", "reader", "--config-file", str(config), "--non-interactive", "--yes", "--skip-preview")
     found = stage.command("pulumi", "-C", str(folder), "up", *words)
     assert found.status == 0, found
     read = json.loads(stage.command("pulumi", "-C", str(folder), "stack", "output", "--json", "--stack", "reader").text)
-    assert read["busbw_gbps"] == stage.outputs()["busbw_gbps"]
+    assert read["busbw_gb_s"] == stage.outputs()["busbw_gb_s"]
     config.write_text(config.read_text().replace('"100"', '"300"').replace("'100'", "'300'").replace(": 100", ": 300"))
     found = stage.command("pulumi", "-C", str(folder), "up", *words)
     assert found.status != 0
@@ -156,7 +156,7 @@ def test_single_operations_are_timed_and_judged_when_the_plan_asks_for_them(buil
 
 def test_destroy_leaves_nothing_behind(tmp_path):
     stage = Stage(tmp_path)
-    found = stage.up(minimumBusbwGbps="1", measureTimeoutMinutes=5)
+    found = stage.up(minimumBusbwGbS="1", measureTimeoutMinutes=5)
     assert found.status == 0, found
     tag = f"bb{World.at(stage.world).tag}-"
     assert tag in stage.command("ip", "netns", "list").text

@@ -9,7 +9,7 @@ import pytest
 from a_line import ASKED, line, row, with_step
 from test_outputs import SEARCHED, whole
 
-from benchmarks.evidence import plot, report
+from benchmarks.report import plot, web_page
 
 PASSED = whole(line())
 SHORT = whole(with_step("all_reduce", rows=[row(n, 0.02) for n in ASKED.plan.sizes_bytes]), SEARCHED)
@@ -30,40 +30,40 @@ class Links(html.parser.HTMLParser):
 @pytest.mark.parametrize("outputs", [PASSED, SHORT, whole("")], ids=["pass", "short", "nothing"])
 def test_a_page_needs_nothing_beside_itself(outputs):
     links = Links()
-    links.feed(report.html(outputs))
+    links.feed(web_page.html(outputs))
     assert links.found == []
 
 
 def test_a_page_shows_verdict_number_gate_and_every_check():
-    text = report.html(PASSED)
+    text = web_page.html(PASSED)
     for expected in ("0.049 GB/s of bus bandwidth at 64 MiB", "98.0%", ">pass<", *(one["name"] for one in PASSED["checks"])):
         assert expected in text
 
 
 def test_a_search_is_shown_as_a_matrix_and_as_sentences():
-    text = report.html(SHORT)
+    text = web_page.html(SHORT)
     assert "Pairs of nodes" in text
     assert "rail mlx5_3 of node inst-a is slow" in text
-    assert "Pairs of nodes" not in report.html(PASSED)
+    assert "Pairs of nodes" not in web_page.html(PASSED)
 
 
 def test_markup_in_the_data_is_shown_and_never_interpreted():
     evil = "<script>alert(1)</script>"
     damaged = PASSED | {"shape": evil, "reasons": [evil], "versions": {evil: evil}}
     damaged["checks"] = [{"name": evil, "state": "pass", "why": [evil]}]
-    text = report.html(damaged, None, (evil,))
+    text = web_page.html(damaged, None, (evil,))
     assert evil not in text
     assert "&lt;script&gt;" in text
 
 
 def test_the_same_numbers_give_the_same_bytes():
     past = {"rows": PASSED["results"]["all_reduce"]}
-    assert report.html(PASSED, past) == report.html(PASSED, past)
+    assert web_page.html(PASSED, past) == web_page.html(PASSED, past)
     assert plot.png(plot.curves(PASSED, past)) == plot.png(plot.curves(PASSED, past))
 
 
 def test_files_are_written_from_the_outputs_that_the_engine_prints(tmp_path):
     (tmp_path / "outputs.json").write_text(json.dumps(SHORT))
-    assert report.main([str(tmp_path / "outputs.json"), str(tmp_path / "out")]) == 0
+    assert web_page.main([str(tmp_path / "outputs.json"), str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "busbw.png", "pairs.png"}
     assert (tmp_path / "out" / "busbw.png").read_bytes().startswith(b"\x89PNG")

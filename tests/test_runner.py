@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import pack
+from benchmarks.host import pack
 
 GOLDEN = Path(__file__).parent / "golden" / "transcripts"
 NODE = [{"name": "head", "address": "127.0.0.1"}]
@@ -343,14 +343,14 @@ def test_groups_that_run_at_once_are_told_apart_by_the_times_of_their_ranks(head
     status, out, err = head.run(request)
     assert status == 0, err
     # A group of one rank moves nothing between ranks, so a factor of 0 is right and of no use: times are what matters here.
-    assert json.loads(out)["steps"][1]["groups_gbps"] == [0.0, 0.0]
+    assert json.loads(out)["steps"][1]["groups_gb_s"] == [0.0, 0.0]
     request["run_id"] = "measure2"
     request["steps"][1] |= {"ranks": 4}
     spread["per_process_max_times_us"] = [*times, *times]
     (head.home / "groups.json").write_text(json.dumps(document))
     status, out, err = head.run(request)
     assert status == 0, err
-    assert json.loads(out)["steps"][1]["groups_gbps"] == [round(size / 1e6, 6), round(size / 2e6, 6)]
+    assert json.loads(out)["steps"][1]["groups_gb_s"] == [round(size / 1e6, 6), round(size / 2e6, 6)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema": 1, "kind": "dance", "run_id": "x", "timeout_s": 1}', "[1]"])

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.search import Sample, Search, Trial
-from benchmarks.search_figures import ALL_PAIRS_OF_EIGHT, CAUSES, Case
-from benchmarks.simulate import Fabric, Fault, Score, planted, ring_factor, run, score
+from benchmarks.runner.search import Sample, Search, Trial
+from tools.search.figures import ALL_PAIRS_OF_EIGHT, CAUSES, Case
+from tools.search.simulate import Fabric, Fault, Score, planted, ring_factor, run, score
 
 ROOT = Path(__file__).parent.parent
 
 
 def named(fabric: Fabric, **known: float):
     finding = run(
-        fabric, Search(fabric.nodes, fabric.rails, known.get("pair_limit_gbps"), known.get("whole_gbps", fabric.whole()))
+        fabric, Search(fabric.nodes, fabric.rails, known.get("pair_limit_gb_s"), known.get("whole_gb_s", fabric.whole()))
     )
     return [(one.kind, one.nodes, one.rails) for one in finding.culprits], finding
 
@@ -58,7 +58,7 @@ def test_a_number_disturbed_once_beside_a_bad_link_blames_neither_end(disturbed,
         samples = fabric.answer(trials)
         for index, sample in enumerate(samples):
             if set(sample.trial.nodes) == set(disturbed) and numbers:
-                samples[index] = sample._replace(busbw_gbps=sample.busbw_gbps * numbers.pop())
+                samples[index] = sample._replace(busbw_gb_s=sample.busbw_gb_s * numbers.pop())
         search.record(samples)
     found = search.finding()
     assert [(one.kind, one.nodes, one.rails) for one in found.culprits] == [("link", (2, 3), ())]
@@ -103,14 +103,14 @@ def test_a_rail_slow_between_everybody_is_its_plane(nodes):
 
 def test_a_cluster_slow_everywhere_is_seen_where_the_limit_is_known_and_only_there():
     fabric = Fabric(8, 4, (Fault("rail_plane", (), (), 0.5),))
-    assert named(fabric, pair_limit_gbps=fabric.gate_gbps())[0] == [("group", tuple(range(8)), ())]
+    assert named(fabric, pair_limit_gb_s=fabric.gate_gb_s())[0] == [("group", tuple(range(8)), ())]
     assert named(fabric)[0] == []
 
 
 def test_between_two_nodes_nobody_is_blamed_alone():
     for fault, rails in ((Fault("node", (0,), (), 0.5), ()), (Fault("rail", (1,), (2,), 0.5), (2,))):
         fabric = Fabric(2, 4, (fault,))
-        assert named(fabric, pair_limit_gbps=fabric.gate_gbps())[0] == [("link", (0, 1), rails)]
+        assert named(fabric, pair_limit_gb_s=fabric.gate_gb_s())[0] == [("link", (0, 1), rails)]
 
 
 def test_slow_only_together_is_bisected_to_the_smallest_group():
@@ -147,7 +147,7 @@ def test_when_nothing_answers_it_ends_and_says_so():
     search = Search(8, 4)
     while trials := search.next_round():
         search.record([Sample(trial, None, "no route") for trial in trials])
-    assert search.finding().healthy_gbps is None
+    assert search.finding().healthy_gb_s is None
     assert [one.kind for one in search.finding().culprits] == ["group"]
 
 
@@ -202,7 +202,7 @@ def test_trials_of_a_round_share_nothing_and_the_search_ends(fabric, count, acti
     nodes, rails = fabric.nodes, fabric.rails
     kinds = [*CAUSES, "rail_plane", "group"] if nodes > 6 else ["rail_plane"]
     fabric = planted(dice, fabric, count, kinds, active)
-    search = Search(nodes, rails, fabric.gate_gbps() if knows[0] else None, fabric.whole() if knows[1] else None)
+    search = Search(nodes, rails, fabric.gate_gb_s() if knows[0] else None, fabric.whole() if knows[1] else None)
     rounds = 0
     while trials := search.next_round():
         rounds += 1
@@ -256,8 +256,8 @@ def test_eight_nodes_need_a_third_of_the_rounds_of_all_pairs():
 def test_a_search_blind_to_links_would_score_worse():
     """The score itself can fail: blaming a node for a link is wrong and misses."""
     fabric = Fabric(8, 4, (Fault("link", (1, 2), (), 0.5),))
-    told = score(fabric, whole_gbps=fabric.whole())
-    other = score(Fabric(8, 4, (Fault("node", (1,), (), 0.5),)), whole_gbps=fabric.whole())
+    told = score(fabric, whole_gb_s=fabric.whole())
+    other = score(Fabric(8, 4, (Fault("node", (1,), (), 0.5),)), whole_gb_s=fabric.whole())
     assert (told.right, told.wrong, told.missed) == (1, 0, 0)
     assert Score.precision([told, Score(0, 1, 1, 1, 1, other.finding)]) == 0.5
     assert Score.recall([told, Score(0, 1, 1, 1, 1, other.finding)]) == 0.5
@@ -270,7 +270,7 @@ def test_a_simulated_ring_is_as_slow_as_its_slowest_edge_on_its_slowest_rail():
     assert ring_factor((0, 2), (0, 1, 2), faults) == 1.0
     fabric = Fabric(4, 3, tuple(faults))
     assert fabric.whole() == pytest.approx(0.5 * fabric.healthy())
-    assert fabric.whole() < fabric.gate_gbps() < fabric.healthy() < fabric.ceiling_gbps()
+    assert fabric.whole() < fabric.gate_gb_s() < fabric.healthy() < fabric.ceiling_gb_s()
 
 
 def test_the_core_runs_on_the_python_of_old_images():

@@ -100,7 +100,7 @@ def test_no_default_lets_the_world_in():
         ({"timezone": "Asia/Tokio"}, "like it are Asia/Tokyo"),
         ({"sizesTo": "64MB"}, "sizesTo is wrong: '64MB' is not a size"),
         ({"sizesFrom": "1G", "sizesTo": "1M"}, "the first must be positive and not above the last"),
-        ({"minimumBusbwGbps": "fast"}, "minimumBusbwGbps is 'fast'; it must be a positive number"),
+        ({"minimumBusbwGbS": "fast"}, "minimumBusbwGbS is 'fast'; it must be a positive number"),
         ({"ncclTestsSource": "http://example.org/x.tar"}, "it must be an https URL or an existing file"),
         ({"ncclTestsSha256": "abc"}, "ncclTestsSha256 is 'abc'; it must match"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.transcript import nccl_version, parse_json, parse_text
+from benchmarks.runner.transcript import nccl_version, parse_json, parse_text
 
 GOLDEN = Path(__file__).parent / "golden" / "transcripts"
 H200 = (GOLDEN / "h200x2.txt").read_text()
@@ -25,17 +25,17 @@ def only(name: str):
 def test_the_transcript_of_two_a100_nodes_gives_every_row_and_its_published_bandwidth():
     run = only("oci-2xGPU4.8-ol7.txt")
     assert len(run.rows) == 25
-    assert run.rows[-1].out_of_place.busbw_gbps == 87.18
+    assert run.rows[-1].out_of_place.busbw_gb_s == 87.18
     assert run.rows[0].out_of_place.time_us == 35.23
     assert len(run.devices) == 16
     assert {device.host for device in run.devices} == {"inst-edjui-gpu4", "inst-vdgkk-gpu4"}
-    assert run.average_busbw_gbps == 30.037
+    assert run.average_busbw_gb_s == 30.037
     assert run.problems == ()
 
 
 def test_a_table_quoted_without_its_end_is_read_and_the_lack_is_said():
     run = only("oci-2xGPU4.8-slurm.txt")
-    assert run.rows[0].in_place.busbw_gbps == 224.87
+    assert run.rows[0].in_place.busbw_gb_s == 224.87
     assert run.problems == ("the run's closing lines are missing",)
 
 
@@ -49,7 +49,7 @@ def test_log_lines_of_nccl_between_the_rows_are_passed_over_and_name_the_network
 
 def test_a_table_with_one_placement_and_left_out_rows_says_so():
     run = only("aws-2xp5.48xlarge.txt")
-    assert run.rows[-1].out_of_place.busbw_gbps == 487.09
+    assert run.rows[-1].out_of_place.busbw_gb_s == 487.09
     assert run.rows[-1].in_place is None
     assert "rows were left out of the text ('...')" in run.problems
 
@@ -63,7 +63,7 @@ def test_text_and_json_of_one_run_agree():
     for printed, precise in zip(text.rows, exact.rows, strict=True):
         assert printed.size_bytes == precise.size_bytes
         assert printed.out_of_place.time_us == pytest.approx(precise.out_of_place.time_us, rel=0.01)
-        assert printed.in_place.busbw_gbps == pytest.approx(precise.in_place.busbw_gbps, abs=0.005, rel=0.001)
+        assert printed.in_place.busbw_gb_s == pytest.approx(precise.in_place.busbw_gb_s, abs=0.005, rel=0.001)
 
 
 def test_nothing_of_the_environment_in_the_json_file_survives_reading():
@@ -80,8 +80,8 @@ def test_columns_are_found_by_name_wherever_they_stand():
     (run,) = parse_text(
         "#  count  size  busbw\n#  size  count  root  time  busbw  algbw  error\n  8  2  -1  1.0  0.5  0.25  0\n"
     )
-    assert run.rows[0].out_of_place.busbw_gbps == 0.5
-    assert run.rows[0].out_of_place.algbw_gbps == 0.25
+    assert run.rows[0].out_of_place.busbw_gb_s == 0.5
+    assert run.rows[0].out_of_place.algbw_gb_s == 0.25
 
 
 def test_in_place_first_is_honoured():
@@ -100,7 +100,7 @@ END = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.0\n"
 
 def test_a_blank_reduction_is_a_blank_and_a_row_cut_short_is_still_a_problem():
     (run,) = parse_text(f"{HEADER} 256 4 float    -1 703.66 0.01 0.02 0 444.91 0.03 0.04 0\n{END}")
-    assert (run.rows[0].redop, run.rows[0].out_of_place.busbw_gbps, run.problems) == ("", 0.02, ())
+    assert (run.rows[0].redop, run.rows[0].out_of_place.busbw_gb_s, run.problems) == ("", 0.02, ())
     (run,) = parse_text(f"{HEADER} 256 4 float sum -1 703.66 0.01 0.02 0 444.91 0.03 0.04\n{END}")
     assert run.rows == ()
     assert "a row of 12 fields under a header of 13" in run.problems[0]
@@ -197,7 +197,7 @@ def test_any_text_is_read_without_a_crash(text):
 @given(st.lists(st.sampled_from([*H200.splitlines(), "nan", "8 2 float", "#  size count busbw"]), max_size=40))
 def test_any_shuffle_of_real_lines_is_read_without_a_crash(lines):
     for run in parse_text("\n".join(lines)):
-        assert all(row.out_of_place is None or row.out_of_place.busbw_gbps >= 0 for row in run.rows)
+        assert all(row.out_of_place is None or row.out_of_place.busbw_gb_s >= 0 for row in run.rows)
 
 
 json_values = st.recursive(
@@ -218,7 +218,7 @@ def test_any_json_document_is_read_or_refused(document):
 
 def test_what_travels_to_a_node_is_python_3_6():
     root = Path(__file__).parent.parent
-    travelling = [root / "benchmarks" / "transcript.py", *(root / "benchmarks" / "runner").glob("*.py")]
+    travelling = [*(root / "benchmarks" / "runner").glob("*.py")]
     onsite = [path for path in (root / "components" / "onsite").glob("*.py") if path.name != "__init__.py"]
     for path in [*travelling, *onsite]:
         tree = ast.parse(path.read_text(), feature_version=(3, 6))

@@ -10,18 +10,19 @@ from a_line import ASKED, GPU4, PLAN, document, line, row, with_step
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import outputs, page
-from benchmarks.gate import Limit, gate, parse_limit
-from benchmarks.plan import Plan
-from benchmarks.verdict import Asked, judge
+from benchmarks.judge.verdict import judge
+from benchmarks.plan.asked import Asked
+from benchmarks.plan.gate import Limit, gate, parse_limit
+from benchmarks.plan.plan import Plan
+from benchmarks.report import outputs, summary
 from catalogue import SHAPES
 
 RUN = "all_reduce"
 SPEED = 0.049
 
 
-def rows_at(busbw_gbps: float) -> list:
-    return [row(size, busbw_gbps) for size in PLAN.sizes_bytes]
+def rows_at(busbw_gb_s: float) -> list:
+    return [row(size, busbw_gb_s) for size in PLAN.sizes_bytes]
 
 
 def state(judged, name: str) -> str:
@@ -32,8 +33,8 @@ def state(judged, name: str) -> str:
 def test_a_whole_and_fast_run_passes_with_no_reason():
     judged = judge(line(), ASKED)
     assert (judged.verdict, judged.reasons) == ("pass", ())
-    assert judged.busbw_gbps == pytest.approx(0.049)
-    assert judged.ceiling_gbps == pytest.approx(0.05)
+    assert judged.busbw_gb_s == pytest.approx(0.049)
+    assert judged.ceiling_gb_s == pytest.approx(0.05)
     assert judged.scale == 4000
     assert {one.state for one in judged.checks} == {"pass"}
 
@@ -143,7 +144,7 @@ def test_a_step_that_failed_is_unknown_and_named():
 @pytest.mark.parametrize("step", ["node", "rails"])
 @pytest.mark.parametrize("groups", [None, [], "x", [0.006], [0.006] * 7 + ["y"], [0.006] * 9])
 def test_a_step_without_a_number_of_each_group_is_unknown(step, groups):
-    judged = judge(with_step(step, groups_gbps=groups), ASKED)
+    judged = judge(with_step(step, groups_gb_s=groups), ASKED)
     assert judged.verdict == "unknown"
     assert f"the step {step} has no number of each of its" in judged.reasons[0]
 
@@ -160,7 +161,7 @@ def test_a_number_that_no_float_holds_is_none():
 def test_the_gpu_whose_rails_are_slow_is_named_by_the_rail_split_run():
     slow = [0.049 / 8] * 8
     slow[5] = 0.002
-    judged = judge(with_step("rails", groups_gbps=slow), ASKED)
+    judged = judge(with_step("rails", groups_gb_s=slow), ASKED)
     assert judged.verdict == "short"
     assert "the rails of GPU 5 on all nodes together" in judged.reasons[0]
 
@@ -243,7 +244,7 @@ def test_no_damage_to_a_line_crashes_the_judge_or_the_page(damage):
 @given(
     st.sampled_from(["all_reduce", "rails", "node", "spread", "free"]),
     st.dictionaries(
-        st.sampled_from(["rows", "ranks", "hosts", "problems", "program", "groups_gbps", "spread", "failed", "name"]),
+        st.sampled_from(["rows", "ranks", "hosts", "problems", "program", "groups_gb_s", "spread", "failed", "name"]),
         ANYTHING,
         min_size=1,
     ),
@@ -262,14 +263,14 @@ def test_a_line_that_was_cut_anywhere_is_unknown(start, length):
 
 def shown(judged) -> None:
     assert judged.verdict in {"pass", "short", "unknown"}
-    page.table(judged, {})
-    page.page(judged, {}, "ssh x", [])
+    summary.table(judged, {})
+    summary.page(judged, {}, "ssh x", [])
     outputs.measured(judged, {}, {})
 
 
 def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
     def limit(end: int, scale: int = 1):
-        return gate(Plan(8, end, 2, 1, 1), GPU4, 4, scale=scale).limit_gbps
+        return gate(Plan(8, end, 2, 1, 1), GPU4, 4, scale=scale).limit_gb_s
 
     gib = 1024**3
     assert limit(4 * gib) == pytest.approx(170)
@@ -282,8 +283,8 @@ def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
 
 @pytest.mark.parametrize(("asks", "note"), [(250, "above the ceiling"), (90, "under half of the ceiling"), (170, None)])
 def test_a_users_limit_is_applied_and_flagged_where_it_is_odd(asks, note):
-    bound = gate(PLAN, GPU4, 2, minimum_gbps=asks)
-    assert bound.limit_gbps == asks
+    bound = gate(PLAN, GPU4, 2, minimum_gb_s=asks)
+    assert bound.limit_gb_s == asks
     assert (note in bound.why and note in bound.notes[0]) if note else not bound.notes
 
 
@@ -298,7 +299,7 @@ def test_what_is_no_limit_is_refused(text):
 def test_one_machine_is_gated_on_its_nvlink():
     h200 = SHAPES["BM.GPU.H200.8"]
     bound = gate(Plan(8, 4 * 1024**3, 2, 1, 1), h200, 1)
-    assert bound.limit_gbps == pytest.approx(0.65 * 450)
+    assert bound.limit_gb_s == pytest.approx(0.65 * 450)
 
 
 def test_without_a_gate_nothing_passes():
@@ -308,7 +309,7 @@ def test_without_a_gate_nothing_passes():
 
 
 def test_the_table_shows_every_size_and_ends_with_the_verdict():
-    text = page.table(judge(line(), ASKED), {})
+    text = summary.table(judge(line(), ASKED), {})
     assert len(text.splitlines()) == 1 + 24 + 1
     assert text.splitlines()[-1].startswith("verdict PASS: all_reduce busbw 0.049 GB/s at 64 MiB, 98.0% of the wire")
 

@@ -23,8 +23,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import search_figures, second
+from benchmarks.judge import retest
 from catalogue.shapes import SHAPES
+from tools.search import figures
 from tools.stage import ROOT, Finished, Stage, standing_hosts
 
 #: The dev stack's own plan, which `make up` runs.
@@ -79,7 +80,7 @@ def main(parts: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="busbar-figures-") as folder:
         for part in parts or ["two", "many", "aws", "search", "pure"]:
             if part == "search":
-                search_figures.figures(say)
+                figures.figures(say)
             elif part == "pure":
                 _pure_tests()
             elif part == "faults":
@@ -143,7 +144,7 @@ def _two_hosts(stage: Stage) -> None:
     outputs = stage.outputs()
     size = outputs["gate"]["size_bytes"]
     say(f"rehearsed busbw / scaled wire ceiling, at {size} B", f"{outputs['wire_efficiency']:.4f}")
-    ratios = [outputs["busbw_gbps"] / _by_hand(stage, size) for _ in range(2)]
+    ratios = [outputs["busbw_gb_s"] / _by_hand(stage, size) for _ in range(2)]
     say("busbw through the product / by hand with mpirun, twice", ", ".join(f"{ratio:.4f}" for ratio in ratios))
 
 
@@ -228,7 +229,7 @@ def _healthy(folder: Path) -> None:
             stage.up(measurement=number, **settings | _CALM)
             outputs = stage.outputs()
             verdicts.append(outputs["verdict"])
-            twice += any(why.startswith(second.NOTE) for check in outputs["checks"] for why in check["why"])
+            twice += any(why.startswith(retest.NOTE) for check in outputs["checks"] for why in check["why"])
             if verdicts[-1] != "pass":
                 say(f"healthy run {number}", "; ".join(outputs["reasons"]))
     finally:

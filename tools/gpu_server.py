@@ -393,7 +393,7 @@ def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, 
     product, by_hand = [], [_by_hand(site, stack, head)]
     for number in range(1, repeats + 1):
         seconds = _succeed(stack, measurement=2 + number, **short)
-        product.append(stack.outputs()["busbw_gbps"])
+        product.append(stack.outputs()["busbw_gb_s"])
         by_hand.append(_by_hand(site, stack, head))
         say(f"{stack.name} {number}: {product[-1]:.3f} GB/s through the product in {seconds:.0f} s, {by_hand[-1]:.3f} by hand")
     beside = [(before + after) / 2 for before, after in itertools.pairwise(by_hand)]
@@ -401,8 +401,8 @@ def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, 
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "outputs": outputs,
         "again": again,
-        "product_gbps": product,
-        "by_hand_gbps": by_hand,
+        "product_gb_s": product,
+        "by_hand_gb_s": by_hand,
         "ratios": [round(one / other, 4) for one, other in zip(product, beside, strict=True)],
     }
 
@@ -466,14 +466,14 @@ def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
             # Sockets are no fabric: single operations vary by more than a fabric's may.
             spreadIterations=0,
             allowSkipped=["spread"],
-            minimumBusbwGbps=str(0.9 * fabric_gbit / 8) if fabric_gbit else "3",
+            minimumBusbwGbS=str(0.9 * fabric_gbit / 8) if fabric_gbit else "3",
             rankExports=[*site.exports, "NCCL_SOCKET_NTHREADS=4", "NCCL_NSOCKS_PERTHREAD=4"],
         )
         result = _beside(site, stack, addresses[0], repeats, {"sizesFrom": "64M", "iterations": 40})
         result["fabric_gbit"] = fabric_gbit
-        say(f"{stack.name}: {json.dumps(result['product_gbps'])} beside {json.dumps(result['by_hand_gbps'])}")
+        say(f"{stack.name}: {json.dumps(result['product_gb_s'])} beside {json.dumps(result['by_hand_gb_s'])}")
         short = {"collectives": ["all_reduce"], "sizesFrom": "64M"}
-        worked, _, _ = stack.up(measurement=90, minimumBusbwGbps="400", **short)
+        worked, _, _ = stack.up(measurement=90, minimumBusbwGbS="400", **short)
         result["too_high_limit"] = {"succeeded": worked} | _kept(stack)
         nodes[1].lose_fabric()
         worked, _, _ = stack.up(measurement=91, **short)
@@ -485,7 +485,7 @@ def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
 
 
 def _kept(stack: Stack) -> dict[str, Any]:
-    names = ("verdict", "reasons", "busbw_gbps", "gate", "evidence", "checks")
+    names = ("verdict", "reasons", "busbw_gb_s", "gate", "evidence", "checks")
     return {name: value for name, value in stack.outputs().items() if name in names}
 
 

@@ -15,12 +15,12 @@ import sys
 from typing import Any, Dict, List
 
 import build
-import hunt
 import jobs
 import measure
+import search_run
 from refusal import Refusal
 
-_WORK = {"build": build, "measure": measure, "search": hunt}
+_WORK = {"build": build, "measure": measure, "search": search_run}
 
 
 def main(argv: List[str]) -> int:

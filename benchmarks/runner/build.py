@@ -16,11 +16,11 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, Tuple
 
-import contained
+import enroot
 import fanout
-import homes
+import installed
 import jobs
-from bounded import bounded
+from child import bounded
 from refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
@@ -34,8 +34,8 @@ def commands(request: Dict[str, Any]) -> List[str]:
     if request.get("container"):
         inside = {key: f"${key}" for key in ("CUDA_HOME", "MPI_HOME", "NCCL_HOME")}
         start = "enroot start --mount $HOME/.busbar:$HOME/.busbar busbar "
-        return [*contained.commands(request), start + " ".join(_make(inside))]
-    return [" ".join(_make(homes.on_node(request["homes"])))]
+        return [*enroot.commands(request), start + " ".join(_make(inside))]
+    return [" ".join(_make(installed.on_node(request["homes"])))]
 
 
 def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
@@ -77,7 +77,7 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         "hashes": hashes,
         "home": os.path.expanduser("~"),
         "shared": fanout.shared(),
-        "mpi_home": homes.with_mpirun(found["MPI_HOME"]),
+        "mpi_home": installed.with_mpirun(found["MPI_HOME"]),
         "cuda_home": (box.homes if box else found)["CUDA_HOME"],
         "nccl_home": (box.homes if box else found)["NCCL_HOME"],
         "versions": {"nccl_tests": request["source"]["version"], **(box.versions if box else _versions(found))},
@@ -89,12 +89,12 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     return line
 
 
-def _where(request: Dict[str, Any], here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[contained.Inside]]:
+def _where(request: Dict[str, Any], here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[enroot.Inside]]:
     """Return what the node itself has, and the image where ranks run in one: the node then gives mpirun alone."""
     if not request.get("container"):
-        return homes.on_node(request["homes"]), None
-    found = homes.on_node(request["homes"], ("MPI_HOME",))
-    return found, contained.prepare(request, _mpirun(found), here, say)
+        return installed.on_node(request["homes"]), None
+    found = installed.on_node(request["homes"], ("MPI_HOME",))
+    return found, enroot.prepare(request, _mpirun(found), here, say)
 
 
 def _versions(found: Dict[str, str]) -> Dict[str, str]:
@@ -102,7 +102,7 @@ def _versions(found: Dict[str, str]) -> Dict[str, str]:
 
 
 def _mpirun(found: Dict[str, str]) -> str:
-    return _first_line([homes.with_mpirun(found["MPI_HOME"]) + "/bin/mpirun", "--version"])
+    return _first_line([installed.with_mpirun(found["MPI_HOME"]) + "/bin/mpirun", "--version"])
 
 
 def _make(found: Dict[str, str]) -> List[str]:

@@ -15,12 +15,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-import compare
 import fanout
-import inventory
 import jobs
-import mpi
-import reach
+import mpirun
+import node_differences
+import node_facts
+import reachability
 import traffic
 import transcript
 from refusal import Refusal
@@ -100,7 +100,7 @@ def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         },
         "machines": {node["name"]: its["machine"] for node, its in zip(nodes, before)},
         "gpu": first["gpus"][0] if first["gpus"] else None,
-        "inventory": {"differences": [*absent, *compare.differences(nodes, before, asked_at, request["hcas"])]},
+        "inventory": {"differences": [*absent, *node_differences.differences(nodes, before, asked_at, request["hcas"])]},
         "transport": dict(traffic.between(nodes, before, ran.after), network=deciding.network),
         "evidence": keep(here, ran.texts),
         "seconds": round(time.monotonic() - began, 2),
@@ -164,7 +164,7 @@ def _first_look(
 def inventories(nodes: List[Dict[str, str]], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
     """Return every node's inventory, and this machine's clock before and after all of them."""
     asked = time.time()
-    answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(inventory), _INVENTORY_TIMEOUT_S)
+    answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(node_facts), _INVENTORY_TIMEOUT_S)
     silent = ["{} ({})".format(node["name"], answer.why) for node, answer in zip(nodes, answers) if answer.status != 0]
     if silent:
         raise Refusal("no inventory from {}".format("; ".join(silent)))
@@ -185,10 +185,10 @@ def _refuse_unequal(nodes: List[Dict[str, str]], found: List[Dict[str, Any]], re
 def _refuse_unreachable(nodes: List[Dict[str, str]], say: jobs.Say) -> None:
     if len(nodes) == 1:
         return
-    local = [*fanout.PYTHON.split(), "-u", "-c", reach.BOOT]
-    remote = f'{fanout.PYTHON} -u -c "{reach.BOOT}"'
+    local = [*fanout.PYTHON.split(), "-u", "-c", reachability.BOOT]
+    remote = f'{fanout.PYTHON} -u -c "{reachability.BOOT}"'
     start = [local if index == 0 else [*fanout.SSH, node["address"], remote] for index, node in enumerate(nodes)]
-    sentences = reach.unreachable(nodes, start, _REACH_TIMEOUT_S)
+    sentences = reachability.unreachable(nodes, start, _REACH_TIMEOUT_S)
     if sentences:
         for sentence in sentences:
             say(sentence)
@@ -208,12 +208,12 @@ def _unpinned(argv: List[str]) -> List[str]:
     return [word for index, word in enumerate(argv) if not {index, index + 1} & set(pins)]
 
 
-def _step(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[Dict[str, Any], Optional[mpi.Run]]:
+def _step(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[Dict[str, Any], Optional[mpirun.Run]]:
     """Run one step; only the deciding one may end the measurement."""
     say("measuring: {} ({}) on {} nodes".format(step["collective"], step["name"], nodes))
     found = {name: step[name] for name in ("name", "stage", "collective")}
     try:
-        run = mpi.run(step, here, say)
+        run = mpirun.run(step, here, say)
     except Refusal as refusal:
         if step["decides"]:
             raise
@@ -229,7 +229,7 @@ def _step(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[D
         seconds=round(run.seconds, 2),
     )
     if step["groups"] > 1 and its.rows:
-        found["groups_gbps"] = _groups(its.rows[-1], step)
+        found["groups_gb_s"] = _groups(its.rows[-1], step)
     spread = its.rows[-1].out_of_place_spread if its.rows else None
     if spread is not None:
         found["spread"] = {name: value for name, value in spread._asdict().items() if name != "rank_us"}

@@ -1,6 +1,6 @@
 """What moved between two inventories: bytes by node and device, events on RDMA ports, and what NCCL said of its transport.
 
-It deliberately judges nothing: `benchmarks.transport` holds these numbers against what the algorithm must have moved.
+It deliberately judges nothing: `benchmarks.judge.transport` holds these numbers against what the algorithm must have moved.
 """
 
 from typing import Any, Dict, List, Sequence

@@ -76,7 +76,7 @@ class Storage(pulumi.ComponentResource):
             availability_domain=args.availability_domain,
             display_name=f"{args.label}-target",
             subnet_id=args.subnet_id,
-            requested_throughput=str(wanted.target_gbps) if wanted.target_gbps > 1 else None,
+            requested_throughput=str(wanted.target_gbit_s) if wanted.target_gbit_s > 1 else None,
             opts=pulumi.ResourceOptions(parent=self),
         )
         export = filestorage.Export(

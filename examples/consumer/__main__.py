@@ -13,20 +13,20 @@ from busbar_certificate import require_certificate
 
 config = pulumi.Config()
 cluster = pulumi.StackReference(config.require("cluster"))
-needed_gbps = float(config.require("needGbps"))
+needed_gb_s = float(config.require("needGbS"))
 public_key = config.get("publicKey")
 
 
 def usable(found: list[Any]) -> float:
     """Return the measured bus bandwidth, or refuse."""
-    schema, verdict, busbw_gbps, scale = found
+    schema, verdict, busbw_gb_s, scale = found
     if schema != 1:
         raise pulumi.RunError(f"the cluster's outputs are of version {schema}; this program reads version 1.")
     if verdict != "pass":
         raise pulumi.RunError(f"the cluster's verdict is {verdict}, not pass; no work is planned on it.")
-    if busbw_gbps < needed_gbps / scale:
-        raise pulumi.RunError(f"the cluster gives {busbw_gbps:.4g} GB/s, and this work needs {needed_gbps / scale:.4g} GB/s.")
-    return float(busbw_gbps)
+    if busbw_gb_s < needed_gb_s / scale:
+        raise pulumi.RunError(f"the cluster gives {busbw_gb_s:.4g} GB/s, and this work needs {needed_gb_s / scale:.4g} GB/s.")
+    return float(busbw_gb_s)
 
 
 if public_key:
@@ -34,10 +34,10 @@ if public_key:
         cluster,
         public_key,
         collective="all_reduce",
-        min_busbw_gbps=needed_gbps,
+        min_busbw_gb_s=needed_gb_s,
         allow_rehearsed=config.get_bool("allowRehearsed") or False,
     )
     pulumi.export("attested_until", attested.apply(lambda said: said["expires"]))
-asked = pulumi.Output.all(*(cluster.require_output(name) for name in ("schema", "verdict", "busbw_gbps", "scale")))
-pulumi.export("busbw_gbps", asked.apply(usable))
+asked = pulumi.Output.all(*(cluster.require_output(name) for name in ("schema", "verdict", "busbw_gb_s", "scale")))
+pulumi.export("busbw_gb_s", asked.apply(usable))
 pulumi.export("hosts", cluster.require_output("nodes").apply(lambda nodes: [node["address"] for node in nodes]))

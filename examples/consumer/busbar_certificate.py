@@ -2,7 +2,7 @@
 
     cp busbar_certificate.py busbar_verify.py your-program/
 
-`busbar_verify.py` is benchmarks/evidence/verify.py. Needs `pulumi` and `cryptography`. Acts at preview as well, for the outputs
+`busbar_verify.py` is benchmarks/records/verify.py. Needs `pulumi` and `cryptography`. Acts at preview as well, for the outputs
 of another stack are known then. It deliberately reads nothing but that stack's outputs.
 """
 
@@ -20,7 +20,7 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
     public_key: str,
     *,
     collective: str | None = None,
-    min_busbw_gbps: float | None = None,
+    min_busbw_gb_s: float | None = None,
     allow_rehearsed: bool = False,
     inputs_digest: str | None = None,
 ) -> pulumi.Output[dict[str, Any]]:
@@ -30,7 +30,7 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
         stack: a busbar stack; its outputs `certificate` and `nodes` are read.
         public_key: who may have signed: PEM, or a line `ssh-ed25519 AAAA...`.
         collective: the collective that must have been judged, such as all_reduce.
-        min_busbw_gbps: what must have been measured, GB/s of real hardware; a rehearsal's scale is applied.
+        min_busbw_gb_s: what must have been measured, GB/s of real hardware; a rehearsal's scale is applied.
         allow_rehearsed: accept a rehearsal.
         inputs_digest: the inputs that must have been measured, where the caller knows them.
 
@@ -49,7 +49,7 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
         found = busbar_verify.verify(
             envelope, key, datetime.now(UTC), inputs_digest=inputs_digest, allow_rehearsed=allow_rehearsed
         )
-        why = "; ".join(each.why for each in found.failures) or _unmet(found.predicate, nodes, collective, min_busbw_gbps)
+        why = "; ".join(each.why for each in found.failures) or _unmet(found.predicate, nodes, collective, min_busbw_gb_s)
         if why:
             raise pulumi.RunError(f"the certificate of stack {name} does not do: {why}.")
         return found.predicate
@@ -58,13 +58,13 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
     return pulumi.Output.all(stack.name, *outputs).apply(attested)
 
 
-def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_gbps: float | None) -> str | None:
+def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_gb_s: float | None) -> str | None:
     """Return what is demanded and not attested."""
     judged = said["gate"]["collective"]
     if collective is not None and judged != collective:
         return f"it is about {judged}, asked was {collective}"
-    if min_busbw_gbps is not None and said["busbw_gbps"] < min_busbw_gbps / said["scale"]:
-        return f"it attests {said['busbw_gbps']:.4g} GB/s, and this work needs {min_busbw_gbps / said['scale']:.4g} GB/s"
+    if min_busbw_gb_s is not None and said["busbw_gb_s"] < min_busbw_gb_s / said["scale"]:
+        return f"it attests {said['busbw_gb_s']:.4g} GB/s, and this work needs {min_busbw_gb_s / said['scale']:.4g} GB/s"
     here = sorted(node["name"] for node in nodes or [])
     if here != sorted(said["nodes"]):
         return f"it is about other nodes ({', '.join(sorted(said['nodes']))}) than the stack has now ({', '.join(here)})"

@@ -1,1 +1,1 @@
-../../benchmarks/evidence/verify.py
+../../benchmarks/records/verify.py

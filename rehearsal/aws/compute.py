@@ -15,7 +15,7 @@ from rehearsal.aws.images import IMAGES
 from rehearsal.aws.imds import metadata
 from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name
 from rehearsal.aws.places import region_of
-from rehearsal.aws.types import GBPS, SPOT, TYPES
+from rehearsal.aws.types import GIGA, SPOT, TYPES
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import known, known_at
@@ -34,7 +34,7 @@ def boot(cloud: Cloud, record: Record) -> None:
     profile = by_name(database, PROFILE, private["profile"])
     key = by_name(database, KEY, private["key"])
     rails = tuple(
-        hosts.Rail(f"rdmap{at}", hca, kind.efa_gbps * GBPS, "efa")
+        hosts.Rail(f"rdmap{at}", hca, kind.efa_gbit_s * GIGA, "efa")
         for at, hca in enumerate(kind.hcas[: len(private["efa_cards"])])
     )
     spec = hosts.HostSpec(
@@ -55,7 +55,7 @@ def boot(cloud: Cloud, record: Record) -> None:
         rails=rails,
         gpus=(kind.gpu,) * kind.gpus,
         nvme=kind.nvme,
-        front_rate_bits_per_s=int(kind.front_gbps * GBPS),
+        front_rate_bits_per_s=int(kind.front_gbit_s * GIGA),
         instance_id=record.id,
         metadata=metadata(record, region, profile) if private["metadata"] else {},
         may_put=may_put(database, profile),

@@ -11,7 +11,7 @@ from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import IMAGES, Image
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.subnets import zone_id
-from rehearsal.aws.types import GBPS, QUOTAS, SPOT_QUOTAS, TYPES, Type
+from rehearsal.aws.types import GIGA, QUOTAS, SPOT_QUOTAS, TYPES, Type
 
 _MIB_PER_GIB = 1024
 
@@ -60,13 +60,14 @@ def machine(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
 def _type_facts(one: Type) -> Answer:
     cards = [
         {
-            "index": at, "maximumInterfaces": most, "performance": f"{one.efa_gbps or one.front_gbps:g} Gigabit",
-            "baselineBandwidth": float(one.efa_gbps or one.front_gbps), "peakBandwidth": float(one.efa_gbps or one.front_gbps),
+            "index": at, "maximumInterfaces": most, "performance": f"{one.efa_gbit_s or one.front_gbit_s:g} Gigabit",
+            "baselineBandwidth": float(one.efa_gbit_s or one.front_gbit_s),
+            "peakBandwidth": float(one.efa_gbit_s or one.front_gbit_s),
         }
         for at, most in enumerate(one.cards)
     ]  # fmt: skip
     gpu = {"manufacturer": "NVIDIA", "name": one.gpu, "count": one.gpus, "memorySize": one.gpu_gib * _MIB_PER_GIB}
-    disks = [{"count": len(one.nvme), "size": one.nvme[0] // GBPS, "type": "ssd"}] if one.nvme else []
+    disks = [{"count": len(one.nvme), "size": one.nvme[0] // GIGA, "type": "ssd"}] if one.nvme else []
     return {
         "instanceType": one.name, "defaultVcpus": one.vcpus, "memorySize": one.memory_gib * _MIB_PER_GIB,
         "supportedUsagesClasses": list(one.usage), "supportedPlacementStrategies": list(one.strategies),
@@ -74,10 +75,10 @@ def _type_facts(one: Type) -> Answer:
         "maximumNetworkCards": len(one.cards), "defaultNetworkCardIndex": 0, "maximumNetworkInterfaces": one.cards[0],
         "supportedArchitectures": [one.architecture], "gpuses": [gpu] if one.gpu else [],
         "totalGpuMemory": one.gpus * one.gpu_gib * _MIB_PER_GIB, "instanceDisks": disks,
-        "instanceStorageSupported": bool(one.nvme), "totalInstanceStorage": sum(one.nvme) // GBPS,
+        "instanceStorageSupported": bool(one.nvme), "totalInstanceStorage": sum(one.nvme) // GIGA,
         "ebsOptimizedSupport": "default", "enaSupport": "required", "currentGeneration": True, "bareMetal": False,
         "hypervisor": "nitro", "supportedRootDeviceTypes": ["ebs"], "supportedVirtualizationTypes": ["hvm"],
-        "networkPerformance": f"{one.efa * one.efa_gbps or one.front_gbps:g} Gigabit", "freeTierEligible": False,
+        "networkPerformance": f"{one.efa * one.efa_gbit_s or one.front_gbit_s:g} Gigabit", "freeTierEligible": False,
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GBPS = 10**9
+GIGA = 10**9
 _GB = 10**9
 ON_DEMAND, SPOT, BLOCK = "on-demand", "spot", "capacity-block"
 _BOUGHT = (ON_DEMAND, SPOT)
@@ -23,9 +23,9 @@ class Type:
 
     Attributes:
         cards: the most interfaces of each network card.
-        efa: the most EFA interfaces; `efa_gbps` the line rate of each.
+        efa: the most EFA interfaces; `efa_gbit_s` the line rate of each.
         hcas: the EFA devices as Linux names them.
-        front_gbps: line rate of IP traffic.
+        front_gbit_s: line rate of IP traffic.
         nvme: bytes of each local disk.
         usage: how it may be bought.
         strategies: placement groups that take it.
@@ -39,9 +39,9 @@ class Type:
     gpu: str = ""
     gpus: int = 0
     efa: int = 0
-    efa_gbps: int = 0
+    efa_gbit_s: int = 0
     hcas: tuple[str, ...] = ()
-    front_gbps: float = 10
+    front_gbit_s: float = 10
     nvme: tuple[int, ...] = ()
     usage: tuple[str, ...] = _BOUGHT
     strategies: tuple[str, ...] = ("cluster", "partition", "spread")
@@ -76,11 +76,11 @@ _HPC = (ON_DEMAND,)
 
 
 def _gpu(  # noqa: PLR0913  a row of a table
-    name: str, gpu: str, cards: tuple[int, ...], efa: int, gbps: int, *, memory: int = 2048, hcas: tuple[str, ...] = (),
+    name: str, gpu: str, cards: tuple[int, ...], efa: int, gbit_s: int, *, memory: int = 2048, hcas: tuple[str, ...] = (),
     nvme: tuple[int, ...] = _8X3800, usage: tuple[str, ...] = _RESERVED, vcpus: int = 192, gib: int = 80,
 ) -> Type:  # fmt: skip
     return Type(
-        name, vcpus, memory, cards, gpu, 8 if gpu else 0, efa, gbps, hcas or _made_up(efa), front_gbps=100, nvme=nvme,
+        name, vcpus, memory, cards, gpu, 8 if gpu else 0, efa, gbit_s, hcas or _made_up(efa), front_gbit_s=100, nvme=nvme,
         usage=usage, spread=2, gpu_gib=gib,
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ _ROWS = (
     _gpu("p6-b300.48xlarge", "NVIDIA B300", (4,) * 17, 16, 400, memory=4096, gib=269),
     Type(
         "p6e-gb200.36xlarge", 144, 960, tuple(2 - at % 2 for at in range(17)), "NVIDIA GB200", 4, 16, 100, _made_up(16),
-        front_gbps=100, nvme=(7_500 * _GB,) * 3, usage=(BLOCK,), strategies=(), architecture="arm64", spread=1, gpu_gib=185,
+        front_gbit_s=100, nvme=(7_500 * _GB,) * 3, usage=(BLOCK,), strategies=(), architecture="arm64", spread=1, gpu_gib=185,
     ),
     _gpu("g5.48xlarge", "NVIDIA A10G", (7,), 1, 100, memory=768, nvme=(3_800 * _GB,) * 2, usage=_BOUGHT, gib=24),
     _gpu("g6.48xlarge", "NVIDIA L4", (15,), 1, 100, memory=768, nvme=(940 * _GB,) * 8, usage=_BOUGHT, gib=24),
@@ -109,8 +109,8 @@ _ROWS = (
     _gpu("trn2.48xlarge", "", (2,) * 16, 16, 200, nvme=(1_900 * _GB,) * 4),
     _gpu("hpc6id.32xlarge", "", (1,) * 2, 2, 100, memory=1024, vcpus=64, nvme=(3_800 * _GB,) * 4, usage=_HPC),
     _gpu("hpc7a.96xlarge", "", (2,) * 2, 2, 150, memory=768, nvme=(), usage=_HPC),
-    Type("t3.micro", 2, 1, (2,), front_gbps=5, strategies=("partition", "spread")),
-    Type("t3.medium", 2, 4, (3,), front_gbps=5, strategies=("partition", "spread")),
+    Type("t3.micro", 2, 1, (2,), front_gbit_s=5, strategies=("partition", "spread")),
+    Type("t3.medium", 2, 4, (3,), front_gbit_s=5, strategies=("partition", "spread")),
     Type("m5.large", 2, 8, (3,)),
     Type("m5.xlarge", 4, 16, (4,)),
     Type("m5.2xlarge", 8, 32, (4,)),

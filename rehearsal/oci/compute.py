@@ -18,7 +18,7 @@ from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.netplan import free_private_ip, subnet_cidr
 from rehearsal.oci.ocids import sibling_ocid
 from rehearsal.oci.places import FAULT_DOMAINS, REGION
-from rehearsal.oci.shapes import GBPS, SHAPES, front_name, quota_use, rail_names
+from rehearsal.oci.shapes import GIGA, SHAPES, front_name, quota_use, rail_names
 from rehearsal.plugin.addresses import free_public
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
@@ -136,7 +136,7 @@ def boot(cloud: Cloud, record: Record) -> None:
         gpus=(shape.gpu,) * shape.gpus,
         nvme=shape.nvme_bytes,
         agent_plugins=_plugins(agent),
-        front_rate_bits_per_s=int(shape.front_gbps * cores * GBPS),
+        front_rate_bits_per_s=int(shape.front_gbit_s * cores * GIGA),
     )
     hosts.boot(cloud.world, spec)
 

@@ -99,8 +99,8 @@ class MountTarget(Served):
 
     def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
         yield from super().problems(asked)
-        domain, rate = asked.known("availabilityDomain"), _gbps(asked.inputs)
-        others = [one for one in asked.neighbours(MOUNT_TARGET, availabilityDomain=domain) if _gbps(one.inputs) == rate]
+        domain, rate = asked.known("availabilityDomain"), _rate_gbit_s(asked.inputs)
+        others = [one for one in asked.neighbours(MOUNT_TARGET, availabilityDomain=domain) if _rate_gbit_s(one.inputs) == rate]
         if domain is not None and rate in _LIMITS and len(others) >= _LIMITS[rate]:
             yield Problem(
                 "requestedThroughput",
@@ -124,7 +124,7 @@ class MountTarget(Served):
 
     def born(self, database: Database, record: Record) -> None:  # noqa: D102
         super().born(database, record)
-        address, rate = self.settle(database, record)[0], _gbps(record.inputs) or "1"
+        address, rate = self.settle(database, record)[0], _rate_gbit_s(record.inputs) or "1"
         record.private["hostname"] = str(record.inputs.get("hostnameLabel") or "").lower()
         record.computed.update(
             ipAddress=address, exportSetId=new_ocid("exportset"), privateIpIds=[sibling_ocid(record.id, "privateip")],
@@ -209,7 +209,7 @@ class Export(Kind):
         storage.put_away(cloud.world, record.inputs["fileSystemId"])
 
 
-def _gbps(inputs: Mapping[str, Any]) -> str | None:
+def _rate_gbit_s(inputs: Mapping[str, Any]) -> str | None:
     """The throughput that is asked for; None while it is not known."""
     rate: str | None = known(inputs.get("requestedThroughput", "1"))
     return rate

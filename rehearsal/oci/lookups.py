@@ -12,7 +12,7 @@ from rehearsal.oci.launch import INSTANCE, used
 from rehearsal.oci.netplan import subnet_cidr
 from rehearsal.oci.ocids import sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS, COMPARTMENT, COMPARTMENTS, REGION, SERVICES, TENANCY
-from rehearsal.oci.shapes import GBPS, SHAPES, Shape, limit
+from rehearsal.oci.shapes import GIGA, SHAPES, Shape, limit
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import UNKNOWN
@@ -115,10 +115,10 @@ def _shape(shape: Shape) -> Answer:
     return {
         "name": shape.name, "ocpus": shape.ocpus, "memoryInGbs": shape.memory_gib, "processorDescription": shape.processor,
         "gpus": shape.gpus, "gpuDescription": shape.gpu, "isFlexible": flexible is not None, "quotaNames": [shape.quota],
-        "rdmaPorts": len(shape.ports), "rdmaBandwidthInGbps": shape.port_rate_bits_per_s // GBPS,
+        "rdmaPorts": len(shape.ports), "rdmaBandwidthInGbps": shape.port_rate_bits_per_s // GIGA,
         "localDisks": len(shape.nvme_bytes), "localDisksTotalSizeInGbs": sum(shape.nvme_bytes) / _GB,
         "localDiskDescription": "NVMe SSD Storage" if shape.nvme_bytes else "",
-        "networkingBandwidthInGbps": shape.front_gbps, "networkPorts": 1, "maxVnicAttachments": 2, "billingType": "PAID",
+        "networkingBandwidthInGbps": shape.front_gbit_s, "networkPorts": 1, "maxVnicAttachments": 2, "billingType": "PAID",
         "isBilledForStoppedInstance": shape.bare_metal, "isLiveMigrationSupported": not shape.bare_metal,
         "isSubcore": False, "baselineOcpuUtilizations": [], "resizeCompatibleShapes": [],
         "platformNames": [], "recommendedAlternatives": [], "supportedResourceManagements": [],

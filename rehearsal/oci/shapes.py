@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 
-GBPS = 10**9
+GIGA = 10**9
 _TB = 10**12
 _AD_1 = AVAILABILITY_DOMAINS[:1]
 
@@ -49,7 +49,7 @@ class Shape:
     ports: tuple[Port, ...] = ()
     port_rate_bits_per_s: int = 0
     nvme_bytes: tuple[int, ...] = ()
-    front_gbps: float = 0
+    front_gbit_s: float = 0
     front_hca: str | None = None
     front_ol7_name: str | None = None
     platforms: tuple[str, ...] = ()
@@ -86,41 +86,41 @@ _SHAPES = (
     Shape(
         "BM.GPU4.8", 64, 2048, "2.9 GHz AMD EPYC 7542 (Rome)", "gpu4-count", 8,
         "NVIDIA A100-SXM4-40GB", 8, _pairs((0, 1, 2, 3, *range(6, 18)), (12, 22, 72, 76, 138, 148, 195, 209)),
-        100 * GBPS, (68 * _TB // 10,) * 4, 50, "mlx5_4", "enp45s0f0", ("AMD_ROME_BM_GPU",), offered_in=_AD_1,
+        100 * GIGA, (68 * _TB // 10,) * 4, 50, "mlx5_4", "enp45s0f0", ("AMD_ROME_BM_GPU",), offered_in=_AD_1,
     ),
     Shape(
         "BM.GPU.A100-v2.8", 128, 2048, "2.55 GHz AMD EPYC 7J13 (Milan)", "gpu-a100-v2-count", 8,
-        "NVIDIA A100-SXM4-80GB", 8, _A100_V2_PORTS, 100 * GBPS, (68 * _TB // 10,) * 4, 100, "mlx5_0",
+        "NVIDIA A100-SXM4-80GB", 8, _A100_V2_PORTS, 100 * GIGA, (68 * _TB // 10,) * 4, 100, "mlx5_0",
         platforms=("AMD_MILAN_BM_GPU",), offered_in=_AD_1,
     ),
     Shape(
         "BM.GPU.B4.8", 128, 2048, "2.55 GHz AMD EPYC 7J13 (Milan)", "gpu-b4-count", 8,
-        "NVIDIA A100-SXM4-40GB", 8, _A100_V2_PORTS, 100 * GBPS, (68 * _TB // 10,) * 4, 100, "mlx5_0",
+        "NVIDIA A100-SXM4-40GB", 8, _A100_V2_PORTS, 100 * GIGA, (68 * _TB // 10,) * 4, 100, "mlx5_0",
         platforms=("AMD_MILAN_BM_GPU",), offered_in=_AD_1,
     ),
     Shape(
         "BM.GPU.H100.8", 112, 2048, "2.0 GHz Intel Xeon Platinum 8480+ (Sapphire Rapids)", "gpu-h100-count", 8,
-        "NVIDIA H100 80GB HBM3", 8, _mlx(0, 1, *range(3, 11), *range(12, 18)), 200 * GBPS, (384 * _TB // 100,) * 16,
+        "NVIDIA H100 80GB HBM3", 8, _mlx(0, 1, *range(3, 11), *range(12, 18)), 200 * GIGA, (384 * _TB // 100,) * 16,
         100, platforms=_GENERIC, offered_in=_AD_1,
     ),
     Shape(
         "BM.GPU.H200.8", 112, 3072, "2.0 GHz Intel Xeon Platinum 8480+ (Sapphire Rapids)", "gpu-h200-count", 8,
-        "NVIDIA H200", 8, _EIGHT_OF_H200, 400 * GBPS, (384 * _TB // 100,) * 8, 200, platforms=_GENERIC,
+        "NVIDIA H200", 8, _EIGHT_OF_H200, 400 * GIGA, (384 * _TB // 100,) * 8, 200, platforms=_GENERIC,
         offered_in=_AD_1,
     ),
     Shape(
         "BM.GPU.B200.8", 128, 4096, "Intel Xeon Platinum 8592+ (Emerald Rapids)", "gpu-b200-count", 8,
-        "NVIDIA B200", 8, _EIGHT_OF_H200, 400 * GBPS, (384 * _TB // 100,) * 8, 200, platforms=_GENERIC,
+        "NVIDIA B200", 8, _EIGHT_OF_H200, 400 * GIGA, (384 * _TB // 100,) * 8, 200, platforms=_GENERIC,
         offered_in=_AD_1,
     ),
     Shape(
         "BM.GPU.B300.8", 128, 4096, "Intel Xeon 6 (Granite Rapids)", "gpu-b300-count", 8,
-        "NVIDIA B300 SXM6 AC", 8, _mlx(0, 1, *range(7, 15), *range(16, 22)), 400 * GBPS, (384 * _TB // 100,) * 8, 200,
+        "NVIDIA B300 SXM6 AC", 8, _mlx(0, 1, *range(7, 15), *range(16, 22)), 400 * GIGA, (384 * _TB // 100,) * 8, 200,
         platforms=_GENERIC, offered_in=_AD_1,
     ),
     *(
         Shape(
-            name, 144, 960, "NVIDIA Grace (Neoverse V2)", quota, 4, gpu, 4, ports, 400 * GBPS,
+            name, 144, 960, "NVIDIA Grace (Neoverse V2)", quota, 4, gpu, 4, ports, 400 * GIGA,
             (384 * _TB // 100,) * 4, 200, platforms=_GENERIC, architecture="aarch64", offered_in=_AD_1,
         )
         for name, quota, gpu, ports in (
@@ -132,39 +132,39 @@ _SHAPES = (
     ),
     Shape(
         "BM.GPU.MI300X.8", 112, 2048, "2.0 GHz Intel Xeon Platinum 8480+ (Sapphire Rapids)", "gpu-mi300x-count", 8,
-        "AMD Instinct MI300X", 8, _mlx(0, 2, 3, 4, 5, 7, 8, 9), 400 * GBPS, (384 * _TB // 100,) * 8, 100,
+        "AMD Instinct MI300X", 8, _mlx(0, 2, 3, 4, 5, 7, 8, 9), 400 * GIGA, (384 * _TB // 100,) * 8, 100,
         platforms=_GENERIC, offered_in=_AD_1,
     ),
     Shape(
         "BM.GPU.MI355X-v1.8", 128, 3072, "AMD EPYC 9005 (Turin)", "gpu-mi355x-v1-count", 8,
-        "AMD Instinct MI355X", 8, _mlx(*range(8)), 400 * GBPS, (384 * _TB // 100,) * 8, 200, "mlx5_8",
+        "AMD Instinct MI355X", 8, _mlx(*range(8)), 400 * GIGA, (384 * _TB // 100,) * 8, 200, "mlx5_8",
         platforms=_GENERIC, offered_in=_AD_1,
     ),
     Shape(
         "BM.GPU.A10.4", 64, 1024, "2.6 GHz Intel Xeon Platinum 8358 (Ice Lake)", "gpu-a10-count", 4,
-        "NVIDIA A10", 4, nvme_bytes=(385 * _TB // 100,) * 2, front_gbps=100, platforms=_GENERIC, offered_in=_AD_1,
+        "NVIDIA A10", 4, nvme_bytes=(385 * _TB // 100,) * 2, front_gbit_s=100, platforms=_GENERIC, offered_in=_AD_1,
     ),
     Shape(
         "BM.HPC2.36", 36, 384, "3.0 GHz Intel Xeon Gold 6154 (Skylake)", "bm-hpc2-36-count", 1,
-        ports=_mlx(0), port_rate_bits_per_s=100 * GBPS, nvme_bytes=(67 * _TB // 10,), front_gbps=25,
+        ports=_mlx(0), port_rate_bits_per_s=100 * GIGA, nvme_bytes=(67 * _TB // 10,), front_gbit_s=25,
         platforms=("INTEL_SKYLAKE_BM",), offered_in=_AD_1,
     ),
     Shape(
         "BM.Optimized3.36", 36, 512, "3.0 GHz Intel Xeon Gold 6354 (Ice Lake)", "optimized3-core-count", 36,
-        ports=_mlx(2), port_rate_bits_per_s=100 * GBPS, nvme_bytes=(384 * _TB // 100,), front_gbps=50,
+        ports=_mlx(2), port_rate_bits_per_s=100 * GIGA, nvme_bytes=(384 * _TB // 100,), front_gbit_s=50,
         platforms=("INTEL_ICELAKE_BM", "GENERIC_BM"), offered_in=_AD_1,
     ),
     Shape(
         "VM.Optimized3.Flex", 1, 14, "3.0 GHz Intel Xeon Gold 6354 (Ice Lake)", "optimized3-core-count", 0,
-        front_gbps=4, platforms=("INTEL_VM",), flexible=Flexible((1, 18), (1, 64), 256),
+        front_gbit_s=4, platforms=("INTEL_VM",), flexible=Flexible((1, 18), (1, 64), 256),
     ),
     Shape(
         "VM.Standard.E4.Flex", 1, 16, "2.55 GHz AMD EPYC 7J13 (Milan)", "standard-e4-core-count", 0,
-        front_gbps=1, platforms=("AMD_VM",), flexible=Flexible((1, 114), (1, 64), 1760),
+        front_gbit_s=1, platforms=("AMD_VM",), flexible=Flexible((1, 114), (1, 64), 1760),
     ),
     Shape(
         "VM.Standard.E5.Flex", 1, 12, "2.4 GHz AMD EPYC 9J14 (Genoa)", "standard-e5-core-count", 0,
-        front_gbps=1, platforms=("AMD_VM",), flexible=Flexible((1, 126), (1, 64), 1049),
+        front_gbit_s=1, platforms=("AMD_VM",), flexible=Flexible((1, 126), (1, 64), 1049),
     ),
 )  # fmt: skip
 

@@ -170,9 +170,9 @@ int main(int argc, char **argv, char **environment)
     run_all(&bench);
 
     const char *least = getenv("NCCL_TESTS_MIN_BW");
-    double least_gbps = least ? atof(least) : -1, mean_gbps = bench.bus_sum_gbps / bench.bus_count;
+    double least_gb_s = least ? atof(least) : -1, mean_gb_s = bench.bus_sum_gb_s / bench.bus_count;
     sum_over_ranks(&job, bench.errors, &errors);
-    report_summary(&report, errors, mean_gbps, least_gbps);
+    report_summary(&report, errors, mean_gb_s, least_gb_s);
     if (options.memory) {
         double user = 2 * (double)bench.max_bytes, grown = own_bytes() - at_run - user;
         report_memory(&report, at_run - at_start, user, grown > 0 ? grown : 0);
@@ -180,5 +180,5 @@ int main(int argc, char **argv, char **environment)
     debug_channels(&wire);
     report_finish(&report);
     job_barrier(&job);
-    launch_finish(errors || mean_gbps < 0.9 * least_gbps ? RESULT_WRONG : RESULT_OK);
+    launch_finish(errors || mean_gb_s < 0.9 * least_gb_s ? RESULT_WRONG : RESULT_OK);
 }

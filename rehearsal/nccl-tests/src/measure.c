@@ -148,17 +148,17 @@ static void measure(struct bench *b, struct counts counts, bool in_place)
     b->round++;
     arm(b);
     int ranks = layout(b)->size;
-    double gbps = time_s > 0 ? b->collective->algorithm_bytes(counts, ranks) / 1e9 / time_s : 0;
+    double gb_s = time_s > 0 ? b->collective->algorithm_bytes(counts, ranks) / 1e9 / time_s : 0;
     struct measured measured = {
         .time_s = time_s,
-        .algorithm_gbps = gbps,
-        .bus_gbps = gbps * b->collective->bus_factor(ranks),
+        .algorithm_gb_s = gb_s,
+        .bus_gb_s = gb_s * b->collective->bus_factor(ranks),
         .wrong = check(b, counts, in_place),
         .iteration_s = times,
         .rank_iteration_s = times ? times + o->iters : NULL,
     };
     report_line_body(b->report, &measured, in_place);
-    b->bus_sum_gbps += measured.bus_gbps;
+    b->bus_sum_gb_s += measured.bus_gb_s;
     b->bus_count++;
     free(times);
     free(mine);

@@ -15,7 +15,7 @@ struct bench {
     int root;
     int round;           // of the pattern, so that no check can pass on the values of the last one
     int errors;          // checks of this rank that found wrong values
-    double bus_sum_gbps;
+    double bus_sum_gb_s;
     int bus_count;
 };
 

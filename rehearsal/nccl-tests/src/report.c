@@ -257,14 +257,14 @@ void report_line_body(struct report *report, const struct measured *m, bool in_p
     const struct options *o = report->options;
     struct json *json = &report->json;
     char text[3][32];
-    SAY("  %7s  %6s  %6s", column(text[0], 32, 1e6 * m->time_s, 7), column(text[1], 32, m->algorithm_gbps, 6),
-        column(text[2], 32, m->bus_gbps, 6));
+    SAY("  %7s  %6s  %6s", column(text[0], 32, 1e6 * m->time_s, 7), column(text[1], 32, m->algorithm_gb_s, 6),
+        column(text[2], 32, m->bus_gb_s, 6));
     if (m->wrong >= 0) SAY("  %6g", (double)m->wrong);
     else SAY("    N/A");
     json_key(json, in_place ? "in_place" : "out_of_place"), json_open(json, '{');
     json_key(json, o->cpu_time ? "cpu_time" : "time"), json_double(json, 1e6 * m->time_s);
-    json_key(json, "alg_bw"), json_double(json, m->algorithm_gbps);
-    json_key(json, "bus_bw"), json_double(json, m->bus_gbps);
+    json_key(json, "alg_bw"), json_double(json, m->algorithm_gb_s);
+    json_key(json, "bus_bw"), json_double(json, m->bus_gb_s);
     json_key(json, "nwrong");
     if (m->wrong >= 0) json_double(json, (double)m->wrong);
     else json_null(json);
@@ -286,12 +286,12 @@ void report_line_end(struct report *report)
     json_close(json, '}');
 }
 
-void report_summary(struct report *report, int errors, double mean_gbps, double least_gbps)
+void report_summary(struct report *report, int errors, double mean_gb_s, double least_gb_s)
 {
     struct json *json = &report->json;
-    bool enough = mean_gbps >= 0.9 * least_gbps;
+    bool enough = mean_gb_s >= 0.9 * least_gb_s;
     SAY("# %-20s : %d %s\n", "Out of bounds values", errors, errors ? "FAILED" : "OK");
-    SAY("# %-20s : %g %s\n", "Avg bus bandwidth", mean_gbps, least_gbps == -1 ? "" : enough ? "OK" : "FAILED");
+    SAY("# %-20s : %g %s\n", "Avg bus bandwidth", mean_gb_s, least_gb_s == -1 ? "" : enough ? "OK" : "FAILED");
     SAY("#\n# Collective test concluded: %s\n", report->program);
     json_close(json, ']');
     json_key(json, "out_of_bounds"), json_open(json, '{');
@@ -299,9 +299,9 @@ void report_summary(struct report *report, int errors, double mean_gbps, double 
     json_key(json, "okay"), json_bool_string(json, errors == 0);
     json_close(json, '}');
     json_key(json, "average_bus_bandwidth"), json_open(json, '{');
-    json_key(json, "bandwidth"), json_double(json, mean_gbps);
+    json_key(json, "bandwidth"), json_double(json, mean_gb_s);
     json_key(json, "okay");
-    if (least_gbps == -1) json_string(json, "unchecked");
+    if (least_gb_s == -1) json_string(json, "unchecked");
     else json_bool_string(json, enough);
     json_close(json, '}');
 }

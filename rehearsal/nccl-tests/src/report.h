@@ -13,7 +13,7 @@ struct device {
 };
 
 struct measured {
-    double time_s, bus_gbps, algorithm_gbps;
+    double time_s, bus_gb_s, algorithm_gb_s;
     int64_t wrong;               // -1: not checked
     const double *iteration_s;   // NULL: not asked for; the largest of all ranks, per iteration
     const double *rank_iteration_s; // ranks x iterations
@@ -44,6 +44,6 @@ void report_line_start(struct report *report, size_t bytes, size_t count, const 
 void report_line_body(struct report *report, const struct measured *measured, bool in_place);
 void report_line_end(struct report *report);
 // All errors counted, the mean bus bandwidth, and NCCL_TESTS_MIN_BW (-1: none).
-void report_summary(struct report *report, int errors, double mean_gbps, double least_gbps);
+void report_summary(struct report *report, int errors, double mean_gb_s, double least_gb_s);
 void report_memory(struct report *report, double start_bytes, double user_bytes, double collective_bytes);
 void report_finish(struct report *report);

@@ -1,0 +1,69 @@
+"""What NCCL's network plugin says of itself, held against the shape: which provider it took, and how many devices it found.
+
+A plugin that is missing, or that took another provider, leaves NCCL on sockets at a small part of the rails' rate, and says so
+in a line each. It deliberately counts no bytes: `benchmarks.judge.transport` does, and asks for both.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catalogue import ENVIRONMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from catalogue import Shape
+
+#: aws-ofi-nccl writes it since 1.0; the fabric since libfabric 2.0, the number of devices since 1.2.
+_SELECTED = re.compile(
+    r"Selected [Pp]rovider is (?P<name>[^\s,]+)(?:, fabric is (?P<fabric>\S+))?(?:.*\(found (?P<nics>\d+) nics\))?"
+)
+#: NCCL's name of the plugin; newer ones leave the vendor out.
+_NETWORK = re.compile(r"(?:AWS )?Libfabric")
+
+
+@dataclass(frozen=True)
+class Told:
+    """Sentences on what is `wrong`, on what proves it right, or one on what is `missing`; nothing where no plugin is wanted."""
+
+    wrong: tuple[str, ...] = ()
+    proof: tuple[str, ...] = ()
+    missing: str = ""
+
+
+def told(said: Mapping[str, Any], shape: Shape) -> Told:
+    """Return what NCCL's words `said` (networks, devices and channels, each with how often) tell of the plugin of `shape`."""
+    wanted = ENVIRONMENTS[shape.environment].provider if shape.environment else ""
+    if not wanted or shape.rdma is None:
+        return Told()
+    networks, channels, devices = (_words(said.get(name)) for name in ("networks", "channels", "devices"))
+    others = [f"NET/{name}" for name in networks if not _NETWORK.fullmatch(name)]
+    others += [way.rpartition("/")[0] for way in channels if way.startswith("NET/") and not _NETWORK.search(way)]
+    if others:
+        why = "its folder is not where the loader looks, a container brings an NCCL of its own, or it found no device"
+        return Told(wrong=(f"NCCL fell back to {', '.join(dict.fromkeys(others))}: its {wanted} plugin was not used ({why})",))
+    found = [match for match in map(_SELECTED.search, devices) if match]
+    wrong = [sentence for match in found for sentence in _odd(match["name"], match["nics"], wanted, shape.rdma.ports)]
+    if wrong:
+        return Told(wrong=tuple(dict.fromkeys(wrong)))
+    if not found:
+        return Told(missing=f"NCCL did not say which provider carried its bytes, and {wanted} must have")
+    fabric = ", ".join(sorted({str(match["fabric"]) for match in found if match["fabric"]}))
+    return Told(
+        proof=(f"NCCL took provider {wanted}{f' (fabric {fabric})' if fabric else ''} with {shape.rdma.ports} devices",)
+    )
+
+
+def _odd(name: str, nics: str | None, wanted: str, ports: int) -> list[str]:
+    if name != wanted:
+        return [f"NCCL's plugin took provider {name} instead of {wanted}"]
+    if nics is not None and int(nics) != ports:
+        return [f"NCCL's plugin found {nics} {wanted} devices on some node, and the shape has {ports}"]
+    return []
+
+
+def _words(said: Any) -> list[str]:
+    return sorted(str(word) for word in said) if isinstance(said, dict) else []

@@ -1,0 +1,106 @@
+"""The rows of a measurement line: unpacked, and only those whose every number is one.
+
+Anything may stand in a line until it has been looked at; this is where it is looked at. It deliberately judges no bandwidth.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.plan.collectives import collective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NAMES = ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")
+
+
+def all_steps(line: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the steps of `line` that are steps."""
+    found = line.get("steps")
+    return [step for step in found if isinstance(step, dict)] if isinstance(found, list) else []
+
+
+def step(line: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """Return the step of that name."""
+    return next((one for one in all_steps(line) if one.get("name") == name), None)
+
+
+def whole(step: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return the step's rows {size_bytes, out_of_place, in_place}, each placement {time_us, algbw_gb_s, busbw_gb_s, wrong}."""
+    found = step.get("rows")
+    rows = [_row(packed) for packed in found] if isinstance(found, list) else []
+    return tuple(row for row in rows if row is not None)
+
+
+def problems(  # noqa: PLR0913, PLR0917 - what a run must be
+    step: dict[str, Any], name: str, sizes_bytes: tuple[int, ...], ranks: int, nodes: int, all_ranks: int | None = None
+) -> Iterable[str]:
+    """Yield every reason for which `step` is not a whole run of collective `name`.
+
+    Args:
+        step: as the line has it.
+        name: the collective that was asked for.
+        sizes_bytes: the sizes that were asked for.
+        ranks: ranks of one group.
+        nodes: nodes that had to take part.
+        all_ranks: ranks of all groups together; None where there is one group.
+    """
+    if step.get("failed"):
+        yield str(step["failed"])
+        return
+    named = step.get("problems")
+    yield from (str(problem) for problem in named if problem) if isinstance(named, list) else ("no list of problems",)
+    packed = step.get("rows")
+    if not isinstance(packed, list) or not packed:
+        yield "no row was measured"
+        return
+    rows = whole(step)
+    if len(rows) != len(packed):
+        yield f"{len(packed) - len(rows)} of {len(packed)} rows lack their out-of-place numbers or hold no measurement"
+        return
+    if step.get("program") != name:
+        yield f"the run was {step.get('program')}, asked was {name}"
+    if [row["size_bytes"] for row in rows] != [collective(name).row_bytes(size, ranks) for size in sizes_bytes]:
+        yield f"the plan asks for {len(sizes_bytes)} sizes to {sizes_bytes[-1]} B; measured were {len(rows)}"
+    if step.get("ranks") != (all_ranks or ranks):
+        yield f"{step.get('ranks')} ranks ran instead of {all_ranks or ranks}"
+    if step.get("hosts") != nodes:
+        yield f"the ranks ran on {step.get('hosts')} hosts instead of {nodes}"
+    if any(row["out_of_place"]["wrong"] is None for row in rows):
+        yield "the values were not checked, so nothing is known of them"
+
+
+def busbw(row: dict[str, Any]) -> float:
+    """Return the row's out-of-place busbw in GB/s."""
+    return float(row["out_of_place"]["busbw_gb_s"])
+
+
+def wrong(row: dict[str, Any]) -> int:
+    """Return how many elements arrived wrong, both placements together."""
+    return sum(int((row.get(placement) or {}).get("wrong") or 0) for placement in ("out_of_place", "in_place"))
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether `value` is a finite number that is not negative."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
+
+
+def _row(packed: Any) -> dict[str, Any] | None:
+    if not isinstance(packed, list) or len(packed) != 3 or not isinstance(packed[0], int) or isinstance(packed[0], bool):  # noqa: PLR2004
+        return None
+    size, first, second = packed
+    placements = [_placement(first), None if second is None else _placement(second)]
+    if size < 0 or placements[0] is None or (second is not None and placements[1] is None):
+        return None
+    return {"size_bytes": size, "out_of_place": placements[0], "in_place": placements[1]}
+
+
+def _placement(packed: Any) -> dict[str, Any] | None:
+    if not isinstance(packed, list) or len(packed) != len(_NAMES):
+        return None
+    timing = dict(zip(_NAMES, packed, strict=True))
+    numbers = [timing[name] for name in _NAMES[:3]]
+    whole_numbers = timing["wrong"] is None or (is_number(timing["wrong"]) and float(timing["wrong"]).is_integer())
+    return timing if all(is_number(number) for number in numbers) and whole_numbers else None

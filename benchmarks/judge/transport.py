@@ -1,0 +1,189 @@
+"""Which way the bytes went: counter deltas held against the least that the algorithm must have moved.
+
+A fallback to TCP, one rail of many or half of them is told apart here even where the number is high enough. It deliberately
+trusts counters before words; what NCCL says of itself decides where nobody counts, and where a network plugin must have been
+taken (`benchmarks.judge.libfabric`): there both are asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge import libfabric
+from benchmarks.judge.checks import PASS, SHORT, SKIPPED, Check, check
+from benchmarks.plan.steps import RAILS, Step, repeated, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from benchmarks.plan.asked import Asked
+    from benchmarks.plan.plan import Plan
+    from catalogue import Shape
+
+#: Share of the least possible bytes that counters must show: they also miss what moved before their first reading.
+_ENOUGH = 0.8
+#: A rail that carried less than this share of the busiest one was not used like the others.
+_USED = 0.5
+#: In-switch reduction (NVLS) moves about half of what a ring moves over NVLink.
+_NVLS_SHARE = 0.4
+#: What NCCL calls ways inside a machine that are not NVLink or PCIe peer access.
+_SLOW_INSIDE = ("SHM", "NET")
+
+
+def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
+    """Return whether the intended way carried the bytes of the deciding run (and of the rail-split run before it)."""
+    moved = _mapping(line.get("transport"))
+    plan, shape, nodes = asked.plan, asked.shape, asked.nodes
+    if nodes == 1:
+        return _inside(moved, plan, shape, rehearsed=rehearsed)
+    sent = {name: _mapping(counted) for name, counted in _mapping(moved.get("tx_bytes")).items()}
+    least = least_bytes(plan, shape, nodes, _counted(moved))
+    rails = tuple(shape.rdma.hca) if shape.rdma else asked.fabric
+    told = libfabric.told(_mapping(moved.get("said")), shape)
+    if told.wrong:
+        return Check("transport", SHORT, told.wrong)
+    if not rails:
+        return _anywhere(sent, least)
+    counted = {node: {rail: _number(by.get(rail)) for rail in rails} for node, by in sent.items()}
+    if not counted or all(value is None for by in counted.values() for value in by.values()):
+        return Check("transport", SKIPPED, (f"no byte counter of {', '.join(rails[:3])}... could be read",))
+    # A rail's interface counts with its rail; that of the front end may have carried everything instead.
+    netdevs = _mapping(moved.get("netdevs"))
+    apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
+    what = "rails" if shape.rdma else "fabric interfaces"
+    reasons = [
+        reason
+        for node, by in counted.items()
+        for reason in _node(node, what, {rail: value or 0 for rail, value in by.items()}, sent[node], apart, least)
+    ]
+    if told.missing and not reasons:
+        return Check("transport", SKIPPED, (told.missing, _proof(what, counted, least, moved)))
+    return check("transport", reasons, good=(_proof(what, counted, least, moved), *told.proof))
+
+
+def least_bytes(plan: Plan, shape: Shape, nodes: int, counted: frozenset[str] | None = None) -> float:
+    """Return what each node must at least send to the others in the runs between the two counter readings, in bytes.
+
+    Those are the steps named in `counted`; None stands for the deciding run and all before it.
+
+    An all-reduce of S bytes over k nodes sends at least 2 (k-1)/k S from each node by any algorithm (half of it where switches
+    reduce); timed and checked operations of both placements count, warm-up does not.
+    """
+    total = 0.0
+    for step in steps(plan, shape, nodes):
+        if step.stage == RAILS and (counted is None or step.name in counted):
+            taken = step if counted is None else repeated(step)
+            total += _operations_bytes(taken, plan) * 2 * (nodes - 1) / nodes * shape.gpus
+        if step.name == plan.collective:
+            return total + _operations_bytes(step, plan) * _least_share(plan.collective, nodes)
+    return total
+
+
+def _counted(moved: dict[str, Any]) -> frozenset[str] | None:
+    """Return between which steps a second look read the counters; None where it was the first."""
+    named = moved.get("steps")
+    return frozenset(str(name) for name in named) if isinstance(named, list) else None
+
+
+def _least_share(name: str, nodes: int) -> float:
+    """Return the least share of a message that each node sends, of the collectives that may decide."""
+    if name == "all_reduce":
+        return 2 * (nodes - 1) / nodes
+    # The least busy node of a rooted test may send nothing at all.
+    return (nodes - 1) / nodes if name in {"all_gather", "reduce_scatter", "alltoall", "hypercube"} else 0.0
+
+
+def _operations_bytes(step: Step, plan: Plan) -> float:
+    """Return the summed sizes of all timed and checked operations of `step`."""
+    size, total = step.begin_bytes, 0
+    while size <= step.end_bytes:
+        total += size * 2 * (step.iterations * step.cycles + 1)
+        size *= plan.factor
+    return float(total)
+
+
+def _node(  # noqa: PLR0913, PLR0917 - one sentence's parts
+    node: str, what: str, rails: dict[str, int], sent: dict[str, Any], apart: set[str], least: float
+) -> Iterable[str]:
+    total = sum(rails.values())
+    if total < _ENOUGH * least:
+        others = {name: value for name, value in sent.items() if name not in apart and _number(value) is not None}
+        busiest = max(others, key=lambda name: others[name], default=None)
+        instead = (
+            f"; {busiest} sent {_gb(others[busiest])}, so NCCL went over it" if busiest and others[busiest] > total else ""
+        )
+        yield f"{node}: its {what} ({_some(rails)}) sent {_gb(total)} of the {_gb(least)} that had to leave it{instead}"
+        return
+    top = max(rails.values())
+    idle = [rail for rail, value in rails.items() if value < _USED * top]
+    if idle:
+        yield (
+            f"{node}: {len(rails) - len(idle)} of {len(rails)} {what} carried the bytes; {', '.join(idle)} sent less than "
+            f"{_USED:.0%} of what the busiest did"
+        )
+
+
+def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
+    """No way is expected: name the one that was taken."""
+    totals: dict[str, int] = {}
+    for by in sent.values():
+        for name, value in by.items():
+            totals[name] = totals.get(name, 0) + (_number(value) or 0)
+    if not totals or max(totals.values()) < _ENOUGH * least:
+        return Check("transport", SKIPPED, ("no interface counted the bytes that had to move",))
+    busiest = max(totals, key=lambda name: totals[name])
+    return Check("transport", PASS, (f"no fabric is named for this shape; {busiest} carried {_gb(totals[busiest])}",))
+
+
+def _inside(moved: dict[str, Any], plan: Plan, shape: Shape, *, rehearsed: bool) -> Check:
+    if rehearsed:
+        return Check("transport", PASS, ("rehearsed inside one host: memory stands for NVLink",))
+    ranks = shape.gpus
+    ring = sum(
+        _operations_bytes(step, plan) * 2 * (ranks - 1)
+        for step in steps(plan, shape, 1)
+        if step.name == plan.collective == "all_reduce"
+    )
+    ways = _ways(moved)
+    counted = _number(_mapping(moved.get("nvlink_tx_bytes")).get("least"))
+    slow = [way for way in ways if way.split("/")[0] in _SLOW_INSIDE]
+    if slow:
+        return Check("transport", SHORT, (f"channels inside the machine went via {', '.join(slow)} instead of peer access",))
+    if counted is not None and counted < _NVLS_SHARE * ring:
+        return Check("transport", SHORT, (f"NVLink sent {_gb(counted)}, and a ring moves {_gb(ring)}: it went another way",))
+    if counted is None and not ways:
+        return Check("transport", SKIPPED, ("NVLink's counters cannot be read, and NCCL named no channel",))
+    seen = (
+        f"NVLink sent {_gb(counted)} (a ring moves {_gb(ring)})" if counted is not None else "NVLink's counters cannot be read"
+    )
+    return Check("transport", PASS, (f"{seen}; NCCL's channels went via {', '.join(ways) or 'ways that it did not name'}",))
+
+
+def _ways(moved: dict[str, Any]) -> list[str]:
+    return sorted(_mapping(_mapping(moved.get("said")).get("channels")))
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")  # noqa: PLR2004
+
+
+def _proof(what: str, counted: dict[str, dict[str, int | None]], least: float, moved: dict[str, Any]) -> str:
+    totals = [sum(value or 0 for value in by.values()) for by in counted.values()]
+    rails = _some(next(iter(counted.values())))
+    networks = ", ".join(sorted(_mapping(_mapping(moved.get("said")).get("networks")))) or "nothing"
+    return (
+        f"{what} {rails} sent {_gb(min(totals))} or more from every node (at least {_gb(least)} had to); NCCL named {networks}"
+    )
+
+
+def _gb(size_bytes: float) -> str:
+    return f"{size_bytes / 1e12:.3g} TB" if size_bytes >= 1e12 else f"{size_bytes / 1e9:.3g} GB"  # noqa: PLR2004
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

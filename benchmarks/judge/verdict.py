@@ -1,0 +1,312 @@
+"""The judgement: a pure function from one measurement line to pass, short or unknown, with its checks and reasons.
+
+It deliberately never passes on missing data, and never looks at anything but the line and what was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge import rows, transport
+from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
+from benchmarks.judge.checks import verdict as verdict_of
+from benchmarks.plan import ceiling
+from benchmarks.plan.collectives import collective
+from benchmarks.plan.gate import FRACTIONS, NVLINK_FRACTIONS, Gate, Limit, fraction, gate, user_gate
+from benchmarks.plan.steps import NODE, RAILS, SPREAD, Step, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from benchmarks.plan.asked import Asked
+
+__all__ = ["LINE_SCHEMA", "PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "LineError", "judge", "read_line"]
+
+#: Version of the line that a runner prints.
+LINE_SCHEMA = 2
+#: busbw / algbw must name the rank count; both are printed with six decimals, so large sizes resolve it well below this.
+_RATIO_TOLERANCE = 0.01
+#: Printed numbers may be a little above what the wire allows; more is another wire.
+_ABOVE = 1.05
+#: Spread that a healthy fabric stays within: coefficient of variation in percent, and p99 / p50 of single operations.
+CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a measurement means.
+
+    Attributes:
+        verdict: pass, short or unknown.
+        reasons: sentences; empty only for a pass.
+        gate: the limit that was applied.
+        busbw_gb_s: out-of-place busbw at the gate's size, None where it was not measured.
+        peak_busbw_gb_s: highest out-of-place busbw of the gate's collective.
+        latency_us: time at its smallest size, out of place.
+        ceiling_gb_s: what the wire (or NVLink) allows, scaled where rehearsed.
+        scale: divisor of line rates that the run stated, 1 on real hardware.
+        rows: rows by collective, whose every number is one.
+        checks: every question that was put to the measurement.
+        line: the measurement itself, as read; nothing else in it has been checked.
+    """
+
+    verdict: str
+    reasons: tuple[str, ...]
+    gate: Gate
+    busbw_gb_s: float | None
+    peak_busbw_gb_s: float | None
+    latency_us: float | None
+    ceiling_gb_s: float | None
+    scale: int
+    rows: dict[str, tuple[dict[str, Any], ...]]
+    checks: tuple[Check, ...] = ()
+    line: dict[str, Any] = field(default_factory=dict)
+
+
+class LineError(ValueError):
+    """A line that is not a measurement; the message says why."""
+
+
+def read_line(text: str) -> dict[str, Any]:
+    """Return the measurement that the last JSON line of `text` holds.
+
+    Raises:
+        LineError: there is none, or it is of another kind or version.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        msg = "the runner printed nothing"
+        raise LineError(msg)
+    try:
+        line = json.loads(lines[-1])
+    except (ValueError, RecursionError) as error:
+        msg = f"the runner's line is not JSON: {error}"
+        raise LineError(msg) from None
+    if not isinstance(line, dict) or line.get("kind") != "measure" or line.get("schema") != LINE_SCHEMA:
+        msg = f"the runner's line is not a measurement of version {LINE_SCHEMA}"
+        raise LineError(msg)
+    return line
+
+
+def judge(text: str, asked: Asked) -> Judgement:
+    """Judge the runner's output `text` against what was `asked`; never raises on content."""
+    try:
+        line = read_line(text)
+    except LineError as error:
+        return _judgement([Check("measurement", UNKNOWN, (str(error),))], asked, {})
+    ran = f"{len(asked.plan.sizes_bytes)} sizes on {asked.ranks} ranks of {asked.nodes} nodes, as planned"
+    whole = check("measurement", _unreadable(line, asked), bad=UNKNOWN, good=(ran,))
+    checks = [whole, *_beside(line, asked)] if whole.state == PASS else [whole]
+    return _judgement(checks, asked, line)
+
+
+def _beside(line: dict[str, Any], asked: Asked) -> Iterable[Check]:
+    """Put every question to a line that holds a whole measurement."""
+    scale = _scale(line)
+    count = sum(len(rows.whole(step)) for step in rows.all_steps(line))
+    yield check("values", _wrong_values(line), good=(f"all values of {count} rows were right, both placements",))
+    inventory = line.get("inventory")
+    differences = inventory.get("differences") if isinstance(inventory, dict) else None
+    if isinstance(differences, list):
+        alike = f"{asked.nodes} nodes are alike in GPUs, driver, rails, link rates, MTUs and clocks"
+        alike = alike if asked.nodes > 1 else "one node alone has no other to differ from"
+        yield check("inventory", (str(difference) for difference in differences), good=(alike,))
+    else:
+        yield Check("inventory", UNKNOWN, ("the line has no comparison of the nodes",))
+    yield transport.judge(line, asked, rehearsed=scale != 1)
+    yield check("ceiling", _beyond(line, asked, scale), bad=UNKNOWN)
+    yield _bandwidth(line, asked, scale)
+    yield from (_limit(line, asked, limit, scale) for limit in asked.limits)
+    yield _spread(line, asked)
+    others = len(steps(asked.plan, asked.shape, asked.nodes)) - 1
+    yield check("collectives", _other_steps(line, asked), bad=UNKNOWN, good=(f"{others} other steps are whole",))
+    for step in steps(asked.plan, asked.shape, asked.nodes):
+        found = rows.step(line, step.name) or {}
+        if step.stage in {NODE, RAILS} and rows.whole(found) and not found.get("failed"):  # else `collectives` says so
+            yield _groups(found.get("groups_gb_s"), asked, step, scale)
+    if asked.past_unread:
+        yield Check("history", SKIPPED, (asked.past_unread,))
+    elif asked.past is not None:
+        limit, source = asked.past
+        measured = rows.busbw(_deciding(line, asked)[-1])
+        reason = f"{asked.plan.collective} reached {measured:.4g} GB/s, and {source} asks for {limit:.4g} GB/s"
+        yield check("history", [reason] if measured < limit else [])
+
+
+def _unreadable(line: dict[str, Any], asked: Asked) -> Iterable[str]:
+    """Yield every reason for which the deciding run proves nothing."""
+    step = rows.step(line, asked.plan.collective)
+    if step is None:
+        yield f"the line holds no run of {asked.plan.collective}"
+        return
+    yield from rows.problems(step, asked.plan.collective, asked.plan.sizes_bytes, asked.ranks, asked.nodes)
+    found = rows.whole(step)
+    if found:
+        yield from _ratio(found[-1], asked.plan.collective, asked.ranks)
+
+
+def _beyond(line: dict[str, Any], asked: Asked, scale: int) -> Iterable[str]:
+    """A number above the wire was measured on another way, or on other machines than the shape says."""
+    top = ceiling.hierarchical_gb_s(asked.shape, asked.nodes, scale)
+    measured = rows.busbw(_deciding(line, asked)[-1])
+    if top is not None and asked.plan.collective == "all_reduce" and measured > _ABOVE * top:
+        yield (
+            f"{measured:.4g} GB/s is more than any algorithm can carry over these rails ({top:.4g}): "
+            "the shape is another one, or the bytes went another way"
+        )
+
+
+def _ratio(row: dict[str, Any], name: str, ranks: int) -> Iterable[str]:
+    """A build without MPI runs one-rank jobs side by side: busbw / algbw then does not name the rank count."""
+    expected = collective(name).busbw_factor(ranks)
+    algbw = row["out_of_place"]["algbw_gb_s"]
+    ratio = rows.busbw(row) / algbw if algbw > 0 else 0.0
+    if abs(ratio - expected) > _RATIO_TOLERANCE * expected:
+        yield (
+            f"busbw / algbw is {ratio:.4f}, and {ranks} ranks make it {expected:.4f}: another number of ranks took part "
+            "(a build without MPI=1 does that)"
+        )
+
+
+def _wrong_values(line: dict[str, Any]) -> Iterable[str]:
+    for step in rows.all_steps(line):
+        wrong = sum(rows.wrong(row) for row in rows.whole(step))
+        if wrong:
+            yield f"{wrong} elements arrived with wrong values in {step.get('name')}"
+
+
+def _bandwidth(line: dict[str, Any], asked: Asked, scale: int) -> Check:
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.minimum_gb_s)
+    if bound.limit_gb_s is None:
+        return Check("bandwidth", UNKNOWN, (f"there is no gate: {bound.why}",))
+    return _reaches("bandwidth", bound, rows.busbw(_deciding(line, asked)[-1]))
+
+
+def _limit(line: dict[str, Any], asked: Asked, limit: Limit, scale: int) -> Check:
+    name = f"limit {limit.collective}@{limit.size_bytes}"
+    bound = user_gate(limit, asked.shape, asked.nodes, scale=scale)
+    size = collective(limit.collective).row_bytes(limit.size_bytes, asked.ranks)
+    step = rows.step(line, limit.collective)
+    at_size = [row for row in rows.whole(step or {}) if row["size_bytes"] == size]
+    if not at_size:
+        return Check(
+            name, UNKNOWN, (f"{limit.collective} was not measured at {limit.size_bytes} B, where the stack has a limit",)
+        )
+    return _reaches(name, bound, rows.busbw(at_size[0]))
+
+
+def _reaches(name: str, bound: Gate, measured: float) -> Check:
+    limit = bound.limit_gb_s or 0.0
+    reason = (
+        f"{bound.collective} reached {measured:.4g} GB/s at {bound.size_bytes} B; "
+        f"the gate asks for {limit:.4g} GB/s: {bound.why}"
+    )
+    return check(name, [reason] if measured < limit else [], good=(f"{measured:.4g} GB/s of {limit:.4g} asked: {bound.why}",))
+
+
+def _spread(line: dict[str, Any], asked: Asked) -> Check:
+    if not asked.plan.spread_iterations:
+        return Check("spread", SKIPPED, ("the plan times no operation by itself",))
+    step = rows.step(line, SPREAD)
+    found = step.get("spread") if step else None
+    numbers = [found.get(name) for name in ("p50_us", "p99_us", "cv_pct", "iterations")] if isinstance(found, dict) else []
+    if not numbers or not all(rows.is_number(number) for number in numbers) or not numbers[0]:
+        why = str(step.get("failed")) if step and step.get("failed") else "no operation was timed by itself"
+        return Check("spread", UNKNOWN, (why,))
+    p50, p99, cv_pct, count = (float(number) for number in numbers if number is not None)
+    said = f"{count:.0f} single operations vary by {cv_pct:.1f} % (p99 / p50 is {p99 / p50:.2f})"
+    if cv_pct <= CV_LIMIT_PCT and p99 <= TAIL_LIMIT * p50:
+        return Check("spread", PASS, (said,))
+    return Check("spread", SHORT, (f"{said}; a healthy fabric stays within {CV_LIMIT_PCT:g} % and {TAIL_LIMIT:g}",))
+
+
+def _other_steps(line: dict[str, Any], asked: Asked) -> Iterable[str]:
+    """Yield what is missing or unreadable in the steps that do not decide."""
+    for asked_step in steps(asked.plan, asked.shape, asked.nodes):
+        if asked_step.name in {asked.plan.collective, SPREAD}:
+            continue
+        step = rows.step(line, asked_step.name)
+        if step is None:
+            yield f"the step {asked_step.name} is missing"
+            continue
+        sizes = _sizes(asked_step, asked)
+        ranks = asked.ranks // asked_step.groups
+        yield from (
+            f"{asked_step.name}: {problem}"
+            for problem in rows.problems(step, asked_step.collective, sizes, ranks, asked.nodes, asked.ranks)
+        )
+
+
+def _sizes(step: Step, asked: Asked) -> tuple[int, ...]:
+    return asked.plan.sizes_of(step.collective) if step.begin_bytes != step.end_bytes else (step.end_bytes,)
+
+
+def _groups(groups: Any, asked: Asked, step: Step, scale: int) -> Check:
+    """Judge what each node inside, or each GPU's rails between nodes, reached; without a number of each, nothing is known."""
+    if not isinstance(groups, list) or len(groups) != step.groups or not all(rows.is_number(group) for group in groups):
+        why = (
+            f"the step {step.name} has no number of each of its {step.groups} groups; nccl-tests from 2.19 on times every rank"
+        )
+        return Check(step.stage, UNKNOWN, (why,))
+    return check(step.stage, _slow_groups(groups, asked, step, scale))
+
+
+def _slow_groups(groups: list[float], asked: Asked, step: Step, scale: int) -> Iterable[str]:
+    """Name the node whose inside, or the GPU whose rails, are below what their own wire allows."""
+    if step.stage == NODE:
+        bound, table, stands_for = ceiling.nvlink_gb_s(asked.shape, scale), NVLINK_FRACTIONS, step.end_bytes
+    else:
+        ring = ceiling.ring_gb_s(asked.shape, asked.nodes, scale)
+        bound = ring / asked.shape.gpus if ring is not None else None
+        table, stands_for = FRACTIONS, step.end_bytes * asked.shape.gpus
+    share = fraction(stands_for, table, scale)
+    if bound is None or share is None:
+        return
+    if len(groups) > 1 and all(measured < share * bound for measured in groups):
+        what = "every node inside" if step.stage == NODE else "the rails of every GPU between nodes"
+        reached = f"{min(groups):.4g} to {max(groups):.4g} GB/s of {bound:.4g}"
+        yield f"{what}: all_reduce reached {reached}; {share:g} of that is asked"
+        return
+    for index, measured in enumerate(groups):
+        if measured < share * bound:
+            who = f"node {index}" if step.stage == NODE else f"the rails of GPU {index} on all nodes together"
+            where = "inside it" if step.stage == NODE else "between nodes"
+            yield f"{who}: all_reduce {where} reached {measured:.4g} GB/s of {bound:.4g}; {share:g} of that is asked"
+
+
+def _deciding(line: dict[str, Any], asked: Asked) -> tuple[dict[str, Any], ...]:
+    return rows.whole(rows.step(line, asked.plan.collective) or {})
+
+
+def _scale(line: dict[str, Any]) -> int:
+    rehearsal = line.get("rehearsal")
+    scale = rehearsal.get("scale") if isinstance(rehearsal, dict) else None
+    return scale if isinstance(scale, int) and scale > 1 else 1
+
+
+def _judgement(checks: list[Check], asked: Asked, line: dict[str, Any]) -> Judgement:
+    scale = _scale(line)
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.minimum_gb_s)
+    found = _deciding(line, asked)
+    gate_row_bytes = collective(bound.collective).row_bytes(bound.size_bytes, asked.ranks)
+    at_gate = [rows.busbw(row) for row in found if row["size_bytes"] == gate_row_bytes]
+    outcome, reasons = verdict_of(checks, asked.allow_skipped)
+    memory_for_nvlink = asked.nodes == 1 and scale != 1
+    return Judgement(
+        verdict=outcome,
+        reasons=reasons,
+        gate=bound,
+        busbw_gb_s=at_gate[0] if at_gate else None,
+        peak_busbw_gb_s=max((rows.busbw(row) for row in found), default=None),
+        latency_us=found[0]["out_of_place"]["time_us"] if found else None,
+        ceiling_gb_s=None if memory_for_nvlink else ceiling.bound_gb_s(asked.plan.collective, asked.shape, asked.nodes, scale),
+        scale=scale,
+        rows={
+            name: tuple(row for row in rows.whole(rows.step(line, name) or {}) if row["size_bytes"])
+            for name in asked.plan.collectives
+        },
+        checks=tuple(checks),
+        line=line,
+    )

@@ -1,0 +1,48 @@
+"""What one measurement is asked to show: the plan, the machines, and the limits that decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.plan.gate import Limit
+    from benchmarks.plan.plan import Plan
+    from catalogue import Shape
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for.
+
+    Attributes:
+        plan: what was to run.
+        shape: on which machines.
+        nodes: how many of them.
+        minimum_gb_s: the user's own limit at the gate's size (GB/s, real hardware); it replaces the rule.
+        limits: the user's limits on single collectives and sizes.
+        fabric: interfaces that must carry the bytes where there is no RDMA; empty where any may.
+        allow_skipped: names of checks that may be skipped.
+        past: a limit from earlier runs of the same kind: (GB/s as measured, where it comes from).
+        past_unread: why the earlier runs, which the stack wants looked at, could not be; empty where nothing is wrong.
+    """
+
+    plan: Plan
+    shape: Shape
+    nodes: int
+    minimum_gb_s: float | None = None
+    limits: tuple[Limit, ...] = ()
+    fabric: tuple[str, ...] = ()
+    allow_skipped: frozenset[str] = frozenset()
+    past: tuple[float, str] | None = None
+    past_unread: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """Return how many ranks take part: one for each GPU."""
+        return self.nodes * self.shape.gpus
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """Return the interfaces that NCCL is told to use for sockets; none leaves it to find them."""
+        return self.fabric or tuple(name for name in self.shape.front.split(",") if name)

@@ -1,0 +1,1 @@
+"""What is kept beside the stack: history, certificate, and who checks one."""

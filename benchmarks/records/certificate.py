@@ -1,0 +1,168 @@
+"""Attest a passed measurement: an in-toto statement about a cluster, signed with an ed25519 key.
+
+The same measurement gives the same bytes: its time of issue is the start of the run. It deliberately signs nothing but a pass,
+and checks nothing; that is `verify`, which others can copy.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
+
+from benchmarks.records.verify import PAYLOAD, PREDICATE, STATEMENT, key_id, moment, pre_authentication
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+#: How long a measurement speaks for a fabric, where the user says nothing: links age, and others move in.
+VALID_DAYS = 30
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class CertificateError(ValueError):
+    """Something that cannot be attested or signed; the message says why in one sentence."""
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What is attested of one run.
+
+    Attributes:
+        cluster: identity of machines, image and shape; a digest of it is the first subject.
+        nodes: identity by node name, such as the machine's id or its address; the other subjects.
+        target: what kind of cluster, such as oci.
+        shape: the vendor's name of the nodes' shape.
+        versions: by name.
+        plan: what was run, as data.
+        inputs: everything whose change makes the attestation worthless; only its digest is attested.
+        transcript_sha256: of the whole transcript.
+        results: rows by collective, as the outputs show them; only their digest is attested.
+        verdict: pass, or there is nothing to attest.
+        gate: the limit that was reached, as the outputs show it.
+        busbw_gb_s: what was measured there, GB/s.
+        scale: divisor of line rates, 1 on real hardware.
+        run_id: of the measurement.
+        started: UTC, such as 2025-11-21T04:49:00Z.
+        valid_days: how long this holds.
+    """
+
+    cluster: str
+    nodes: Mapping[str, str]
+    target: str
+    shape: str
+    versions: Mapping[str, str]
+    plan: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    transcript_sha256: str
+    results: Mapping[str, Sequence[Mapping[str, Any]]]
+    verdict: str
+    gate: Mapping[str, Any]
+    busbw_gb_s: float | None
+    scale: int
+    run_id: str
+    started: str
+    valid_days: int = VALID_DAYS
+
+
+def digest(value: Any) -> str:
+    """Return the sha256 of plain data, whatever the order of its keys."""
+    return hashlib.sha256(_canonical(value)).hexdigest()
+
+
+def statement(one: Acceptance) -> dict[str, Any]:
+    """Return the in-toto statement of a pass.
+
+    Raises:
+        CertificateError: it was no pass, or something that must be attested is missing.
+    """
+    if one.verdict != "pass" or one.busbw_gb_s is None:
+        raise CertificateError(f"the verdict is {one.verdict}; only a measured pass is attested")
+    if not _SHA256.fullmatch(one.transcript_sha256):
+        raise CertificateError(
+            f"{one.transcript_sha256!r} is not the sha256 of a transcript, so there is no evidence to point to"
+        )
+    if one.valid_days < 1 or not one.nodes:
+        raise CertificateError(f"{one.valid_days} days for {len(one.nodes)} nodes attest nothing; both must be at least 1")
+    try:
+        expires = moment(one.started) + timedelta(days=one.valid_days)
+    except (ValueError, OverflowError) as error:
+        raise CertificateError(f"start {one.started!r} and {one.valid_days} days give no date ({error})") from None
+    named = [{"name": name, "digest": {"sha256": _hash(identity)}} for name, identity in sorted(one.nodes.items())]
+    return {
+        "_type": STATEMENT,
+        "subject": [{"name": "cluster", "digest": {"sha256": _hash(one.cluster)}}, *named],
+        "predicateType": PREDICATE,
+        "predicate": {
+            "target": one.target,
+            "shape": one.shape,
+            "nodes": dict(one.nodes),
+            "versions": dict(one.versions),
+            "plan": dict(one.plan),
+            "plan_digest": digest(one.plan),
+            "inputs_digest": digest(one.inputs),
+            "transcript_sha256": one.transcript_sha256,
+            "results_digest": digest(one.results),
+            "verdict": one.verdict,
+            "gate": dict(one.gate),
+            "busbw_gb_s": one.busbw_gb_s,
+            "rehearsed": one.scale != 1,
+            "scale": one.scale,
+            "run_id": one.run_id,
+            "started": one.started,
+            "expires": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        },
+    }
+
+
+def sign(said: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
+    """Return the DSSE envelope of a statement; ed25519 is deterministic, so the same statement gives the same bytes."""
+    payload = _canonical(said)
+    signature = key.sign(pre_authentication(payload))
+    return {
+        "payloadType": PAYLOAD,
+        "payload": base64.b64encode(payload).decode(),
+        "signatures": [{"keyid": key_id(key.public_key()), "sig": base64.b64encode(signature).decode()}],
+    }
+
+
+def private_key(path: Path) -> Ed25519PrivateKey:
+    """Read an ed25519 private key without a passphrase: PEM (PKCS 8) or OpenSSH's own format.
+
+    Raises:
+        CertificateError: there is none; the message never holds anything of the file.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CertificateError(f"the signing key {path} cannot be read: {error.strerror or error}") from None
+    try:
+        load = load_ssh_private_key if b"OPENSSH PRIVATE KEY" in data else load_pem_private_key
+        key: Any = load(data, None)
+    except TypeError:
+        raise CertificateError(f"the signing key {path} has a passphrase, and nobody is there to be asked for it") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise CertificateError(f"the signing key {path} is neither PEM nor a private key of OpenSSH") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise CertificateError(f"the signing key {path} is not ed25519; `ssh-keygen -t ed25519 -N '' -f FILE` makes one")
+    return key
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise CertificateError(f"only plain data can be attested ({error})") from None

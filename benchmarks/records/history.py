@@ -1,0 +1,254 @@
+"""Earlier runs of the same kind: one file for each, the limit that they give, and what changed since the last one.
+
+Records are only ever added. It deliberately does not judge, and reaches out to nothing unless a URL says so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.records.store import MAX_BYTES, StoreError, store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.judge.verdict import Judgement
+
+#: Version of a record.
+SCHEMA = 1
+#: Fewer passes than these say nothing about what is usual.
+NEEDED = 5
+#: Robust standard deviations (1.4826 MAD) below the median at which the limit lies.
+DEVIATIONS = 4.0
+#: Share of the median that one deviation is at least: a few runs that happen to agree would forbid the next one.
+FLOOR = 0.01
+#: How many of the runs before are read; years of weekly runs.
+NEWEST = 200
+_MAD_TO_SD = 1.4826
+_STARTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_FILE = re.compile(r"(\d{8}T\d{6}Z)-([0-9A-Za-z]{1,128})\.json")
+
+
+class HistoryError(RuntimeError):
+    """History that cannot be read or written; the message says why in one sentence."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What must be equal for two runs to be compared: `size_bytes` is the gate's, `scale` the divisor of line rates."""
+
+    target: str
+    shape: str
+    nodes: int
+    collective: str
+    size_bytes: int
+    algorithm: str = ""
+    scale: int = 1
+
+    def digest(self) -> str:
+        """Return the name of the key's folder."""
+        return sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run.
+
+    Attributes:
+        run_id: letters and digits, as the runner names it.
+        started: UTC, such as 2025-11-21T04:49:00Z.
+        key: what it may be compared with.
+        verdict: pass, short or unknown.
+        busbw_gb_s: at the gate's size, as measured; None where it was not.
+        peak_busbw_gb_s: the highest of the gate's collective.
+        latency_us: at its smallest size.
+        versions: by name.
+        rows: rows of the gate's collective, as the outputs show them.
+    """
+
+    run_id: str
+    started: str
+    key: Key
+    verdict: str
+    busbw_gb_s: float | None
+    peak_busbw_gb_s: float | None
+    latency_us: float | None
+    versions: Mapping[str, str]
+    rows: tuple[dict[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be named or ordered."""
+        if not re.fullmatch(r"[0-9A-Za-z]{1,128}", self.run_id):
+            raise HistoryError(f"run id {self.run_id!r} is not one: up to 128 letters and digits, for it names a file")
+        if not _STARTED.fullmatch(self.started):
+            raise HistoryError(f"start {self.started!r} is not UTC such as 2025-11-21T04:49:00Z, by which runs are ordered")
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """Return what runs are ordered by."""
+        return self.started, self.run_id
+
+    def name(self) -> str:
+        """Return the record's place below the folder: a run has one, so writing it twice is writing it once."""
+        return f"{self.key.digest()}/{re.sub('[-:]', '', self.started)}-{self.run_id}.json"
+
+    def document(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @classmethod
+    def of(cls, document: Any) -> Record:
+        """Read a record back.
+
+        Raises:
+            HistoryError: it is none; the message says why.
+        """
+        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+            raise HistoryError(f"it is not a record of version {SCHEMA}")
+        values = {name: value for name, value in document.items() if name != "schema"}
+        try:
+            found = cls(**values | {"key": Key(**values["key"]), "rows": tuple(values["rows"])})
+        except (KeyError, TypeError) as error:
+            raise HistoryError(f"its fields are not those of a record ({error})") from None
+        numbers = (found.busbw_gb_s, found.peak_busbw_gb_s, found.latency_us)
+        if any(not (number is None or _is_number(number)) for number in numbers):
+            raise HistoryError(f"its numbers are none: {numbers}")
+        if not all(isinstance(row, dict) for row in found.rows) or not isinstance(found.versions, dict):
+            raise HistoryError("its rows or versions are not what a record holds")
+        return found
+
+
+@dataclass(frozen=True)
+class Past:
+    """`records` that came before a run, oldest first, and `warnings` about files that could not be read."""
+
+    records: tuple[Record, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def last(self) -> Record | None:
+        """Return the run just before."""
+        return self.records[-1] if self.records else None
+
+
+def record(judged: Judgement, target: str, shape: str, nodes: int, versions: Mapping[str, str]) -> Record | None:
+    """Return the record of a judged measurement; None where the line names no run, so that there is nothing to keep."""
+    line = judged.line
+    run_id, started = line.get("run_id"), line.get("started")
+    if not isinstance(run_id, str) or not isinstance(started, str):
+        return None
+    gate = judged.gate
+    key = Key(target, shape, nodes, gate.collective, gate.size_bytes, scale=judged.scale)
+    return Record(
+        run_id=run_id,
+        started=started,
+        key=key,
+        verdict=judged.verdict,
+        busbw_gb_s=judged.busbw_gb_s,
+        peak_busbw_gb_s=judged.peak_busbw_gb_s,
+        latency_us=judged.latency_us,
+        versions=dict(versions),
+        rows=tuple(judged.rows.get(gate.collective, ())),
+    )
+
+
+def append(folder: str, one: Record) -> bool:
+    """Add a record to `folder` (a path or a URL that fsspec knows); say whether it was new.
+
+    A run that is there stays as it was: what was judged then is not judged again.
+
+    Raises:
+        HistoryError: it could not be written.
+    """
+    data = json.dumps(one.document(), sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+    if len(data) > MAX_BYTES:
+        raise HistoryError(f"the record of run {one.run_id} has {len(data)} bytes; at most {MAX_BYTES} are kept")
+    try:
+        return store(folder).add(one.name(), data)
+    except StoreError as error:
+        raise HistoryError(f"history: {error}") from None
+
+
+def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
+    """Return the newest runs of `key` that precede `before` (start and run id), at most `NEWEST`.
+
+    Only what came before is looked at, so judging a run again later gives the same answer.
+
+    Raises:
+        HistoryError: the folder cannot be reached; a folder that is not there holds nothing.
+    """
+    prefix = key.digest()
+    limit = (re.sub("[-:]", "", before[0]), before[1])
+    try:
+        kept = store(folder)
+        found = [match for name in kept.names(prefix) if (match := _FILE.fullmatch(name))]
+        earlier = sorted((match.groups(), match.string) for match in found if match.groups() < limit)[-NEWEST:]
+        texts = kept.read([f"{prefix}/{name}" for _, name in earlier])
+    except StoreError as error:
+        raise HistoryError(f"history: {error}") from None
+    records, warnings = [], []
+    for name, data in texts.items():
+        try:
+            records.append(_read(name, data, key))
+        except HistoryError as error:
+            warnings.append(f"history: {name} is left out, {error}")
+    return Past(tuple(sorted(records, key=lambda one: one.order)), tuple(warnings))
+
+
+def limit(records: Sequence[Record]) -> tuple[float, str] | None:
+    """Return the busbw that past passes ask for (GB/s as measured) and where it comes from; None below `NEEDED` passes."""
+    passed = [one.busbw_gb_s for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
+    if len(passed) < NEEDED:
+        return None
+    middle = median(passed)
+    deviation = max(_MAD_TO_SD * median(abs(number - middle) for number in passed), FLOOR * middle)
+    why = f"the history of {len(passed)} passes (median {middle:.4g} GB/s less {DEVIATIONS:g} deviations of {deviation:.2g})"
+    return middle - DEVIATIONS * deviation, why
+
+
+def changes(previous: Record | None, current: Record) -> tuple[str, ...]:
+    """Say in sentences what is different from the run before: verdict, numbers, versions."""
+    if previous is None:
+        return ("this is the first run of its kind",)
+    since = f"since {previous.started}"
+    found = []
+    if previous.verdict != current.verdict:
+        found.append(f"the verdict went from {previous.verdict} to {current.verdict} {since}")
+    found.extend(_moved(f"{current.key.collective} busbw", "GB/s", previous.busbw_gb_s, current.busbw_gb_s, since))
+    found.extend(_moved("latency", "us", previous.latency_us, current.latency_us, since))
+    for name in sorted({*previous.versions, *current.versions}):
+        old, new = previous.versions.get(name), current.versions.get(name)
+        if old != new:
+            found.append(f"{name} went from {old or 'nothing'} to {new or 'nothing'} {since}")
+    return tuple(found)
+
+
+def _moved(name: str, unit: str, old: float | None, new: float | None, since: str) -> tuple[str, ...]:
+    if old == new:
+        return ()
+    if old is None or new is None:
+        return (f"{name} was {'not measured' if old is None else 'measured'} before and is {'not ' if new is None else ''}now",)
+    share = f" ({(new - old) / old:+.1%})" if old else ""
+    return (f"{name} went from {old:.4g} to {new:.4g} {unit}{share} {since}",)
+
+
+def _read(name: str, data: bytes | str, key: Key) -> Record:
+    if isinstance(data, str):
+        raise HistoryError(data)
+    try:
+        found = Record.of(json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise HistoryError(f"it is not JSON ({error})") from None
+    if found.key != key or found.name() != name:
+        raise HistoryError("it holds the record of another run")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

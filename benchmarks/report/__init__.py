@@ -1,0 +1,1 @@
+"""What people and other stacks read: outputs, table, page, pictures."""

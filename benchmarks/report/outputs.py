@@ -1,0 +1,166 @@
+"""What other teams read: stack outputs of version 1.
+
+It deliberately computes nothing new: every number was measured or judged elsewhere. Schema: docs/outputs.schema.json. What a
+person reads is `benchmarks.report.summary`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge.checks import PASS, Check
+from benchmarks.plan import ceiling
+from catalogue import PRICES
+
+if TYPE_CHECKING:
+    from benchmarks.judge.verdict import Judgement
+    from benchmarks.plan.asked import Asked
+    from catalogue import Price
+
+SCHEMA = 1
+#: Outputs that are known before anything is measured, wherever the shape is.
+EXPECTED = ("shape", "predicted_busbw_gb_s", "predicted_results", "cost")
+#: Outputs that come of one measurement, in the order in which a page shows them.
+MEASURED = (
+    "busbw_gb_s",
+    "peak_busbw_gb_s",
+    "latency_us",
+    "verdict",
+    "reasons",
+    "gate",
+    "wire_efficiency",
+    "checks",
+    "search",
+    "results",
+    "transport",
+    "versions",
+    "evidence",
+    "rehearsed",
+    "scale",
+)
+
+
+def measured(judged: Judgement, built: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any]:
+    """Return the outputs that one judged measurement gives; `built` and `searched` are the lines of those stages."""
+    line = judged.line
+    efficiency = None
+    if judged.busbw_gb_s is not None and judged.ceiling_gb_s:
+        efficiency = round(judged.busbw_gb_s / judged.ceiling_gb_s, 4)
+    return {
+        "busbw_gb_s": judged.busbw_gb_s,
+        "peak_busbw_gb_s": judged.peak_busbw_gb_s,
+        "latency_us": judged.latency_us,
+        "verdict": judged.verdict,
+        "reasons": reasons(judged, searched),
+        "gate": asdict(judged.gate) | {"notes": list(judged.gate.notes)},
+        "wire_efficiency": efficiency,
+        "checks": [{"name": one.name, "state": one.state, "why": list(one.why)} for one in judged.checks],
+        "search": _search(searched),
+        "results": {name: list(rows) for name, rows in judged.rows.items()},
+        "transport": _transport(judged),
+        "versions": versions(line, built),
+        "evidence": _mapping(line.get("evidence")),
+        "rehearsed": judged.scale != 1,
+        "scale": judged.scale,
+    }
+
+
+def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
+    """Return the outputs that need no measurement; `own_price` goes before the catalogue's list price."""
+    return {
+        "shape": asked.shape.name,
+        "predicted_busbw_gb_s": ceiling.predicted_gb_s(asked.shape, asked.nodes),
+        "predicted_results": predicted(asked),
+        "cost": cost(asked, own_price),
+    }
+
+
+def predicted(asked: Asked) -> list[dict[str, float]]:
+    """Return what a healthy fabric gives on real hardware: busbw (GB/s) of the deciding collective by size (bytes)."""
+    curve = ceiling.predicted_curve(asked.shape, asked.nodes, asked.plan.sizes_bytes, asked.plan.collective)
+    return [{"size_bytes": size, "busbw_gb_s": float(f"{busbw_gb_s:.4g}")} for size, busbw_gb_s in curve.items()]
+
+
+def cost(asked: Asked, own_price: Price | None) -> dict[str, Any] | None:
+    """Return what the nodes cost (USD an hour) and what a GB/s of predicted busbw costs; None where no price is known."""
+    price = own_price or PRICES.get(asked.shape.name)
+    if price is None:
+        return None
+    an_hour = asked.nodes * price.usd_per_node_hour
+    busbw_gb_s = ceiling.predicted_gb_s(asked.shape, asked.nodes)
+    return {
+        "usd_per_hour": an_hour,
+        "usd_per_hour_per_gb_s": None if not busbw_gb_s else float(f"{an_hour / busbw_gb_s:.4g}"),
+        "source": price.source,
+    }
+
+
+def versions(line: dict[str, Any], built: dict[str, Any]) -> dict[str, str]:
+    """Return versions by name, as the build and the measurement `line` found them."""
+    return _texts(built.get("versions")) | _texts(line.get("versions"))
+
+
+def _texts(found: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in _mapping(found).items() if value}
+
+
+def reasons(judged: Judgement, searched: dict[str, Any]) -> list[str]:
+    """Return why the verdict is not pass, the search's finding included; nothing for a pass."""
+    if judged.verdict == PASS:
+        return []
+    found = [culprit_sentence(culprit) for culprit in culprits(searched)]
+    if searched.get("needed") and not found:
+        found = [str(searched.get("failed") or searched.get("summary") or "the search gave no word")]
+    return [*judged.reasons, *found]
+
+
+def culprits(searched: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the culprits that a search named."""
+    named = searched.get("culprits")
+    return [culprit for culprit in named if isinstance(culprit, dict)] if isinstance(named, list) else []
+
+
+def culprit_sentence(culprit: dict[str, Any]) -> str:
+    """Return one culprit as a sentence: what it is, its evidence, and the next command to type."""
+    nodes, rails = ", ".join(culprit.get("nodes", [])), ", ".join(culprit.get("rails", []))
+    together = len(culprit.get("rails", [])) > 1  # a GPU's rails, which only a trial of all of them tries
+    rail, is_slow = ("rails", "are slow") if together else ("rail", "is slow")
+    what = {
+        "node": f"node {nodes} is slow with every partner",
+        "link": f"the link between {nodes} is slow{f' on {rails}' if rails else ''}, and each is fine with others",
+        "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}, its other rails are fine",
+        "rail_plane": f"{rail} {rails} {is_slow} on all nodes",
+        "group": f"{nodes} are slow together, and no smaller set of them is",
+    }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
+    numbers = [
+        f"{' - '.join(one['nodes'])}{' on ' + ', '.join(one['rails']) if one['rails'] else ''} "
+        + (f"{one['busbw_gb_s']:.4g} GB/s" if one["busbw_gb_s"] is not None else f"no number ({one['why']})")
+        for one in culprit.get("evidence", [])
+    ]
+    flapping = ", now and then" if culprit.get("flapping") else ""
+    return (
+        f"{what} ({culprit.get('ratio', 0):.0%} of what is healthy{flapping}; {'; '.join(numbers)}); "
+        f"next, on the head: {culprit.get('next')}"
+    )
+
+
+def _search(searched: dict[str, Any]) -> dict[str, Any] | None:
+    if not searched.get("needed"):
+        return None
+    return {
+        "culprits": culprits(searched),
+        "complete": bool(searched.get("complete")),
+        "summary": searched.get("failed") or searched.get("summary"),
+        **{name: searched.get(name) for name in ("healthy_gb_s", "rounds", "trials", "seconds", "pairs")},
+    }
+
+
+def _transport(judged: Judgement) -> dict[str, Any]:
+    found = _mapping(judged.line.get("transport"))
+    check = next((one for one in judged.checks if one.name == "transport"), Check("transport", "unknown", ()))
+    return {"state": check.state, "proof": list(check.why), **found}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,99 @@
+"""What a person reads: what a preview expects, the table of a finished run, and the stack's page.
+
+It deliberately computes nothing new: every number was measured or judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge import retest
+from benchmarks.plan import ceiling
+from benchmarks.plan.gate import gate
+from benchmarks.report import outputs
+
+if TYPE_CHECKING:
+    from benchmarks.judge.verdict import Judgement
+    from benchmarks.plan.asked import Asked
+    from catalogue import Price
+
+#: Sizes that a preview shows, largest first counted from the end of the plan.
+_SHOWN_SIZES = 6
+
+
+def expectation(asked: Asked, price: Price | None) -> str:
+    """Return what a preview shows: what a good run looks like and what it costs, before anything is rented."""
+    shape, nodes, name = asked.shape, asked.nodes, asked.plan.collective
+    bound = gate(asked.plan, shape, nodes, minimum_gb_s=asked.minimum_gb_s)
+    asks = f"the gate asks for {bound.limit_gb_s:.4g} GB/s: {bound.why}" if bound.limit_gb_s is not None else bound.why
+    curve = outputs.predicted(asked)
+    if not curve:
+        return f"{nodes} x {shape.name}: nothing can be predicted; {asks}"
+    top = ceiling.bound_gb_s(name, shape, nodes)
+    sizes = ", ".join(f"{point['busbw_gb_s']:.4g} at {size(int(point['size_bytes']))}" for point in curve[-_SHOWN_SIZES:])
+    allowed = f" (the wire allows {top:.4g})" if top is not None else ""
+    costs = outputs.cost(asked, price)
+    paid = (
+        f"; {costs['usd_per_hour']:g} USD an hour, {costs['usd_per_hour_per_gb_s']:g} for each GB/s ({costs['source']})"
+        if costs
+        else ""
+    )
+    return f"{nodes} x {shape.name}: a healthy fabric gives about these GB/s of {name} busbw{allowed}: {sizes}; {asks}{paid}"
+
+
+def table(judged: Judgement, searched: dict[str, Any]) -> str:
+    """Return sizes, times and bandwidths of the deciding collective, the best of the others, and the verdict."""
+    unit = "GB/s" if judged.scale == 1 else f"GB/s, rehearsed at 1/{judged.scale}"
+    lines = [f"{'size':>12}  {'time us':>12}  {'algbw':>9}  {'busbw':>9}  {'wrong':>6}   ({unit}, out of place)"]
+    lines += [f"{size(row['size_bytes']):>12}  {_timing(row)}" for row in judged.rows.get(judged.gate.collective, ())]
+    others = {name: rows[-1] for name, rows in judged.rows.items() if name != judged.gate.collective and rows}
+    if others:
+        lines.append("the other collectives at their largest size:")
+        lines += [f"{name:>16} {size(row['size_bytes']):>9}  {_timing(row)}" for name, row in others.items()]
+    lines.append(sentence(judged))
+    lines += [f"  - {one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
+    lines.extend(f"  - {reason}" for reason in outputs.reasons(judged, searched))
+    return "\n".join(lines)
+
+
+def sentence(judged: Judgement) -> str:
+    """Return the verdict in one line."""
+    if judged.busbw_gb_s is None:
+        return f"verdict {judged.verdict.upper()}: no bus bandwidth was measured"
+    share = f", {judged.busbw_gb_s / judged.ceiling_gb_s:.1%} of the wire" if judged.ceiling_gb_s else ""
+    limit = "no gate" if judged.gate.limit_gb_s is None else f"gate {judged.gate.limit_gb_s:.4g}"
+    rehearsed = f" (rehearsed at 1/{judged.scale})" if judged.scale != 1 else ""
+    return (
+        f"verdict {judged.verdict.upper()}: {judged.gate.collective} busbw {judged.busbw_gb_s:.4g} GB/s at "
+        f"{size(judged.gate.size_bytes)}{share}; {limit}{rehearsed}"
+    )
+
+
+def page(judged: Judgement, searched: dict[str, Any], ssh: str, changes: list[str]) -> str:
+    """Return the stack's page (Markdown); `changes` are sentences on what is different from the last run."""
+    checks = "\n".join(f"| {one.name} | {one.state} | {_cell('; '.join(one.why))} |" for one in judged.checks)
+    since = "".join(f"- {_cell(change)}\n" for change in changes)
+    return (
+        f"# {sentence(judged)}\n\n```\n{table(judged, searched)}\n```\n\n"
+        f"| check | state | why |\n| --- | --- | --- |\n{checks}\n\n"
+        + (f"Since the last run:\n\n{since}\n" if since else "")
+        + f"A shell on the head: `{ssh}`\n\nGate: {judged.gate.why}.\n"
+    )
+
+
+def size(size_bytes: int) -> str:
+    """Return `size_bytes` as a person writes it."""
+    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if size_bytes >= factor and size_bytes % factor == 0:
+            return f"{size_bytes // factor} {unit}"
+    return f"{size_bytes} B"
+
+
+def _timing(row: dict[str, Any]) -> str:
+    timing = row["out_of_place"]
+    wrong = "-" if timing["wrong"] is None else f"{timing['wrong']:.0f}"
+    return f"{timing['time_us']:>12.1f}  {timing['algbw_gb_s']:>9.5g}  {timing['busbw_gb_s']:>9.5g}  {wrong:>6}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,250 @@
+"""A container image on every node: imported once by enroot, proven by its checksum, unpacked there, and asked what it holds.
+
+It deliberately starts no rank: `start` are the words behind which a build and every rank put their own. An image's entry point
+is left out, as Slurm's Pyxis leaves it out: NVIDIA's prints a page for each rank.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import time
+from typing import Any, Dict, List, NamedTuple
+
+import fanout
+import installed
+import jobs
+from child import bounded
+from refusal import Refusal
+
+#: Of a rank's environment what MPI and NCCL read; everything else of the node, LD_LIBRARY_PATH first, stays outside.
+_PASSED = ("NCCL_", "FI_", "UCX_", "HCOLL_", "CUDA_", "OMPI_", "PMIX_", "PRTE_MCA_")
+_ASK_TIMEOUT_S = 300
+_CHUNK_BYTES = 1 << 20
+#: Where a node's daemons of MPI and its ranks meet.
+_SHARED_FOLDERS = ("/tmp",)  # noqa: S108 - Open MPI's own choice
+_VERSION = "busbar version"
+
+
+class Inside(NamedTuple):
+    """An image that is ready on all nodes.
+
+    Attributes:
+        name: of its container on every node.
+        conf: text of the file by which enroot starts it: its environment, mounts and command.
+        homes: where MPI, CUDA and NCCL lie in it.
+        image: reference, file, sha256 and bytes.
+        versions: of what it holds, as far as it could be asked.
+    """
+
+    name: str
+    conf: str
+    homes: Dict[str, str]
+    image: Dict[str, Any]
+    versions: Dict[str, str]
+
+    def start(self, conf: str) -> List[str]:
+        """Return the words that start a command in it, where `conf` is the path of a file with that text."""
+        return _start(self.name, conf)
+
+
+def commands(request: Dict[str, Any]) -> List[str]:
+    """Return what a person would type on the head to get the image, and on every node to unpack it."""
+    wanted = request["container"]
+    file = wanted["path"] or _place(wanted)
+    words = [] if wanted["path"] else [["enroot", "import", "--output", file, wanted["uri"]]]
+    return [" ".join(map(shlex.quote, line)) for line in [*words, ["enroot", "create", "--name", "busbar", file]]]
+
+
+def prepare(request: Dict[str, Any], mpirun: str, here: str, say: jobs.Say) -> Inside:
+    """Get the image onto all nodes and ask it what it holds; `mpirun` is what the head's says of its version.
+
+    Raises:
+        Refusal: the image cannot be had or is another than is pinned, a node did not take it, or nothing can be built in it.
+    """
+    deadline = time.monotonic() + request["timeout_s"]
+    wanted = request["container"]
+    if not shutil.which("enroot"):
+        raise Refusal(f"the head has no enroot, and ranks shall run in {_text(wanted)}; install it on every node")
+    file = _given(wanted) if wanted["path"] else _imported(wanted, request["run_id"], say, deadline)
+    digest = _sha256(file)
+    say(f"image {_text(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
+    if not wanted["path"] and not wanted["shared"]:
+        _refuse_missing(request["nodes"], fanout.send(request["nodes"], file, digest, deadline - time.monotonic()), "take it")
+    name = "busbar-" + digest[:16]
+    _unpack(request["nodes"], file, digest, name, say, deadline)
+    asking = os.path.join(here, "asking.conf")
+    with jobs.text(asking, "w") as target:
+        target.write(_conf({}))
+    found = installed.inside(wanted["homes"], _ask(name, asking, installed.script(wanted["homes"])))
+    versions = _versions(_ask(name, asking, _versions_script(found)))
+    _refuse_other_mpi(versions.get("mpi", ""), mpirun, _text(wanted))
+    image = {"reference": _text(wanted), "file": file, "sha256": digest, "bytes": os.path.getsize(file)}
+    versions.update(image=_text(wanted), image_sha256=digest, mpirun=mpirun)
+    return Inside(name, _conf(found), found, image, versions)
+
+
+def _text(wanted: Dict[str, Any]) -> str:
+    return str(wanted["uri"] or wanted["path"])
+
+
+def _start(name: str, conf: str) -> List[str]:
+    return ["enroot", "start", "--conf", conf, name]
+
+
+def _place(wanted: Dict[str, Any]) -> str:
+    """Return where the file of an imported image lies, the same on every node."""
+    base = os.path.join(wanted["shared"], ".busbar") if wanted["shared"] else jobs.root()
+    return os.path.join(base, "images", hashlib.sha256(wanted["uri"].encode()).hexdigest()[:16] + ".sqsh")
+
+
+def _given(wanted: Dict[str, Any]) -> str:
+    path = str(wanted["path"])
+    if not os.path.isfile(path):
+        raise Refusal(f"container is {path}, and the head has no such file; import the image there, or name it in its registry")
+    if wanted["sha256"] and _sha256(path) != wanted["sha256"]:
+        raise Refusal("{} has sha256 {}, and {} is pinned; nothing was started".format(path, _sha256(path), wanted["sha256"]))
+    return path
+
+
+def _imported(wanted: Dict[str, Any], run_id: str, say: jobs.Say, deadline: float) -> str:
+    """Import the image unless it lies there whole; a file that is there is kept, for each import makes another file."""
+    file = _place(wanted)
+    proof = file + ".sha256"
+    if os.path.exists(file) and os.path.exists(proof):
+        with jobs.text(proof) as source:
+            if source.read().split()[:1] == [_sha256(file)]:
+                say("the image was imported before")
+                return file
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    part = f"{file}.{run_id}"
+    if os.path.exists(part):
+        os.unlink(part)  # enroot writes over no file
+    words = ["enroot", "import", "--output", part, wanted["uri"]]
+    say("importing {}".format(wanted["uri"]))
+    said = []
+    with bounded(words, max(deadline - time.monotonic(), 1), cwd=os.path.expanduser("~")) as child:
+        for line in child.lines():
+            said.append(line)
+            if line.startswith("["):
+                say(line)
+        status = child.status()
+    if (child.late or status != 0) and os.path.exists(part):
+        os.unlink(part)
+    if child.late:
+        raise Refusal("the image {} was not imported in time; enroot's last words: {}".format(wanted["uri"], _cause(said)))
+    if status != 0:
+        raise Refusal("enroot did not import {}: {}".format(wanted["uri"], _cause(said)))
+    with jobs.text(proof, "w") as target:
+        target.write(f"{_sha256(part)}  {file}\n")
+    os.rename(part, file)
+    return file
+
+
+def _cause(said: List[str]) -> str:
+    """Return enroot's own word on why it failed."""
+    errors = [line for line in said if "[ERROR]" in line] or [line for line in said if line.strip()][-1:] or ["no word"]
+    return errors[0].replace("[ERROR]", "").strip()[:500]
+
+
+def _unpack(  # noqa: PLR0913, PLR0917 - one file on many nodes
+    nodes: List[Dict[str, str]], file: str, digest: str, name: str, say: jobs.Say, deadline: float
+) -> None:
+    """Have every node check the file and unpack it below its own ENROOT_DATA_PATH."""
+    say(f"unpacking the image on {len(nodes)} nodes")
+    made = f".busbar/images/{name}.made"
+    command = f"""set -e
+cd "$HOME"
+command -v enroot > /dev/null || {{ echo 'there is no enroot' >&2; exit 1; }}
+echo '{digest}  {file}' | sha256sum --check --quiet --strict -
+if [ -e {made} ] && enroot list | grep -qx {name}; then exit 0; fi
+enroot create --force --name {name} {shlex.quote(file)} > /dev/null
+mkdir -p .busbar/images && touch {made}"""
+    _refuse_missing(nodes, fanout.each(nodes, command, b"", max(deadline - time.monotonic(), 1)), "unpack it")
+
+
+def _refuse_missing(nodes: List[Dict[str, str]], answers: List[fanout.Answer], what: str) -> None:
+    missing = ["{} ({})".format(node["name"], answer.why) for node, answer in zip(nodes, answers) if answer.status != 0]
+    if missing:
+        raise Refusal("the image is not on every node: {} did not {}".format("; ".join(missing), what))
+
+
+def _ask(name: str, conf: str, script: str) -> str:
+    with bounded([*_start(name, conf), "sh", "-c", script], _ASK_TIMEOUT_S, cwd=os.path.expanduser("~")) as child:
+        said = list(child.lines())
+        status = child.status()
+    if status != 0:
+        raise Refusal(f"the image does not start on the head: {_cause(said)}")
+    return "\n".join(said)
+
+
+def _versions_script(found: Dict[str, str]) -> str:
+    """Return a shell script that prints what it can learn; what an image does not say is left out."""
+    packages = "/opt/amazon/efa_installed_packages"
+    numbers = '\'$1 == "#define" && $2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ {v = v s $3; s = "."} END {print v}\''
+    asked = {
+        "mpi": "{}/bin/mpirun --version | head -n 1".format(found["MPI_HOME"]),
+        "nccl": "awk {} {}/include/nccl.h".format(numbers, found["NCCL_HOME"]),
+        "cuda": 'basename "$(readlink -f {})"'.format(found["CUDA_HOME"]),
+        "efa": f"sed -n 's/^# EFA installer version: //p' {packages}",
+        "plugin": f"tr ' ' '\\n' < {packages} | sed -n 's/^libnccl-ofi[_-]\\([0-9.]*[0-9]\\).*/\\1/p' | head -n 1",
+    }
+    return "\n".join([*(f'echo "{_VERSION} {part} $({{ {ask}; }} 2>/dev/null)"' for part, ask in asked.items()), "true"])
+
+
+def _versions(printed: str) -> Dict[str, str]:
+    rows = [line[len(_VERSION) + 1 :].split(" ", 1) for line in printed.splitlines() if line.startswith(_VERSION + " ")]
+    return {row[0]: row[1].strip() for row in rows if len(row) > 1 and row[1].strip()}
+
+
+def _refuse_other_mpi(inside: str, outside: str, image: str) -> None:
+    """Ranks of one major version are not started by another's mpirun: they hang in MPI_Init or become jobs of one rank each."""
+    majors = [re.search(r"\b(\d+)\.\d+", text) for text in (inside, outside)]
+    if majors[0] and majors[1] and majors[0].group(1) != majors[1].group(1):
+        raise Refusal(
+            f"the head starts ranks with {outside!r}, and {image} holds {inside!r}; they must be of one major version: take "
+            "another image"
+        )
+
+
+def _conf(found: Dict[str, str]) -> str:
+    """Return what enroot is told of a start: the environment that goes in, the mounts, and to run the command itself.
+
+    The image's own LD_LIBRARY_PATH goes first: what it would run with is what is measured.
+    """
+    libraries = [f"{found[key]}/{folder}" for key in ("MPI_HOME", "NCCL_HOME") if key in found for folder in ("lib", "lib64")]
+    libraries += [found["CUDA_HOME"] + "/lib64"] if "CUDA_HOME" in found else []
+    mounts = [*_SHARED_FOLDERS, jobs.root()]
+    return """# How a command runs in the container: with what MPI and NCCL read of its environment, and no more of the node.
+environ() {{
+  for name in $(compgen -e); do
+    case $name in {passed}) printf '%s=%s\\n' "$name" "${{!name}}" ;; esac
+  done
+  printf '%s\\n' HOME={home} NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+  # Ranks of a node are in user namespaces of their own, whose memory no other may read.
+  echo OMPI_MCA_btl_vader_single_copy_mechanism=none
+}}
+mounts() {{
+  printf '%s %s none x-create=dir,bind,rw\\n' {mounts}
+}}
+rc() {{
+  {libraries}
+  exec "$@"
+}}
+""".format(
+        passed=" | ".join(prefix + "*" for prefix in _PASSED),
+        home=os.path.expanduser("~"),
+        mounts=" ".join(f"{folder} {folder}" for folder in mounts),
+        libraries='export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}{}"'.format(":".join(libraries))
+        if libraries
+        else ":",
+    )
+
+
+def _sha256(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as source:
+        for chunk in iter(lambda: source.read(_CHUNK_BYTES), b""):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,144 @@
+"""One run of one test program under its bound: progress while it works, then its rows, checked text against JSON.
+
+It deliberately judges nothing, and drops the JSON file at once: it holds a rank's whole environment.
+"""
+
+import os
+import re
+import shlex
+import time
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import fanout
+import jobs
+import transcript
+from child import bounded
+from refusal import Refusal
+
+_FETCH_TIMEOUT_S = 60
+#: A run with wrong values goes to its end, counts them in its rows, and only then ends badly.
+_WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
+#: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest.
+_TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
+
+
+class Run(NamedTuple):
+    """What one run gave: its transcript, what was odd about it, all that it printed, and how long it took (s)."""
+
+    transcript: transcript.Transcript
+    problems: List[str]
+    text: str
+    seconds: float
+
+
+def run(step: Dict[str, Any], here: str, say: jobs.Say) -> Run:
+    """Run `step` (name, argv, result, cycles, timeout_s); its output is kept in `here` while it works.
+
+    The first rank writes the JSON file, so it lies on the node of that rank: `step["result_at"]` is its address when that is
+    not this one.
+
+    Raises:
+        Refusal: it did not start, did not end in time or failed; the message holds the likely cause.
+    """
+    result = _Result(step)
+    result.drop()  # nccl-tests would write beside it, under another name
+    began = time.monotonic()
+    try:
+        text = _run(step, os.path.join(here, step["name"] + ".txt"), say)
+        seconds = time.monotonic() - began
+        found, problems = _read(step, text, result)
+    finally:
+        result.drop()
+    return Run(found, problems, text, seconds)
+
+
+class _Result:
+    """The JSON file of a run, on this node or on another."""
+
+    def __init__(self, step: Dict[str, Any]) -> None:
+        self._path = step["result"]
+        self._address = step.get("result_at")
+
+    def drop(self) -> None:
+        """Remove it; on another node, leave a folder for it that nobody else can read."""
+        if self._address:
+            folder, path = shlex.quote(os.path.dirname(self._path)), shlex.quote(self._path)
+            fanout.on(self._address, f"umask 077; mkdir -p {folder}; rm -f {path}", b"", _FETCH_TIMEOUT_S)
+        elif os.path.exists(self._path):
+            os.unlink(self._path)
+
+    def read(self) -> str:
+        """Return what it holds.
+
+        Raises:
+            OSError: it is not there or cannot be had.
+        """
+        if not self._address:
+            with jobs.text(self._path) as source:
+                return str(source.read())
+        answer = fanout.on(self._address, "cat " + shlex.quote(self._path), b"", _FETCH_TIMEOUT_S)
+        if answer.status != 0:
+            raise OSError(f"{self._address}: {answer.why}")
+        return answer.out
+
+
+def environment(argv: List[str]) -> Dict[str, str]:
+    """Return what mpirun may know: nothing of the connection that started this, and what is said to ranks of MPI itself."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
+    said = [word.split("=", 1) for flag, word in zip(argv, argv[1:]) if flag == "-x" and "=" in word]  # noqa: RUF007 - 3.10
+    kept.update((name, value) for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_")))
+    if os.geteuid() == 0:  # who logs in as root has chosen so; mpirun asks twice
+        kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return kept
+
+
+def _run(step: Dict[str, Any], path: str, say: jobs.Say) -> str:
+    kept = []
+    with bounded(step["argv"], step["timeout_s"], cwd=os.path.expanduser("~"), env=environment(step["argv"])) as child:
+        with jobs.text(path, "w") as log:
+            for line in child.lines():
+                kept.append(line)
+                log.write(line + "\n")
+                log.flush()
+                if line.lstrip()[:1].isdigit() or "(us)" in line or "busbar rehearsal" in line:
+                    say(line)
+        status = child.status()
+    if child.late:
+        raise Refusal(
+            "the run {} was stopped after {:.0f} s with {} rows done; its output is {} on the head".format(
+                step["name"], step["timeout_s"], sum(line.lstrip()[:1].isdigit() for line in kept), path
+            )
+        )
+    if status != 0 and not any(_WRONG.match(line) for line in kept):
+        raise Refusal(
+            "the run {} ended with status {}: {} (its output is {} on the head)".format(
+                step["name"], status, _cause(kept), path
+            )
+        )
+    return "\n".join(kept) + "\n"
+
+
+def _cause(lines: List[str]) -> str:
+    """Return the line that most likely says why a run failed."""
+    telling = [line for line in lines if any(word in line.lower() for word in _TELLING)]
+    words = telling or lines or ["it printed nothing"]
+    return words[0].strip()[:500]
+
+
+def _read(step: Dict[str, Any], text: str, result: _Result) -> Tuple[transcript.Transcript, List[str]]:
+    """Return the run as its JSON file has it, checked against the text."""
+    cycles = step.get("cycles", 1)
+    runs = transcript.parse_text(text, cycles)
+    if len(runs) != 1:
+        raise Refusal("the output of {} holds {} runs instead of one".format(step["name"], len(runs)))
+    printed = runs[0]
+    try:
+        precise = transcript.parse_json(result.read(), cycles)
+    except (OSError, ValueError) as error:
+        return printed, [*printed.problems, f"the JSON result could not be used: {error}"]
+    problems = [*printed.problems, *precise.problems]
+    if [row.size_bytes for row in printed.rows] != [row.size_bytes for row in precise.rows]:
+        problems.append("the text and the JSON result hold different sizes")
+    if printed.scale != precise.scale:
+        problems.append(f"the text states scale {printed.scale} and the JSON result {precise.scale}")
+    return precise._replace(network=printed.network, nccl_tests=printed.nccl_tests, nccl=precise.nccl or printed.nccl), problems

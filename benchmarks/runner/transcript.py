@@ -1,0 +1,398 @@
+"""Read what nccl-tests prints, as text or as its JSON file, by the names in its own header.
+
+Travels to head nodes inside the runner, so it is Python 3.6 on the standard library. It deliberately judges nothing: what does
+not fit is named in `problems`, and `benchmarks.judge.verdict` decides what that means.
+Formats: nccl-tests 2.0 to 2.19.6 (columns `error` or `#wrong`, one or two placements, with or without per-iteration columns).
+"""
+
+import json
+import math
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+#: Marks the line by which a rehearsal says what it is; the number divides every line rate.
+_REHEARSAL = re.compile(r"^#\s*busbar rehearsal: .*\bscaled by 1/(\d+)")
+_NETWORK = re.compile(r"^#\s*busbar rehearsal: (NET/.+)$|NCCL INFO Using network (.*\S)")
+_DEVICE = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]*\]\s+(.*\S)")
+_VERSION = re.compile(r"^# nccl-tests version (\S+).*?(?:nccl-library=(\d+))?\s*$")
+_NCCL_VERSION = re.compile(r"^NCCL version (\S+)")
+_STARTING = re.compile(r"^# Collective test starting: (?:.*/)?(\w+?)(?:_perf)?(?:_mpi)?\s*$")
+_AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\S+)")
+_BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)")
+_TIMES = ("time", "cputime")
+_WRONGS = ("#wrong", "error")
+
+
+class Placement(NamedTuple):
+    """One timing: `time_us` per operation, decimal GB/s, `wrong` elements (None: unchecked)."""
+
+    time_us: float
+    algbw_gb_s: float
+    busbw_gb_s: float
+    wrong: Optional[int]
+
+
+class Spread(NamedTuple):
+    """Operations timed one by one (`-I 1`): `iterations` of them, us; `rank_us` is each rank's median, by rank of the job."""
+
+    iterations: int
+    p50_us: float
+    p99_us: float
+    cv_pct: float
+    rank_us: Tuple[float, ...]
+
+
+class Row(NamedTuple):
+    """One size: `size_bytes`, `elements`, and its two placements (None where the run printed none).
+
+    Where operations were timed one by one, their spread; it comes of the JSON file alone.
+    """
+
+    size_bytes: int
+    elements: int
+    dtype: str
+    redop: str
+    out_of_place: Optional[Placement]
+    in_place: Optional[Placement]
+    out_of_place_spread: Optional[Spread] = None
+    in_place_spread: Optional[Spread] = None
+
+
+class Device(NamedTuple):
+    """One rank and the GPU that it drove."""
+
+    rank: int
+    host: str
+    device: int
+    name: str
+
+
+class Transcript(NamedTuple):
+    """One run of one collective.
+
+    `scale` is the divisor of line rates that a rehearsal states (None on real hardware), `nccl` a version such as 2.28.9,
+    `problems` sentences about what could not be read.
+    """
+
+    collective: Optional[str]
+    rows: Tuple[Row, ...]
+    devices: Tuple[Device, ...]
+    nccl_tests: Optional[str]
+    nccl: Optional[str]
+    scale: Optional[int]
+    network: Optional[str]
+    average_busbw_gb_s: Optional[float]
+    out_of_bounds: Optional[int]
+    problems: Tuple[str, ...]
+
+
+class _Draft:
+    """A transcript while its lines are being read."""
+
+    def __init__(self) -> None:
+        self.values = {}  # type: Dict[str, Any]
+        self.rows = []  # type: List[Row]
+        self.devices = []  # type: List[Device]
+        self.problems = []  # type: List[str]
+        self.columns = []  # type: List[str]
+        self.in_place_first = False
+        self.ended = False
+
+    def finish(self, cycles: int) -> Transcript:
+        rows = _in_order(self.rows, cycles, self.problems)
+        if not self.ended:
+            self.problems.append("the run's closing lines are missing")
+        get = self.values.get
+        return Transcript(
+            get("collective"),
+            tuple(rows),
+            tuple(self.devices),
+            get("nccl_tests"),
+            get("nccl"),
+            get("scale"),
+            get("network"),
+            get("average"),
+            get("bounds"),
+            tuple(self.problems),
+        )
+
+
+def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
+    """Return every run found in `text`, in order; never raises on content.
+
+    With `cycles` above 1 (`-N`) each size stands there as often, and the cycle of median time is returned.
+    """
+    drafts = []  # type: List[_Draft]
+    draft = _Draft()
+    placements = ""
+    for raw in text.replace("\r\n", "\n").split("\n"):
+        line = raw.strip()
+        words = line.lstrip("#").split()
+        if "out-of-place" in line or "in-place" in line:
+            placements = line
+        elif line.startswith("#") and words[:2] == ["size", "count"] and "busbw" in words:
+            if draft.columns:  # a second table begins: what came before was a run of its own
+                drafts.append(draft)
+                draft = _Draft()
+            draft.columns = words
+            draft.in_place_first = 0 <= placements.find("in-place") < placements.find("out-of-place")
+        elif draft.columns and not line.startswith("#"):
+            _read_row(draft, line)
+        else:
+            if draft.ended and _STARTING.match(line):
+                drafts.append(draft)
+                draft = _Draft()
+            _read_remark(draft, line)
+        if not line.startswith("#"):
+            _read_network(draft, line)
+    if draft.columns or draft.devices:
+        drafts.append(draft)
+    return [each.finish(cycles) for each in drafts]
+
+
+def _read_row(draft: _Draft, line: str) -> None:
+    words = line.split()
+    if words == ["..."]:
+        draft.problems.append("rows were left out of the text ('...')")
+    if not words or not words[0].isdigit():
+        return  # NCCL's own log lines stand between the rows
+    words = _with_redop(words, draft.columns)
+    if len(words) != len(draft.columns):
+        draft.problems.append(f"a row of {len(words)} fields under a header of {len(draft.columns)}: {line}")
+        return
+    if draft.ended:
+        draft.problems.append(f"a row after the run's closing lines: {line}")
+        return
+    try:
+        row = _row(draft.columns, words, draft.in_place_first)
+    except ValueError as error:
+        draft.problems.append(f"an unreadable row ({error}): {line}")
+        return
+    draft.rows.append(row)
+
+
+def _in_order(rows: List[Row], cycles: int, problems: List[str]) -> List[Row]:
+    """Return one row for each size, naming what is missing or out of order."""
+    if not rows:
+        problems.append("no row was measured")
+        return rows
+    if len(rows) % cycles:
+        problems.append(f"{len(rows)} rows are not {cycles} whole cycles")
+        return rows
+    each = len(rows) // cycles
+    runs = [rows[start : start + each] for start in range(0, len(rows), each)]
+    for run in runs:
+        for before, after in zip(run, run[1:]):  # noqa: RUF007 - pairwise came with 3.10
+            # Tests that cut a message into shares print 0 for every message smaller than that.
+            if after.size_bytes <= before.size_bytes and after.size_bytes != 0:
+                problems.append(f"sizes do not grow: {after.size_bytes} B after {before.size_bytes} B")
+        if [row.size_bytes for row in run] != [row.size_bytes for row in runs[0]]:
+            problems.append("cycles hold different sizes")
+    return [_median_cycle([run[index] for run in runs]) for index in range(each)]
+
+
+def _median_cycle(rows: List[Row]) -> Row:
+    whole = [row for row in rows if row.out_of_place is not None]
+    if len(whole) != len(rows):
+        return rows[0]
+    wrongs = [row for row in rows if (row.out_of_place and row.out_of_place.wrong) or (row.in_place and row.in_place.wrong)]
+    if wrongs:
+        return wrongs[0]  # wrong values must not vanish in a median
+    return sorted(whole, key=lambda row: row.out_of_place.time_us)[len(whole) // 2]  # type: ignore[union-attr]
+
+
+def _with_redop(words: List[str], columns: List[str]) -> List[str]:
+    """Tests without a reduction leave that field blank (hypercube): the root, a whole number, then stands in its place."""
+    place = columns.index("redop") if "redop" in columns else len(columns)
+    blank = len(words) == len(columns) - 1 and place < len(words) and words[place].lstrip("-").isdigit()
+    return [*words[:place], "", *words[place:]] if blank else words
+
+
+def _row(columns: List[str], words: List[str], in_place_first: bool) -> Row:
+    fields = {}  # type: Dict[str, str]
+    timings = []  # type: List[Dict[str, str]]
+    for name, word in zip(columns, words):
+        if name in _TIMES:
+            timings.append({})
+        (timings[-1] if timings else fields)[name] = word
+    placements = [_placement(timing) for timing in timings[:2]] + [None, None]
+    first, second = placements[0], placements[1]
+    if in_place_first:
+        first, second = second, first
+    return Row(int(fields["size"]), int(fields["count"]), fields.get("type", ""), fields.get("redop", ""), first, second)
+
+
+def _placement(timing: Dict[str, str]) -> Placement:
+    names = [name for name in timing if name in _WRONGS]
+    if not names or "algbw" not in timing or "busbw" not in timing:
+        raise ValueError("the header lacks algbw, busbw or #wrong")
+    time_text = next(timing[name] for name in _TIMES if name in timing)
+    wrong = timing[names[0]]
+    return Placement(
+        _number(time_text),
+        _number(timing["algbw"]),
+        _number(timing["busbw"]),
+        None if wrong == "N/A" else int(_number(wrong)),
+    )
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"{value} is not a measurement")
+    return number
+
+
+def _read_network(draft: _Draft, line: str) -> None:
+    match = _NETWORK.search(line)
+    if match:
+        draft.values["network"] = match.group(1) or match.group(2)
+    match = _NCCL_VERSION.match(line)
+    if match:
+        draft.values["nccl"] = match.group(1)
+
+
+def _read_remark(draft: _Draft, line: str) -> None:
+    device = _DEVICE.match(line)
+    if device:
+        draft.devices.append(Device(int(device.group(1)), device.group(2), int(device.group(3)), device.group(4)))
+        return
+    version = _VERSION.match(line)
+    if version:
+        draft.values["nccl_tests"] = version.group(1)
+        if version.group(2):
+            draft.values["nccl"] = nccl_version(int(version.group(2)))
+    for key, pattern in (("collective", _STARTING), ("scale", _REHEARSAL), ("network", _NETWORK), ("bounds", _BOUNDS)):
+        match = pattern.search(line)
+        if match:
+            value = match.group(1) or match.group(match.lastindex or 1)
+            draft.values[key] = int(value) if key in ("scale", "bounds") else value
+    average = _AVERAGE.match(line)
+    if average:
+        draft.ended = True
+        try:
+            draft.values["average"] = _number(average.group(1))
+        except ValueError as error:
+            draft.problems.append(f"the average bus bandwidth: {error}")
+
+
+def nccl_version(code: int) -> str:
+    """Turn NCCL's version code into a version: 22809 is 2.28.9, 2708 (before 2.9) is 2.7.8."""
+    base = 10000 if code >= 10000 else 1000  # noqa: PLR2004 - the layout changed with 2.9
+    major, rest = code // base, code % base
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def parse_json(text: str, cycles: int = 1) -> Transcript:
+    """Return the run that nccl-tests' `-J` file holds; `cycles` as for text.
+
+    Its `env` list is never looked at: it holds the whole environment of a rank.
+
+    Raises:
+        ValueError: the text is not such a file; the message says why in one sentence.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"the JSON result is cut or broken: {error}") from None
+    if not isinstance(document, dict) or not isinstance(document.get("results"), list):
+        raise ValueError("the JSON result has no list named results")
+    rows, problems = [], []  # type: List[Row], List[str]
+    for entry in document["results"]:
+        try:
+            row = _json_row(entry)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            problems.append(f"an unreadable result ({error!r}): {json.dumps(entry):.200}")
+            continue
+        rows.append(row)
+    return _json_transcript(document, _in_order(rows, cycles, problems), problems)
+
+
+def _json_row(entry: Dict[str, Any]) -> Row:
+    placements = []  # type: List[Optional[Placement]]
+    for key in ("out_of_place", "in_place"):
+        timing = entry.get(key)
+        if timing is None:
+            placements.append(None)
+            continue
+        wrong = timing["nwrong"]
+        time_us = timing["time"] if "time" in timing else timing["cpu_time"]
+        placements.append(
+            Placement(
+                _number(time_us),
+                _number(timing["alg_bw"]),
+                _number(timing["bus_bw"]),
+                None if wrong is None else int(_number(wrong)),
+            )
+        )
+    return Row(
+        int(entry["size"]),
+        int(entry["count"]),
+        str(entry["type"]),
+        str(entry["redop"]),
+        placements[0],
+        placements[1],
+        _spread(entry.get("out_of_place_per_iter")),
+        _spread(entry.get("in_place_per_iter")),
+    )
+
+
+def _spread(found: Any) -> Optional[Spread]:
+    if found is None:
+        return None
+    skipped = int(found["skipped_iterations"])
+    ranks = []
+    for times in found.get("per_process_max_times_us") or ():
+        timed = sorted(_number(time_us) for time_us in times[skipped:])
+        ranks.append(timed[len(timed) // 2])
+    return Spread(
+        len(found["times_us"]) - skipped,
+        _number(found["p50_us"]),
+        _number(found["p99_us"]),
+        _number(found["cv_pct"]),
+        tuple(ranks),
+    )
+
+
+def _json_transcript(document: Dict[str, Any], rows: List[Row], problems: List[str]) -> Transcript:
+    config = document.get("config")
+    listed = config.get("devices") if isinstance(config, dict) else None
+    devices = []  # type: List[Device]
+    for entry in listed or ():
+        try:
+            device = Device(int(entry["rank"]), str(entry["hostname"]), int(entry["device"]), str(entry["device_info"]))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            problems.append(f"an unreadable device: {error!r}")
+            continue
+        devices.append(device)
+    rehearsal = document.get("rehearsal")
+    scale = rehearsal.get("scale") if isinstance(rehearsal, dict) else None
+    args = document.get("args") or [""]
+    program = re.sub(r"(_perf)?(_mpi)?$", "", str(args[0] if isinstance(args, list) and args else "").split("/")[-1])
+    average = document.get("average_bus_bandwidth")
+    bounds = document.get("out_of_bounds")
+    if average is None or bounds is None:
+        problems.append("the run's closing fields are missing")
+    code = document.get("nccl_version")
+    return Transcript(
+        program or None,
+        tuple(rows),
+        tuple(devices),
+        None,
+        nccl_version(code) if isinstance(code, int) else None,
+        scale if isinstance(scale, int) else None,
+        None,
+        _maybe(average, "bandwidth"),
+        _maybe_int(bounds, "count"),
+        tuple(problems),
+    )
+
+
+def _maybe(holder: Any, key: str) -> Optional[float]:
+    value = holder.get(key) if isinstance(holder, dict) else None
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _maybe_int(holder: Any, key: str) -> Optional[int]:
+    value = _maybe(holder, key)
+    return None if value is None else int(value)

@@ -1,0 +1,102 @@
+"""Nodes that should be alike are held against each other; every difference is one sentence with the node's name."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from benchmarks.runner import node_differences, traffic
+
+NODES = [{"name": f"n{index}", "address": f"10.0.0.{index}"} for index in range(4)]
+RAILS = ["mlx5_0", "mlx5_1"]
+ONE = {
+    "clock": 1000.0,
+    "interfaces": {"eth0": {"mtu": 9000, "up": True, "tx_bytes": 10, "rx_bytes": 10}},
+    "hca": {
+        name: {
+            "netdev": "r0",
+            "active": True,
+            "rate": "100 Gb/sec",
+            "tx_bytes": 100,
+            "rx_bytes": 100,
+            "events": {"cnp_sent": 0},
+        }
+        for name in RAILS
+    },
+    "nvlink_tx_bytes": None,
+}
+ASKED_AT = [(999.0, 1001.0)] * 4
+
+
+@pytest.fixture
+def found():
+    return [copy.deepcopy(ONE) for _ in NODES]
+
+
+def differences(found) -> list[str]:
+    return node_differences.differences(NODES, found, ASKED_AT, RAILS)
+
+
+def test_equal_nodes_have_no_difference(found):
+    assert differences(found) == []
+
+
+def test_a_rail_that_is_down_or_missing_is_named(found):
+    found[1]["hca"]["mlx5_0"]["active"] = False
+    del found[2]["hca"]["mlx5_1"]
+    assert differences(found) == ["n1: rail mlx5_0 is not active", "n2 has no RDMA device mlx5_1"]
+
+
+def test_a_rail_at_another_rate_is_named_with_what_is_usual(found):
+    found[3]["hca"]["mlx5_1"]["rate"] = "50 Gb/sec"
+    assert differences(found) == ["n3: mlx5_1 has link rate 50 Gb/sec, where 100 Gb/sec is usual"]
+
+
+def test_a_device_that_is_no_rail_is_compared_with_its_like_alone(found):
+    for each in found:
+        each["hca"]["mlx5_4"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")
+    assert differences(found) == []
+    found[1]["hca"]["mlx5_4"]["rate"] = "25 Gb/sec"
+    assert differences(found) == ["n1: mlx5_4 has link rate 25 Gb/sec, where 50 Gb/sec is usual"]
+
+
+def test_an_interface_with_another_mtu_is_named(found):
+    found[0]["interfaces"]["eth0"]["mtu"] = 1500
+    assert differences(found) == ["n0: eth0 has MTU 1500, where 9000 is usual"]
+
+
+def test_a_clock_that_is_off_is_named_by_how_much(found):
+    found[2]["clock"] = 940.0
+    assert differences(found) == ["n2: its clock is 59 s away from the head's"]
+
+
+def test_a_fabric_that_differs_everywhere_fits_the_line():
+    many = [copy.deepcopy(ONE) for _ in range(100)]
+    for each in many:
+        each["hca"]["mlx5_0"]["active"] = False
+    nodes = [{"name": f"n{index}", "address": "x"} for index in range(100)]
+    sentences = node_differences.differences(nodes, many, [(999.0, 1001.0)] * 100, RAILS)
+    assert len(sentences) == 33
+    assert sentences[-1] == "and 68 more differences"
+
+
+def test_counters_that_nobody_keeps_are_absent_and_not_zero(found):
+    before, after = found[:2], copy.deepcopy(found[:2])
+    before[0]["hca"]["mlx5_0"]["tx_bytes"] = None
+    after[0]["hca"]["mlx5_1"]["tx_bytes"] = 160
+    after[1]["hca"]["mlx5_1"]["events"]["cnp_sent"] = 7
+    moved = traffic.between(NODES[:2], before, after)
+    assert moved["tx_bytes"]["n0"] == {"eth0": 0, "mlx5_1": 60}
+    assert moved["events"] == [{"node": "n1", "hca": "mlx5_1", "counter": "cnp_sent", "count": 7}]
+    assert moved["nvlink_tx_bytes"] is None
+
+
+def test_above_sixteen_nodes_only_the_extremes_of_each_device_are_kept():
+    many = [copy.deepcopy(ONE) for _ in range(17)]
+    after = copy.deepcopy(many)
+    after[5]["hca"]["mlx5_0"]["tx_bytes"] = 1100
+    nodes = [{"name": f"n{index}", "address": "x"} for index in range(17)]
+    moved = traffic.between(nodes, many, after)["tx_bytes"]
+    assert moved["most"]["mlx5_0"] == 1000
+    assert moved["least"]["mlx5_0"] == 0

@@ -1,0 +1,223 @@
+"""A number that is short is measured once more: what the second look may take back, and what it never does."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+
+import pytest
+from a_line import ASKED, EVIDENCE, document
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.host import requests
+from benchmarks.judge import retest, transport
+from benchmarks.judge.verdict import judge
+from benchmarks.plan.gate import Limit
+from benchmarks.report import outputs, summary
+
+AGAIN = {"path": "/home/opc/.busbar/runs/y/z.txt.gz", "sha256": "1" * 64}
+BUILT = {"home": "/home/opc", "mpi_home": "/m", "cuda_home": "/c", "nccl_home": "/n", "binaries": "/b", "shared": ""}
+HALF = document(share=0.5)
+
+
+def damaged(*names: str, asked=ASKED) -> dict:
+    """Return a line that is healthy but for the steps `names`, which reached half."""
+    slow = {step["name"]: step for step in document(asked, share=0.5)["steps"]}
+    slow["spread"]["spread"] = {"iterations": 20, "p50_us": 1000.0, "p99_us": 4000.0, "cv_pct": 60.0}
+    found = document(asked)
+    found["steps"] = [slow[step["name"]] if step["name"] in names else step for step in found["steps"]]
+    return found
+
+
+def silent_rails(line: dict) -> dict:
+    for sent in line["transport"]["tx_bytes"].values():
+        sent.update(dict.fromkeys(sent, 0))
+    return line
+
+
+def look(first: dict, again: dict | None, asked=ASKED, **searched):
+    line = {"needed": True, "complete": True, "failed": None, "culprits": []} | searched
+    if again is not None:
+        names = retest.steps_of(judge(json.dumps(first), asked), asked)
+        steps = [step for step in again["steps"] if step["name"] in names]
+        line["again"] = {"steps": steps, "evidence": AGAIN, "transport": None, "failed": None}
+        if asked.plan.collective in names:
+            line["again"]["transport"] = again["transport"] | {"steps": [asked.plan.collective]}
+    return retest.settled(judge(json.dumps(first), asked), asked, line)
+
+
+def asked_again(first: dict, asked=ASKED, budget_s: int = 600) -> dict:
+    nodes = [{"name": f"inst-{n}", "address": f"10.0.1.{n + 2}"} for n in range(asked.nodes)]
+    where = requests.launch(nodes, "10.0.1.0/24", BUILT, asked)
+    return json.loads(requests.search(nodes, where, asked, judge(json.dumps(first), asked), budget_s, []))
+
+
+@pytest.mark.parametrize(
+    ("step", "step_check"), [("all_reduce", "bandwidth"), ("rails", "rails"), ("node", "node"), ("spread", "spread")]
+)
+def test_what_was_short_once_and_not_again_is_a_pass_that_says_so(step, step_check):
+    first = damaged(step)
+    assert judge(json.dumps(first), ASKED).verdict == "short"
+    found = look(first, document())
+    assert found.verdict == "pass"
+    assert found.reasons == ()
+    (why,) = [why for one in found.checks for why in one.why if why.startswith(retest.NOTE)]
+    assert len(why) > len(retest.NOTE) + 20
+    assert f"{step_check}: {why}" in summary.table(found, {})
+    assert found.line["evidence"] == AGAIN
+    assert outputs.measured(found, {}, {"needed": True, "culprits": [], "summary": "nothing stands out"})["reasons"] == []
+
+
+def test_what_is_short_twice_stays_as_it_was_first_measured_and_says_both():
+    first = damaged("all_reduce")
+    found, once = look(first, damaged("all_reduce")), judge(json.dumps(first), ASKED)
+    assert (found.verdict, found.busbw_gb_s, found.line) == (once.verdict, once.busbw_gb_s, once.line)
+    assert found.line["evidence"] == EVIDENCE
+    assert found.reasons[: len(once.reasons)] == once.reasons
+    assert found.reasons[-1].startswith("bandwidth a second time: short, all_reduce reached 0.025 GB/s")
+
+
+def test_a_second_number_excuses_nothing_when_the_search_names_somebody():
+    found = look(damaged("rails"), document(), culprits=[{"kind": "node"}])
+    assert found.verdict == "short"
+    assert found.reasons[-1] == "a second look excuses nothing where the search names a cause"
+    assert found.reasons[-2].startswith("rails a second time: pass")
+
+
+@pytest.mark.parametrize("ended", [{"complete": False}, {"failed": "no answer from node-1"}])
+def test_a_second_number_excuses_nothing_when_the_search_did_not_come_to_its_end(ended):
+    found = look(damaged("rails"), document(), **ended)
+    assert found.verdict == "short"
+    assert "did not come to its end" in found.reasons[-1]
+    assert look(damaged("rails"), document(), needed=False, **ended).verdict == "pass"
+
+
+def test_bytes_that_went_another_way_the_second_time_are_no_pass():
+    fallen_back = silent_rails(document())
+    found = look(damaged("all_reduce"), fallen_back)
+    assert found.verdict == "short"
+    assert any(reason.startswith("transport a second time: short") for reason in found.reasons)
+
+
+def test_counters_of_a_second_look_are_held_against_its_own_steps_alone():
+    plan, shape, nodes = ASKED.plan, ASKED.shape, ASKED.nodes
+    alone = transport.least_bytes(plan, shape, nodes, frozenset({"all_reduce"}))
+    assert 0 < alone < transport.least_bytes(plan, shape, nodes)
+    both = transport.least_bytes(plan, shape, nodes, frozenset({"rails", "all_reduce"}))
+    once = transport.least_bytes(plan, shape, nodes)
+    # Timed and checked operations: 1 + 1 of the first look, 12 + 1 of the second.
+    assert both - alone == pytest.approx((once - alone) * 13 / 2)
+
+
+def test_a_second_look_takes_the_median_of_more_operations_and_never_of_fewer():
+    (rails,) = asked_again(damaged("rails"))["again"]["steps"]
+    assert rails["argv"][rails["argv"].index("-n") + 1] == "12"
+    many = dataclasses.replace(ASKED, plan=dataclasses.replace(ASKED.plan, iterations=20))
+    (rails,) = asked_again(damaged("rails", asked=many), many)["again"]["steps"]
+    assert rails["argv"][rails["argv"].index("-n") + 1] == "20"
+
+
+def test_without_a_second_look_a_short_number_is_short():
+    assert look(damaged("rails"), None).verdict == "short"
+    found = retest.settled(judge(json.dumps(damaged("rails")), ASKED), ASKED, {"again": {"steps": [], "failed": "no answer"}})
+    assert (found.verdict, found.reasons[-1]) == ("short", "the second look gave nothing: no answer")
+
+
+def test_a_second_look_with_wrong_values_or_of_other_ranks_takes_nothing_back():
+    wrong, fewer = document(), document()
+    for step in wrong["steps"]:
+        step["rows"][-1][1][3] = 7
+    for step in fewer["steps"]:
+        step["ranks"] = 8
+    found = look(damaged("rails"), wrong)
+    assert found.verdict == "short"
+    assert any(reason.startswith("values a second time: short, 7 elements") for reason in found.reasons)
+    found = look(damaged("all_reduce"), fewer)
+    assert found.verdict == "short"
+    assert any(reason.startswith("measurement a second time: unknown, 8 ranks ran") for reason in found.reasons)
+
+
+def test_a_second_look_that_holds_more_than_was_asked_takes_nothing_back():
+    first = damaged("all_reduce")
+    (rails,) = [step for step in first["steps"] if step["name"] == "rails"]
+    rails["failed"] = "the run rails ended with status 1"
+    judged = judge(json.dumps(first), ASKED)
+    again = {"steps": document()["steps"], "evidence": AGAIN}
+    found = retest.settled(judged, ASKED, {"culprits": [], "again": again})
+    assert found.verdict == "short"
+    assert any(reason.startswith("rails a second time: pass") for reason in found.reasons)
+
+
+def test_a_second_look_without_a_number_of_each_group_takes_nothing_back():
+    again = document()
+    for step in again["steps"]:
+        step.pop("groups_gb_s", None)
+    found = look(damaged("rails"), again)
+    assert found.verdict == "short"
+    assert any(reason.startswith("rails a second time: unknown") for reason in found.reasons)
+
+
+def test_only_slowness_is_looked_at_twice():
+    fallen_back = silent_rails(damaged("all_reduce"))
+    assert "again" not in asked_again(fallen_back)
+    unequal = damaged("rails") | {"inventory": {"differences": ["inst-1: rail mlx5_3 is not active"]}}
+    assert "again" not in asked_again(unequal)
+    assert "again" not in asked_again(document())
+    assert asked_again(document())["nodes"] == []
+
+
+def test_the_request_names_the_steps_to_repeat_and_the_first_ones_evidence():
+    plan = dataclasses.replace(ASKED.plan, collectives=("all_reduce", "all_gather"))
+    limited = dataclasses.replace(ASKED, plan=plan, limits=(Limit("all_gather", plan.end_of("all_gather"), 150.0),))
+    again = asked_again(damaged("all_gather", "rails", asked=limited), limited)["again"]
+    assert [step["name"] for step in again["steps"]] == ["rails", "all_gather"]
+    assert again["evidence"] == EVIDENCE
+    whole = asked_again(damaged("all_reduce"))["again"]
+    (step,) = whole["steps"]
+    assert not step["decides"]
+    assert whole["hostfile"]["text"] == "10.0.1.2 slots=8\n10.0.1.3 slots=8\n"
+
+
+def test_however_long_a_search_may_take_it_is_the_same_second_look():
+    first = damaged("rails")
+    looks = [asked_again(first, budget_s=budget_s) for budget_s in (0, 60, 600)]
+    assert len({one["run_id"] for one in looks}) == 3
+    assert len({one["again"]["run_id"] for one in looks}) == 1
+    assert asked_again(first | {"run_id": "abd"})["again"]["run_id"] != looks[0]["again"]["run_id"]
+
+
+def test_a_node_that_is_slow_inside_is_measured_again_without_a_search_between_nodes():
+    request = asked_again(damaged("node"))
+    assert not request["needed"]
+    assert [step["name"] for step in request["again"]["steps"]] == ["node"]
+    assert request["nodes"]
+
+
+def test_a_stack_that_searches_for_no_minute_still_takes_its_second_look():
+    request = asked_again(damaged("all_reduce"), budget_s=0)
+    assert not request["needed"]
+    assert request["again"]["steps"]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["rails", "all_reduce"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["steps", "name", "rows"]), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_JSON)
+def test_no_line_of_a_search_makes_a_pass_of_a_short_fabric_without_its_numbers(again):
+    first = judge(json.dumps(HALF), ASKED)
+    found = retest.settled(first, ASKED, {"culprits": [], "again": again})
+    assert (found.verdict, found.line) == (first.verdict, first.line)
+
+
+@given(_JSON, st.sampled_from(["rows", "ranks", "hosts", "groups_gb_s"]))
+def test_a_damaged_second_look_is_never_a_crash_and_never_a_pass_without_its_rows(value, name):
+    again = copy.deepcopy(document())
+    for step in again["steps"]:
+        step[name] = value
+    assert look(HALF, again).verdict == "short"

@@ -1,0 +1,218 @@
+"""The search as a head carries it out: real requests, real processes, one mpirun a round; only the fabric is a model."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_runner import REAL_RUN, Head, measure_request, step_of
+
+from benchmarks.report.outputs import culprit_sentence
+
+FAKES = Path(__file__).parent / "fakes"
+RAILS = [f"mlx5_{number}" for number in range(4)]
+
+
+class Fabric(Head):
+    """A head of a cluster whose other nodes answer through a stand-in for ssh."""
+
+    def __init__(self, home: Path, nodes: int) -> None:
+        super().__init__(home)
+        self.nodes = [{"name": f"node-{index}", "address": f"127.0.1.{index}"} for index in range(nodes)]
+        self.tool("hostname", "echo n0\n")
+        # What node N has lies below nN.
+        self.tool(
+            "ssh",
+            "for word; do case $word in 127.0.1.*) at=n${word##*.};; esac; done\n"
+            'case $word in hostname) echo $at;; *) sh -c "$(echo "$word" | sed "s|$HOME|$HOME/$at|g")";; esac\n',
+        )
+        (home / "bin" / "mpirun").symlink_to(FAKES / "mpirun")
+        self.environment["FABRIC"] = str(home / "fabric.json")
+
+    def search(self, *slow, broken=(), mute=False, **changes) -> dict:
+        (self.home / "fabric.json").write_text(
+            json.dumps({"rails": 4, "gb_s": 25.0, "slow": slow, "broken": list(broken), "mute": mute})
+        )
+        request = {
+            "schema": 1,
+            "kind": "search",
+            "run_id": "search1",
+            "timeout_s": 60,
+            "needed": True,
+            "nodes": self.nodes,
+            "budget_s": 60,
+            "gpus": 8,
+            "rails": [[rail] for rail in RAILS],
+            "by_gpu": False,
+            "mpirun": [str(self.home / "bin" / "mpirun"), "--bind-to", "none"],
+            "exports": {"NCCL_IB_HCA": "=" + ",".join(RAILS), "NCCL_ALGO": "Ring"},
+            "program": ["/x/all_reduce_perf"],
+            "size_bytes": 1 << 24,
+            "iterations": 5,
+            "pair_limit_gb_s": 85.0,
+            "whole_gb_s": 40.0,
+        }
+        (self.home / ".busbar").mkdir(exist_ok=True)
+        status, out, err = self.run(request | changes)
+        assert status == 0, err
+        return json.loads(out)
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    return Fabric(tmp_path, 8)
+
+
+@pytest.mark.parametrize(
+    ("slow", "kind", "nodes", "rails"),
+    [
+        (["node", [3], [], 0.5], "node", ["node-3"], []),
+        (["node", [6], [2], 0.4], "rail", ["node-6"], ["mlx5_2"]),
+        (["link", [4, 5], [], 0.3], "link", ["node-4", "node-5"], []),
+    ],
+)
+def test_a_planted_fault_is_named_with_evidence_and_the_next_command(fabric, slow, kind, nodes, rails):
+    line = fabric.search(slow)
+    (culprit,) = line["culprits"]
+    assert (culprit["kind"], culprit["nodes"], culprit["rails"]) == (kind, nodes, rails)
+    assert culprit["evidence"]
+    assert culprit["next"].startswith(f"ssh 127.0.1.{nodes[0][-1]} ")
+    assert line["complete"]
+    assert line["rounds"] <= 9
+    assert [pair for pair in line["pairs"] if pair[2] < 85]
+
+
+def test_through_a_network_plugin_a_gpu_stands_for_the_devices_near_it_and_all_of_them_are_named(tmp_path):
+    two = Fabric(tmp_path, 2)
+    near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
+    line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, exports={"NCCL_ALGO": "Ring"}, whole_gb_s=40.0)
+    (culprit,) = line["culprits"]
+    assert (culprit["kind"], culprit["rails"]) == ("link", near[2])  # two nodes do not tell which end it is
+    assert "/sys/class/infiniband/rdmap35s0/ports/1" in culprit["next"]
+    assert "of rails" not in culprit_sentence(culprit)
+    assert f"is slow on {', '.join(near[2])}" in culprit_sentence(culprit)
+
+
+def test_a_round_is_one_run_however_many_pairs_it_has(fabric):
+    fabric.search(["node", [3], [], 0.5])
+    runs = [path.name for path in (fabric.home / ".busbar" / "runs" / "search1").glob("round1_*.txt")]
+    assert runs == ["round1_0.txt"]
+
+
+def test_a_node_that_breaks_every_run_is_found_by_running_its_round_one_by_one(fabric):
+    line = fabric.search(broken=[5])
+    (culprit,) = line["culprits"]
+    assert (culprit["kind"], culprit["nodes"], culprit["ratio"]) == ("node", ["node-5"], 0.0)
+    assert "was lost" in culprit["evidence"][0]["why"]
+
+
+def test_a_pair_without_the_head_is_measured_too_and_leaves_no_result_behind(tmp_path):
+    three = Fabric(tmp_path, 3)
+    line = three.search(["node", [1], [3], 0.4])
+    assert line["failed"] is None
+    (culprit,) = line["culprits"]
+    assert (culprit["kind"], culprit["nodes"], culprit["rails"]) == ("rail", ["node-1"], ["mlx5_3"])
+    assert [1, 2] in [pair[:2] for pair in line["pairs"]]
+    assert (tmp_path / "n1").is_dir()
+    assert not list((tmp_path / "n1").rglob("*.json"))
+
+
+def test_a_run_that_cannot_be_read_blames_no_node(fabric):
+    line = fabric.search(["node", [3], [], 0.5], mute=True)
+    assert line["culprits"] == []
+    assert "tells nothing of its trials" in line["failed"]
+    assert not line["complete"]
+
+
+def test_a_budget_that_is_used_up_says_so_and_keeps_what_is_known(fabric):
+    line = fabric.search(["node", [3], [], 0.5], budget_s=0)
+    assert line["failed"] == "the budget of 0 s was used up after 0 rounds"
+    assert not line["complete"]
+
+
+def again(fabric, **bodies) -> dict:
+    """Return the second look's part of a request, its runs as shell by name."""
+    body = measure_request(fabric, "", run_id="second1", nodes=fabric.nodes)
+    steps = [step_of(fabric, shell, name, decides=False) for name, shell in bodies.items()]
+    return body | {"kind": "second", "steps": steps, "evidence": {"path": "/x", "sha256": "a" * 64}}
+
+
+@pytest.fixture
+def two(tmp_path):
+    return Fabric(tmp_path, 2)
+
+
+def test_what_is_short_is_measured_again_first_and_its_evidence_names_the_first(two):
+    line = two.search(again=again(two, all_reduce=REAL_RUN, rails="echo no such device >&2; exit 1\n"))
+    whole, failed = line["again"]["steps"]
+    assert whole["rows"]
+    assert not whole["problems"]
+    assert "no such device" in failed["failed"]
+    assert line["again"]["transport"]["steps"] == ["all_reduce"]
+    assert set(line["again"]["transport"]["tx_bytes"]) == {"node-0", "node-1"}
+    assert line["healthy_gb_s"]
+    text = gzip.decompress(Path(line["again"]["evidence"]["path"]).read_bytes()).decode()
+    assert text.startswith(f"# busbar: measured a second time; the first is {'a' * 64} (/x)\n# busbar step all_reduce\n")
+    assert "no such device" in Path(re.findall(r"its output is (\S+) on", failed["failed"])[0]).read_text()
+
+
+def test_another_search_finds_the_second_look_that_was_taken(two):
+    once = "test ! -e $HOME/ran || exit 1; touch $HOME/ran\n" + REAL_RUN
+    first = two.search(again=again(two, all_reduce=once))
+    second = two.search(again=again(two, all_reduce=once), run_id="search2", budget_s=30)
+    assert first["again"] == second["again"]
+    assert first["again"]["steps"][0]["rows"]
+
+
+def test_a_second_look_runs_on_its_own_hosts_whatever_another_cluster_left_there(two):
+    (two.home / "plan").mkdir()
+    (two.home / "plan" / "hosts").write_text("127.0.1.9 slots=2\n")
+    two.search(again=again(two, all_reduce=REAL_RUN))
+    assert (two.home / "plan" / "hosts").read_text() == "127.0.0.1 slots=2\n"
+
+
+def test_a_second_look_that_cannot_be_taken_says_so_and_the_search_goes_on(two):
+    asked = again(two, all_reduce=REAL_RUN)
+    two.tool("ssh", "case $* in *inventory*|*-IS*) echo nobody >&2; exit 255;; *hostname*) echo n1;; esac\n")
+    line = two.search(again=asked)
+    assert "no inventory from node-1" in line["again"]["failed"]
+    assert line["rounds"]
+
+
+def test_a_whole_that_is_fine_at_second_sight_lets_no_group_be_suspected(fabric):
+    alone = fabric.search(whole_gb_s=4.0)
+    assert alone["rounds"] > 2
+    line = fabric.search(whole_gb_s=4.0, again=again(fabric, all_reduce=REAL_RUN), run_id="search2")
+    assert line["again"]["steps"][0]["rows"], line["again"]
+    assert line["rounds"] < alone["rounds"]
+    assert not line["culprits"]
+
+
+def test_a_line_that_would_be_too_long_loses_pairs_and_not_its_finding(two):
+    line = {"culprits": ["x" * 20_000], "pairs": [[1, 2, 0.123456789]] * 1500, "again": {"steps": ["y" * 30_000]}}
+    program = (
+        "import sys, json; sys.path[:0] = sys.argv[1:]; import search_run; "
+        "print(json.dumps(search_run._fitting(json.load(sys.stdin))))"
+    )
+    words = [sys.executable, "-c", program, str(two.program)]
+    ended = subprocess.run(words, input=json.dumps(line), capture_output=True, text=True, check=True)
+    kept = json.loads(ended.stdout)
+    assert len(ended.stdout) < 64 * 1024
+    assert kept["culprits"] == line["culprits"]
+    assert 0 < len(kept["pairs"]) < 1500
+
+
+def test_a_search_that_is_not_needed_touches_nobody(fabric):
+    (fabric.home / "bin" / "ssh").unlink()
+    assert fabric.search(needed=False, nodes=[])["needed"] is False
+
+
+def test_a_node_that_does_not_answer_ends_the_search_in_a_sentence_and_not_in_a_failure(fabric):
+    fabric.tool("ssh", "echo nobody is here >&2; exit 255\n")
+    line = fabric.search(["node", [3], [], 0.5])
+    assert "no answer from node-1 (nobody is here)" in line["failed"]

@@ -1,0 +1,199 @@
+"""Time the way to a verdict on the same eight rehearsed hosts: busbar, an Ansible playbook, and a loop of ssh and scp.
+
+    make compare
+
+All three do the steps of README.md and run the same commands on the head. They take turns, each on hosts
+that show nothing of the one before. It deliberately judges nothing: the reader compares.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tools.stage import JUMP, ROOT, Finished, standing_hosts
+
+_HOSTS = 8
+_JUMP = f"ubuntu@{JUMP}"
+_HERE = "/home/ubuntu/compare"
+_OURS = Path(__file__).parent
+_ANSIBLE = ROOT / ".busbar" / "compare" / "bin" / "ansible-playbook"
+#: What any of the three leaves on a host; the operator's own key is the one line of authorized_keys that was there before.
+_CLEAN = (
+    "sed -i '2,$d' ~/.ssh/authorized_keys; rm -rf ~/.busbar ~/.ansible ~/compare ~/hostlist.txt; "
+    "find ~/.ssh -type f ! -name authorized_keys -delete"
+)
+#: One size, as tutorials do. The times of interest are those around the runs.
+_PLAN: dict[str, Any] = {
+    "sizesFrom": "4M",
+    "sizesTo": "4M",
+    "othersSizesTo": None,
+    "searchMinutes": 0,
+    "report": "",  # the other two draw none
+}
+_TRIES = 3
+_ROUNDS = ("busbar", "playbook", "loop"), ("loop", "playbook", "busbar"), ("playbook", "busbar", "loop")
+
+
+class _Bench:
+    """Eight standing hosts behind a jump host, and what the three ways need to know of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.stage, settings = standing_hosts(folder, _HOSTS)
+        self.addresses = [one.partition("=")[2] for one in settings["hosts"]]
+        self.settings = _PLAN | settings
+        self.config = folder / "ssh_config"
+        self.config.write_text(
+            f"Host *\n  User ubuntu\n  UserKnownHostsFile {self.stage.world}/operator/known_hosts\n  LogLevel ERROR\n"
+            f"Host 10.*\n  ProxyCommand ssh -F {self.config} -W %h:%p {_JUMP}\n"
+        )
+
+    def learn(self) -> None:
+        """Run the product once: its own requests say what the others have to run."""
+        _good("a first update", self.stage.up(**self.settings))
+        state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.state()["deployment"]["resources"]}
+        built = json.loads(state["sweep-build"]["outputs"]["stdout"])
+        request = json.loads(state["sweep-measure"]["inputs"]["stdin"])
+        homes = {"MPI_HOME": built["mpi_home"], "CUDA_HOME": built["cuda_home"], "NCCL_HOME": built["nccl_home"]}
+        if homes["MPI_HOME"] == "/usr":
+            homes["MPI_HOME"] = "/usr/lib/x86_64-linux-gnu/openmpi"
+        words = [f"{key}={value}" for key, value in homes.items()]
+        self.limit = float(self.stage.outputs()["gate"]["limit_gb_s"])
+        self.make = f"make -j $(nproc) MPI=1 {' '.join(words)}"
+        (self.folder / "commands.sh").write_text(_commands(request, built["binaries"]))
+        (self.folder / "hosts").write_text("".join(f"{address}\n" for address in self.addresses))
+        self.steps = len(request["steps"])
+        self.runs_s = sum(step.get("seconds", 0.0) for step in json.loads(state["sweep-measure"]["outputs"]["stdout"])["steps"])
+
+    def clean(self) -> None:
+        """Take from every host what a run left there; end the stack."""
+        _good("the end of the stack", self.stage.destroy())
+        for address in self.addresses:
+            _good("cleaning", self.ssh(address, _CLEAN))
+        _good("cleaning", self.ssh(_JUMP, "rm -rf ~/work ~/.ssh/known_hosts"))
+
+    def ssh(self, address: str, command: str) -> Finished:
+        """Run a shell command on a host, as the operator; the agent goes along to the jump host alone."""
+        forward = ["-A"] if address == _JUMP else []
+        return self.stage.inside("ssh", *forward, "-F", str(self.config), address, command)
+
+    def busbar(self) -> Finished:
+        """Go the product's way."""
+        return self.stage.up(**self.settings)
+
+    def playbook(self) -> Finished:
+        """Go Ansible's way, on the operator's machine."""
+        inventory = ["[head]", self.addresses[0], "[nodes]", *self.addresses, "[all:vars]"]
+        inventory += ["ansible_user=ubuntu", f"ansible_ssh_common_args=-F {self.config}"]
+        (self.folder / "inventory").write_text("\n".join(inventory) + "\n")
+        variables = {
+            "source": str(ROOT / ".busbar" / "build" / "nccl-tests.tar"),
+            "make_words": self.make,
+            "here": _HERE,
+            "fetched": str(self.folder / "bin.tar"),
+            "commands": str(self.folder / "commands.sh"),
+            "limit_gb_s": self.limit,
+        }
+        words = [str(_ANSIBLE), "-i", str(self.folder / "inventory"), "-e", json.dumps(variables), str(_OURS / "playbook.yml")]
+        places = [f"ANSIBLE_CONFIG={_OURS / 'ansible.cfg'}", f"ANSIBLE_HOME={self.folder}/ansible"]
+        return self.stage.inside("env", *places, *words)
+
+    def loop(self) -> Finished:
+        """Go the tutorial's way, on the jump host."""
+        words = ["bash", "loop.sh", "hosts", "nccl-tests.tar", self.make, _HERE, "commands.sh", str(self.limit)]
+        _good("a folder on the jump host", self.ssh(_JUMP, "mkdir -p work"))
+        given = [_OURS / "loop.sh", ROOT / ".busbar/build/nccl-tests.tar", self.folder / "commands.sh", self.folder / "hosts"]
+        _good(
+            "files for the jump host",
+            self.stage.inside("scp", "-q", "-F", str(self.config), *map(str, given), f"{_JUMP}:work/"),
+        )
+        return self.ssh(_JUMP, f"cd work && {shlex.join(words)}")
+
+
+def _commands(request: dict[str, Any], binaries: str) -> str:
+    """Return a script with the very commands of the product, in the folder of the others; it prints the deciding busbw."""
+    lines = [
+        "#!/bin/bash",
+        "set -e",
+        f"mkdir -p {_HERE}/results",
+        f"cat >{_HERE}/hosts <<'END'",
+        request["hostfile"]["text"] + "END",
+    ]
+    for step in request["steps"]:
+        words = [
+            word.replace(binaries, f"{_HERE}/bin")
+            .replace(request["hostfile"]["path"], f"{_HERE}/hosts")
+            .replace(request["results"], f"{_HERE}/results")
+            .replace(request["logs"], f"{_HERE}/results")
+            for word in step["argv"]
+        ]
+        # mpirun would read the rest of the script.
+        lines.append(f"{shlex.join(words)} </dev/null >{_HERE}/results/{step['name']}.txt")
+        if step["decides"]:
+            ranks = step["ranks"]
+            lines.append(
+                'awk \'$1 ~ /^[0-9]+$/ { size = $1; us = $6 } END { printf "BUSBW %.6f\\n", '
+                f"size / us / 1e3 * 2 * {ranks - 1} / {ranks} }}' {_HERE}/results/{step['name']}.txt"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _good(what: str, finished: Finished) -> Finished:
+    if finished.status != 0:
+        sys.exit(f"{what} failed: {finished}")
+    return finished
+
+
+def main() -> None:
+    """Print every time, and the ratios of the medians."""
+    with tempfile.TemporaryDirectory(prefix="busbar-compare-") as folder:
+        bench = _Bench(Path(folder))
+        try:
+            _compare(bench)
+        finally:
+            bench.stage.close()
+
+
+def _compare(bench: _Bench) -> None:
+    bench.learn()
+    ways: dict[str, Callable[[], Finished]] = {"busbar": bench.busbar, "playbook": bench.playbook, "loop": bench.loop}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for order in _ROUNDS:
+        for name in order:
+            times[name].append(_timed(bench, name, ways[name]))
+    middle = {name: statistics.median(taken) for name, taken in times.items()}
+    _say("runs of nccl-tests in each", f"{bench.steps}, {bench.runs_s:.1f} s the first time")
+    for name in ("playbook", "loop"):
+        _say(f"{name} / busbar, medians of {len(_ROUNDS)}", f"{middle[name] / middle['busbar']:.2f}")
+
+
+def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
+    """Return how long a way takes to a pass (s); one that ends otherwise, as on a disturbed machine, is gone again."""
+    for tries_left in range(_TRIES)[::-1]:
+        bench.clean()
+        began = time.monotonic()
+        found = way()
+        taken_s = time.monotonic() - began
+        if found.status == 0 or not tries_left:
+            break
+        _say(f"{name}: no pass, not counted, gone again", f"{taken_s:.1f} s")
+        print(found.text[-800:], file=sys.stderr)  # noqa: T201 - why it was none
+    _good(name, found)
+    _say(f"{name}: {_HOSTS} hosts from SSH to a verdict", f"{taken_s:.1f} s")
+    return taken_s
+
+
+def _say(name: str, figure: str) -> None:
+    print(f"{name:<58} {figure}", flush=True)  # noqa: T201 - printing is its duty
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Print how well the fault search does on simulated fabrics; `python -m tools.search.figures`, some 20 seconds.
+
+Every run is seeded, so the figures are the same everywhere. It deliberately judges nothing: tests/test_search.py does.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tools.search.simulate import Fabric, Score, planted, score
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+#: Pairs of 8 nodes, run one after the other as sequential all-pairs does.
+ALL_PAIRS_OF_EIGHT = 28
+CAUSES = ("link", "node", "rail")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Many seeded runs: `runs` fabrics of `nodes` nodes with one of `counts` faults of `kinds` each."""
+
+    nodes: int
+    runs: int
+    counts: tuple[int, ...]
+    kinds: tuple[str, ...] = CAUSES
+    rails: int = 8
+    noise: float = 0.02
+    active: float = 1.0
+    disturbed: float = 0.0
+
+    def scores(self) -> list[Score]:
+        """Return what a search makes of each fabric, told what the short whole ring gave."""
+        return [self._one(random.Random(seed * 7919 + self.nodes)) for seed in range(self.runs)]  # noqa: S311 - noise
+
+    def _one(self, dice: random.Random) -> Score:
+        bare = Fabric(self.nodes, self.rails, (), self.noise, seed=dice.randrange(2**32), disturbed=self.disturbed)
+        fabric = planted(dice, bare, dice.choice(self.counts), self.kinds, self.active)
+        whole = fabric.whole()
+        for _ in range(100 if fabric.faults else 0):
+            if whole < fabric.gate_gb_s():
+                break  # nobody searches before a run was short
+            whole = fabric.whole()
+        return score(fabric, whole_gb_s=whole)
+
+
+def figures(say: Callable[[str, str], None]) -> None:
+    """Hand every figure to `say` as a name and its text."""
+    large = Case(256, 300, (1, 2, 3)).scores()
+    say("search, 256 nodes, 1-3 faults, 2 % noise, 300 runs", _quality(large))
+    say("search, most rounds of these (2 log2 256 is 16)", str(_rounds(large)))
+    eight = Case(8, 300, (1,)).scores()
+    say("search, 8 nodes, 1 fault, 2 % noise, 300 runs", _quality(eight))
+    say(f"search, most rounds of these (all pairs: {ALL_PAIRS_OF_EIGHT})", str(_rounds(eight)))
+    say("search, the same, and 2 % of trials disturbed, 300 runs", _quality(Case(8, 300, (1,), disturbed=0.02).scores()))
+    say("search, 64 nodes, a slow rail plane, 100 runs", _quality(Case(64, 100, (1,), ("rail_plane",)).scores()))
+    say("search, 64 nodes, slow only as a group, 100 runs", _quality(Case(64, 100, (1,), ("group",)).scores()))
+    say("search, 64 nodes, 1 fault there half of the time, 100 runs", _quality(Case(64, 100, (1,), active=0.5).scores()))
+    healthy = [one for nodes in (8, 256) for one in Case(nodes, 100, (0,)).scores()]
+    say("search, false alarms in 200 healthy clusters", str(sum(one.wrong for one in healthy)))
+
+
+def _quality(scores: Iterable[Score]) -> str:
+    scores = list(scores)
+    return f"precision {Score.precision(scores):.4f}, recall {Score.recall(scores):.4f}"
+
+
+def _rounds(scores: Iterable[Score]) -> int:
+    return max(one.rounds for one in scores)
+
+
+if __name__ == "__main__":
+    figures(lambda name, figure: print(f"{name:<62} {figure}", flush=True))  # noqa: T201 - printing is its duty

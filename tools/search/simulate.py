@@ -1,0 +1,210 @@
+"""A fabric that exists only as numbers: it answers a search's trials with planted faults and noise, and scores what was named.
+
+A ring's time is that of its slowest channel, and channel c crosses between nodes on rail c with its share of the bytes: so
+busbw is the number of rails used times the slowest edge of any of them. It deliberately moves no byte and knows no host;
+`rehearsal/` does that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from benchmarks.runner.search import Culprit, Finding, Sample, Search, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: What a healthy ring reaches of the wire; published healthy all-reduce fractions lie between 0.92 and 0.99.
+EFFICIENCY = 0.97
+#: The share of the ceiling that a run must reach (`benchmarks.plan.gate` at its largest size).
+GATE = 0.85
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One planted cause.
+
+    Attributes:
+        kind: node, rail, link, rail_plane or group, as `benchmarks.runner.search.Culprit` names them.
+        nodes: the node, the two ends, or the group; empty for a rail plane.
+        rails: the rail; empty where all are meant.
+        factor: what is left of the rate, 0 for nothing at all.
+        active: chance that the fault shows in a round, 1.0 for always.
+    """
+
+    kind: str
+    nodes: tuple[int, ...] = ()
+    rails: tuple[int, ...] = ()
+    factor: float = 0.5
+    active: float = 1.0
+
+    def touches(self, edge: tuple[int, int], rail: int) -> bool:
+        """Say whether the fault slows `rail` of the edge between two nodes."""
+        if self.rails and rail not in self.rails:
+            return False
+        if self.kind == "link":
+            return set(edge) == set(self.nodes)
+        return self.kind == "rail_plane" or (self.kind in {"node", "rail"} and bool(set(edge) & set(self.nodes)))
+
+
+@dataclass
+class Fabric:
+    """`nodes` nodes with `rails` rails of `rate_gb_s` GB/s each; every number is multiplied by noise of deviation `noise`.
+
+    `disturbed` is the chance that a trial loses 8 to 30 % for no reason that lasts: other traffic, a busy processor.
+    """
+
+    nodes: int
+    rails: int = 4
+    faults: tuple[Fault, ...] = ()
+    noise: float = 0.0
+    rate_gb_s: float = 12.5
+    seed: int = 0
+    disturbed: float = 0.0
+    _dice: random.Random = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Seed the noise."""
+        self._dice = random.Random(self.seed)  # noqa: S311 - noise, not a secret
+
+    def ceiling_gb_s(self) -> float:
+        """Return what the wire allows."""
+        return self.rails * self.rate_gb_s
+
+    def healthy(self) -> float:
+        """Return the noiseless bus bandwidth of any ring without a fault, GB/s."""
+        return EFFICIENCY * self.ceiling_gb_s()
+
+    def gate_gb_s(self) -> float:
+        """Return what a run must reach."""
+        return GATE * self.ceiling_gb_s()
+
+    def whole(self) -> float:
+        """Run the ring of all nodes once; a run that ends in nothing is 0 GB/s."""
+        (sample,) = self.answer([Trial(tuple(range(self.nodes)), ())])
+        return sample.busbw_gb_s or 0.0
+
+    def answer(self, trials: Iterable[Trial]) -> list[Sample]:
+        """Run `trials` at once: a fault that comes and goes is there for all of them or for none."""
+        here = [fault for fault in self.faults if fault.active >= 1 or self._dice.random() < fault.active]
+        return [self._run(trial, here) for trial in trials]
+
+    def _run(self, trial: Trial, faults: list[Fault]) -> Sample:
+        rails = trial.rails or tuple(range(self.rails))
+        factor = ring_factor(trial.nodes, rails, faults)
+        if factor <= 0:
+            return Sample(trial, None, "the run did not end in time")
+        noise = max(0.01, self._dice.gauss(1.0, self.noise)) if self.noise else 1.0
+        if self.disturbed and self._dice.random() < self.disturbed:
+            noise *= self._dice.uniform(0.7, 0.92)
+        return Sample(trial, len(rails) * self.rate_gb_s * EFFICIENCY * factor * noise, "")
+
+    def expected(self) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+        """Return (kind, nodes, rails) of every planted fault, as a search that is right names them.
+
+        Between two nodes nobody can tell the ends apart, and one rail is all rails.
+        """
+        return [self._name(fault) for fault in self.faults]
+
+    def _name(self, fault: Fault) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+        rails = fault.rails if self.rails > 1 else ()
+        everybody = tuple(range(self.nodes))
+        if self.nodes == 2:  # noqa: PLR2004
+            return "link", everybody, rails
+        if fault.kind == "rail_plane":
+            return ("rail_plane", everybody, rails) if rails else ("group", everybody, ())
+        if fault.kind == "rail" and not rails:
+            return "node", fault.nodes, ()
+        return fault.kind, tuple(sorted(fault.nodes)), rails
+
+
+def ring_factor(nodes: tuple[int, ...], rails: tuple[int, ...], faults: Iterable[Fault]) -> float:
+    """Return what the slowest edge of the slowest rail of a ring over `nodes` keeps of its rate."""
+    faults = list(faults)
+    members = set(nodes)
+    edges = {(one, other) for one, other in zip(nodes, (*nodes[1:], nodes[0]), strict=True) if one != other}
+    factor = min((fault.factor for fault in faults if fault.kind == "group" and set(fault.nodes) <= members), default=1.0)
+    for fault in faults:
+        if fault.factor < factor and any(fault.touches(edge, rail) for edge in edges for rail in rails):
+            factor = fault.factor
+    return factor
+
+
+def planted(dice: random.Random, fabric: Fabric, count: int, kinds: Iterable[str], active: float = 1.0) -> Fabric:
+    """Return `fabric` with `count` random faults of `kinds` at different nodes, each leaving 0.3 to 0.85 of the rate.
+
+    Two faults at one node hide behind each other: only when the worse one is mended does the other show.
+    """
+    kinds = sorted(kinds)
+    found: list[Fault] = []
+    busy: set[int] = set()
+    while len(found) < count:
+        kind = dice.choice(kinds)
+        fault = replace(_fault(dice, kind, fabric.nodes, fabric.rails), active=active)
+        if kind in {"rail_plane", "group"} or not busy & set(fault.nodes):
+            found.append(fault)
+            busy |= set(fault.nodes)
+    return replace(fabric, faults=tuple(found))
+
+
+def _fault(dice: random.Random, kind: str, nodes: int, rails: int) -> Fault:
+    node = dice.randrange(nodes)
+    rail = dice.randrange(rails)
+    factor = dice.uniform(0.3, 0.85)
+    if kind == "link":
+        ends = tuple(sorted((node, (node + 1) % nodes)))
+        return Fault("link", ends, (rail,) if dice.random() < 0.5 else (), factor)  # noqa: PLR2004
+    if kind == "group":
+        size = dice.randint(min(3, nodes), nodes)
+        first = dice.randint(0, nodes - size)
+        return Fault("group", tuple(range(first, first + size)), (), factor)
+    if kind == "rail_plane":
+        return Fault("rail_plane", (), (rail,), factor)
+    return Fault(kind, (node,), (rail,) if kind == "rail" else (), factor)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a search did: exact matches of (kind, nodes, rails), what was named wrongly, what was missed, and its cost."""
+
+    right: int
+    wrong: int
+    missed: int
+    rounds: int
+    trials: int
+    finding: Finding
+
+    @staticmethod
+    def precision(scores: Iterable[Score]) -> float:
+        """Return right over named, 1.0 where nothing was named."""
+        right, wrong = (sum(column) for column in zip(*((one.right, one.wrong) for one in scores), strict=True))
+        return right / (right + wrong) if right + wrong else 1.0
+
+    @staticmethod
+    def recall(scores: Iterable[Score]) -> float:
+        """Return right over planted, 1.0 where nothing was planted."""
+        right, missed = (sum(column) for column in zip(*((one.right, one.missed) for one in scores), strict=True))
+        return right / (right + missed) if right + missed else 1.0
+
+
+def run(fabric: Fabric, search: Search) -> Finding:
+    """Answer every round of `search` on `fabric` until it has nothing more to ask."""
+    while trials := search.next_round():
+        search.record(fabric.answer(trials))
+    return search.finding()
+
+
+def score(fabric: Fabric, *, whole_gb_s: float | None = None, pair_limit_gb_s: float | None = None) -> Score:
+    """Search `fabric`, given the number of the whole ring, and compare what was named with what was planted."""
+    finding = run(fabric, Search(fabric.nodes, fabric.rails, pair_limit_gb_s, whole_gb_s))
+    named = Counter(_key(culprit) for culprit in finding.culprits)
+    expected = Counter(fabric.expected())
+    right = (named & expected).total()
+    return Score(right, named.total() - right, expected.total() - right, finding.rounds, finding.trials, finding)
+
+
+def _key(culprit: Culprit) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    return culprit.kind, culprit.nodes, culprit.rails
