@@ -14,25 +14,23 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 
 from benchmarks.judge.checks import SKIPPABLE
-from benchmarks.plan import plan
 from benchmarks.plan.asked import Asked
-from benchmarks.plan.gate import Limit, parse_limit
 from benchmarks.records.keeper import Keeping
 from catalogue import Price, Shape
 from catalogue.containers import Container
+from config.accept import Limit
+from config.measure import Measure
+from config.units import size_bytes
 from intent.aws import AwsKeys
 from intent.hosts import HostsKeys
 from intent.oci import OciKeys
 
-_FLOAT_BYTES = 4
-
 
 def _size(value: str) -> str:
     try:
-        plan.size_bytes(value)
+        size_bytes(value)
     except ValueError as error:
-        msg = f"is wrong: {error}"
-        raise ValueError(msg) from None
+        raise ValueError(str(error)) from None
     return value
 
 
@@ -83,30 +81,36 @@ class Settings(BaseModel):
                 f"certificateKey is {self.certificate_key!r}, and there is no such file; give the path of an ed25519 private "
                 "key, or nothing"
             )
-        if self.plan.begin_bytes % _FLOAT_BYTES:
-            raise ValueError(f"sizesFrom is {self.sizes_from}; messages are floats: it must be a multiple of {_FLOAT_BYTES}")
+        _ = self.plan
         source = self.nccl_tests_source
         if not source.startswith("https://") and not Path(source).is_file():
             raise ValueError(f"ncclTestsSource is {source!r}; it must be an https URL or an existing file")
         return self
 
     @property
-    def plan(self) -> plan.Plan:
+    def plan(self) -> Measure:
         """What will be measured."""
-        return plan.Plan(
-            begin_bytes=plan.size_bytes(self.sizes_from),
-            end_bytes=plan.size_bytes(self.sizes_to),
-            factor=self.sizes_factor,
-            iterations=self.iterations,
-            warmup=self.warmup,
-            cycle=self.measurement,
-            timeout_s=self.measure_timeout_minutes * 60,
-            collectives=self.collectives,
-            others_end_bytes=plan.size_bytes(self.others_sizes_to) if self.others_sizes_to else None,
-            cycles=self.cycles,
-            spread_iterations=self.spread_iterations,
-            exports=self.rank_exports,
-        )
+        sizes = {"from": self.sizes_from, "to": self.sizes_to, "factor": self.sizes_factor}
+        found = {
+            "collectives": self.collectives,
+            "sizes": sizes | ({"othersTo": self.others_sizes_to} if self.others_sizes_to else {}),
+            "iterations": self.iterations,
+            "warmup": self.warmup,
+            "run": self.measurement,
+            "timeout_s": self.measure_timeout_minutes * 60,
+            "cycles": self.cycles,
+            "spread_iterations": self.spread_iterations,
+            "exports": dict(text.partition("=")[::2] for text in self.rank_exports),
+        }
+        try:
+            made = Measure.model_validate(found)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))} {first['msg'].removeprefix('Value error, ')}") from None
+        for end in (made.sizes.to_bytes, made.sizes.others_to_bytes or made.sizes.to_bytes):
+            if made.begin_bytes > end:
+                raise ValueError(f"sizes.from is {made.begin_bytes} and must not be above {end}")
+        return made
 
     def asked(self, shape: Shape, nodes: int) -> Asked:
         """Return what is asked of `nodes` nodes of `shape`."""
@@ -147,7 +151,7 @@ class Settings(BaseModel):
     @property
     def asked_limits(self) -> tuple[Limit, ...]:
         """The user's limits on single collectives and sizes."""
-        found = tuple(parse_limit(text) for text in self.limits)
+        found = tuple(_limit(text) for text in self.limits)
         for text, limit in zip(self.limits, found, strict=True):
             if limit.collective not in self.collectives or limit.size_bytes not in self.plan.sizes_of(limit.collective):
                 msg = f"limits has {text!r}, which the plan never measures; name one of its collectives at one of its sizes"
@@ -172,6 +176,14 @@ class Settings(BaseModel):
             msg = f"minimumBusbwGbS is {self.minimum_busbw_gb_s!r}; it must be a positive number of GB/s, or empty"
             raise ValueError(msg)
         return value
+
+
+def _limit(text: str) -> Limit:
+    name, _, rest = text.partition("@")
+    size, equals, rate = rest.partition("=")
+    if not equals or float(rate) <= 0:
+        raise ValueError(f"limits has {text!r}; write collective@size=GB/s, such as all_reduce@1G=300")
+    return Limit(name, size_bytes(size), float(rate))
 
 
 class OciSettings(OciKeys, Settings):

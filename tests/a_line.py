@@ -9,12 +9,20 @@ from benchmarks.judge.transport import least_bytes
 from benchmarks.plan import ceiling
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
-from benchmarks.plan.plan import Plan
 from benchmarks.plan.steps import NODE, RAILS, SPREAD, steps
 from catalogue import SHAPES
+from config.measure import Measure, Sizes
 
 GPU4 = SHAPES["BM.GPU4.8"]
-PLAN = Plan(begin_bytes=8, end_bytes=64 * 1024**2, factor=2, iterations=1, warmup=1)
+
+
+def a_plan(begin_bytes: int = 8, end_bytes: int = 64 * 1024**2, **changes: Any) -> Measure:
+    """Return a plan of all-reduces, with `changes`."""
+    sizes = Sizes(from_bytes=begin_bytes, to_bytes=end_bytes)
+    return Measure(**{"collectives": ("all_reduce",), "iterations": 1, "warmup": 1, "sizes": sizes} | changes)
+
+
+PLAN = a_plan()
 ASKED = Asked(PLAN, GPU4, 2)
 EVIDENCE = {"path": "/home/opc/.busbar/runs/x/y.txt.gz", "sha256": "0" * 64}
 

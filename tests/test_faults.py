@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from rehearsal import cables, hosts, spec
-from rehearsal.world import World
+from rehearsal.host import cables, hosts, spec
+from rehearsal.world.world import World
 
 pytestmark = pytest.mark.rehearsal
 

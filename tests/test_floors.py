@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
 MAY = {
     "catalogue": {"catalogue"},
     # Floors of the measurement, each importing itself and what is below it.
-    "benchmarks/plan": {"benchmarks.plan", "catalogue"},
-    "benchmarks/judge": {"benchmarks.plan", "benchmarks.judge", "catalogue"},
+    "benchmarks/plan": {"benchmarks.plan", "catalogue", "config"},
+    "benchmarks/judge": {"benchmarks.plan", "benchmarks.judge", "catalogue", "config"},
     "benchmarks/report": {"benchmarks.plan", "benchmarks.judge", "benchmarks.report", "catalogue", "matplotlib"},
     "benchmarks/host": {"benchmarks.plan", "benchmarks.judge", "benchmarks.host", "catalogue"},
     "benchmarks/records": {
@@ -68,12 +68,13 @@ MAY = {
         "benchmarks",
         "catalogue",
     },
+    "config": {"pydantic", "pydantic_core", "catalogue", "config"},
     "intent": {"pydantic", "catalogue", "intent"},
-    "settings.py": {"pulumi", "pydantic", "catalogue", "benchmarks", "intent"},
+    "settings.py": {"pulumi", "pydantic", "catalogue", "benchmarks", "intent", "config"},
     "targets.py": {"components", "settings"},
     "__main__.py": {"pulumi", "settings", "targets", "components.ready", "components.sweep", "benchmarks"},
     "rehearsal": {"rehearsal", "grpc", "google", "pulumi", "pulumi_oci", "yaml"},
-    "tools/plugins": {"tools", "grpc", "google", "pulumi", "asyncssh", "language", "command"},
+    "rehearsal/engine": {"rehearsal.engine", "grpc", "google", "pulumi", "asyncssh", "language", "command"},
 }
 
 
@@ -95,7 +96,7 @@ def imports(path: Path) -> set[str]:
 
 
 def sources() -> list[Path]:
-    rooms = ("catalogue", "intent", "benchmarks", "cloudinit", "components", "rehearsal", "tools/plugins")
+    rooms = ("catalogue", "config", "intent", "benchmarks", "cloudinit", "components", "rehearsal")
     found = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
     return [*found, ROOT / "settings.py", ROOT / "targets.py", ROOT / "__main__.py"]
 

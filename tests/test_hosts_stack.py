@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from rehearsal.world import World
+from rehearsal.world.world import World
 from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]
 
-SITES = ROOT / "rehearsal" / "sites"
+SITES = ROOT / "rehearsal" / "entry" / "sites"
 
 
 def standing(folder, site: str = "hosts") -> Stage:

@@ -12,8 +12,8 @@ import pytest
 from test_aws_settings import OUT_OF_REACH
 
 from catalogue.aws.rules import RULES
-from rehearsal import tidy
-from rehearsal.world import World
+from rehearsal.entry import cleanup
+from rehearsal.world.world import World
 from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
@@ -265,7 +265,7 @@ def test_file_systems_that_are_retained_stay_with_the_network_that_they_stand_in
         assert mark.read_text() == "kept\n"
     finally:
         stage.close()
-        tidy.demolish(world)
+        cleanup.demolish(world)
 
 
 @pytest.mark.alone

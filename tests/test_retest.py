@@ -7,15 +7,15 @@ import dataclasses
 import json
 
 import pytest
-from a_line import ASKED, EVIDENCE, document
+from a_line import ASKED, EVIDENCE, a_plan, document
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.host import requests
 from benchmarks.judge import retest, transport
 from benchmarks.judge.verdict import judge
-from benchmarks.plan.gate import Limit
 from benchmarks.report import outputs, summary
+from config.accept import Limit
 
 AGAIN = {"path": "/home/opc/.busbar/runs/y/z.txt.gz", "sha256": "1" * 64}
 BUILT = {"home": "/home/opc", "mpi_home": "/m", "cuda_home": "/c", "nccl_home": "/n", "binaries": "/b", "shared": ""}
@@ -114,7 +114,7 @@ def test_counters_of_a_second_look_are_held_against_its_own_steps_alone():
 def test_a_second_look_takes_the_median_of_more_operations_and_never_of_fewer():
     (rails,) = asked_again(damaged("rails"))["again"]["steps"]
     assert rails["argv"][rails["argv"].index("-n") + 1] == "12"
-    many = dataclasses.replace(ASKED, plan=dataclasses.replace(ASKED.plan, iterations=20))
+    many = dataclasses.replace(ASKED, plan=a_plan(iterations=20))
     (rails,) = asked_again(damaged("rails", asked=many), many)["again"]["steps"]
     assert rails["argv"][rails["argv"].index("-n") + 1] == "20"
 
@@ -169,7 +169,7 @@ def test_only_slowness_is_looked_at_twice():
 
 
 def test_the_request_names_the_steps_to_repeat_and_the_first_ones_evidence():
-    plan = dataclasses.replace(ASKED.plan, collectives=("all_reduce", "all_gather"))
+    plan = a_plan(collectives=("all_reduce", "all_gather"))
     limited = dataclasses.replace(ASKED, plan=plan, limits=(Limit("all_gather", plan.end_of("all_gather"), 150.0),))
     again = asked_again(damaged("all_gather", "rails", asked=limited), limited)["again"]
     assert [step["name"] for step in again["steps"]] == ["rails", "all_gather"]

@@ -21,6 +21,7 @@ def checkout(tmp_path):
     copy = tmp_path / "new"
     copy.mkdir()
     shutil.copytree(ROOT / "tools", copy / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "rehearsal" / "engine", copy / "rehearsal" / "engine", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "requirements.txt", copy)
     return copy
 

@@ -6,16 +6,16 @@ import dataclasses
 import json
 
 import pytest
-from a_line import ASKED, GPU4, PLAN, document, line, row, with_step
+from a_line import ASKED, GPU4, PLAN, a_plan, document, line, row, with_step
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
-from benchmarks.plan.gate import Limit, gate, parse_limit
-from benchmarks.plan.plan import Plan
+from benchmarks.plan.gate import gate
 from benchmarks.report import outputs, summary
 from catalogue import SHAPES
+from config.accept import Accept, Limit
 
 RUN = "all_reduce"
 SPEED = 0.049
@@ -87,7 +87,7 @@ def test_a_line_of_another_kind_or_version_is_unknown(changes):
 
 
 def test_a_result_of_another_plan_is_unknown():
-    other = dataclasses.replace(ASKED, plan=dataclasses.replace(PLAN, end_bytes=32 * 1024**2))
+    other = dataclasses.replace(ASKED, plan=a_plan(end_bytes=32 * 1024**2))
     assert judge(line(other), ASKED).verdict == "unknown"
     assert judge(line(), other).verdict == "unknown"
 
@@ -123,7 +123,7 @@ def test_an_unsteady_fabric_is_short_although_its_mean_is_fast_enough():
 
 
 def test_a_spread_that_was_not_timed_needs_an_explicit_allow():
-    without = dataclasses.replace(ASKED, plan=dataclasses.replace(PLAN, spread_iterations=0))
+    without = dataclasses.replace(ASKED, plan=a_plan(spread_iterations=0))
     judged = judge(line(without), without)
     assert judged.verdict == "unknown"
     assert "allowSkipped" in judged.reasons[0]
@@ -270,7 +270,7 @@ def shown(judged) -> None:
 
 def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
     def limit(end: int, scale: int = 1):
-        return gate(Plan(8, end, 2, 1, 1), GPU4, 4, scale=scale).limit_gb_s
+        return gate(a_plan(end_bytes=end), GPU4, 4, scale=scale).limit_gb_s
 
     gib = 1024**3
     assert limit(4 * gib) == pytest.approx(170)
@@ -289,16 +289,24 @@ def test_a_users_limit_is_applied_and_flagged_where_it_is_odd(asks, note):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "all_reduce", "all_reduce@1G", "all_reduce@1G=-1", "all_reduce@1G=0", "nothing@1G=3", "x@y=z"]
+    "limits",
+    [
+        {"all_reduce": {"1G": "-1 GB/s"}},
+        {"all_reduce": {"1G": "0 GB/s"}},
+        {"nothing": {"1G": "3 GB/s"}},
+        {"all_reduce": {"1X": "3 GB/s"}},
+        {"all_reduce": {"1G": "3 Gbit/s"}},
+        {"all_reduce": "3 GB/s"},
+    ],
 )
-def test_what_is_no_limit_is_refused(text):
-    with pytest.raises(ValueError, match=r"is not a limit|is not known"):
-        parse_limit(text)
+def test_what_is_no_limit_is_refused(limits):
+    with pytest.raises(ValueError, match="limits"):
+        Accept.model_validate({"limits": limits})
 
 
 def test_one_machine_is_gated_on_its_nvlink():
     h200 = SHAPES["BM.GPU.H200.8"]
-    bound = gate(Plan(8, 4 * 1024**3, 2, 1, 1), h200, 1)
+    bound = gate(a_plan(end_bytes=4 * 1024**3), h200, 1)
     assert bound.limit_gb_s == pytest.approx(0.65 * 450)
 
 
@@ -315,7 +323,7 @@ def test_the_table_shows_every_size_and_ends_with_the_verdict():
 
 
 def test_every_collective_of_a_plan_is_in_the_outputs_without_the_sizes_below_a_share():
-    asked = Asked(dataclasses.replace(PLAN, collectives=("all_reduce", "all_gather", "sendrecv", "hypercube")), GPU4, 2)
+    asked = Asked(a_plan(collectives=("all_reduce", "all_gather", "sendrecv", "hypercube")), GPU4, 2)
     judged = judge(line(asked), asked)
     assert (judged.verdict, judged.reasons) == ("pass", ())
     assert [one["size_bytes"] for one in outputs.measured(judged, {}, {})["results"]["all_gather"]][:2] == [256, 512]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from benchmarks.plan.asked import Asked
-    from benchmarks.plan.plan import Plan
     from catalogue import Shape
+    from config.measure import Measure
 
 #: Share of the least possible bytes that counters must show: they also miss what moved before their first reading.
 _ENOUGH = 0.8
@@ -61,7 +61,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     return check("transport", reasons, good=(_proof(what, counted, least, moved), *told.proof))
 
 
-def least_bytes(plan: Plan, shape: Shape, nodes: int, counted: frozenset[str] | None = None) -> float:
+def least_bytes(plan: Measure, shape: Shape, nodes: int, counted: frozenset[str] | None = None) -> float:
     """Return what each node must at least send to the others in the runs between the two counter readings, in bytes.
 
     Those are the steps named in `counted`; None stands for the deciding run and all before it.
@@ -93,12 +93,12 @@ def _least_share(name: str, nodes: int) -> float:
     return (nodes - 1) / nodes if name in {"all_gather", "reduce_scatter", "alltoall", "hypercube"} else 0.0
 
 
-def _operations_bytes(step: Step, plan: Plan) -> float:
+def _operations_bytes(step: Step, plan: Measure) -> float:
     """Return the summed sizes of all timed and checked operations of `step`."""
     size, total = step.begin_bytes, 0
     while size <= step.end_bytes:
         total += size * 2 * (step.iterations * step.cycles + 1)
-        size *= plan.factor
+        size *= plan.sizes.factor
     return float(total)
 
 
@@ -135,7 +135,7 @@ def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
     return Check("transport", PASS, (f"no fabric is named for this shape; {busiest} carried {_gb(totals[busiest])}",))
 
 
-def _inside(moved: dict[str, Any], plan: Plan, shape: Shape, *, rehearsed: bool) -> Check:
+def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bool) -> Check:
     if rehearsed:
         return Check("transport", PASS, ("rehearsed inside one host: memory stands for NVLink",))
     ranks = shape.gpus

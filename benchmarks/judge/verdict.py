@@ -14,8 +14,9 @@ from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.judge.checks import verdict as verdict_of
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import collective
-from benchmarks.plan.gate import FRACTIONS, NVLINK_FRACTIONS, Gate, Limit, fraction, gate, user_gate
+from benchmarks.plan.gate import FRACTIONS, NVLINK_FRACTIONS, Gate, fraction, gate, user_gate
 from benchmarks.plan.steps import NODE, RAILS, SPREAD, Step, steps
+from config.accept import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchmarks.plan.gate import Limit
-    from benchmarks.plan.plan import Plan
     from catalogue import Shape
+    from config.accept import Limit
+    from config.measure import Measure
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Asked:
         past_unread: why the earlier runs, which the stack wants looked at, could not be; empty where nothing is wrong.
     """
 
-    plan: Plan
+    plan: Measure
     shape: Shape
     nodes: int
     minimum_gb_s: float | None = None

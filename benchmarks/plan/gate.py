@@ -5,17 +5,15 @@ It deliberately measures nothing and forgives nothing: a size or a machine witho
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.plan import ceiling
-from benchmarks.plan.collectives import collective
-from benchmarks.plan.plan import size_bytes
+from config.accept import Limit
 
 if TYPE_CHECKING:
-    from benchmarks.plan.plan import Plan
     from catalogue import Shape
+    from config.measure import Measure
 
 _MIB = 1024**2
 #: Fraction of the ring ceiling by message size: below every healthy published row but one, far above every broken one
@@ -28,15 +26,6 @@ NVLINK_FRACTIONS: tuple[tuple[int, float], ...] = ((1024 * _MIB, 0.65), (256 * _
 _ROUNDING = 1.03
 #: A user's limit below this share of the ceiling lets half a fabric pass.
 _LAX = 0.5
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A user's own limit: `collective` must reach `busbw_gb_s` (GB/s, real hardware) at `size_bytes`, out of place."""
-
-    collective: str
-    size_bytes: int
-    busbw_gb_s: float
 
 
 @dataclass(frozen=True)
@@ -58,26 +47,13 @@ class Gate:
     notes: tuple[str, ...] = ()
 
 
-def parse_limit(text: str) -> Limit:
-    """Read a limit such as `all_reduce@1G=300` (GB/s).
-
-    Raises:
-        ValueError: it is not one; the message says what is allowed.
-    """
-    found = re.fullmatch(r"([a-z_]+)@([0-9]+[KMG]?)=([0-9]+(?:\.[0-9]+)?)", text)
-    if not found or float(found[3]) <= 0:
-        msg = f"{text!r} is not a limit; write collective@size=GB/s, such as all_reduce@1G=300"
-        raise ValueError(msg)
-    return Limit(collective(found[1]).name, size_bytes(found[2]), float(found[3]))
-
-
 def fraction(size: float, rows: tuple[tuple[int, float], ...], scale: int = 1) -> float | None:
     """Return the fraction of a ceiling that `rows` promise at `size` bytes, None below the smallest."""
     stands_for = size * scale * (_ROUNDING if scale != 1 else 1)
     return next((share for at_least, share in rows if stands_for >= at_least), None)
 
 
-def gate(plan: Plan, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_s: float | None = None) -> Gate:
+def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_s: float | None = None) -> Gate:
     """Return the gate of `plan` on `nodes` nodes of `shape`.
 
     Args:

@@ -12,8 +12,10 @@ from benchmarks.plan.collectives import collective
 from catalogue import ENVIRONMENTS, GENERIC
 
 if TYPE_CHECKING:
-    from benchmarks.plan.plan import Plan
+    from collections.abc import Mapping
+
     from catalogue import Shape
+    from config.measure import Measure
 
 #: Below this many nodes NCCL may pick a tree that moves less over the rails than a ring, and the number would flatter the
 #: fabric; so the ring is forced (two-node all-reduce on H100: 1.12 to 1.22 x the ring ceiling).
@@ -95,7 +97,7 @@ class Step:
     one_by_one: bool = False
 
 
-def steps(plan: Plan, shape: Shape, nodes: int) -> tuple[Step, ...]:
+def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
     """Return the runs of `plan` on `nodes` nodes of `shape`, cheapest first; search comes after, and only when short."""
     found = []
     if nodes > 1 and shape.gpus > 1:
@@ -121,13 +123,13 @@ def repeated(step: Step) -> Step:
     return replace(step, iterations=max(step.iterations, MEDIAN_ITERATIONS))
 
 
-def _inside_nodes(plan: Plan, shape: Shape, nodes: int) -> Step:
+def _inside_nodes(plan: Measure, shape: Shape, nodes: int) -> Step:
     size = min(plan.end_bytes, _NODE_BYTES)
     split = f"DIV {shape.gpus}"
     return Step(NODE, NODE, "all_reduce", size, size, split, nodes, plan.iterations, 1, one_by_one=True)
 
 
-def _by_rail(plan: Plan, shape: Shape) -> Step:
+def _by_rail(plan: Measure, shape: Shape) -> Step:
     """Each group has its GPU's share of the rails, so the same time fits a message that much smaller."""
     size = max(plan.end_bytes // shape.gpus // _FLOAT_BYTES, 1) * _FLOAT_BYTES
     split = f"MOD {shape.gpus}"
@@ -143,8 +145,8 @@ def hostfile(launch: Launch, shape: Shape) -> str:
     return "".join(f"{address} slots={shape.gpus}\n" for address in addresses)
 
 
-def exports(shape: Shape, nodes: int, launch: Launch, own: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the variables that every rank is given on `nodes` nodes of `shape`; `own` are the site's, NAME=value."""
+def exports(shape: Shape, nodes: int, launch: Launch, own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables that every rank is given on `nodes` nodes of `shape`; `own` are the site's."""
     if shape.environment is None:
         msg = f"no source says what NCCL wants on {shape.name}, so its ranks cannot be told"
         raise ValueError(msg)
@@ -162,15 +164,15 @@ def exports(shape: Shape, nodes: int, launch: Launch, own: tuple[str, ...] = ())
         # The tests were linked against these folders; an image may list none of them in its loader's configuration.
         libraries = [f"{home}/{folder}" for home in (launch.mpi_home, launch.nccl_home) for folder in ("lib", "lib64")]
         variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{launch.cuda_home}/lib64"])
-    return variables | dict(text.split("=", 1) for text in own)
+    return variables | dict(own or {})
 
 
-def mpirun(launch: Launch, shape: Shape, own: tuple[str, ...] = ()) -> tuple[str, ...]:
+def mpirun(launch: Launch, shape: Shape, own: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return how every run is started, up to the ranks: `mpirun` with binding and MPI's own network.
 
     An Open MPI that was moved from where it was built needs OPAL_PREFIX in `own`, and the same on the other nodes.
     """
-    moved = any(text.startswith("OPAL_PREFIX=") for text in own)
+    moved = "OPAL_PREFIX" in (own or {})
     environment = ENVIRONMENTS[shape.environment or GENERIC]
     mca = dict(environment.mca)
     if len(launch.addresses) > 1:
@@ -190,7 +192,7 @@ def mpirun(launch: Launch, shape: Shape, own: tuple[str, ...] = ()) -> tuple[str
     )
 
 
-def argv(step: Step, plan: Plan, launch: Launch, shape: Shape) -> tuple[str, ...]:
+def argv(step: Step, plan: Measure, launch: Launch, shape: Shape) -> tuple[str, ...]:
     """Return the exact command of `step` on `launch`, `mpirun` first."""
     nodes = len(launch.addresses)
     variables = exports(shape, nodes, launch, plan.exports)
@@ -211,7 +213,7 @@ def argv(step: Step, plan: Plan, launch: Launch, shape: Shape) -> tuple[str, ...
         *(word for name, value in sorted(variables.items()) for word in ("-x", f"{name}={value}")),
         *launch.container,
         f"{launch.binaries}/{collective(step.collective).program}",
-        *("-b", str(step.begin_bytes), "-e", str(step.end_bytes), "-f", str(plan.factor)),
+        *("-b", str(step.begin_bytes), "-e", str(step.end_bytes), "-f", str(plan.sizes.factor)),
         *("-g", "1", "-n", str(step.iterations), "-w", str(step.warmup), "-c", "1"),
         *(("-N", str(step.cycles)) if step.cycles > 1 else ()),
         *(("-I", "1") if step.one_by_one else ()),

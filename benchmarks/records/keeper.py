@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +141,7 @@ def certificate(  # noqa: PLR0913, PLR0917 - what is attested
         target=keeping.target,
         shape=asked.shape.name,
         versions=outputs["versions"],
-        plan=asdict(asked.plan) | {"collectives": list(asked.plan.collectives)},
+        plan=asked.plan.asked(),
         inputs=inputs(asked, identity, built),
         transcript_sha256=str(outputs["evidence"].get("sha256", "")),
         results=outputs["results"],

@@ -1,0 +1,46 @@
+"""What the measurement has to reach to be accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from config.measure import Collective
+from config.model import Model
+from config.units import Bytes, GbS
+
+Skippable = Literal["transport", "spread"]
+_Rate = Annotated[GbS, Field(gt=0)]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit of the user's own: `collective` must reach `busbw_gb_s` (GB/s, real hardware) at `size_bytes`, out of place."""
+
+    collective: str
+    size_bytes: int
+    busbw_gb_s: float
+
+
+class Accept(Model):
+    """When a measured cluster is accepted."""
+
+    gate_gb_s: _Rate | None = Field(
+        default=None,
+        description="Bus bandwidth to reach at the largest size; null asks for a fraction of the wire's.",
+    )
+    limits: dict[Collective, dict[Bytes, _Rate]] = Field(
+        default={},
+        description="Bus bandwidth to reach for single collectives and sizes, out of place.",
+        examples=[{"all_gather": {"1G": "300 GB/s"}}],
+    )
+    allow_skipped: tuple[Skippable, ...] = Field(
+        default=(), description="Checks that may be skipped without making the verdict unknown.", examples=[["spread"]]
+    )
+
+    @property
+    def own_limits(self) -> tuple[Limit, ...]:
+        """The limits on single collectives and sizes."""
+        return tuple(Limit(name, size, rate) for name, by_size in self.limits.items() for size, rate in by_size.items())

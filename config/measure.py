@@ -1,0 +1,210 @@
+"""What is measured: collectives, message sizes, operations, time limits, and the nccl-tests that run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, Field
+
+from catalogue.nccl_tests import SHA256, SOURCE, VERSION
+from config.model import Model
+from config.units import Bytes, Seconds
+
+Collective = Literal[
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "alltoall",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "sendrecv",
+    "hypercube",
+]
+#: Only variables of the libraries that ranks use: what ranks are given is kept in the state, so no secret may be among them.
+_PREFIXES = ("NCCL_", "UCX_", "FI_", "OMPI_", "OPAL_", "PRTE_", "PMIX_", "CUDA_")
+_EXPORT = re.compile(rf"(?:{'|'.join(_PREFIXES)})[A-Z0-9_]+")
+_FLOAT_BYTES = 4
+_FEWEST_FOR_SPREAD = 5
+
+
+def _whole_floats(value: int) -> int:
+    if value % _FLOAT_BYTES:
+        raise ValueError(f"is {value}; messages are floats, so it must be a multiple of {_FLOAT_BYTES} bytes")
+    return value
+
+
+def _exports(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not _EXPORT.fullmatch(name):
+            raise ValueError(
+                f"has {name!r}, which is not given to ranks; names begin with {', '.join(_PREFIXES)}, because what ranks are "
+                "given is kept in the state"
+            )
+        if re.search(r"[\s'\"]", text):
+            raise ValueError(f"has {name} with the value {text!r}; it must have no blank and no quote")
+    return value
+
+
+def _spread(value: int) -> int:
+    if 0 < value < _FEWEST_FOR_SPREAD:
+        raise ValueError(f"is {value}, too few to have a spread; time {_FEWEST_FOR_SPREAD} or more, or 0 for none")
+    return value
+
+
+def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
+    twice = sorted({name for name in value if value.count(name) > 1})
+    if twice or not value:
+        raise ValueError(f"has {', '.join(twice)} twice; name each once" if twice else "is empty; name at least one")
+    return value
+
+
+def _interface(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}", value):
+        raise ValueError(f"is {value!r}; it must be the name of a network interface, such as eth1")
+    return value
+
+
+def _source(value: str) -> str:
+    if not value.startswith("https://") and not Path(value).expanduser().is_file():
+        raise ValueError(f"is {value!r}; it must be an https URL, or a file on this machine")
+    return value
+
+
+class Sizes(Model):
+    """Message sizes."""
+
+    from_bytes: Annotated[Bytes, AfterValidator(_whole_floats)] = Field(
+        default=8, description="Smallest message, bytes or with K, M, G (powers of 1024)."
+    )
+    to_bytes: Bytes = Field(
+        default=8 * 1024**3,
+        description="Largest message, where the gate is read; the strictest gate needs 4G or more.",
+    )
+    factor: int = Field(default=2, ge=2, description="Each size is the one before times this.", examples=[4])
+    others_to_bytes: Bytes | None = Field(
+        default=None, description="Largest message of all collectives but the first; null takes `to`."
+    )
+
+
+class NcclTests(Model):
+    """The nccl-tests that are built and run."""
+
+    version: str = Field(default=VERSION, description="Version, for the record.", examples=["2.19.6"])
+    source: Annotated[str, AfterValidator(_source)] = Field(
+        default=SOURCE,
+        description="Source archive (tar): an https URL that the head node can reach, or a file on this machine.",
+        examples=["/srv/nccl-tests.tar"],
+    )
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        default=None,
+        description="sha256 of the archive; needed only for a URL that catalogue/nccl_tests.py does not know.",
+        examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
+    )
+
+    @property
+    def is_url(self) -> bool:
+        """Whether the head node fetches the archive itself."""
+        return self.source.startswith("https://")
+
+    @property
+    def path(self) -> Path:
+        """The archive on this machine."""
+        return Path(self.source).expanduser()
+
+    @property
+    def digest(self) -> str:
+        """The sum that pins the archive: as given, as shipped for that URL, or of the file here."""
+        if self.sha256:
+            return self.sha256
+        if self.is_url:
+            return SHA256[self.source]
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+
+class Measure(Model):
+    """How the cluster is measured; the first collective decides, the others inform."""
+
+    collectives: Annotated[tuple[Collective, ...], AfterValidator(_each_once)] = Field(
+        default=get_args(Collective),
+        description="Collectives to run; the gate reads the first. hypercube is left out unless the ranks are 2, 4, 8 ...",
+        examples=[["all_reduce", "alltoall"]],
+    )
+    sizes: Sizes = Field(default=Sizes(), description="Message sizes.")
+    iterations: int = Field(default=20, ge=1, description="Timed operations at each size.", examples=[50])
+    warmup: int = Field(default=5, ge=0, description="Untimed operations before them.", examples=[0])
+    cycles: int = Field(default=1, ge=1, description="Runs of each size; the run of median time counts.", examples=[3])
+    spread_iterations: Annotated[int, Field(ge=0), AfterValidator(_spread)] = Field(
+        default=20,
+        description="Operations timed one by one at the largest size, to judge their spread; 5 or more, or 0 for none.",
+        examples=[0],
+    )
+    exports: Annotated[dict[str, str], AfterValidator(_exports)] = Field(
+        default={}, description="Variables that every rank gets, by name.", examples=[{"NCCL_NVLS_ENABLE": "0"}]
+    )
+    fabric: tuple[Annotated[str, AfterValidator(_interface)], ...] = Field(
+        default=(),
+        description="Interfaces that must carry the bytes where there is no RDMA; empty for any.",
+        examples=[["eth1"]],
+    )
+    run: int = Field(default=1, ge=1, description="Raise it to measure again although nothing changed.", examples=[2])
+    pool: str | None = Field(
+        default=None,
+        description="Pool (oci) or queue and machines (aws: QUEUE-NAME) to measure; needed only where several have nodes.",
+        examples=["gpu-p5"],
+    )
+    timeout_s: Annotated[Seconds, Field(ge=1)] = Field(default=30 * 60, description="Limit on one measurement.")
+    ready_timeout_s: Annotated[Seconds, Field(ge=1)] = Field(
+        default=30 * 60, description="Limit on the wait from first contact to a finished first boot."
+    )
+    search_s: Annotated[Seconds, Field(ge=0)] = Field(
+        default=10 * 60,
+        description="Time for finding the cause of a short fabric, after what was short is measured once more; 0 s for none.",
+    )
+    nccl_tests: NcclTests = Field(default=NcclTests(), description="The nccl-tests that are built and run.")
+
+    @property
+    def begin_bytes(self) -> int:
+        """Smallest message."""
+        return self.sizes.from_bytes
+
+    @property
+    def end_bytes(self) -> int:
+        """Largest message of the first collective; the gate reads the number there."""
+        return self.sizes.to_bytes
+
+    @property
+    def collective(self) -> str:
+        """The collective whose number decides."""
+        return self.collectives[0]
+
+    @property
+    def sizes_bytes(self) -> tuple[int, ...]:
+        """The sizes of the deciding collective, ascending."""
+        return self.sizes_of(self.collective)
+
+    def end_of(self, name: str) -> int:
+        """Return the largest size of collective `name`."""
+        return self.end_bytes if name == self.collective else self.sizes.others_to_bytes or self.end_bytes
+
+    def sizes_of(self, name: str) -> tuple[int, ...]:
+        """Return the sizes of collective `name`, ascending."""
+        sizes = []
+        size = self.begin_bytes
+        while size <= self.end_of(name):
+            sizes.append(size)
+            size *= self.sizes.factor
+        return tuple(sizes)
+
+    def asked(self) -> dict[str, Any]:
+        """Return what a result depends on: all but waits, the search, where the machines are and how nccl-tests gets there."""
+        return self.model_dump(mode="json", by_alias=True, exclude={"ready_timeout_s", "search_s", "pool", "nccl_tests"})
+
+    def digest(self) -> str:
+        """Return a hash of what a result depends on."""
+        return hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,55 @@
+"""What is kept of measurements beside the stack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from catalogue import Price
+from config.model import Model
+from config.units import Days, Usd
+
+
+def _key(value: str) -> str:
+    if not Path(value).expanduser().is_file():
+        raise ValueError(f"is {value!r}, and there is no such file; name an ed25519 private key, or leave it out")
+    return value
+
+
+class Certificate(Model):
+    """A signed statement of a pass."""
+
+    key: Annotated[str, AfterValidator(_key)] | None = Field(
+        default=None,
+        description="ed25519 private key (PEM or OpenSSH) that signs a pass; it never enters the state. null for none.",
+        examples=["~/.busbar/certificate.pem"],
+    )
+    days: Annotated[Days, Field(ge=1, le=3650)] = Field(default=30, description="How long a certificate is valid.")
+
+
+class Records(Model):
+    """What is kept of measurements beside the stack."""
+
+    history: str | None = Field(
+        default=".busbar/history",
+        description="Where earlier runs are kept: a folder, or a URL such as s3://bucket/folder. null for none.",
+        examples=["s3://bucket/folder"],
+    )
+    report: str | None = Field(
+        default=".busbar/report",
+        description="Folder of each stack's report, a page and pictures. null for none.",
+        examples=["/srv/www"],
+    )
+    certificate: Certificate = Field(default=Certificate(), description="A signed statement of a pass.")
+    price_per_node_hour_usd: Annotated[Usd, Field(gt=0)] | None = Field(
+        default=None, description="What a node costs you for an hour; null takes the list price where the catalogue has one."
+    )
+
+    @property
+    def price(self) -> Price | None:
+        """What a node costs, as the stack itself says; None where it says nothing."""
+        if self.price_per_node_hour_usd is None:
+            return None
+        return Price(self.price_per_node_hour_usd, "the stack's own records.pricePerNodeHour")

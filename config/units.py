@@ -1,0 +1,128 @@
+"""Quantities of a stack file, each written with its unit and read once into a number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
+
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(.*)")
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """How one kind of quantity is written.
+
+    Attributes:
+        unit: the unit of the number that it becomes.
+        factors: every unit that may be written, and how many of `unit` it is; ascending.
+        example: one such text.
+        hint: what else to say of a text that is refused.
+    """
+
+    unit: str
+    factors: Mapping[str, float]
+    example: str
+    hint: str = ""
+
+    def read(self, text: str) -> float:
+        """Return the number of `unit` in `text`; ValueError with the rest of a sentence."""
+        found = _NUMBER.fullmatch(text.strip())
+        if not found or found[2] not in self.factors:
+            raise ValueError(self._refusal(text))
+        return float(found[1]) * self.factors[found[2]]
+
+    def show(self, value: float) -> str:
+        """Return `value` as a stack file would have it, in the largest unit that leaves a whole number."""
+        for unit, factor in reversed(list(self.factors.items())):
+            if value % factor == 0:
+                return f"{value / factor:g} {unit}".strip()
+        return f"{value:g} {self.unit}"
+
+    def _refusal(self, given: Any) -> str:
+        units = ", ".join(unit for unit in self.factors if unit)
+        return f"is {given!r}; write a number and its unit ({units}), such as {self.example}{self.hint}"
+
+    def _validate(self, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str):
+            return self.read(value)
+        # A number without its unit is unambiguous in Python, where the field's name has the unit, and nowhere else.
+        if info.mode == "json" or isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(self._refusal(value))
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_before_validator_function(self._validate, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        units = "|".join(re.escape(unit) for unit in self.factors)
+        return {"type": "string", "pattern": rf"^[0-9]+(\.[0-9]+)? ?({units})$", "examples": [self.example]}
+
+
+@dataclass(frozen=True, eq=False)
+class Whole(Quantity):
+    """A quantity that becomes a whole number."""
+
+    def read(self, text: str) -> int:
+        """Return the whole number of `unit` in `text`; ValueError with the rest of a sentence."""
+        value = super().read(text)
+        if value != int(value):
+            raise ValueError(f"is {text!r}; it must be a whole number of {self.unit}")
+        return int(value)
+
+
+_K, _M, _G = 1024, 1024**2, 1024**3
+
+
+@dataclass(frozen=True, eq=False)
+class MessageSize(Whole):
+    """A message size as nccl-tests writes it (8, 64M, 8G; powers of 1024), or with a binary unit (64 MiB)."""
+
+    def read(self, text: str) -> int:
+        """Return the bytes in `text`; ValueError with the rest of a sentence."""
+        found = re.fullmatch(r"([0-9]+) ?([A-Za-z]*)", text.strip())
+        if not found or found[2] not in self.factors or int(found[1]) == 0:
+            raise ValueError(f"is {text!r}; write bytes, or a whole number and K, M, G, KiB, MiB or GiB, such as 64M")
+        return int(found[1]) * int(self.factors[found[2]])
+
+    def show(self, value: float) -> str:
+        """Return `value` as nccl-tests writes it."""
+        for unit in ("G", "M", "K"):
+            if value % self.factors[unit] == 0:
+                return f"{value / self.factors[unit]:g}{unit}"
+        return f"{value:g}"
+
+    def _validate(self, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return self.read(str(value))
+        return super()._validate(value, info)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": ["string", "integer"], "pattern": "^[0-9]+ ?(B|K|M|G|KiB|MiB|GiB)?$", "examples": [self.example]}
+
+
+MESSAGE = MessageSize(
+    "bytes", {"": 1, "B": 1, "KiB": _K, "K": _K, "MiB": _M, "M": _M, "GiB": _G, "G": _G}, "64M"
+)  # fmt: skip
+_GB_S = Quantity("GB/s", {"GB/s": 1, "TB/s": 1000}, "350 GB/s", "; a byte is 8 bits: 80 Gbit/s are 10 GB/s")
+
+Bytes = Annotated[int, MESSAGE]
+GbS = Annotated[float, _GB_S]
+GbitS = Annotated[int, Whole("Gbit/s", {"Gbit/s": 1}, "1 Gbit/s")]
+MbS = Annotated[int, Whole("MB/s", {"MB/s": 1, "GB/s": 1000}, "640 MB/s")]
+MibS = Annotated[int, Whole("MiB/s", {"MiB/s": 1, "GiB/s": 1024}, "125 MiB/s")]
+Gib = Annotated[int, Whole("GiB", {"GiB": 1, "TiB": 1024}, "1200 GiB")]
+Gb = Annotated[int, Whole("GB", {"GB": 1, "TB": 1000}, "256 GB")]
+Seconds = Annotated[int, Whole("s", {"s": 1, "min": 60, "h": 3600}, "15 min")]
+Hours = Annotated[int, Whole("h", {"h": 1, "days": 24}, "24 h")]
+Days = Annotated[int, Whole("days", {"days": 1}, "30 days")]
+Usd = Annotated[float, Quantity("USD", {"USD": 1}, "32.5 USD")]
+
+
+def size_bytes(text: str) -> int:
+    """Return the bytes of a message size such as `64M`; ValueError with the rest of a sentence."""
+    return MESSAGE.read(text)
