@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 ROOT = Path(__file__).parent.parent
 #: A plan that takes seconds: 4 MiB at 1/4000 stands for 16 GiB, so the strictest gate applies.
