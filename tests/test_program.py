@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 
 import pulumi
 import pytest
@@ -98,6 +99,8 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
     assert details["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert details["sourceDetails"]["bootVolumeSizeInGbs"] == "256"
     assert details["metadata"]["ssh_authorized_keys"] == f"{KEY}\nssh-ed25519 AAAABastionKey"
+    (bastion,) = dev.of(":Instance")
+    assert bastion["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert base64.b64decode(details["metadata"]["user_data"]).startswith(b"#cloud-config\n")
     states = {plugin["name"]: plugin["desiredState"] for plugin in details["agentConfig"]["pluginsConfigs"]}
     assert states["Compute HPC RDMA Auto-Configuration"] == "DISABLED"
@@ -203,6 +206,51 @@ def test_other_machines_are_given_the_runner_and_the_source_again(dev):
 
     three = run_program(LINES | {"ready-contact": ready_line(3)}, members=3, nodes=3)
     assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
+
+
+def test_other_machines_are_contacted_built_and_measured_again_and_the_same_ones_are_not(dev):
+    def triggers(engine) -> dict[str, list]:
+        return {
+            name: inputs["triggers"]
+            for kind, name, inputs in engine.resources
+            if kind == "command:remote:Command" and name in {"sweep-build", "sweep-measure", "sweep-search"}
+        }
+
+    assert len(triggers(dev)) == 3
+    assert triggers(run_program(LINES, iterations=2)) == triggers(dev)
+    three = triggers(run_program(LINES | {"ready-contact": ready_line(3)}, members=3, nodes=3))
+    assert all(three[name] != triggers(dev)[name] for name in three)
+
+
+def test_every_request_goes_to_the_runner_and_one_that_asks_for_nothing_is_its_own_answer(dev):
+    def creates(engine) -> dict[str, str]:
+        return {
+            name: inputs["create"] for _, name, inputs in engine.resources if name.startswith("sweep-") and "create" in inputs
+        }
+
+    fine = creates(dev)
+    for name in ("sweep-build", "sweep-measure"):
+        assert re.fullmatch(r"python3 -IS busbar-runner-[0-9a-f]+\.pyz run", fine[name])
+    assert fine["sweep-search"] == "cat"
+    slow = creates(run_program(LINES | {"sweep-measure": json.dumps(document(dev_asked(), share=0.5))}))
+    assert slow["sweep-search"] == slow["sweep-measure"]
+
+
+def test_commands_show_their_progress_and_hand_no_output_on_as_environment(dev):
+    commands = {name: inputs for kind, name, inputs in dev.resources if kind.endswith(":Command")}
+    shown = {name for name, inputs in commands.items() if inputs.get("logging") == "stderr"}
+    assert shown >= {"ready-contact", "sweep-build", "sweep-measure", "sweep-search"}
+    assert commands["sweep-accept"]["logging"] == "none"
+    for name in (*shown, "sweep-accept"):
+        assert commands[name]["addPreviousOutputInEnv"] is False, name
+
+
+@pytest.mark.parametrize("preview", [False, True])
+def test_a_preview_keeps_no_run_and_draws_no_report(tmp_path, preview):
+    places = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report")}
+    run_program(LINES, preview=preview, **places)
+    written = sorted(path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*") if path.is_file())
+    assert set(written) == (set() if preview else {"history", "report"})
 
 
 def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():
