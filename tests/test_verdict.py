@@ -257,8 +257,8 @@ WHOLE = line()
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 300))
-def test_a_line_that_was_cut_anywhere_is_unknown_or_another_line(start, length):
-    """A piece that is lost leaves no JSON, or JSON that says something else; what it says is then judged like any line."""
+def test_a_line_that_was_cut_anywhere_is_unknown_or_judged_by_what_is_left(start, length):
+    """A piece that is lost leaves no JSON, or JSON that says something; what it says is judged like any line."""
     assert judge(WHOLE[:start], ASKED).verdict == "unknown"
     cut = WHOLE[:start] + WHOLE[start + length :]
     try:
@@ -266,7 +266,6 @@ def test_a_line_that_was_cut_anywhere_is_unknown_or_another_line(start, length):
     except ValueError:
         assert judge(cut, ASKED).verdict == "unknown"
     else:
-        assert left != json.loads(WHOLE)
         assert judge(cut, ASKED).verdict == judge(json.dumps(left), ASKED).verdict
 
 
