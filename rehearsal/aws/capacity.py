@@ -7,12 +7,12 @@ from typing import Any
 
 from rehearsal.aws import account
 from rehearsal.aws.account import Reservation
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, combination, invalid, not_played, refused
 from rehearsal.aws.kinds import INSTANCE, PLACEMENT, Asked, Kind, by_name, now
 from rehearsal.aws.launch import Launch
 from rehearsal.aws.places import region_of, zones
 from rehearsal.aws.types import BLOCK, QUOTAS, TYPES, letters
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
 RESERVATION = "aws:ec2/capacityReservation:CapacityReservation"
@@ -189,7 +189,7 @@ class CapacityBlock(Kind):
             reservationType=BLOCK, tenancy="default",
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         if old is None:
             cloud.wait(60)
 

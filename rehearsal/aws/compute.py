@@ -6,27 +6,26 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from rehearsal.aws import capacity, fabric, launch, launch_rules, placing
-from rehearsal.aws.cloud_types import Cloud
+from rehearsal.aws import capacity, efa_software, fabric, host_images, launch, launch_rules, metadata_service, placing
 from rehearsal.aws.errors import Problem, not_played, refused
 from rehearsal.aws.iam import may_put
 from rehearsal.aws.images import IMAGES
 from rehearsal.aws.imds import metadata
 from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name
 from rehearsal.aws.places import region_of
-from rehearsal.aws.types import GIGA, SPOT, TYPES
+from rehearsal.aws.types import GIGA, GPU_BUSES, SPOT, TYPES
 from rehearsal.host import hosts
 from rehearsal.net import network
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import known, known_at
 
-_HEX = "0123456789abcdef"
 _FRONT = "ens5"
 """The first interface of a Nitro instance, on Ubuntu and on Amazon Linux 2023."""
 
 
-def boot(cloud: Cloud, record: Record) -> None:
+def boot(cloud: ResourceCloud, record: Record) -> None:
     """Start an instance's host on its network; one that runs already is left alone."""
     cloud.render(record.private["vpc"])
     database = cloud.store.read()
@@ -35,14 +34,14 @@ def boot(cloud: Cloud, record: Record) -> None:
     profile = by_name(database, PROFILE, private["profile"])
     key = by_name(database, KEY, private["key"])
     rails = tuple(
-        hosts.Rail(f"rdmap{at}", hca, kind.efa_gbit_s * GIGA, "efa")
+        hosts.Rail(f"rdmap{at}", hca, kind.efa_gbit_s * GIGA, "efa", efa_software.protocol(kind.name))
         for at, hca in enumerate(kind.hcas[: len(private["efa_cards"])])
     )
     spec = hosts.HostSpec(
         id=record.short,
         index=private["index"],
         hostname=private["hostname"],
-        image=IMAGES[private["image"]].host,
+        image=host_images.image(IMAGES[private["image"]].host),
         shape=kind.name,
         user_data=private["user_data"].encode(errors="surrogateescape"),
         ssh_authorized_keys=(key.inputs["publicKey"].strip(),) if key else (),
@@ -55,18 +54,21 @@ def boot(cloud: Cloud, record: Record) -> None:
         fabric_id=private["fabric"] or None,
         rails=rails,
         gpus=(kind.gpu,) * kind.gpus,
+        gpu_buses=GPU_BUSES[: kind.gpus],
         nvme=kind.nvme,
         front_rate_bits_per_s=int(kind.front_gbit_s * GIGA),
         instance_id=record.id,
         metadata=metadata(record, region, profile) if private["metadata"] else {},
+        metadata_program=str(metadata_service.__file__),
         may_put=may_put(database, profile),
+        firmware=efa_software.firmware(kind.name, record.id),
     )
     if rails:
         fabric.join(cloud, private["fabric"], len(rails))
     hosts.boot(cloud.world, spec)
 
 
-def stop(cloud: Cloud, record: Record) -> None:
+def stop(cloud: ResourceCloud, record: Record) -> None:
     """Take an instance's host down, with what it was the last to need."""
     hosts.stop(cloud.world, record.short)
     if record.private.get("vpc"):
@@ -130,7 +132,7 @@ class Instance(Kind):
         record.private["template"] = str(template.get("id") or template.get("name")) if template else ""
         placing.place(database, record, wanted, _index(database, record.private["template"]))
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None:
             if not cloud.faults.capacity_left(max(record.private["index"], 0)):
                 none = capacity.no_capacity(record.private["type"], record.private["zone"])
@@ -160,10 +162,10 @@ class Instance(Kind):
             own["userData"] = hashlib.sha1(record.private["user_data"].encode(), usedforsecurity=False).hexdigest()
         return own
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         stop(cloud, record)
 
-    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: D102
         return hosts.alive(cloud.world, record.short)
 
     def needs(self, record: Record) -> Iterator[str]:  # noqa: D102

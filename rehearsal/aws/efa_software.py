@@ -7,7 +7,6 @@ Learning AMI release notes, EFA installer 1.43.2 with aws-ofi-nccl 1.16.3 and li
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 INSTALLER, PLUGIN, LIBFABRIC = "1.43.2", "1.16.3", "2.1"
 MPI = "/opt/amazon/openmpi"
@@ -36,11 +35,11 @@ INSTALLER_FILES = "usr/lib/rehearsal/efa"
 """Where the rehearsed installer finds what it lays down: the same files as the image already has."""
 
 
-def copies(family: str, built: Path, commands: Path) -> dict[str, str]:
-    """Files of the EFA installer, by path below the root."""
+def copies(family: str) -> dict[str, str]:
+    """Return the EFA installer's files by path below the root, as `Image.own_copies` names them."""
     plugin = plugin_folder(family).lstrip("/")
-    made = {f"{plugin}/{name}": str(built / "libnccl-net.so") for name in ("libnccl-net.so", "libnccl-net-ofi.so")}
-    made["opt/amazon/efa/bin/fi_info"] = str(commands / "fi_info")
+    made = {f"{plugin}/{name}": "build/libnccl-net.so" for name in ("libnccl-net.so", "libnccl-net-ofi.so")}
+    made["opt/amazon/efa/bin/fi_info"] = "bin/fi_info"
     return made | {f"{INSTALLER_FILES}/{path}": source for path, source in made.items()}
 
 
@@ -69,10 +68,9 @@ def texts(family: str) -> dict[str, tuple[str, int]]:
 
 def firmware(instance_type: str, instance_id: str) -> dict[str, str]:
     """What /sys/class/dmi/id says on EC2 to every user."""
-    said = {
+    return {
         "sys_vendor": "Amazon EC2",
         "chassis_asset_tag": "Amazon EC2",
         "product_name": instance_type,
         "board_asset_tag": instance_id,
     }
-    return {f"dmi/id/{name}": f"{text}\n" for name, text in said.items()}

@@ -11,10 +11,10 @@ import json
 import string
 from collections.abc import Iterable
 
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.groups import allowed
 from rehearsal.aws.kinds import GROUP, INSTANCE
 from rehearsal.net import network
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
 
@@ -24,13 +24,13 @@ def fabric_id(vpc: Record, zone: str) -> str:
     return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[:7]
 
 
-def join(cloud: Cloud, fabric: str, rails: int) -> None:
+def join(cloud: ResourceCloud, fabric: str, rails: int) -> None:
     """Make the fabric with at least so many rails and let pass what groups allow."""
     network.apply_fabric(cloud.world, fabric, max(rails, _rails(cloud, fabric)))
     guard(cloud, fabric)
 
 
-def leave(cloud: Cloud, fabric: str) -> None:
+def leave(cloud: ResourceCloud, fabric: str) -> None:
     """Take the fabric away with its last host."""
     others = [one for one in _members(cloud.store.read(), fabric) if one.state != "TERMINATING"]
     if others:
@@ -39,7 +39,7 @@ def leave(cloud: Cloud, fabric: str) -> None:
         network.delete_fabric(cloud.world, fabric)
 
 
-def guard(cloud: Cloud, fabric: str) -> None:
+def guard(cloud: ResourceCloud, fabric: str) -> None:
     """Let pass what groups allow now."""
     network.guard_fabric(cloud.world, fabric, pairs(cloud.store.read(), fabric))
 
@@ -74,6 +74,6 @@ def _members(database: Database, fabric: str) -> list[Record]:
     return [one for one in database.of(INSTANCE) if one.private.get("fabric") == fabric]
 
 
-def _rails(cloud: Cloud, fabric: str) -> int:
+def _rails(cloud: ResourceCloud, fabric: str) -> int:
     record = cloud.world.path / "fabrics" / f"{fabric}.json"
     return int(json.loads(record.read_text())["rails"]) if record.exists() else 0

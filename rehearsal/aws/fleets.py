@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 from rehearsal.aws import capacity, compute, launch, launch_rules, placing
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import INSTANCE, MISSING, TEMPLATE, Asked, Kind
 from rehearsal.aws.launch import Launch
 from rehearsal.aws.places import region_of
 from rehearsal.aws.templates import version
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, at, known_at
 
@@ -75,7 +75,7 @@ class Fleet(Kind):
             terminateInstances=False, terminateInstancesWithExpiration=False,
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is not None:
             return
         cloud.wait(self.seconds)
@@ -95,7 +95,7 @@ class Fleet(Kind):
                 fulfilledOnDemandCapacity=len(members) if _market(record.inputs) == "on-demand" else 0,
             )  # fmt: skip
 
-    def _reserve(self, cloud: Cloud, record: Record, wanted: int) -> list[Record]:
+    def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
         """The instances that there is room for, all of them recorded before the first boots.
 
         Raises:
@@ -188,7 +188,7 @@ def _market(inputs: Mapping[str, Any]) -> str:
     return str(known_at(inputs, "targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")
 
 
-def _member(cloud: Cloud, database: Database, fleet: Record, template: Launch, index: int) -> Record:
+def _member(cloud: ResourceCloud, database: Database, fleet: Record, template: Launch, index: int) -> Record:
     kind = compute.Instance()
     tags = {"aws:ec2:fleet-id": fleet.id, **template.tags}
     inputs = {"tags": tags, "region": region_of(fleet.inputs)}
@@ -201,6 +201,6 @@ def _member(cloud: Cloud, database: Database, fleet: Record, template: Launch, i
     return record
 
 
-def _boot(cloud: Cloud, record: Record) -> None:
+def _boot(cloud: ResourceCloud, record: Record) -> None:
     with cloud.working(record):
         compute.boot(cloud, record)

@@ -12,14 +12,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import GROUP, OPENZFS, SUBNET, TABLE, Asked, Kind
 from rehearsal.aws.places import region_of
+from rehearsal.host import storage
 from rehearsal.plugin import kinds
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
+#: Ports by kind of file system: FSx for Lustre and FSx for OpenZFS user guides, "access control with Amazon VPC".
+PORTS = {
+    "lustre": storage.Ports((988, *range(1018, 1024))),
+    "nfs": storage.Ports((111, 2049, 20001, 20002, 20003), (111, 2049, 20001, 20002, 20003)),
+}
 _HEX = "0123456789abcdef"
 
 # FSx API, OpenZFSConfiguration: throughput in MB/s by deployment type; storage from 64 to 524,288 GiB.
@@ -98,7 +104,7 @@ class FileSystem(Kind):
             dailyAutomaticBackupStartTime="", skipFinalBackup=False,
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None:
             cloud.wait(self.seconds)
             shut = self.shut(cloud.store.read(), record)
@@ -113,14 +119,12 @@ class FileSystem(Kind):
         cloud.render(record.private["vpc"])
         self._serve(cloud, record)
 
-    def _serve(self, cloud: Cloud, record: Record) -> None:
-        from rehearsal.host import storage  # noqa: PLC0415  a server's code that most of a cloud's life needs none of
-
+    def _serve(self, cloud: ResourceCloud, record: Record) -> None:
         database = cloud.store.read()
         storage.start(
             cloud.world, id=record.id, kind=self.server, vcn_id=database.records[record.private["vpc"]].short,
             subnet_cidr=record.private["cidr"], address=record.private["addresses"][0], names=(record.computed["dnsName"],),
-            export=self.export(record),
+            export=self.export(record), ports=PORTS[self.server],
         )  # fmt: skip
 
     def shut(self, database: Database, record: Record) -> str:  # noqa: ARG002
@@ -131,9 +135,7 @@ class FileSystem(Kind):
     def export(self, record: Record) -> str:
         """What its clients name when they mount it."""
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
-        from rehearsal.host import storage  # noqa: PLC0415
-
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         storage.stop(cloud.world, record.id)
         if record.private.get("vpc"):
             cloud.render(record.private["vpc"])
@@ -192,4 +194,4 @@ class OpenZfs(FileSystem):
         )  # fmt: skip
 
     def export(self, record: Record) -> str:  # noqa: ARG002, D102
-        return "/fsx"
+        return "/fsx/"  # clients mount the root volume's folder

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import EIP, GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
+from rehearsal.aws.netplan import leads_out
 from rehearsal.aws.places import region_of
 from rehearsal.aws.vpc import InVpc
 from rehearsal.plugin.addresses import free_public
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
@@ -32,11 +33,11 @@ class InternetGateway(InVpc):
                 "vpcId", "Resource.AlreadyAssociated", f"Network {vpc} already has an internet gateway attached, and takes one."
             )
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if record.inputs.get("vpcId"):
             super().effect(cloud, record, old)
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         if record.inputs.get("vpcId"):
             super().gone(cloud, record)
 
@@ -107,11 +108,12 @@ class NatGateway(Kind):
             secondaryPrivateIpAddresses=[], secondaryPrivateIpAddressCount=0, secondaryAllocationIds=[],
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None:
             cloud.wait(self.seconds)
-            subnet = cloud.store.read().records[record.private["subnet"]]
-            if not cloud.leads_out(subnet):
+            database = cloud.store.read()
+            subnet = database.records[record.private["subnet"]]
+            if not leads_out(database, subnet):
                 # A NAT gateway in a subnet without a way out is made, and then fails: VPC user guide, "NAT gateway goes to a
                 # status of failed".
                 raise cloud.failed(
@@ -121,7 +123,7 @@ class NatGateway(Kind):
                 )
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         cloud.render(record.private["vpc"])
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, VPC, Asked, Kind, Named
 from rehearsal.aws.vpc import InVpc
 from rehearsal.plugin import kinds
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
@@ -155,10 +155,10 @@ class Rule(Kind):
         record.private = {"vpc": database.records[record.inputs["securityGroupId"]].inputs["vpcId"]}
         record.computed["securityGroupRuleId"] = record.id
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:

@@ -13,12 +13,12 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.fsx import FileSystem, bad
 from rehearsal.aws.groups import Allowed, allowed
 from rehearsal.aws.kinds import BUCKET, GROUP, LUSTRE, SUBNET, Asked, Kind, by_name
 from rehearsal.aws.s3 import folder as bucket_folder
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown
 
@@ -159,7 +159,7 @@ class Association(Kind):
             associationId=record.id, batchImportMetaDataOnCreate=False, deleteDataInFilesystem=False, importedFileChunkSize=1024
         )
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is not None:
             return
         cloud.wait(self.seconds)
@@ -171,7 +171,7 @@ class Association(Kind):
         if record.inputs.get("batchImportMetaDataOnCreate") and source.is_dir():
             shutil.copytree(source, there, dirs_exist_ok=True)
 
-    def _folder(self, cloud: Cloud, record: Record) -> Path:
+    def _folder(self, cloud: ResourceCloud, record: Record) -> Path:
         system = cloud.store.read().records[record.inputs["fileSystemId"]]
         folder: Path = cloud.world.path / "storage" / system.id / "data"
         path: str = record.inputs["fileSystemPath"].strip("/")

@@ -1,8 +1,8 @@
 """One host's instance metadata service, version 2 alone: tokens, texts by path, and its door to the account's parameters.
 
-A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID`. The
-host reaches it at 169.254.169.254:80 and cannot see it otherwise. It has no credentials: what the host's role may do is in the
-host's record, which is read again for each call.
+A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID PORT`.
+The host reaches it at 169.254.169.254:80 and cannot see it otherwise. It has no credentials: what the host's role may do is in
+the host's record, which is read again for each call.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-ADDRESS, PORT = "169.254.169.254", 8169
-"""Where hosts ask, and where the service listens on their loopback: port 80 of the loopback is theirs."""
-
 TTL_MOST_S = 21_600
 PATIENCE_S = 5
 LONGEST_BYTES = 65_536
@@ -30,15 +27,6 @@ WORDS = {
 }  # fmt: skip
 PARAMETER = "rehearsal/ssm/parameter"
 """Not the vendor's: where the image's `aws` hands over what it would send to Systems Manager."""
-
-REDIRECT = f"""table ip metadata {{
-  chain output {{
-    type nat hook output priority -100;
-    ip daddr {ADDRESS} tcp dport 80 redirect to :{PORT}
-  }}
-}}
-"""
-"""Rules of a host's namespace: port 80 of the well-known address alone, as its port 53 is the name service."""
 
 
 class Service:
@@ -136,10 +124,10 @@ def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
     return method, path, headers, body
 
 
-def serve(world: Path, host_id: str) -> None:
-    """Answer one call after the other, until killed."""
+def serve(world: Path, host_id: str, port: int) -> None:
+    """Answer one call after the other on a port of the loopback, until killed."""
     service = Service(world, host_id)
-    listening = socket.create_server(("127.0.0.1", PORT), backlog=64)
+    listening = socket.create_server(("127.0.0.1", port), backlog=64)
     while True:
         calling, _ = listening.accept()
         with calling:
@@ -155,4 +143,4 @@ def serve(world: Path, host_id: str) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    serve(Path(sys.argv[1]), sys.argv[2])
+    serve(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import BUCKET, Asked, Kind, Named, shown
 from rehearsal.aws.places import region_of
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.world.world import World
 
@@ -67,12 +67,12 @@ class Bucket(Named):
     def names(self, record: Record) -> frozenset[str]:  # noqa: D102
         return frozenset({f"{BUCKET} {shown(record)}", f"{BUCKET} {record.computed['arn']}"})
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None:
             cloud.wait(self.seconds)
             folder(cloud.world, shown(record)).mkdir(parents=True, exist_ok=True)
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         place = folder(cloud.world, shown(record))
         full = place.is_dir() and any(place.iterdir())
         if full and not record.inputs.get("forceDestroy"):
@@ -82,7 +82,7 @@ class Bucket(Named):
         with contextlib.suppress(OSError):
             place.parent.rmdir()  # another bucket keeps it
 
-    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: D102
         return folder(cloud.world, shown(record)).is_dir()
 
 

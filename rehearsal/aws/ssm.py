@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from rehearsal.aws import parameters
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import Asked, Kind, shown
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
 PARAMETER = "aws:ssm/parameter:Parameter"
@@ -50,7 +50,7 @@ class Parameter(Kind):
         name = shown(record)
         record.computed["arn"] = self.arn_of(record.inputs, name if name.startswith("/") else f"/{name}")
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         value = next(record.inputs[one] for one in _VALUES if record.inputs.get(one) is not None)
         before = next((old[one] for one in _VALUES if old.get(one) is not None), None) if old else None
         if old is not None and before == value:
@@ -69,12 +69,12 @@ class Parameter(Kind):
             mine.computed["version"] = made.version
             mine.private["written"] = True
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         # One that somebody else made is what stopped this one, and stays.
         if cloud.store.read().records[record.id].private.get("written"):
             parameters.delete(cloud.world, shown(record))
 
-    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: D102
         return parameters.get(cloud.world, shown(record)) is not None
 
 

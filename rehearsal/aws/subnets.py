@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, combination, invalid, refused
 from rehearsal.aws.kinds import GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
 from rehearsal.aws.places import region_of, zones
 from rehearsal.aws.vpc import InVpc
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, each
 
@@ -153,12 +153,12 @@ class Route(Kind):
         record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
         record.computed.update(origin="CreateRoute", state="active", instanceId="", instanceOwnerId="")
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None:
             cloud.wait(self.seconds)
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
@@ -217,10 +217,10 @@ class Association(Kind):
         super().born(database, record)
         record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from rehearsal.aws import account
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, KEY, PLACEMENT, SUBNET, TEMPLATE, Asked, Kind, Named, shown
 from rehearsal.plugin import kinds
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
@@ -76,7 +76,7 @@ class LaunchTemplate(Named):
         record.computed.update(name=name, latestVersion=1, defaultVersion=1)
         record.private = {"versions": [dict(record.inputs)]}
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None or {**old, "tags": 0} == {**record.inputs, "tags": 0}:
             return
         with cloud.store.change() as database:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GIGA = 10**9
+#: PCI buses at which eight GPUs are shown. No page of the vendor's names them: these are those of OCI's BM.GPU4.8.
+GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 _GB = 10**9
 ON_DEMAND, SPOT, BLOCK = "on-demand", "spot", "capacity-block"
 _BOUGHT = (ON_DEMAND, SPOT)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, TABLE, VPC, Asked, Kind
 from rehearsal.aws.places import region_of
 from rehearsal.net import network
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
 _IPV6 = "the rehearsal plays IPv4 alone."
@@ -26,12 +26,12 @@ class InVpc(Kind):
 
     references: ClassVar[Mapping[str, str]] = {"vpcId": VPC}
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None:
             cloud.wait(self.seconds)
         cloud.render(record.inputs["vpcId"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         cloud.render(record.inputs["vpcId"])
 
 
@@ -76,12 +76,12 @@ class Vpc(Kind):
             assignGeneratedIpv6CidrBlock=False,
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None:
             cloud.wait(self.seconds)
         cloud.render(record.id)
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         network.delete_vcn(cloud.world, record.short)
 
 

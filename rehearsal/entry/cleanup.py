@@ -67,8 +67,10 @@ def clear(world: World) -> None:
     wires.remove_namespace(world.netns(network.OPERATOR))
     for name in OWN:
         shutil.rmtree(world.path / name, ignore_errors=True)
+    with contextlib.suppress(OSError):  # a stand-in cloud's database keeps its folder
+        (world.path / "clouds").rmdir()
     with contextlib.suppress(OSError):
-        world.path.rmdir()  # a stand-in cloud's database keeps it
+        world.path.rmdir()
 
 
 def demolish(world: World) -> None:

@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal.host import hosts
+from rehearsal.host.images import Image
 from rehearsal.net import network
-from rehearsal.oci.shapes import GIGA, SHAPES, Shape, front_name, rail_names
+from rehearsal.oci.host_images import image
+from rehearsal.oci.machines import RDMA_PLUGINS, equipped
+from rehearsal.oci.shapes import SHAPES, Shape
 from rehearsal.world.world import PUBLIC_RANGE, World, write_whole
 
 SITE, FABRIC = "site00", "sitefab0"
@@ -25,8 +28,6 @@ PUBLIC, PRIVATE = "10.20.0.0/24", "10.20.1.0/24"
 
 PATIENCE_SECONDS = 60
 WINDOW = 2
-RDMA_PLUGINS = ("Compute HPC RDMA Auto-Configuration", "Compute HPC RDMA Authentication")
-"""What addresses the rails in the images that are booted: on such machines somebody has done that long ago."""
 
 KEYS = {"shape", "image", "hosts", "jump", "rails"}
 EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
@@ -44,14 +45,14 @@ class Site:
 
     Attributes:
         shape: the hardware, a row of `rehearsal.oci.shapes`.
-        image: see images.image.
+        image: their image.
         hosts: address by name, in launch order: private behind a jump host, public without one.
         jump: the jump host's public address, None where the hosts have public addresses themselves.
         rails: whether they are joined by the shape's rails.
     """
 
     shape: Shape
-    image: str
+    image: Image
     hosts: dict[str, str]
     jump: str | None
     rails: bool
@@ -69,7 +70,7 @@ class Site:
             raise ValueError(f"{file} must be a JSON object that describes standing hosts: {problem}.") from None
         if not isinstance(given, dict) or not {"shape", "image", "hosts"} <= given.keys() <= KEYS:
             raise ValueError(f"{file} must have shape, image and hosts and may have jump and rails, and nothing else.")
-        site = cls(SHAPES[given["shape"]], given["image"], given["hosts"], given.get("jump"), given.get("rails", True))
+        site = cls(SHAPES[given["shape"]], image(given["image"]), given["hosts"], given.get("jump"), given.get("rails", True))
         inside = PRIVATE if site.jump else PUBLIC_RANGE
         for address in site.hosts.values():
             if ip_address(address) not in ip_network(inside):
@@ -142,23 +143,20 @@ def _plan(site: Site) -> network.VcnPlan:
 
 def _specs(world: World, site: Site) -> list[hosts.HostSpec]:
     key = (world.path / "operator" / "id_ed25519.pub").read_text().strip()
-    family = site.image.removesuffix("-gpu")
     found = [
-        _spec(site, key, family, index, name, site.private(index, address))
-        for index, (name, address) in enumerate(site.hosts.items())
+        _spec(site, key, index, name, site.private(index, address)) for index, (name, address) in enumerate(site.hosts.items())
     ]
-    return found if site.jump is None else [*found, _jump(key, family)]
+    return found if site.jump is None else [*found, _jump(site, key)]
 
 
-def _spec(site: Site, key: str, family: str, index: int, name: str, address: str) -> hosts.HostSpec:  # noqa: PLR0913, PLR0917
-    shape, subnet = site.shape, PRIVATE if site.jump else PUBLIC
-    rails = zip(rail_names(shape, family), shape.ports, strict=True)
-    return hosts.HostSpec(
+def _spec(site: Site, key: str, index: int, name: str, address: str) -> hosts.HostSpec:
+    subnet = PRIVATE if site.jump else PUBLIC
+    spec = hosts.HostSpec(
         id=f"site{index:02}",
         index=index,
         hostname=name,
         image=site.image,
-        shape=shape.name,
+        shape=site.shape.name,
         user_data=PREPARED.encode(),
         ssh_authorized_keys=(key,),
         vcn_id=SITE,
@@ -166,23 +164,18 @@ def _spec(site: Site, key: str, family: str, index: int, name: str, address: str
         address=address,
         gateway=network.gateway(subnet),
         search_domain="site.example",
-        front_name=front_name(shape, family),
-        front_hca=shape.front_hca,
         fabric_id=FABRIC if site.rails else None,
-        rails=tuple(hosts.Rail(rail, port.hca, shape.port_rate_bits_per_s) for rail, port in rails) if site.rails else (),
-        gpus=(shape.gpu,) * shape.gpus,
-        nvme=shape.nvme_bytes,
         agent_plugins=RDMA_PLUGINS,
-        front_rate_bits_per_s=int(shape.front_gbit_s * GIGA),
     )
+    return equipped(spec, site.shape)
 
 
-def _jump(key: str, family: str) -> hosts.HostSpec:
+def _jump(site: Site, key: str) -> hosts.HostSpec:
     return hosts.HostSpec(
         id="sitejump",
         index=-1,
         hostname="jump",
-        image=family,
+        image=image(site.image.name.removesuffix("-gpu")),
         shape="VM.Standard.E5.Flex",
         user_data=b"",
         ssh_authorized_keys=(key,),

@@ -30,6 +30,14 @@ START_SECONDS = 30
 
 
 @dataclass(frozen=True)
+class Ports:
+    """The TCP and UDP ports that a file system's server listens on."""
+
+    tcp: tuple[int, ...]
+    udp: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class FileSystem:
     """One file system as it is asked for.
 
@@ -40,7 +48,7 @@ class FileSystem:
         address: in subnet_cidr.
         names: full DNS names by which hosts of the VPC find it.
         export: what a client must name behind the server: a Lustre mount name, or the path of an NFS export.
-        vendor: whose service it is, `aws` or `oci`; what it listens on differs.
+        ports: what the vendor's service listens on.
         clients: networks that its export admits.
     """
 
@@ -51,7 +59,7 @@ class FileSystem:
     address: str
     names: tuple[str, ...]
     export: str
-    vendor: str = "aws"
+    ports: Ports
     clients: tuple[str, ...] = ANYBODY
 
     def __post_init__(self) -> None:
@@ -68,8 +76,7 @@ class FileSystem:
         server = self.names[0] if self.names else self.address
         if self.kind == "lustre":
             return f"{server}@tcp:/{self.export.strip('/')}"
-        # FSx is mounted by its root volume's folder, an export of OCI by its path.
-        return f"{server}:/{self.export.strip('/')}{'/' if self.vendor == 'aws' else ''}"
+        return f"{server}:/{self.export.lstrip('/')}"
 
 
 def short(system_id: str) -> str:
@@ -102,7 +109,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     address: str,
     names: Sequence[str],
     export: str,
-    vendor: str = "aws",
+    ports: Ports,
     clients: Sequence[str] = ANYBODY,
 ) -> FileSystem:
     """Start a file system, with the data that were put away; one that runs keeps its data, and other clients count at once.
@@ -112,7 +119,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
         KeyError: its VPC is not in this world.
         RuntimeError: something of the machine refused, or its server does not listen within half a minute.
     """
-    system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export, vendor, tuple(clients))
+    system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export, ports, tuple(clients))
     record = json.dumps({**asdict(system), "source": system.source, "most_bytes": MOST_BYTES})
     if alive(world, id):
         write_whole(folder(world, id) / "record.json", record)

@@ -25,15 +25,7 @@ if __name__ == "__main__":
 from rehearsal.host.spec import alive, load
 from rehearsal.world.world import World
 
-TCP_PORTS = {
-    ("aws", "lustre"): (988, *range(1018, 1024)),
-    ("aws", "nfs"): (111, 2049, 20001, 20002, 20003),
-    ("oci", "lustre"): (988,),
-    ("oci", "nfs"): (111, 2048, 2049, 2050),
-}
-UDP_PORTS = {("aws", "nfs"): (111, 2049, 20001, 20002, 20003), ("oci", "nfs"): (111, 2048)}
-"""What file systems listen on (FSx user guides; OCI, "Configuring VCN Security Rules for File Storage"). Two answer."""
-
+#: The port on which clients ask to mount; the server listens on the others and never answers.
 ASKED_ON = {"lustre": 988, "nfs": 2049}
 PATIENCE_S = 5
 LONGEST_BYTES = 65_536
@@ -146,12 +138,11 @@ class Server:
         """Make the place for the data, known as `data` in the record's folder, and listen; clients ask on the first socket."""
         record = self.record()
         kind, size, address = record["kind"], record["most_bytes"], record["address"]
-        place = (record["vendor"], kind)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", record["source"], "/mnt"], check=True)
         os.chdir("/mnt")
         asked = socket.create_server((address, ASKED_ON[kind]), backlog=128)
-        others = [socket.create_server((address, port)) for port in TCP_PORTS[place] if port != ASKED_ON[kind]]
-        for port in UDP_PORTS.get(place, ()):
+        others = [socket.create_server((address, port)) for port in record["ports"]["tcp"] if port != ASKED_ON[kind]]
+        for port in record["ports"]["udp"]:
             silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             silent.bind((address, port))
             others.append(silent)

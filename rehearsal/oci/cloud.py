@@ -24,11 +24,11 @@ class Cloud(cloud.Cloud):
             Problem("", f"Resource not found: {resource_id}.", 404, "NotAuthorizedOrNotFound"), "Core", "Update"
         )
 
-    def render(self, vcn: object) -> None:
+    def render(self, vcn_id: object) -> None:
         """Make a VCN in the world what the database says of it."""
         # One at a time, so that an older picture of the same VCN never overtakes a newer one.
         with self.rendering:
-            record = self.store.read().find(vcn, _VCN)
+            record = self.store.read().find(vcn_id, _VCN)
             if record is not None:
                 network.apply_vcn(self.world, plan_of(self.store.read(), record))
 

@@ -6,27 +6,26 @@ import base64
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rehearsal.host import hosts
 from rehearsal.net import network
-from rehearsal.oci import launch
+from rehearsal.oci import host_images, launch
 from rehearsal.oci.core_network import DHCP_OPTIONS
 from rehearsal.oci.core_subnet import private
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.images import IMAGES
 from rehearsal.oci.kinds import Asked, Kind
+from rehearsal.oci.machines import equipped
 from rehearsal.oci.netplan import free_private_ip, subnet_cidr
 from rehearsal.oci.ocids import sibling_ocid
 from rehearsal.oci.places import FAULT_DOMAINS, REGION
-from rehearsal.oci.shapes import GIGA, SHAPES, front_name, quota_use, rail_names
+from rehearsal.oci.shapes import SHAPES, quota_use
 from rehearsal.plugin.addresses import free_public
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import at
-
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
 
 INSTANCE = launch.INSTANCE
 NO_CAPACITY = Problem("", "Out of host capacity.", status=500, code="InternalError")
@@ -104,22 +103,19 @@ def place(database: Database, record: Record, where: Place) -> None:
     )
 
 
-def boot(cloud: Cloud, record: Record) -> None:
+def boot(cloud: ResourceCloud, record: Record) -> None:
     """Start an instance's host; one that runs already is left alone."""
     database = cloud.store.read()
     subnet = database.records[record.private["subnet"]]
     image, shape = IMAGES[record.private["image"]], SHAPES[record.private["shape"]]
-    fabric = record.private["fabric"]
     cidr = subnet_cidr(subnet)
     metadata = record.inputs.get("metadata") or {}
     agent = record.inputs.get("agentConfig") or {}
-    names = rail_names(shape, image.family) if fabric else []
-    cores = record.private["ocpus"] if shape.flexible else 1
     spec = hosts.HostSpec(
         id=record.short,
         index=record.private["index"],
         hostname=record.private["hostname"],
-        image=image.name,
+        image=host_images.image(image.name),
         shape=shape.name,
         user_data=base64.b64decode("".join(metadata.get("user_data", "").split())),
         ssh_authorized_keys=tuple(line for line in metadata.get("ssh_authorized_keys", "").splitlines() if line.strip()),
@@ -128,18 +124,10 @@ def boot(cloud: Cloud, record: Record) -> None:
         address=record.computed["privateIp"],
         gateway=network.gateway(cidr),
         search_domain=_search_domain(database, subnet),
-        front_name=front_name(shape, image.family),
-        front_hca=shape.front_hca,
-        fabric_id=fabric,
-        rails=tuple(
-            hosts.Rail(name, port.hca, shape.port_rate_bits_per_s) for name, port in zip(names, shape.ports, strict=bool(names))
-        ),
-        gpus=(shape.gpu,) * shape.gpus,
-        nvme=shape.nvme_bytes,
+        fabric_id=record.private["fabric"],
         agent_plugins=_plugins(agent),
-        front_rate_bits_per_s=int(shape.front_gbit_s * cores * GIGA),
     )
-    hosts.boot(cloud.world, spec)
+    hosts.boot(cloud.world, equipped(spec, shape, record.private["ocpus"]))
 
 
 def _search_domain(database: Database, subnet: Record) -> str:
@@ -201,7 +189,7 @@ class Instance(Kind):
         subnet = vnic.get("subnetId") or record.inputs["subnetId"]
         place(database, record, Place(subnet, record.inputs["availabilityDomain"]))
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None:
             if SHAPES[record.private["shape"]].bare_metal and not cloud.faults.capacity_left(0):
                 raise ServiceError(NO_CAPACITY, self.service, self.create)
@@ -212,7 +200,7 @@ class Instance(Kind):
         if old is None:
             boot(cloud, record)
 
-    def _readdress(self, cloud: Cloud, record: Record, old: Mapping[str, Any]) -> None:
+    def _readdress(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any]) -> None:
         """Give or take the public address as an update asks; a flexible shape's new size counts from now on."""
         before, after = ((one.get("createVnicDetails") or {}).get("assignPublicIp") for one in (old, record.inputs))
         with cloud.store.change() as database:
@@ -223,12 +211,12 @@ class Instance(Kind):
             mine.private["shape"] = mine.inputs["shape"]
             mine.private["ocpus"] = (mine.inputs.get("shapeConfig") or {}).get("ocpus", mine.private["ocpus"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         hosts.stop(cloud.world, record.short)
         if record.computed.get("publicIp"):
             cloud.render(record.private["vcn"])
 
-    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: D102
         return hosts.alive(cloud.world, record.short)
 
 
@@ -247,7 +235,7 @@ class ConsoleHistory(Kind):
         record.computed["availabilityDomain"] = instance.computed["availabilityDomain"]
         record.computed["compartmentId"] = instance.inputs["compartmentId"]
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         if old is None:
             instance = cloud.store.read().records[record.inputs["instanceId"]]
             written = hosts.console(cloud.world, instance.short)

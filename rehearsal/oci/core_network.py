@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rehearsal.net import network
 from rehearsal.oci.errors import Problem, not_found
@@ -13,11 +13,9 @@ from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.ocids import new_ocid, now
 from rehearsal.oci.places import SERVICES
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each, known
-
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
 
 VCN = "oci:Core/vcn:Vcn"
 ROUTE_TABLE = "oci:Core/routeTable:RouteTable"
@@ -45,10 +43,10 @@ class InVcn(Kind):
 
     references: ClassVar[Mapping[str, str]] = {"vcnId": VCN}
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         cloud.render(record.inputs["vcnId"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         cloud.render(record.inputs["vcnId"])
 
 
@@ -113,10 +111,10 @@ class Vcn(Kind):
             database.records[default.id] = default
             record.computed[name] = default.id
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         cloud.render(record.id)
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         network.delete_vcn(cloud.world, record.short)
 
 
@@ -148,7 +146,7 @@ class NatGateway(Gateway):
     token, noun, service = "oci:Core/natGateway:NatGateway", "natgateway", "Core Nat Gateway"
     create, update, delete = "CreateNatGateway", "UpdateNatGateway", "DeleteNatGateway"
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
         super().effect(cloud, record, old)
         # The builder gives each VCN its address towards the Internet and writes it down.
         with cloud.store.change() as database:

@@ -6,7 +6,7 @@ A file system holds its data by itself; it has a server from the moment that an 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rehearsal.host import storage
 from rehearsal.oci.core_network import malformed
@@ -17,12 +17,12 @@ from rehearsal.oci.netplan import free_private_ips, hostnames, subnet_cidr, take
 from rehearsal.oci.ocids import new_ocid, sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each, known
 
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
-
+#: "Configuring VCN Security Rules for File Storage".
+PORTS = storage.Ports((111, 2048, 2049, 2050), (111, 2048))
 FILE_SYSTEM = "oci:FileStorage/fileSystem:FileSystem"
 MOUNT_TARGET = "oci:FileStorage/mountTarget:MountTarget"
 EXPORT = "oci:FileStorage/export:Export"
@@ -85,7 +85,7 @@ class FileSystem(Served):
             lifecycleDetails="", replicationTargetId="", areQuotaRulesEnabled=False, cloneAttachStatus="",
         )  # fmt: skip
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         storage.stop(cloud.world, record.id)
         storage.forget(cloud.world, record.id)
 
@@ -193,19 +193,19 @@ class Export(Kind):
         anybody = {"source": "0.0.0.0/0", "access": "READ_WRITE", "identitySquash": "NONE"}
         record.computed.update(exportOptions=[anybody], isIdmapGroupsForSysAuth=False)
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         database = cloud.store.read()
         target = database.records[record.parent or ""]
         domain = database.records[target.private["subnet"]].computed.get("subnetDomainName")
         name = target.private["hostname"]
         storage.start(
-            cloud.world, id=record.inputs["fileSystemId"], kind="nfs", vendor="oci",
+            cloud.world, id=record.inputs["fileSystemId"], kind="nfs", ports=PORTS,
             vcn_id=database.records[target.private["vcn"]].short, subnet_cidr=target.private["cidr"],
             address=target.computed["ipAddress"], names=(f"{name}.{domain}",) if name and domain else (),
             export=record.inputs["path"], clients=[one["source"] for one in record.outputs()["exportOptions"]],
         )  # fmt: skip
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         storage.put_away(cloud.world, record.inputs["fileSystemId"])
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rehearsal.host import storage
 from rehearsal.oci.core_subnet import SUBNET
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.files import Served
 from rehearsal.oci.kinds import Asked
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import known
 
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
-
+#: "Lustre ports" of the vendor's page on network security rules for File Storage with Lustre.
+PORTS = storage.Ports((988,))
 LUSTRE = "oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem"
 
 # docs.oracle.com/iaas/Content/lustre/file-system-capacity.htm: 31.2 at least, up to 124.8 in steps of 10.4, beyond in steps of
@@ -57,15 +57,15 @@ class Lustre(Served):
             timeBillingCycleEnd="", timeUpdated=record.computed["timeCreated"],
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         database = cloud.store.read()
         storage.start(
-            cloud.world, id=record.id, kind="lustre", vendor="oci", vcn_id=database.records[record.private["vcn"]].short,
+            cloud.world, id=record.id, kind="lustre", ports=PORTS, vcn_id=database.records[record.private["vcn"]].short,
             subnet_cidr=record.private["cidr"], address=record.computed["managementServiceAddress"], names=(),
             export=f"/{record.inputs['fileSystemName']}",
         )  # fmt: skip
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         storage.stop(cloud.world, record.id)
 
 

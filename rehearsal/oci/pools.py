@@ -6,7 +6,7 @@ import secrets
 import string
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rehearsal.net import network
 from rehearsal.oci import launch
@@ -18,11 +18,9 @@ from rehearsal.oci.ocids import new_ocid, now, sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 from rehearsal.oci.shapes import SHAPES, Shape, quota_use
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each, known_at
-
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
 
 CONFIGURATION = "oci:Core/instanceConfiguration:InstanceConfiguration"
 _DETAILS = "instanceDetails.launchDetails"
@@ -122,7 +120,7 @@ class ClusterNetwork(Kind):
         record.computed["timeUpdated"] = now()
         record.private["pool"] = sibling_ocid(record.id, "instancepool")
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
         pool = record.inputs["instancePools"][0]
         database = cloud.store.read()
         configuration = database.records[pool["instanceConfigurationId"]]
@@ -154,7 +152,7 @@ class ClusterNetwork(Kind):
                 record.id, self.outputs(now_there) | {"state": self.ready}, record.inputs, str(failures[0])
             )
 
-    def _enter(self, cloud: Cloud, owner: Record, configuration: Record, index: int) -> Record:
+    def _enter(self, cloud: ResourceCloud, owner: Record, configuration: Record, index: int) -> Record:
         """Record one more instance of the pool, with its name and its addresses.
 
         Raises:
@@ -188,7 +186,7 @@ class ClusterNetwork(Kind):
             database.records[record.id] = record
         return record
 
-    def _boot(self, cloud: Cloud, record: Record) -> None:
+    def _boot(self, cloud: ResourceCloud, record: Record) -> None:
         """Start an instance's host; nothing of either is left when it does not."""
         with cloud.working(record):
             if record.computed["publicIp"]:
@@ -196,7 +194,7 @@ class ClusterNetwork(Kind):
             boot(cloud, record)
             cloud.faults.within(_LAUNCH[1])
 
-    def _count(self, cloud: Cloud, record: Record) -> None:
+    def _count(self, cloud: ResourceCloud, record: Record) -> None:
         with cloud.store.change() as database:
             mine = database.records[record.id]
             mine.computed["timeUpdated"] = now()
@@ -215,7 +213,7 @@ class ClusterNetwork(Kind):
         }
         return outputs | {"instancePools": [pool]}
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
         network.delete_fabric(cloud.world, record.short)
 
 

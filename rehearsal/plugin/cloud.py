@@ -7,7 +7,9 @@ by the engine that asked (it died before it could write its state) gives way whe
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,12 +23,13 @@ from rehearsal.plugin.kinds import Asked, Kind
 from rehearsal.plugin.store import Database, Record, Store, alive, this_process
 from rehearsal.world.world import World
 
-CLOUDS = ("oci", "aws")
-"""Every cloud that may have sold something in one world."""
-
 
 class Cloud(ABC):
-    """One world's cloud of one vendor."""
+    """One world's cloud of one vendor.
+
+    Attributes:
+        pace: the part of the vendor's own waiting times that is waited, from BUSBAR_PACE: 1 is all, 0 (the default) none.
+    """
 
     name: ClassVar[str] = ""
     kinds: ClassVar[Mapping[str, Kind]] = {}
@@ -38,11 +41,16 @@ class Cloud(ABC):
         self.store = Store(world, self.name)
         self.faults = Faults(world, self.store, self.throttled)
         self.process = this_process()
+        self.pace = _pace(os.environ.get("BUSBAR_PACE", "0"))
         self.rendering = threading.Lock()
 
     @abstractmethod
     def unknown(self, resource_id: str) -> ServiceError:
         """The answer to a change of what does not exist."""
+
+    @abstractmethod
+    def render(self, vcn_id: object) -> None:
+        """Make a VCN or VPC in the world what the database says of it."""
 
     @abstractmethod
     def render_all(self) -> None:
@@ -170,7 +178,7 @@ class Cloud(ABC):
             self.render_all()
         folder = self.world.path / "hosts"
         running = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
-        known = {record.short for name in CLOUDS for record in Store(self.world, name).read().records.values()}
+        known = {record.short for store in Store.all_of(self.world) for record in store.read().records.values()}
         for stray in running - known:
             hosts.stop(self.world, stray)
 
@@ -183,6 +191,18 @@ class Cloud(ABC):
             self._remove(record.id)
             raise
         self._settle(record.id)
+
+    def wait(self, seconds: float) -> None:
+        """Let as much of the vendor's own waiting time pass as was asked for."""
+        time.sleep(seconds * self.pace)
+
+    def failed(self, record: Record, why: str) -> PartlyCreatedError:
+        """Mark a resource that was created and failed; return the error to raise."""
+        with self.store.change() as database:
+            mine = database.records[record.id]
+            mine.private["failed"] = why
+            kind = self.kinds[mine.token]
+            return PartlyCreatedError(kind.shown(record), kind.outputs(mine), record.inputs, why)
 
     def stamp(self, record: Record) -> Record:
         """The record as this process's own work, for resources that a larger one brings along."""
@@ -249,3 +269,13 @@ def _refuse_if(problems: Iterator[Problem], kind: Kind, operation: str) -> None:
 def _stack(urn: str) -> str:
     """The stack and the project of a URN (`urn:pulumi:stack::project::type::name`)."""
     return "::".join(urn.split("::")[:2])
+
+
+def _pace(text: str) -> float:
+    try:
+        pace = float(text)
+    except ValueError:
+        pace = -1
+    if not 0 <= pace <= 1:
+        raise ValueError(f"BUSBAR_PACE is {text!r} and must be a number from 0 to 1, the part of the vendor's waiting times.")
+    return pace

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rehearsal.plugin.errors import Problem
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record, references
 from rehearsal.plugin.wire import each, known_at
 
@@ -46,8 +47,7 @@ class Kind(ABC):
     """One type of resource: what the service refuses, adds and does.
 
     The methods that change something run in this order: `born` inside the transaction that records the resource,
-    `effect` after it, then the state becomes `ready`. Going, `gone` runs before the record does. The cloud that they are
-    handed is the vendor's own.
+    `effect` after it, then the state becomes `ready`. Going, `gone` runs before the record does.
     """
 
     token = ""
@@ -90,17 +90,17 @@ class Kind(ABC):
     def born(self, database: Database, record: Record) -> None:  # noqa: B027
         """Add what the service decides; the record is not in the database yet."""
 
-    def effect(self, cloud: Any, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: B027
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: B027
         """Make it so in the world; `old` are the inputs before an update, None at creation; idempotent."""
 
     def outputs(self, record: Record) -> dict[str, Any]:
         """What the engine gets to see of it."""
         return record.outputs()
 
-    def gone(self, cloud: Any, record: Record) -> None:  # noqa: B027
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: B027
         """Leave nothing of it in the world; idempotent."""
 
-    def exists(self, cloud: Any, record: Record) -> bool:  # noqa: ARG002  most types live in the database alone
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: ARG002  most types live in the database alone
         """Whether what the record speaks of is still in the world."""
         return True
 

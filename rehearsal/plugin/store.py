@@ -22,6 +22,8 @@ from rehearsal.world.world import World
 
 _BIRTH_FIELD = 22  # field of /proc/<pid>/stat that holds the start time, so that a reused pid is not taken for another
 _SHORT_DIGITS = 8
+#: Folder of the world that has one file for each cloud that has sold something.
+_FOLDER = "clouds"
 
 
 @dataclass
@@ -101,8 +103,13 @@ class Store:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self._name = name
-        self._file = world.path / f"{name}.json"
+        self._file = world.path / _FOLDER / f"{name}.json"
         self._threads = threading.Lock()
+
+    @classmethod
+    def all_of(cls, world: World) -> list[Store]:
+        """Return the store of every cloud that has sold something in a world."""
+        return [cls(world, file.stem) for file in sorted((world.path / _FOLDER).glob("*.json"))]
 
     def read(self) -> Database:
         """A snapshot; an absent file is an empty cloud."""
@@ -120,6 +127,7 @@ class Store:
             sold_something = bool(database.records)
             yield database
             if database.records or not sold_something:
+                self._world.folder(_FOLDER)
                 draft = self._file.with_suffix(".draft")
                 draft.write_text(json.dumps(asdict(database), indent=1))
                 draft.replace(self._file)
