@@ -8,11 +8,11 @@ from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 
+#: VPC user guide, "VPC CIDR blocks": a block is from /16 to /28, of a VPC as of a subnet.
 WIDEST, NARROWEST = 16, 28
-"""VPC user guide, "VPC CIDR blocks": a block is from /16 to /28, of a VPC as of a subnet."""
 
+#: VPC user guide, "Subnet sizing": the first four addresses and the last one are kept.
 _FIRST_HOST = 4
-"""VPC user guide, "Subnet sizing": the first four addresses and the last one are kept."""
 
 _RESERVED = tuple(IPv4Network(one) for one in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4"))
 ASSOCIATION = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"

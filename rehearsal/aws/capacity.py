@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from rehearsal.aws import account
 from rehearsal.aws.account import Reservation
 from rehearsal.aws.errors import Problem, combination, invalid, not_played, refused
@@ -37,9 +39,14 @@ def reservations(database: Database, region: str) -> dict[str, Reservation]:
         one = record.outputs()
         arn = str(one.get("placementGroupArn") or "")
         found[record.id] = Reservation(
-            record.id, one["instanceType"], int(one["instanceCount"]), one["availabilityZone"], block=False,
-            placement_group=arn.rpartition("/")[2], match=one["instanceMatchCriteria"],
-        )  # fmt: skip
+            record.id,
+            one["instanceType"],
+            int(one["instanceCount"]),
+            one["availabilityZone"],
+            block=False,
+            placement_group=arn.rpartition("/")[2],
+            match=one["instanceMatchCriteria"],
+        )
     for record in database.of(PURCHASE):
         one = record.outputs()
         found[record.id] = Reservation(
@@ -67,18 +74,20 @@ def problems(launch: Launch, database: Database, region: str, count: int) -> Ite
         return
     if launch.market not in kind.usage:
         yield refused(
-            "instanceMarketOptions.marketType", "Unsupported",
+            "instanceMarketOptions.marketType",
+            "Unsupported",
             f"{kind.name} is not sold as {launch.market}; it is sold as {', '.join(kind.usage)}.",
-        )  # fmt: skip
+        )
     needed = kind.vcpus * count
     # Reserved machines count against no on-demand quota that is left: the reservation did when it was made.
     if launch.market == "on-demand" and launch.reservation is None and needed > quota_left(database, kind.name):
         yield refused(
-            "instanceType", "VcpuLimitExceeded",
+            "instanceType",
+            "VcpuLimitExceeded",
             f"You have requested more vCPU capacity than your current vCPU limit of {QUOTAS[letters(kind.name)][2]:g} allows "
             "for the instance bucket that the specified instance type belongs to. Please visit "
             "http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.",
-        )  # fmt: skip
+        )
     yield from _placement(launch, database)
     yield from _reserved(launch, database, region, count)
 
@@ -115,10 +124,11 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
     yield from _unlike(launch, found, database)
     if used(database, found.id) + count > found.count:
         yield refused(
-            _TARGET, "ReservationCapacityExceeded",
+            _TARGET,
+            "ReservationCapacityExceeded",
             f"The requested reservation {found.id} does not have sufficient compatible and available capacity for this "
             "request.",
-        )  # fmt: skip
+        )
     if found.block and launch.placement_group:
         # aws-parallelcluster's warning: such a launch may be told that there is no room although the block has it.
         no_room = NO_CAPACITY.format(launch.type.name, found.zone)
@@ -146,7 +156,8 @@ class CapacityReservation(Kind):
     create, update, delete = "CreateCapacityReservation", "ModifyCapacityReservation", "CancelCapacityReservation"
     ready = "active"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         kind, zone = TYPES.get(str(asked.known("instanceType"))), asked.known("availabilityZone")
         if asked.known("instanceType") is not None and kind is None:
@@ -154,7 +165,8 @@ class CapacityReservation(Kind):
         elif kind is not None and zone is not None and zone not in kind.offered(zones(region_of(asked.inputs))):
             yield refused("availabilityZone", "Unsupported", f"{kind.name} is not offered in {zone}.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             instanceMatchCriteria="open", tenancy="default", endDateType="unlimited", ebsOptimized=False, endDate="",
@@ -169,18 +181,21 @@ class CapacityBlock(Kind):
     create, update, delete = "PurchaseCapacityBlock", "CreateTags", "CancelCapacityReservation"
     ready = "active"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         offering = asked.known("capacityBlockOfferingId")
         if offering is not None and _offer(str(offering)) is None:
             yield refused(
-                "capacityBlockOfferingId", "InvalidCapacityBlockOfferingId.NotFound",
+                "capacityBlockOfferingId",
+                "InvalidCapacityBlockOfferingId.NotFound",
                 f"The capacity block offering '{offering}' does not exist or is sold.",
-            )  # fmt: skip
+            )
         if asked.known("instancePlatform") not in {None, "Linux/UNIX"}:
             yield not_played("instancePlatform", "The rehearsal has machines with Linux alone.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         kind, count = _offer(record.inputs["capacityBlockOfferingId"]) or ("", 0)
         record.computed.update(
@@ -189,7 +204,8 @@ class CapacityBlock(Kind):
             reservationType=BLOCK, tenancy="default",
         )  # fmt: skip
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(60)
 

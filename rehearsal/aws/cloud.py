@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from rehearsal.aws import fabric
 from rehearsal.aws.errors import refused
 from rehearsal.aws.kinds import INSTANCE, VPC
@@ -31,7 +33,8 @@ class Cloud(cloud.Cloud):
         self.region = REGION
         self._drawn: dict[str, VcnPlan] = {}
 
-    def unknown(self, resource_id: str) -> ServiceError:  # noqa: D102
+    @override
+    def unknown(self, resource_id: str) -> ServiceError:
         return ServiceError(refused("", "InvalidParameterValue", f"{resource_id} does not exist"), "EC2", "Modify")
 
     def render(self, vcn_id: object) -> None:
@@ -51,6 +54,7 @@ class Cloud(cloud.Cloud):
                 if one and (self.world.path / "fabrics" / f"{one}.json").exists():
                     fabric.guard(self, one)
 
-    def render_all(self) -> None:  # noqa: D102
+    @override
+    def render_all(self) -> None:
         for vpc in self.store.read().of(VPC):
             self.render(vpc.id)

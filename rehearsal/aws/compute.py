@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import capacity, efa_software, fabric, host_images, launch, launch_rules, metadata_service, placing
 from rehearsal.aws.errors import Problem, not_played, refused
 from rehearsal.aws.iam import may_put
@@ -21,8 +23,8 @@ from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import known, known_at
 
+#: The first interface of a Nitro instance, on Ubuntu and on Amazon Linux 2023.
 _FRONT = "ens5"
-"""The first interface of a Nitro instance, on Ubuntu and on Amazon Linux 2023."""
 
 
 def boot(cloud: ResourceCloud, record: Record) -> None:
@@ -95,12 +97,15 @@ class Instance(Kind):
     ready = "running"
     seconds = 10
     unplayed: ClassVar[Mapping[str, str]] = {
-        "hibernation": "instances here never sleep.", "primaryNetworkInterface": "interfaces come with their instance here.",
+        "hibernation": "instances here never sleep.",
+        "primaryNetworkInterface": "interfaces come with their instance here.",
         "networkInterfaces": "the provider wants primaryNetworkInterface or a launch template instead.",
-        "hostId": "there are no dedicated hosts here.", "ipv6AddressCount": "the rehearsal plays IPv4 alone.",
-    }  # fmt: skip
+        "hostId": "there are no dedicated hosts here.",
+        "ipv6AddressCount": "the rehearsal plays IPv4 alone.",
+    }
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.known("userData") is not None and asked.known("userDataBase64") is not None:
             yield refused(
@@ -121,7 +126,8 @@ class Instance(Kind):
         if wanted.market == SPOT:
             yield not_played("instanceMarketOptions", "The rehearsal plays spot instances as fleets alone.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         wanted = launch.of_instance(record.inputs, database)
         if wanted is None:
@@ -132,7 +138,8 @@ class Instance(Kind):
         record.private["template"] = str(template.get("id") or template.get("name")) if template else ""
         placing.place(database, record, wanted, _index(database, record.private["template"]))
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             if not cloud.faults.capacity_left(max(record.private["index"], 0)):
                 none = capacity.no_capacity(record.private["type"], record.private["zone"])
@@ -148,27 +155,32 @@ class Instance(Kind):
                 mine.computed["vpcSecurityGroupIds"] = list(groups)
         cloud.render(record.private["vpc"])
 
-    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:  # noqa: D102
+    @override
+    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
         profile = known(inputs.get("iamInstanceProfile"))
         if isinstance(profile, str):
             return self.missing("iamInstanceProfile", profile, PROFILE)
         template = known_at(inputs, "launchTemplate.id")
         return self.missing("launchTemplate", str(template), TEMPLATE) if template else None
 
-    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+    @override
+    def outputs(self, record: Record) -> dict[str, Any]:
         own = super().outputs(record) | {"tagsAll": record.private["tags"]}
         # As the provider keeps it in its state: a hash, for user data may be long.
         if record.private["user_data"] and "userData" not in record.inputs:
             own["userData"] = hashlib.sha1(record.private["user_data"].encode(), usedforsecurity=False).hexdigest()
         return own
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         stop(cloud, record)
 
-    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: D102
+    @override
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:
         return hosts.alive(cloud.world, record.short)
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         return needed(record)
 
 

@@ -16,6 +16,7 @@ _ALL = frozenset({"*"})
 _RULE = frozenset({"securityGroupId"})
 _SYSTEM = frozenset({"backupId", "deploymentType", "kmsKeyId", "securityGroupIds", "storageType", "subnetIds"})
 
+#: Type token -> properties whose change is a replacement; `*`: all of them but tags.
 REPLACED: Mapping[str, frozenset[str]] = {
     "aws:ec2/vpc:Vpc": frozenset({"cidrBlock", "ipv4IpamPoolId", "ipv4NetmaskLength"}),
     "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": _ALL,
@@ -75,7 +76,6 @@ REPLACED: Mapping[str, frozenset[str]] = {
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": frozenset({"bucket"}),
     "aws:ssm/parameter:Parameter": frozenset({"dataType", "name"}),
 }  # fmt: skip
-"""Type token -> properties whose change is a replacement; `*`: all of them but tags."""
 
 
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:

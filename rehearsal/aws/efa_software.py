@@ -11,11 +11,11 @@ import re
 INSTALLER, PLUGIN, LIBFABRIC = "1.43.2", "1.16.3", "2.1"
 MPI = "/opt/amazon/openmpi"
 NCCL = "2.27.7"
+#: What the compiled plugin says of itself, by the macro's name.
 VERSIONS = {"PLUGIN_VERSION": PLUGIN, "LIBFABRIC_VERSION": LIBFABRIC}
-"""What the compiled plugin says of itself, by the macro's name."""
 
+#: Instance types on which the plugin picks its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp); elsewhere messages.
 _WRITES = re.compile(r"p([5-9]|\d\d)|g7e")
-"""Instance types on which the plugin picks its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp); elsewhere messages."""
 
 _EFA_LIBRARIES = "/opt/amazon/efa/lib"
 _INSTALLED = ("efa-config", "efa-profile", "libfabric1-aws", "openmpi40-aws", "rdma-core", f"libnccl-ofi_{PLUGIN}")
@@ -31,8 +31,8 @@ def plugin_folder(family: str) -> str:
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
+#: Where the rehearsed installer finds what it lays down: the same files as the image already has.
 INSTALLER_FILES = "usr/lib/rehearsal/efa"
-"""Where the rehearsed installer finds what it lays down: the same files as the image already has."""
 
 
 def copies(family: str) -> dict[str, str]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import capacity, compute, launch, launch_rules, placing
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import INSTANCE, MISSING, TEMPLATE, Asked, Kind
@@ -32,7 +34,8 @@ class Fleet(Kind):
     seconds = 10
     unplayed: ClassVar[Mapping[str, str]] = {"context": "the rehearsal does not know what it would say."}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         kind = asked.known("type")
         if kind != "instant" and asked.inputs.get("type") is not None and kind is not None:
@@ -61,13 +64,15 @@ class Fleet(Kind):
         data = version(record, str(number)) if number is not None else None
         if number is not None and data is None:
             yield refused(
-                f"{_SPECIFICATION}.version", "InvalidLaunchTemplateId.VersionNotFound",
+                f"{_SPECIFICATION}.version",
+                "InvalidLaunchTemplateId.VersionNotFound",
                 f"Could not find launch template version {number} of {record.id}.",
-            )  # fmt: skip
+            )
         elif data is not None and asked.itself is None:
             yield from _launch(asked, launch.of_template(data))
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             fleetState="active", fulfilledCapacity=0, fulfilledOnDemandCapacity=0, fleetInstanceSets=[],
@@ -75,7 +80,8 @@ class Fleet(Kind):
             terminateInstances=False, terminateInstancesWithExpiration=False,
         )  # fmt: skip
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is not None:
             return
         cloud.wait(self.seconds)
@@ -87,13 +93,16 @@ class Fleet(Kind):
         with cloud.store.change() as database:
             mine = database.records[record.id]
             sets = {
-                "instanceIds": [one.id for one in members], "instanceType": members[0].private["type"] if members else "",
-                "lifecycle": _market(record.inputs), "platform": "",
-            }  # fmt: skip
+                "instanceIds": [one.id for one in members],
+                "instanceType": members[0].private["type"] if members else "",
+                "lifecycle": _market(record.inputs),
+                "platform": "",
+            }
             mine.computed.update(
-                fleetInstanceSets=[sets] if members else [], fulfilledCapacity=len(members),
+                fleetInstanceSets=[sets] if members else [],
+                fulfilledCapacity=len(members),
                 fulfilledOnDemandCapacity=len(members) if _market(record.inputs) == "on-demand" else 0,
-            )  # fmt: skip
+            )
 
     def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
         """The instances that there is room for, all of them recorded before the first boots.
@@ -112,11 +121,13 @@ class Fleet(Kind):
                 raise ServiceError(none, self.service, self.create)
             return [_member(cloud, database, record, template, index) for index in range(room)]
 
-    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:  # noqa: D102
+    @override
+    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
         specification = inputs["launchTemplateConfigs"][0]["launchTemplateSpecification"]
         return self.missing(_SPECIFICATION, str(specification.get("launchTemplateId")), TEMPLATE)
 
-    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+    @override
+    def outputs(self, record: Record) -> dict[str, Any]:
         return {name: value for name, value in super().outputs(record).items() if name != "ownerId"}
 
     def needs(self, record: Record) -> Iterator[str]:  # noqa: ARG002
@@ -145,9 +156,10 @@ def _counts(asked: Asked) -> Iterator[Problem]:
     if least is not None and not any(single):
         # EC2 API, CreateFleet: "At least one of the following must be specified: SingleAvailabilityZone | SingleInstanceType".
         yield refused(
-            f"{_OPTIONS[kind]}.minTargetCapacity", "InvalidFleetConfig",
+            f"{_OPTIONS[kind]}.minTargetCapacity",
+            "InvalidFleetConfig",
             "minTargetCapacity needs singleAvailabilityZone or singleInstanceType.",
-        )  # fmt: skip
+        )
 
 
 def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
@@ -159,16 +171,18 @@ def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
         )
     if wanted.reservation is not None:
         yield refused(
-            _SPECIFICATION, "InvalidLaunchTemplate",
+            _SPECIFICATION,
+            "InvalidLaunchTemplate",
             "A fleet uses reservations by their group's ARN: the template targets one by its id, which is for RunInstances.",
-        )  # fmt: skip
+        )
     kind = wanted.type
     market = str(asked.known("targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")
     if kind is not None and market not in kind.usage:
         yield refused(
-            "targetCapacitySpecification.defaultTargetCapacityType", "Unsupported",
+            "targetCapacitySpecification.defaultTargetCapacityType",
+            "Unsupported",
             f"{kind.name} is not sold as {market}; it is sold as {', '.join(kind.usage)}.",
-        )  # fmt: skip
+        )
     yield from launch_rules.problems(wanted, asked.database, region, count)
     if market == "on-demand":
         yield from capacity.problems(wanted, asked.database, region, count)

@@ -11,6 +11,8 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import GROUP, OPENZFS, SUBNET, TABLE, Asked, Kind
@@ -64,7 +66,8 @@ class FileSystem(Kind):
     server = ""
     word = ""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.inputs.get("backupId") is not None:
             yield refused("backupId", "NotPlayed", "The rehearsal makes empty file systems alone.", 501)
@@ -83,10 +86,12 @@ class FileSystem(Kind):
     def _subnets(self, inputs: Mapping[str, Any]) -> list[tuple[str, Any]]:
         return each(inputs, "subnetIds") if isinstance(inputs.get("subnetIds"), str) else each(inputs, "subnetIds[]")
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return f"fs-0{''.join(secrets.choice(_HEX) for _ in range(16))}"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         preferred = record.inputs.get("preferredSubnetId") or self._subnets(record.inputs)[0][1]
         subnet = database.records[preferred]
@@ -94,8 +99,12 @@ class FileSystem(Kind):
         groups = record.inputs.get("securityGroupIds") or [vpc.computed["defaultSecurityGroupId"]]
         found = addresses.free(database, subnet) or [""]
         record.private = {
-            "addresses": found, "vpc": vpc.id, "subnet": subnet.id, "cidr": subnet.inputs["cidrBlock"], "groups": list(groups),
-        }  # fmt: skip
+            "addresses": found,
+            "vpc": vpc.id,
+            "subnet": subnet.id,
+            "cidr": subnet.inputs["cidrBlock"],
+            "groups": list(groups),
+        }
         region = region_of(record.inputs)
         record.computed.update(
             dnsName=f"{record.id}.fsx.{region}.amazonaws.com", vpcId=vpc.id, networkInterfaceIds=[f"eni-{record.id[3:]}"],
@@ -104,7 +113,8 @@ class FileSystem(Kind):
             dailyAutomaticBackupStartTime="", skipFinalBackup=False,
         )  # fmt: skip
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
             shut = self.shut(cloud.store.read(), record)
@@ -135,16 +145,19 @@ class FileSystem(Kind):
     def export(self, record: Record) -> str:
         """What its clients name when they mount it."""
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         storage.stop(cloud.world, record.id)
         if record.private.get("vpc"):
             cloud.render(record.private["vpc"])
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         yield from super().needs(record)
         yield from (f"{GROUP} {one}" for one in record.private.get("groups", ()))
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         return refused("", "BadRequest", f"File system {record.id} has a data repository association, {holder.id}.")
 
 
@@ -153,10 +166,14 @@ class OpenZfs(FileSystem):
 
     token, noun, server, word = OPENZFS, "OpenZFS file system", "nfs", "OpenZFS"
     references: ClassVar[Mapping[str, str]] = {
-        "subnetIds[]": SUBNET, "securityGroupIds[]": GROUP, "preferredSubnetId": SUBNET, "routeTableIds[]": TABLE,
-    }  # fmt: skip
+        "subnetIds[]": SUBNET,
+        "securityGroupIds[]": GROUP,
+        "preferredSubnetId": SUBNET,
+        "routeTableIds[]": TABLE,
+    }
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         deployment, region = asked.known("deploymentType"), region_of(asked.inputs)
         size, rate = asked.known("storageCapacity"), asked.known("throughputCapacity")
@@ -186,12 +203,17 @@ class OpenZfs(FileSystem):
         if len(found) == 2 and found[0].private["zone"] == found[1].private["zone"]:  # noqa: PLR2004  zones
             yield bad("subnetIds", f"MULTI_AZ_1 stands in two zones, and both subnets are in {found[0].private['zone']}.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
-            rootVolumeId=f"fsvol-0{''.join(secrets.choice(_HEX) for _ in range(16))}", storageType="SSD",
-            endpointIpAddress=record.private["addresses"][0], endpointIpAddressRange="", copyTagsToVolumes=False,
-        )  # fmt: skip
+            rootVolumeId=f"fsvol-0{''.join(secrets.choice(_HEX) for _ in range(16))}",
+            storageType="SSD",
+            endpointIpAddress=record.private["addresses"][0],
+            endpointIpAddressRange="",
+            copyTagsToVolumes=False,
+        )
 
-    def export(self, record: Record) -> str:  # noqa: ARG002, D102
+    @override
+    def export(self, record: Record) -> str:
         return "/fsx/"  # clients mount the root volume's folder

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import EIP, GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
@@ -25,7 +27,8 @@ class InternetGateway(InVpc):
     token, noun, prefix, arn = GATEWAY, "internetGateway", "igw", "internet-gateway/{id}"
     create, update, delete = "CreateInternetGateway", "CreateTags", "DeleteInternetGateway"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         vpc = asked.known("vpcId")
         if vpc is not None and asked.neighbours(self.token, vpcId=vpc):
@@ -33,11 +36,13 @@ class InternetGateway(InVpc):
                 "vpcId", "Resource.AlreadyAssociated", f"Network {vpc} already has an internet gateway attached, and takes one."
             )
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if record.inputs.get("vpcId"):
             super().effect(cloud, record, old)
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         if record.inputs.get("vpcId"):
             super().gone(cloud, record)
 
@@ -52,16 +57,21 @@ class Eip(Kind):
         "the rehearsal plays addresses of NAT gateways alone.",
     )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         address = free_public(database)
         record.computed.update(
-            allocationId=record.id, publicIp=address, domain="vpc", publicIpv4Pool="amazon",
+            allocationId=record.id,
+            publicIp=address,
+            domain="vpc",
+            publicIpv4Pool="amazon",
             publicDns=f"ec2-{str(address).replace('.', '-')}.compute-1.amazonaws.com",
             networkBorderGroup=region_of(record.inputs),
-        )  # fmt: skip
+        )
 
-    def in_use(self, record: Record, holder: Record, kind: Any) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: Any) -> Problem:
         return refused(
             "", "InvalidIPAddress.InUse", f"Address {record.computed['publicIp']} is in use by {holder.id} and is not released."
         )
@@ -79,7 +89,8 @@ class NatGateway(Kind):
         "availabilityMode": "the rehearsal plays zonal ones.",
     }
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         public = asked.inputs.get("connectivityType") in {None, "public"}
         if public and asked.inputs.get("allocationId") is None:
@@ -96,19 +107,26 @@ class NatGateway(Kind):
                 f"{allocation} is of another NAT gateway already.",
             )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         subnet = database.records[record.inputs["subnetId"]]
         found = addresses.free(database, subnet) or [""]
         record.private = {"addresses": found, "vpc": subnet.inputs["vpcId"], "subnet": subnet.id}
         address = database.find(record.inputs.get("allocationId"), EIP)
         record.computed.update(
-            privateIp=found[0], connectivityType="public", networkInterfaceId=f"eni-{record.id[4:]}",
-            associationId=f"eipassoc-{record.id[4:]}", publicIp=address.computed["publicIp"] if address else "",
-            secondaryPrivateIpAddresses=[], secondaryPrivateIpAddressCount=0, secondaryAllocationIds=[],
-        )  # fmt: skip
+            privateIp=found[0],
+            connectivityType="public",
+            networkInterfaceId=f"eni-{record.id[4:]}",
+            associationId=f"eipassoc-{record.id[4:]}",
+            publicIp=address.computed["publicIp"] if address else "",
+            secondaryPrivateIpAddresses=[],
+            secondaryPrivateIpAddressCount=0,
+            secondaryAllocationIds=[],
+        )
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
             database = cloud.store.read()
@@ -123,7 +141,8 @@ class NatGateway(Kind):
                 )
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.private["vpc"])
 
 
@@ -135,7 +154,8 @@ class Endpoint(InVpc):
     seconds = 5
     references: ClassVar[Mapping[str, str]] = {"vpcId": VPC, "routeTableIds[]": TABLE}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         kind, name, region = asked.known("vpcEndpointType") or "Gateway", asked.known("serviceName"), region_of(asked.inputs)
         if kind != "Gateway":
@@ -154,7 +174,8 @@ class Endpoint(InVpc):
                         path, "RouteAlreadyExists", f"route table {table} already has a route to {name} by {other.id}."
                     )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             vpcEndpointType="Gateway", state="available", cidrBlocks=[], dnsEntries=[], networkInterfaceIds=[],

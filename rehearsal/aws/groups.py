@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, VPC, Asked, Kind, Named
@@ -18,8 +20,8 @@ from rehearsal.plugin.wire import each
 
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
+#: Protocols that packets here can have, as the API spells them -> the number, -1 for all.
 NUMBERS = {"-1": "-1", "all": "-1", "tcp": "6", "6": "6", "udp": "17", "17": "17", "icmp": "1", "1": "1"}
-"""Protocols that packets here can have, as the API spells them -> the number, -1 for all."""
 
 _LAST_PORT = 65535
 _MOST_RULES = 60  # VPC quotas: inbound or outbound rules per security group
@@ -79,7 +81,8 @@ class SecurityGroup(InVpc, Named):
     token, noun, prefix, arn = GROUP, "resource", "sg", "security-group/{id}"
     create, update, delete = "CreateSecurityGroup", "AuthorizeSecurityGroupIngress", "DeleteSecurityGroup"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from InVpc.problems(self, asked)
         name, vpc = asked.known("name"), asked.known("vpcId")
         if name is not None and str(name).startswith("sg-"):
@@ -93,20 +96,27 @@ class SecurityGroup(InVpc, Named):
                     if cidr(text) is None:
                         yield addresses.malformed(f"{path}.{where}", text)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return Kind.new_id(self, urn, inputs)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         Kind.born(self, database, record)
         record.computed.update(
-            name=record.inputs.get("name") or self.made_up(record.urn, record.inputs), description="Managed by Pulumi",
-            ingress=[], egress=[], revokeRulesOnDelete=False,
-        )  # fmt: skip
+            name=record.inputs.get("name") or self.made_up(record.urn, record.inputs),
+            description="Managed by Pulumi",
+            ingress=[],
+            egress=[],
+            revokeRulesOnDelete=False,
+        )
 
-    def names(self, record: Record) -> frozenset[str]:  # noqa: D102
+    @override
+    def names(self, record: Record) -> frozenset[str]:
         return frozenset({f"{GROUP} {record.id}"})
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         return refused("", "DependencyViolation", f"resource {record.id} has a dependent object ({holder.id})")
 
 
@@ -137,9 +147,10 @@ class Rule(Kind):
         peer = database.find(asked.known("referencedSecurityGroupId"), GROUP)
         if group and peer and group.inputs["vpcId"] != peer.inputs["vpcId"]:
             yield refused(
-                "referencedSecurityGroupId", "InvalidGroup.NotFound",
+                "referencedSecurityGroupId",
+                "InvalidGroup.NotFound",
                 f"You have specified two resources that belong to different networks: {group.id} and {peer.id}",
-            )  # fmt: skip
+            )
         if group is None:
             return
         same = ("ipProtocol", "fromPort", "toPort", *_PEERS)

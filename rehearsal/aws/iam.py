@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import PROFILE, ROLE, Asked, Kind, Named, by_name, now, shown
 from rehearsal.plugin import kinds
@@ -16,13 +18,13 @@ from rehearsal.plugin.store import Database, Record
 
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 ATTACHED = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+#: The vendor's own policies that exist here (IAM user guide, "AWS managed policies").
 MANAGED = frozenset(
     """
     AdministratorAccess AmazonSSMManagedInstanceCore AmazonS3ReadOnlyAccess AmazonS3FullAccess
     AmazonEC2ContainerRegistryReadOnly AmazonEC2ReadOnlyAccess AmazonFSxReadOnlyAccess CloudWatchAgentServerPolicy
     """.split()  # noqa: SIM905  a list that grows
 )
-"""The vendor's own policies that exist here (IAM user guide, "AWS managed policies")."""
 
 _VERSIONS = {"2012-10-17", "2008-10-17"}
 _UPPER = string.ascii_uppercase + string.digits
@@ -119,20 +121,26 @@ class Role(Named):
         ("inlinePolicies", "managedPolicyArns"), "the rehearsal plays a role's policies as resources of their own."
     )
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         document = asked.known("assumeRolePolicy")
         if isinstance(document, str):
             yield from broken("assumeRolePolicy", document, trust=True)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
-            createDate=now(), path="/", maxSessionDuration=3600, forceDetachPolicies=False,
+            createDate=now(),
+            path="/",
+            maxSessionDuration=3600,
+            forceDetachPolicies=False,
             uniqueId=f"AROA{''.join(secrets.choice(_UPPER) for _ in range(17))}",
-        )  # fmt: skip
+        )
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         what = "must remove roles from instance profile first" if holder.token == PROFILE else "must detach all policies first"
         return refused("", "DeleteConflict", f"Cannot delete entity, {what}.", 409)
 
@@ -151,16 +159,19 @@ class RolePolicy(OfRole):
     token, noun = ROLE_POLICY, "role policy"
     create, update, delete = "PutRolePolicy", "PutRolePolicy", "DeleteRolePolicy"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         document = asked.known("policy")
         if isinstance(document, str):
             yield from broken("policy", document, trust=False)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return self.key(f"{inputs['role']}:{inputs.get('name') or Named.made_up(_UNNAMED, urn, inputs)}")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["name"] = shown(record).partition(":")[2]
 
@@ -175,14 +186,16 @@ class Attachment(OfRole):
     token, noun = ATTACHED, "role policy attachment"
     create, update, delete = "AttachRolePolicy", "AttachRolePolicy", "DetachRolePolicy"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         arn = asked.known("policyArn")
         name = str(arn).rpartition("/")[2]
         if arn is not None and (":iam::aws:policy/" not in str(arn) or name not in MANAGED):
             yield refused("policyArn", "NoSuchEntity", f"Policy {arn} does not exist or is not attachable.", 404)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return self.key(f"{inputs['role']}/{inputs['policyArn']}")
 
 
@@ -194,6 +207,7 @@ class InstanceProfile(Named):
     create, update, delete = "CreateInstanceProfile", "TagInstanceProfile", "DeleteInstanceProfile"
     references: ClassVar[Mapping[str, str]] = {"role": ROLE}
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(createDate=now(), path="/", uniqueId=f"AIPA{''.join(secrets.choice(_UPPER) for _ in range(17))}")

@@ -66,5 +66,5 @@ _ROWS = (
 )  # fmt: skip
 
 IMAGES = {one.id: one for one in _ROWS}
+#: Public parameter -> the image's id.
 PARAMETERS = {name: one.id for one in _ROWS for name in one.parameters}
-"""Public parameter -> the image's id."""

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar, cast
 
+from typing_extensions import override
+
 from rehearsal.aws.errors import Problem, invalid, not_played, refused
 from rehearsal.aws.places import ACCOUNT, partition, region_of, zones
 from rehearsal.plugin import kinds
@@ -34,6 +36,7 @@ LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
 BUCKET = "aws:s3/bucket:Bucket"
 
+#: What the service says of a reference of each type that leads nowhere: code, sentence, HTTP status.
 MISSING: Mapping[str, tuple[str, str, int]] = {
     VPC: ("InvalidVpcID.NotFound", "The vpc ID '{}' does not exist", 400),
     SUBNET: ("InvalidSubnetID.NotFound", "The subnet ID '{}' does not exist", 400),
@@ -48,12 +51,12 @@ MISSING: Mapping[str, tuple[str, str, int]] = {
     ROLE: ("NoSuchEntity", "The role with name {} cannot be found.", 404),
     PROFILE: (
         "InvalidParameterValue",
-        "Value ({}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", 400,
+        "Value ({}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+        400,
     ),
     LUSTRE: ("FileSystemNotFound", "File system '{}' does not exist.", 400),
     BUCKET: ("NoSuchBucket", "The specified bucket {} does not exist", 404),
-}  # fmt: skip
-"""What the service says of a reference of each type that leads nowhere: code, sentence, HTTP status."""
+}
 
 _HEX = "0123456789abcdef"
 _SUFFIX = 7
@@ -90,7 +93,8 @@ class Kind(kinds.Kind):
     seconds: ClassVar[float] = 0
     unplayed: ClassVar[Mapping[str, str]] = {}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         # What the base says of references is `missing`, hence ours.
         yield from cast("Iterator[Problem]", super().problems(asked))
         zone, region = asked.known("availabilityZone"), region_of(asked.inputs)
@@ -111,14 +115,17 @@ class Kind(kinds.Kind):
                 return self.missing(path, str(named), token)
         return None
 
-    def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: D102
+    @override
+    def missing(self, path: str, named: str, token: str) -> Problem:
         code, sentence, status = MISSING[token]
         return refused(path, code, sentence.format(named), status)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return f"{self.prefix}-0{''.join(secrets.choice(_HEX) for _ in range(16))}"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: ARG002, D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         region = region_of(record.inputs)
         tags = dict(record.inputs.get("tags") or {})
         record.computed.update(region=region, ownerId=ACCOUNT, tagsAll=tags)
@@ -131,27 +138,34 @@ class Kind(kinds.Kind):
         where = "" if self.arn_service == "iam" else region
         return f"arn:{partition(region)}:{self.arn_service}:{where}:{ACCOUNT}:{self.arn.format(id=named)}"
 
-    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+    @override
+    def outputs(self, record: Record) -> dict[str, Any]:
         return super().outputs(record) | {"tagsAll": dict(record.inputs.get("tags") or {})}
 
-    def referred(self, database: Database, token: str, named: object) -> Record | None:  # noqa: D102
+    @override
+    def referred(self, database: Database, token: str, named: object) -> Record | None:
         return database.find(named, token) or by_name(database, token, named)
 
-    def shown(self, record: Record) -> str:  # noqa: D102
+    @override
+    def shown(self, record: Record) -> str:
         return shown(record)
 
-    def key(self, shown: str) -> str:  # noqa: D102
+    @override
+    def key(self, shown: str) -> str:
         return f"{self.space}|{shown}" if self.space else shown
 
-    def names(self, record: Record) -> frozenset[str]:  # noqa: D102
+    @override
+    def names(self, record: Record) -> frozenset[str]:
         return _names(record)
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         for pattern, token in self.references.items():
             for _, named in each(record.inputs, pattern):
                 yield f"{token} {named}"
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         return refused(
             "",
             "DependencyViolation",
@@ -185,13 +199,15 @@ class Named(Kind):
     name_property: ClassVar[str] = "name"
     duplicate: ClassVar[str] = "EntityAlreadyExists"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         name = asked.known(self.name_property)
         if name is not None and any(one.computed.get("name") == name for one in asked.neighbours(self.token)):
             yield refused(self.name_property, self.duplicate, f"{self.noun} {name} already exists.", 409)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return self.key(str(inputs.get(self.name_property) or self.made_up(urn, inputs)))
 
     def made_up(self, urn: str, inputs: Mapping[str, Any]) -> str:
@@ -199,6 +215,7 @@ class Named(Kind):
         prefix = inputs.get(f"{self.name_property}Prefix")
         return f"{prefix}{''.join(secrets.choice(string.digits) for _ in range(26))}" if prefix else fresh_name(urn)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["name"] = shown(record)

@@ -53,7 +53,6 @@ class Launch:
     own_nics: bool
     user_data: bytes | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    volume_tags: Mapping[str, str] = field(default_factory=dict)
 
     def known(self, path: str) -> Any:
         """What lies at a dotted path."""
@@ -157,7 +156,7 @@ def _launch(inputs: dict[str, Any], data: Mapping[str, Any], prefix: str) -> Lau
         0, 0, PLAIN, known(inputs.get("subnetId")), _strings(groups), known(inputs.get("associatePublicIpAddress")), "subnetId",
         known(inputs.get("privateIp")),
     )  # fmt: skip
-    return Launch(inputs, nics or (single,), bool(nics), _user_data(inputs), tags.get("instance", {}), tags.get("volume", {}))
+    return Launch(inputs, nics or (single,), bool(nics), _user_data(inputs), tags.get("instance", {}))
 
 
 def _nic(one: Mapping[str, Any], path: str) -> Nic:

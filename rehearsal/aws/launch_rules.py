@@ -60,11 +60,12 @@ def _machine(launch: Launch, database: Database, region: str) -> Iterator[Proble
     subnet = launch.subnet(database)
     if subnet is not None and subnet.private["zone"] not in kind.offered(zones(region)):
         yield refused(
-            "instanceType", "Unsupported",
+            "instanceType",
+            "Unsupported",
             f"Your requested instance type ({kind.name}) is not supported in your requested Availability Zone "
             f"({subnet.private['zone']}). Please retry your request by not specifying an Availability Zone or choosing "
             f"{', '.join(kind.offered(zones(region)))}.",
-        )  # fmt: skip
+        )
 
 
 def _interfaces(launch: Launch, database: Database) -> Iterator[Problem]:
@@ -161,9 +162,10 @@ def _addresses(launch: Launch, database: Database, count: int) -> Iterator[Probl
     room = addresses.room(database, subnet)
     if wanted > room:
         yield refused(
-            launch.nics[0].path, "InsufficientFreeAddressesInSubnet",
+            launch.nics[0].path,
+            "InsufficientFreeAddressesInSubnet",
             f"The specified subnet does not have enough free addresses to satisfy the request: {wanted} wanted, {room} free.",
-        )  # fmt: skip
+        )
     for nic in launch.nics:
         if nic.address is not None and not addresses.within(nic.address, subnet):
             yield invalid("privateIp", f"Address {nic.address} does not fall within the subnet's address range")
@@ -176,9 +178,10 @@ def _disk(launch: Launch) -> Iterator[Problem]:
     size, iops, speed = (_number(root.get(name)) for name in ("volumeSize", "iops", "throughput"))
     if size is not None and image is not None and size < image.root_gib:
         yield refused(
-            "rootBlockDevice.volumeSize", "InvalidBlockDeviceMapping",
+            "rootBlockDevice.volumeSize",
+            "InvalidBlockDeviceMapping",
             f"Volume of size {size:g}GB is smaller than snapshot of {image.id}, expect size >= {image.root_gib}GB",
-        )  # fmt: skip
+        )
     if isinstance(root.get("volumeType"), Unknown):
         return
     if str(root.get("volumeType") or "gp3") != "gp3":

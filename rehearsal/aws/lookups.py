@@ -54,9 +54,14 @@ def _parameter(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     owner = "" if public else ACCOUNT
     secret = kind == "SecureString"
     return {
-        "id": name, "name": name, "value": value, "insecureValue": None if secret else value, "type": kind, "version": version,
+        "id": name,
+        "name": name,
+        "value": value,
+        "insecureValue": None if secret else value,
+        "type": kind,
+        "version": version,
         "arn": f"arn:{partition(region)}:ssm:{region}:{owner}:parameter{slash}{name}",
-    }  # fmt: skip
+    }
 
 
 def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
@@ -65,10 +70,12 @@ def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  #
     tags = {str(key): str(value) for key, value in (args.get("instanceTags") or {}).items()}
     found = [one for one in found if tags.items() <= one.private["tags"].items()]
     return {
-        "ids": [one.id for one in found], "privateIps": [one.computed["privateIp"] for one in found],
-        "publicIps": [one.computed["publicIp"] for one in found if one.computed["publicIp"]], "ipv6Addresses": [],
+        "ids": [one.id for one in found],
+        "privateIps": [one.computed["privateIp"] for one in found],
+        "publicIps": [one.computed["publicIp"] for one in found if one.computed["publicIp"]],
+        "ipv6Addresses": [],
         "instanceTags": tags,
-    }  # fmt: skip
+    }
 
 
 def _state(record: Record) -> str:
@@ -86,6 +93,7 @@ def _facts(record: Record) -> dict[str, Any]:
     }  # fmt: skip
 
 
+#: Token -> what answers it.
 LOOKUPS: Mapping[str, Lookup] = {
     "aws:index/getRegion:getRegion": _region,
     "aws:index/getAvailabilityZones:getAvailabilityZones": _zones,
@@ -100,4 +108,3 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation": reserved.block,
     "aws:ec2/getCapacityBlockOffering:getCapacityBlockOffering": reserved.offer,
 }
-"""Token -> what answers it."""

@@ -13,6 +13,8 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.fsx import FileSystem, bad
 from rehearsal.aws.groups import Allowed, allowed
@@ -27,12 +29,13 @@ _MOST_ASSOCIATIONS = 8
 
 # FSx API, CreateFileSystemLustreConfiguration: throughput in MB/s per TiB by deployment and storage type.
 _THROUGHPUT = {
-    ("PERSISTENT_1", "SSD"): (50, 100, 200), ("PERSISTENT_1", "HDD"): (12, 40),
+    ("PERSISTENT_1", "SSD"): (50, 100, 200),
+    ("PERSISTENT_1", "HDD"): (12, 40),
     ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
-}  # fmt: skip
+}
 _EFA_STEPS = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
+#: FSx for Lustre user guide, "File system access control with Amazon VPC".
 _PORTS = ((988, 988), (1018, 1023))
-"""FSx for Lustre user guide, "File system access control with Amazon VPC"."""
 
 
 class Lustre(FileSystem):
@@ -41,7 +44,8 @@ class Lustre(FileSystem):
     token, noun, server, word = LUSTRE, "Lustre file system", "lustre", "Lustre"
     references: ClassVar[Mapping[str, str]] = {"subnetIds": SUBNET, "securityGroupIds[]": GROUP}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if any(isinstance(asked.inputs.get(name), Unknown) for name in ("deploymentType", "storageType")):
             return
@@ -68,7 +72,8 @@ class Lustre(FileSystem):
                 "importPath", "importPath and exportPath are given; PERSISTENT_2 mirrors by data repository associations."
             )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             mountName="".join(secrets.choice(string.ascii_lowercase) for _ in range(8)), deploymentType="SCRATCH_1",
@@ -76,10 +81,12 @@ class Lustre(FileSystem):
             autoImportPolicy="NONE", driveCacheType="", importedFileChunkSize=0, throughputCapacity=0,
         )  # fmt: skip
 
-    def export(self, record: Record) -> str:  # noqa: D102
+    @override
+    def export(self, record: Record) -> str:
         return f"/{record.computed['mountName']}"
 
-    def shut(self, database: Database, record: Record) -> str:  # noqa: D102
+    @override
+    def shut(self, database: Database, record: Record) -> str:
         rules = [rule for group in record.private["groups"] for rule in allowed(database, database.records[group])]
         groups = set(record.private["groups"])
         words = "The file system cannot be created because the default security group in the subnet provided or the provided "
@@ -133,7 +140,8 @@ class Association(Kind):
     prefix, ready, seconds = "dra", "AVAILABLE", 120
     references: ClassVar[Mapping[str, str]] = {"fileSystemId": LUSTRE}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         system, place = asked.database.find(asked.known("fileSystemId"), LUSTRE), asked.known("dataRepositoryPath")
         if system is not None and str(system.inputs.get("deploymentType", "SCRATCH_1")) in {"SCRATCH_1", "PERSISTENT_1"}:
@@ -153,13 +161,15 @@ class Association(Kind):
             elif asked.urn is None and by_name(asked.database, BUCKET, bucket) is None:
                 yield bad("dataRepositoryPath", f"The bucket {bucket} does not exist, or FSx may not read it.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             associationId=record.id, batchImportMetaDataOnCreate=False, deleteDataInFilesystem=False, importedFileChunkSize=1024
         )
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is not None:
             return
         cloud.wait(self.seconds)
@@ -177,7 +187,8 @@ class Association(Kind):
         path: str = record.inputs["fileSystemPath"].strip("/")
         return folder / path
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         yield from super().needs(record)
         yield f"{BUCKET} {record.inputs['dataRepositoryPath'].removeprefix('s3://').partition('/')[0]}"
 

@@ -25,8 +25,8 @@ WORDS = {
     OK: "OK", CREATED: "Created", BAD: "Bad Request", UNAUTHORIZED: "Unauthorized", FORBIDDEN: "Forbidden",
     NOT_FOUND: "Not Found", NOT_ALLOWED: "Method Not Allowed", CONFLICT: "Conflict",
 }  # fmt: skip
+#: Not the vendor's: where the image's `aws` hands over what it would send to Systems Manager.
 PARAMETER = "rehearsal/ssm/parameter"
-"""Not the vendor's: where the image's `aws` hands over what it would send to Systems Manager."""
 
 
 class Service:

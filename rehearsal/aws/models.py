@@ -15,11 +15,11 @@ from typing import Any
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.wire import Unknown
 
+#: Parts of patterns that Java has and Python has not: classes of Unicode, flags in the middle, a class as a range's end.
 _JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)|(\\w)-(?=\\)")
-"""Parts of patterns that Java has and Python has not: classes of Unicode, flags in the middle, a class as a range's end."""
 
+#: Java's classes of Unicode as parts of a set in Python; letters are a little wider here, by digits and the underscore.
 _UNICODE = {"L": r"\w", "M": "", "N": r"\d", "P": r"!-/:-@\[-`{-~", "S": r"$+<=>^`|~", "Z": r"\s", "IsLatin": "A-Za-z"}
-"""Java's classes of Unicode as parts of a set in Python; letters are a little wider here, by digits and the underscore."""
 
 _CODES = {"ec2": "InvalidParameterValue", "iam": "ValidationError", "fsx": "BadRequest", "ssm": "ValidationException"}
 

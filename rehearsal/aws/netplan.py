@@ -12,8 +12,8 @@ from rehearsal.aws.subnets import JOINED, ROUTE
 from rehearsal.net.network import GroupPlan, Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.plugin.store import Database, Record
 
+#: Where the vendor's name service answers in every VPC, beside the second address of its range.
 RESOLVER = "169.254.169.253"
-"""Where the vendor's name service answers in every VPC, beside the second address of its range."""
 
 _ANYWHERE = "0.0.0.0/0"
 
@@ -82,12 +82,7 @@ def _target(database: Database, route: Mapping[str, Any]) -> Literal["internet",
 
 
 def _group(database: Database, vpc: Record, group: Record) -> GroupPlan:
-    members = {
-        address
-        for one in _inhabitants(database, vpc)
-        for address, groups in _addresses(one)
-        if group.id in groups
-    }  # fmt: skip
+    members = {address for one in _inhabitants(database, vpc) for address, groups in _addresses(one) if group.id in groups}
     rules = tuple(rule for one in allowed(database, group) if (rule := _rule(database, one)))
     return GroupPlan(group.short, tuple(sorted(members)), rules)
 

@@ -37,9 +37,11 @@ def offerings(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # 
         }
         found += [(one.name, where) for where in by_kind[kind] if passes(args, {"instance-type": one.name, "location": where})]
     return {
-        "instanceTypes": [name for name, _ in found], "locations": [where for _, where in found],
-        "locationTypes": [kind for _ in found], "locationType": kind,
-    }  # fmt: skip
+        "instanceTypes": [name for name, _ in found],
+        "locations": [where for _, where in found],
+        "locationTypes": [kind for _ in found],
+        "locationType": kind,
+    }
 
 
 def machine(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
@@ -60,12 +62,14 @@ def machine(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
 def _type_facts(one: Type) -> Answer:
     cards = [
         {
-            "index": at, "maximumInterfaces": most, "performance": f"{one.efa_gbit_s or one.front_gbit_s:g} Gigabit",
+            "index": at,
+            "maximumInterfaces": most,
+            "performance": f"{one.efa_gbit_s or one.front_gbit_s:g} Gigabit",
             "baselineBandwidth": float(one.efa_gbit_s or one.front_gbit_s),
             "peakBandwidth": float(one.efa_gbit_s or one.front_gbit_s),
         }
         for at, most in enumerate(one.cards)
-    ]  # fmt: skip
+    ]
     gpu = {"manufacturer": "NVIDIA", "name": one.gpu, "count": one.gpus, "memorySize": one.gpu_gib * _MIB_PER_GIB}
     disks = [{"count": len(one.nvme), "size": one.nvme[0] // GIGA, "type": "ssd"}] if one.nvme else []
     return {
@@ -116,9 +120,14 @@ def _owner(one: Image) -> str:
 def _image_answer(one: Image, region: str) -> Answer:
     snapshot = one.id.replace("ami-", "snap-")
     ebs = {
-        "volume_size": str(one.root_gib), "volume_type": "gp3", "encrypted": "false", "delete_on_termination": "true",
-        "snapshot_id": snapshot, "iops": "3000", "throughput": "125",
-    }  # fmt: skip
+        "volume_size": str(one.root_gib),
+        "volume_type": "gp3",
+        "encrypted": "false",
+        "delete_on_termination": "true",
+        "snapshot_id": snapshot,
+        "iops": "3000",
+        "throughput": "125",
+    }
     return {
         "id": one.id, "imageId": one.id, "name": one.name, "description": one.description, "architecture": one.architecture,
         "arn": f"arn:{partition(region)}:ec2:{region}::image/{one.id}", "rootDeviceName": one.root_device,

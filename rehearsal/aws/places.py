@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
+#: The account number of the vendor's own examples.
 ACCOUNT = "111122223333"
-"""The account number of the vendor's own examples."""
 
+#: Where a program is that names no region; the vendor's provider refuses such a one, and so does this one's CheckConfig.
 REGION = "us-east-1"
-"""Where a program is that names no region; the vendor's provider refuses such a one, and so does this one's CheckConfig."""
 
 _REGION = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)(-gov)?-(north|south|east|west|central|northeast|southeast|northwest)-\d")
+#: Zones by their letters where a region's are not a, b and c (VPC console of an ordinary account).
 _LETTERS = {"ap-northeast-1": "acd", "us-west-1": "ac", "ca-central-1": "abd", "us-east-1": "abcdef", "us-west-2": "abcd"}
-"""Zones by their letters where a region's are not a, b and c (VPC console of an ordinary account)."""
 
 
 def is_region(name: str) -> bool:

@@ -91,10 +91,15 @@ def _outputs(record: Record, asked: Launch, first: Mapping[str, Any], public: st
 def _interface(nic: launch.Nic, default: tuple[str, ...], subnet: str) -> dict[str, Any]:
     mac = ":".join(["0a", *(secrets.token_hex(1) for _ in range(5))])
     return {
-        "id": f"eni-0{_digits()}", "card": nic.card, "device": nic.device, "kind": nic.kind, "mac": mac,
+        "id": f"eni-0{_digits()}",
+        "card": nic.card,
+        "device": nic.device,
+        "kind": nic.kind,
+        "mac": mac,
         "subnet": nic.subnet or subnet,
-        "groups": list(nic.groups or default), "address": nic.address or "",
-    }  # fmt: skip
+        "groups": list(nic.groups or default),
+        "address": nic.address or "",
+    }
 
 
 def _give_addresses(database: Database, nics: list[dict[str, Any]], subnet: Record, asked: Launch) -> None:
@@ -115,8 +120,9 @@ def _default_subnet() -> Record:
     """
     raise ServiceError(
         refused("subnetId", "MissingInput", "No subnets found for the default VPC: the account has none, so name a subnet."),
-        "EC2", "RunInstances",
-    )  # fmt: skip
+        "EC2",
+        "RunInstances",
+    )
 
 
 def _name(group: Record) -> str:

@@ -53,13 +53,17 @@ def _controlled_group(name: str, cloud: Cloud, region: str) -> Answer | None:
         return None
     arns = [f"arn:{partition(region)}:ec2:{region}:{ACCOUNT}:capacity-reservation/{one}" for one in account.POOLED]
     return {
-        "Name": name, "Arn": account.group_arn(region), "Resources": arns,
+        "Name": name,
+        "Arn": account.group_arn(region),
+        "Resources": arns,
         "Configuration": [
             {"Type": "AWS::EC2::CapacityReservationPool"},
-            {"Type": "AWS::ResourceGroups::Generic",
-             "Parameters": [{"Name": "allowed-resource-types", "Values": ["AWS::EC2::CapacityReservation"]}]},
+            {
+                "Type": "AWS::ResourceGroups::Generic",
+                "Parameters": [{"Name": "allowed-resource-types", "Values": ["AWS::EC2::CapacityReservation"]}],
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 def _controlled_placement(name: str, cloud: Cloud, region: str) -> Answer | None:
@@ -111,7 +115,11 @@ def offer(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     start = (datetime.now(UTC) + timedelta(days=1)).replace(hour=11, minute=30, second=0, microsecond=0)
     fee = count * hours * float(account.OFFERED_USD_PER_HOUR)
     return {
-        "capacityBlockOfferingId": capacity.offering_id(name, count), "availabilityZone": zones(region)[0],
-        "startDateRange": f"{start:%Y-%m-%dT%H:%M:%SZ}", "endDateRange": f"{start + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}",
-        "upfrontFee": f"{fee:.2f}", "currencyCode": "USD", "tenancy": "default",
-    }  # fmt: skip
+        "capacityBlockOfferingId": capacity.offering_id(name, count),
+        "availabilityZone": zones(region)[0],
+        "startDateRange": f"{start:%Y-%m-%dT%H:%M:%SZ}",
+        "endDateRange": f"{start + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}",
+        "upfrontFee": f"{fee:.2f}",
+        "currencyCode": "USD",
+        "tenancy": "default",
+    }

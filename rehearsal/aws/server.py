@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from rehearsal.aws import lookups, members
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.diff import changes
@@ -28,7 +30,8 @@ class Provider(server.Provider):
         super().__init__(cloud)
         self._aws = cloud
 
-    def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[errors.Problem]:  # noqa: D102
+    @override
+    def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[errors.Problem]:
         region = variables.get("region")
         if region is None:
             yield refused(
@@ -37,17 +40,21 @@ class Provider(server.Provider):
         elif known(region) is not None and not is_region(str(region)):
             yield refused("region", "InvalidRegion", f"invalid AWS Region: {region}")
 
-    def configure(self, variables: Mapping[str, Any]) -> None:  # noqa: D102
+    @override
+    def configure(self, variables: Mapping[str, Any]) -> None:
         region = known(variables.get("region"))
         self._aws.region = str(region) if region else self._aws.region
 
-    def defaults(self, token: str) -> Mapping[str, str]:  # noqa: D102
+    @override
+    def defaults(self, token: str) -> Mapping[str, str]:
         return {"region": self._aws.region} if "region" in sdk.fields(SDK.args_class(token)) else {}
 
-    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:  # noqa: D102
+    @override
+    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:
         return members.broken(SDK, token, inputs)
 
-    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: D102
+    @override
+    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return lookups.answer(token, args, self._aws)
 
     def outputs(self, record: Record) -> Mapping[str, Any]:
@@ -55,5 +62,6 @@ class Provider(server.Provider):
         names = SDK.output_names(record.token)
         return {name: value for name, value in super().outputs(record).items() if name in names}
 
-    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:  # noqa: D102
+    @override
+    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
         return changes(token, old, new)

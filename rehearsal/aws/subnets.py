@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
 from rehearsal.aws.errors import Problem, combination, invalid, refused
 from rehearsal.aws.kinds import GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
@@ -18,8 +20,8 @@ from rehearsal.plugin.wire import Unknown, each
 
 ROUTE = "aws:ec2/route:Route"
 JOINED = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+#: Where a route may lead here: the property that names it -> its type.
 TARGETS: Mapping[str, str] = {"gatewayId": GATEWAY, "natGatewayId": NAT}
-"""Where a route may lead here: the property that names it -> its type."""
 
 _OTHERS = (
     "carrierGatewayId", "coreNetworkArn", "destinationIpv6CidrBlock", "destinationPrefixListId", "egressOnlyGatewayId",
@@ -39,7 +41,8 @@ class Subnet(InVpc):
         "the rehearsal plays IPv4 ranges of one's own alone.",
     )
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         text, vpc = asked.known("cidrBlock"), asked.database.find(asked.known("vpcId"), VPC)
         if asked.inputs.get("cidrBlock") is None:
@@ -67,7 +70,8 @@ class Subnet(InVpc):
                     f"The CIDR '{text}' conflicts with another subnet: {one.id} has {other}.",
                 )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         region, vpc = region_of(record.inputs), database.records[record.inputs["vpcId"]]
         zone = record.inputs.get("availabilityZone") or zones(region)[0]
@@ -82,7 +86,8 @@ class Subnet(InVpc):
             privateDnsHostnameTypeOnLaunch="ip-name",
         )  # fmt: skip
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         yield from super().needs(record)
         yield f"range {record.inputs['vpcId']} {record.private.get('range')}"
 
@@ -107,11 +112,14 @@ class RouteTable(InVpc):
     token, noun, prefix, arn = TABLE, "routeTable", "rtb", "route-table/{id}"
     create, update, delete = "CreateRouteTable", "CreateRoute", "DeleteRouteTable"
     references: ClassVar[Mapping[str, str]] = {
-        "vpcId": VPC, "routes[].gatewayId": GATEWAY, "routes[].natGatewayId": NAT,
-    }  # fmt: skip
+        "vpcId": VPC,
+        "routes[].gatewayId": GATEWAY,
+        "routes[].natGatewayId": NAT,
+    }
     unplayed: ClassVar[Mapping[str, str]] = {"propagatingVgws": "the rehearsal plays no virtual private gateways."}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         routes = each(asked.inputs, "routes[]")
         if len(routes) > _MOST_ROUTES:
@@ -119,7 +127,8 @@ class RouteTable(InVpc):
         for path, route in routes:
             yield from _route(asked, route, f"{path}.", "cidrBlock", asked.known("vpcId"))
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(routes=[], propagatingVgws=[])
 
@@ -132,7 +141,8 @@ class Route(Kind):
     references: ClassVar[Mapping[str, str]] = {"routeTableId": TABLE, "gatewayId": GATEWAY, "natGatewayId": NAT}
     seconds = 1
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         table = asked.database.find(asked.known("routeTableId"), TABLE)
         yield from _route(asked, asked.inputs, "", "destinationCidrBlock", table.inputs["vpcId"] if table else None)
@@ -144,21 +154,25 @@ class Route(Kind):
                 "destinationCidrBlock", "RouteAlreadyExists", f"The route identified by {there} already exists in {table.id}."
             )
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         # As the provider makes it: the table and a hash of the destination.
         return f"r-{inputs['routeTableId']}{zlib.crc32(str(inputs['destinationCidrBlock']).encode())}"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
         record.computed.update(origin="CreateRoute", state="active", instanceId="", instanceOwnerId="")
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
@@ -198,7 +212,8 @@ class Association(Kind):
     unplayed: ClassVar[Mapping[str, str]] = {"gatewayId": "the rehearsal plays associations of subnets."}
     holds = True
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         subnet = asked.database.find(asked.known("subnetId"), SUBNET)
         table = asked.database.find(asked.known("routeTableId"), TABLE)
@@ -213,14 +228,17 @@ class Association(Kind):
                 f"the specified association for {subnet.id} conflicts with an existing one",
             )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:

@@ -121,9 +121,10 @@ _ROWS = (
     Type("c5.xlarge", 4, 8, (4,)),
 )  # fmt: skip
 
+#: Every instance type by its name.
 TYPES = {one.name: one for one in _ROWS}
-"""Every instance type by its name."""
 
+#: Letters -> the account's on-demand quota in vCPUs: name, code (Service Quotas, "Amazon EC2"), value here.
 QUOTAS = {
     "p": ("Running On-Demand P instances", "L-417A185B", 3072.0),
     "g": ("Running On-Demand G and VT instances", "L-DB2E81BA", 768.0),
@@ -131,8 +132,8 @@ QUOTAS = {
     "hpc": ("Running On-Demand HPC instances", "L-F7808C92", 768.0),
     "m": ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A", 1152.0),
 }
-"""Letters -> the account's on-demand quota in vCPUs: name, code (Service Quotas, "Amazon EC2"), value here."""
 
+#: The same for spot requests.
 SPOT_QUOTAS = {
     "All P4, P3 and P2 Spot Instance Requests": ("L-7212CCBC", 768.0),
     "All P5 Spot Instance Requests": ("L-C4BD4855", 1536.0),
@@ -140,7 +141,6 @@ SPOT_QUOTAS = {
     "All Trn Spot Instance Requests": ("L-6B0D517C", 1024.0),
     "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests": ("L-34B43A08", 1152.0),
 }
-"""The same for spot requests."""
 
 
 def letters(name: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, TABLE, VPC, Asked, Kind
@@ -26,12 +28,14 @@ class InVpc(Kind):
 
     references: ClassVar[Mapping[str, str]] = {"vpcId": VPC}
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
         cloud.render(record.inputs["vpcId"])
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.inputs["vpcId"])
 
 
@@ -42,10 +46,13 @@ class Vpc(Kind):
     create, update, delete = "CreateVpc", "ModifyVpcAttribute", "DeleteVpc"
     seconds = 2
     unplayed: ClassVar[Mapping[str, str]] = {
-        "assignGeneratedIpv6CidrBlock": _IPV6, "ipv6IpamPoolId": _IPV6, "ipv4IpamPoolId": "the rehearsal plays no IPAM.",
-    }  # fmt: skip
+        "assignGeneratedIpv6CidrBlock": _IPV6,
+        "ipv6IpamPoolId": _IPV6,
+        "ipv4IpamPoolId": "the rehearsal plays no IPAM.",
+    }
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         text = asked.known("cidrBlock")
         if asked.inputs.get("cidrBlock") is None:
@@ -58,7 +65,8 @@ class Vpc(Kind):
         if asked.known("enableDnsHostnames") and asked.known("enableDnsSupport") is False:
             yield invalid("enableDnsHostnames", "DNS host names need DNS support: enableDnsSupport is false.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         region = {"region": region_of(record.inputs)}
         table = Record(f"rtb-{record.id[4:]}", TABLE, "", "available", {"vpcId": record.id, "routes": [], **region})
@@ -76,12 +84,14 @@ class Vpc(Kind):
             assignGeneratedIpv6CidrBlock=False,
         )  # fmt: skip
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
         cloud.render(record.id)
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         network.delete_vcn(cloud.world, record.short)
 
 
@@ -92,7 +102,8 @@ class CidrAssociation(InVpc):
     create, update, delete = "AssociateVpcCidrBlock", "AssociateVpcCidrBlock", "DisassociateVpcCidrBlock"
     unplayed: ClassVar[Mapping[str, str]] = {"ipv4IpamPoolId": "the rehearsal plays no IPAM."}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         text, vpc = asked.known("cidrBlock"), asked.database.find(asked.known("vpcId"), VPC)
         problem = addresses.block("cidrBlock", text, "InvalidVpc.Range") if text is not None else None

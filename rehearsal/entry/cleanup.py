@@ -13,8 +13,8 @@ from rehearsal.host import hosts, storage
 from rehearsal.net import network, wires
 from rehearsal.world.world import World
 
+#: Folders of the world that the rehearsal itself makes; the stand-in clouds own their files.
 OWN = ("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "locks")
-"""Folders of the world that the rehearsal itself makes; the stand-in clouds own their files."""
 
 
 def ids(world: World, folder: str, letter: str) -> set[str]:

@@ -24,6 +24,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")
 
+#: What the rehearsal needs of the machine, and the Debian package that brings it.
 PACKAGES = {
     "ip": "iproute2",
     "tc": "iproute2",
@@ -41,7 +42,6 @@ PACKAGES = {
     "mpirun.openmpi": "openmpi-bin",
     "mpicc.openmpi": "libopenmpi-dev",
 }
-"""What the rehearsal needs of the machine, and the Debian package that brings it."""
 
 
 def lacks(command: list[str]) -> str:

@@ -23,8 +23,8 @@ from rehearsal.oci.shapes import SHAPES, Shape
 from rehearsal.world.world import PUBLIC_RANGE, World, write_whole
 
 SITE, FABRIC = "site00", "sitefab0"
+#: Networks of the site: one that the Internet reaches at public addresses, and one behind the jump host.
 PUBLIC, PRIVATE = "10.20.0.0/24", "10.20.1.0/24"
-"""Networks of the site: one that the Internet reaches at public addresses, and one behind the jump host."""
 
 PATIENCE_SECONDS = 60
 WINDOW = 2
@@ -32,11 +32,11 @@ WINDOW = 2
 KEYS = {"shape", "image", "hosts", "jump", "rails"}
 EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
 SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
+#: Their own firewall lets their network in, as on machines that have run jobs before.
 PREPARED = """#cloud-config
 runcmd:
 - if command -v netfilter-persistent; then netfilter-persistent flush; else systemctl stop firewalld; fi
 """
-"""Their own firewall lets their network in, as on machines that have run jobs before."""
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,16 @@ from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
 from rehearsal.world.world import World
 
+#: Type of service that the rehearsed NCCL gives its sockets on the front end.
+#: They alone are held to the NIC's scaled rate there, for logins and copies at that rate would take minutes.
 NCCL_SOCKET_SERVICE = 0x28
-"""Type of service that the rehearsed NCCL gives its sockets on the front end.
 
-They alone are held to the NIC's scaled rate there, for logins and copies at that rate would take minutes.
-"""
-
+#: One of so many packets is altered by `wrong_values`.
 CORRUPTED = 8
-"""One of so many packets is altered by `wrong_values`."""
 
 GIGABITS_MAX = 1_000_000
+#: A host that boots may rename a rail between the look at it and the setting of its speed.
 RENAMED_TRIES = 3
-"""A host that boots may rename a rail between the look at it and the setting of its speed."""
 
 
 def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name: str) -> None:

@@ -17,8 +17,8 @@ unset one
 """
 
 _TITLES = {"ol": "Oracle Linux Server", "ubuntu": "Ubuntu", "amzn": "Amazon Linux"}
+#: What cloud-init calls them.
 _DISTROS = {"ol": "rhel", "ubuntu": "ubuntu", "amzn": "amazon"}
-"""What cloud-init calls them."""
 
 
 def os_release(family: Family, release: str, pretty: str) -> str:

@@ -18,12 +18,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+#: Of the machine's root a host shows its programs and libraries and nothing else.
 KEPT_TOP = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
-"""Of the machine's root a host shows its programs and libraries and nothing else."""
 
+#: Empty folders of the host's own; whatever else lies at the machine's top is hidden.
 FRESH_TOP = ("boot", "dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var")
-"""Empty folders of the host's own; whatever else lies at the machine's top is hidden."""
 
+#: What of the machine's /etc a host may see: an allow list, as the rest may hold secrets.
 KEPT_ETC = [
     "alternatives", "bash.bashrc", "adduser.conf", "ca-certificates", "cloud/templates", "cloud/cloud.cfg.d",
     "debian_version", "default", "deluser.conf", "gai.conf", "group", "gshadow", "host.conf", "inputrc",
@@ -32,7 +33,6 @@ KEPT_ETC = [
     "protocols", "python3", "python3.11", "rpc", "security", "selinux", "services", "shells", "skel",
     "ssh/moduli", "ssl/openssl.cnf", "sudo.conf", "terminfo", "ucf.conf",
 ]  # fmt: skip
-"""What of the machine's /etc a host may see: an allow list, as the rest may hold secrets."""
 
 VAR_FOLDERS = [
     "cache", "lib/cloud", "lib/dpkg", "lib/misc", "lib/rehearsal", "lib/sudo", "local", "log", "mail", "opt",
@@ -40,8 +40,8 @@ VAR_FOLDERS = [
 ]  # fmt: skip
 PROGRAMS = ("usr/libexec", "usr/lib/rehearsal/init", "usr/lib/rehearsal/counters")
 KEPT_UIDS_BELOW = 1000
+#: Block and character major for sample use: no driver answers, so no device of the machine can be hit by a number.
 SAMPLE_MAJOR = 42
-"""Block and character major for sample use: no driver answers, so no device of the machine can be hit by a number."""
 
 
 def mount(*arguments: str) -> None:

@@ -20,8 +20,8 @@ from rehearsal.world.world import World, write_whole
 __all__ = ["HostSpec", "Rail", "alive", "boot", "console", "enter", "namespace", "stop"]
 
 BOOT_SECONDS = 60
+#: A host's root disk: what it writes lies in memory, so this is a bound and no reservation.
 DISK_BYTES = 2 << 30
-"""A host's root disk: what it writes lies in memory, so this is a bound and no reservation."""
 
 
 def boot(world: World, spec: HostSpec) -> None:

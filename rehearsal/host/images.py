@@ -19,8 +19,8 @@ SECURITY = {"firewall-cmd": "firewall-cmd", "setenforce": "setenforce", "getenfo
 APT = dict.fromkeys(("apt-get", "apt", "apt-mark", "dpkg-query"), "yum")
 UBUNTU = dict.fromkeys(("iptables", "ip6tables", "ufw", "netfilter-persistent"), "iptables") | APT
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
+#: Commands that an image has only if its table or a package says so, whatever the machine has.
 FOREIGN = tuple(dict.fromkeys((*SECURITY, *UBUNTU, *IFUP, *DNF, "aws", "ibdev2netdev", "nvidia-smi", "snap", *BY_PACKAGE)))
-"""Commands that an image has only if its table or a package says so, whatever the machine has."""
 
 
 @dataclass(frozen=True)

@@ -12,28 +12,33 @@ WIDTHS = {
     10: "4X SDR", 25: "1X EDR", 40: "4X QDR", 50: "1X HDR", 56: "4X FDR", 100: "4X EDR", 200: "4X HDR", 400: "4X NDR",
     800: "4X XDR",
 }  # fmt: skip
+#: What counters.c keeps true. The data counters count words of four bytes, as InfiniBand defines them.
 COUNTED = (
-    "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_discards", "port_rcv_errors",
-)  # fmt: skip
-"""What counters.c keeps true. The data counters count words of four bytes, as InfiniBand defines them."""
+    "port_xmit_data",
+    "port_rcv_data",
+    "port_xmit_packets",
+    "port_rcv_packets",
+    "port_xmit_discards",
+    "port_rcv_errors",
+)
 
+#: All that crosses an EFA device, packet headers included; counters.c keeps them true.
 EFA_COUNTED = ("tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops")
-"""All that crosses an EFA device, packet headers included; counters.c keeps them true."""
 
+#: Where an EFA device counts the content alone of what it sent and received, by the way NCCL's plugin moves it.
 PAYLOAD = {"RDMA": ("rdma_write_bytes", "rdma_write_recv_bytes"), "SENDRECV": ("send_bytes", "recv_bytes")}
-"""Where an EFA device counts the content alone of what it sent and received, by the way NCCL's plugin moves it."""
 
+#: 0 unless the payload is counted there: nothing is read from afar, and the cables' TCP repeats in silence.
 EFA_NEVER = (
     "send_bytes", "send_wrs", "recv_bytes", "recv_wrs", "rdma_write_bytes", "rdma_write_wrs", "rdma_write_wr_err",
     "rdma_write_recv_bytes", "rdma_read_bytes", "rdma_read_wrs", "rdma_read_wr_err", "rdma_read_resp_bytes", "retrans_bytes",
     "retrans_pkts", "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
 )  # fmt: skip
-"""0 unless the payload is counted there: nothing is read from afar, and the cables' TCP repeats in silence."""
 
 AMAZON_VENDOR = "0x1d0f"
 
+#: Events that cables of a rehearsal do not have.
 NEVER = ("symbol_error", "link_error_recovery", "excessive_buffer_overrun_errors", "port_xmit_wait")
-"""Events that cables of a rehearsal do not have."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,15 @@ from urllib.parse import urlsplit
 
 from rehearsal.image import packages
 
-HOSTS = frozenset({
-    "efa-installer.amazonaws.com", "fsx-lustre-client-repo-public-keys.s3.amazonaws.com", "docs.aws.amazon.com", "github.com",
-})  # fmt: skip
-"""Whose files are in here; everything else is asked of the network itself."""
+#: Whose files are in here; everything else is asked of the network itself.
+HOSTS = frozenset(
+    {
+        "efa-installer.amazonaws.com",
+        "fsx-lustre-client-repo-public-keys.s3.amazonaws.com",
+        "docs.aws.amazon.com",
+        "github.com",
+    }
+)
 
 _PACKAGE = re.compile(
     r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"

@@ -26,11 +26,11 @@ ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _
 _DEBIAN = ("build-essential", "netfilter-persistent", "ifupdown", "wpasupplicant")
 UBUNTU: dict[str, Package] = {**dict.fromkeys((*_PLAIN, *_DEBIAN), Package()), "nfs-common": _NFS}
 AMAZON: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS, "lustre-client": _LUSTRE}
+#: The client's modules are built for one kernel each, and its programs come along.
 LUSTRE_FOR_UBUNTU: dict[str, Package] = {f"lustre-client-modules-{os.uname().release}": _LUSTRE}
-"""The client's modules are built for one kernel each, and its programs come along."""
 
+#: Chosen by the rehearsal: which one the vendor's repository serves as its last is not asserted.
 NCCL_VERSION = "2.18.5-1+cuda12.2"
-"""Chosen by the rehearsal: which one the vendor's repository serves as its last is not asserted."""
 
 _NCCL: dict[str, Package] = {
     "libnccl": {
@@ -47,11 +47,11 @@ _NCCL: dict[str, Package] = {
     },
     "libnccl-static": {"version": NCCL_VERSION},
 }
+#: What package files are that no repository serves, by the name in them.
 FILES: dict[str, Package] = {
     "enroot": {"version": "4.1.2-1", "files": [("program", "/usr/bin/enroot", "enroot")]},
     "enroot+caps": {"version": "4.1.2-1"},
 }
-"""What package files are that no repository serves, by the name in them."""
 
 _AT: dict[str, dict[str, Package]] = {
     "developer.download.nvidia.com/compute/cuda/repos/rhel{release}/x86_64": _NCCL,

@@ -15,8 +15,8 @@ from typing import IO, Any, NoReturn
 
 STATE = Path("/var/lib/rehearsal")
 
+#: Anybody there will do: a refusal is an answer.
 INTERNET = ("198.51.100.10", 443)
-"""Anybody there will do: a refusal is an answer."""
 
 
 def record(argv: Sequence[str]) -> None:

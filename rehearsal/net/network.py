@@ -37,14 +37,14 @@ __all__ = [
     "router_namespace",
 ]
 
+#: Where the name service answers in a VCN that names no other address.
 RESOLVER = "169.254.169.254"
-"""Where the name service answers in a VCN that names no other address."""
 
+#: The operator's namespace: the whole of the rehearsed Internet.
 OPERATOR = "op"
-"""The operator's namespace: the whole of the rehearsed Internet."""
 
+#: A VCN's address towards the Internet behind its NAT gateway where it names none (TEST-NET-1, RFC 5737).
 NAT_RANGE = "192.0.2."
-"""A VCN's address towards the Internet behind its NAT gateway where it names none (TEST-NET-1, RFC 5737)."""
 
 
 def router_namespace(world: World, vcn_id: str) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Literal
 
+#: The router's interface towards the rehearsed Internet.
 UPLINK = "net"
-"""The router's interface towards the rehearsed Internet."""
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from rehearsal.world.world import World
 
+#: Jumbo frames, front end and rails: 1500 costs 4 % of a shaped rail.
 MTU = 9000
-"""Jumbo frames, front end and rails: 1500 costs 4 % of a shaped rail."""
 
+#: The interface group of every cable's near end, so that a namespace's cables go at once and before it does.
 CABLES = 7
-"""The interface group of every cable's near end, so that a namespace's cables go at once and before it does."""
 
+#: What a class may send in its turn: one packet of the largest kind.
 QUANTUM_BYTES = 65536
-"""What a class may send in its turn: one packet of the largest kind."""
 
 NAMESPACE_SYSCTLS = {
     "net/ipv4/ip_forward": "0",

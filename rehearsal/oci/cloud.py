@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from rehearsal.net import network
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.netplan import plan_of
@@ -19,7 +21,8 @@ class Cloud(cloud.Cloud):
     kinds = KINDS
     throttled = Problem("", "Too many requests for the user.", status=429, code="TooManyRequests")
 
-    def unknown(self, resource_id: str) -> ServiceError:  # noqa: D102
+    @override
+    def unknown(self, resource_id: str) -> ServiceError:
         return ServiceError(
             Problem("", f"Resource not found: {resource_id}.", 404, "NotAuthorizedOrNotFound"), "Core", "Update"
         )
@@ -32,6 +35,7 @@ class Cloud(cloud.Cloud):
             if record is not None:
                 network.apply_vcn(self.world, plan_of(self.store.read(), record))
 
-    def render_all(self) -> None:  # noqa: D102
+    @override
+    def render_all(self) -> None:
         for vcn in self.store.read().of(_VCN):
             self.render(vcn.id)

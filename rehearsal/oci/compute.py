@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.host import hosts
 from rehearsal.net import network
 from rehearsal.oci import host_images, launch
@@ -154,7 +156,8 @@ class Instance(Kind):
     ready = "RUNNING"
     create, update, delete = "LaunchInstance", "UpdateInstance", "TerminateInstance"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.inputs.get("shape") is None:
             yield Problem("shape", "shape is missing and an instance needs one.", code="MissingParameter")
@@ -183,13 +186,15 @@ class Instance(Kind):
             if exceeded:
                 yield Problem("shape", exceeded, code="LimitExceeded")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         vnic = record.inputs.get("createVnicDetails") or {}
         subnet = vnic.get("subnetId") or record.inputs["subnetId"]
         place(database, record, Place(subnet, record.inputs["availabilityDomain"]))
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             if SHAPES[record.private["shape"]].bare_metal and not cloud.faults.capacity_left(0):
                 raise ServiceError(NO_CAPACITY, self.service, self.create)
@@ -211,12 +216,14 @@ class Instance(Kind):
             mine.private["shape"] = mine.inputs["shape"]
             mine.private["ocpus"] = (mine.inputs.get("shapeConfig") or {}).get("ocpus", mine.private["ocpus"])
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         hosts.stop(cloud.world, record.short)
         if record.computed.get("publicIp"):
             cloud.render(record.private["vcn"])
 
-    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: D102
+    @override
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:
         return hosts.alive(cloud.world, record.short)
 
 
@@ -229,13 +236,15 @@ class ConsoleHistory(Kind):
     references: ClassVar[Mapping[str, str]] = {"instanceId": INSTANCE}
     holds = False
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         instance = database.records[record.inputs["instanceId"]]
         record.computed["availabilityDomain"] = instance.computed["availabilityDomain"]
         record.computed["compartmentId"] = instance.inputs["compartmentId"]
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             instance = cloud.store.read().records[record.inputs["instanceId"]]
             written = hosts.console(cloud.world, instance.short)

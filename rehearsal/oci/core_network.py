@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.net import network
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked, Kind
@@ -43,10 +45,12 @@ class InVcn(Kind):
 
     references: ClassVar[Mapping[str, str]] = {"vcnId": VCN}
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         cloud.render(record.inputs["vcnId"])
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.inputs["vcnId"])
 
 
@@ -56,7 +60,8 @@ class Vcn(Kind):
     token, noun, service = VCN, "vcn", "Core Vcn"
     create, update, delete = "CreateVcn", "UpdateVcn", "DeleteVcn"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         given = [name for name in ("cidrBlock", "cidrBlocks") if asked.inputs.get(name) is not None]
         if len(given) != 1:
@@ -78,7 +83,8 @@ class Vcn(Kind):
                 yield Problem(path, f"{path} is {text} and overlaps another range of the same VCN.")
             seen.append(block)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         blocks = record.inputs.get("cidrBlocks") or [record.inputs["cidrBlock"]]
         label = record.inputs.get("dnsLabel")
@@ -111,17 +117,20 @@ class Vcn(Kind):
             database.records[default.id] = default
             record.computed[name] = default.id
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         cloud.render(record.id)
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         network.delete_vcn(cloud.world, record.short)
 
 
 class Gateway(InVcn):
     """A way out of a VCN, of which a VCN has at most one of each type."""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         vcn = asked.known("vcnId")
         if vcn is not None and asked.neighbours(self.token, vcnId=vcn):
@@ -135,7 +144,8 @@ class InternetGateway(Gateway):
     token, noun, service = "oci:Core/internetGateway:InternetGateway", "internetgateway", "Core Internet Gateway"
     create, update, delete = "CreateInternetGateway", "UpdateInternetGateway", "DeleteInternetGateway"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["enabled"] = True
 
@@ -146,7 +156,8 @@ class NatGateway(Gateway):
     token, noun, service = "oci:Core/natGateway:NatGateway", "natgateway", "Core Nat Gateway"
     create, update, delete = "CreateNatGateway", "UpdateNatGateway", "DeleteNatGateway"
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         super().effect(cloud, record, old)
         # The builder gives each VCN its address towards the Internet and writes it down.
         with cloud.store.change() as database:
@@ -161,13 +172,15 @@ class ServiceGateway(InVcn):
     token, noun, service = "oci:Core/serviceGateway:ServiceGateway", "servicegateway", "Core Service Gateway"
     create, update, delete = "CreateServiceGateway", "UpdateServiceGateway", "DeleteServiceGateway"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         for path, service in each(asked.inputs, "services[].serviceId"):
             if service not in SERVICES:
                 yield not_found(path, service)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["blockTraffic"] = False
 
@@ -178,7 +191,8 @@ class DhcpOptions(InVcn):
     token, noun, service = DHCP_OPTIONS, "dhcpoptions", "Core Dhcp Options"
     create, update, delete = "CreateDhcpOptions", "UpdateDhcpOptions", "DeleteDhcpOptions"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         options = known(asked.inputs.get("options")) or []
         types = [known(option.get("type")) for option in options if isinstance(option, Mapping)]

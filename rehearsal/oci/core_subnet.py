@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.oci.core_network import DHCP_OPTIONS, ROUTE_TABLE, SECURITY_LIST, VCN, InVcn, malformed
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked
@@ -37,7 +39,8 @@ class Subnet(InVcn):
     create, update, delete = "CreateSubnet", "UpdateSubnet", "DeleteSubnet"
     references: ClassVar[Mapping[str, str]] = {"vcnId": VCN, "routeTableId": ROUTE_TABLE, "dhcpOptionsId": DHCP_OPTIONS}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         domain = asked.known("availabilityDomain")
         if domain is not None and domain not in AVAILABILITY_DOMAINS:
@@ -97,7 +100,8 @@ class Subnet(InVcn):
         if table is not None and private(asked.inputs) and _leads_out(table, asked.database):
             yield _private_with_internet("routeTableId", table.id)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         vcn = database.records[record.inputs["vcnId"]]
         text = subnet_cidr(record)
@@ -124,7 +128,8 @@ class RouteTable(InVcn):
     token, noun, service = ROUTE_TABLE, "routetable", "Core Route Table"
     create, update, delete = "CreateRouteTable", "UpdateRouteTable", "DeleteRouteTable"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         rules = each(asked.inputs, "routeRules[]")
         if len(rules) > _MOST_RULES:
@@ -175,7 +180,8 @@ class SecurityList(InVcn):
     token, noun, service = SECURITY_LIST, "securitylist", "Core Security List"
     create, update, delete = "CreateSecurityList", "UpdateSecurityList", "DeleteSecurityList"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         for name, peer in (("ingressSecurityRules", "source"), ("egressSecurityRules", "destination")):
             rules = each(asked.inputs, f"{name}[]")

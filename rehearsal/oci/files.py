@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.host import storage
 from rehearsal.oci.core_network import malformed
 from rehearsal.oci.core_subnet import SUBNET
@@ -31,14 +33,15 @@ EXPORT = "oci:FileStorage/export:Export"
 # the tenancy has asked for more.
 _LIMITS = {"1": 2, "20": 2, "40": 1, "80": 0}
 _ADDRESSES = 3  # docs.oracle.com, "Creating a Mount Target": two to come up and one to fail over
+#: Storage that the price of a high-performance mount target includes, GB.
 _CACHE_GB = {"1": 0, "20": 20_480, "40": 40_960, "80": 81_920}
-"""Storage that the price of a high-performance mount target includes, GB."""
 
 
 class Served(Kind):
     """What stands in one availability domain, and with addresses in one subnet of it where it has a server."""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         domain = asked.known("availabilityDomain")
         if domain is not None and domain not in AVAILABILITY_DOMAINS:
@@ -66,9 +69,12 @@ class Served(Kind):
         asked = record.inputs.get("ipAddress")
         addresses = [asked, *[one for one in found if one != asked][: len(found) - 1]] if asked else found
         record.private = {
-            "addresses": addresses, "vcn": subnet.inputs["vcnId"], "subnet": subnet.id, "cidr": subnet_cidr(subnet),
+            "addresses": addresses,
+            "vcn": subnet.inputs["vcnId"],
+            "subnet": subnet.id,
+            "cidr": subnet_cidr(subnet),
             "domain": record.inputs["availabilityDomain"],
-        }  # fmt: skip
+        }
         return addresses
 
 
@@ -78,14 +84,16 @@ class FileSystem(Served):
     token, noun, service, ready = FILE_SYSTEM, "filesystem", "File Storage File System", "ACTIVE"
     create, update, delete = "CreateFileSystem", "UpdateFileSystem", "DeleteFileSystem"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             meteredBytes="0", isCloneParent=False, isHydrated=True, isTargetable=True, cloneCount=0, replicationSourceCount=0,
             lifecycleDetails="", replicationTargetId="", areQuotaRulesEnabled=False, cloneAttachStatus="",
         )  # fmt: skip
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         storage.stop(cloud.world, record.id)
         storage.forget(cloud.world, record.id)
 
@@ -97,7 +105,8 @@ class MountTarget(Served):
     create, update, delete = "CreateMountTarget", "UpdateMountTarget", "DeleteMountTarget"
     references: ClassVar[Mapping[str, str]] = {"subnetId": SUBNET}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         domain, rate = asked.known("availabilityDomain"), _rate_gbit_s(asked.inputs)
         others = [one for one in asked.neighbours(MOUNT_TARGET, availabilityDomain=domain) if _rate_gbit_s(one.inputs) == rate]
@@ -119,10 +128,12 @@ class MountTarget(Served):
         if label is not None and asked.itself is None and label.lower() in hostnames(asked.database, subnet):
             yield Problem("hostnameLabel", f"hostnameLabel {label!r} is taken in subnet {subnet.id}.", 409, "Conflict")
 
-    def addresses(self, inputs: Mapping[str, Any]) -> int:  # noqa: ARG002, D102
+    @override
+    def addresses(self, inputs: Mapping[str, Any]) -> int:
         return _ADDRESSES
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         address, rate = self.settle(database, record)[0], _rate_gbit_s(record.inputs) or "1"
         record.private["hostname"] = str(record.inputs.get("hostnameLabel") or "").lower()
@@ -141,12 +152,14 @@ class Export(Kind):
     create, update, delete = "CreateExport", "UpdateExport", "DeleteExport"
     references: ClassVar[Mapping[str, str]] = {"fileSystemId": FILE_SYSTEM, "exportSetId": MOUNT_TARGET}
 
-    def referred(self, database: Database, token: str, named: object) -> Record | None:  # noqa: D102
+    @override
+    def referred(self, database: Database, token: str, named: object) -> Record | None:
         if token != MOUNT_TARGET:
             return super().referred(database, token, named)
         return next((one for one in database.of(MOUNT_TARGET) if one.computed["exportSetId"] == named), None)
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         system = asked.database.find(asked.known("fileSystemId"), FILE_SYSTEM)
         target = self.referred(asked.database, MOUNT_TARGET, asked.known("exportSetId"))
@@ -185,7 +198,8 @@ class Export(Kind):
                         f"{path}.{name}", f"{path}.{name} is not {played}, and the rehearsal cannot play it.", 501, "NotPlayed"
                     )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         target = self.referred(database, MOUNT_TARGET, record.inputs["exportSetId"])
         # Deleting a mount target takes its export set along.
@@ -193,7 +207,8 @@ class Export(Kind):
         anybody = {"source": "0.0.0.0/0", "access": "READ_WRITE", "identitySquash": "NONE"}
         record.computed.update(exportOptions=[anybody], isIdmapGroupsForSysAuth=False)
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         database = cloud.store.read()
         target = database.records[record.parent or ""]
         domain = database.records[target.private["subnet"]].computed.get("subnetDomainName")
@@ -205,7 +220,8 @@ class Export(Kind):
             export=record.inputs["path"], clients=[one["source"] for one in record.outputs()["exportOptions"]],
         )  # fmt: skip
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         storage.put_away(cloud.world, record.inputs["fileSystemId"])
 
 

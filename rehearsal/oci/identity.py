@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from typing_extensions import override
+
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.places import COMPARTMENTS, TENANCY
@@ -93,7 +95,8 @@ class DynamicGroup(Kind):
     named = False
     create, update, delete = "CreateDynamicGroup", "UpdateDynamicGroup", "DeleteDynamicGroup"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         compartment, name = asked.known("compartmentId"), asked.known("name")
         if compartment is not None and compartment != TENANCY:
@@ -122,7 +125,8 @@ class Policy(Kind):
     named = False
     create, update, delete = "CreatePolicy", "UpdatePolicy", "DeletePolicy"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         name, compartment = asked.known("name"), asked.known("compartmentId")
         if asked.inputs.get("name") is None:

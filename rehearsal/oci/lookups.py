@@ -232,10 +232,15 @@ def _instance(args: Mapping[str, Any], database: Database) -> Answer:
     outputs = {**record.outputs(), "state": record.state}
     # What is an object on the resource is a list of one here.
     listed = {
-        "agentConfigs": "agentConfig", "createVnicDetails": "createVnicDetails", "instanceOptions": "instanceOptions",
-        "shapeConfigs": "shapeConfig", "sourceDetails": "sourceDetails", "platformConfigs": "platformConfig",
-        "launchOptions": "launchOptions", "availabilityConfigs": "availabilityConfig",
-    }  # fmt: skip
+        "agentConfigs": "agentConfig",
+        "createVnicDetails": "createVnicDetails",
+        "instanceOptions": "instanceOptions",
+        "shapeConfigs": "shapeConfig",
+        "sourceDetails": "sourceDetails",
+        "platformConfigs": "platformConfig",
+        "launchOptions": "launchOptions",
+        "availabilityConfigs": "availabilityConfig",
+    }
     objects = {plural: [outputs[one]] if one in outputs else [] for plural, one in listed.items()}
     plain = {name: value for name, value in outputs.items() if name not in listed.values()}
     return {"metadata": {}, "definedTags": {}, "freeformTags": {}, **plain, **objects, "id": record.id}
@@ -354,11 +359,15 @@ def _availability(args: Mapping[str, Any], database: Database) -> Answer:
         raise _refused(Problem("availabilityDomain", f"availabilityDomain is missing and {quota} is counted in each."), service)
     taken, most = used(database, quota, domain), _limit_in(quota, domain)
     return {
-        "used": f"{taken:g}", "available": f"{most - taken:g}", "fractionalUsage": float(taken),
-        "fractionalAvailability": float(most - taken), "effectiveQuotaValue": float(most),
-    }  # fmt: skip
+        "used": f"{taken:g}",
+        "available": f"{most - taken:g}",
+        "fractionalUsage": float(taken),
+        "fractionalAvailability": float(most - taken),
+        "effectiveQuotaValue": float(most),
+    }
 
 
+#: Token -> what answers it.
 LOOKUPS: Mapping[str, Lookup] = {
     "oci:Core/getServices:getServices": _services,
     "oci:Core/getShapes:getShapes": _shapes,
@@ -378,4 +387,3 @@ LOOKUPS: Mapping[str, Lookup] = {
     "oci:Limits/getLimitValues:getLimitValues": _limit_values,
     "oci:Limits/getResourceAvailability:getResourceAvailability": _availability,
 }
-"""Token -> what answers it."""

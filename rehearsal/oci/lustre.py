@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.host import storage
 from rehearsal.oci.core_subnet import SUBNET
 from rehearsal.oci.errors import Problem
@@ -32,7 +34,8 @@ class Lustre(Served):
     create, update, delete = "CreateLustreFileSystem", "UpdateLustreFileSystem", "DeleteLustreFileSystem"
     references: ClassVar[Mapping[str, str]] = {"subnetId": SUBNET}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         size, before = asked.known("capacityInGbs"), asked.database.find(asked.itself)
         if size is not None and (size < _LEAST_GB or size % _STEP_GB):
@@ -45,19 +48,27 @@ class Lustre(Served):
                 "rootSquashConfiguration.identitySquash", "The rehearsal cannot play a squashed root.", 501, "NotPlayed"
             )
 
-    def addresses(self, inputs: Mapping[str, Any]) -> int:  # noqa: D102
+    @override
+    def addresses(self, inputs: Mapping[str, Any]) -> int:
         size = known(inputs.get("capacityInGbs"))
         return -(-size * _ADDRESSES // _FOR_GB) if isinstance(size, int) else 0
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         address = self.settle(database, record)[0]
         record.computed.update(
-            managementServiceAddress=address, lnet="tcp", majorVersion="2.15", lifecycleDetails="", fileSystemDescription="",
-            timeBillingCycleEnd="", timeUpdated=record.computed["timeCreated"],
-        )  # fmt: skip
+            managementServiceAddress=address,
+            lnet="tcp",
+            majorVersion="2.15",
+            lifecycleDetails="",
+            fileSystemDescription="",
+            timeBillingCycleEnd="",
+            timeUpdated=record.computed["timeCreated"],
+        )
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         database = cloud.store.read()
         storage.start(
             cloud.world, id=record.id, kind="lustre", ports=PORTS, vcn_id=database.records[record.private["vcn"]].short,
@@ -65,7 +76,8 @@ class Lustre(Served):
             export=f"/{record.inputs['fileSystemName']}",
         )  # fmt: skip
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         storage.stop(cloud.world, record.id)
 
 

@@ -39,9 +39,11 @@ def plan_of(database: Database, vcn: Record) -> VcnPlan:
     addresses = {
         one.computed["privateIp"]: one.computed["publicIp"]
         for one in database.records.values()
-        if one.token == _INSTANCE and one.private.get("vcn") == vcn.id and one.computed.get("publicIp")
+        if one.token == _INSTANCE
+        and one.private.get("vcn") == vcn.id
+        and one.computed.get("publicIp")
         and one.state != "TERMINATING"
-    }  # fmt: skip
+    }
     return VcnPlan(vcn.short, vcn_cidrs(vcn), tuple(_subnet(database, vcn, one) for one in subnets), addresses)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from typing_extensions import override
+
 from rehearsal.net import network
 from rehearsal.oci import launch
 from rehearsal.oci.compute import INSTANCE, NO_CAPACITY, Place, boot, place
@@ -38,7 +40,8 @@ class InstanceConfiguration(Kind):
     create, update, delete = "CreateInstanceConfiguration", "UpdateInstanceConfiguration", "DeleteInstanceConfiguration"
     holds = False
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         for path in ("instanceDetails", f"{_DETAILS}", f"{_DETAILS}.shape"):
             parent = asked.known(path.rpartition(".")[0]) if "." in path else asked.inputs
@@ -63,7 +66,8 @@ class ClusterNetwork(Kind):
     ready = "RUNNING"
     create, update, delete = "CreateClusterNetwork", "UpdateClusterNetwork", "TerminateClusterNetwork"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         pools = asked.known("instancePools")
         if isinstance(pools, list) and len(pools) != 1:
@@ -115,12 +119,14 @@ class ClusterNetwork(Kind):
                 if exceeded:
                     yield Problem(f"{path}.size", exceeded, code="LimitExceeded")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["timeUpdated"] = now()
         record.private["pool"] = sibling_ocid(record.id, "instancepool")
 
-    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         pool = record.inputs["instancePools"][0]
         database = cloud.store.read()
         configuration = database.records[pool["instanceConfigurationId"]]
@@ -200,7 +206,8 @@ class ClusterNetwork(Kind):
             mine.computed["timeUpdated"] = now()
             mine.private["size"] = len(_members(database, record.id))
 
-    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+    @override
+    def outputs(self, record: Record) -> dict[str, Any]:
         outputs = super().outputs(record)
         pool = {
             "id": record.private["pool"],
@@ -213,7 +220,8 @@ class ClusterNetwork(Kind):
         }
         return outputs | {"instancePools": [pool]}
 
-    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         network.delete_fabric(cloud.world, record.short)
 
 

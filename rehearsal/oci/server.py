@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from rehearsal.oci import lookups, rules
 from rehearsal.oci.diff import changes
 from rehearsal.oci.errors import Problem
@@ -20,11 +22,14 @@ class Provider(server.Provider):
     sdk = SDK
     problem = Problem
 
-    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:  # noqa: D102
+    @override
+    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:
         return rules.broken(token, inputs)
 
-    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: D102
+    @override
+    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return lookups.answer(token, args, self._cloud.store.read())
 
-    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:  # noqa: D102
+    @override
+    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
         return changes(token, old, new)

@@ -172,10 +172,10 @@ _SHAPES = (
 
 SHAPES = {shape.name: shape for shape in _SHAPES}
 
+#: How many hosts of one bare-metal shape the tenancy may have in an availability domain.
 HOSTS_LIMIT = 64
-"""How many hosts of one bare-metal shape the tenancy may have in an availability domain."""
+#: How many cores of one flexible family the tenancy may have in an availability domain.
 CORES_LIMIT = 500
-"""How many cores of one flexible family the tenancy may have in an availability domain."""
 
 
 def limit(quota: str) -> int:

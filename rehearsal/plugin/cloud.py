@@ -33,8 +33,8 @@ class Cloud(ABC):
 
     name: ClassVar[str] = ""
     kinds: ClassVar[Mapping[str, Kind]] = {}
+    #: What the service says to who asks too often.
     throttled: ClassVar[Problem]
-    """What the service says to who asks too often."""
 
     def __init__(self, world: World) -> None:
         self.world = world

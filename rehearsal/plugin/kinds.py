@@ -57,10 +57,10 @@ class Kind(ABC):
     create = ""
     update = ""
     delete = ""
+    #: Path, such as `subnetIds[]`, -> token of what must exist there.
     references: ClassVar[Mapping[str, str]] = {}
-    """Path, such as `subnetIds[]`, -> token of what must exist there."""
+    #: Whether what its inputs name cannot be deleted while it exists.
     holds = True
-    """Whether what its inputs name cannot be deleted while it exists."""
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Everything that the service would refuse, as far as it is known yet."""

@@ -5,11 +5,10 @@ Loads the part of the SDK that a resource type belongs to when it is first asked
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -42,10 +41,10 @@ class Field:
 
 
 class Sdk:
-    """One vendor's SDK: `package`, and in which of its modules each type token is defined."""
+    """One vendor's SDK: how it is imported, and in which of its modules each type token is defined."""
 
-    def __init__(self, package: str, modules: Mapping[str, str]) -> None:
-        self._package, self._modules = package, modules
+    def __init__(self, load: Callable[[], types.ModuleType], modules: Mapping[str, str]) -> None:
+        self._load, self._modules = load, modules
 
     def args_class(self, token: str) -> type:
         """The SDK's Args class of a resource type.
@@ -64,7 +63,7 @@ class Sdk:
     def _room(self, token: str) -> types.ModuleType:
         # By attribute, never by importing the resource's own file: an SDK's rooms load when they are looked at, and one that is
         # first looked at in the middle of such an import lacks that resource for good.
-        room: types.ModuleType = importlib.import_module(self._package)
+        room = self._load()
         for name in self._modules[token].split(".")[:-1]:
             room = getattr(room, name)
         return room

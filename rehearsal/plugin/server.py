@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
+from typing_extensions import override
 
 from rehearsal.plugin import check, wire
 from rehearsal.plugin.cloud import Cloud
@@ -33,8 +34,8 @@ _PARENT_POLL_S = 0.5
 class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
     """The protocol's methods, in the order of its definition; each cloud adds what its vendor knows."""
 
+    #: Of the provider that this stands in for.
     version = ""
-    """Of the provider that this stands in for."""
     sdk: Sdk
     problem: type[Problem] = Problem
 
@@ -73,32 +74,40 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
     def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
         """What an update from old to new inputs changes and replaces."""
 
-    def Handshake(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def Handshake(self, request: Any, context: Any) -> Any:
         return provider_pb2.ProviderHandshakeResponse()
 
-    def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:
         return plugin_pb2.PluginInfo(version=self.version)
 
-    def Attach(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def Attach(self, request: Any, context: Any) -> Any:
         return empty_pb2.Empty()
 
-    def GetSchema(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def GetSchema(self, request: Any, context: Any) -> Any:
         return provider_pb2.GetSchemaResponse(schema=f'{{"name":"{self._cloud.name}","version":"{self.version}"}}')
 
-    def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def CheckConfig(self, request: Any, context: Any) -> Any:
         problems = self.misconfigured(wire.loads(request.news))
         failures = [provider_pb2.CheckFailure(property=one.path, reason=one.sentence()) for one in problems]
         return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
 
-    def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def DiffConfig(self, request: Any, context: Any) -> Any:
         return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
 
-    def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Configure(self, request: Any, context: Any) -> Any:
         self.configure(wire.loads(request.args))
         self._guarded(context, self._cloud.recover)
         return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True, acceptResources=False)
 
-    def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Invoke(self, request: Any, context: Any) -> Any:
         def found() -> Mapping[str, Any]:
             try:
                 return self.answer(request.tok, wire.loads(request.args))
@@ -107,7 +116,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
         return provider_pb2.InvokeResponse(**{"return": wire.dumps(self._guarded(context, found))})
 
-    def Check(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Check(self, request: Any, context: Any) -> Any:
         token = _token(request.urn)
         if token not in self._cloud.kinds:
             _unserved(context, token)
@@ -124,7 +134,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         failures = [provider_pb2.CheckFailure(property=one.path, reason=one.sentence()) for one in problems]
         return provider_pb2.CheckResponse(inputs=news, failures=failures)
 
-    def Diff(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def Diff(self, request: Any, context: Any) -> Any:
         self._cloud.acknowledge(self._key(request))
         found = self.changes(_token(request.urn), wire.loads(request.old_inputs), wire.loads(request.news))
         ignored = set(request.ignoreChanges)
@@ -142,7 +153,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             hasDetailedDiff=bool(detailed),
         )
 
-    def Create(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Create(self, request: Any, context: Any) -> Any:
         token = _token(request.urn)
         inputs = wire.loads(request.properties)
         if request.preview:
@@ -151,7 +163,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         record = self._guarded(context, lambda: self._cloud.create(token, request.urn, inputs))
         return provider_pb2.CreateResponse(id=self._shown(record), properties=self._outputs(record))
 
-    def Read(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Read(self, request: Any, context: Any) -> Any:
         record = self._guarded(context, lambda: self._cloud.read(self._key(request)))
         if record is None or record.token != _token(request.urn):
             return provider_pb2.ReadResponse()
@@ -159,24 +172,29 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             id=self._shown(record), properties=self._outputs(record), inputs=wire.dumps(record.inputs)
         )
 
-    def Update(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Update(self, request: Any, context: Any) -> Any:
         inputs = wire.loads(request.news)
         if request.preview:
             return provider_pb2.UpdateResponse(properties=wire.dumps({**wire.loads(request.olds), **inputs}))
         record = self._guarded(context, lambda: self._cloud.update(self._key(request), inputs))
         return provider_pb2.UpdateResponse(properties=self._outputs(record))
 
-    def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Delete(self, request: Any, context: Any) -> Any:
         self._guarded(context, lambda: self._cloud.delete(self._key(request)))
         return empty_pb2.Empty()
 
-    def Cancel(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def Cancel(self, request: Any, context: Any) -> Any:
         return empty_pb2.Empty()
 
-    def GetMapping(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def GetMapping(self, request: Any, context: Any) -> Any:
         return provider_pb2.GetMappingResponse()
 
-    def GetMappings(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def GetMappings(self, request: Any, context: Any) -> Any:
         return provider_pb2.GetMappingsResponse()
 
     def _shown(self, record: Record) -> str:

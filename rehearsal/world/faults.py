@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rehearsal.world.world import World
 
+#: Room that `disk_full` leaves: first boot just passes, a build or a copy does not.
 NEARLY_FULL_BYTES = 8 << 20
-"""Room that `disk_full` leaves: first boot just passes, a build or a copy does not."""
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+#: The operator's place on the rehearsed Internet (TEST-NET-2, RFC 5737: never a real one).
 OPERATOR_ADDRESS = "198.51.100.10"
-"""The operator's place on the rehearsed Internet (TEST-NET-2, RFC 5737: never a real one)."""
 
+#: What public addresses are handed out from (TEST-NET-3, RFC 5737).
 PUBLIC_RANGE = "203.0.113.0/24"
-"""What public addresses are handed out from (TEST-NET-3, RFC 5737)."""
 
+#: 100 Gb/s becomes 25 Mb/s: what two busy cores can still fill.
 DEFAULT_SCALE = 4000
-"""100 Gb/s becomes 25 Mb/s: what two busy cores can still fill."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,6 @@ class World:
     def agent_socket(self) -> Path:
         """Where the operator's agent listens: outside the world's folder, for a socket's path may have 107 bytes alone."""
         return Path("/run") / f"bb{self.tag}-agent"
-
-    def netns_path(self, name: str) -> Path:
-        """Where that network namespace is held open."""
-        return Path("/run/netns") / self.netns(name)
 
     def folder(self, *parts: str) -> Path:
         """A folder below the world's own, made if absent."""
