@@ -29,7 +29,9 @@ LUSTRE_MOUNT = f"mount -t lustre -o noatime,flock {LUSTRE}.{DOMAIN}@tcp:/abcdefg
 def start(world, system=LUSTRE, kind="lustre", address="10.0.1.200", export="/abcdefgh"):
     names = (f"{system}.{DOMAIN}",)
     where = {"vcn_id": "vcn0", "subnet_cidr": "10.0.1.0/24", "address": address}
-    return storage.start(world, id=system, kind=kind, names=names, export=export, ports=FSX_PORTS[kind], **where)
+    return storage.start(
+        world, id=system, kind=kind, names=names, export=export, ports=FSX_PORTS.get(kind, FSX_PORTS["nfs"]), **where
+    )
 
 
 def start_home(world):

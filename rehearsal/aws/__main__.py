@@ -1,4 +1,4 @@
-"""Starts the stand-in cloud's plugin; the engine reads the port that it prints."""
+"""Start the stand-in cloud's plugin; the engine reads the port that it prints."""
 
 from __future__ import annotations
 

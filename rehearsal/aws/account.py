@@ -1,6 +1,6 @@
-"""What the account holds before any program asks: reservations, a group of them, a placement group, and offers.
+"""What the account has from the start: capacity reservations, a group of them, a placement group and offerings.
 
-They are the account's own, in the first zone of whatever region is asked; no program makes or deletes them. Ids are made up.
+They are in the first zone of every region, and no program creates or deletes them. Ids are made up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether there is room: quotas, reservations, placement groups; and reservations as resources of their own."""
+"""Capacity: quotas, reservations and placement groups, and reservations as resources."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ NO_CAPACITY = (
 
 
 def no_capacity(kind: str, zone: str) -> Problem:
-    """The vendor has no room."""
+    """Return the refusal for lack of capacity."""
     return refused("", "InsufficientInstanceCapacity", NO_CAPACITY.format(kind, zone), 500)
 
 
 def reservations(database: Database, region: str) -> dict[str, Reservation]:
-    """All reservations by id: the account's own, and those that programs made."""
+    """Return all reservations by id: the account's own, and those that programs created."""
     found = account.reservations(region)
     for record in database.of(RESERVATION):
         one = record.outputs()
@@ -56,19 +56,19 @@ def reservations(database: Database, region: str) -> dict[str, Reservation]:
 
 
 def used(database: Database, reservation: str) -> int:
-    """How many instances run in a reservation."""
+    """Return the number of instances in a reservation."""
     return sum(one.private.get("reservation") == reservation for one in database.of(INSTANCE))
 
 
 def quota_left(database: Database, kind: str) -> float:
-    """VCPUs that the account may still run of a type's kind, on demand."""
+    """Return the vCPUs left in a type's on-demand quota."""
     mine = letters(kind)
     running = (TYPES[one.private["type"]] for one in database.of(INSTANCE) if one.private.get("market") == "on-demand")
     return QUOTAS[mine][2] - sum(one.vcpus for one in running if letters(one.name) == mine)
 
 
 def problems(launch: Launch, database: Database, region: str, count: int) -> Iterator[Problem]:
-    """What stands against room for so many instances, as far as it is known."""
+    """Yield what the service refuses for lack of capacity, as far as the inputs are known."""
     kind = launch.type
     if kind is None:
         return
@@ -136,7 +136,7 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
 
 
 def _unlike(launch: Launch, found: Reservation, database: Database) -> Iterator[Problem]:
-    """In what a reservation is of another kind than what is launched into it."""
+    """Return how a reservation differs from what is launched into it."""
     subnet, kind = launch.subnet(database), launch.type
     if found.block != (launch.market == BLOCK):
         what = "a Capacity Block" if found.block else "an on-demand reservation"
@@ -150,7 +150,7 @@ def _unlike(launch: Launch, found: Reservation, database: Database) -> Iterator[
 
 
 class CapacityReservation(Kind):
-    """Capacity that is paid for whether it is used or not."""
+    """Capacity that is charged whether or not it is used."""
 
     token, noun, prefix, arn = RESERVATION, "capacity reservation", "cr", "capacity-reservation/{id}"
     create, update, delete = "CreateCapacityReservation", "ModifyCapacityReservation", "CancelCapacityReservation"
@@ -175,7 +175,7 @@ class CapacityReservation(Kind):
 
 
 class CapacityBlock(Kind):
-    """A block of machines for some days, charged when it is bought; deleting it gives nothing back."""
+    """A Capacity Block: charged when it is bought; deleting it refunds nothing."""
 
     token, noun, prefix, arn = PURCHASE, "capacity block", "cr", "capacity-reservation/{id}"
     create, update, delete = "PurchaseCapacityBlock", "CreateTags", "CancelCapacityReservation"
@@ -211,7 +211,7 @@ class CapacityBlock(Kind):
 
 
 def offering_id(kind: str, count: int) -> str:
-    """The id of the offering of so many machines of a type: it says what it is, so that nothing need be remembered."""
+    """Return the id of an offering of machines of a type; the id encodes the offering, so none is stored."""
     listed = sorted(TYPES)
     return f"{account.OFFERING[:9]}{listed.index(kind):04x}{count:04x}"
 

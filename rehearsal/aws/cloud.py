@@ -1,4 +1,4 @@
-"""This vendor's cloud of one world; how resources come, change and go is the plugin room's."""
+"""The vendor's part of the cloud: its name, resource types, and how its networks are rendered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rehearsal.world.world import World
 
 
 class Cloud(cloud.Cloud):
-    """One world's Amazon cloud.
+    """The AWS of one world.
 
     Attributes:
         region: where a program is that names no region with a resource.

@@ -1,4 +1,4 @@
-"""Instances: launches hosts of the world and takes them down again."""
+"""Instances, each a host of the world."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FRONT = "ens5"
 
 
 def boot(cloud: ResourceCloud, record: Record) -> None:
-    """Start an instance's host on its network; one that runs already is left alone."""
+    """Start an instance's host on its network, unless it runs already."""
     cloud.render(record.private["vpc"])
     database = cloud.store.read()
     private, kind = record.private, TYPES[record.private["type"]]
@@ -71,7 +71,7 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
 
 
 def stop(cloud: ResourceCloud, record: Record) -> None:
-    """Take an instance's host down, with what it was the last to need."""
+    """Stop an instance's host, and remove what only it needed."""
     hosts.stop(cloud.world, record.short)
     if record.private.get("vpc"):
         cloud.render(record.private["vpc"])
@@ -80,7 +80,7 @@ def stop(cloud: ResourceCloud, record: Record) -> None:
 
 
 def needed(record: Record) -> Iterator[str]:
-    """What a running instance cannot be without."""
+    """Yield what a running instance needs."""
     private = record.private
     yield f"{SUBNET} {private.get('subnet')}"
     for nic in private.get("nics", ()):
@@ -90,7 +90,7 @@ def needed(record: Record) -> Iterator[str]:
 
 
 class Instance(Kind):
-    """One instance, by itself or a fleet's."""
+    """One instance, standalone or in a fleet."""
 
     token, noun, prefix, arn = INSTANCE, "instance", "i", "instance/{id}"
     create, update, delete = "RunInstances", "ModifyInstanceAttribute", "TerminateInstances"
@@ -185,7 +185,7 @@ class Instance(Kind):
 
 
 def _index(database: Database, template: str) -> int:
-    """The launch index among the instances of a template, the lowest that is free; -1 for one without a template."""
+    """Return the lowest free launch index among a template's instances; -1 without a template."""
     if not template:
         return -1
     taken = {one.private.get("index") for one in database.of(INSTANCE) if one.private.get("template") == template}

@@ -1,4 +1,4 @@
-"""What AWS's machine images have beyond a distribution: EFA's software and its traces, NCCL's plugin, facts of the firmware.
+"""What AWS's machine images add to a distribution: EFA's software, NCCL's plugin, and firmware facts.
 
 Deliberately no package and no boot of its own: what first boot installs is in image/packages.py. Places and versions: AWS Deep
 Learning AMI release notes, EFA installer 1.43.2 with aws-ofi-nccl 1.16.3 and libfabric 2.1 as AWS tested them together.
@@ -22,12 +22,12 @@ _INSTALLED = ("efa-config", "efa-profile", "libfabric1-aws", "openmpi40-aws", "r
 
 
 def protocol(instance_type: str) -> str:
-    """How NCCL's plugin moves bytes on that type: `RDMA` (remote writes) or `SENDRECV` (messages)."""
+    """Return how NCCL's plugin moves bytes on an instance type: `RDMA` (remote writes) or `SENDRECV` (messages)."""
     return "RDMA" if _WRITES.match(instance_type) else "SENDRECV"
 
 
 def plugin_folder(family: str) -> str:
-    """Where the installer puts NCCL's plugin: below a folder of the architecture on Debian's kind, in lib64 elsewhere."""
+    """Return where the installer puts NCCL's plugin: the architecture's folder on Debian and Ubuntu, lib64 elsewhere."""
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
@@ -44,7 +44,7 @@ def copies(family: str) -> dict[str, str]:
 
 
 def texts(family: str) -> dict[str, tuple[str, int]]:
-    """Traces that the EFA installer leaves, and the image's package sources; path below the root: text and mode."""
+    """Return the text files of the EFA installer and the package sources: text and mode by path below the root."""
     installed = f"# EFA installer version: {INSTALLER}\n# Debug packages installed: no\n# Packages installed:\n"
     traces = {
         "opt/amazon/efa_installed_packages": installed + " ".join(_INSTALLED) + "\n",
@@ -67,7 +67,7 @@ def texts(family: str) -> dict[str, tuple[str, int]]:
 
 
 def firmware(instance_type: str, instance_id: str) -> dict[str, str]:
-    """What /sys/class/dmi/id says on EC2 to every user."""
+    """Return what /sys/class/dmi/id says on EC2 to every user, by file."""
     return {
         "sys_vendor": "Amazon EC2",
         "chassis_asset_tag": "Amazon EC2",

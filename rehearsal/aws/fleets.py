@@ -1,4 +1,4 @@
-"""Instant fleets: all their instances or as many as there is room for, launched a few at a time from one template."""
+"""Instant fleets: instances of one launch template, launched a few at a time, all of them or as many as capacity allows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPTIONS = {"on-demand": "onDemandOptions", "spot": "spotOptions"}
 
 
 class Fleet(Kind):
-    """Machines of one launch template, asked for once."""
+    """Machines of one launch template, requested once."""
 
     token, noun, prefix, arn = FLEET, "fleet", "fleet", "fleet/{id}"
     create, update, delete = "CreateFleet", "ModifyFleet", "DeleteFleets"
@@ -105,7 +105,7 @@ class Fleet(Kind):
             )
 
     def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
-        """The instances that there is room for, all of them recorded before the first boots.
+        """Record the instances that there is capacity for, before the first one boots; return their records.
 
         Raises:
             ServiceError: there is room for fewer than the least that was asked for.
@@ -131,7 +131,7 @@ class Fleet(Kind):
         return {name: value for name, value in super().outputs(record).items() if name != "ownerId"}
 
     def needs(self, record: Record) -> Iterator[str]:  # noqa: ARG002
-        """Its instances need what there is; a fleet by itself is a note of what was asked."""
+        """Return nothing: the fleet's instances have the needs."""
         return iter(())
 
 

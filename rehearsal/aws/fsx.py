@@ -1,7 +1,7 @@
-"""FSx file systems and what they mirror: sizes, groups and ports as the service wants them; servers of the world behind.
+"""FSx file systems: what the service refuses, and the servers that stand in for them.
 
-FSx looks at the security groups' rules when it makes a Lustre file system (aws-parallelcluster issue 6181); of OpenZFS it does
-not, so that a missing rule shows as mounts that never come.
+FSx checks the security groups' rules when it creates a Lustre file system (aws-parallelcluster issue 6181), but not for
+OpenZFS, where a missing rule shows as mounts that hang.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _WITHOUT_HA_2 = frozenset(["ap-northeast-3", "eu-west-2", "eu-west-3", "sa-east-
 
 
 def bad(path: str, message: str) -> Problem:
-    """FSx's answer to a value that it cannot take."""
+    """Return FSx's refusal of an invalid value."""
     return refused(path, "BadRequest", message)
 
 
 class FileSystem(Kind):
-    """A file system in a subnet, reached through a group's ports."""
+    """A file system in a subnet, reached through its security groups."""
 
     service, prefix, arn, arn_service = "FSx", "fs", "file-system/{id}", "fsx"
     create, update, delete = "CreateFileSystem", "UpdateFileSystem", "DeleteFileSystem"
@@ -138,12 +138,12 @@ class FileSystem(Kind):
         )  # fmt: skip
 
     def shut(self, database: Database, record: Record) -> str:  # noqa: ARG002
-        """What the service says of rules that shut it out of its own network; empty where they do not."""
+        """Return the service's error if the rules shut the file system out of its own network, or ""."""
         return ""
 
     @abstractmethod
     def export(self, record: Record) -> str:
-        """What its clients name when they mount it."""
+        """Return the export that clients name in a mount."""
 
     @override
     def gone(self, cloud: ResourceCloud, record: Record) -> None:

@@ -1,4 +1,4 @@
-"""Ways out of a VPC: internet and NAT gateways, public addresses, endpoints; routes to them are elsewhere."""
+"""Ways out of a VPC: internet and NAT gateways, public addresses and endpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 
 
 class InternetGateway(InVpc):
-    """The way to and from the Internet for hosts that have a public address."""
+    """The route to and from the Internet for hosts with a public address."""
 
     token, noun, prefix, arn = GATEWAY, "internetGateway", "igw", "internet-gateway/{id}"
     create, update, delete = "CreateInternetGateway", "CreateTags", "DeleteInternetGateway"
@@ -48,7 +48,7 @@ class InternetGateway(InVpc):
 
 
 class Eip(Kind):
-    """A public address that stays."""
+    """An Elastic IP address."""
 
     token, noun, prefix, arn = EIP, "elastic IP", "eipalloc", "elastic-ip/{id}"
     create, update, delete = "AllocateAddress", "AssociateAddress", "ReleaseAddress"
@@ -78,7 +78,7 @@ class Eip(Kind):
 
 
 class NatGateway(Kind):
-    """The way to the Internet for hosts without a public address."""
+    """The route to the Internet for hosts without a public address."""
 
     token, noun, prefix = NAT, "natGateway", "nat"
     create, update, delete = "CreateNatGateway", "CreateTags", "DeleteNatGateway"
@@ -147,7 +147,7 @@ class NatGateway(Kind):
 
 
 class Endpoint(InVpc):
-    """A way to a service that needs no Internet; a gateway one is a line in route tables."""
+    """A route to a service without the Internet; a gateway endpoint is a line in route tables."""
 
     token, noun, prefix, arn = ENDPOINT, "vpcEndpoint", "vpce", "vpc-endpoint/{id}"
     create, update, delete = "CreateVpcEndpoint", "ModifyVpcEndpoint", "DeleteVpcEndpoints"

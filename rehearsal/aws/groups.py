@@ -1,4 +1,4 @@
-"""Security groups and their rules: what the service refuses, and the plain rules that they come to."""
+"""Security groups and their rules: what the service refuses, and the plain rules that result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PEERS = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")
 
 @dataclass(frozen=True)
 class Allowed:
-    """One rule in plain words.
+    """One rule in normal form.
 
     Attributes:
         direction: `ingress` or `egress`, seen from the group's members.
@@ -48,12 +48,12 @@ class Allowed:
 
     @property
     def everything(self) -> bool:
-        """Whether it is about all traffic."""
+        """Whether it covers all traffic."""
         return self.protocol == "-1"
 
 
 def allowed(database: Database, group: Record) -> list[Allowed]:
-    """All that a group allows."""
+    """Return all that a group allows."""
     found = []
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
         for rule in group.inputs.get(direction) or []:
@@ -76,7 +76,7 @@ def _plain(direction: str, protocol: str, rule: Mapping[str, Any], **peer: str) 
 
 
 class SecurityGroup(InVpc, Named):
-    """A group of interfaces, and what may reach them."""
+    """A security group."""
 
     token, noun, prefix, arn = GROUP, "resource", "sg", "security-group/{id}"
     create, update, delete = "CreateSecurityGroup", "AuthorizeSecurityGroupIngress", "DeleteSecurityGroup"
@@ -121,7 +121,7 @@ class SecurityGroup(InVpc, Named):
 
 
 class Rule(Kind):
-    """One rule of a group, as a resource of its own."""
+    """One rule of a group, as a separate resource."""
 
     noun, prefix, arn = "security group rule", "sgr", "security-group-rule/{id}"
     references: ClassVar[Mapping[str, str]] = {"securityGroupId": GROUP, "referencedSecurityGroupId": GROUP}
@@ -173,28 +173,28 @@ class Rule(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """A group takes its own rules along; one that another's rule names stays."""
+        """Return what the rule needs: its own group goes with it; a group that it names stays."""
         peer = record.inputs.get("referencedSecurityGroupId")
         if peer and peer != record.inputs["securityGroupId"]:
             yield f"{GROUP} {peer}"
 
 
 class IngressRule(Rule):
-    """What may come in."""
+    """An ingress rule."""
 
     token = INGRESS
     create, update, delete = "AuthorizeSecurityGroupIngress", "ModifySecurityGroupRules", "RevokeSecurityGroupIngress"
 
 
 class EgressRule(Rule):
-    """What may go out."""
+    """An egress rule."""
 
     token = EGRESS
     create, update, delete = "AuthorizeSecurityGroupEgress", "ModifySecurityGroupRules", "RevokeSecurityGroupEgress"
 
 
 def _span(path: str, protocol: str, rule: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with a rule's protocol and ports."""
+    """Yield what is wrong with a rule's protocol and ports."""
     dot = f"{path}." if path else ""
     if not protocol:
         return

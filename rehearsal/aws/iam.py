@@ -1,4 +1,4 @@
-"""Roles, their policies and instance profiles: checks documents as far as they are JSON and grants what hosts ask for."""
+"""Roles, policies and instance profiles: checks policy documents, and answers what a host may write."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def _malformed(path: str, why: str) -> Problem:
 
 
 def statements(document: str) -> list[dict[str, Any]]:
-    """A policy's statements; one that stands alone is a list of one."""
+    """Return a policy's statements, a single one as a list of one."""
     found = json.loads(document)["Statement"]
     return found if isinstance(found, list) else [found]
 
 
 def broken(path: str, document: str, *, trust: bool) -> Iterator[Problem]:
-    """What the service refuses of a policy document; `trust`: it says who may take a role."""
+    """Return what the service refuses of a policy document; `trust`: it is a role's trust policy."""
     try:
         parsed = json.loads(document)
     except ValueError:
@@ -83,7 +83,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def may_put(database: Database, profile: Record | None) -> tuple[str, ...]:
-    """Patterns of the parameter names that machines of an instance profile may write."""
+    """Return patterns of the parameter names that machines with an instance profile may write."""
     role = _role_of(database, profile) if profile else None
     if role is None:
         return ()
@@ -104,7 +104,7 @@ def _role_of(database: Database, profile: Record) -> Record | None:
 
 
 def _parameter(arn: str) -> str:
-    """The parameter names that a resource's ARN is about, as a pattern; empty where it is about something else."""
+    """Return the parameter names that an ARN covers, as a pattern; "" if it names something else."""
     if arn == "*":
         return "*"
     _, _, name = arn.partition(":parameter")
@@ -112,7 +112,7 @@ def _parameter(arn: str) -> str:
 
 
 class Role(Named):
-    """Who a machine is towards the cloud's own interfaces."""
+    """An IAM role."""
 
     space = "role"
     token, noun, arn, arn_service, service = ROLE, "Role with name", "role/{id}", "iam", "IAM"
@@ -146,14 +146,14 @@ class Role(Named):
 
 
 class OfRole(Kind):
-    """What belongs to a role."""
+    """A part of a role."""
 
     service = "IAM"
     references: ClassVar[Mapping[str, str]] = {"role": ROLE}
 
 
 class RolePolicy(OfRole):
-    """A policy that is a role's own."""
+    """An inline policy of a role."""
 
     space = "role-policy"
     token, noun = ROLE_POLICY, "role policy"
@@ -180,7 +180,7 @@ _UNNAMED = Named()
 
 
 class Attachment(OfRole):
-    """A managed policy that a role has."""
+    """A managed policy attached to a role."""
 
     space = "attachment"
     token, noun = ATTACHED, "role policy attachment"
@@ -200,7 +200,7 @@ class Attachment(OfRole):
 
 
 class InstanceProfile(Named):
-    """What hands a role to a machine."""
+    """An instance profile."""
 
     space = "profile"
     token, noun, arn, arn_service, service = PROFILE, "Instance Profile", "instance-profile/{id}", "iam", "IAM"

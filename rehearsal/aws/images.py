@@ -1,4 +1,4 @@
-"""What can be booted: machine images, public parameters that name them, and what each is to the host builder."""
+"""Machine images, the public parameters that name them, and the host image of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every type of resource here has in common; the types themselves are in the rooms beside this one."""
+"""What all of this cloud's resource types share."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ _SUFFIX = 7
 
 
 def now() -> str:
-    """This moment as the vendor writes it."""
+    """Return the current time as the vendor writes it."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def fresh_name(urn: str) -> str:
-    """A name that the vendor's provider makes up: the resource's own in the program, and seven hexadecimal digits."""
+    """Return an auto-name of the vendor's provider: the resource's logical name and seven hexadecimal digits."""
     return f"{urn.rpartition('::')[2]}-{''.join(secrets.choice(_HEX) for _ in range(_SUFFIX))}"
 
 
 class Kind(kinds.Kind):
-    """One type of resource of this cloud.
+    """One of this cloud's resource types.
 
     Attributes:
         prefix: of its ids.
@@ -109,7 +109,7 @@ class Kind(kinds.Kind):
                 yield not_played(path, f"{path} is given, and {why}")
 
     def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
-        """What the service says of a creation while it does not know yet what was made a moment ago."""
+        """Return the service's error while it does not yet know what was created a moment ago."""
         for pattern, token in self.references.items():
             for path, named in each(inputs, pattern):
                 return self.missing(path, str(named), token)
@@ -133,7 +133,7 @@ class Kind(kinds.Kind):
             record.computed["arn"] = self.arn_of(record.inputs, shown(record))
 
     def arn_of(self, inputs: Mapping[str, Any], named: str) -> str:
-        """Its ARN."""
+        """Return its ARN."""
         region = region_of(inputs)
         where = "" if self.arn_service == "iam" else region
         return f"arn:{partition(region)}:{self.arn_service}:{where}:{ACCOUNT}:{self.arn.format(id=named)}"
@@ -174,12 +174,12 @@ class Kind(kinds.Kind):
 
 
 def by_name(database: Database, token: str, named: object) -> Record | None:
-    """What of a type is called so: by its id, its name or its ARN."""
+    """Return the record of a type with this id, name or ARN, or None."""
     return next((one for one in database.of(token) if f"{token} {named}" in _names(one)), None)
 
 
 def shown(record: Record) -> str:
-    """The id by which the engine and the vendor know a record."""
+    """Return the id by which the engine and the vendor know a record."""
     return record.id.rpartition("|")[2]
 
 
@@ -189,7 +189,7 @@ def _names(record: Record) -> frozenset[str]:
 
 
 class Named(Kind):
-    """What is known by a name of its own, which the provider makes up where none is given.
+    """A resource whose id is its name, which the provider makes up if none is given.
 
     Attributes:
         name_property: where the name is given.
@@ -211,7 +211,7 @@ class Named(Kind):
         return self.key(str(inputs.get(self.name_property) or self.made_up(urn, inputs)))
 
     def made_up(self, urn: str, inputs: Mapping[str, Any]) -> str:
-        """A name for what was given none."""
+        """Return a made-up name."""
         prefix = inputs.get(f"{self.name_property}Prefix")
         return f"{prefix}{''.join(secrets.choice(string.digits) for _ in range(26))}" if prefix else fresh_name(urn)
 

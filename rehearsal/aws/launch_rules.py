@@ -1,4 +1,4 @@
-"""What the service refuses of a launch: type, image, interfaces, disks; capacity is elsewhere. Boots nothing.
+"""What the service refuses in a launch: type, image, interfaces and disks.
 
 Sentences are EC2's own where a source has them (eksctl issue 7520, aws-parallelcluster's validators, EC2's error codes).
 """
@@ -25,7 +25,7 @@ _IOPS_PER_GIB, _MIBPS_PER_IOPS = 500, 0.25
 
 
 def problems(launch: Launch, database: Database, region: str, count: int = 1) -> Iterator[Problem]:
-    """Everything wrong with a launch of so many instances, as far as it is known."""
+    """Yield everything wrong with a launch, as far as the inputs are known."""
     yield from _machine(launch, database, region)
     yield from _interfaces(launch, database)
     yield from _addresses(launch, database, count)
@@ -104,7 +104,7 @@ def _groups(nic: Nic, subnet: Record, database: Database) -> Iterator[Problem]:
 
 
 def layout(kind: Type, nics: tuple[Nic, ...]) -> Iterator[Problem]:
-    """What a type cannot have of interfaces."""
+    """Yield the interfaces that a type cannot have."""
     places = [(nic.card, nic.device) for nic in nics]
     if (0, 0) not in places:
         yield combination(nics[0].path, "A primary network interface is needed: network card index 0, device index 0.")

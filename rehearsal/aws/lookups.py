@@ -1,4 +1,4 @@
-"""Answers the data sources: what can be had here, and what a caller has; changes nothing."""
+"""The data sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Lookup = Callable[[Mapping[str, Any], Cloud, str], Answer]
 
 
 def answer(token: str, args: Mapping[str, Any], cloud: Cloud) -> Answer:
-    """The result of a data source: its arguments, and what they found.
+    """Return the result of a data source: its arguments and what they found.
 
     Raises:
         KeyError: this cloud has no such data source.

@@ -1,6 +1,6 @@
-"""FSx for Lustre, and its folders that mirror S3: sizes, groups and ports as the service wants them.
+"""FSx for Lustre and its data repository associations with S3.
 
-FSx looks at the security groups' rules when it makes such a file system (aws-parallelcluster issue 6181).
+FSx checks the security groups' rules when it creates such a file system (aws-parallelcluster issue 6181).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Lustre(FileSystem):
 
 
 def _lets(rule: Allowed, direction: str, ports: tuple[int, int], groups: set[str], cidr: str) -> bool:
-    """Whether a rule lets a file system's own servers talk on some TCP ports."""
+    """Return whether a rule lets a file system's own servers talk on some TCP ports."""
     if rule.direction != direction or rule.protocol not in {"-1", "6"}:
         return False
     if rule.ports is not None and not (rule.ports[0] <= ports[0] and ports[1] <= rule.ports[1]):
@@ -133,7 +133,7 @@ def _lustre_efa(asked: Asked, deployment: str, size: int | None, rate: int | Non
 
 
 class Association(Kind):
-    """A folder of a Lustre file system that mirrors a place in S3; here what lies there is brought in when it is made."""
+    """A data repository association: a folder that mirrors a prefix in S3, imported when it is created."""
 
     token, noun, service, arn, arn_service = ASSOCIATION, "data repository association", "FSx", "association/{id}", "fsx"
     create, update, delete = (f"{verb}DataRepositoryAssociation" for verb in ("Create", "Update", "Delete"))

@@ -1,6 +1,6 @@
 """Which member of the vendor's API each property of a resource becomes; a property that becomes none is listed as such.
 
-Most properties have the API's own name in another case, so that only the others stand here. Sources: botocore's service models
+Most properties have the API's own name in another case, so only the others are listed. Sources: botocore's service models
 and the provider's documentation of each resource.
 """
 
@@ -114,7 +114,9 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "description": "CreateLaunchTemplateRequest.VersionDescription",
         "name": "LaunchTemplateName",  # the request itself says String
         "namePrefix": None,
-        "networkInterfaces.ipv4AddressCount": "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount",
+        "networkInterfaces.ipv4AddressCount": (
+            "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount"
+        ),
         "networkInterfaces.ipv4Addresses": "PrivateIpAddressSpecification.PrivateIpAddress",
         "networkInterfaces.securityGroups": "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.Groups",
         "securityGroupNames": "RequestLaunchTemplateData.SecurityGroups",
@@ -230,19 +232,19 @@ _EVERYWHERE = frozenset({"tags", "region"})
 
 
 def broken(sdk: Sdk, token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Where inputs break what the service's model says of the members that they become."""
+    """Yield where inputs violate the service model of the members that they become."""
     service, shape = REQUESTS[token]
     yield from _walk(sdk.args_class(token), (token, service, shape), inputs, "", "")
 
 
 def unmapped(sdk: Sdk, token: str) -> Iterator[str]:
-    """Properties of a type that are neither a member of the API nor listed as none."""
+    """Return a type's properties that are neither a member of the API nor listed as none."""
     service, shape = REQUESTS[token]
     yield from _unmapped(sdk.args_class(token), (token, service, shape), "")
 
 
 def _at(place: tuple[str, str, str], dotted: str, name: str) -> str | None:
-    """The shape that a property of a structure becomes, or None."""
+    """Return the shape that a property of a structure becomes, or None."""
     token, service, shape = place
     listed = MEMBERS.get(token, {})
     if dotted in listed:

@@ -1,4 +1,4 @@
-"""One host's instance metadata service, version 2 alone: tokens, texts by path, and its door to the account's parameters.
+"""One host's instance metadata service, IMDSv2 only: tokens, texts by path, and writes to the account's parameters.
 
 A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID PORT`.
 The host reaches it at 169.254.169.254:80 and cannot see it otherwise. It has no credentials: what the host's role may do is in
@@ -30,7 +30,7 @@ PARAMETER = "rehearsal/ssm/parameter"
 
 
 class Service:
-    """Answers for one host.
+    """The service of one host.
 
     Attributes:
         tokens: those given out, and the monotonic second at which each ends.
@@ -41,7 +41,7 @@ class Service:
         self.tokens: dict[str, float] = {}
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
-        """Status and text for one request; header names are in lower case."""
+        """Return status and text for one request; header names are in lower case."""
         path = path.strip("/")
         if path == "latest/api/token":
             return self._token(headers) if method == "PUT" else (NOT_ALLOWED, "")
@@ -72,7 +72,7 @@ class Service:
 
     @staticmethod
     def _text(metadata: dict[str, str], path: str) -> tuple[int, str]:
-        """A text, or for a folder the names in it."""
+        """Return a text, or the names in a folder."""
         if path in metadata:
             return OK, metadata[path]
         below = [name.removeprefix(f"{path}/").partition("/") for name in sorted(metadata) if name.startswith(f"{path}/")]
@@ -100,7 +100,7 @@ class Service:
 
 
 def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
-    """One request: method, path, headers with names in lower case, body.
+    """Read one request; return method, path, headers with names in lower case, and body.
 
     Raises:
         ValueError: it is none, or too long.
@@ -125,7 +125,7 @@ def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
 
 
 def serve(world: Path, host_id: str, port: int) -> None:
-    """Answer one call after the other on a port of the loopback, until killed."""
+    """Answer one request after the other on a port of the loopback, until killed."""
     service = Service(world, host_id)
     listening = socket.create_server(("127.0.0.1", port), backlog=64)
     while True:

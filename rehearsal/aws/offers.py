@@ -1,4 +1,4 @@
-"""What can be had here: instance types, images, quotas; knows nothing of what anybody has."""
+"""What the vendor offers: instance types, images and quotas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIB_PER_GIB = 1024
 
 
 def offerings(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Where instance types can be had.
+    """Return where instance types are offered.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -45,7 +45,7 @@ def offerings(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # 
 
 
 def machine(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """What an instance type is.
+    """Return the facts of an instance type.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -87,7 +87,7 @@ def _type_facts(one: Type) -> Answer:
 
 
 def image(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """The one image that is asked for.
+    """Return the image that a request asks for.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -143,7 +143,7 @@ def _image_answer(one: Image, region: str) -> Answer:
 
 
 def quota(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """What the account may have of something.
+    """Return a quota of the account.
 
     Raises:
         ServiceError: there is none, or the request is wrong.

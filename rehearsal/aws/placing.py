@@ -1,4 +1,4 @@
-"""Where an instance that is about to boot stands: its addresses, interfaces and names, and what the engine sees of them."""
+"""Network placement of an instance: its addresses, interfaces and names, and the outputs that show them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEX = "0123456789abcdef"
 
 
 def place(database: Database, record: Record, asked: Launch, index: int) -> None:
-    """Give an instance that is about to boot its addresses and names, and note what its host will need.
+    """Give an instance its addresses and names before it boots, and record what its host will need.
 
     Raises:
         ServiceError: the subnet or the region has no address left.
@@ -113,7 +113,7 @@ def _give_addresses(database: Database, nics: list[dict[str, Any]], subnet: Reco
 
 
 def _default_subnet() -> Record:
-    """The account has no default VPC.
+    """Refuse a launch without a subnet, because the account has no default VPC.
 
     Raises:
         ServiceError: always.

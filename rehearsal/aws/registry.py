@@ -1,4 +1,4 @@
-"""The list of all resource types that this cloud serves."""
+"""All resource types of this cloud."""
 
 from __future__ import annotations
 

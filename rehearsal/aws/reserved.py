@@ -1,4 +1,4 @@
-"""Reservations, groups of them and placement groups as Cloud Control and EC2 show them, and blocks on offer."""
+"""Data sources of reservations, their groups, placement groups and Capacity Block offerings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rehearsal.aws.types import BLOCK, TYPES
 
 
 def resource(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """A resource as Cloud Control shows it.
+    """Return a resource as Cloud Control shows it.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -82,7 +82,7 @@ _CONTROLLED: Mapping[str, Callable[[str, Cloud, str], Answer | None]] = {
 
 
 def block(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """A Capacity Block of the account.
+    """Return a Capacity Block of the account.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -100,7 +100,7 @@ def block(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
 
 
 def offer(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """A Capacity Block that is on offer.
+    """Return a Capacity Block offering.
 
     Raises:
         ServiceError: there is none, or the request is wrong.

@@ -1,4 +1,4 @@
-"""S3 buckets as folders of the world, and who may be let into them; serves no objects to anybody."""
+"""S3 buckets, as folders of the world, and their access settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LEGACY = (
 
 
 def folder(world: World, bucket: str) -> Path:
-    """Where a bucket's objects lie, by their keys."""
+    """Return the folder of a bucket's objects."""
     return world.path / "s3" / bucket
 
 
@@ -96,7 +96,7 @@ class Bucket(Named):
 
 
 class OfBucket(Kind):
-    """A setting of a bucket, whose id is the bucket's."""
+    """A setting of a bucket; its id is the bucket's."""
 
     service = "S3"
     references: ClassVar[Mapping[str, str]] = {"bucket": BUCKET}
@@ -115,7 +115,7 @@ class OfBucket(Kind):
 
 
 class AccessBlock(OfBucket):
-    """What of a bucket may never be public."""
+    """A bucket's public access block."""
 
     space = "access-block"
     token, noun = ACCESS_BLOCK, "public access block"
@@ -123,7 +123,7 @@ class AccessBlock(OfBucket):
 
 
 class Ownership(OfBucket):
-    """Who owns what others write into a bucket."""
+    """A bucket's object ownership."""
 
     space = "ownership"
     token, noun = OWNERSHIP, "ownership controls"

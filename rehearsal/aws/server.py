@@ -1,4 +1,4 @@
-"""This vendor's part of the provider protocol; the protocol itself is the plugin room's."""
+"""The vendor's part of the provider protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rehearsal.plugin.wire import known
 
 
 class Provider(server.Provider):
-    """The provider of Amazon's cloud."""
+    """The AWS provider."""
 
     version = "7.51.1"  # pulumi_aws's pulumi-plugin.json
     sdk = SDK
@@ -58,7 +58,7 @@ class Provider(server.Provider):
         return lookups.answer(token, args, self._aws)
 
     def outputs(self, record: Record) -> Mapping[str, Any]:
-        """What the SDK reads of it: other things that the service knows are no outputs."""
+        """Return the outputs that the SDK declares."""
         names = SDK.output_names(record.token)
         return {name: value for name, value in super().outputs(record).items() if name in names}
 

@@ -1,4 +1,4 @@
-"""Parameters of Systems Manager: made by programs, written by machines, read by everybody who may."""
+"""Systems Manager parameters as resources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEEPEST = 15
 
 
 class Parameter(Kind):
-    """A named text; what lies in the world is the truth, for machines write it too."""
+    """A parameter. The world's file holds its value, because machines write it too."""
 
     space = "parameter"
     token, noun, service, arn, arn_service = PARAMETER, "parameter", "SSM", "parameter{id}", "ssm"

@@ -1,4 +1,4 @@
-"""Subnets, route tables, routes and their associations: what the service refuses of them and what they compute."""
+"""Subnets, route tables, routes and associations: what the service refuses, and their outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_ROUTES = 500  # VPC quotas: routes per route table (non-propagated)
 
 
 class Subnet(InVpc):
-    """A part of a VPC's addresses, in one zone."""
+    """A subnet, in one zone."""
 
     token, noun, prefix, arn = SUBNET, "subnet", "subnet", "subnet/{id}"
     create, update, delete = "CreateSubnet", "ModifySubnetAttribute", "DeleteSubnet"
@@ -93,7 +93,7 @@ class Subnet(InVpc):
 
 
 def zone_id(zone: str) -> str:
-    """The zone's id, which means the same place in every account."""
+    """Return the zone's id, which is the same in every account."""
     region, letter = zone[:-1], zone[-1]
     words = region.split("-")
     short = words[0] + "".join(part[0] for part in words[1:-1]) + words[-1]
@@ -107,7 +107,7 @@ def _covering(text: str, ranges: tuple[str, ...]) -> str | None:
 
 
 class RouteTable(InVpc):
-    """Where traffic of subnets goes; the VPC's own ranges are always a route."""
+    """A route table; the VPC's own ranges are always routed."""
 
     token, noun, prefix, arn = TABLE, "routeTable", "rtb", "route-table/{id}"
     create, update, delete = "CreateRouteTable", "CreateRoute", "DeleteRouteTable"
@@ -176,7 +176,7 @@ class Route(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """A table takes its routes along; what they lead to cannot go before them."""
+        """Return what the route needs: its table goes with it; its target cannot go before it."""
         return (one for one in super().needs(record) if not one.startswith(TABLE))
 
 
@@ -204,7 +204,7 @@ def _route(asked: Asked, route: Mapping[str, Any], prefix: str, destination: str
 
 
 class Association(Kind):
-    """Which route table a subnet goes by."""
+    """The association of a subnet with a route table."""
 
     token, noun, prefix = JOINED, "association", "rtbassoc"
     create, update, delete = "AssociateRouteTable", "ReplaceRouteTableAssociation", "DisassociateRouteTable"
@@ -242,5 +242,5 @@ class Association(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """A subnet takes its association along, and a table cannot go before it."""
+        """Return what the association needs: its subnet takes it along; its table cannot go before it."""
         return (one for one in super().needs(record) if not one.startswith(SUBNET))

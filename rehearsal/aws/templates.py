@@ -1,4 +1,4 @@
-"""Launch templates, placement groups and key pairs: what the service refuses of each by itself."""
+"""Launch templates, placement groups and key pairs: what the service refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEY_TYPES = ("ssh-rsa", "ssh-ed25519")
 
 
 def encoded(path: str, text: str, code: str) -> Problem | None:
-    """Why user data in base64 is refused, or None."""
+    """Return why user data in base64 is refused, or None."""
     try:
         size = len(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
@@ -34,14 +34,14 @@ def encoded(path: str, text: str, code: str) -> Problem | None:
 
 
 def too_long(path: str, size: int) -> Problem | None:
-    """Why user data of so many bytes is refused, or None."""
+    """Return why user data of that many bytes is refused, or None."""
     if size <= USER_DATA_BYTES:
         return None
     return invalid(path, f"User data is limited to {USER_DATA_BYTES} bytes, and this has {size}.")
 
 
 class LaunchTemplate(Named):
-    """A recipe for instances, in versions; what it names is looked at when it is used."""
+    """A launch template with its versions; what it names is checked when it is used."""
 
     token, noun, prefix, arn = TEMPLATE, "Launch template", "lt", "launch-template/{id}"
     create, update, delete = "CreateLaunchTemplate", "CreateLaunchTemplateVersion", "DeleteLaunchTemplate"
@@ -100,7 +100,7 @@ class LaunchTemplate(Named):
 
 
 def version(template: Record, wanted: str) -> dict[str, Any] | None:
-    """The data of a template's version: a number, `$Latest` or `$Default`; None where there is no such."""
+    """Return the data of a template's version (a number, `$Latest` or `$Default`), or None if there is none."""
     numbers = {"$Latest": template.computed["latestVersion"], "$Default": template.computed["defaultVersion"]}
     number = numbers.get(wanted, wanted)
     versions = template.private["versions"]
@@ -110,7 +110,7 @@ def version(template: Record, wanted: str) -> dict[str, Any] | None:
 
 
 class PlacementGroup(Named):
-    """Machines that stand close together, or apart."""
+    """A placement group."""
 
     space = "placement"
     token, noun, prefix, arn = PLACEMENT, "The Placement Group", "pg", "placement-group/{id}"
@@ -139,7 +139,7 @@ class PlacementGroup(Named):
 
 
 class KeyPair(Named):
-    """A public key that first boot puts into place."""
+    """A key pair; first boot installs the public key."""
 
     space = "key"
     token, noun, prefix, arn = KEY, "The keypair", "key", "key-pair/{id}"

@@ -1,9 +1,9 @@
-"""What machines this cloud rents: GPUs, network cards, EFA devices, disks, and how a type may be bought and placed.
+"""Instance types: GPUs, network cards, EFA devices, disks, and how each may be bought and placed.
 
-Judges nothing. Cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory, disks and line
+Cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory, disks and line
 rates: karpenter-provider-aws's reference of instance types; B300: aws-parallelcluster PR 7210; GB200: EC2 user guide. Names of
 RDMA devices where a source prints them (p4d: awsome-distributed-training's EFA cheat sheet; p5, p5en: logs of published runs);
-elsewhere they are made up in the same manner, by ascending PCI bus.
+elsewhere they are made up in the same way, by ascending PCI bus.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Type:
     gpu_gib: int = 0
 
     def offered(self, zones: tuple[str, ...]) -> tuple[str, ...]:
-        """The zones of a region in which it can be had."""
+        """Return the zones of a region that offer it."""
         return zones[: self.spread] if self.spread else zones
 
 
@@ -144,6 +144,6 @@ SPOT_QUOTAS = {
 
 
 def letters(name: str) -> str:
-    """The quota that a type is counted by; the standard ones share one."""
+    """Return the quota that a type counts against; the standard types share one."""
     found = _letters(name)
     return found if found in QUOTAS else "m"

@@ -1,4 +1,4 @@
-"""VPCs, their second ranges, gateways and endpoints: what the service refuses, adds and does; routes are elsewhere."""
+"""VPCs and their secondary ranges: what the service refuses, adds and does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL: dict[str, Any] = {"protocol": "-1", "fromPort": 0, "toPort": 0}
 
 
 class InVpc(Kind):
-    """What lives in a VPC and changes the picture of it."""
+    """A resource in a VPC; a change of it renders the VPC again."""
 
     references: ClassVar[Mapping[str, str]] = {"vpcId": VPC}
 
@@ -40,7 +40,7 @@ class InVpc(Kind):
 
 
 class Vpc(Kind):
-    """A virtual private cloud with its main route table and its default security group."""
+    """A VPC with its main route table and default security group."""
 
     token, noun, prefix, arn = VPC, "vpc", "vpc", "vpc/{id}"
     create, update, delete = "CreateVpc", "ModifyVpcAttribute", "DeleteVpc"
@@ -120,5 +120,5 @@ class CidrAssociation(InVpc):
                 yield refused("cidrBlock", "CidrLimitExceeded", f"{vpc.id} has {_MOST_CIDRS} CIDR blocks and may have no more.")
 
     def names(self, record: Record) -> frozenset[str]:
-        """Subnets name the VPC and not this; those in its range need it all the same."""
+        """Return its ids, and its range for subnets that name only the VPC."""
         return super().names(record) | {f"range {record.inputs['vpcId']} {record.inputs['cidrBlock']}"}

@@ -1,7 +1,7 @@
-"""Machines that stand before anybody asks: on somebody's premises, made of a JSON file and not by any API; measures nothing.
+"""Existing hosts: machines that no API creates, described by a JSON file.
 
-`rehearsal/enter --hosts FILE CMD...` makes them stand at entry if they do not yet, and they stay until `--clear-hosts`.
-The operator is given what a person has of such machines: a login, and their host keys in operator/known_hosts.
+`rehearsal/enter --hosts FILE CMD...` boots them at entry if they do not run yet, and they run until `--clear-hosts`.
+The operator is given what an operator of such machines has: a login, and their host keys in operator/known_hosts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ runcmd:
 
 @dataclass(frozen=True)
 class Site:
-    """What stands.
+    """The existing hosts of one site.
 
     Attributes:
         shape: the hardware, a row of `rehearsal.oci.shapes`.
@@ -59,7 +59,7 @@ class Site:
 
     @classmethod
     def read(cls, file: Path) -> Site:
-        """The site that a file describes.
+        """Return the site that a file describes.
 
         Raises:
             ValueError: the file is not such a description; the sentence says what is wrong.
@@ -78,12 +78,12 @@ class Site:
         return site
 
     def private(self, index: int, address: str) -> str:
-        """A host's own address: what a public one is translated to."""
+        """Return a host's private address, to which a public one is translated."""
         return address if self.jump else str(ip_network(PUBLIC)[10 + index])
 
 
 def stand(world: World, file: Path) -> None:
-    """Make the hosts of a file stand, once: those that stand already are left as they are.
+    """Boot the hosts of a file, unless they run already.
 
     Raises:
         RuntimeError: something of the machine refused, or a host has no host key within a minute.
@@ -110,7 +110,7 @@ def stand(world: World, file: Path) -> None:
 
 
 def clear(world: World) -> None:
-    """Take the standing hosts away, with their network; idempotent."""
+    """Stop the existing hosts and remove their network; idempotent."""
     record = world.path / "standing.json"
     if not record.exists():
         return
@@ -123,7 +123,7 @@ def clear(world: World) -> None:
 
 
 def _ids(world: World) -> list[str]:
-    """Ids of the hosts of the site that are or were there, by their records."""
+    """Return the ids of the site's hosts that have a record."""
     return [one.parent.name for one in world.path.glob("hosts/*/spec.json") if json.loads(one.read_text())["vcn_id"] == SITE]
 
 
@@ -189,7 +189,7 @@ def _jump(site: Site, key: str) -> hosts.HostSpec:
 
 
 def _host_key(world: World, host_id: str) -> str:
-    """A host's public key, read on its console: as the person does who sets a machine up."""
+    """Return a host's public key, read on its console."""
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         found = hosts.enter(world, host_id, ["cat", "/etc/ssh/ssh_host_ed25519_key.pub"])

@@ -1,6 +1,6 @@
-"""Turns a fresh set of namespaces into a rehearsed host, then becomes its first process; talks to no network.
+"""Turn a fresh set of namespaces into a rehearsed host, then become its first process.
 
-A program of its own (standard library only), started by hosts.boot as the first process of new mount, pid, UTS, IPC
+A program (standard library only), started by hosts.boot as the first process of new mount, pid, UTS, IPC
 and time namespaces: `host_init.py HOST_FOLDER`. Everything it mounts is inside the host's mount namespace, so nothing
 of it outlives the host.
 """
@@ -50,7 +50,7 @@ def mount(*arguments: str) -> None:
 
 
 def opaque(folder: Path) -> Path:
-    """A new folder of the upper layer that shows nothing of the machine's folder below it."""
+    """Make a folder of the upper layer that hides the machine's folder below it."""
     folder.mkdir(parents=True, exist_ok=True)
     os.setxattr(folder, "trusted.overlay.opaque", b"y")
     return folder
@@ -64,7 +64,7 @@ def hide(upper: Path, path: str) -> None:
 
 
 def clean_machine(upper: Path) -> None:
-    """Lay over the machine's root what makes it nobody's: an own /etc and /var, and no one's files."""
+    """Hide what is particular to this machine: the host gets its own /etc and /var, and no user files."""
     for entry in Path("/").iterdir():
         if entry.name not in KEPT_TOP:
             hide(upper, entry.name)
@@ -84,7 +84,7 @@ def clean_machine(upper: Path) -> None:
 
 
 def clean_var(var: Path) -> None:
-    """An empty /var with the folders that programs expect."""
+    """Make an empty /var with the folders that programs expect."""
     for name in VAR_FOLDERS:
         (var / name).mkdir(parents=True)
     (var / "run").symlink_to("/run")
@@ -92,7 +92,7 @@ def clean_var(var: Path) -> None:
 
 
 def clean_etc(etc: Path) -> None:
-    """A /etc with what programs need of the machine's, and nothing of what the machine is."""
+    """Make an /etc with what programs need from the machine's, and nothing that identifies the machine."""
     for name in KEPT_ETC:
         source = Path("/etc", name)
         (etc / name).parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def clean_etc(etc: Path) -> None:
 
 
 def system_accounts(etc: Path) -> None:
-    """Keep the system's own accounts; nobody of the machine may log in to a host, nor any password pass."""
+    """Keep only system accounts, without passwords: the machine's users cannot log in to a host."""
     rows = [line.split(":") for line in (etc / "passwd").read_text().splitlines()]
     kept = [row for row in rows if int(row[2]) < KEPT_UIDS_BELOW or row[0] == "nobody"]
     (etc / "passwd").write_text("".join(":".join(row) + "\n" for row in kept))
@@ -120,7 +120,7 @@ def system_accounts(etc: Path) -> None:
 
 
 def lay_image(upper: Path, plan: dict[str, Any]) -> None:
-    """Put the image's own files over it: stand-ins, copies, texts and links, in this order."""
+    """Add the image's own files: stand-ins, copies, texts and links, in this order."""
     image = Path(plan["image"])
     shutil.copytree(image / "system", upper / "usr/lib/rehearsal")
     modules = upper / "usr/lib/rehearsal/python/rehearsal/image"
@@ -157,7 +157,7 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
 
 
 def make_devices(dev: Path, plan: dict[str, Any]) -> None:
-    """A /dev of the host's own, the shape's disks and GPUs in it as nodes without a driver."""
+    """Make the host's /dev, with the shape's disks and GPUs as nodes without a driver."""
     for name, minor in {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}.items():
         os.mknod(dev / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
         (dev / name).chmod(0o666)
@@ -177,7 +177,7 @@ def make_devices(dev: Path, plan: dict[str, Any]) -> None:
 
 
 def make_sys(root: Path, plan: dict[str, Any]) -> None:
-    """A /sys that shows the host's interfaces and the shape's RDMA devices, and lets nothing be changed."""
+    """Make a read-only /sys that shows the host's interfaces and the shape's RDMA devices."""
     system = root / "sys"
     mount("-t", "sysfs", "-o", "ro,nosuid,nodev,noexec", "sysfs", str(system))
     held = root / "run/net"
@@ -203,7 +203,7 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
 
 
 def start_counting(plan: dict[str, Any]) -> None:
-    """Start what keeps the counters of RDMA ports true, as long as the host lives."""
+    """Start the process that updates the counters of RDMA ports while the host runs."""
     if plan["counted"] and os.fork() == 0:
         found = [(str(socket.if_nametoindex(name)), f"/sys/class/{folder}", kind) for name, folder, kind in plan["counted"]]
         os.setsid()
@@ -211,7 +211,7 @@ def start_counting(plan: dict[str, Any]) -> None:
 
 
 def make_proc(root: Path) -> None:
-    """A /proc of the host's own processes, whose settings beyond its network cannot be changed."""
+    """Make a /proc of the host's processes, with read-only settings except the network's."""
     proc = root / "proc"
     mount("-t", "proc", "-o", "nosuid,nodev,noexec", "proc", str(proc))
     mount("--bind", str(proc / "sys"), str(proc / "sys"))
@@ -228,7 +228,7 @@ def make_proc(root: Path) -> None:
 
 
 def fill(upper: Path, free_bytes: int) -> None:
-    """Leave that much room on the root disk, as an old log would."""
+    """Fill the root disk with an old log, up to that much free space."""
     status = os.statvfs(upper)
     with (upper / "var/log/old.log").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(0, status.f_bavail * status.f_frsize - free_bytes))

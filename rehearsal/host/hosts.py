@@ -1,4 +1,4 @@
-"""Boots and stops rehearsed hosts: namespaces, image, cloud-init's seed; decides nothing about networks and cables."""
+"""Boot and stop rehearsed hosts: namespaces, image and cloud-init's seed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _build(world: World, image: images.Image) -> Path:
 
 
 def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict[str, Any]:
-    """All that host_init needs, as plain data."""
+    """Return all that host_init needs, as plain data."""
     one = spec.image
     nodes = {f"nvme{at}n1": "block" for at in range(len(spec.nvme))}
     nodes |= {f"nvidia{at}": "char" for at in range(len(spec.gpus))} | ({"nvidiactl": "char"} if spec.gpus else {})
@@ -122,7 +122,7 @@ def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict
 
 
 def _counted(spec: HostSpec, faults: HostFaults) -> list[tuple[str, str, str]]:
-    """Interface, folder of counters below /sys/class and kind of each port that counters.c keeps true."""
+    """Return interface, counter folder below /sys/class and kind of each port that counters.c updates."""
     protocols = {rail.hca: rail.protocol for rail in spec.rails}
     ports = [port for port in cables.ports(spec, faults) if port.hca in protocols]
     moved = {port.hca: protocols[port.hca] if port.driver == "efa" else port.driver for port in ports}
@@ -130,7 +130,7 @@ def _counted(spec: HostSpec, faults: HostFaults) -> list[tuple[str, str, str]]:
 
 
 def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tuple[str, int]]:
-    """Files of this host alone: its facts, its resolver and cloud-init's seed."""
+    """Return the host's own files: its facts, its resolver and cloud-init's seed."""
     plan = network.load_vcn(world, spec.vcn_id)
     routes = {way.target for subnet in plan.subnets if subnet.cidr == spec.subnet_cidr for way in subnet.routes}
     buses = spec.gpu_buses or tuple(f"{at + 1:02x}" for at in range(len(spec.gpus)))
@@ -177,20 +177,20 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
 
 
 def stop(world: World, host_id: str) -> None:
-    """End a host and leave nothing of it but its console and its record of calls; idempotent."""
+    """Stop a host and keep only its console and its log of calls; idempotent."""
     wires.remove_namespace(namespace(world, host_id))
     # Its mounts went with its processes.
     shutil.rmtree(world.path / "hosts" / host_id, ignore_errors=True)
 
 
 def console(world: World, host_id: str) -> str:
-    """All that the host wrote to its console since its boot; "" if it never did."""
+    """Return what the host has written to its console since boot."""
     log = world.path / "console" / f"{host_id}.log"
     return log.read_text(errors="replace") if log.exists() else ""
 
 
 def enter(world: World, host_id: str, argv: list[str], seconds: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run a command as root in a host, as its console would; for tests and for looking, not for programs.
+    """Run a command as root in a host, as on its console; for tests and for debugging.
 
     Raises:
         subprocess.TimeoutExpired: it did not end in time.

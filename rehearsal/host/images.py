@@ -1,4 +1,4 @@
-"""What an image puts on a host's root, as files to lay over it; the vendors' rooms say which images there are."""
+"""What an image adds to a host's root file system; the vendors' rooms list the images."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOREIGN = tuple(dict.fromkeys((*SECURITY, *UBUNTU, *IFUP, *DNF, "aws", "ibdev2ne
 
 @dataclass(frozen=True)
 class Image:
-    """One image of a vendor's, as far as first boot and the runner touch it.
+    """A vendor's image, as far as first boot and the runner use it.
 
     Attributes:
         name: what the rehearsal calls it.
@@ -71,7 +71,7 @@ class Image:
 
 
 def nccl_header(version: str) -> str:
-    """The rehearsal's nccl.h for a version such as 2.27.7."""
+    """Return the rehearsal's nccl.h for a version such as 2.27.7."""
     text = (IMAGE_FOLDER / "system/nccl.h.in").read_text()
     for name, number in zip(("MAJOR", "MINOR", "PATCH"), version.split("."), strict=True):
         text = text.replace(f"@{name}@", number)
@@ -79,14 +79,14 @@ def nccl_header(version: str) -> str:
 
 
 def absent(one: Image) -> list[str]:
-    """Commands of the machine that this image does not have."""
+    """Return commands of this machine that the image does not have."""
     gone = [name for name in FOREIGN if name not in one.commands and not (name == "mount.lustre" and one.lustre)]
     # The machine's MPI is only the engine below the image's own.
     return [*gone, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort"]
 
 
 def links(one: Image) -> dict[str, str]:
-    """Symbolic links of the image: MPI and CUDA at the vendor's places.
+    """Return the image's symbolic links, among them MPI and CUDA in the vendor's folders.
 
     Raises:
         RuntimeError: the machine has no Open MPI to stand below the image's.
@@ -108,7 +108,7 @@ def links(one: Image) -> dict[str, str]:
 
 
 def copies(one: Image, built: Path) -> dict[str, str]:
-    """Files of the image that are copied from the stand-ins and from what was compiled for them."""
+    """Return the image's files that are copied from stand-ins and from what was compiled."""
     nccl = built / f"nccl-{one.nccl}"
     made = {f"usr/lib/rehearsal/{name}": str(built / name) for name in ("init", "counters")}
     made |= {f"usr/lib/rehearsal/{name}": str(nccl / name) for name in ("libnccl.so.2", "nccl.h")}
@@ -125,7 +125,7 @@ def copies(one: Image, built: Path) -> dict[str, str]:
 
 
 def texts(one: Image) -> dict[str, tuple[str, int]]:
-    """Text files of the image and their modes."""
+    """Return the image's text files and their modes."""
     made = {
         "etc/os-release": (etc.os_release(one.family, one.release, one.pretty), 0o644),
         "etc/environment": ('PATH="/usr/local/bin:/usr/bin:/usr/local/sbin:/usr/sbin"\n', 0o644),

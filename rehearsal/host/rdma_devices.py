@@ -1,6 +1,6 @@
-"""What /sys/class shows of a host's RDMA devices: ports, rates, counters, verbs; makes no interface and counts nothing.
+"""What /sys/class shows of a host's RDMA devices: ports, rates, counters and verbs.
 
-Names and places are those of the kernel's drivers mlx5 and efa (drivers/infiniband/hw/efa/efa_verbs.c for EFA's counters).
+Names and paths are those of the kernel's drivers mlx5 and efa (drivers/infiniband/hw/efa/efa_verbs.c for EFA's counters).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Port:
 
 
 def state(ports: Sequence[Port]) -> dict[str, str]:
-    """What faults may change while the host runs: text by path below /sys/class."""
+    """Return what faults can change while the host runs: text by path below /sys/class."""
     made = {}
     for port in ports:
         base = f"infiniband/{port.hca}/ports/1"
@@ -79,7 +79,7 @@ def state(ports: Sequence[Port]) -> dict[str, str]:
 
 
 def folders(ports: Sequence[Port]) -> dict[str, str]:
-    """All of it as the host boots: a text for each file below /sys/class, `->` and a target for each link."""
+    """Return all of it at boot: a text for each file below /sys/class, `->` and a target for each link."""
     made = state(ports)
     for number, port in enumerate(ports):
         base = f"infiniband/{port.hca}"

@@ -1,4 +1,4 @@
-"""What a rehearsed host is asked to be, its record, and where it lives; boots nothing and connects nothing."""
+"""The description of a rehearsed host, and its record in the world."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rail:
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host as it is asked for.
+    """A host as requested.
 
     Attributes:
         id: [a-z0-9]{6,8}, its name everywhere in the world.
@@ -86,7 +86,7 @@ class HostSpec:
 
 
 def namespace(world: World, host_id: str) -> str:
-    """The network namespace of a host."""
+    """Return the network namespace of a host."""
     return world.netns(f"h{host_id}")
 
 
@@ -110,7 +110,7 @@ def load(world: World, host_id: str) -> HostSpec:
 
 
 def alive(world: World, host_id: str) -> bool:
-    """Whether the host's first process runs, known by its network namespace and not by its number alone."""
+    """Return whether the host's first process runs; its network namespace identifies it, as its pid may be reused."""
     try:
         pid = (world.path / "hosts" / host_id / "pid").read_text()
         own = Path("/run/netns", namespace(world, host_id)).stat().st_ino

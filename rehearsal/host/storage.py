@@ -1,9 +1,9 @@
-"""Shared file systems of a VPC: each a machine of its own on a subnet, that shows its data to clients that reach its port.
+"""Shared file systems of a VPC: each is a server on a subnet that shows its data to clients that reach its port.
 
-No NFS and no Lustre is spoken: a client asks over TCP (image/system/mount.shared), and the server, which runs on the machine,
-shows the data at the mount point inside the client's own view of files. So security rules and routes decide who can mount, and
-no data pass the network. The data lie in memory, as a host's disk does, and end with the file system; what is on one that loses
-its server alone is put away in the world's folder until it has another.
+No NFS and no Lustre is spoken: a client asks over TCP (image/system/mount.shared), and the server, which runs on this machine,
+mounts the data in the client's mount namespace. So security rules and routes decide who can mount, and no data cross the
+network. The data are in memory, as a host's disk is, and end with the file system; when only the server goes, they are kept in
+the world's folder for the next server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class FileSystem:
-    """One file system as it is asked for.
+    """One file system as requested.
 
     Attributes:
         id: the vendor's id, or any other of the world's own.
@@ -80,22 +80,22 @@ class FileSystem:
 
 
 def short(system_id: str) -> str:
-    """A name of eight digits, for interfaces and namespaces have little room."""
+    """Return eight hexadecimal digits for names of interfaces and namespaces, which must be short."""
     return hashlib.sha256(system_id.encode()).hexdigest()[:8]
 
 
 def namespace(world: World, system_id: str) -> str:
-    """The network namespace of a file system's server."""
+    """Return the network namespace of a file system's server."""
     return world.netns(f"s{short(system_id)}")
 
 
 def folder(world: World, system_id: str) -> Path:
-    """Where its record and, while it runs, its `data` are."""
+    """Return the folder of its record and, while it runs, its `data`."""
     return world.path / "storage" / system_id
 
 
 def alive(world: World, system_id: str) -> bool:
-    """Whether its server runs and listens."""
+    """Return whether its server runs and listens."""
     return (folder(world, system_id) / "data").exists() and bool(wires.pids(namespace(world, system_id)))
 
 
@@ -112,7 +112,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     ports: Ports,
     clients: Sequence[str] = ANYBODY,
 ) -> FileSystem:
-    """Start a file system, with the data that were put away; one that runs keeps its data, and other clients count at once.
+    """Start a file system with the data kept from its last server; on a running one, only its clients change.
 
     Raises:
         ValueError: it cannot be such a file system.
@@ -152,7 +152,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
 
 
 def _plug(system: FileSystem, router: str, name: str) -> None:
-    """The cable to the router, which knows this server and answers for all others, as for a host."""
+    """Plug the server into the router, as a host."""
     port, width = f"s{short(system.id)}", ipaddress.ip_network(system.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name eth0 netns {name}"])
     wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {system.address}/32 dev {port}"], router)
@@ -172,7 +172,7 @@ def _await(world: World, system_id: str) -> None:
 
 
 def stop(world: World, system_id: str) -> None:
-    """End a file system and its data; a host that still has it mounted loses it; idempotent."""
+    """Stop a file system and drop its data, also from hosts that have it mounted; idempotent."""
     for record in world.path.glob("hosts/*/spec.json"):
         _detach(world, record.parent, system_id)
     wires.remove_namespace(namespace(world, system_id))
@@ -180,7 +180,7 @@ def stop(world: World, system_id: str) -> None:
 
 
 def put_away(world: World, system_id: str) -> None:
-    """End a file system's server and keep its data for the next one; idempotent."""
+    """Stop a file system's server and keep its data for the next one; idempotent."""
     if alive(world, system_id):
         fresh = world.folder("kept", f"{system_id}.new")
         _copy(folder(world, system_id) / "data", fresh)
@@ -190,7 +190,7 @@ def put_away(world: World, system_id: str) -> None:
 
 
 def forget(world: World, system_id: str) -> None:
-    """Drop the data that were put away; idempotent."""
+    """Drop the kept data; idempotent."""
     shutil.rmtree(_kept(world, system_id), ignore_errors=True)
     with contextlib.suppress(OSError):
         _kept(world, system_id).parent.rmdir()
@@ -201,12 +201,12 @@ def _kept(world: World, system_id: str) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a whole tree with owners and modes, the top's own too."""
+    """Copy a whole tree with owners and modes."""
     wires.call(["cp", "-a", f"{source}/.", str(target)])
 
 
 def _detach(world: World, host: Path, system_id: str) -> None:
-    """Take the file system out of a host's view, wherever it was shown; the host may be gone."""
+    """Unmount the file system everywhere in a host, which may be gone."""
     try:
         source = json.loads((folder(world, system_id) / "record.json").read_text())["source"]
         pid = (host / "pid").read_text()
@@ -221,5 +221,5 @@ def _detach(world: World, host: Path, system_id: str) -> None:
 
 
 def records(world: World) -> list[dict[str, Any]]:
-    """All file systems of this world as they were asked for."""
+    """Return the records of all file systems of this world."""
     return [json.loads(one.read_text()) for one in sorted(world.path.glob("storage/*/record.json"))]

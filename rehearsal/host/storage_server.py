@@ -1,8 +1,8 @@
-"""The server of one shared file system: listens on its ports and shows its data to clients that ask; knows no lock or quota.
+"""The server of one shared file system: listens on its ports and shows its data to clients that ask.
 
-A program of its own, started in the file system's network namespace and a mount namespace
-that learns of the machine's later mounts:
-`storage_server.py WORLD ID`. Nothing that it mounts outlives it, but what hosts still show.
+A program, started in the file system's network namespace and in a mount namespace
+that receives the machine's later mounts:
+`storage_server.py WORLD ID`. Its mounts end with it, except those in hosts.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ CLONE_NEWNS = 0x20000
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer
-    """What the client is told, in the words of its own tools."""
+    """A refusal, in the words of the client's own tools."""
 
 
 def call(number: int, *arguments: Any) -> int:
-    """One system call.
+    """Make one system call; return its result.
 
     Raises:
         OSError: the kernel refused.
@@ -56,7 +56,7 @@ def call(number: int, *arguments: Any) -> int:
 
 
 def client(world: World, vcn_id: str, address: str) -> str:
-    """The process id of the host at that address of the VPC.
+    """Return the pid of the host at that address of the VPC.
 
     Raises:
         Refused: there is none.
@@ -71,7 +71,7 @@ def client(world: World, vcn_id: str, address: str) -> str:
 
 
 def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
-    """Look at what a client asks for.
+    """Check what a client asks for.
 
     Raises:
         Refused: there is no such export, not for this client, or it cannot be mounted so.
@@ -85,7 +85,7 @@ def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
 
 
 def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
-    """Mount the data in another process's view, in a child of our own, as a view cannot be left again.
+    """Mount the data in another process's mount namespace, in a child process because it could not leave that again.
 
     Raises:
         Refused: the mount point cannot be used.
@@ -130,12 +130,12 @@ class Server:
         self._world, self._folder = world, world.path / "storage" / system_id
 
     def record(self) -> dict[str, Any]:
-        """The file system as it is now; who may mount it can change while it runs."""
+        """Return the file system's current record; its clients can change while it runs."""
         found: dict[str, Any] = json.loads((self._folder / "record.json").read_text())
         return found
 
     def prepare(self) -> list[socket.socket]:
-        """Make the place for the data, known as `data` in the record's folder, and listen; clients ask on the first socket."""
+        """Mount a tmpfs for the data, link it as `data` in the record's folder, and listen; clients use the first socket."""
         record = self.record()
         kind, size, address = record["kind"], record["most_bytes"], record["address"]
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", record["source"], "/mnt"], check=True)
@@ -150,7 +150,7 @@ class Server:
         return [asked, *others]
 
     def answer(self, peer: str, asked: dict[str, Any]) -> dict[str, str]:
-        """Show the data to a client, or say why not."""
+        """Show the data to a client; return the error if it is refused."""
         try:
             record = self.record()
             check(record, peer, asked)

@@ -1,4 +1,4 @@
-"""What the rehearsed repositories serve: package, version, and the files that really appear; fetches nothing."""
+"""The packages of the rehearsed repositories: version, and the files that really appear."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ _AT: dict[str, dict[str, Package]] = {
 
 
 def served_at(address: str, release: str) -> dict[str, Package] | None:
-    """The table at a base address (apt's with its suite behind it) for a release, or None where nothing answers."""
+    """Return the packages at a base URL (apt's with its suite) for a release, or None if nothing answers."""
     place = address.rsplit("://", maxsplit=1)[-1].rstrip("/")
     return next((table for where, table in _AT.items() if place.startswith(where.format(release=release))), None)

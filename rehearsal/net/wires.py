@@ -1,4 +1,4 @@
-"""Namespaces, cables and their speed, by iproute2; knows nothing of clouds, hosts or rules."""
+"""Namespaces, cables and their speed, by iproute2."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tc(lines: Iterable[str], namespace: str) -> None:
 
 
 def inside(namespace: str) -> list[str]:
-    """The start of a command that runs in a network namespace and keeps every other one.
+    """Return the start of a command that runs in a network namespace and keeps its other namespaces.
 
     `ip netns exec` would make a mount namespace too, whose mounts nobody else sees.
     """
@@ -73,7 +73,7 @@ def inside(namespace: str) -> list[str]:
 
 
 def namespaces(world: World) -> list[str]:
-    """The names, without the world's prefix, of the network namespaces of this world that exist."""
+    """Return the names of this world's network namespaces, without the world's prefix."""
     prefix = world.netns("")
     folder = Path("/run/netns")
     return sorted(one.name.removeprefix(prefix) for one in folder.glob(f"{prefix}*")) if folder.is_dir() else []
@@ -97,7 +97,7 @@ def _alive(name: str) -> bool:
 
 
 def pids(name: str) -> list[int]:
-    """The processes whose network namespace that is."""
+    """Return the pids in a network namespace."""
     try:
         wanted = Path("/run/netns", name).stat().st_ino
     except FileNotFoundError:
@@ -137,7 +137,7 @@ def remove_namespace(name: str, seconds: float = 20) -> None:
 
 
 def burst_bytes(rate_bits_per_s: int) -> int:
-    """A token bucket's depth in bytes for a rate: some 10 ms of it, never below an MTU and its header.
+    """Return a token bucket's depth in bytes for a rate: about 10 ms of it, at least an MTU and its header.
 
     Below MTU + 14 nothing ever passes and TCP hangs without a word.
     """
@@ -147,17 +147,17 @@ def burst_bytes(rate_bits_per_s: int) -> int:
 
 
 def tbf(rate_bits_per_s: int) -> str:
-    """The token bucket of a rate, as tc takes it."""
+    """Return tc's words for a token bucket of a rate."""
     return f"tbf rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} limit 1mb"
 
 
 def shaper(device: str, rate_bits_per_s: int) -> str:
-    """The line of tc that holds a device to a rate."""
+    """Return the line of tc that shapes a device to a rate."""
     return f"qdisc replace dev {device} root {tbf(rate_bits_per_s)}"
 
 
 def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> list[str]:
-    """The lines of tc that hold a device to a rate, and what it sends to some hardware addresses to lower ones (bits/s)."""
+    """Return the lines of tc that shape a device to a rate, and what it sends to some MAC addresses to lower ones (bits/s)."""
     whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     lines = [
         # Whatever shaped it before goes first: a class cannot be put into another discipline.
@@ -176,7 +176,7 @@ def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> l
 
 
 def shaper_of_marked(device: str, rate_bits_per_s: int, service: int) -> list[str]:
-    """The lines of tc that hold what carries a type of service to a rate, and nothing else that the device sends."""
+    """Return the lines of tc that shape only packets with a type of service to a rate."""
     part = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     return [
         f"qdisc replace dev {device} root handle 1: htb",
@@ -187,7 +187,7 @@ def shaper_of_marked(device: str, rate_bits_per_s: int, service: int) -> list[st
 
 @contextlib.contextmanager
 def locked(world: World, what: str) -> Iterator[None]:
-    """Hold one of the world's locks: what two processes may not change at once."""
+    """Hold one of the world's locks."""
     path = world.folder("locks") / what
     while True:
         with path.open("w") as file:

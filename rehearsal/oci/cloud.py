@@ -1,4 +1,4 @@
-"""This vendor's cloud of one world; how resources come, change and go is the plugin room's."""
+"""The vendor's part of the cloud: its name, resource types, and how its networks are rendered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VCN = "oci:Core/vcn:Vcn"
 
 
 class Cloud(cloud.Cloud):
-    """One world's Oracle cloud."""
+    """The OCI of one world."""
 
     name = "oci"
     kinds = KINDS

@@ -1,4 +1,4 @@
-"""Instances and their console histories: launches hosts of the world and takes them down again."""
+"""Instances, each a host of the world, and their console histories."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NO_CAPACITY = Problem("", "Out of host capacity.", status=500, code="InternalErr
 
 @dataclass(frozen=True)
 class Place:
-    """Where in what an instance is launched.
+    """Where an instance is launched.
 
     Attributes:
         subnet: OCID of its primary VNIC's subnet.
@@ -51,7 +51,7 @@ class Place:
 
 
 def place(database: Database, record: Record, where: Place) -> None:
-    """Give an instance that is about to boot its addresses and names, and note what its host will need.
+    """Give an instance its addresses and names before it boots, and record what its host will need.
 
     Raises:
         ServiceError: the subnet or the region has no address left.
@@ -106,7 +106,7 @@ def place(database: Database, record: Record, where: Place) -> None:
 
 
 def boot(cloud: ResourceCloud, record: Record) -> None:
-    """Start an instance's host; one that runs already is left alone."""
+    """Start an instance's host, unless it runs already."""
     database = cloud.store.read()
     subnet = database.records[record.private["subnet"]]
     image, shape = IMAGES[record.private["image"]], SHAPES[record.private["shape"]]
@@ -133,7 +133,7 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
 
 
 def _search_domain(database: Database, subnet: Record) -> str:
-    """The domain of a host's full name: the subnet's own; DHCP options name one only where there is none."""
+    """Return the domain of a host's full name: the subnet's, or else the one in the DHCP options."""
     options = database.find(subnet.inputs.get("dhcpOptionsId"), DHCP_OPTIONS)
     wished = [str(one["searchDomainNames"][0]) for one in _options(options) if one["type"] == "SearchDomain"]
     return str(next(iter([*filter(None, [subnet.computed.get("subnetDomainName")]), *wished]), ""))
@@ -150,7 +150,7 @@ def _plugins(agent: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class Instance(Kind):
-    """One instance, alone or a pool's."""
+    """One instance, standalone or in a pool."""
 
     token, noun, service = INSTANCE, "instance", "Core Instance"
     ready = "RUNNING"
@@ -206,7 +206,7 @@ class Instance(Kind):
             boot(cloud, record)
 
     def _readdress(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any]) -> None:
-        """Give or take the public address as an update asks; a flexible shape's new size counts from now on."""
+        """Add or remove the public address as an update asks, and record a flexible shape's new size."""
         before, after = ((one.get("createVnicDetails") or {}).get("assignPublicIp") for one in (old, record.inputs))
         with cloud.store.change() as database:
             mine = database.records[record.id]
@@ -228,7 +228,7 @@ class Instance(Kind):
 
 
 class ConsoleHistory(Kind):
-    """What an instance had written to its console when the history was captured."""
+    """An instance's console output when the history was captured."""
 
     token, noun, service = "oci:Core/consoleHistory:ConsoleHistory", "consolehistory", "Core Console History"
     ready = "SUCCEEDED"

@@ -1,4 +1,4 @@
-"""VCNs, their gateways and DHCP options: what the service refuses, adds and does; subnets and rules are elsewhere."""
+"""VCNs, gateways and DHCP options: what the service refuses, adds and does."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ALL_OUT: dict[str, Any] = {"protocol": "all", "destination": "0.0.0.0/0"}
 
 
 def malformed(path: str, text: str) -> Problem:
-    """The answer to what is no CIDR."""
+    """Return the refusal of an invalid CIDR."""
     return Problem(path, f"{path} is {text!r} and must be an IPv4 CIDR without host bits, such as 10.0.0.0/16.")
 
 
 class InVcn(Kind):
-    """What lives in a VCN and changes the picture of it."""
+    """A resource in a VCN; a change of it renders the VCN again."""
 
     references: ClassVar[Mapping[str, str]] = {"vcnId": VCN}
 
@@ -55,7 +55,7 @@ class InVcn(Kind):
 
 
 class Vcn(Kind):
-    """A virtual cloud network with its default route table, security list and DHCP options."""
+    """A VCN with its default route table, security list and DHCP options."""
 
     token, noun, service = VCN, "vcn", "Core Vcn"
     create, update, delete = "CreateVcn", "UpdateVcn", "DeleteVcn"
@@ -127,7 +127,7 @@ class Vcn(Kind):
 
 
 class Gateway(InVcn):
-    """A way out of a VCN, of which a VCN has at most one of each type."""
+    """A gateway; a VCN has at most one of each type."""
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
@@ -139,7 +139,7 @@ class Gateway(InVcn):
 
 
 class InternetGateway(Gateway):
-    """The way to and from the Internet for hosts that have a public address."""
+    """The route to and from the Internet for hosts with a public address."""
 
     token, noun, service = "oci:Core/internetGateway:InternetGateway", "internetgateway", "Core Internet Gateway"
     create, update, delete = "CreateInternetGateway", "UpdateInternetGateway", "DeleteInternetGateway"
@@ -151,7 +151,7 @@ class InternetGateway(Gateway):
 
 
 class NatGateway(Gateway):
-    """The way to the Internet for hosts without a public address."""
+    """The route to the Internet for hosts without a public address."""
 
     token, noun, service = "oci:Core/natGateway:NatGateway", "natgateway", "Core Nat Gateway"
     create, update, delete = "CreateNatGateway", "UpdateNatGateway", "DeleteNatGateway"
@@ -167,7 +167,7 @@ class NatGateway(Gateway):
 
 
 class ServiceGateway(InVcn):
-    """The way to the Oracle services network."""
+    """The route to the Oracle services network."""
 
     token, noun, service = "oci:Core/serviceGateway:ServiceGateway", "servicegateway", "Core Service Gateway"
     create, update, delete = "CreateServiceGateway", "UpdateServiceGateway", "DeleteServiceGateway"
@@ -186,7 +186,7 @@ class ServiceGateway(InVcn):
 
 
 class DhcpOptions(InVcn):
-    """What hosts are told about names."""
+    """DHCP options: domain names and resolvers."""
 
     token, noun, service = DHCP_OPTIONS, "dhcpoptions", "Core Dhcp Options"
     create, update, delete = "CreateDhcpOptions", "UpdateDhcpOptions", "DeleteDhcpOptions"

@@ -1,4 +1,4 @@
-"""Subnets, route tables and security lists: what the service refuses of them and what they compute."""
+"""Subnets, route tables and security lists: what the service refuses, and their outputs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _OPTIONS_OF = {"tcpOptions": "6", "udpOptions": "17", "icmpOptions": "1"}
 
 
 def private(inputs: Mapping[str, Any]) -> bool:
-    """Whether a subnet forbids public addresses; the newer name of the wish counts as the older one."""
+    """Return whether a subnet forbids public addresses, under the newer or the older name of that property."""
     return inputs.get("prohibitPublicIpOnVnic") is True or inputs.get("prohibitInternetIngress") is True
 
 
 class Subnet(InVcn):
-    """A part of a VCN's addresses."""
+    """A subnet."""
 
     token, noun, service = SUBNET, "subnet", "Core Subnet"
     create, update, delete = "CreateSubnet", "UpdateSubnet", "DeleteSubnet"
@@ -123,7 +123,7 @@ class Subnet(InVcn):
 
 
 class RouteTable(InVcn):
-    """Where packets go that leave a subnet's VCN."""
+    """A route table."""
 
     token, noun, service = ROUTE_TABLE, "routetable", "Core Route Table"
     create, update, delete = "CreateRouteTable", "UpdateRouteTable", "DeleteRouteTable"
@@ -175,7 +175,7 @@ class RouteTable(InVcn):
 
 
 class SecurityList(InVcn):
-    """What may come and go at the hosts of a subnet."""
+    """A security list."""
 
     token, noun, service = SECURITY_LIST, "securitylist", "Core Security List"
     create, update, delete = "CreateSecurityList", "UpdateSecurityList", "DeleteSecurityList"
@@ -220,7 +220,7 @@ def _span(path: str, span: object) -> Iterator[Problem]:
 
 
 def _to_service(rule: Mapping[str, Any], name: str) -> bool | None:
-    """Whether the other side is a service of the vendor's, or None while that is not known."""
+    """Return whether the other side is a service of the vendor's, or None while that is unknown."""
     kind = rule.get(name)
     return None if isinstance(kind, Unknown) else kind == "SERVICE_CIDR_BLOCK"
 

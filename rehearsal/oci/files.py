@@ -1,6 +1,6 @@
-"""File Storage: file systems, mount targets with addresses, and the exports that join them; servers of the world behind.
+"""File Storage: file systems, mount targets with addresses, and the exports that join them.
 
-A file system holds its data by itself; it has a server from the moment that an export joins it to a mount target.
+A file system keeps its data; it has a server once an export joins it to a mount target.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CACHE_GB = {"1": 0, "20": 20_480, "40": 40_960, "80": 81_920}
 
 
 class Served(Kind):
-    """What stands in one availability domain, and with addresses in one subnet of it where it has a server."""
+    """A resource in one availability domain, with addresses in one subnet of it if it has a server."""
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
@@ -59,11 +59,11 @@ class Served(Kind):
             )
 
     def addresses(self, inputs: Mapping[str, Any]) -> int:  # noqa: ARG002
-        """How many addresses of its subnet it takes."""
+        """Return the number of addresses that it takes in its subnet."""
         return 0
 
     def settle(self, database: Database, record: Record) -> list[str]:
-        """Take its addresses, and note where it stands; the addresses, the one that clients name first."""
+        """Take its addresses and record its place; return the addresses, the one that clients name first."""
         subnet = database.records[record.inputs["subnetId"]]
         found = free_private_ips(database, subnet, self.addresses(record.inputs)) or []
         asked = record.inputs.get("ipAddress")
@@ -79,7 +79,7 @@ class Served(Kind):
 
 
 class FileSystem(Served):
-    """Files, which nobody reaches without an export."""
+    """A file system; clients reach it through an export."""
 
     token, noun, service, ready = FILE_SYSTEM, "filesystem", "File Storage File System", "ACTIVE"
     create, update, delete = "CreateFileSystem", "UpdateFileSystem", "DeleteFileSystem"
@@ -99,7 +99,7 @@ class FileSystem(Served):
 
 
 class MountTarget(Served):
-    """Addresses in a subnet, and the set of exports that is reached there."""
+    """A mount target: addresses in a subnet, and the exports reached there."""
 
     token, noun, service, ready = MOUNT_TARGET, "mounttarget", "File Storage Mount Target", "ACTIVE"
     create, update, delete = "CreateMountTarget", "UpdateMountTarget", "DeleteMountTarget"
@@ -178,7 +178,7 @@ class Export(Kind):
         yield from self._options(asked)
 
     def _beside(self, other: Record, system: Record | None, path: str | None) -> Iterator[Problem]:
-        """What is wrong with an export beside another one of its set."""
+        """Yield what is wrong with an export beside another one of its set."""
         if path is not None and _contains(path, other.inputs["path"]):
             yield Problem("path", f"path {path} and {other.inputs['path']} of {other.id} contain each other.", 409, "Conflict")
         if system is not None and other.inputs["fileSystemId"] == system.id:
@@ -226,12 +226,12 @@ class Export(Kind):
 
 
 def _rate_gbit_s(inputs: Mapping[str, Any]) -> str | None:
-    """The throughput that is asked for; None while it is not known."""
+    """Return the requested throughput, or None while it is unknown."""
     rate: str | None = known(inputs.get("requestedThroughput", "1"))
     return rate
 
 
 def _contains(one: str, other: str) -> bool:
-    """Whether one path is the other or leads to it."""
+    """Return whether one path is the other or contains it."""
     first, second = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
     return first.startswith(second) or second.startswith(first)

@@ -1,4 +1,4 @@
-"""Dynamic groups and policies: checks the grammar of their sentences; grants nothing, as nothing here asks for rights."""
+"""Dynamic groups and policies: only the grammar of their statements is checked."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _MOST_STATEMENTS = 50  # IAM's limit: statements in one policy object
 
 
 def matches(text: str, condition: re.Pattern[str]) -> bool:
-    """Whether a text is a condition, or `any {...}` or `all {...}` of such, nested as one likes."""
+    """Return whether a text is a condition, or nested `any {...}` and `all {...}` of conditions."""
     grouped = _GROUPED.fullmatch(text)
     if grouped is None:
         return condition.fullmatch(text) is not None
@@ -70,7 +70,7 @@ def matches(text: str, condition: re.Pattern[str]) -> bool:
 
 
 def _parts(text: str) -> list[str]:
-    """Cut at the commas that stand outside braces, brackets and quotes."""
+    """Split at the commas outside braces, brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for at, letter in enumerate(text):
         if quote:
@@ -88,7 +88,7 @@ def _parts(text: str) -> list[str]:
 
 
 class DynamicGroup(Kind):
-    """The instances that a rule matches, as one that policies can name."""
+    """A dynamic group: the instances that a rule matches."""
 
     token, noun, service = DYNAMIC_GROUP, "dynamicgroup", "Identity Dynamic Group"
     ready = "ACTIVE"
@@ -118,7 +118,7 @@ class DynamicGroup(Kind):
 
 
 class Policy(Kind):
-    """What groups and dynamic groups may do."""
+    """A policy."""
 
     token, noun, service = "oci:Identity/policy:Policy", "policy", "Identity Policy"
     ready = "ACTIVE"

@@ -1,4 +1,4 @@
-"""What every type of resource here has in common; the types themselves are in the rooms beside this one."""
+"""What all of this cloud's resource types share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Asked", "Kind"]
 
 
 class Kind(kinds.Kind):
-    """One type of resource of this cloud."""
+    """One of this cloud's resource types."""
 
     #: Whether it has a display name, which the service makes up where none is given.
     named = True

@@ -1,4 +1,4 @@
-"""Answers the data sources: what can be had here, and what a caller has; changes nothing."""
+"""The data sources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MIB_PER_GIB = 1024
 
 
 def answer(token: str, args: Mapping[str, Any], database: Database) -> Answer:
-    """The result of a data source: its arguments, and what they found.
+    """Return the result of a data source: its arguments and what they found.
 
     Raises:
         KeyError: this cloud has no such data source.
@@ -48,7 +48,7 @@ def _needed(args: Mapping[str, Any], name: str, service: str) -> str:
 
 
 def _filtered(items: Iterable[Answer], args: Mapping[str, Any]) -> list[Answer]:
-    """What passes every filter: a property (`name` or `operating_system`) with one of some values, or patterns."""
+    """Return what passes every filter: a property (`name` or `operating_system`) with one of some values or patterns."""
     kept = list(items)
     for one in args.get("filters") or []:
         head, *rest = str(one["name"]).split("_")
@@ -284,7 +284,7 @@ def _vnic(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def _addresses_of(record: Record) -> list[tuple[str, bool]]:
-    """Private addresses of a record, each with whether it is its VNIC's first; servers of file systems have theirs too."""
+    """Return private addresses of a record, also of file systems' servers, each with whether it is its VNIC's first."""
     if record.token == INSTANCE:
         return [(record.computed["privateIp"], True)]
     return [(address, at == 0) for at, address in enumerate(record.private.get("addresses", ()))]

@@ -1,4 +1,4 @@
-"""File Storage with Lustre: sizes, steps and addresses as the service wants them; a server of the world behind."""
+"""File Storage with Lustre: what the service refuses, and the server that stands in for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where this cloud is: its region, availability domains, tenancy, compartments and the services network."""
+"""The region, availability domains, tenancy, compartments and services network."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _ALPHABET = string.ascii_lowercase + string.digits
 
 
 class InstanceConfiguration(Kind):
-    """A recipe for instances."""
+    """An instance configuration."""
 
     token, noun, service = CONFIGURATION, "instanceconfiguration", "Core Instance Configuration"
     ready = "ACTIVE"
@@ -159,7 +159,7 @@ class ClusterNetwork(Kind):
             )
 
     def _enter(self, cloud: ResourceCloud, owner: Record, configuration: Record, index: int) -> Record:
-        """Record one more instance of the pool, with its name and its addresses.
+        """Record one more instance of the pool, with its name and addresses.
 
         Raises:
             ServiceError: the service refused it.
@@ -193,7 +193,7 @@ class ClusterNetwork(Kind):
         return record
 
     def _boot(self, cloud: ResourceCloud, record: Record) -> None:
-        """Start an instance's host; nothing of either is left when it does not."""
+        """Start an instance's host; if it fails, nothing is left of either."""
         with cloud.working(record):
             if record.computed["publicIp"]:
                 cloud.render(record.private["vcn"])
@@ -226,5 +226,5 @@ class ClusterNetwork(Kind):
 
 
 def _members(database: Database, cluster_network: str | None) -> list[Record]:
-    """The hosts of a cluster network, oldest first."""
+    """Return the hosts of a cluster network, oldest first."""
     return [one for one in database.of(INSTANCE) if one.parent == cluster_network]

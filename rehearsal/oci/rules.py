@@ -1,6 +1,6 @@
-"""The vendor's enumerations, patterns and ranges as data, and what this rehearsal does not play; no rule of behaviour.
+"""The vendor's enumerations, patterns and ranges, and what the rehearsal does not support.
 
-The enumerations are those of the vendor's own Python SDK (PyPI `oci` 2.189.0); each says in which model it is found there, and
+The enumerations are those of the vendor's Python SDK (PyPI `oci` 2.189.0); each says in which model it is found there, and
 a test compares them wherever that package is installed.
 """
 
@@ -211,7 +211,7 @@ NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
 
 
 def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every value that the data above refuses; what is not known yet passes."""
+    """Yield every value that the data above refuses; unknown values pass."""
     for pattern, rule in RULES.get(token, {}).items():
         for path, value in each(inputs, pattern):
             allowed = rule.refuses(value)

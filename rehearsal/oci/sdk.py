@@ -1,4 +1,4 @@
-"""Which module of the vendor's Pulumi SDK defines each type; reads none of them itself."""
+"""Which module of the vendor's Pulumi SDK defines each resource type."""
 
 from __future__ import annotations
 

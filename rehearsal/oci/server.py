@@ -1,4 +1,4 @@
-"""This vendor's part of the provider protocol; the protocol itself is the plugin room's."""
+"""The vendor's part of the provider protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rehearsal.plugin.diff import Changes
 
 
 class Provider(server.Provider):
-    """The provider of Oracle's cloud."""
+    """The OCI provider."""
 
     version = "5.5.0"  # pulumi_oci's pulumi-plugin.json
     sdk = SDK

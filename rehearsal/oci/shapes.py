@@ -1,6 +1,6 @@
-"""What hardware this cloud rents: GPUs, rails with their names, disks, quotas and where a shape is offered.
+"""Shapes: GPUs, rails with their names, disks, quotas and where each is offered.
 
-Judges nothing. RDMA ports, rates, HCA numbers, memory and disk counts are those of oracle-quickstart/oci-hpc 3.1.0
+RDMA ports, rates, HCA numbers, memory and disk counts are those of oracle-quickstart/oci-hpc 3.1.0
 (playbooks/roles/nhc/templates/oci.nhc.conf.j2, samples/gpu/*.sbatch, roles/healthchecks); disk sizes, OCPUs, quota
 names and flexible ranges are those of the vendor's page "Compute Shapes"
 (docs.oracle.com/iaas/Content/Compute/References/computeshapes.htm).
@@ -21,7 +21,7 @@ _AD_1 = AVAILABILITY_DOMAINS[:1]
 
 @dataclass(frozen=True)
 class Flexible:
-    """What a flexible shape lets its user choose."""
+    """What a user chooses of a flexible shape."""
 
     ocpus: tuple[int, int]
     memory_gib_per_ocpu: tuple[int, int]
@@ -75,7 +75,7 @@ def _mlx(*numbers: int) -> tuple[Port, ...]:
 
 
 def _pairs(hcas: tuple[int, ...], buses: tuple[int, ...]) -> tuple[Port, ...]:
-    """Dual-port adapters: two HCAs on each PCI bus, named after it by systemd's predictable names."""
+    """Return dual-port adapters: two HCAs on each PCI bus, with systemd's predictable names."""
     names = [f"enp{bus}s0f{function}" for bus in buses for function in (0, 1)]
     return tuple(Port(f"mlx5_{hca}", name) for hca, name in zip(hcas, names, strict=True))
 
@@ -179,25 +179,25 @@ CORES_LIMIT = 500
 
 
 def limit(quota: str) -> int:
-    """The service limit that a quota name stands for, in its own unit (GPUs, hosts or cores)."""
+    """Return the service limit of a quota name, in its own unit (GPUs, hosts or cores)."""
     units = [shape.quota_per_host for shape in _SHAPES if shape.quota == quota and shape.quota_per_host]
     return max((HOSTS_LIMIT * one for one in units), default=CORES_LIMIT)
 
 
 def quota_use(shape: Shape, ocpus: float | None) -> float:
-    """What one instance takes of its shape's quota, in the quota's own unit; `ocpus` counts for flexible shapes."""
+    """Return what one instance uses of its shape's quota, in the quota's own unit; `ocpus` counts for flexible shapes."""
     return shape.quota_per_host or ocpus or shape.ocpus
 
 
 def rail_names(shape: Shape, family: str) -> list[str]:
-    """The rails' network devices, in rail order, as that operating system names them."""
+    """Return the rails' network devices, in rail order, as an operating system names them."""
     if family == "ol7":
         return [port.ol7_name or f"rdma{index}" for index, port in enumerate(shape.ports)]
     return [f"rdma{index}" for index in range(len(shape.ports))]
 
 
 def front_name(shape: Shape, family: str) -> str:
-    """The front end's network device, as that operating system names it."""
+    """Return the front end's network device, as an operating system names it."""
     if not shape.bare_metal:
         return "ens3"
     return shape.front_ol7_name or "eth0" if family == "ol7" else "eth0"

@@ -1,4 +1,4 @@
-"""What a type of resource needs of the cloud it is in, so that neither vendor's types import their cloud."""
+"""What a resource type needs from its cloud, so that it need not import it."""
 
 from __future__ import annotations
 

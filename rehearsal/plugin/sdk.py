@@ -1,4 +1,4 @@
-"""What a vendor's Pulumi SDK says about a resource's inputs: names, types, needed or not, documentation.
+"""What a vendor's Pulumi SDK says about a resource's inputs: names, types, required or not, documentation.
 
 Loads the part of the SDK that a resource type belongs to when it is first asked for, because all of the SDK costs seconds.
 """
@@ -47,7 +47,7 @@ class Sdk:
         self._load, self._modules = load, modules
 
     def args_class(self, token: str) -> type:
-        """The SDK's Args class of a resource type.
+        """Return the SDK's Args class of a resource type.
 
         Raises:
             KeyError: the token is none that this cloud serves.
@@ -56,7 +56,7 @@ class Sdk:
         return found
 
     def output_names(self, token: str) -> frozenset[str]:
-        """All properties that a resource of this type has once it exists."""
+        """Return all output properties of a resource type."""
         resource = getattr(self._room(token), token.rpartition(":")[2])
         return frozenset(sdk_types.resource_py_to_pulumi_names(resource).values())
 
@@ -71,7 +71,7 @@ class Sdk:
 
 @cache
 def fields(args: type) -> Mapping[str, Field]:
-    """The input properties of an Args class, by their names on the wire."""
+    """Return the input properties of an Args class, by their names on the wire."""
     names = sdk_types.input_type_py_to_pulumi_names(args)
     wire_types = sdk_types.input_type_types(args)
     parameters = inspect.signature(args.__init__).parameters  # type: ignore[misc]
@@ -92,7 +92,7 @@ def is_object(kind: Any) -> bool:
 
 
 def _plain(annotation: Any) -> Any:
-    """An SDK annotation without Input, Awaitable and Optional around it."""
+    """Return an SDK annotation without Input, Awaitable and Optional around it."""
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType):
         return _plain(typing.get_args(annotation)[0])

@@ -1,4 +1,4 @@
-"""Speaks Pulumi's provider protocol for a stand-in cloud; every decision about resources is made elsewhere."""
+"""Pulumi's provider protocol for a stand-in cloud."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PARENT_POLL_S = 0.5
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
-    """The protocol's methods, in the order of its definition; each cloud adds what its vendor knows."""
+    """The protocol's methods, in the order of its definition; each cloud adds its vendor's part."""
 
     #: Of the provider that this stands in for.
     version = ""
@@ -44,22 +44,22 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @abstractmethod
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[Problem]:
-        """What the vendor's documentation forbids whatever else exists; the types are right already."""
+        """Yield what the vendor's documentation forbids, whatever else exists; the types are already checked."""
 
     def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
-        """What the vendor's provider refuses of its own settings."""
+        """Yield what the vendor's provider refuses in its own settings."""
         return ()
 
     def configure(self, variables: Mapping[str, Any]) -> None:
         """Take the provider's own settings."""
 
     def defaults(self, token: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Properties that the vendor's provider adds to the inputs of a type where they are not given."""
+        """Return properties that the vendor's provider adds to a type's inputs if they are not given."""
         return {}
 
     @abstractmethod
     def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of a data source.
+        """Return the result of a data source.
 
         Raises:
             KeyError: this cloud has no such data source.
@@ -67,12 +67,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         """
 
     def outputs(self, record: Record) -> Mapping[str, Any]:
-        """What the engine gets to see of a resource."""
+        """Return the outputs of a resource."""
         return self._cloud.kinds[record.token].outputs(record)
 
     @abstractmethod
     def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-        """What an update from old to new inputs changes and replaces."""
+        """Return what an update from old to new inputs changes and replaces."""
 
     @override
     def Handshake(self, request: Any, context: Any) -> Any:
@@ -201,7 +201,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         return self._cloud.kinds[record.token].shown(record)
 
     def _key(self, request: Any) -> str:
-        """The record's id of what a request is about."""
+        """Return the record's id for a request."""
         kind = self._cloud.kinds.get(_token(request.urn))
         return kind.key(request.id) if kind else str(request.id)
 
@@ -209,7 +209,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         return wire.dumps({**self.outputs(record), "id": self._shown(record)})
 
     def _guarded(self, context: Any, work: Callable[[], T]) -> T:
-        """Do it, and turn what the service says into what the engine understands."""
+        """Run a call, and turn the service's errors into the engine's."""
         try:
             return work()
         except PartlyCreatedError as partly:
@@ -220,7 +220,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
 
 def _token(urn: str) -> str:
-    """The resource type in a URN (`urn:pulumi:stack::project::parent$type::name`)."""
+    """Return the resource type in a URN (`urn:pulumi:stack::project::parent$type::name`)."""
     return urn.split("::")[2].rpartition("$")[2] if urn else ""
 
 
@@ -230,7 +230,7 @@ def _unserved(context: Any, token: str) -> NoReturn:
 
 
 def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
-    """Fail in the way by which the engine keeps the resource in its state, to repair or to delete it."""
+    """Fail so that the engine keeps the resource in its state, to repair or to delete it."""
     failed = provider_pb2.ErrorResourceInitFailed(
         id=partly.resource_id,
         properties=wire.dumps(partly.outputs),
@@ -245,7 +245,7 @@ def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
 
 
 def serve(provider: Provider) -> None:
-    """Serve until told to end or until the engine is gone; the port is this program's one line of output."""
+    """Serve until told to end or until the engine is gone; print only the port."""
     quit_quietly = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -1,4 +1,4 @@
-"""Keeps what a stand-in cloud has sold, in one JSON file; knows no resource type and no vendor.
+"""The records of a stand-in cloud, in one JSON file.
 
 A change is made under a file lock and takes effect by renaming a complete file, so that a process killed at any
 moment leaves either the old or the new content. It guards against dying processes, not against power loss.
@@ -64,7 +64,7 @@ class Record:
         return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[: _SHORT_DIGITS - 1]
 
     def outputs(self) -> dict[str, Any]:
-        """What the engine gets to see."""
+        """Return the outputs."""
         return _over(self.computed, self.inputs)
 
 
@@ -76,14 +76,14 @@ class Database:
     struck: dict[str, int] = field(default_factory=dict)
 
     def find(self, record_id: object, token: str | None = None) -> Record | None:
-        """The record with that id, unless it is being deleted or is of another type."""
+        """Return the record with that id, unless it is being deleted or is of another type."""
         record = self.records.get(record_id) if isinstance(record_id, str) else None
         if record is None or record.state == "TERMINATING" or (token is not None and record.token != token):
             return None
         return record
 
     def of(self, token: str, **inputs: object) -> list[Record]:
-        """The live records of a type whose inputs have these values, in order of creation."""
+        """Return the live records of a type whose inputs have these values, in order of creation."""
         return [
             record
             for record in self.records.values()
@@ -93,7 +93,7 @@ class Database:
         ]
 
     def children(self, parent: str) -> list[Record]:
-        """What belongs to a record and goes with it."""
+        """Return the records that belong to a record and go with it."""
         return [record for record in self.records.values() if record.parent == parent]
 
 
@@ -112,7 +112,7 @@ class Store:
         return [cls(world, file.stem) for file in sorted((world.path / _FOLDER).glob("*.json"))]
 
     def read(self) -> Database:
-        """A snapshot; an absent file is an empty cloud."""
+        """Return a snapshot; an absent file is an empty cloud."""
         try:
             stored = json.loads(self._file.read_text())
         except FileNotFoundError:
@@ -121,7 +121,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[Database]:
-        """A transaction: kept when the block ends, forgotten when it raises; the last record takes the file along."""
+        """Hold a transaction: committed when the block ends, dropped when it raises. The file goes with the last record."""
         with self._threads, locked(self._world, self._name):
             database = self.read()
             sold_something = bool(database.records)
@@ -136,7 +136,7 @@ class Store:
 
 
 def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for, with the service's own choices in the gaps."""
+    """Return the inputs, with the service's own choices where none is given."""
     merged = dict(base)
     for name, value in asked.items():
         below = base.get(name)
@@ -145,7 +145,7 @@ def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def this_process() -> str:
-    """A name of this process that no later process can bear."""
+    """Return a name of this process that no later process can have."""
     return f"{os.getpid()}:{_birth(os.getpid())}"
 
 
@@ -165,7 +165,7 @@ def _birth(pid: int) -> str:
 
 
 def references(value: Any) -> Iterator[str]:
-    """Every string that stands alone somewhere in some inputs."""
+    """Yield every string anywhere in some inputs."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose on hosts, read from the world's faults.json; causes nothing itself."""
+"""The faults of hosts, read from the world's faults.json."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HostFaults:
 
     @classmethod
     def of(cls, world: World, index: int, rails: int) -> HostFaults:
-        """The faults of the host with that launch index; a host outside every pool (-1) has none.
+        """Return the faults of the host with that launch index; a host outside every pool (-1) has none.
 
         Raises:
             ValueError: a fault of a kind that concerns hosts names no number where one is needed.
@@ -79,7 +79,7 @@ def _gigabits(fault: dict[str, object]) -> int:
 
 
 def _slow_links(world: World, index: int) -> dict[int, float]:
-    """By launch index of the other end, the factor of each slow link of a host."""
+    """Return the factor of each slow link of a host, by launch index of the other end."""
     found = {}
     for one in world.faults():
         if one["kind"] != "slow_link":

@@ -1,4 +1,4 @@
-"""Where the rehearsal keeps its things and how they are named; makes nothing and stops nothing."""
+"""The folder of a rehearsed world, and the names derived from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_SCALE = 4000
 
 @dataclass(frozen=True)
 class World:
-    """One rehearsed world: a folder, and a tag derived from it that every name of it carries.
+    """One rehearsed world: a folder, and a tag derived from it that all its names carry.
 
     Attributes:
         path: absolute path of the world's folder.
@@ -34,13 +34,13 @@ class World:
 
     @classmethod
     def at(cls, path: Path, scale: int = DEFAULT_SCALE) -> World:
-        """The world that lives in a folder; the folder need not exist yet."""
+        """Return the world of a folder, which need not exist yet."""
         resolved = path.resolve()
         return cls(resolved, hashlib.sha256(str(resolved).encode()).hexdigest()[:6], scale)
 
     @classmethod
     def current(cls) -> World:
-        """The world of this process, from BUSBAR_WORLD and BUSBAR_SCALE.
+        """Return the world of this process, from BUSBAR_WORLD and BUSBAR_SCALE.
 
         Raises:
             RuntimeError: BUSBAR_WORLD is unset or not absolute, or BUSBAR_SCALE is not a positive integer.
@@ -57,22 +57,22 @@ class World:
         return cls.at(Path(where), int(scale))
 
     def netns(self, name: str) -> str:
-        """The network namespace of this world with that name."""
+        """Return the network namespace of this world with that name."""
         return f"bb{self.tag}-{name}"
 
     @property
     def agent_socket(self) -> Path:
-        """Where the operator's agent listens: outside the world's folder, for a socket's path may have 107 bytes alone."""
+        """The socket of the operator's agent, outside the world's folder because a socket's path has at most 107 bytes."""
         return Path("/run") / f"bb{self.tag}-agent"
 
     def folder(self, *parts: str) -> Path:
-        """A folder below the world's own, made if absent."""
+        """Return a folder below the world's own, created if absent."""
         made = self.path.joinpath(*parts)
         made.mkdir(parents=True, exist_ok=True)
         return made
 
     def faults(self) -> list[dict[str, object]]:
-        """The faults asked for in faults.json; none when the file is absent.
+        """Return the faults in faults.json; none if the file is absent.
 
         Raises:
             ValueError: the file is not a JSON list of objects that each have a `kind`.
@@ -87,7 +87,7 @@ class World:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write a file whole or not at all, for the owner alone: others read it without a lock."""
+    """Write a file atomically, readable by its owner only; readers take no lock."""
     fresh = file.with_suffix(".new")
     fresh.touch(0o600)
     fresh.write_text(text)
