@@ -192,7 +192,7 @@ class CapacityBlock(Kind):
                 f"The capacity block offering '{offering}' does not exist or is sold.",
             )
         if asked.known("instancePlatform") not in {None, "Linux/UNIX"}:
-            yield not_played("instancePlatform", "The rehearsal has machines with Linux alone.")
+            yield not_played("instancePlatform", "The rehearsal has only Linux machines.")
 
     @override
     def born(self, database: Database, record: Record) -> None:

@@ -101,7 +101,7 @@ class Instance(Kind):
         "primaryNetworkInterface": "interfaces come with their instance here.",
         "networkInterfaces": "the provider wants primaryNetworkInterface or a launch template instead.",
         "hostId": "there are no dedicated hosts here.",
-        "ipv6AddressCount": "the rehearsal plays IPv4 alone.",
+        "ipv6AddressCount": "the rehearsal supports only IPv4.",
     }
 
     @override
@@ -124,7 +124,7 @@ class Instance(Kind):
         yield from launch_rules.problems(wanted, asked.database, region)
         yield from capacity.problems(wanted, asked.database, region, 1)
         if wanted.market == SPOT:
-            yield not_played("instanceMarketOptions", "The rehearsal plays spot instances as fleets alone.")
+            yield not_played("instanceMarketOptions", "The rehearsal supports spot instances only in fleets.")
 
     @override
     def born(self, database: Database, record: Record) -> None:
@@ -166,7 +166,7 @@ class Instance(Kind):
     @override
     def outputs(self, record: Record) -> dict[str, Any]:
         own = super().outputs(record) | {"tagsAll": record.private["tags"]}
-        # As the provider keeps it in its state: a hash, for user data may be long.
+        # As the provider keeps it in its state: a hash, because user data may be long.
         if record.private["user_data"] and "userData" not in record.inputs:
             own["userData"] = hashlib.sha1(record.private["user_data"].encode(), usedforsecurity=False).hexdigest()
         return own

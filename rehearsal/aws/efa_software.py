@@ -1,6 +1,6 @@
 """What AWS's machine images add to a distribution: EFA's software, NCCL's plugin, and firmware facts.
 
-Deliberately no package and no boot of its own: what first boot installs is in image/packages.py. Places and versions: AWS Deep
+What first boot installs is in image/packages.py. Folders and versions: AWS Deep
 Learning AMI release notes, EFA installer 1.43.2 with aws-ofi-nccl 1.16.3 and libfabric 2.1 as AWS tested them together.
 """
 

@@ -1,4 +1,4 @@
-"""FSx file systems: what the service refuses, and the servers that stand in for them.
+"""FSx file systems: what the service refuses, and the servers behind them.
 
 FSx checks the security groups' rules when it creates a Lustre file system (aws-parallelcluster issue 6181), but not for
 OpenZFS, where a missing rule shows as mounts that hang.
@@ -70,7 +70,7 @@ class FileSystem(Kind):
     def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.inputs.get("backupId") is not None:
-            yield refused("backupId", "NotPlayed", "The rehearsal makes empty file systems alone.", 501)
+            yield refused("backupId", "NotPlayed", "The rehearsal creates only empty file systems.", 501)
         subnets = [asked.database.find(one, SUBNET) for _, one in self._subnets(asked.inputs)]
         vpcs = {one.inputs["vpcId"] for one in subnets if one}
         if len(vpcs) > 1:
@@ -194,14 +194,14 @@ class OpenZfs(FileSystem):
         subnets = asked.known("subnetIds")
         wanted = 2 if deployment == "MULTI_AZ_1" else 1
         if isinstance(subnets, list) and len(subnets) != wanted:
-            yield bad("subnetIds", f"{deployment} stands in {wanted} subnets, and {len(subnets)} are given.")
+            yield bad("subnetIds", f"{deployment} needs {wanted} subnets, and {len(subnets)} are given.")
         if wanted == 1 and asked.inputs.get("preferredSubnetId") is not None:
-            yield bad("preferredSubnetId", f"preferredSubnetId is given, and {deployment} stands in one subnet.")
+            yield bad("preferredSubnetId", f"preferredSubnetId is given, and {deployment} has only one subnet.")
         if wanted == 2 and asked.inputs.get("preferredSubnetId") is None:  # noqa: PLR2004  zones
             yield bad("preferredSubnetId", "preferredSubnetId is missing, and MULTI_AZ_1 needs it.")
         found = [one for _, named in each(asked.inputs, "subnetIds[]") if (one := asked.database.find(named, SUBNET))]
         if len(found) == 2 and found[0].private["zone"] == found[1].private["zone"]:  # noqa: PLR2004  zones
-            yield bad("subnetIds", f"MULTI_AZ_1 stands in two zones, and both subnets are in {found[0].private['zone']}.")
+            yield bad("subnetIds", f"MULTI_AZ_1 needs two zones, and both subnets are in {found[0].private['zone']}.")
 
     @override
     def born(self, database: Database, record: Record) -> None:

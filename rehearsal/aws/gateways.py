@@ -54,7 +54,7 @@ class Eip(Kind):
     create, update, delete = "AllocateAddress", "AssociateAddress", "ReleaseAddress"
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("instance", "networkInterface", "associateWithPrivateIp", "address", "customerOwnedIpv4Pool"),
-        "the rehearsal plays addresses of NAT gateways alone.",
+        "the rehearsal supports only addresses of NAT gateways.",
     )
 
     @override

@@ -95,7 +95,7 @@ class Kind(kinds.Kind):
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
-        # What the base says of references is `missing`, hence ours.
+        # The base class refuses references with `missing`, which this class overrides.
         yield from cast("Iterator[Problem]", super().problems(asked))
         zone, region = asked.known("availabilityZone"), region_of(asked.inputs)
         if zone is not None and zone not in zones(region):

@@ -124,7 +124,7 @@ def _lustre_size(deployment: str, storage: str, size: int | None) -> Iterator[Pr
 
 def _lustre_efa(asked: Asked, deployment: str, size: int | None, rate: int | None) -> Iterator[Problem]:
     if deployment != "PERSISTENT_2" or asked.inputs.get("metadataConfiguration") is None:
-        yield bad("efaEnabled", "EFA is supported by PERSISTENT_2 file systems with a metadata configuration alone.")
+        yield bad("efaEnabled", "EFA is supported only by PERSISTENT_2 file systems with a metadata configuration.")
     step = _EFA_STEPS.get(rate or 0)
     if step and size is not None and size % step:
         yield bad(

@@ -80,7 +80,7 @@ class Parameter(Kind):
 
     @override
     def gone(self, cloud: ResourceCloud, record: Record) -> None:
-        # One that somebody else made is what stopped this one, and stays.
+        # A parameter that something else created made this one fail, and stays.
         if cloud.store.read().records[record.id].private.get("written"):
             parameters.delete(cloud.world, shown(record))
 

@@ -38,7 +38,7 @@ class Subnet(InVpc):
     seconds = 2
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("ipv6CidrBlock", "ipv6Native", "ipv4IpamPoolId", "ipv6IpamPoolId", "outpostArn", "assignIpv6AddressOnCreation"),
-        "the rehearsal plays IPv4 ranges of one's own alone.",
+        "the rehearsal supports only IPv4 ranges that the stack names.",
     )
 
     @override

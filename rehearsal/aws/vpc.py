@@ -16,7 +16,7 @@ from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
-_IPV6 = "the rehearsal plays IPv4 alone."
+_IPV6 = "the rehearsal supports only IPv4."
 _MOST_CIDRS = 5  # VPC quotas: IPv4 CIDR blocks per VPC
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 ANYWHERE = "0.0.0.0/0"

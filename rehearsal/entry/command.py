@@ -168,11 +168,11 @@ def main(words: list[str]) -> int:
             world.faults()
             if file is not None:
                 with wires.locked(world, "setup"):
-                    existing_hosts.stand(world, file)
+                    existing_hosts.start(world, file)
             status = _run(world, command, door)
             if ends and status == 0:
                 with wires.locked(world, "setup"):
-                    existing_hosts.clear(world)
+                    existing_hosts.stop(world)
             return status
     except (RuntimeError, ValueError, OSError) as problem:
         return _refuse(str(problem))

@@ -67,7 +67,7 @@ class Site:
         try:
             given: dict[str, Any] = json.loads(file.read_text())
         except (OSError, ValueError) as problem:
-            raise ValueError(f"{file} must be a JSON object that describes standing hosts: {problem}.") from None
+            raise ValueError(f"{file} must be a JSON object that describes existing hosts: {problem}.") from None
         if not isinstance(given, dict) or not {"shape", "image", "hosts"} <= given.keys() <= KEYS:
             raise ValueError(f"{file} must have shape, image and hosts and may have jump and rails, and nothing else.")
         site = cls(SHAPES[given["shape"]], image(given["image"]), given["hosts"], given.get("jump"), given.get("rails", True))
@@ -82,17 +82,19 @@ class Site:
         return address if self.jump else str(ip_network(PUBLIC)[10 + index])
 
 
-def stand(world: World, file: Path) -> None:
+def start(world: World, file: Path) -> None:
     """Boot the hosts of a file, unless they run already.
 
     Raises:
         RuntimeError: something of the machine refused, or a host has no host key within a minute.
-        ValueError: the file is wrong, or other hosts stand in this world.
+        ValueError: the file is wrong, or the world has other existing hosts.
     """
-    site, record = Site.read(file), world.folder() / "standing.json"
+    site, record = Site.read(file), world.folder() / "existing.json"
     text = file.read_text()
     if record.exists() and record.read_text() != text:
-        raise ValueError(f"other hosts than those of {file} stand in this world; rehearsal/enter --clear-hosts true ends them.")
+        raise ValueError(
+            f"this world has other existing hosts than those of {file}; rehearsal/enter --clear-hosts true ends them."
+        )
     specs = _specs(world, site)
     if record.exists() and all(hosts.alive(world, spec.id) for spec in specs):
         return
@@ -109,9 +111,9 @@ def stand(world: World, file: Path) -> None:
     write_whole(world.folder("operator") / "known_hosts", "".join(lines))
 
 
-def clear(world: World) -> None:
+def stop(world: World) -> None:
     """Stop the existing hosts and remove their network; idempotent."""
-    record = world.path / "standing.json"
+    record = world.path / "existing.json"
     if not record.exists():
         return
     for host_id in _ids(world):
@@ -193,7 +195,7 @@ def _host_key(world: World, host_id: str) -> str:
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         found = hosts.enter(world, host_id, ["cat", "/etc/ssh/ssh_host_ed25519_key.pub"])
-        # cloud-init lays the key anew at first boot, and sshd starts after that.
+        # cloud-init replaces the key at first boot, and sshd starts after that.
         if found.returncode == 0 and hosts.enter(world, host_id, ["test", "-e", "/run/sshd.pid"]).returncode == 0:
             return " ".join(found.stdout.split()[:2])
         time.sleep(0.1)

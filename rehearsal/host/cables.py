@@ -14,7 +14,7 @@ from rehearsal.world.faults import HostFaults
 from rehearsal.world.world import World
 
 #: Type of service that the rehearsed NCCL gives its sockets on the front end.
-#: They alone are held to the NIC's scaled rate there, for logins and copies at that rate would take minutes.
+#: Only they are shaped to the NIC's scaled rate there, because logins and copies at that rate would take minutes.
 NCCL_SOCKET_SERVICE = 0x28
 
 #: One of so many packets is altered by `wrong_values`.
@@ -50,7 +50,7 @@ def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name:
 def efa_address(front: str, rail: int) -> str:
     """Return the address that carries an EFA device's bytes: one network for each rail, host part from the front end.
 
-    The vendor's devices have none; 100.64.0.0/10 is nobody's in a VPC (RFC 6598).
+    The vendor's devices have none; 100.64.0.0/10 is not used in a VPC (RFC 6598).
     """
     return f"100.{64 + rail}.{'.'.join(front.split('.')[2:])}/16"
 

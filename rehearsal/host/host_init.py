@@ -21,7 +21,7 @@ from typing import Any
 #: Of the machine's root a host shows its programs and libraries and nothing else.
 KEPT_TOP = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-#: Empty folders of the host's own; whatever else lies at the machine's top is hidden.
+#: Empty folders of the host's own; everything else at the machine's top level is hidden.
 FRESH_TOP = ("boot", "dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var")
 
 #: What of the machine's /etc a host may see: an allow list, as the rest may hold secrets.

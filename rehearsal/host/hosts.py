@@ -20,14 +20,14 @@ from rehearsal.world.world import World, write_whole
 __all__ = ["HostSpec", "Rail", "alive", "boot", "console", "enter", "namespace", "stop"]
 
 BOOT_SECONDS = 60
-#: A host's root disk: what it writes lies in memory, so this is a bound and no reservation.
+#: A host's root disk: what it writes is in memory, so this is a bound and not a reservation.
 DISK_BYTES = 2 << 30
 
 
 def boot(world: World, spec: HostSpec) -> None:
     """Start a host; returns once its first process runs and cloud-init was started, as the vendor says RUNNING.
 
-    A running host of that id is left alone.
+    A running host of that id is not touched.
 
     Raises:
         RuntimeError: something of the machine refused, or the host did not start within a minute.

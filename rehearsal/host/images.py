@@ -89,7 +89,7 @@ def links(one: Image) -> dict[str, str]:
     """Return the image's symbolic links, among them MPI and CUDA in the vendor's folders.
 
     Raises:
-        RuntimeError: the machine has no Open MPI to stand below the image's.
+        RuntimeError: the machine has no Open MPI for the image's MPI to run on.
     """
     made = {"etc/localtime": "/usr/share/zoneinfo/Etc/UTC", "usr/libexec/cloud-init": "/usr/lib/cloud-init"}
     if one.mpi:

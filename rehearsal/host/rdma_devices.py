@@ -25,7 +25,7 @@ COUNTED = (
 #: All that crosses an EFA device, packet headers included; counters.c keeps them true.
 EFA_COUNTED = ("tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops")
 
-#: Where an EFA device counts the content alone of what it sent and received, by the way NCCL's plugin moves it.
+#: Where an EFA device counts only the payload that it sent and received, by the way NCCL's plugin moves it.
 PAYLOAD = {"RDMA": ("rdma_write_bytes", "rdma_write_recv_bytes"), "SENDRECV": ("send_bytes", "recv_bytes")}
 
 #: 0 unless the payload is counted there: nothing is read from afar, and the cables' TCP repeats in silence.

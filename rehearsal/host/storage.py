@@ -68,7 +68,7 @@ class FileSystem:
         if not self.id or "/" in self.id or self.id.startswith("."):
             raise ValueError(f"a file system has the id {self.id!r}, which must be a plain file name, as a folder has it.")
         if ipaddress.ip_address(self.address) not in ipaddress.ip_network(self.subnet_cidr):
-            raise ValueError(f"file system {self.id} is at {self.address}, which must lie in its subnet {self.subnet_cidr}.")
+            raise ValueError(f"file system {self.id} is at {self.address}, which must be in its subnet {self.subnet_cidr}.")
 
     @property
     def source(self) -> str:

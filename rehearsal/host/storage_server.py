@@ -64,7 +64,7 @@ def client(world: World, vcn_id: str, address: str) -> str:
     for record in world.path.glob("hosts/*/spec.json"):
         with contextlib.suppress(OSError, ValueError):  # starting or ending this moment
             spec = load(world, record.parent.name)
-            # A number alone may be another process's by now.
+            # The pid may have been reused by now.
             if spec.vcn_id == vcn_id and spec.address == address and alive(world, spec.id):
                 return (record.parent / "pid").read_text()
     raise Refused("access denied by server while mounting")

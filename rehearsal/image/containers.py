@@ -97,7 +97,7 @@ def _from_host(root: Path, *, gpus: bool) -> None:
         if Path("/etc", name).exists():
             _bind(Path("/etc", name).resolve(), root / "etc" / name)
     _bind(Path("/etc/alternatives"), root / "etc/alternatives")  # of the programs in /usr
-    # What hardware and driver tell a program lies in files here, so it is there in every container too.
+    # Facts of hardware and driver are files here, so every container has them too.
     _bind(Path("/", _FACTS), root / _FACTS)
     if not gpus and Path("/", _FACTS, "gpus").exists():
         _bind(Path("/dev/null"), root / _FACTS / "gpus")

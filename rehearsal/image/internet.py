@@ -28,7 +28,7 @@ _PACKAGE = re.compile(
 )
 EFA = Path("/usr/lib/rehearsal/efa")
 _INSTALLER = """#!/bin/bash
-# The rehearsal's EFA installer: -y alone is known. It lays the same files down as the image would have had.
+# The rehearsal's EFA installer knows only -y. It installs the files that the image would have had.
 . /usr/lib/rehearsal/record
 [ "$*" = -y ] || { echo "efa_installer.sh: the stand-in knows -y only, not: $*" >&2; exit 1; }
 [ $UID = 0 ] || { echo "Error: must run as root." >&2; exit 1; }

@@ -21,7 +21,7 @@ _PLAIN = (
 )
 _NFS: Package = {"files": [("program", "/usr/sbin/mount.nfs", "mount.shared"), ("link", "/usr/sbin/mount.nfs4", "mount.nfs")]}
 _LUSTRE: Package = {"version": "2.15.6-1fsx", "files": [("program", "/usr/sbin/mount.lustre", "mount.shared")]}
-# What the plain ones bring lies in the machine's /usr already, or does not.
+# The files of the plain packages are in the machine's /usr already, or are missing.
 ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
 _DEBIAN = ("build-essential", "netfilter-persistent", "ifupdown", "wpasupplicant")
 UBUNTU: dict[str, Package] = {**dict.fromkeys((*_PLAIN, *_DEBIAN), Package()), "nfs-common": _NFS}

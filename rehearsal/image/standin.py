@@ -63,7 +63,7 @@ def facts(name: str) -> list[str]:
         return []
 
 
-def alone(name: str) -> IO[str]:
+def exclusive(name: str) -> IO[str]:
     """Wait until no other stand-in holds this name; held until what is returned is closed or the process ends."""
     file = Path(f"/run/rehearsal-{name}.lock").open("w")  # noqa: SIM115 - the lock lives as long as it is open
     fcntl.flock(file, fcntl.LOCK_EX)

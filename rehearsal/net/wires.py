@@ -67,7 +67,7 @@ def tc(lines: Iterable[str], namespace: str) -> None:
 def inside(namespace: str) -> list[str]:
     """Return the start of a command that runs in a network namespace and keeps its other namespaces.
 
-    `ip netns exec` would make a mount namespace too, whose mounts nobody else sees.
+    `ip netns exec` would make a mount namespace too, whose mounts no other process sees.
     """
     return ["nsenter", f"--net=/run/netns/{namespace}"]
 
@@ -130,7 +130,7 @@ def remove_namespace(name: str, seconds: float = 20) -> None:
         time.sleep(0.02)
     held = Path("/run/netns", name)
     if held.exists():
-        # A namespace alone dies in the kernel's own time, and its cables' far ends would keep their names till then.
+        # The kernel removes a namespace later, and the far ends of its cables would keep their names until then.
         subprocess.run(["ip", "-n", name, "link", "del", "group", str(CABLES)], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         held.unlink(missing_ok=True)
@@ -192,7 +192,7 @@ def locked(world: World, what: str) -> Iterator[None]:
     while True:
         with path.open("w") as file:
             flock(file, LOCK_EX)
-            # Whoever held it may have cleared the whole world: then the lock is another file by now.
+            # Its last holder may have removed the whole world: then the lock is another file by now.
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 yield
                 return

@@ -111,7 +111,7 @@ class DynamicGroup(Kind):
         if rule is not None and not matches(rule, _MATCH):
             yield Problem(
                 "matchingRule",
-                f"matchingRule {rule!r} is none: conditions such as instance.compartment.id = '<ocid>', alone or in "
+                f"matchingRule {rule!r} is none: conditions such as instance.compartment.id = '<ocid>', single or in "
                 "any {...} or all {...}.",
                 code="InvalidMatchingRule",
             )

@@ -28,7 +28,7 @@ class Kind(kinds.Kind):
         compartment = asked.known("compartmentId")
         if compartment is not None and compartment not in COMPARTMENTS:
             yield not_found("compartmentId", compartment)
-        # What the base says of references is `missing`, hence ours.
+        # The base class refuses references with `missing`, which this class overrides.
         yield from cast("Iterator[Problem]", super().problems(asked))
 
     @override

@@ -43,8 +43,8 @@ class Details:
     Attributes:
         asked: the request they belong to.
         prefix: path of the details in the inputs, with a dot at the end; empty at the top.
-        image_path: where an image's OCID stands below `prefix`.
-        subnet_path: where the subnet's OCID stands below `prefix`.
+        image_path: path of an image's OCID below `prefix`.
+        subnet_path: path of the subnet's OCID below `prefix`.
         domain: the availability domain, if it is known.
     """
 
@@ -122,7 +122,7 @@ def _shape(details: Details) -> Iterator[Problem]:
 def _image(details: Details) -> Iterator[Problem]:
     kind = details.at("sourceDetails.sourceType")
     if kind == "bootVolume":
-        yield details.refuse("sourceDetails.sourceType", "The rehearsal boots images alone.", 501, "NotPlayed")
+        yield details.refuse("sourceDetails.sourceType", "The rehearsal boots only images.", 501, "NotPlayed")
     ocid, image, shape = details.at(details.image_path), details.image, details.shape
     if ocid is not None and image is None:
         yield not_found(f"{details.prefix}{details.image_path}", ocid)
@@ -207,7 +207,7 @@ def _is_public_key(line: str) -> bool:
         (length,) = struct.unpack_from(">I", blob)
     except (binascii.Error, struct.error):
         return False
-    # The blob begins with the type again, and no type stands without the key that follows it.
+    # The blob begins with the type again, and the key follows it.
     return blob[4 : 4 + length] == words[at].encode() and len(blob) > 4 + length
 
 

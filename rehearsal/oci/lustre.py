@@ -1,4 +1,4 @@
-"""File Storage with Lustre: what the service refuses, and the server that stands in for it."""
+"""File Storage with Lustre: what the service refuses, and the server behind it."""
 
 from __future__ import annotations
 

@@ -28,5 +28,5 @@ SERVICES = {
     ),
 }
 
-#: The addresses which stand for the Oracle services network here.
+#: The addresses of the rehearsed Oracle services network.
 SERVICES_NETWORK = "240.0.0.0/4"

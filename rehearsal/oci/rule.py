@@ -13,7 +13,7 @@ class OneOf:
 
     Attributes:
         values: what it takes.
-        model: `PACKAGE:MODEL.PREFIX` in that SDK, the package `core` where it is left out; `None`: in documentation alone.
+        model: `PACKAGE:MODEL.PREFIX` in that SDK, the package `core` if left out; `None`: only in the documentation.
     """
 
     values: tuple[str, ...]

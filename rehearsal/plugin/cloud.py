@@ -1,8 +1,8 @@
 """Create, change and delete what the engine asks for, and survive a crash at any moment.
 
-Every request leaves a record before it has an effect, marked with this process. Whatever a dead process was working on is undone
-(or, if it was being deleted, finished) when the next one starts. What was created but never mentioned again by its engine, which
-died before it could write its state, is removed when the same resource is created again.
+Every request leaves a record before it has an effect, marked with this process. Whatever a dead process was working on is
+undone (or, if it was being deleted, finished) when the next one starts. What was created but never mentioned again by its
+engine, which died before it could write its state, is removed when the same resource is created again.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Kind(ABC):
     def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: B027
         """Remove it from the world; idempotent."""
 
-    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: ARG002  most types live in the database alone
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: ARG002  most types are only in the database
         """Return whether it still exists in the world."""
         return True
 

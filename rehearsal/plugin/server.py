@@ -34,7 +34,7 @@ _PARENT_POLL_S = 0.5
 class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
     """The protocol's methods, in the order of its definition; each cloud adds its vendor's part."""
 
-    #: Of the provider that this stands in for.
+    #: Version of the provider that this replaces.
     version = ""
     sdk: Sdk
     problem: type[Problem] = Problem

@@ -38,10 +38,10 @@ class Record:
         inputs: what was asked for.
         computed: what the service adds where nothing was asked for; both together are the resource's outputs.
         private: what only this cloud needs to know.
-        parent: the id of what it belongs to and goes with; None for what stands alone.
-        worker: the process which is creating, changing or deleting it at this moment; empty when nobody is.
+        parent: the id of what it belongs to and is deleted with, or None.
+        worker: the process that is creating, changing or deleting it, or "".
         maker: the process which made it.
-        acknowledged: whether the engine has ever named it again, hence surely remembers it.
+        acknowledged: whether the engine has named it since, and so has it in its state.
     """
 
     id: str

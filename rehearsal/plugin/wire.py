@@ -100,7 +100,7 @@ def _dump(value: Any) -> struct_pb2.Value:  # noqa: PLR0911  one line for each o
         return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[_dump(one) for one in value]))
     if value is None:
         return struct_pb2.Value(null_value=struct_pb2.NULL_VALUE)
-    raise TypeError(f"A property is a {type(value).__name__}, and the protocol carries JSON values alone.")
+    raise TypeError(f"A property is a {type(value).__name__}, and the protocol carries only JSON values.")
 
 
 def known(value: Any) -> Any:

@@ -18,7 +18,7 @@ class HostFaults:
         factors: by rail index, what its line rate is multiplied by.
         dead: indices of rails without a link.
         degraded: by rail index, the gigabits per second at which its port says that it runs, and to which it is held.
-        slow_links: by launch index of another host, what traffic with that host alone is multiplied by.
+        slow_links: by launch index of another host, factor of the traffic with that host only.
         wrong_values: what arrives on its rails is altered now and then, and no checksum tells.
         tcp_fallback: its RDMA devices are there, but no verbs library finds one.
         boot_fails: cloud-init ends with the status `error`.

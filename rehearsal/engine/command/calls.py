@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pulumi.runtime.proto import engine_pb2_grpc
 
 DEBUG, INFO, WARNING, ERROR = 0, 1, 2, 3
-LINE_LIMIT_BYTES = 64 * 1024  # bufio.Scanner's: at a longer line the genuine plugin stops reading, for ever
+LINE_LIMIT_BYTES = 64 * 1024  # bufio.Scanner's: at a longer line the genuine plugin stops reading for good
 
 
 class CommandError(Exception):

@@ -1,6 +1,6 @@
 """Open an SSH connection as the genuine plugin does: keys, pinned host keys, an agent, a proxy, retries with its words.
 
-It forwards no agent, reads no ssh configuration and no known_hosts file, and asks nobody.
+It forwards no agent, reads no ssh configuration and no known_hosts file, and never prompts.
 """
 
 from __future__ import annotations

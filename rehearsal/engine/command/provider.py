@@ -77,7 +77,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def GetPluginInfo(  # noqa: N802 - the protocol's names
         self, request: empty_pb2.Empty, context: grpc.aio.ServicerContext
     ) -> plugin_pb2.PluginInfo:
-        """Say the version that this stands in for."""
+        """Say the version that this replaces."""
         del request, context
         return plugin_pb2.PluginInfo(version=VERSION)
 

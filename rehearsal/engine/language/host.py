@@ -1,7 +1,7 @@
 """Serve pulumirpc.LanguageRuntime: start one fresh Python process for every run of a program.
 
 It does not install packages, generate code or name required plugins: the SDKs name provider and version with every
-registration, and plugins lie on PATH.
+registration, and plugins are on PATH.
 """
 
 from __future__ import annotations
@@ -235,4 +235,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # worker threads of grpc must not keep a host alive that nobody can reach
+    os._exit(code)  # worker threads of grpc must not keep an unreachable host alive
