@@ -99,7 +99,7 @@ MAY = {
     },
     "rehearsal/enter": {"rehearsal.entry"},
     "rehearsal/engine": {"rehearsal.engine", "grpc", "google", "pulumi", "asyncssh"},
-    "tools": {"tools", "benchmarks", "catalogue", "config", "yaml"},
+    "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
 }
 
 
