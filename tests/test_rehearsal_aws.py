@@ -28,7 +28,7 @@ from stand_in import faults
 from rehearsal.aws import parameters
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.fabric import pairs
-from rehearsal.aws.imds import metadata
+from rehearsal.aws.instance_metadata import metadata
 from rehearsal.aws.kinds import INSTANCE
 from rehearsal.aws.lookups import answer
 from rehearsal.aws.places import ACCOUNT

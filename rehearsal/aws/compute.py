@@ -12,7 +12,7 @@ from rehearsal.aws import capacity, efa_software, fabric, host_images, launch, l
 from rehearsal.aws.errors import Problem, not_played, refused
 from rehearsal.aws.iam import may_put
 from rehearsal.aws.images import IMAGES
-from rehearsal.aws.imds import metadata
+from rehearsal.aws.instance_metadata import metadata
 from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name
 from rehearsal.aws.places import region_of
 from rehearsal.aws.types import GIGA, GPU_BUSES, SPOT, TYPES

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rehearsal.aws import offers, parameters, reserved
-from rehearsal.aws.asking import Answer, needed, passes, refusal
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import PARAMETERS
 from rehearsal.aws.kinds import INSTANCE
+from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.subnets import zone_id
 from rehearsal.plugin.store import Record

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rehearsal.aws.asking import Answer, needed, passes, refusal
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import IMAGES, Image
+from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.subnets import zone_id
 from rehearsal.aws.types import GIGA, QUOTAS, SPOT_QUOTAS, TYPES, Type

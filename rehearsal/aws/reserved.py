@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rehearsal.aws import account, capacity
-from rehearsal.aws.asking import Answer, needed, refusal
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.kinds import PLACEMENT, by_name
+from rehearsal.aws.lookup_requests import Answer, needed, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.types import BLOCK, TYPES
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rehearsal.host import etc
+from rehearsal.host import etc_files
 
 IMAGE_FOLDER = Path(__file__).parents[1] / "image"
 
@@ -51,7 +51,7 @@ class Image:
 
     name: str
     vendor: str = ""
-    family: etc.Family = "ol"
+    family: etc_files.Family = "ol"
     release: str = ""
     pretty: str = ""
     user: str = ""
@@ -127,14 +127,14 @@ def copies(one: Image, built: Path) -> dict[str, str]:
 def texts(one: Image) -> dict[str, tuple[str, int]]:
     """Return the image's text files and their modes."""
     made = {
-        "etc/os-release": (etc.os_release(one.family, one.release, one.pretty), 0o644),
+        "etc/os-release": (etc_files.os_release(one.family, one.release, one.pretty), 0o644),
         "etc/environment": ('PATH="/usr/local/bin:/usr/bin:/usr/local/sbin:/usr/sbin"\n', 0o644),
-        "etc/sudoers": (etc.SUDOERS, 0o440),
+        "etc/sudoers": (etc_files.SUDOERS, 0o440),
         "etc/nsswitch.conf": ("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n", 0o644),
         "etc/fstab": ("/dev/sda1 / xfs defaults 0 0\n", 0o644),
-        "etc/profile": (etc.PROFILE, 0o644),
-        "etc/cloud/cloud.cfg": (etc.cloud_config(one.family, one.user), 0o644),
-        "etc/ssh/sshd_config": (etc.sshd_config(includes=one.includes), 0o600),
+        "etc/profile": (etc_files.PROFILE, 0o644),
+        "etc/cloud/cloud.cfg": (etc_files.cloud_config(one.family, one.user), 0o644),
+        "etc/ssh/sshd_config": (etc_files.sshd_config(includes=one.includes), 0o600),
         "etc/ssh/ssh_config": ("Host *\n    SendEnv LANG LC_*\n", 0o644),
         "etc/rehearsal/vendor": (f"{one.vendor}\n", 0o644),
         "etc/rehearsal/family": (f"{one.family} {one.release.partition('.')[0]}\n", 0o644),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rehearsal.host import etc
+from rehearsal.host import etc_files
 from rehearsal.host.images import DNF, EVERYWHERE, IFUP, SECURITY, UBUNTU, YUM, Image
 
 #: The NCCL in OCI's images. No page of the vendor's states it; the rehearsal chose it.
@@ -10,7 +10,7 @@ NCCL = "2.18.5"
 
 
 #: Name -> family, release, login user, commands, CUDA, driver, does sshd include a folder, does the agent serve rails.
-_ROWS: dict[str, tuple[etc.Family, str, str, dict[str, str], str, str, bool, bool]] = {
+_ROWS: dict[str, tuple[etc_files.Family, str, str, dict[str, str], str, str, bool, bool]] = {
     "ol7": ("ol", "7.9", "opc", SECURITY | YUM | IFUP, "11.6", "510.47.03", False, False),
     "ol8": ("ol", "8.10", "opc", SECURITY | DNF | IFUP, "12.4", "550.90.12", False, True),
     "ol9": ("ol", "9.5", "opc", SECURITY | DNF, "13.0", "580.65.06", True, True),
@@ -57,7 +57,7 @@ def image(name: str) -> Image:
     )
 
 
-def _texts(family: etc.Family, release: str, mpi: str) -> dict[str, tuple[str, int]]:
+def _texts(family: etc_files.Family, release: str, mpi: str) -> dict[str, tuple[str, int]]:
     made = _oracle_linux(release) if family == "ol" else {}
     if family == "ubuntu":
         rules = "*filter\n-A INPUT -p tcp --dport 22 -j ACCEPT\n-A INPUT -j REJECT\nCOMMIT\n"
@@ -70,7 +70,7 @@ def _texts(family: etc.Family, release: str, mpi: str) -> dict[str, tuple[str, i
     return made
 
 
-def _links(family: etc.Family, *, nccl: bool) -> dict[str, str]:
+def _links(family: etc_files.Family, *, nccl: bool) -> dict[str, str]:
     unit = "firewalld.service" if family == "ol" else "iptables.service"
     made = {f"etc/systemd/system/multi-user.target.wants/{unit}": f"/usr/lib/systemd/system/{unit}"}
     if nccl:
@@ -78,7 +78,7 @@ def _links(family: etc.Family, *, nccl: bool) -> dict[str, str]:
     return made
 
 
-def _copies(family: etc.Family, *, nccl: bool) -> dict[str, str]:
+def _copies(family: etc_files.Family, *, nccl: bool) -> dict[str, str]:
     made = {"usr/libexec/oci-growfs": "bin/oci-growfs"} if family == "ol" else {}
     if nccl:
         made["usr/lib64/libnccl.so.2"] = f"build/nccl-{NCCL}/libnccl.so.2"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rehearsal.oci.errors import Problem
-from rehearsal.oci.rule import Between, Matches, OneOf, Rule
+from rehearsal.oci.value_rules import Between, Matches, OneOf, Rule
 from rehearsal.plugin.wire import each
 
 _DNS_LABEL = Matches(r"[A-Za-z][A-Za-z0-9]{0,14}", "letters and digits, a letter first, at most 15")
