@@ -33,11 +33,11 @@ class Reservation:
     match: str = "targeted"
 
 
-#: A Capacity Block that is on offer, for any type that is sold so.
+#: A Capacity Block offering, for every type that is sold in blocks.
 OFFERING = "cb-0e5aa0e5aa0e5aa01"
 
 OFFERED_USD_PER_HOUR = "31.464"
-#: Resource group that is a pool of the two reservations below that were made in no placement group.
+#: Resource group that pools the two reservations below, which were made in no placement group.
 GROUP = "rehearsed-pool"
 
 PLACEMENT_GROUP = "rehearsed-cluster"

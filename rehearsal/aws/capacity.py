@@ -79,7 +79,7 @@ def problems(launch: Launch, database: Database, region: str, count: int) -> Ite
             f"{kind.name} is not sold as {launch.market}; it is sold as {', '.join(kind.usage)}.",
         )
     needed = kind.vcpus * count
-    # Reserved machines count against no on-demand quota that is left: the reservation did when it was made.
+    # Reserved machines do not count against the on-demand quota: the reservation did when it was made.
     if launch.market == "on-demand" and launch.reservation is None and needed > quota_left(database, kind.name):
         yield refused(
             "instanceType",
@@ -130,7 +130,7 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
             "request.",
         )
     if found.block and launch.placement_group:
-        # aws-parallelcluster's warning: such a launch may be told that there is no room although the block has it.
+        # aws-parallelcluster's warning: such a launch may be refused although the block has capacity.
         no_room = NO_CAPACITY.format(launch.type.name, found.zone)
         yield refused("placement.groupName", "InsufficientInstanceCapacity", no_room, 500)
 

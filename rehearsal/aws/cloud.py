@@ -46,7 +46,7 @@ class Cloud(cloud.Cloud):
             if record is None or not inhabited(database, record):
                 return
             plan = plan_of(database, record)
-            # Most of a stack's resources change nothing that packets see.
+            # Most resources of a stack do not change the network.
             if self._drawn.get(plan.id) != plan:
                 network.apply_vcn(self.world, plan)
                 self._drawn[plan.id] = plan

@@ -117,7 +117,7 @@ class Instance(Kind):
                 code, sentence, status = MISSING[TEMPLATE]
                 yield refused(path, code, sentence.format(named), status)
         wanted = launch.of_instance(asked.inputs, asked.database)
-        # An instance that is changed has its room and its addresses already.
+        # An instance that is changed has its capacity and its addresses already.
         if wanted is None or asked.itself is not None:
             return
         region = region_of(asked.inputs)

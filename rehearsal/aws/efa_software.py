@@ -11,7 +11,7 @@ import re
 INSTALLER, PLUGIN, LIBFABRIC = "1.43.2", "1.16.3", "2.1"
 MPI = "/opt/amazon/openmpi"
 NCCL = "2.27.7"
-#: What the compiled plugin says of itself, by the macro's name.
+#: Versions that the compiled plugin prints, by macro.
 VERSIONS = {"PLUGIN_VERSION": PLUGIN, "LIBFABRIC_VERSION": LIBFABRIC}
 
 #: Instance types on which the plugin picks its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp); elsewhere messages.
@@ -31,7 +31,7 @@ def plugin_folder(family: str) -> str:
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
-#: Where the rehearsed installer finds what it lays down: the same files as the image already has.
+#: Where the rehearsed installer finds what it installs: the same files as the image has.
 INSTALLER_FILES = "usr/lib/rehearsal/efa"
 
 

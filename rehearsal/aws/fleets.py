@@ -39,17 +39,17 @@ class Fleet(Kind):
         yield from super().problems(asked)
         kind = asked.known("type")
         if kind != "instant" and asked.inputs.get("type") is not None and kind is not None:
-            yield refused("type", "NotPlayed", f"The rehearsal plays instant fleets, and this one is of type {kind}.", 501)
+            yield refused("type", "NotPlayed", f"The rehearsal supports instant fleets, and this one is of type {kind}.", 501)
         elif asked.inputs.get("type") is None:
             yield refused(
-                "type", "NotPlayed", "The rehearsal plays instant fleets, and type is maintain where none is given.", 501
+                "type", "NotPlayed", "The rehearsal supports instant fleets, and type is maintain where none is given.", 501
             )
         yield from _counts(asked)
         configs = asked.known("launchTemplateConfigs")
         if configs is None or isinstance(configs[0] if configs else None, Unknown):
             return
         if len(configs) != 1:
-            yield refused("launchTemplateConfigs", "NotPlayed", "The rehearsal plays fleets of one launch template.", 501)
+            yield refused("launchTemplateConfigs", "NotPlayed", "The rehearsal supports fleets of one launch template.", 501)
             return
         specification = known_at(configs[0], "launchTemplateSpecification")
         template = known_at(specification, "launchTemplateId") or known_at(specification, "launchTemplateName")

@@ -85,8 +85,8 @@ class NatGateway(Kind):
     seconds = 100
     references: ClassVar[Mapping[str, str]] = {"subnetId": SUBNET, "allocationId": EIP}
     unplayed: ClassVar[Mapping[str, str]] = {
-        "secondaryAllocationIds": "the rehearsal plays one address of each.",
-        "availabilityMode": "the rehearsal plays zonal ones.",
+        "secondaryAllocationIds": "the rehearsal supports one address of each.",
+        "availabilityMode": "the rehearsal supports zonal ones.",
     }
 
     @override
@@ -160,7 +160,7 @@ class Endpoint(InVpc):
         kind, name, region = asked.known("vpcEndpointType") or "Gateway", asked.known("serviceName"), region_of(asked.inputs)
         if kind != "Gateway":
             yield refused(
-                "vpcEndpointType", "NotPlayed", f"The rehearsal plays gateway endpoints, and this one is {kind}.", 501
+                "vpcEndpointType", "NotPlayed", f"The rehearsal supports gateway endpoints, and this one is {kind}.", 501
             )
         elif name is not None and name not in {f"com.amazonaws.{region}.{one}" for one in ("s3", "dynamodb")}:
             yield refused("serviceName", "InvalidServiceName", f"The Vpc Endpoint Service '{name}' does not exist")

@@ -118,7 +118,7 @@ class Role(Named):
     token, noun, arn, arn_service, service = ROLE, "Role with name", "role/{id}", "iam", "IAM"
     create, update, delete = "CreateRole", "UpdateRole", "DeleteRole"
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("inlinePolicies", "managedPolicyArns"), "the rehearsal plays a role's policies as resources of their own."
+        ("inlinePolicies", "managedPolicyArns"), "the rehearsal supports a role's policies as resources of their own."
     )
 
     @override

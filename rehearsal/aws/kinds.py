@@ -36,7 +36,7 @@ LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
 BUCKET = "aws:s3/bucket:Bucket"
 
-#: What the service says of a reference of each type that leads nowhere: code, sentence, HTTP status.
+#: The service's refusal of a reference to a missing resource, by type: code, sentence, HTTP status.
 MISSING: Mapping[str, tuple[str, str, int]] = {
     VPC: ("InvalidVpcID.NotFound", "The vpc ID '{}' does not exist", 400),
     SUBNET: ("InvalidSubnetID.NotFound", "The subnet ID '{}' does not exist", 400),
@@ -77,11 +77,11 @@ class Kind(kinds.Kind):
 
     Attributes:
         prefix: of its ids.
-        space: in which its ids are unique, where they are names; a role and a bucket may have the same.
+        space: where its ids are unique if they are names; a role and a bucket may have the same name.
         arn: its ARN after the account, with `{id}`; empty for what has none.
         arn_service: the ARN's service.
         seconds: how long its creation takes in life.
-        unplayed: property -> why the rehearsal does not play it; it is refused where it is given.
+        unplayed: property -> why the rehearsal does not support it; a given one is refused.
     """
 
     service = "EC2"

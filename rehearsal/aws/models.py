@@ -15,7 +15,7 @@ from typing import Any
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.wire import Unknown
 
-#: Parts of patterns that Java has and Python has not: classes of Unicode, flags in the middle, a class as a range's end.
+#: Parts of patterns that Java has and Python lacks: classes of Unicode, flags in the middle, a class as a range's end.
 _JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)|(\\w)-(?=\\)")
 
 #: Java's classes of Unicode as parts of a set in Python; letters are a little wider here, by digits and the underscore.
@@ -45,7 +45,7 @@ def shapes(service: str) -> Mapping[str, Mapping[str, Any]]:
         RuntimeError: botocore is not installed.
     """
     present()
-    # A quarter of a second that a refused start should not cost, of a package without types.
+    # The import costs a quarter of a second, which a refused start should not; the package has no types.
     loaders: Any = importlib.import_module("botocore.loaders")
     found: Mapping[str, Mapping[str, Any]] = loaders.Loader().load_service_model(service, "service-2")["shapes"]
     return found

@@ -101,7 +101,7 @@ def _addresses(record: Record) -> list[tuple[str, list[str]]]:
 
 def _rule(database: Database, one: Allowed) -> Rule | None:
     protocol: Any = "all" if one.protocol == "-1" else one.protocol
-    # Other protocols than these never leave a host here, so that a rule for one changes nothing.
+    # Other protocols never leave a host here, so a rule for one changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return None
     peer = database.find(one.group, GROUP) if one.group else None

@@ -26,7 +26,7 @@ class Parameter(Kind):
     space = "parameter"
     token, noun, service, arn, arn_service = PARAMETER, "parameter", "SSM", "parameter{id}", "ssm"
     create, update, delete = "PutParameter", "PutParameter", "DeleteParameter"
-    unplayed: ClassVar[Mapping[str, str]] = {"valueWo": "the rehearsal plays values that are kept."}
+    unplayed: ClassVar[Mapping[str, str]] = {"valueWo": "the rehearsal supports values that are kept."}
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:

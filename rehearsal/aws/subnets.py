@@ -116,7 +116,7 @@ class RouteTable(InVpc):
         "routes[].gatewayId": GATEWAY,
         "routes[].natGatewayId": NAT,
     }
-    unplayed: ClassVar[Mapping[str, str]] = {"propagatingVgws": "the rehearsal plays no virtual private gateways."}
+    unplayed: ClassVar[Mapping[str, str]] = {"propagatingVgws": "the rehearsal supports no virtual private gateways."}
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
@@ -209,7 +209,7 @@ class Association(Kind):
     token, noun, prefix = JOINED, "association", "rtbassoc"
     create, update, delete = "AssociateRouteTable", "ReplaceRouteTableAssociation", "DisassociateRouteTable"
     references: ClassVar[Mapping[str, str]] = {"routeTableId": TABLE, "subnetId": SUBNET}
-    unplayed: ClassVar[Mapping[str, str]] = {"gatewayId": "the rehearsal plays associations of subnets."}
+    unplayed: ClassVar[Mapping[str, str]] = {"gatewayId": "the rehearsal supports associations of subnets."}
     holds = True
 
     @override

@@ -48,7 +48,7 @@ class Vpc(Kind):
     unplayed: ClassVar[Mapping[str, str]] = {
         "assignGeneratedIpv6CidrBlock": _IPV6,
         "ipv6IpamPoolId": _IPV6,
-        "ipv4IpamPoolId": "the rehearsal plays no IPAM.",
+        "ipv4IpamPoolId": "the rehearsal supports no IPAM.",
     }
 
     @override
@@ -100,7 +100,7 @@ class CidrAssociation(InVpc):
 
     token, noun, prefix = addresses.ASSOCIATION, "CIDR block association", "vpc-cidr-assoc"
     create, update, delete = "AssociateVpcCidrBlock", "AssociateVpcCidrBlock", "DisassociateVpcCidrBlock"
-    unplayed: ClassVar[Mapping[str, str]] = {"ipv4IpamPoolId": "the rehearsal plays no IPAM."}
+    unplayed: ClassVar[Mapping[str, str]] = {"ipv4IpamPoolId": "the rehearsal supports no IPAM."}
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:

@@ -18,13 +18,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-#: Of the machine's root a host shows its programs and libraries and nothing else.
+#: What a host shows of the machine's root: programs and libraries only.
 KEPT_TOP = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
 #: Empty folders of the host's own; everything else at the machine's top level is hidden.
 FRESH_TOP = ("boot", "dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var")
 
-#: What of the machine's /etc a host may see: an allow list, as the rest may hold secrets.
+#: What a host may see of the machine's /etc: an allow list, because the rest may hold secrets.
 KEPT_ETC = [
     "alternatives", "bash.bashrc", "adduser.conf", "ca-certificates", "cloud/templates", "cloud/cloud.cfg.d",
     "debian_version", "default", "deluser.conf", "gai.conf", "group", "gshadow", "host.conf", "inputrc",
@@ -186,7 +186,7 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(system / "class"))
     (system / "class/net").mkdir()
     if plan["hidden"]:
-        # A device that has no interface in life must not show one here.
+        # A real EFA device has no interface, so none may show here.
         for name in sorted(set(os.listdir(held)) - set(plan["hidden"])):  # noqa: PTH208 - names
             (system / "class/net" / name).symlink_to(f"../../devices/virtual/net/{name}")
     else:
@@ -219,7 +219,7 @@ def make_proc(root: Path) -> None:
     mount("--bind", "/proc/sys/net", str(proc / "sys/net"))
     scope = proc / "sys/kernel/yama/ptrace_scope"
     if scope.exists():
-        # First boot may set it; it then says so, and the machine's own stays what it is.
+        # First boot may write it and read it back; the machine's own value does not change.
         said = root / "run/ptrace_scope"
         said.write_text(scope.read_text())
         mount("--bind", str(said), str(scope))

@@ -38,7 +38,7 @@ def boot(world: World, spec: HostSpec) -> None:
     stop(world, spec.id)
     faults = HostFaults.of(world, spec.index, len(spec.rails))
     folder = world.folder("hosts", spec.id)
-    # The record goes first: what a crash leaves half made is then found by it.
+    # The record is written first, so that what a crash leaves half made is found by it.
     keep(world, spec)
     (folder / "root").mkdir()
     os.mkfifo(folder / "console.fifo")
@@ -155,7 +155,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         "etc/rehearsal/nvme": ("".join(f"{size}\n" for size in spec.nvme), 0o644),
         "etc/rehearsal/front": (f"{spec.front_name}\n", 0o644),
         "etc/rehearsal/rails": ("".join(f"{rail.name} {rail.hca}\n" for rail in spec.rails), 0o644),
-        # A NAT gateway, or an address of the Internet, reaches the vendor's services as well as a service gateway does.
+        # A NAT gateway or a public address reaches the vendor's services as a service gateway does.
         "etc/rehearsal/services": (
             "yes\n" if routes & {"service", "nat"} or (spec.address in plan.public_ips and "internet" in routes) else "no\n",
             0o644,
@@ -168,7 +168,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
     if spec.image.agent and spec.rails:
         made["etc/rehearsal/agent"] = ("".join(f"{plugin}\n" for plugin in spec.agent_plugins), 0o644)
     if faults.boot_fails:
-        # Vendor data is the platform's own part of first boot; its script fails in the final stage.
+        # Vendor data is the platform's part of first boot; its script fails in the final stage.
         script = "#!/bin/sh\necho 'rehearsed fault boot_fails: the platform script of this image fails' >&2\nexit 1\n"
         made["var/lib/cloud/seed/nocloud/vendor-data"] = (script, 0o600)
     user_data = base64.b64encode(spec.user_data).decode()

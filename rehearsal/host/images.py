@@ -29,7 +29,7 @@ class Image:
 
     Attributes:
         name: what the rehearsal calls it.
-        vendor: what the host's stand-ins know the vendor by.
+        vendor: the vendor's name for the host's stand-ins.
         family: `ol`, `ubuntu` or `amzn`.
         release: version, as in os-release.
         pretty: its full name.
@@ -81,7 +81,7 @@ def nccl_header(version: str) -> str:
 def absent(one: Image) -> list[str]:
     """Return commands of this machine that the image does not have."""
     gone = [name for name in FOREIGN if name not in one.commands and not (name == "mount.lustre" and one.lustre)]
-    # The machine's MPI is only the engine below the image's own.
+    # The machine's MPI only runs below the image's own.
     return [*gone, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort"]
 
 

@@ -12,7 +12,7 @@ WIDTHS = {
     10: "4X SDR", 25: "1X EDR", 40: "4X QDR", 50: "1X HDR", 56: "4X FDR", 100: "4X EDR", 200: "4X HDR", 400: "4X NDR",
     800: "4X XDR",
 }  # fmt: skip
-#: What counters.c keeps true. The data counters count words of four bytes, as InfiniBand defines them.
+#: What counters.c updates. The data counters count words of four bytes, as InfiniBand defines them.
 COUNTED = (
     "port_xmit_data",
     "port_rcv_data",
@@ -22,13 +22,13 @@ COUNTED = (
     "port_rcv_errors",
 )
 
-#: All that crosses an EFA device, packet headers included; counters.c keeps them true.
+#: All that crosses an EFA device, packet headers included; counters.c updates them.
 EFA_COUNTED = ("tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops")
 
 #: Where an EFA device counts only the payload that it sent and received, by the way NCCL's plugin moves it.
 PAYLOAD = {"RDMA": ("rdma_write_bytes", "rdma_write_recv_bytes"), "SENDRECV": ("send_bytes", "recv_bytes")}
 
-#: 0 unless the payload is counted there: nothing is read from afar, and the cables' TCP repeats in silence.
+#: 0 unless the payload is counted there: there are no remote reads, and the cables' TCP retransmits by itself.
 EFA_NEVER = (
     "send_bytes", "send_wrs", "recv_bytes", "recv_wrs", "rdma_write_bytes", "rdma_write_wrs", "rdma_write_wr_err",
     "rdma_write_recv_bytes", "rdma_read_bytes", "rdma_read_wrs", "rdma_read_wr_err", "rdma_read_resp_bytes", "retrans_bytes",
@@ -48,7 +48,7 @@ class Port:
     Attributes:
         hca: mlx5_0.
         netdev: its interface.
-        rate_gbit_s: what the link says of itself, gigabits per second, unscaled.
+        rate_gbit_s: the rate that the link shows, not scaled.
         active: whether it has a link.
         verbs: whether a verbs library finds the device.
         driver: `mlx5` or `efa`; an EFA device leads to no interface.

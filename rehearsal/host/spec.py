@@ -39,14 +39,14 @@ class HostSpec:
         id: [a-z0-9]{6,8}, its name everywhere in the world.
         index: its launch index in its pool, from 0; faults go by it. -1 for an instance outside every pool.
         hostname: short name; with search_domain it is what the name service answers to.
-        image: what is laid over its root; a record keeps the name only.
-        user_data: given to cloud-init as it is.
+        image: its image; a record keeps only the name.
+        user_data: given to cloud-init unchanged.
         address: in subnet_cidr; the router of vcn_id must know that subnet.
         front_hca: RDMA device of the front-end NIC, if it is one.
         gpu_buses: PCI bus of each GPU; empty: numbered in order.
         nvme: bytes of each local disk.
         agent_plugins: names of the vendor's agent plugins that are enabled.
-        instance_id: what cloud-init takes the machine for; empty: `id`.
+        instance_id: the instance id for cloud-init; empty: `id`.
         metadata: what the instance metadata service answers, by path without a leading slash; empty: there is no such service.
         metadata_program: the program that answers for it: `PROGRAM WORLD HOST_ID PORT`.
         may_put: patterns of the names that the machine may write through that service.

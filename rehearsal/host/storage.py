@@ -47,7 +47,7 @@ class FileSystem:
         vcn_id: its VPC; the router must know subnet_cidr.
         address: in subnet_cidr.
         names: full DNS names by which hosts of the VPC find it.
-        export: what a client must name behind the server: a Lustre mount name, or the path of an NFS export.
+        export: what a client names after the server: a Lustre mount name, or the path of an NFS export.
         ports: what the vendor's service listens on.
         clients: networks that its export admits.
     """
@@ -127,7 +127,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     router = network.ensure_vcn(world, vcn_id)
     stop(world, id)
     place = world.folder("storage", id)
-    # The record goes first: what a crash leaves half made is then found by it.
+    # The record is written first, so that what a crash leaves half made is found by it.
     write_whole(place / "record.json", record)
     name = namespace(world, id)
     wires.make_namespace(name)
@@ -215,7 +215,7 @@ def _detach(world: World, host: Path, system_id: str) -> None:
         return
     for row in reversed(rows):
         if row[0] == source:
-            # Its own process ids too: umount looks itself up in /proc.
+            # In its pid namespace too: umount looks itself up in /proc.
             into = ["nsenter", "-t", pid, "-m", "-p", "-r", "--wdns=/", "umount", "-l", row[1]]
             subprocess.run(into, capture_output=True, check=False, timeout=30)
 

@@ -111,7 +111,7 @@ def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
 def _show(tree: int, pid: str, at: str) -> int:
     try:
         view = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
-        # Where this machine's own root is a folder of another, the view's root is not the host's.
+        # If this machine is itself in a chroot, the mount namespace's root is not the host's.
         root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY)
         if ctypes.CDLL(None).setns(view, CLONE_NEWNS):
             return 1

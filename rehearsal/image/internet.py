@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from rehearsal.image import packages
 
-#: Whose files are in here; everything else is asked of the network itself.
+#: Hosts whose files are here; every other address is asked over the network.
 HOSTS = frozenset(
     {
         "efa-installer.amazonaws.com",

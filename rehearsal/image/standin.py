@@ -15,7 +15,7 @@ from typing import IO, Any, NoReturn
 
 STATE = Path("/var/lib/rehearsal")
 
-#: Anybody there will do: a refusal is an answer.
+#: Any answer will do, a refusal too.
 INTERNET = ("198.51.100.10", 443)
 
 

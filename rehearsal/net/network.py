@@ -80,7 +80,7 @@ def apply_vcn(world: World, plan: VcnPlan) -> None:
     with wires.locked(world, "network"):
         number = _number(world, plan.id)
         record = world.folder("vcns") / f"{plan.id}.json"
-        # The record goes first: what a crash leaves half made is then found by it.
+        # The record is written first, so that what a crash leaves half made is found by it.
         write_whole(record, json.dumps({"number": number, **asdict(replace(plan, public_ips=dict(plan.public_ips)))}))
         ensure_operator(world)
         router = router_namespace(world, plan.id)

@@ -26,14 +26,14 @@ NAMESPACE_SYSCTLS = {
     "net/ipv4/ip_forward": "0",
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
-    # BBR may be the inherited default and sags on shaped rails; reno is always there.
+    # BBR may be the inherited default and is slow on shaped rails; reno is always there.
     "net/ipv4/tcp_congestion_control": "reno",
     "net/ipv4/tcp_no_metrics_save": "1",
     "net/ipv4/tcp_slow_start_after_idle": "0",
     # The collective asks for 512 KiB socket buffers.
     "net/ipv4/tcp_rmem": "4096 524288 4194304",
     "net/ipv4/tcp_wmem": "4096 524288 4194304",
-    # A broken path must show within a test's patience.
+    # A broken path must show within a test's time limit.
     "net/ipv4/tcp_syn_retries": "4",
 }
 
@@ -160,7 +160,7 @@ def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> l
     """Return the lines of tc that shape a device to a rate, and what it sends to some MAC addresses to lower ones (bits/s)."""
     whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     lines = [
-        # Whatever shaped it before goes first: a class cannot be put into another discipline.
+        # The old shaper goes first: a class cannot be added to another discipline.
         f"qdisc replace dev {device} root {tbf(rate_bits_per_s)}",
         f"qdisc replace dev {device} root handle 1: htb default 2",
         f"class replace dev {device} parent 1: classid 1:1 htb {whole}",

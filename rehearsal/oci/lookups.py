@@ -230,7 +230,7 @@ def _members(args: Mapping[str, Any], database: Database) -> Answer:
 def _instance(args: Mapping[str, Any], database: Database) -> Answer:
     record = _find(database, args, "instanceId", INSTANCE, "Core Instance")
     outputs = {**record.outputs(), "state": record.state}
-    # What is an object on the resource is a list of one here.
+    # An object on the resource is a list of one here.
     listed = {
         "agentConfigs": "agentConfig",
         "createVnicDetails": "createVnicDetails",

@@ -74,7 +74,7 @@ def _rules(inputs: Mapping[str, Any]) -> Iterator[Rule]:
 
 def _rule(rule: Mapping[str, Any], direction: Direction, peer: str, peer_type: str | None) -> Iterator[Rule]:
     protocol = rule["protocol"]
-    # Other protocols than these never leave a host here, so that a rule for one changes nothing.
+    # Other protocols never leave a host here, so a rule for one changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return
     options = rule.get("tcpOptions") or rule.get("udpOptions") or {}

@@ -182,7 +182,7 @@ _LAUNCH_NOT_PLAYED = (
     "licensingConfigs", "placementConstraintDetails", "preemptibleInstanceConfig",
 )  # fmt: skip
 
-#: Type token -> what the vendor takes and this rehearsal cannot play: refused rather than silently ignored.
+#: Type token -> what the vendor takes and the rehearsal does not support: refused rather than silently ignored.
 NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
     "oci:Core/vcn:Vcn": ("byoipv6cidrDetails[]", "ipv6privateCidrBlocks[]", "isIpv6enabled"),
     "oci:Core/subnet:Subnet": ("ipv6cidrBlock", "ipv6cidrBlocks[]"),

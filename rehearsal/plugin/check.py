@@ -52,7 +52,7 @@ def _misfit(value: Any, kind: Any, problem: type[Problem], path: str) -> Iterato
             yield _wrong(value, "an object", problem, path)
     elif kind in _SCALARS:
         name, accepted = _SCALARS[kind]
-        # bool is an int to Python, and is none to the service.
+        # bool is an int in Python, and not for the service.
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
             yield _wrong(value, name, problem, path)
 

@@ -33,7 +33,7 @@ class Cloud(ABC):
 
     name: ClassVar[str] = ""
     kinds: ClassVar[Mapping[str, Kind]] = {}
-    #: What the service says to who asks too often.
+    #: The service's refusal of too many requests.
     throttled: ClassVar[Problem]
 
     def __init__(self, world: World) -> None:
@@ -134,7 +134,7 @@ class Cloud(ABC):
         kind = self.kinds[found.token]
         self.faults.before(kind.service, kind.delete)
         stack = _stack(found.urn)
-        # The engine deletes what it knows from the leaves up: what still hangs here and is none of its own died with a run.
+        # The engine deletes what it knows from the leaves up: what is left here is an orphan of a crashed run.
         for orphan in self._orphans(lambda record: _stack(record.urn) == stack and self._needs(record, found)):
             self._discard(orphan.id)
         with self.store.change() as database:

@@ -81,7 +81,7 @@ class Kind(ABC):
         """Return the refusal of a reference to what does not exist."""
         return Problem(path, f"{path} names {named}, which does not exist.", status=404)
 
-    # Most types need nothing of what is empty below, so none of it is abstract.
+    # Most types need none of the empty methods below, so they are not abstract.
 
     @abstractmethod
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:

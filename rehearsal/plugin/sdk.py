@@ -61,8 +61,8 @@ class Sdk:
         return frozenset(sdk_types.resource_py_to_pulumi_names(resource).values())
 
     def _room(self, token: str) -> types.ModuleType:
-        # By attribute, never by importing the resource's own file: an SDK's rooms load when they are looked at, and one that is
-        # first looked at in the middle of such an import lacks that resource for good.
+        # By attribute, never by importing the resource's own file: an SDK's modules load on access, and one that is
+        # first accessed in the middle of such an import lacks that resource for good.
         room = self._load()
         for name in self._modules[token].split(".")[:-1]:
             room = getattr(room, name)

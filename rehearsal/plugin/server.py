@@ -127,7 +127,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             if name not in news.fields:
                 news.fields[name].string_value = value
         inputs = wire.loads(news)
-        # Rules may rely on types, so that a wrong type is all that is said of such inputs.
+        # Rules rely on types, so only the wrong types of such inputs are reported.
         problems = list(check.misfits(inputs, self.sdk.args_class(token), self.problem))
         if not problems:
             problems = [*self.rules(token, inputs), *self._cloud.problems(token, inputs, request.urn)]
@@ -263,6 +263,6 @@ def serve(provider: Provider) -> None:
     parent = os.getppid()
     while not quit_quietly.wait(_PARENT_POLL_S) and os.getppid() == parent:
         pass
-    # What is at work now is undone at the next start, as after any other sudden end.
+    # What is being done now is undone at the next start, as after a crash.
     server.stop(grace=None)
     os._exit(0)

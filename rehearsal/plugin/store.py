@@ -60,7 +60,7 @@ class Record:
     def short(self) -> str:
         """A letter and seven hexadecimal digits: what namespaces and folders are named after."""
         digest = hashlib.sha256(self.id.encode())
-        # A letter leads, so that no tool takes the name for a number.
+        # It begins with a letter, so that no tool takes the name for a number.
         return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[: _SHORT_DIGITS - 1]
 
     def outputs(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rehearsal.world.world import World
 
-#: Room that `disk_full` leaves: first boot just passes, a build or a copy does not.
+#: Space that `disk_full` leaves: first boot just passes, a build or a copy does not.
 NEARLY_FULL_BYTES = 8 << 20
 
 
@@ -15,15 +15,15 @@ class HostFaults:
     """The faults of one host.
 
     Attributes:
-        factors: by rail index, what its line rate is multiplied by.
+        factors: factor of the line rate, by rail index.
         dead: indices of rails without a link.
-        degraded: by rail index, the gigabits per second at which its port says that it runs, and to which it is held.
+        degraded: by rail index, the rate in Gbit/s that its port shows and is shaped to.
         slow_links: by launch index of another host, factor of the traffic with that host only.
-        wrong_values: what arrives on its rails is altered now and then, and no checksum tells.
+        wrong_values: some packets to its rails are altered, and no checksum shows it.
         tcp_fallback: its RDMA devices are there, but no verbs library finds one.
         boot_fails: cloud-init ends with the status `error`.
         never_answers: the host runs and no packet reaches it.
-        free_bytes: room left on its root disk, None for all of it.
+        free_bytes: space left on its root disk, None for all of it.
     """
 
     factors: dict[int, float]
