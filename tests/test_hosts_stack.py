@@ -55,10 +55,9 @@ def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
 
 def test_nothing_of_a_cloud_is_registered_and_no_key_and_no_agent_is_in_the_state(built):
     stage = built[0]
-    state = stage.state()
-    kinds = {resource["type"].split(":")[0] for resource in state["deployment"]["resources"]}
+    kinds = {resource["type"].split(":")[0] for resource in stage.resources()}
     assert kinds == {"pulumi", "command", "busbar"}
-    text = json.dumps(state) + built[1].text
+    text = json.dumps(stage.resources()) + built[1].text
     for secret in ("PRIVATE KEY", "SSH_AUTH_SOCK", "-agent"):
         assert secret not in text
 

@@ -92,7 +92,7 @@ def test_an_unchanged_update_changes_nothing(built):
 
 def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
     stage = built[0]
-    text = json.dumps(stage.state()) + built[1].text
+    text = json.dumps(stage.resources()) + built[1].text
     for secret in ("PRIVATE KEY", "SSH_AUTH_SOCK", '-agent"'):
         assert secret not in text
 
