@@ -1,4 +1,4 @@
-"""The roof: settings, one cluster, one measurement, exports. No shell, no cloud."""
+"""The program: configuration, one cluster, one acceptance, exports. No shell, no cloud."""
 
 from __future__ import annotations
 
@@ -6,37 +6,30 @@ import pulumi
 
 import settings
 from benchmarks.report import outputs
-from components.ready import Ready, ReadyArgs
-from components.sweep import Source, Sweep, SweepArgs
+from components.acceptance.acceptance import Acceptance, AcceptanceArgs, Source
 from targets import build
 
 wanted = settings.load()
 cluster = build(wanted)
-ready = Ready("ready", ReadyArgs(cluster=cluster, timeout_s=wanted.ready_timeout_minutes * 60))
-asked = ready.shape.apply(lambda shape: wanted.asked(shape, cluster.size))
-sweep = Sweep(
-    "sweep",
-    SweepArgs(
-        asked=asked,
-        source=Source(version=wanted.nccl_tests_version, sha256=wanted.nccl_tests_sha256, location=wanted.nccl_tests_source),
-        homes=wanted.homes,
-        container=wanted.image_of_ranks,
+acceptance = Acceptance(
+    "acceptance",
+    AcceptanceArgs(
         cluster=cluster,
-        ready=ready,
+        planned=cluster.planned[0],
+        ask=wanted.asked,
+        source=Source(version=wanted.nccl_tests_version, sha256=wanted.nccl_tests_sha256, location=wanted.nccl_tests_source),
         search_budget_s=wanted.search_minutes * 60,
         keeping=wanted.keeping,
         price=wanted.own_price,
+        ready_timeout_s=wanted.ready_timeout_minutes * 60,
     ),
 )
 
 pulumi.export("schema", outputs.SCHEMA)
 pulumi.export("target", wanted.target)
-pulumi.export("nodes", cluster.nodes.apply(lambda nodes: [{"name": node.name, "address": node.address} for node in nodes]))
-pulumi.export("ssh", sweep.ssh)
-for name in outputs.EXPECTED:
-    pulumi.export(name, sweep.expected[name])
-for name in outputs.MEASURED:
-    pulumi.export(name, sweep.measured[name])
-pulumi.export("certificate", sweep.certificate)
-pulumi.export("report", sweep.report)
-pulumi.export("readme", sweep.readme)
+pulumi.export("nodes", cluster.inventory.apply(lambda inventory: inventory.nodes()))
+pulumi.export("ssh", acceptance.ssh)
+pulumi.export("known_hosts", acceptance.known_hosts)
+pulumi.export("expected", acceptance.expected)
+pulumi.export("measured", acceptance.measured)
+pulumi.export("readme", acceptance.readme)

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from benchmarks.judge.checks import SKIPPABLE
 from benchmarks.plan.asked import Asked
-from benchmarks.records.keeper import Keeping
+from benchmarks.records.requests import Keeping
 from catalogue import Price, Shape
 from catalogue.containers import Container
 from config.accept import Limit

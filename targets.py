@@ -5,7 +5,7 @@ It deliberately decides nothing: a target is a mapping from checked settings to 
 
 from __future__ import annotations
 
-from components.cluster import Cluster, Node
+from components.inventory import Cluster, Node
 from settings import AwsSettings, HostsSettings, OciSettings, Wanted
 
 
@@ -107,5 +107,6 @@ def _aws(wanted: AwsSettings) -> Cluster:
             ready_timeout_s=wanted.ready_timeout_minutes * 60,
             suppress=wanted.suppress,
             preflight=wanted.preflight,
+            container=wanted.image_of_ranks,
         ),
     )

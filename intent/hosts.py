@@ -1,6 +1,6 @@
 """What may be asked of machines that already exist: which they are, how they are reached, and what they are.
 
-It deliberately contacts none of them: first contact does (`components.ready`), with the host keys that are pinned here.
+First contact (`components.acceptance.ready`) uses the host keys that are pinned here.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from components.aws import preflight
 from components.aws.cluster import AwsArgs, AwsCluster
 from components.aws.iam import partition
 from components.aws.network import NetworkArgs
-from components.cluster import Access, Contact, Node
+from components.inventory import Machine, Node
+from components.reach import Access
 
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -112,10 +113,13 @@ def program(
         asked = {"timezone": "Asia/Tokyo", "ready_timeout_s": 600, "preflight": False} | changes
         cluster = AwsCluster("cluster", AwsArgs(intent=wanted, network=network, **asked))
         seen["cluster"] = cluster
-        for name in ("nodes", "access", "identity", "templates"):
-            getattr(cluster, name).apply(lambda value, name=name: seen.setdefault(name, value))
+        handed = {"inventory": cluster.inventory, "access": cluster.reach.access, "templates": cluster.templates}
+        for name, output in handed.items():
+            output.apply(lambda value, name=name: seen.setdefault(name, value))
 
     run()
+    (found,) = seen["inventory"].sets
+    seen |= {"nodes": found.nodes, "identity": found.identity}
     return cloud, seen
 
 
@@ -148,15 +152,18 @@ def test_the_cluster_hands_up_what_the_waist_promises(whole):
     _, seen = whole
     assert seen["nodes"] == (Node("ip-10-1-0-19", "10.1.0.19"), Node("ip-10-1-0-20", "10.1.0.20"))
     assert seen["access"] == Access("ubuntu", "203.0.113.5", "ubuntu", HOST_KEY, "10.1.0.0/17")
-    assert (seen["cluster"].size, seen["cluster"].contact) == (2, Contact())
-    assert seen["cluster"].shape.rdma.ports == 32
+    (planned,) = seen["cluster"].planned
+    assert (planned.name, planned.nodes, planned.first_boot, planned.ask) == ("gpu-p5", 2, True, False)
+    assert planned.shape.rdma.ports == 32
+    assert seen["inventory"].login == Machine("head", "203.0.113.5", "ubuntu", HOST_KEY)
     assert seen["templates"] == {"gpu-p5": "cluster-pool-0-template-id"}
 
 
 def test_machines_whose_rails_no_source_names_are_asked():
     _, seen = program(nodes(instance_type="p6-b200.48xlarge"))
-    assert seen["cluster"].contact == Contact(ask=True)
-    assert seen["cluster"].shape.rdma is None
+    (planned,) = seen["cluster"].planned
+    assert planned.ask
+    assert planned.shape.rdma is None
 
 
 def test_the_identity_changes_with_machines_and_image_and_with_nothing_else(whole):

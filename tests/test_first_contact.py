@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from catalogue.detection import Facts
-from components import onsite
-from components.onsite import gather
+from components import remote_scripts
+from components.remote_scripts import first_contact
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 FACTS = {
@@ -56,7 +56,7 @@ def contact(tmp_path, monkeypatch):
         for address, script in scripts.items():
             (tmp_path / address).write_text(script)
         asked = {"user": "me", "hcas": [], "timeout_s": 2, "first_boot": False, "facts": "the program", **ask}
-        program = onsite.text("gather", nodes=nodes, ask=asked)
+        program = remote_scripts.text("first_contact", nodes=nodes, ask=asked)
         return subprocess.run(
             [sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
         )
@@ -179,8 +179,10 @@ def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
     nodes = [
         machine(f"gpu-server-in-a-rather-long-named-rack-{number:03}.example.org", f"10.0.{number}.1") for number in range(512)
     ]
-    equal = gather.line(nodes, [gather.Seen(KEY, FACTS)] * 512)
-    different = gather.line(nodes, [gather.Seen(KEY, FACTS | {"os": f"its own {number}"}) for number in range(512)])
+    equal = first_contact.line(nodes, [first_contact.Seen(KEY, FACTS)] * 512)
+    different = first_contact.line(
+        nodes, [first_contact.Seen(KEY, FACTS | {"os": f"its own {number}"}) for number in range(512)]
+    )
     assert len(equal) < 64 << 10
     assert len(different) < 64 << 10
     assert json.loads(equal)["groups"][0]["nodes"] == [node["name"] for node in nodes]
@@ -188,8 +190,8 @@ def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
 
 def test_each_node_stands_under_the_facts_that_it_said_and_kinds_beyond_the_bound_under_none():
     nodes = [machine(f"n{number}", f"10.0.0.{number}") for number in range(40)]
-    seen = [gather.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
-    groups = json.loads(gather.line(nodes, seen))["groups"]
+    seen = [first_contact.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
+    groups = json.loads(first_contact.line(nodes, seen))["groups"]
     assert len(groups) == 16
     assert [(one["facts"]["os"], one["nodes"]) for one in groups] == [
         (f"kind {number}", [f"n{number}", f"n{number + 20}"]) for number in range(16)
@@ -219,7 +221,7 @@ def test_the_front_is_where_the_address_is_or_else_where_the_default_route_leave
     (tmp_path / "addresses").write_text(ADDRESSES)
     (tmp_path / "ip").write_text(f"#!/bin/sh\n{program}\n")
     (tmp_path / "ip").chmod(0o755)
-    text = onsite.text("facts", address=address, mpi=[])
+    text = remote_scripts.text("facts", address=address, mpi=[])
     environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     found = subprocess.run(
         [sys.executable, "-"], input=text, env=environment, capture_output=True, text=True, check=True, timeout=60
@@ -233,7 +235,7 @@ def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
     folder.mkdir()
     (folder / "authorized_keys").write_text("# mine\nssh-rsa AAAA me")  # no newline at its end
     (folder / "known_hosts").write_text("zebra ssh-rsa AAAA\n# a remark\nant ssh-rsa AAAA\n")
-    script = gather.JOIN.replace("KEY", shlex.quote("ssh-ed25519 BBBB busbar-head"))
+    script = first_contact.JOIN.replace("KEY", shlex.quote("ssh-ed25519 BBBB busbar-head"))
     for _ in range(2):
         subprocess.run(
             ["sh", "-c", script], input=f"10.0.0.1,a {KEY}\n", text=True, check=True, env=os.environ | {"HOME": str(tmp_path)}
@@ -244,7 +246,7 @@ def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
 
 
 def test_a_machine_that_is_called_by_a_loopback_address_names_a_network_all_the_same():
-    program = onsite.text("facts", address="127.0.0.1", mpi=["/nowhere/*"])
+    program = remote_scripts.text("facts", address="127.0.0.1", mpi=["/nowhere/*"])
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True, timeout=60)
     facts = json.loads(found.stdout)
     assert facts["front"]

@@ -44,8 +44,12 @@ def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
     stage, found = built
     assert found.status == 0, found
     outputs = stage.outputs()
-    assert (outputs["verdict"], outputs["target"], outputs["shape"]) == ("pass", "hosts", "HGX-A100-40GB.8")
-    assert outputs["busbw_gb_s"] == pytest.approx(0.05, rel=0.15)
+    assert (outputs["measured"]["verdict"], outputs["target"], outputs["expected"]["shape"]) == (
+        "pass",
+        "hosts",
+        "HGX-A100-40GB.8",
+    )
+    assert outputs["measured"]["busbw_gb_s"] == pytest.approx(0.05, rel=0.15)
     assert [node["name"] for node in outputs["nodes"]] == ["gpu-a", "gpu-b"]
 
 
@@ -71,8 +75,8 @@ def test_what_is_detected_is_what_the_name_says_and_naming_it_measures_nothing_a
     found = stage.up(shape="HGX-A100-40GB.8")
     assert found.status == 0, found
     after = stage.outputs()
-    assert after["shape"] == before["shape"]
-    assert after["evidence"] == before["evidence"]
+    assert after["expected"]["shape"] == before["expected"]["shape"]
+    assert after["measured"]["evidence"] == before["measured"]["evidence"]
 
 
 def test_first_contact_added_a_key_and_lines_and_made_no_file_worse(built):
@@ -147,9 +151,9 @@ def test_one_server_alone_is_measured_inside_itself(tmp_path):
         found = stage.up(hosts=["server=203.0.113.210"], jump=None)
         assert found.status == 0, found
         outputs = stage.outputs()
-        assert (outputs["verdict"], outputs["shape"]) == ("pass", "HGX-A100-40GB.8")
-        assert outputs["busbw_gb_s"] > 0
-        assert outputs["predicted_busbw_gb_s"] == pytest.approx(234)
+        assert (outputs["measured"]["verdict"], outputs["expected"]["shape"]) == ("pass", "HGX-A100-40GB.8")
+        assert outputs["measured"]["busbw_gb_s"] > 0
+        assert outputs["expected"]["busbw_gb_s"] == pytest.approx(234)
     finally:
         stage.close()
 

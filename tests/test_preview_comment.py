@@ -9,12 +9,12 @@ import pytest
 from tools.preview_comment import MARK, comment, read
 
 URN = "urn:pulumi:dev::busbar::busbar:oci:Cluster$oci:Core/vcn:Vcn::cluster-vcn"
-SWEEP = "urn:pulumi:dev::busbar::busbar:sweep:Sweep::sweep"
+ACCEPTANCE = "urn:pulumi:dev::busbar::busbar:acceptance:Acceptance::acceptance"
 PREVIEW = {
-    "steps": [{"op": "create", "urn": URN}, {"op": "same", "urn": SWEEP}, {"op": "replace", "urn": f"{URN}-2"}],
+    "steps": [{"op": "create", "urn": URN}, {"op": "same", "urn": ACCEPTANCE}, {"op": "replace", "urn": f"{URN}-2"}],
     "diagnostics": [
         {"message": "using a plugin from PATH\n", "severity": "warning"},
-        {"urn": SWEEP, "message": "2 x BM.GPU4.8: a healthy fabric gives about 190\n", "severity": "info"},
+        {"urn": ACCEPTANCE, "message": "2 x BM.GPU4.8: a healthy fabric gives about 190\n", "severity": "info"},
     ],
     "changeSummary": {"create": 1, "replace": 1, "same": 1},
 }
@@ -31,7 +31,7 @@ def test_a_comment_begins_with_its_mark_and_says_the_bandwidth_and_the_changes()
 
 
 def test_without_a_prediction_the_comment_says_so_and_an_error_is_shown():
-    failed = {"diagnostics": [{"urn": SWEEP, "message": "nodes is 1\n", "severity": "error"}], "steps": []}
+    failed = {"diagnostics": [{"urn": ACCEPTANCE, "message": "nodes is 1\n", "severity": "error"}], "steps": []}
     assert "No bandwidth could be predicted." in comment(failed)
     assert "**Error:** nodes is 1" in comment(failed)
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from rehearsed import EGRESS, SSH, WITHIN, Stage, host, vcn
 
+from rehearsal.aws.fsx import PORTS as FSX_PORTS
 from rehearsal.entry import cleanup
 from rehearsal.host import hosts, storage
 from rehearsal.net import network, wires
+from rehearsal.oci.files import PORTS as OCI_PORTS
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("storage")]
 LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
@@ -26,7 +28,9 @@ LUSTRE_MOUNT = f"mount -t lustre -o noatime,flock {LUSTRE}.{DOMAIN}@tcp:/abcdefg
 def start(world, system=LUSTRE, kind="lustre", address="10.0.1.200", export="/abcdefgh"):
     names = (f"{system}.{DOMAIN}",)
     where = {"vcn_id": "vcn0", "subnet_cidr": "10.0.1.0/24", "address": address}
-    return storage.start(world, id=system, kind=kind, names=names, export=export, **where)
+    return storage.start(
+        world, id=system, kind=kind, names=names, export=export, ports=FSX_PORTS.get(kind, FSX_PORTS["nfs"]), **where
+    )
 
 
 def start_home(world):
@@ -159,7 +163,7 @@ FSS_MOUNT = "mount -t nfs -o defaults,noatime,nconnect=16,_netdev 10.0.1.210:/fs
 
 def start_files(world, clients=("10.0.0.0/16",)):
     where = {"vcn_id": "vcn0", "subnet_cidr": "10.0.1.0/24", "address": "10.0.1.210", "names": (), "export": "/fss"}
-    return storage.start(world, id=FSS, kind="nfs", vendor="oci", clients=clients, **where)
+    return storage.start(world, id=FSS, kind="nfs", ports=OCI_PORTS, clients=clients, **where)
 
 
 @pytest.fixture

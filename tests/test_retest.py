@@ -67,7 +67,9 @@ def test_what_was_short_once_and_not_again_is_a_pass_that_says_so(step, step_che
     assert len(why) > len(retest.NOTE) + 20
     assert f"{step_check}: {why}" in summary.table(found, {})
     assert found.line["evidence"] == AGAIN
-    assert outputs.measured(found, {}, {"needed": True, "culprits": [], "summary": "nothing stands out"})["reasons"] == []
+    assert (
+        outputs.measured(found, ASKED, {}, {"needed": True, "culprits": [], "summary": "nothing stands out"})["reasons"] == []
+    )
 
 
 def test_what_is_short_twice_stays_as_it_was_first_measured_and_says_both():

@@ -281,7 +281,7 @@ def shown(judged) -> None:
     assert judged.verdict in {"pass", "short", "unknown"}
     summary.table(judged, {})
     summary.page(judged, {}, "ssh x", [])
-    outputs.measured(judged, {}, {})
+    outputs.measured(judged, ASKED, {}, {})
 
 
 def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
@@ -342,4 +342,4 @@ def test_every_collective_of_a_plan_is_in_the_outputs_without_the_sizes_below_a_
     asked = Asked(a_plan(collectives=("all_reduce", "all_gather", "sendrecv", "hypercube")), GPU4, 2)
     judged = judge(line(asked), asked)
     assert (judged.verdict, judged.reasons) == ("pass", ())
-    assert [one["size_bytes"] for one in outputs.measured(judged, {}, {})["results"]["all_gather"]][:2] == [256, 512]
+    assert [one["size_bytes"] for one in outputs.measured(judged, ASKED, {}, {})["results"]["all_gather"]][:2] == [256, 512]

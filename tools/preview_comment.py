@@ -12,7 +12,7 @@ from typing import Any
 
 #: First line of every comment of ours, by which the next one finds it.
 MARK = "<!-- busbar preview -->"
-_SWEEP = "::busbar:sweep:Sweep::"
+_ACCEPTANCE = "::busbar:acceptance:Acceptance::"
 #: GitHub takes 65,536 characters.
 _MOST_ROWS = 300
 
@@ -32,7 +32,7 @@ def read(text: str) -> dict[str, Any]:
 
 def comment(preview: dict[str, Any]) -> str:
     """Return the comment as Markdown: what bandwidth to expect, then what would change."""
-    said = [one for one in preview.get("diagnostics", []) if _SWEEP in one.get("urn", "") and one["severity"] == "info"]
+    said = [one for one in preview.get("diagnostics", []) if _ACCEPTANCE in one.get("urn", "") and one["severity"] == "info"]
     expected = [one["message"].strip() for one in said] or ["No bandwidth could be predicted."]
     errors = [one["message"].strip() for one in preview.get("diagnostics", []) if one["severity"] == "error"]
     counts = preview.get("changeSummary") or {}

@@ -14,7 +14,7 @@ from pulumi_aws import ec2, ssm
 
 from catalogue.aws import MachineImage, Volume
 from cloudinit.aws import HeadBoot, Mounts, render
-from components import way_in
+from components import login_machine
 from components.aws.network import NetworkArgs
 
 _UNSET = "not written yet"
@@ -106,12 +106,12 @@ class Head(pulumi.ComponentResource):
             volume_tags=args.network.named("head"),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[parameter]),
         )
-        announced = way_in.announced(name, instance.public_ip, instance.id, args.timeout_s, mine)
+        announced = login_machine.announced(name, instance.public_ip, instance.id, args.timeout_s, mine)
         written = ssm.get_parameter_output(name=pulumi.Output.all(parameter.name, announced.stdout).apply(lambda both: both[0]))
         self.instance_id = instance.id
         self.address = instance.public_ip
         self.host_key = pulumi.Output.all(instance.id, written.insecure_value).apply(lambda both: _host_key(both[0], both[1]))
-        made = way_in.key(
+        made = login_machine.key(
             name,
             comment="busbar-head",
             address=self.address,

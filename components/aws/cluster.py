@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pulumi
 
-from catalogue import Shape
 from catalogue.aws import MACHINE_IMAGES, AwsIntent, Compute, MachineImage
+from catalogue.containers import Container
 from cloudinit.aws import Mounts
 from components.aws import preflight
 from components.aws.bastion import Head, HeadArgs, parameter_name
@@ -20,7 +20,8 @@ from components.aws.groups import Groups, GroupsArgs
 from components.aws.iam import Iam, IamArgs
 from components.aws.network import Network, NetworkArgs
 from components.aws.storage import Storage, StorageArgs
-from components.cluster import Access, Contact, Node
+from components.inventory import Inventory, Launcher, Machine, Node, NodeSet, PlannedSet
+from components.reach import Access, Reach, Ssh
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class AwsArgs:
         ready_timeout_s: bound on the head's first boot.
         suppress: rules that are not judged.
         preflight: ask the account first.
+        container: image that ranks run in; None runs them on the machines themselves.
     """
 
     intent: AwsIntent
@@ -42,6 +44,7 @@ class AwsArgs:
     ready_timeout_s: int
     suppress: tuple[str, ...] = ()
     preflight: bool = True
+    container: Container | None = None
 
     def __post_init__(self) -> None:
         """Refuse what could not be measured as one."""
@@ -65,16 +68,13 @@ class AwsCluster(pulumi.ComponentResource):
     """A head and its machines.
 
     Creates: Network, Groups, Iam, Storage (where wanted), Head, one Pool for each kind of machine.
-    Outputs: `nodes`, `access`, `identity` (see `components.cluster.Cluster`); `templates`, ids of launch templates by kind of
-    machine, for a scheduler.
+    Outputs: `inventory` (see `components.inventory.Cluster`); `templates`, ids of launch templates by kind of machine, for a
+    scheduler.
     """
 
-    nodes: pulumi.Output[tuple[Node, ...]]
-    access: pulumi.Output[Access]
-    shape: Shape | None
-    size: int
-    contact: Contact
-    identity: pulumi.Output[str]
+    planned: tuple[PlannedSet, ...]
+    inventory: pulumi.Output[Inventory]
+    reach: Reach
     templates: pulumi.Output[dict[str, str]]
 
     def __init__(self, name: str, args: AwsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -94,18 +94,33 @@ class AwsCluster(pulumi.ComponentResource):
             for index, one in enumerate(intent.compute)
         }
         members = pools[measured.key].members
-        instance = measured.instance
-        self.shape = instance.shape(efa=measured.has_efa) if instance else None
-        self.size = measured.static
-        # Where no source names the rails, the machines themselves do.
-        self.contact = Contact(ask=self.shape is None or self.shape.rdma is None)
-        self.nodes = members.apply(_nodes)
-        self.access = pulumi.Output.all(head.address, head.host_key).apply(
-            lambda known: _access(args, str(known[0]), str(known[1]))
+        login = pulumi.Output.all(address=head.address, host_key=head.host_key).apply(
+            lambda known: Machine(
+                "head", str(known["address"]), MACHINE_IMAGES[intent.head_system].login, str(known["host_key"])
+            )
         )
-        self.identity = members.apply(lambda known: _identity(args, known))
+        self.reach = Ssh(login.apply(lambda machine: _access(args, machine)))
+        self.planned = (_planned(args),)
+        self.inventory = pulumi.Output.all(members=members, login=login).apply(
+            lambda known: Inventory(
+                (NodeSet(measured.key, _nodes(known["members"]), _identity(args, known["members"])),), login=known["login"]
+            )
+        )
         self.templates = pulumi.Output.all(**{key: pool.template_id for key, pool in pools.items()})
-        self.register_outputs({"identity": self.identity, "head": head.address, "templates": self.templates})
+        self.register_outputs({"head": head.address, "templates": self.templates})
+
+
+def _planned(args: AwsArgs) -> PlannedSet:
+    one, instance = args.measured, args.measured.instance
+    shape = instance.shape(efa=one.has_efa) if instance else None
+    return PlannedSet(
+        name=one.key,
+        nodes=one.static,
+        dynamic=one.dynamic,
+        shape=shape,
+        launcher=Launcher(args.family.homes, args.container),
+        ask=shape is None or shape.rdma is None,  # where no source names the rails, the machines themselves do
+    )
 
 
 def _groups(args: AwsArgs, network: Network) -> GroupsArgs:
@@ -194,12 +209,12 @@ def _nodes(members: tuple[Member, ...]) -> tuple[Node, ...]:
     return tuple(Node("ip-" + member.address.replace(".", "-"), member.address) for member in members)
 
 
-def _access(args: AwsArgs, head: str, host_key: str) -> Access:
+def _access(args: AwsArgs, login: Machine) -> Access:
     return Access(
         user=args.family.login,
-        through=head,
-        through_user=MACHINE_IMAGES[args.intent.head_system].login,
-        through_host_key=host_key,
+        through=login.address,
+        through_user=login.user,
+        through_host_key=login.host_key,
         network=args.network.private_subnets[0],
     )
 

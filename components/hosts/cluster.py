@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import pulumi
 
 from catalogue import Homes, Shape
-from components.cluster import Access, Contact, Node
+from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
+from components.reach import Access, Reach, Ssh
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,26 +51,30 @@ class HostsCluster(pulumi.ComponentResource):
     """Machines that already exist.
 
     Creates: nothing.
-    Outputs: `nodes`, `access`, `identity` (see `components.cluster.Cluster`). What is installed on the machines is not known
-    before they are contacted, so `identity` follows their names, addresses and host keys and where their software lies.
+    Outputs: `inventory` (see `components.inventory.Cluster`). What is installed on the machines is not known before they are
+    contacted, so their set's identity follows their names, addresses and host keys and where their software is.
     """
 
-    nodes: pulumi.Output[tuple[Node, ...]]
-    access: pulumi.Output[Access]
-    shape: Shape | None
-    size: int
-    contact: Contact
-    identity: pulumi.Output[str]
+    planned: tuple[PlannedSet, ...]
+    inventory: pulumi.Output[Inventory]
+    reach: Reach
 
     def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:hosts:Cluster", name, None, opts)
         access = Access(args.user, args.jump, args.jump_user, args.jump_key, args.network)
-        self.nodes = pulumi.Output.from_input(args.nodes)
-        self.access = pulumi.Output.from_input(access)
-        self.shape, self.size = args.shape, len(args.nodes)
-        self.contact = Contact(on_bastion=False, first_boot=False, ask=True, mpi=args.homes.mpi)
-        self.identity = pulumi.Output.from_input(_identity(args))
-        self.register_outputs({"identity": self.identity})
+        self.reach = Ssh(pulumi.Output.from_input(access), from_jump_host=False)
+        self.planned = (
+            PlannedSet(
+                name="hosts",
+                nodes=len(args.nodes),
+                shape=args.shape,
+                launcher=Launcher(args.homes),
+                first_boot=False,
+                ask=True,
+            ),
+        )
+        self.inventory = pulumi.Output.from_input(Inventory((NodeSet("hosts", args.nodes, _identity(args)),)))
+        self.register_outputs({})
 
 
 def _identity(args: HostsArgs) -> str:

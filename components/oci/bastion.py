@@ -15,7 +15,7 @@ from pulumi_oci import core
 from catalogue import ImageFamily
 from cloudinit import BastionBoot, render
 from cloudinit.steps import CONSOLE_KEY
-from components import way_in
+from components import login_machine
 
 _CONSOLE_BYTES = 1024 * 1024  # the most that the API keeps
 
@@ -89,7 +89,7 @@ class Bastion(pulumi.ComponentResource):
             },
             opts=mine,
         )
-        announced = way_in.announced(name, instance.public_ip, instance.id, args.timeout_s, mine)
+        announced = login_machine.announced(name, instance.public_ip, instance.id, args.timeout_s, mine)
         history = core.ConsoleHistory(
             f"{name}-console",
             instance_id=instance.id,
@@ -101,7 +101,7 @@ class Bastion(pulumi.ComponentResource):
         self.host_key = pulumi.Output.all(instance.display_name, console.data).apply(
             lambda found: _host_key(found[0], found[1])
         )
-        made = way_in.key(
+        made = login_machine.key(
             name,
             comment="busbar-bastion",
             address=self.address,

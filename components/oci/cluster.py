@@ -16,16 +16,19 @@ from pulumi_oci import core
 from catalogue import ImageFamily, Shape
 from catalogue.oci_storage import Lustre, Nfs
 from cloudinit import Mount
-from components.cluster import Access, Contact, Node
+from components.inventory import Inventory, Launcher, Machine, Node, NodeSet, PlannedSet
 from components.oci.bastion import Bastion, BastionArgs
 from components.oci.iam import Iam, IamArgs
 from components.oci.launch import LaunchArgs, details
 from components.oci.network import Network, NetworkArgs
 from components.oci.preflight import Intent, check
 from components.oci.storage import Storage, StorageArgs
+from components.reach import Access, Reach, Ssh
 
 #: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
 _MINUTES_PER_TWENTY_NODES = 30
+#: The one pool.
+_POOL = "gpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +86,12 @@ class OciCluster(pulumi.ComponentResource):
     """A cluster network behind a bastion.
 
     Creates: Network, Bastion, Iam and Storage (where wanted), instance configuration, cluster network.
-    Outputs: `nodes`, `access`, `identity` (see `components.cluster.Cluster`).
+    Outputs: `inventory` (see `components.inventory.Cluster`).
     """
 
-    nodes: pulumi.Output[tuple[Node, ...]]
-    access: pulumi.Output[Access]
-    shape: Shape | None
-    size: int
-    contact: Contact
-    identity: pulumi.Output[str]
+    planned: tuple[PlannedSet, ...]
+    inventory: pulumi.Output[Inventory]
+    reach: Reach
 
     def __init__(self, name: str, args: OciArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         if args.preflight:
@@ -152,13 +152,18 @@ class OciCluster(pulumi.ComponentResource):
         found = pulumi.Output.all(
             instances, attachments.vnic_attachments.apply(_vnic_by_instance), addresses.private_ips.apply(_address_by_vnic)
         )
-        self.shape, self.size, self.contact = args.shape, args.nodes, Contact()
-        self.nodes = found.apply(lambda parts: _nodes(parts[0], parts[1], parts[2], args))
-        self.access = pulumi.Output.all(bastion.address, bastion.host_key).apply(
-            lambda known: _access(args, known[0], known[1])
+        nodes = found.apply(lambda parts: _nodes(parts[0], parts[1], parts[2], args))
+        login = pulumi.Output.all(address=bastion.address, host_key=bastion.host_key).apply(
+            lambda known: Machine("bastion", known["address"], args.bastion_family.login, known["host_key"])
         )
-        self.identity = instances.apply(lambda known: _identity(args, known))
-        self.register_outputs({"identity": self.identity, "bastion": bastion.address})
+        self.reach = Ssh(login.apply(lambda machine: _access(args, machine)))
+        self.planned = (PlannedSet(name=_POOL, nodes=args.nodes, shape=args.shape, launcher=Launcher(args.family.homes)),)
+        self.inventory = pulumi.Output.all(nodes=nodes, instances=instances, login=login).apply(
+            lambda known: Inventory(
+                (NodeSet(_POOL, known["nodes"], _identity(args, known["instances"])),), login=known["login"]
+            )
+        )
+        self.register_outputs({"bastion": bastion.address})
 
 
 def _intent(args: OciArgs) -> Intent:
@@ -264,12 +269,12 @@ def _nodes(
     return tuple(Node(member.name, address_by_vnic[vnic_by_instance[member.ocid]], member.fault_domain) for member in ordered)
 
 
-def _access(args: OciArgs, bastion: str, host_key: str) -> Access:
+def _access(args: OciArgs, login: Machine) -> Access:
     return Access(
         user=args.family.login,
-        through=bastion,
-        through_user=args.bastion_family.login,
-        through_host_key=host_key,
+        through=login.address,
+        through_user=login.user,
+        through_host_key=login.host_key,
         network=args.network.private_cidr,
     )
 

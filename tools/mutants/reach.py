@@ -10,7 +10,7 @@ from pathlib import Path
 #: What reaches further than its import statements say: a module that packs, sends or runs other sources.
 _CARRIES = {
     "benchmarks/host/pack.py": ("benchmarks/runner/*.py",),
-    "components/onsite/__init__.py": ("components/onsite/*.py",),
+    "components/remote_scripts/__init__.py": ("components/remote_scripts/*.py",),
 }
 #: How a test or its helper runs the whole program.
 _RUNS_THE_PROGRAM = 'runpy.run_path(str(ROOT / "__main__.py")'
