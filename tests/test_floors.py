@@ -146,7 +146,9 @@ def imports(path: Path) -> set[str]:
 def is_python(path: Path) -> bool:
     if path.suffix == ".py":
         return True
-    return path.is_file() and not path.suffix and path.read_bytes()[:32].startswith(b"#!/usr/bin/env python3")
+    return path.is_file() and path.read_bytes()[:32].partition(b"\n")[0].startswith(
+        (b"#!/usr/bin/env python3", b"#!/usr/bin/python3")
+    )
 
 
 def sources() -> list[Path]:

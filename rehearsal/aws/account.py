@@ -45,7 +45,7 @@ POOLED = ("cr-0aaaaaaaaaaaaaaa1", "cr-0aaaaaaaaaaaaaaa2")
 
 
 def reservations(region: str) -> dict[str, Reservation]:
-    """All reservations of the account in a region, by id."""
+    """Return all reservations of the account in a region, by id."""
     zone = zones(region)[0]
     listed = (
         Reservation(POOLED[0], "p5.48xlarge", 4, zone),
@@ -57,5 +57,5 @@ def reservations(region: str) -> dict[str, Reservation]:
 
 
 def group_arn(region: str) -> str:
-    """The ARN of the account's group of reservations."""
+    """Return the ARN of the account's group of reservations."""
     return f"arn:{partition(region)}:resource-groups:{region}:{ACCOUNT}:group/{GROUP}"

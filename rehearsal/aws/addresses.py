@@ -41,7 +41,7 @@ def block(path: str, text: str, code: str) -> Problem | None:
 
 
 def vpc_cidrs(database: Database, vpc: Record) -> tuple[str, ...]:
-    """A VPC's address ranges, its own first."""
+    """Return a VPC's address ranges, its primary one first."""
     more = [str(one.inputs["cidrBlock"]) for one in database.of(ASSOCIATION, vpcId=vpc.id)]
     return (str(vpc.inputs["cidrBlock"]), *more)
 
@@ -69,7 +69,7 @@ def free(database: Database, subnet: Record, count: int = 1) -> list[str] | None
 
 
 def room(database: Database, subnet: Record) -> int:
-    """How many addresses of a subnet are free."""
+    """Return the number of free addresses of a subnet."""
     network = ip_network(subnet.inputs["cidrBlock"])
     return usable(subnet) - sum(ip_network(one).subnet_of(network) for one in taken(database))  # type: ignore[arg-type]
 

@@ -108,7 +108,7 @@ class Launch:
         return {}
 
     def subnet(self, database: Database) -> Record | None:
-        """The subnet of its first interface, if it is known and exists."""
+        """Return the subnet of its first interface, if it is known and exists."""
         return database.find(self.nics[0].subnet, SUBNET)
 
 

@@ -42,7 +42,7 @@ def plan_of(database: Database, vpc: Record) -> VcnPlan:
 
 
 def leads_out(database: Database, subnet: Record) -> bool:
-    """Whether a subnet's routes lead to an internet gateway."""
+    """Return whether a subnet's routes lead to an internet gateway."""
     return any(database.find(route.get("gatewayId"), GATEWAY) for _, route in _lines(database, subnet))
 
 

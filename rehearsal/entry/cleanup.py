@@ -89,7 +89,7 @@ def demolish(world: World) -> None:
 
 
 def agent_answers(world: World) -> bool:
-    """Whether the operator's agent runs and holds the key."""
+    """Return whether the operator's agent runs and holds the key."""
     environment = {**os.environ, "SSH_AUTH_SOCK": str(world.agent_socket)}
     listed = subprocess.run(["ssh-add", "-l"], env=environment, capture_output=True, check=False, timeout=10)
     return listed.returncode == 0

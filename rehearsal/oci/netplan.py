@@ -23,13 +23,13 @@ _FIRST_HOST = 2  # .0 is the network's, .1 the router's (docs.oracle.com: "Three
 
 
 def vcn_cidrs(record: Record) -> tuple[str, ...]:
-    """A VCN's address ranges."""
+    """Return a VCN's address ranges."""
     blocks = record.inputs.get("cidrBlocks") or [record.inputs["cidrBlock"]]
     return tuple(str(block) for block in blocks)
 
 
 def subnet_cidr(record: Record) -> str:
-    """A subnet's address range."""
+    """Return a subnet's address range."""
     return str(record.inputs.get("cidrBlock") or record.inputs["ipv4cidrBlocks"][0])
 
 

@@ -87,7 +87,7 @@ def fields(args: type) -> Mapping[str, Field]:
 
 
 def is_object(kind: Any) -> bool:
-    """Whether a field's type is a nested Args class."""
+    """Return whether a field's type is a nested Args class."""
     return isinstance(kind, type) and sdk_types.is_input_type(kind)
 
 

@@ -150,7 +150,7 @@ def this_process() -> str:
 
 
 def alive(process: str) -> bool:
-    """Whether a process named by `this_process` still runs."""
+    """Return whether a process named by `this_process` still runs."""
     pid, _, birth = process.partition(":")
     return pid.isdecimal() and _birth(int(pid)) == birth
 
