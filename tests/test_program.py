@@ -257,9 +257,8 @@ def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, 
     """A preview runs no Command, so it keeps no run and draws no report."""
     (tmp_path / "history").mkdir()
     places = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report")}
-    engine = run_program(
-        LINES | {"acceptance-records-history": "{}", "acceptance-records-keep": "{}"}, preview=preview, **places
-    )
+    answers = dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
+    engine = run_program(LINES | answers, preview=preview, **places)
     names = {name for kind, name, _ in engine.resources if kind == "command:local:Command"}
     assert names >= set(answers)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
