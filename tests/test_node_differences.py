@@ -6,9 +6,10 @@ import copy
 
 import pytest
 
+from benchmarks.launch.protocol import Node
 from benchmarks.runner import node_differences, traffic
 
-NODES = [{"name": f"n{index}", "address": f"10.0.0.{index}"} for index in range(4)]
+NODES = [Node(f"n{index}", f"10.0.0.{index}") for index in range(4)]
 RAILS = ["mlx5_0", "mlx5_1"]
 ONE = {
     "clock": 1000.0,
@@ -75,7 +76,7 @@ def test_a_fabric_that_differs_everywhere_fits_the_line():
     many = [copy.deepcopy(ONE) for _ in range(100)]
     for each in many:
         each["hca"]["mlx5_0"]["active"] = False
-    nodes = [{"name": f"n{index}", "address": "x"} for index in range(100)]
+    nodes = [Node(f"n{index}", "x") for index in range(100)]
     sentences = node_differences.differences(nodes, many, [(999.0, 1001.0)] * 100, RAILS)
     assert len(sentences) == 33
     assert sentences[-1] == "and 68 more differences"
@@ -96,7 +97,7 @@ def test_above_sixteen_nodes_only_the_extremes_of_each_device_are_kept():
     many = [copy.deepcopy(ONE) for _ in range(17)]
     after = copy.deepcopy(many)
     after[5]["hca"]["mlx5_0"]["tx_bytes"] = 1100
-    nodes = [{"name": f"n{index}", "address": "x"} for index in range(17)]
+    nodes = [Node(f"n{index}", "x") for index in range(17)]
     moved = traffic.between(nodes, many, after)["tx_bytes"]
     assert moved["most"]["mlx5_0"] == 1000
     assert moved["least"]["mlx5_0"] == 0

@@ -374,8 +374,8 @@ class Stack:
         found = self._engine("stack", "export", "--stack", self.name)
         for resource in json.loads(found.stdout)["deployment"]["resources"]:
             if resource["urn"].endswith("::acceptance-measure"):
-                (step,) = [one for one in json.loads(resource["inputs"]["stdin"])["steps"] if one["decides"]]
-                return [str(word) for word in step["argv"]]
+                request = protocol.load(protocol.Measure, json.loads(resource["inputs"]["stdin"]))
+                return launcher.deciding(request)
         sys.exit("gpu-server: the state has no measurement")
 
 

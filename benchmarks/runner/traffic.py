@@ -5,18 +5,18 @@ It deliberately judges nothing: `benchmarks.judge.transport` holds these numbers
 
 from typing import Any, Dict, List, Sequence
 
+from benchmarks.launch.protocol import Node
+
 #: Nodes whose traffic is kept one by one; above it only the extremes are.
 _NODES_IN_DETAIL = 16
 _EVENTS_KEPT = 32
 
 
-def between(
-    nodes: Sequence[Dict[str, str]], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]
-) -> Dict[str, Any]:
+def between(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     """Return bytes sent by node and device, NVLink's bytes, port events, and NCCL's own words with how often they fell."""
-    sent = {node["name"]: _sent(old, new) for node, old, new in zip(nodes, before, after)}
+    sent = {node.name: _sent(old, new) for node, old, new in zip(nodes, before, after)}
     nvlink = {
-        node["name"]: new["nvlink_tx_bytes"] - old["nvlink_tx_bytes"]
+        node.name: new["nvlink_tx_bytes"] - old["nvlink_tx_bytes"]
         for node, old, new in zip(nodes, before, after)
         if old["nvlink_tx_bytes"] is not None and new["nvlink_tx_bytes"] is not None
     }
@@ -49,9 +49,7 @@ def _kept(sent: Dict[str, Dict[str, int]]) -> Dict[str, Dict[str, int]]:
     return {"least": {n: min(v) for n, v in columns.items()}, "most": {n: max(v) for n, v in columns.items()}}
 
 
-def _events(
-    nodes: Sequence[Dict[str, str]], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]
-) -> List[Dict[str, Any]]:
+def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Return the port counters of trouble that grew, largest first."""
     grown = []
     for node, old, new in zip(nodes, before, after):
@@ -59,7 +57,7 @@ def _events(
             then = old["hca"].get(hca, {}).get("events", {})
             for counter, value in sorted(new["hca"][hca]["events"].items()):
                 if value is not None and then.get(counter) is not None and value > then[counter]:
-                    grown.append({"node": node["name"], "hca": hca, "counter": counter, "count": value - then[counter]})
+                    grown.append({"node": node.name, "hca": hca, "counter": counter, "count": value - then[counter]})
     return sorted(grown, key=lambda event: -event["count"])[:_EVENTS_KEPT]
 
 
