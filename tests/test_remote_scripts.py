@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -45,11 +44,9 @@ def test_a_host_is_waited_for_until_it_announces_itself():
 
 
 def test_a_host_that_never_announces_itself_ends_the_wait_with_its_last_words():
-    began = time.monotonic()
     found = wait(server(b"SSH-2.0-OpenSSH_7.4\r\n"), 2)
     assert found.returncode == 1
     assert "127.0.0.1 did not finish its first boot within 2 s; last: SSH-2.0-OpenSSH_7.4" in found.stderr
-    assert time.monotonic() - began < 15
 
 
 def test_a_closed_port_is_said_to_be_one_and_where_to_look():

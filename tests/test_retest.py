@@ -173,6 +173,32 @@ def test_only_slowness_is_looked_at_twice():
     assert asked_again(document())["nodes"] == []
 
 
+def wrong_values(line: dict) -> dict:
+    (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
+    step["rows"][-1][1][3] = 3
+    return line
+
+
+@pytest.mark.parametrize("first", [wrong_values(document()), wrong_values(damaged("all_reduce"))], ids=["fast", "slow"])
+def test_wrong_values_are_never_taken_back(first):
+    judged = judge(json.dumps(first), ASKED)
+    assert judged.verdict == "short"
+    assert retest.steps_of(judged, ASKED) == ()
+    assert "again" not in asked_again(first)
+
+
+def test_every_check_that_is_not_of_a_number_lets_nothing_be_taken_back():
+    """Of the checks that a line may have, only those that read a step's number name a step."""
+    names = {one.name for one in judge(json.dumps(document()), ASKED).checks}
+    looked_at_again = {"bandwidth", "spread", "node", "rails"}
+    assert names > looked_at_again
+    for name in names:
+        judged = judge(json.dumps(document()), ASKED)
+        checks = tuple(dataclasses.replace(one, state="short") if one.name == name else one for one in judged.checks)
+        steps = retest.steps_of(dataclasses.replace(judged, checks=checks), ASKED)
+        assert bool(steps) == (name in looked_at_again), name
+
+
 def test_the_request_names_the_steps_to_repeat_and_the_first_ones_evidence():
     plan = a_plan(collectives=("all_reduce", "all_gather"))
     limited = dataclasses.replace(ASKED, plan=plan, limits=(Limit("all_gather", plan.end_of("all_gather"), 150.0),))

@@ -31,6 +31,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.launch import launcher, protocol  # noqa: E402 - found beside this folder
+
 LOCK = ROOT / "tools" / "requirements" / "server.txt"
 ENGINE_VERSION = "3.259.0"
 WORK = Path("/srv/busbar-gpu")
