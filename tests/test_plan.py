@@ -62,7 +62,7 @@ def test_below_four_nodes_the_ring_is_forced_on_every_shape():
 
 def test_a_shape_whose_environment_no_source_states_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match=r"no source says what NCCL wants on BM\.GPU4\.8"):
-        steps.exports(dataclasses.replace(GPU4, environment=None), 2, LAUNCH)
+        ranks.exports(dataclasses.replace(GPU4, environment=None), 2, PLACE)
 
 
 def test_on_two_nodes_nccls_own_choice_is_run_once_as_information():
