@@ -54,9 +54,9 @@ class Head:
             text=True,
         )
 
-    def run(self, request: dict, *words: str) -> tuple[int, str, str]:
+    def run(self, request: dict, *words: str, timeout_s: float = 60) -> tuple[int, str, str]:
         child = self.start(*(words or ("run",)))
-        out, err = child.communicate(json.dumps(request), timeout=60)
+        out, err = child.communicate(json.dumps(request), timeout=timeout_s)
         return child.returncode, out, err
 
 

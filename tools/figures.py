@@ -164,7 +164,7 @@ def _by_hand(stage: Stage, size_bytes: int) -> float:
     found = _timed("the run by hand", stage.inside("ssh", "-F", str(config), *login, shlex.join(words)))
     (row,) = [line.split() for line in found.text.splitlines() if line.split()[:1] == [str(size_bytes)]]
     # The printed busbw has two decimals, too few here: time and rank count give it exactly.
-    ranks = request["gpus"] * len(request.nodes)
+    ranks = request.gpus * len(request.nodes)
     return float(size_bytes / (float(row[5]) * 1e3) * 2 * (ranks - 1) / ranks)
 
 

@@ -152,7 +152,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
     known = machines if isinstance(machines, dict) else {}
     return {
         "cluster": identity,
-        "nodes": {node.name: f"{known.get(node.name, 'unknown')}@{node.address}" for node in where.nodes},
+        "nodes": {node.name: f"{known.get(node.name, known.get('sha256', 'unknown'))}@{node.address}" for node in where.nodes},
         "target": keeping.target,
         "shape": asked.shape.name,
         "versions": outputs["versions"],

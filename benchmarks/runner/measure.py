@@ -16,8 +16,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from benchmarks.launch import launcher, mpirun
-from benchmarks.launch.protocol import Measure, Node, Search, Step
-from benchmarks.runner import fanout, jobs, node_differences, node_facts, program_run, reachability, traffic, transcript
+from benchmarks.launch.protocol import LINE_SCHEMA, Measure, Node, Search, Step
+from benchmarks.runner import (
+    fanout,
+    jobs,
+    line_size,
+    node_differences,
+    node_facts,
+    program_run,
+    reachability,
+    traffic,
+    transcript,
+)
 from benchmarks.runner.refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
@@ -79,8 +89,8 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     deciding = ran.deciding
     assert deciding is not None  # noqa: S101 - its failure is raised in _step
     first = before[0]
-    return {
-        "schema": 2,
+    line = {
+        "schema": LINE_SCHEMA,
         "kind": "measure",
         "run_id": request.run_id,
         "started": started,
@@ -96,10 +106,11 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         "machines": {node.name: its["machine"] for node, its in zip(nodes, before)},
         "gpu": first["gpus"][0] if first["gpus"] else None,
         "inventory": {"differences": [*absent, *node_differences.differences(nodes, before, asked_at, request.hcas)]},
-        "transport": dict(traffic.between(nodes, before, ran.after), network=deciding.network),
-        "evidence": keep(here, ran.texts),
+        "transport": dict(traffic.between(nodes, before, ran.after, request.hcas), network=deciding.network),
         "seconds": round(time.monotonic() - began, 2),
-    }
+    }  # type: Dict[str, Any]
+    line["evidence"] = keep(here, dict(ran.texts, nodes=line_size.bulk(line)))
+    return line_size.fitting(line)
 
 
 class Ran(NamedTuple):

@@ -42,7 +42,7 @@ def _look(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     ran = measure.carry_out(asked, here, say, before, began)
     transport = None
     if ran.deciding is not None:
-        transport = dict(traffic.between(nodes, before, ran.after), network=ran.deciding.network, steps=ran.counted)
+        transport = dict(traffic.between(nodes, before, ran.after, asked.hcas), network=ran.deciding.network, steps=ran.counted)
     first = asked.evidence
     seen = (first.sha256, first.path) if first else (None, None)
     head = "# busbar: measured a second time; the first is {} ({})\n".format(*seen)
