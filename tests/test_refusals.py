@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.rehearsal
+from tools.stage import Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("refusals")]
 
 CASES = [
     ({"shpae": "BM.GPU4.8"}, "shpae is not a configuration key of busbar; did you mean shape?"),
@@ -24,11 +26,19 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A world in which no preview may create anything."""
+    made = Stage(tmp_path_factory.mktemp("refusals"))
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize(("changes", "sentence"), CASES, ids=[" ".join(map(str, *changes.items())) for changes, _ in CASES])
-def test_bad_input_is_refused_at_preview_in_one_sentence(stage, changes, sentence):
-    found = stage.preview(**changes)
+def test_bad_input_is_refused_at_preview_in_one_sentence(world, changes, sentence):
+    found = world.preview(**changes)
     assert found.status != 0
     said = [line.strip() for line in found.text.splitlines() if sentence in line]
     assert said, found
     assert "Traceback" not in found.text
-    assert stage.resources() == []
+    assert world.resources() == []
