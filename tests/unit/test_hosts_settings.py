@@ -17,7 +17,7 @@ from catalogue import GENERIC, SERVERS, SHAPES, Rdma, gpus
 from catalogue.detection import OCI_TAG, Facts, Hca, recognise
 from intent import inventory, known_hosts
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
 BLOB = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 KEY = f"ssh-ed25519 {BLOB}"

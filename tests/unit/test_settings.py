@@ -10,7 +10,7 @@ import yaml
 
 import settings
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl operator@example"
 GIVEN = {

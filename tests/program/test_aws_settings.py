@@ -217,7 +217,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "openzfs-type": ({"homeDeployment": "SINGLE_AZ_HA_1"}, {}, "which us-east-1 does not offer"),
     "openzfs-size": ({"homeMbps": 512}, {}, "has 512 MB/s; SINGLE_AZ_HA_2 has 160"),
 }
-#: Rules that settings give nobody a way to break; tests/test_aws_rules.py breaks them.
+#: Rules that settings give nobody a way to break; tests/unit/test_aws_rules.py breaks them.
 OUT_OF_REACH = {
     "efa-zones": "all nodes stand in the one zone that is set",
     "placement-zones": "the same",
