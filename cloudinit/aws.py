@@ -1,7 +1,7 @@
 """Renders first boots on AWS: the login node, which publishes its host key, and the nodes, with EFA and file systems.
 
-The text contains no secret, only public keys and names of file systems. A machine whose boot failed keeps running, so that first
-contact can read which step failed.
+The text contains no secret, only public keys and names of file systems. A machine whose boot failed keeps running, so that
+first contact can read which step failed.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ done
 def enroot(image: MachineImage, version: str) -> Step:
     """Install enroot if the image has none, and keep what it unpacks on the machine's own disks.
 
-    Its default folders do not work: an overlay cannot be on Lustre, and /run/user ends with the user's session. An image that has
-    enroot keeps its own settings. The `+caps` package lets users who are not root import images.
+    Its default folders do not work: an overlay cannot be on Lustre, and /run/user ends with the user's session. An image that
+    has enroot keeps its own settings. The `+caps` package lets users who are not root import images.
     """
     base = f"{_ENROOT}/v{version}"
     if image.packages == "dnf":

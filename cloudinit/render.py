@@ -1,7 +1,7 @@
 """Renders first boots on OCI: the login node and the GPU nodes.
 
-One script runs all steps and writes to `/var/lib/busbar/boot.json` which step failed, or that all succeeded. Separate `runcmd` lines
-would not do: cloud-init goes on after one that fails, and calls the boot a success.
+One script runs all steps and writes to `/var/lib/busbar/boot.json` which step failed, or that all succeeded. cloud-init
+itself would go on after a `runcmd` line that fails, and call the boot a success.
 """
 
 from __future__ import annotations

@@ -182,8 +182,8 @@ fi
 def announce() -> Step:
     """Write the public host key to the console, then mark the SSH version string.
 
-    The cloud's API shows the console, so the key is pinned before the first connection: no private key in the user-data, no trust
-    on first use.
+    The cloud's API shows the console, so the key is pinned before the first connection: no private key in the user-data, no
+    trust on first use.
     """
     return Step(
         "announce",

@@ -6,9 +6,10 @@
 
 `prepare` runs where there is Internet. It puts into FOLDER (about 55 MB) what the server needs beside the checkout: the engine,
 Python wheels, Open MPI's wheel and your nccl-tests archive. `run` runs on the server, as root, and needs Python 3.11 or later,
-CUDA with nvcc, and NCCL with its headers. It measures one node with all GPUs and, if asked, two nodes with a GPU each in network
-namespaces, over sockets on a link of --fabric-gbit and with half of the processors each, so that the link is what is measured.
-Beside each case it runs the same command by hand, and writes OUT/CASE.json, without keys and environments. `--bare` is for a
+CUDA with nvcc, and NCCL with its headers. It measures one node with all GPUs and, if asked, two nodes with a GPU each in
+network namespaces, over sockets on a link of --fabric-gbit and with half of the processors each, so that the link is what is
+measured. Beside each case it runs the same command by hand, and writes OUT/CASE.json, without keys and environments. `--bare`
+is for a
 machine that is thrown away afterwards: it also installs SSH and iproute2.
 """
 
@@ -369,7 +370,7 @@ class Stack:
         found = self._engine("stack", "output", "--json", "--stack", self.name)
         if found.returncode != 0:
             sys.exit(f"gpu-server: no outputs: {found.stderr}")
-        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # the path of the user's home means nothing elsewhere
+        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # that path means nothing elsewhere
         return {name: value for name, value in values.items() if name not in {"readme", "report", "ssh"}}
 
     def argv(self) -> list[str]:
@@ -385,8 +386,8 @@ class Stack:
 def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, Any]) -> dict[str, Any]:
     """Measure everything once; then the deciding collective, as `again` says, by hand and through the product in turns.
 
-    Each number of the product is compared with the mean of the runs by hand just before and just after it, so that other load on
-    the machine affects both.
+    Each number of the product is compared with the mean of the runs by hand just before and just after it, so that other load
+    on the machine affects both.
     """
     _succeed(stack, measurement=1)
     outputs = stack.outputs()["measured"]

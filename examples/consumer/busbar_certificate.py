@@ -2,8 +2,8 @@
 
     cp busbar_certificate.py busbar_verify.py your-program/
 
-`busbar_verify.py` is benchmarks/records/verify.py. Needs `pulumi` and `cryptography`. It works at preview too: outputs of another
-stack are known then.
+`busbar_verify.py` is benchmarks/records/verify.py. Needs `pulumi` and `cryptography`. It works at preview too: outputs of
+another stack are known then.
 """
 
 from __future__ import annotations
