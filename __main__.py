@@ -1,42 +1,50 @@
-"""The roof: settings, one cluster, one measurement, exports. No shell, no cloud."""
+"""The program: read the stack, build the cluster of its target, measure and accept it, export."""
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pulumi
 
-import settings
+from benchmarks.plan.asked import Asked
+from benchmarks.records.keeper import Keeping
 from benchmarks.report import outputs
+from components.cluster import Cluster
 from components.ready import Ready, ReadyArgs
 from components.sweep import Source, Sweep, SweepArgs
-from targets import build
+from config import read
 
-wanted = settings.load()
-cluster = build(wanted)
-ready = Ready("ready", ReadyArgs(cluster=cluster, timeout_s=wanted.ready_timeout_minutes * 60))
-asked = ready.shape.apply(lambda shape: wanted.asked(shape, cluster.size))
-sweep = Sweep(
-    "sweep",
-    SweepArgs(
-        asked=asked,
-        source=Source(version=wanted.nccl_tests_version, sha256=wanted.nccl_tests_sha256, location=wanted.nccl_tests_source),
-        homes=wanted.homes,
-        container=wanted.image_of_ranks,
-        cluster=cluster,
-        ready=ready,
-        search_budget_s=wanted.search_minutes * 60,
-        keeping=wanted.keeping,
-        price=wanted.own_price,
-    ),
-)
+stack = read.load()
+# A target's provider SDK costs seconds, so only that of this stack's target is imported.
+target = import_module(f"components.{stack.target}.cluster")
+cluster: Cluster = getattr(target, f"{stack.target.title()}Cluster")("cluster", stack.wanted, stack.measure)
 
 pulumi.export("schema", outputs.SCHEMA)
-pulumi.export("target", wanted.target)
+pulumi.export("target", stack.target)
 pulumi.export("nodes", cluster.nodes.apply(lambda nodes: [{"name": node.name, "address": node.address} for node in nodes]))
-pulumi.export("ssh", sweep.ssh)
-for name in outputs.EXPECTED:
-    pulumi.export(name, sweep.expected[name])
-for name in outputs.MEASURED:
-    pulumi.export(name, sweep.measured[name])
-pulumi.export("certificate", sweep.certificate)
-pulumi.export("report", sweep.report)
-pulumi.export("readme", sweep.readme)
+
+if cluster.size:
+    ready = Ready("ready", ReadyArgs(cluster=cluster, timeout_s=stack.measure.ready_timeout_s))
+    tests = stack.measure.nccl_tests
+    sweep = Sweep(
+        "sweep",
+        SweepArgs(
+            asked=ready.shape.apply(lambda shape: Asked.of(stack, shape, cluster.size)),
+            source=Source(version=tests.version, sha256=tests.digest, location=tests.source),
+            homes=stack.homes,
+            container=stack.ranks_run_in,
+            cluster=cluster,
+            ready=ready,
+            search_budget_s=stack.measure.search_s,
+            keeping=Keeping.of(stack),
+            price=stack.records.price,
+        ),
+    )
+    pulumi.export("ssh", sweep.ssh)
+    for name in outputs.EXPECTED:
+        pulumi.export(name, sweep.expected[name])
+    for name in outputs.MEASURED:
+        pulumi.export(name, sweep.measured[name])
+    pulumi.export("certificate", sweep.certificate)
+    pulumi.export("report", sweep.report)
+    pulumi.export("readme", sweep.readme)

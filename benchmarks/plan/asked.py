@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from catalogue import Shape
     from config.accept import Limit
     from config.measure import Measure
+    from config.stack import Stack
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,13 @@ class Asked:
     allow_skipped: frozenset[str] = frozenset()
     past: tuple[float, str] | None = None
     past_unread: str = ""
+
+    @classmethod
+    def of(cls, stack: Stack, shape: Shape, nodes: int) -> Asked:
+        """Return what `stack` asks of `nodes` nodes of `shape`."""
+        measure, accept = stack.measure, stack.accept
+        skipped = frozenset[str](accept.allow_skipped)
+        return cls(measure, shape, nodes, accept.gate_gb_s, accept.own_limits, measure.fabric, skipped)
 
     @property
     def ranks(self) -> int:

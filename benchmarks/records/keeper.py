@@ -20,6 +20,7 @@ from benchmarks.records import history
 
 if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
+    from config.stack import Stack
 
 #: Names what a report was made from, so that the same one is not drawn again.
 _MADE_FROM = "made-from.txt"
@@ -42,6 +43,12 @@ class Keeping:
     report: str
     certificate_key: str
     certificate_days: int
+
+    @classmethod
+    def of(cls, stack: Stack) -> Keeping:
+        """Return what `stack` wants kept."""
+        records, certificate = stack.records, stack.records.certificate
+        return cls(stack.target, records.history or "", records.report or "", certificate.key or "", certificate.days)
 
 
 @dataclass(frozen=True)
