@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help setup up preview down ssh outputs test check figures compare
+.PHONY: help setup up preview down ssh outputs test pure check figures compare
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -26,12 +26,16 @@ outputs: setup ## print the stack's outputs as JSON
 ssh: setup ## open a shell on the head
 	@$(RUN) shell
 
-test: setup ## run every check and every test
+test: setup ## run every check and every test; needs root, about 10 minutes on 2 cores
 	@tools/setup checks
-	@$(MAKE) --no-print-directory check
-	@. tools/env && "$$BUSBAR_PYTHON" -m pytest -n 2 --dist loadgroup
+	@tools/test
 
-check: ## run the checks alone
+pure: ## run the tests that need neither root nor network, about a minute
+	@tools/setup tests
+	@tools/test pure
+
+check: ## run the checks (style, types, shell, workflows)
+	@tools/setup checks
 	@tools/check
 
 figures: setup ## measure what README claims, one line each; PARTS="faults healthy" takes a quarter of an hour

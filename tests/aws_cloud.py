@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 from pulumi.runtime.proto import provider_pb2
 
-from rehearsal import hosts, network, storage
 from rehearsal.aws import members
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.errors import Problem
 from rehearsal.aws.registry import KINDS
 from rehearsal.aws.sdk import SDK
 from rehearsal.aws.server import Provider
+from rehearsal.host import hosts, storage
+from rehearsal.net import network
 from rehearsal.plugin import check, wire
 from rehearsal.plugin.store import Record
-from rehearsal.world import World, write_whole
+from rehearsal.world.world import World, write_whole
 
 ROOT = Path(__file__).parent.parent
 REGION, ZONE, OTHER = "us-east-1", "us-east-1a", "us-east-1b"

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pulumi.runtime.proto import provider_pb2
 
-from rehearsal import hosts, network, storage
+from rehearsal.host import hosts, storage
+from rehearsal.net import network
 from rehearsal.oci import rules
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.places import COMPARTMENT, SERVICES, TENANCY
@@ -20,7 +21,7 @@ from rehearsal.oci.sdk import SDK
 from rehearsal.oci.server import Provider
 from rehearsal.plugin import check, wire
 from rehearsal.plugin.store import Record
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 ROOT = Path(__file__).parent.parent
 AD = "Uocm:REHEARSED-AD-1"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal import hosts, network, wires
-from rehearsal.world import World
+from rehearsal.host import hosts
+from rehearsal.net import network, wires
+from rehearsal.world.world import World
 
 #: A container's first step; where this machine's root is a folder of another (chroot), the kernel lets nobody take it.
 CONTAINED = pytest.mark.skipif(

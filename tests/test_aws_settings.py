@@ -16,6 +16,7 @@ from conftest import ROOT
 from test_aws_program import GROUP, ODCR, Cloud, controlled
 
 import settings
+from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from catalogue.aws import ERROR, RULES, WARNING, Lustre, OpenZfs, Repository
 from catalogue.detection import Facts, Hca, recognise
@@ -319,7 +320,7 @@ def test_a_suppressed_rule_neither_stops_nor_warns(monkeypatch):
 
 def asked() -> Asked:
     wanted = parsed()
-    return Asked(wanted.plan, INSTANCES[wanted.shape].shape(), wanted.nodes)
+    return wanted.asked(INSTANCES[wanted.shape].shape(), wanted.nodes)
 
 
 def measured(**said: dict[str, int]) -> str:
@@ -387,15 +388,15 @@ def test_commands_reach_the_nodes_through_the_head_and_tell_nccl_of_no_hca(monke
         ({"devices": {}}, "NCCL did not say which provider carried its bytes"),
     ],
 )
-def test_another_way_than_efa_is_no_pass_however_fast_it_was(monkeypatch, said, reason):
-    seen = run(monkeypatch, {"sweep-measure": measured(**said)}, preview=False)
-    assert seen.outputs["verdict"] in {"short", "unknown"}
-    assert any(reason in text for text in seen.outputs["reasons"]), seen.outputs["reasons"]
+def test_another_way_than_efa_is_no_pass_however_fast_it_was(said, reason):
+    judged = judge(measured(**said), asked())
+    assert judged.verdict in {"short", "unknown"}
+    assert any(reason in text for text in judged.reasons), judged.reasons
 
 
-def test_older_plugins_write_the_same_with_other_letters(monkeypatch):
+def test_older_plugins_write_the_same_with_other_letters():
     older = {"networks": {"Libfabric": 16}, "devices": {"Selected Provider is efa (found 32 nics)": 16}}
-    assert run(monkeypatch, {"sweep-measure": measured(**older)}, preview=False).outputs["verdict"] == "pass"
+    assert judge(measured(**older), asked()).verdict == "pass"
 
 
 def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each(monkeypatch):

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from rehearsal import cables, hosts, spec
-from rehearsal.world import World
+from rehearsal.host import cables, hosts, spec
+from rehearsal.world.world import World
 
 pytestmark = pytest.mark.rehearsal
 
@@ -159,7 +159,7 @@ def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(stage):
 
 def started(stage) -> float:
     """Return when the measurement in the state began, seconds since the epoch."""
-    for resource in stage.state()["deployment"]["resources"]:
+    for resource in stage.resources():
         if resource["urn"].endswith("::sweep-measure"):
             text = json.loads(resource["outputs"]["stdout"])["started"]
             return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")) - time.timezone

@@ -55,7 +55,7 @@ def contact(tmp_path, monkeypatch):
     def run(scripts: dict[str, str], nodes: list[dict[str, str]], **ask: object) -> subprocess.CompletedProcess[str]:
         for address, script in scripts.items():
             (tmp_path / address).write_text(script)
-        asked = {"user": "me", "hcas": [], "timeout_s": 3, "first_boot": False, "facts": "the program", **ask}
+        asked = {"user": "me", "hcas": [], "timeout_s": 2, "first_boot": False, "facts": "the program", **ask}
         program = onsite.text("gather", nodes=nodes, ask=asked)
         return subprocess.run(
             [sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
@@ -95,10 +95,11 @@ def test_a_silent_node_is_named_with_its_last_words_and_the_other_was_heard(cont
 
 
 def test_more_silent_nodes_than_the_window_keep_nobody_from_being_heard(contact):
-    silent = [machine(f"s{number}", f"10.0.1.{number}") for number in range(40)]
-    found = contact({"10.0.0.1": answering()}, [*silent, machine("a", "10.0.0.1")], timeout_s=6)
+    """The window has 32 places."""
+    silent = [machine(f"s{number}", f"10.0.1.{number}") for number in range(34)]
+    found = contact({"10.0.0.1": answering()}, [*silent, machine("a", "10.0.0.1")], timeout_s=3)
     assert found.returncode == 1
-    assert "40 of 41 nodes are not ready" in found.stderr
+    assert "34 of 35 nodes are not ready" in found.stderr
     assert "a (10.0.0.1): ready" in found.stderr
 
 

@@ -74,7 +74,7 @@ MAY = {
     "targets.py": {"components", "settings"},
     "__main__.py": {"pulumi", "settings", "targets", "components.ready", "components.sweep", "benchmarks"},
     "rehearsal": {"rehearsal", "grpc", "google", "pulumi", "pulumi_oci", "yaml"},
-    "tools/plugins": {"tools", "grpc", "google", "pulumi", "asyncssh", "language", "command"},
+    "rehearsal/engine": {"rehearsal.engine", "grpc", "google", "pulumi", "asyncssh", "language", "command"},
 }
 
 
@@ -96,7 +96,7 @@ def imports(path: Path) -> set[str]:
 
 
 def sources() -> list[Path]:
-    rooms = ("catalogue", "config", "intent", "benchmarks", "cloudinit", "components", "rehearsal", "tools/plugins")
+    rooms = ("catalogue", "config", "intent", "benchmarks", "cloudinit", "components", "rehearsal")
     found = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
     return [*found, ROOT / "settings.py", ROOT / "targets.py", ROOT / "__main__.py"]
 

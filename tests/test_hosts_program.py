@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from conftest import BUILD_LINE, HOST_KEY
+from conftest import BUILD_LINE, HOST_KEY, run_program
 
 FACTS = {
     "gpu": "NVIDIA A100-SXM4-40GB",
@@ -27,7 +27,7 @@ LINES = {
 
 
 @pytest.fixture
-def hosts(run_program, tmp_path, monkeypatch):
+def hosts(tmp_path, monkeypatch):
     """Run it with no cloud's SDK to be had."""
     for name in [name for name in sys.modules if name.startswith("components.oci")]:
         monkeypatch.delitem(sys.modules, name)

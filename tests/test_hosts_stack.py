@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from rehearsal.world import World
+from rehearsal.world.world import World
 from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]
 
-SITES = ROOT / "rehearsal" / "sites"
+SITES = ROOT / "rehearsal" / "entry" / "sites"
 
 
 def standing(folder, site: str = "hosts") -> Stage:
@@ -51,10 +51,9 @@ def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
 
 def test_nothing_of_a_cloud_is_registered_and_no_key_and_no_agent_is_in_the_state(built):
     stage = built[0]
-    state = stage.state()
-    kinds = {resource["type"].split(":")[0] for resource in state["deployment"]["resources"]}
+    kinds = {resource["type"].split(":")[0] for resource in stage.resources()}
     assert kinds == {"pulumi", "command", "busbar"}
-    text = json.dumps(state) + built[1].text
+    text = json.dumps(stage.resources()) + built[1].text
     for secret in ("PRIVATE KEY", "SSH_AUTH_SOCK", "-agent"):
         assert secret not in text
 

@@ -9,7 +9,7 @@ import pulumi
 import pytest
 import yaml
 from a_line import document
-from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, configuration, ready_line
+from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, configuration, ready_line, run_program
 
 import settings
 from benchmarks.plan.asked import Asked
@@ -35,8 +35,8 @@ LINES = {
 }
 
 
-@pytest.fixture
-def dev(run_program):
+@pytest.fixture(scope="module")
+def dev():
     return run_program(LINES)
 
 
@@ -76,7 +76,7 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
     ]
 
 
-def test_eight_nodes_are_as_many_resources_as_two(dev, run_program):
+def test_eight_nodes_are_as_many_resources_as_two(dev):
     eight = run_program(LINES | {"ready-contact": ready_line(8)}, members=8, nodes=8)
     assert len(eight.resources) == len(dev.resources)
 
@@ -92,7 +92,7 @@ def test_every_connection_pins_its_host_key_and_names_no_agent_and_no_private_ke
             assert "privateKey" not in end
 
 
-def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_needs(dev, run_program):
+def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_needs(dev):
     (configuration,) = dev.of("InstanceConfiguration")
     details = configuration["instanceDetails"]["launchDetails"]
     assert details["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
@@ -110,7 +110,7 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
 FILES = {"imageFamily": "ol8", "home": True, "homeMount": "/fss", "lustre": True}
 
 
-def test_file_systems_add_their_resources_and_nothing_else_changes(dev, run_program):
+def test_file_systems_add_their_resources_and_nothing_else_changes(dev):
     def kinds(engine) -> set[tuple[str, str]]:
         return {(kind, name) for kind, name, _ in engine.resources}
 
@@ -123,7 +123,7 @@ def test_file_systems_add_their_resources_and_nothing_else_changes(dev, run_prog
     }
 
 
-def test_nodes_mount_the_file_systems_in_first_boot_and_the_bastion_does_not(run_program):
+def test_nodes_mount_the_file_systems_in_first_boot_and_the_bastion_does_not():
     engine = run_program(LINES, **FILES)
     (configuration,) = engine.of("InstanceConfiguration")
     boot = base64.b64decode(configuration["instanceDetails"]["launchDetails"]["metadata"]["user_data"]).decode()
@@ -138,7 +138,7 @@ def test_nodes_mount_the_file_systems_in_first_boot_and_the_bastion_does_not(run
     assert engine.of("MountTarget")[0]["subnetId"] == "ocid1.cluster-network-private.oc1..id"
 
 
-def test_what_a_destroy_does_is_said_of_data_alone(run_program, protection):
+def test_what_a_destroy_does_is_said_of_data_alone(protection):
     run_program(LINES, **FILES, homeOnDestroy="retain")
     assert protection["cluster-storage-files"] == (False, True)
     assert protection["cluster-storage-lustre"] == (True, False)
@@ -155,7 +155,7 @@ def test_nothing_is_open_to_the_world(dev):
             assert rule["source"] in {"10.0.0.0/16", "198.51.100.0/24"}
 
 
-def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only_the_second(run_program):
+def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only_the_second():
     slow = document(dev_asked(), share=0.5)
     engine = run_program(LINES | {"sweep-measure": json.dumps(slow)})
     (accept,) = [inputs for _, name, inputs in engine.resources if name == "sweep-accept"]
@@ -168,7 +168,7 @@ def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only
     assert asked["pair_limit_gb_s"] == pytest.approx(0.05 * 0.85)
 
 
-def test_a_fabric_that_is_fast_at_second_sight_is_accepted(run_program):
+def test_a_fabric_that_is_fast_at_second_sight_is_accepted():
     slow, fine = document(dev_asked(), share=0.5), document(dev_asked())
     searched = json.loads(LINES["sweep-search"]) | {"again": {"steps": fine["steps"], "evidence": fine["evidence"]}}
     engine = run_program(LINES | {"sweep-measure": json.dumps(slow), "sweep-search": json.dumps(searched)})
@@ -183,7 +183,7 @@ def test_a_fabric_that_passes_is_not_searched(dev):
     assert not json.loads(search["stdin"])["needed"]
 
 
-def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev, run_program):
+def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev):
     def run_id(engine) -> str:
         (measure,) = [inputs for _, name, inputs in engine.resources if name == "sweep-measure"]
         return json.loads(measure["stdin"])["run_id"]
@@ -197,7 +197,7 @@ def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev, run_progr
     assert run_id(run_program(LINES, image="ocid1.image.oc1..other")) != same
 
 
-def test_other_machines_are_given_the_runner_and_the_source_again(dev, run_program):
+def test_other_machines_are_given_the_runner_and_the_source_again(dev):
     def triggers(engine) -> list:
         return [inputs["triggers"] for kind, _, inputs in engine.resources if kind.endswith(":CopyToRemote")]
 
@@ -205,7 +205,7 @@ def test_other_machines_are_given_the_runner_and_the_source_again(dev, run_progr
     assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
 
 
-def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up(run_program):
+def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():
     with pytest.raises(pulumi.RunError, match=r"has 1 of 2 nodes running .* destroy the stack"):
         run_program(LINES, members=1)
 

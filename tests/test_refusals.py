@@ -31,4 +31,4 @@ def test_bad_input_is_refused_at_preview_in_one_sentence(stage, changes, sentenc
     said = [line.strip() for line in found.text.splitlines() if sentence in line]
     assert said, found
     assert "Traceback" not in found.text
-    assert stage.state()["deployment"].get("resources", []) == []
+    assert stage.resources() == []

@@ -25,7 +25,7 @@ from aws_cloud import (
 # ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
 from stand_in import faults
 
-from rehearsal import hosts, network, parameters
+from rehearsal.aws import parameters
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.fabric import pairs
 from rehearsal.aws.imds import metadata
@@ -33,6 +33,8 @@ from rehearsal.aws.kinds import INSTANCE
 from rehearsal.aws.lookups import answer
 from rehearsal.aws.places import ACCOUNT
 from rehearsal.aws.registry import KINDS
+from rehearsal.host import hosts
+from rehearsal.net import network
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
 from rehearsal.plugin.store import Record, Store
 

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from aws_cloud import Stack, fleet, template
 
-from rehearsal import hosts, network, tidy, wires
 from rehearsal.aws.cloud import Cloud
-from rehearsal.rules import render_fabric
-from rehearsal.spec import load
-from rehearsal.world import World
+from rehearsal.entry import cleanup
+from rehearsal.host import hosts
+from rehearsal.host.spec import load
+from rehearsal.net import network, wires
+from rehearsal.net.rules import render_fabric
+from rehearsal.world.world import World
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("rules"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -37,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made.folder()
     network.ensure_operator(made)
     yield made
-    tidy.demolish(made)
+    cleanup.demolish(made)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,9 @@ from test_rehearsal_machines import spec
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
-from rehearsal import hosts, network, tidy
+from rehearsal.entry import cleanup
+from rehearsal.host import hosts
+from rehearsal.net import network
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("enroot"), CONTAINED]
 FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
@@ -34,7 +36,7 @@ def stage(tmp_path_factory):
         assert set(stage.ready(*NODES).values()) == {"status: done"}
         yield stage
     finally:
-        tidy.demolish(stage.world)
+        cleanup.demolish(stage.world)
 
 
 def on(stage, name, command):

@@ -9,9 +9,11 @@ import pytest
 from rehearsed import RAILS, Stage, vcn
 from test_rehearsal_hosts import FIRST_BOOT, RECEIVE, SEND, megabits
 
-from rehearsal import cables, network, spec, tidy
-from rehearsal.faults import HostFaults
-from rehearsal.world import World
+from rehearsal.entry import cleanup
+from rehearsal.host import cables, spec
+from rehearsal.net import network
+from rehearsal.world.faults import HostFaults
+from rehearsal.world.world import World
 
 pytestmark = pytest.mark.xdist_group("broken")
 FAULTS = (
@@ -39,7 +41,7 @@ def stage(tmp_path_factory):
         assert stage.ready(*names) == dict.fromkeys(names, "status: done")
         yield stage
     finally:
-        tidy.demolish(stage.world)
+        cleanup.demolish(stage.world)
 
 
 def speed(stage, sender: int, receiver: int, rail: int) -> float:

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from rehearsed import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, vcn
 
-from rehearsal import hosts, network, tidy, wires
-from rehearsal.world import World
+from rehearsal.entry import cleanup
+from rehearsal.host import hosts
+from rehearsal.net import network, wires
+from rehearsal.world.world import World
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("booted")]
 ENTER = Path(__file__).parent.parent / "rehearsal/enter"
@@ -89,7 +91,7 @@ def stage(tmp_path_factory):
         assert stage.ready(*names) == dict.fromkeys(names, "status: done")
         yield stage
     finally:
-        tidy.demolish(stage.world)
+        cleanup.demolish(stage.world)
 
 
 def megabits(stage, sender, receiver, source, address):
@@ -280,7 +282,7 @@ def door(tmp_path):
         return subprocess.Popen([ENTER, *argv], env=environment, stdout=subprocess.PIPE, text=True, **more)
 
     yield world, enter
-    tidy.demolish(world)
+    cleanup.demolish(world)
 
 
 def test_the_door_gives_an_agent_and_no_way_out_and_takes_all_with_it(door):

@@ -15,7 +15,10 @@ from rehearsed import Stage, vcn
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.instances import INSTANCES
 from cloudinit.aws import ComputeBoot, HeadBoot, Mounts, render
-from rehearsal import amazon, hosts, images, network, parameters, storage, tidy, wires
+from rehearsal.aws import efa_software, parameters
+from rehearsal.entry import cleanup
+from rehearsal.host import hosts, images, storage
+from rehearsal.net import network, wires
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("machines")]
 ROOT = Path(__file__).parent.parent
@@ -86,7 +89,7 @@ def stage(tmp_path_factory):
         assert set(stage.ready("head", "linux", "node0", "node1").values()) == {"status: done"}
         yield stage
     finally:
-        tidy.demolish(stage.world)
+        cleanup.demolish(stage.world)
 
 
 @pytest.fixture(scope="module")
@@ -271,10 +274,10 @@ def test_a_node_with_an_efa_device_short_says_so_at_its_first_boot(stage):
 
 
 def test_the_plugins_protocol_and_the_counters_follow_the_instance_type():
-    assert [amazon.protocol(name) for name in ("p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge", "g5.48xlarge")] == [
+    assert [efa_software.protocol(name) for name in ("p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge", "g5.48xlarge")] == [
         "SENDRECV"
     ] * 4
-    assert [amazon.protocol(name) for name in ("p5.48xlarge", "p5en.48xlarge", "p6-b300.48xlarge", "g7e.48xlarge")] == [
+    assert [efa_software.protocol(name) for name in ("p5.48xlarge", "p5en.48xlarge", "p6-b300.48xlarge", "g7e.48xlarge")] == [
         "RDMA"
     ] * 4
 

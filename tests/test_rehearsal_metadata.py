@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rehearsal import metadata, parameters
-from rehearsal.metadata import Service, read
-from rehearsal.world import World
+from rehearsal.aws import metadata_service, parameters
+from rehearsal.aws.metadata_service import Service, read
+from rehearsal.world.world import World
 
 TEXTS = {
     "latest/meta-data/instance-id": "i-0123456789abcdef0",
@@ -41,7 +41,7 @@ def asked(service, path, token=None, method="GET", body=b""):
 
 def put(service, name, value="v", **more):
     body = json.dumps({"Name": name, "Value": value, "Type": "String", **more}).encode()
-    return asked(service, metadata.PARAMETER, method="POST", body=body)
+    return asked(service, metadata_service.PARAMETER, method="POST", body=body)
 
 
 def test_nothing_is_said_without_a_token_or_with_one_that_was_not_given_out(world):
@@ -49,7 +49,7 @@ def test_nothing_is_said_without_a_token_or_with_one_that_was_not_given_out(worl
     for token in ("", "guessed"):
         assert asked(service, "/latest/meta-data/instance-id", token) == (401, "")
     assert put(service, "/busbar/x/key")[0] == 200
-    assert service.answer("POST", metadata.PARAMETER, {}, b"{}")[0] == 401
+    assert service.answer("POST", metadata_service.PARAMETER, {}, b"{}")[0] == 401
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_token_needs_a_time_to_live_of_up_to_six_hours_and_no_proxy(world, hea
 def test_a_token_ends_with_its_time(world, monkeypatch):
     service = Service(world.path, "h0")
     now = [1000.0]
-    monkeypatch.setattr(metadata.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(metadata_service.time, "monotonic", lambda: now[0])
     token = service.answer("PUT", "latest/api/token", LIFE, b"")[1]
     assert asked(service, "latest/meta-data/instance-id", token) == (200, "i-0123456789abcdef0")
     now[0] += 61

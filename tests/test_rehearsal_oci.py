@@ -22,13 +22,14 @@ from oci_stack import (
 # ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
 from stand_in import faults
 
-from rehearsal import hosts, network
+from rehearsal.host import hosts
+from rehearsal.net import network
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.places import COMPARTMENT
 from rehearsal.oci.registry import KINDS
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
 from rehearsal.plugin.store import Record, Store
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 
 def test_the_network_is_what_the_stack_says(cloud: Cloud, fakes: Fakes) -> None:

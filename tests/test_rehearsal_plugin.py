@@ -19,7 +19,7 @@ def test_the_plugin_starts_at_once_and_ends_quietly(name: str, tmp_path: Path) -
     environment = {**os.environ, "BUSBAR_WORLD": str(tmp_path / "world"), "BUSBAR_PYTHON": sys.executable}
     started = time.monotonic()
     plugin = subprocess.Popen(
-        [ROOT / f"rehearsal/bin/pulumi-resource-{name}", "127.0.0.1:1"],
+        [ROOT / f"rehearsal/entry/bin/pulumi-resource-{name}", "127.0.0.1:1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,

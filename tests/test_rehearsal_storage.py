@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from rehearsed import EGRESS, SSH, WITHIN, Stage, host, vcn
 
-from rehearsal import hosts, network, storage, tidy, wires
+from rehearsal.entry import cleanup
+from rehearsal.host import hosts, storage
+from rehearsal.net import network, wires
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("storage")]
 LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
@@ -45,7 +47,7 @@ def stage(tmp_path_factory):
             stage.inside(name, "chmod 755 /usr/sbin/mount.lustre")
         yield stage
     finally:
-        tidy.demolish(stage.world)
+        cleanup.demolish(stage.world)
 
 
 @pytest.fixture
@@ -147,9 +149,9 @@ def test_a_stopped_file_system_vanishes_from_its_clients_and_from_the_machine(st
 def test_what_a_crash_left_of_a_file_system_is_swept(stage):
     start_home(stage.world)
     (stage.world.path / "storage" / HOME / "record.json").unlink()
-    assert tidy.orphans(stage.world)
-    tidy.sweep(stage.world)
-    assert not tidy.orphans(stage.world)
+    assert cleanup.orphans(stage.world)
+    cleanup.sweep(stage.world)
+    assert not cleanup.orphans(stage.world)
     assert start_home(stage.world).export == "/fsx/"
     storage.stop(stage.world, HOME)
 

@@ -12,8 +12,8 @@ import pytest
 from test_aws_settings import OUT_OF_REACH
 
 from catalogue.aws.rules import RULES
-from rehearsal import tidy
-from rehearsal.world import World
+from rehearsal.entry import cleanup
+from rehearsal.world.world import World
 from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
@@ -91,7 +91,7 @@ def test_an_unchanged_update_changes_nothing(built):
 
 def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
     stage = built[0]
-    text = json.dumps(stage.state()) + built[1].text
+    text = json.dumps(stage.resources()) + built[1].text
     for secret in ("PRIVATE KEY", "SSH_AUTH_SOCK", '-agent"'):
         assert secret not in text
 
@@ -265,7 +265,7 @@ def test_file_systems_that_are_retained_stay_with_the_network_that_they_stand_in
         assert mark.read_text() == "kept\n"
     finally:
         stage.close()
-        tidy.demolish(world)
+        cleanup.demolish(world)
 
 
 @pytest.mark.alone

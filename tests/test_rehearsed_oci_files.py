@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from rehearsal import tidy
-from rehearsal.world import World
+from rehearsal.entry import cleanup
+from rehearsal.world.world import World
 from tools.stage import Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-files")]
@@ -92,7 +92,7 @@ def test_retained_lustre_stays_in_the_account_with_the_network_that_it_stands_in
         assert mark.read_text() == "kept\n"
     finally:
         stage.close()
-        tidy.demolish(world)
+        cleanup.demolish(world)
 
 
 def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):

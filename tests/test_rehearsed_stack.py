@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from rehearsal.world import World
+from rehearsal.world.world import World
 from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("stack")]
@@ -23,6 +23,7 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     """The dev stack with a short plan, up."""
     stage = Stage(tmp_path_factory.mktemp("stack"))
     stage.environment["PLANTED_TOKEN"] = PLANTED
+    stage.report = str(stage.folder / "report")
     found = stage.up()
     assert found.status == 0, found
     yield stage, found
@@ -30,7 +31,7 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
 
 
 def commands(stage: Stage) -> list[dict]:
-    return [resource for resource in stage.state()["deployment"]["resources"] if resource["type"].startswith("command:")]
+    return [resource for resource in stage.resources() if resource["type"].startswith("command:")]
 
 
 @pytest.mark.alone
@@ -98,7 +99,7 @@ def test_a_preview_predicts_the_bandwidth_and_states_the_gate(built):
 
 def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built):
     stage = built[0]
-    text = json.dumps(stage.state()) + json.dumps(stage.outputs()) + built[1].text
+    text = json.dumps(stage.resources()) + built[1].text
     for secret in ("PRIVATE KEY", PLANTED, "PLANTED_TOKEN", "SSH_AUTH_SOCK", '-agent"'):
         assert secret not in text
     operator = (stage.world / "operator" / "id_ed25519").read_text().splitlines()[1]

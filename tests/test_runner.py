@@ -45,7 +45,7 @@ class Head:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, str(self.program), *words],
+            [sys.executable, "-IS", str(self.program), *words],
             env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def checkout(tmp_path):
     copy = tmp_path / "new"
     copy.mkdir()
     shutil.copytree(ROOT / "tools", copy / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "rehearsal" / "engine", copy / "rehearsal" / "engine", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "requirements.txt", copy)
     return copy
 
@@ -104,3 +106,13 @@ def test_the_dev_stack_pins_the_archive_that_is_packed_here(tmp_path):
 def test_tests_of_one_group_are_kept_together_by_the_installed_pytest(request):
     spread_over_workers = hasattr(request.config, "workerinput")
     assert request.node.nodeid.endswith("@kept-together") == spread_over_workers
+
+
+def test_mypy_follows_every_package_of_the_clouds_sdks_that_is_imported():
+    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    (followed,) = [one["module"] for one in overrides if one.get("follow_imports") == "normal"]
+    sources = [path for room in ("components", "rehearsal") for path in (ROOT / room).rglob("*.py")]
+    found = re.findall(r"^from (pulumi_aws|pulumi_oci) import (.+)$", "\n".join(map(Path.read_text, sources)), re.MULTILINE)
+    packages = {f"{sdk}.{name}" for sdk, names in found for name in names.split(", ")}
+    assert len(packages) > 10
+    assert packages <= {name.removesuffix(".*") for name in followed}

@@ -103,7 +103,9 @@ def _in_a_world(folder: Path, measure: Callable[[Stage], None], stack: str) -> N
 
 def _stage(folder: Path, stack: str = "dev") -> Stage:
     folder.mkdir()
-    return Stage(folder, stack)
+    made = Stage(folder, stack)
+    made.report = str(folder / "report")
+    return made
 
 
 def say(name: str, figure: str) -> None:
@@ -242,22 +244,18 @@ def _overhead(stage: Stage) -> float:
     """Return what build and measure took beyond the time of the runs themselves, s."""
     ended = {one["urn"].rsplit("::", 1)[1]: _when(one) for one in _own(stage) if "created" in one}
     began = max(ended["sweep-runner"], ended["sweep-source"])
-    (line,) = [
-        json.loads(one["outputs"]["stdout"])
-        for one in stage.state()["deployment"]["resources"]
-        if one["urn"].endswith("::sweep-measure")
-    ]
+    (line,) = [json.loads(one["outputs"]["stdout"]) for one in stage.resources() if one["urn"].endswith("::sweep-measure")]
     runs_s = sum(step.get("seconds", 0.0) for step in line["steps"])
     return (ended["sweep-measure"] - began).total_seconds() - float(runs_s)
 
 
 def _own(stage: Stage) -> list[dict[str, Any]]:
     """Return the resources that the program registers, without the engine's own."""
-    return [one for one in stage.state()["deployment"].get("resources", []) if not one["type"].startswith("pulumi:")]
+    return [one for one in stage.resources() if not one["type"].startswith("pulumi:")]
 
 
 def _inputs(stage: Stage, name: str) -> dict[str, Any]:
-    for resource in stage.state()["deployment"]["resources"]:
+    for resource in stage.resources():
         if resource["urn"].endswith(f"::{name}"):
             return dict(resource["inputs"])
     sys.exit(f"the state has no {name}")

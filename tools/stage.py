@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from rehearsal.world.world import World
+
 ROOT = Path(__file__).parent.parent
 #: A plan that takes seconds: 4 MiB at 1/4000 stands for 16 GiB, so the strictest gate applies.
 SHORT_PLAN = {
@@ -26,6 +28,9 @@ SHORT_PLAN = {
     "allowSkipped": ["spread"],
 }
 _PATIENCE_S = 300
+_PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
+#: Files of a backend in which a stack of that name was just made, and the salt line that belongs into its stack file.
+_NEW: dict[str, tuple[dict[str, bytes], str]] = {}
 #: What commands print; pytest shows it, whole, where a test fails.
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
@@ -48,18 +53,23 @@ class Stage:
         self.folder, self.stack = folder, stack
         self.door = ["rehearsal/enter", *(["--hosts", str(site)] if site else [])]
         self.world = folder / "world"
-        self.world.mkdir()
-        (folder / "state").mkdir()
-        (folder / "config").mkdir()
+        for made in (self.world, folder / "state", folder / "config", folder / "home"):
+            made.mkdir()
+        # The engine writes logs and workspaces into its home; installed plugins are found there.
+        plugins = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi") / "plugins"
+        if plugins.is_dir():
+            (folder / "home" / "plugins").symlink_to(plugins)
         self.environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "BUSBAR_"))
         } | {
             "BUSBAR_WORLD": str(self.world),
+            "PULUMI_HOME": str(folder / "home"),
             "PULUMI_BACKEND_URL": f"file://{folder}/state",
-            "PULUMI_CONFIG_PASSPHRASE": "a test's own",
+            "PULUMI_CONFIG_PASSPHRASE": _PASSPHRASE,
             "NO_COLOR": "1",
         }
         self.salt = ""
+        self.report = ""
         self.command("python3", "tools/nccl_tests_archive.py", ".busbar/build/nccl-tests.tar")
 
     def faults(self, *faults: dict[str, Any]) -> None:
@@ -104,21 +114,33 @@ class Stage:
             "sshPublicKey": str(self.world / "operator" / "id_ed25519.pub"),
             "knownHosts": str(self.world / "operator" / "known_hosts"),
             "history": str(self.folder / "history"),
-            "report": str(self.folder / "report"),
+            "report": self.report,
         }
         values = own | SHORT_PLAN | changes
         stack["config"] |= {f"busbar:{key}": value for key, value in values.items() if value is not None}
         stack["config"] = {key: value for key, value in stack["config"].items() if changes.get(key[7:], "") is not None}
         path = self.folder / "config" / f"Pulumi.{self.stack}.yaml"
-        path.write_text(yaml.safe_dump(stack) + self.salt)
         (self.folder / "config" / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
         if not self.salt:
+            self._begin()
+        path.write_text(yaml.safe_dump(stack) + self.salt)
+        return path
+
+    def _begin(self) -> None:
+        """Make the stack in the backend: by the engine the first time in this process, later as a copy of that."""
+        place = self.folder / "state"
+        if self.stack not in _NEW:
+            path = self.folder / "config" / f"Pulumi.{self.stack}.yaml"
+            path.write_text("")
             made = self.command("pulumi", "-C", str(self.folder / "config"), "stack", "init", self.stack)
             assert made.status == 0, made
             (line,) = [line for line in path.read_text().splitlines() if line.startswith("encryptionsalt")]
-            self.salt = f"{line}\n"
-            path.write_text(yaml.safe_dump(stack) + self.salt)
-        return path
+            files = {str(file.relative_to(place)): file.read_bytes() for file in place.rglob("*") if file.is_file()}
+            _NEW[self.stack] = files, f"{line}\n"
+        files, self.salt = _NEW[self.stack]
+        for name, data in files.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(data)
 
     def engine(self, verb: str, *words: str, **changes: Any) -> list[str]:
         """Return the command of one engine operation in the world."""
@@ -157,30 +179,43 @@ class Stage:
 
     def resources(self) -> list[dict[str, Any]]:
         """Return the resources that the stack's state holds."""
-        found: list[dict[str, Any]] = self.state()["deployment"].get("resources", [])
+        file = self.folder / "state" / ".pulumi" / "stacks" / "busbar" / f"{self.stack}.json"
+        found: list[dict[str, Any]] = json.loads(file.read_text())["checkpoint"]["latest"].get("resources", [])
         return found
 
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs."""
-        found = self.command("pulumi", "stack", "output", "--json", "--stack", self.stack)
-        assert found.status == 0, found
-        outputs: dict[str, Any] = json.loads(found.text)
+        roots = [one for one in self.resources() if one["type"] == "pulumi:pulumi:Stack"]
+        outputs: dict[str, Any] = roots[0].get("outputs", {}) if roots else {}
         return outputs
 
-    def state(self) -> dict[str, Any]:
-        """Return the stack's state as it is exported."""
-        found = self.command("pulumi", "stack", "export", "--stack", self.stack)
-        assert found.status == 0, found
-        state: dict[str, Any] = json.loads(found.text)
-        return state
-
     def close(self) -> None:
-        """Destroy what a test left, and complain about what outlives that."""
-        if self.salt:
-            self.faults()
+        """Destroy what a test left; nothing of it may outlive that."""
+        (self.world / "faults.json").unlink(missing_ok=True)
+        if self.salt and self.resources():
             gone = self.destroy()
             assert gone.status == 0, gone
-        self.command("rehearsal/enter", "--clear-hosts", "true")
+        if self.world.exists():
+            cleared = self.command("rehearsal/enter", "--clear-hosts", "true")
+            assert cleared.status == 0, cleared
+        left = left_of(self.world)
+        assert not left, left
+
+
+def left_of(world: Path) -> list[str]:
+    """Return what is left of the world: namespaces, mounts, processes and files."""
+    spaces = [str(one) for one in Path("/run/netns").glob(f"bb{World.at(world).tag}-*")]
+    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(world) in line]
+    running = [one.parent.name for one in Path("/proc").glob("[0-9]*/environ") if _mentions(one, str(world))]
+    files = [str(one) for one in world.rglob("*") if one.is_file()]
+    return [*spaces, *mounts, *(f"process {number}" for number in running), *files]
+
+
+def _mentions(environ: Path, text: str) -> bool:
+    try:
+        return text.encode() in environ.read_bytes() or text.encode() in environ.with_name("cmdline").read_bytes()
+    except OSError:
+        return False  # a process that ended meanwhile
 
 
 JUMP = "203.0.113.200"

@@ -12,7 +12,7 @@ from rehearsal.aws import models
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.server import Provider
 from rehearsal.plugin.server import serve
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 try:
     models.present()

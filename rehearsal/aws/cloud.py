@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import time
 
-from rehearsal import network
 from rehearsal.aws import fabric
 from rehearsal.aws.errors import refused
 from rehearsal.aws.kinds import INSTANCE, VPC
 from rehearsal.aws.netplan import inhabited, leads_out, plan_of
 from rehearsal.aws.places import REGION
 from rehearsal.aws.registry import KINDS
-from rehearsal.network import VcnPlan
+from rehearsal.net import network
+from rehearsal.net.network import VcnPlan
 from rehearsal.plugin import cloud
 from rehearsal.plugin.errors import PartlyCreatedError, ServiceError
 from rehearsal.plugin.store import Record
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 
 class Cloud(cloud.Cloud):

@@ -8,7 +8,7 @@ from typing import Protocol
 from rehearsal.plugin.errors import PartlyCreatedError
 from rehearsal.plugin.faults import Faults
 from rehearsal.plugin.store import Record, Store
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 
 class Cloud(Protocol):

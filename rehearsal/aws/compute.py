@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from rehearsal import hosts, network
 from rehearsal.aws import capacity, fabric, launch, launch_rules, placing
 from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, not_played, refused
@@ -16,6 +15,8 @@ from rehearsal.aws.imds import metadata
 from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name
 from rehearsal.aws.places import region_of
 from rehearsal.aws.types import GIGA, SPOT, TYPES
+from rehearsal.host import hosts
+from rehearsal.net import network
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import known, known_at

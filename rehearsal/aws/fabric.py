@@ -11,10 +11,10 @@ import json
 import string
 from collections.abc import Iterable
 
-from rehearsal import network
 from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.groups import allowed
 from rehearsal.aws.kinds import GROUP, INSTANCE
+from rehearsal.net import network
 from rehearsal.plugin.store import Database, Record
 
 

@@ -114,7 +114,7 @@ class FileSystem(Kind):
         self._serve(cloud, record)
 
     def _serve(self, cloud: Cloud, record: Record) -> None:
-        from rehearsal import storage  # noqa: PLC0415  a server's code that most of a cloud's life needs none of
+        from rehearsal.host import storage  # noqa: PLC0415  a server's code that most of a cloud's life needs none of
 
         database = cloud.store.read()
         storage.start(
@@ -132,7 +132,7 @@ class FileSystem(Kind):
         """What its clients name when they mount it."""
 
     def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
-        from rehearsal import storage  # noqa: PLC0415
+        from rehearsal.host import storage  # noqa: PLC0415
 
         storage.stop(cloud.world, record.id)
         if record.private.get("vpc"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rehearsal import parameters
-from rehearsal.aws import offers, reserved
+from rehearsal.aws import offers, parameters, reserved
 from rehearsal.aws.asking import Answer, needed, passes, refusal
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import PARAMETERS

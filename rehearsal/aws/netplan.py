@@ -9,7 +9,7 @@ from rehearsal.aws.addresses import vpc_cidrs
 from rehearsal.aws.groups import Allowed, allowed
 from rehearsal.aws.kinds import EIP, GATEWAY, GROUP, INSTANCE, LUSTRE, NAT, OPENZFS, SUBNET, TABLE
 from rehearsal.aws.subnets import JOINED, ROUTE
-from rehearsal.network import GroupPlan, Route, Rule, SubnetPlan, VcnPlan
+from rehearsal.net.network import GroupPlan, Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.plugin.store import Database, Record
 
 RESOLVER = "169.254.169.253"

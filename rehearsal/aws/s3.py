@@ -15,7 +15,7 @@ from rehearsal.aws.kinds import BUCKET, Asked, Kind, Named, shown
 from rehearsal.aws.places import region_of
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 ACCESS_BLOCK = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
 OWNERSHIP = "aws:s3/bucketOwnershipControls:BucketOwnershipControls"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from rehearsal import network
 from rehearsal.aws import addresses
 from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, TABLE, VPC, Asked, Kind
 from rehearsal.aws.places import region_of
+from rehearsal.net import network
 from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 

@@ -11,7 +11,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.server import Provider
 from rehearsal.plugin.server import serve
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 try:
     serve(Provider(Cloud(World.current())))

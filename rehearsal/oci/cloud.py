@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rehearsal import network
+from rehearsal.net import network
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.netplan import plan_of
 from rehearsal.oci.registry import KINDS

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rehearsal import hosts, network
+from rehearsal.host import hosts
+from rehearsal.net import network
 from rehearsal.oci import launch
 from rehearsal.oci.core_network import DHCP_OPTIONS
 from rehearsal.oci.core_subnet import private

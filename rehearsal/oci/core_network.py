@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rehearsal import network
+from rehearsal.net import network
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.ocids import new_ocid, now

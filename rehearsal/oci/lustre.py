@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rehearsal import storage
+from rehearsal.host import storage
 from rehearsal.oci.core_subnet import SUBNET
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.files import Served

@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 from itertools import islice
 from typing import Any, Literal
 
-from rehearsal.network import Route, Rule, SubnetPlan, VcnPlan
+from rehearsal.net.network import Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.oci.places import SERVICES_NETWORK
 from rehearsal.plugin.store import Database, Record
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from rehearsal import network
+from rehearsal.net import network
 from rehearsal.oci import launch
 from rehearsal.oci.compute import INSTANCE, NO_CAPACITY, Place, boot, place
 from rehearsal.oci.core_subnet import SUBNET

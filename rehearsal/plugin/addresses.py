@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import AddressValueError, IPv4Network, NetmaskValueError, ip_network
 
 from rehearsal.plugin.store import Database
-from rehearsal.world import PUBLIC_RANGE
+from rehearsal.world.world import PUBLIC_RANGE
 
 
 def cidr(text: str) -> IPv4Network | None:

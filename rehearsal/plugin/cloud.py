@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from rehearsal import hosts
+from rehearsal.host import hosts
 from rehearsal.plugin.errors import PartlyCreatedError, Problem, ServiceError
 from rehearsal.plugin.faults import Faults
 from rehearsal.plugin.kinds import Asked, Kind
 from rehearsal.plugin.store import Database, Record, Store, alive, this_process
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 CLOUDS = ("oci", "aws")
 """Every cloud that may have sold something in one world."""

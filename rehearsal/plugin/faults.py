@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from rehearsal.plugin.errors import Problem, RequestTimeoutError, ServiceError
 from rehearsal.plugin.store import Store
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 # The vendors' providers retry what is throttled or timed out with growing pauses; bounded here by the attempts.
 _ATTEMPTS = 6

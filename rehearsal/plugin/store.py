@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rehearsal.wires import locked
-from rehearsal.world import World
+from rehearsal.net.wires import locked
+from rehearsal.world.world import World
 
 _BIRTH_FIELD = 22  # field of /proc/<pid>/stat that holds the start time, so that a reused pid is not taken for another
 _SHORT_DIGITS = 8

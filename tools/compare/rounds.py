@@ -59,7 +59,7 @@ class _Bench:
     def learn(self) -> None:
         """Run the product once: its own requests say what the others have to run."""
         _good("a first update", self.stage.up(**self.settings))
-        state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.state()["deployment"]["resources"]}
+        state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.resources()}
         built = json.loads(state["sweep-build"]["outputs"]["stdout"])
         request = json.loads(state["sweep-measure"]["inputs"]["stdin"])
         homes = {"MPI_HOME": built["mpi_home"], "CUDA_HOME": built["cuda_home"], "NCCL_HOME": built["nccl_home"]}

@@ -9,8 +9,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from rehearsal import hosts, network, storage, wires
-from rehearsal.world import World
+from rehearsal.host import hosts, storage
+from rehearsal.net import network, wires
+from rehearsal.world.world import World
 
 OWN = ("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "locks")
 """Folders of the world that the rehearsal itself makes; the stand-in clouds own their files."""

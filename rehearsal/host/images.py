@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal import amazon, etc
+from rehearsal.aws import efa_software
+from rehearsal.host import etc
 
-IMAGE_FOLDER = Path(__file__).with_name("image")
+IMAGE_FOLDER = Path(__file__).parents[1] / "image"
 
 STORAGE = ("vgcreate", "pvcreate", "lvcreate", "mdadm", "mkfs.xfs", "mkfs.ext4", "mount", "lsblk", "blkid")
 EVERYWHERE = dict.fromkeys(STORAGE, "storage") | {name: name for name in ("systemctl", "timedatectl", "hostnamectl")}
@@ -124,10 +125,10 @@ def _amazon(base: str) -> Image:
         commands=EVERYWHERE | commands | AMAZON,
         cuda="12.8",
         driver="570.133.20",
-        mpi=amazon.MPI,
+        mpi=efa_software.MPI,
         includes=True,
         agent=False,
-        nccl=amazon.NCCL,
+        nccl=efa_software.NCCL,
     )
 
 
@@ -192,7 +193,7 @@ def copies(one: Image, built: Path) -> dict[str, str]:
         )
         made |= {f"{library}/libnccl.so.2": str(nccl / "libnccl.so.2"), f"{header}/nccl.h": str(nccl / "nccl.h")}
     if one.vendor == "amazon":
-        made |= amazon.copies(one.family, built, IMAGE_FOLDER / "bin")
+        made |= efa_software.copies(one.family, built, IMAGE_FOLDER / "bin")
     if one.lustre:
         made["usr/sbin/mount.lustre"] = str(IMAGE_FOLDER / "system/mount.shared")
     if one.family == "ol":
@@ -223,7 +224,7 @@ def texts(one: Image) -> dict[str, tuple[str, int]]:
         rules = "*filter\n-A INPUT -p tcp --dport 22 -j ACCEPT\n-A INPUT -j REJECT\nCOMMIT\n"
         made["etc/iptables/rules.v4"] = (rules, 0o640)
     if one.vendor == "amazon":
-        made |= amazon.texts(one.family)
+        made |= efa_software.texts(one.family)
     elif one.mpi:
         script = f"export MPI_HOME={one.mpi} PATH={one.mpi}/bin:$PATH LD_LIBRARY_PATH={one.mpi}/lib64:$LD_LIBRARY_PATH\n"
         made[f"{one.mpi.lstrip('/')}/bin/mpivars.sh"] = (script, 0o755)

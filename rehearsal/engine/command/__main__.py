@@ -14,7 +14,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[3])  # this folder's module n
 
 from pulumi.runtime.proto import provider_pb2_grpc  # noqa: E402
 
-from tools.plugins.command.provider import MESSAGE_SIZE_BYTES, Provider  # noqa: E402
+from rehearsal.engine.command.provider import MESSAGE_SIZE_BYTES, Provider  # noqa: E402
 
 
 async def serve() -> None:

@@ -14,9 +14,10 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
-from rehearsal import hosts, network
+from rehearsal.host import hosts
+from rehearsal.net import network
 from rehearsal.oci.shapes import GIGA, SHAPES, Shape, front_name, rail_names
-from rehearsal.world import PUBLIC_RANGE, World, write_whole
+from rehearsal.world.world import PUBLIC_RANGE, World, write_whole
 
 SITE, FABRIC = "site00", "sitefab0"
 PUBLIC, PRIVATE = "10.20.0.0/24", "10.20.1.0/24"

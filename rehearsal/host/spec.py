@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rehearsal import images
-from rehearsal.world import World, write_whole
+from rehearsal.host import images
+from rehearsal.world.world import World, write_whole
 
 
 @dataclass(frozen=True)

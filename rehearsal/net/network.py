@@ -12,9 +12,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rehearsal import wires
-from rehearsal.rules import UPLINK, GroupPlan, Route, Rule, SubnetPlan, VcnPlan, render, render_fabric
-from rehearsal.world import OPERATOR_ADDRESS, World, write_whole
+from rehearsal.net import wires
+from rehearsal.net.rules import UPLINK, GroupPlan, Route, Rule, SubnetPlan, VcnPlan, render, render_fabric
+from rehearsal.world.world import OPERATOR_ADDRESS, World, write_whole
 
 __all__ = [
     "OPERATOR",
@@ -153,7 +153,7 @@ def _name_service(world: World, plan: VcnPlan, router: str) -> None:
     """Start the VCN's name service unless it runs; it is the only process of its namespace."""
     if wires.pids(router):
         return
-    server = Path(__file__).with_name("names.py")
+    server = Path(__file__).with_name("name_service.py")
     argv = ["/usr/bin/python3", "-IS", str(server), plan.resolver, str(world.folder("hosts")), plan.id]
     wires.call(["setsid", "--fork", *wires.inside(router), "env", "-i", *_quietly(argv)])
 

@@ -7,10 +7,11 @@ import json
 import time
 from pathlib import Path
 
-from rehearsal import hcas, network, wires
-from rehearsal.faults import HostFaults
-from rehearsal.spec import HostSpec, alive, load, namespace
-from rehearsal.world import World
+from rehearsal.host import rdma_devices
+from rehearsal.host.spec import HostSpec, alive, load, namespace
+from rehearsal.net import network, wires
+from rehearsal.world.faults import HostFaults
+from rehearsal.world.world import World
 
 NCCL_SOCKET_SERVICE = 0x28
 """Type of service that the rehearsed NCCL gives its sockets on the front end.
@@ -98,7 +99,7 @@ def refault(world: World, spec: HostSpec) -> None:
             _shape(world, partner, theirs, _partners(world, partner, theirs))
     if alive(world, spec.id):
         pid = (world.path / "hosts" / spec.id / "pid").read_text()
-        for path, text in hcas.state(ports(spec, faults)).items():
+        for path, text in rdma_devices.state(ports(spec, faults)).items():
             Path("/proc", pid, "root", "sys", "class", path).write_text(text)
 
 
@@ -169,13 +170,15 @@ def _corruption(spec: HostSpec, faults: HostFaults) -> str:
     return f"{table}\ndelete {table}\n{table} {{\nchain out {{\n{chain}\n}}\n}}\n"
 
 
-def ports(spec: HostSpec, faults: HostFaults) -> list[hcas.Port]:
+def ports(spec: HostSpec, faults: HostFaults) -> list[rdma_devices.Port]:
     """The host's RDMA ports as they are now."""
     found = []
     for at, rail in enumerate(spec.rails):
         gigabits = min(rail.rate_bits_per_s // 1_000_000_000, faults.degraded.get(at, GIGABITS_MAX))
-        found.append(hcas.Port(rail.hca, rail.name, gigabits, at not in faults.dead, not faults.tcp_fallback, rail.driver))
+        found.append(
+            rdma_devices.Port(rail.hca, rail.name, gigabits, at not in faults.dead, not faults.tcp_fallback, rail.driver)
+        )
     if spec.front_hca:
         gigabits = spec.front_rate_bits_per_s // 1_000_000_000
-        found.append(hcas.Port(spec.front_hca, spec.front_name, gigabits, verbs=not faults.tcp_fallback))
+        found.append(rdma_devices.Port(spec.front_hca, spec.front_name, gigabits, verbs=not faults.tcp_fallback))
     return found

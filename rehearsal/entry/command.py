@@ -1,7 +1,6 @@
 """The one door: prepares the operator's place on the rehearsed Internet and runs a command there; boots nothing.
 
-Except what stood before: `--hosts FILE` lets somebody's machines stand (`rehearsal.standing`), `--clear-hosts` ends them once
-the command has succeeded.
+`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`); `--clear-hosts` ends them after a successful command.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from rehearsal import network, standing, tidy, wires
-from rehearsal.world import World
+from rehearsal.entry import cleanup, existing_hosts
+from rehearsal.net import network, wires
+from rehearsal.world.world import World
 
-CHECKOUT = Path(__file__).resolve().parent.parent
+CHECKOUT = Path(__file__).resolve().parents[2]
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")
 
@@ -76,7 +76,7 @@ def _locks(world: World) -> Iterator[int]:
     with wires.locked(world, "setup"):
         door = os.open(world.folder("locks") / "door", os.O_RDWR | os.O_CREAT, 0o600)
         if _alone(door):
-            tidy.sweep(world)
+            cleanup.sweep(world)
         fcntl.flock(door, fcntl.LOCK_SH)
         _operator(world)
     try:
@@ -84,10 +84,10 @@ def _locks(world: World) -> Iterator[int]:
     finally:
         with wires.locked(world, "setup"):
             if _alone(door):
-                tidy.sweep(world)
-                tidy.stop_agent(world)
-                if tidy.empty(world):
-                    tidy.clear(world)
+                cleanup.sweep(world)
+                cleanup.stop_agent(world)
+                if cleanup.empty(world):
+                    cleanup.clear(world)
             os.close(door)
 
 
@@ -106,9 +106,9 @@ def _operator(world: World) -> None:
     key, socket = folder / "id_ed25519", world.agent_socket
     if not key.exists():
         wires.call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "operator", "-f", str(key)])
-    if tidy.agent_answers(world):
+    if cleanup.agent_answers(world):
         return
-    tidy.stop_agent(world)
+    cleanup.stop_agent(world)
     started = wires.call(["ssh-agent", "-s", "-a", str(socket)])
     pid = started.partition("SSH_AGENT_PID=")[2].partition(";")[0]
     (folder / "agent.pid").write_text(pid)
@@ -119,7 +119,7 @@ def _environment(world: World) -> dict[str, str]:
     """CMD's environment: ours, with the stand-ins first on PATH, and without proxies, as none can be reached."""
     kept = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
     return kept | {
-        "PATH": f"{CHECKOUT / 'rehearsal/bin'}:{os.environ.get('PATH', '')}",
+        "PATH": f"{CHECKOUT / 'rehearsal/entry/bin'}:{os.environ.get('PATH', '')}",
         "SSH_AUTH_SOCK": str(world.agent_socket),
         "BUSBAR_WORLD": str(world.path),
         "BUSBAR_SCALE": str(world.scale),
@@ -168,11 +168,11 @@ def main(words: list[str]) -> int:
             world.faults()
             if file is not None:
                 with wires.locked(world, "setup"):
-                    standing.stand(world, file)
+                    existing_hosts.stand(world, file)
             status = _run(world, command, door)
             if ends and status == 0:
                 with wires.locked(world, "setup"):
-                    standing.clear(world)
+                    existing_hosts.clear(world)
             return status
     except (RuntimeError, ValueError, OSError) as problem:
         return _refuse(str(problem))

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
+    sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from rehearsal.spec import alive, load
-from rehearsal.world import World
+from rehearsal.host.spec import alive, load
+from rehearsal.world.world import World
 
 TCP_PORTS = {
     ("aws", "lustre"): (988, *range(1018, 1024)),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 MTU = 9000
 """Jumbo frames, front end and rails: 1500 costs 4 % of a shaped rail."""

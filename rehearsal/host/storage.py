@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rehearsal import network, wires
-from rehearsal.world import World, write_whole
+from rehearsal.net import network, wires
+from rehearsal.world.world import World, write_whole
 
 KINDS = ("lustre", "nfs")
 ANYBODY = ("0.0.0.0/0",)

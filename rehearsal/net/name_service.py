@@ -1,7 +1,7 @@
 """The name service of one VCN, alone in its router: answers A for the hosts and file systems on it; forwards to nobody.
 
-A program of its own (standard library, no site): `names.py ADDRESS HOSTS_FOLDER VCN_ID`; file systems are recorded beside the
-hosts. Records are read anew for each question, so a host has its name from its boot to its end, as with the vendor.
+A program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`; file systems are recorded beside the hosts.
+Records are read again for each question, so a host has its name from boot to end, as with the vendor.
 """
 
 from __future__ import annotations

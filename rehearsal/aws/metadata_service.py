@@ -1,8 +1,8 @@
 """One host's instance metadata service, version 2 alone: tokens, texts by path, and its door to the account's parameters.
 
-A program of its own, started in the host's network namespace and outside all its others: `metadata.py WORLD HOST_ID`. The host
-reaches it at 169.254.169.254:80 and cannot see it otherwise. It deliberately knows no credentials: whatever the host's role may
-do is in its record, which is read anew for each call.
+A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID`. The
+host reaches it at 169.254.169.254:80 and cannot see it otherwise. It has no credentials: what the host's role may do is in the
+host's record, which is read again for each call.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Service:
     def _put(self, spec: dict[str, Any], asked: dict[str, Any]) -> tuple[int, str]:
         name = str(asked["Name"])
         # Few hosts ever write, and what writing needs is as large as all the rest of this process.
-        from rehearsal import parameters  # noqa: PLC0415
-        from rehearsal.world import World  # noqa: PLC0415
+        from rehearsal.aws import parameters  # noqa: PLC0415
+        from rehearsal.world.world import World  # noqa: PLC0415
 
         if not spec["may_put"] and not any(path.startswith("latest/meta-data/iam/") for path in spec["metadata"]):
             return NOT_FOUND, "no role"
@@ -154,5 +154,5 @@ def serve(world: Path, host_id: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
+    sys.path.insert(0, str(Path(__file__).parents[2]))
     serve(Path(sys.argv[1]), sys.argv[2])

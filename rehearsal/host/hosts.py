@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rehearsal import amazon, cables, hcas, images, metadata, network, wires
-from rehearsal.faults import HostFaults
-from rehearsal.spec import HostSpec, Rail, alive, keep, namespace
-from rehearsal.world import World, write_whole
+from rehearsal.aws import efa_software, metadata_service
+from rehearsal.host import cables, images, rdma_devices
+from rehearsal.host.spec import HostSpec, Rail, alive, keep, namespace
+from rehearsal.net import network, wires
+from rehearsal.world.faults import HostFaults
+from rehearsal.world.world import World, write_whole
 
 __all__ = ["HostSpec", "Rail", "alive", "boot", "console", "enter", "namespace", "stop"]
 
@@ -69,8 +71,8 @@ def boot(world: World, spec: HostSpec) -> None:
 
 def _serve_metadata(world: World, host_id: str, name: str) -> None:
     """Start the host's metadata service; it ends with the namespace."""
-    wires.call([*wires.inside(name), "nft", "-f", "-"], metadata.REDIRECT)
-    argv = ["/usr/bin/python3", "-IS", str(Path(__file__).with_name("metadata.py")), str(world.path), host_id]
+    wires.call([*wires.inside(name), "nft", "-f", "-"], metadata_service.REDIRECT)
+    argv = ["/usr/bin/python3", "-IS", str(Path(metadata_service.__file__)), str(world.path), host_id]
     quiet = ["env", "-i", "sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
     wires.call(["setsid", "--fork", *wires.inside(name), *quiet])
 
@@ -94,12 +96,12 @@ def _build(world: World) -> Path:
         gcc = ["gcc", "-O2", "-Wall", "-Werror", "-s"]
         made = {name: ["-static", str(sources / f"{name}.c")] for name in ("init", "counters")}
         shared = ["-shared", "-fPIC"]
-        versions = [f'-D{name}="{value}"' for name, value in amazon.VERSIONS.items()]
-        made["libnccl-net.so"] = [*shared, *versions, str(sources / "image/system/ofi.c")]
-        for version in (images.NCCL, amazon.NCCL):
+        versions = [f'-D{name}="{value}"' for name, value in efa_software.VERSIONS.items()]
+        made["libnccl-net.so"] = [*shared, *versions, str(images.IMAGE_FOLDER / "system/ofi.c")]
+        for version in (images.NCCL, efa_software.NCCL):
             folder = world.folder("build", f"nccl-{version}")
             write_whole(folder / "nccl.h", images.nccl_header(version))
-            library = [*shared, "-Wl,-soname,libnccl.so.2", f"-I{folder}", str(sources / "image/system/nccl.c")]
+            library = [*shared, "-Wl,-soname,libnccl.so.2", f"-I{folder}", str(images.IMAGE_FOLDER / "system/nccl.c")]
             made[f"{folder.name}/libnccl.so.2"] = library
         for name, words in made.items():
             if not (built / name).exists():
@@ -121,7 +123,7 @@ def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict
         "texts": images.texts(one) | _own_texts(world, spec, one, faults),
         "links": images.links(one),
         "nodes": nodes,
-        "sys_class": hcas.folders(cables.ports(spec, faults)) | _firmware(spec, one),
+        "sys_class": rdma_devices.folders(cables.ports(spec, faults)) | _firmware(spec, one),
         "counted": _counted(spec, faults),
         "hidden": [rail.name for rail in spec.rails if rail.driver == "efa"],
         "hostname": spec.hostname,
@@ -137,12 +139,12 @@ def _counted(spec: HostSpec, faults: HostFaults) -> list[tuple[str, str, str]]:
     """Interface, folder of counters below /sys/class and kind of each port that counters.c keeps true."""
     rails = {rail.hca for rail in spec.rails}
     ports = [port for port in cables.ports(spec, faults) if port.hca in rails]
-    moved = amazon.protocol(spec.shape)
+    moved = efa_software.protocol(spec.shape)
     return [(port.netdev, port.counters, moved if port.driver == "efa" else port.driver) for port in ports]
 
 
 def _firmware(spec: HostSpec, one: images.Image) -> dict[str, str]:
-    return amazon.firmware(spec.shape, spec.instance_id or spec.id) if one.vendor == "amazon" else {}
+    return efa_software.firmware(spec.shape, spec.instance_id or spec.id) if one.vendor == "amazon" else {}
 
 
 def _own_texts(world: World, spec: HostSpec, one: images.Image, faults: HostFaults) -> dict[str, tuple[str, int]]:
@@ -179,7 +181,7 @@ def _own_texts(world: World, spec: HostSpec, one: images.Image, faults: HostFaul
         "var/lib/cloud/seed/nocloud/meta-data": (json.dumps(meta), 0o644),
     }
     if any(rail.driver == "efa" for rail in spec.rails):
-        made["etc/rehearsal/efa"] = (f"{amazon.protocol(spec.shape)}\n", 0o644)
+        made["etc/rehearsal/efa"] = (f"{efa_software.protocol(spec.shape)}\n", 0o644)
     if one.agent and spec.rails:
         made["etc/rehearsal/agent"] = ("".join(f"{plugin}\n" for plugin in spec.agent_plugins), 0o644)
     if faults.boot_fails:

@@ -14,7 +14,7 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 from urllib.parse import quote
 
-from rehearsal.world import World, write_whole
+from rehearsal.world.world import World, write_whole
 
 TYPES = ("String", "StringList", "SecureString")
 

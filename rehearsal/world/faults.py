@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rehearsal.world import World
+from rehearsal.world.world import World
 
 NEARLY_FULL_BYTES = 8 << 20
 """Room that `disk_full` leaves: first boot just passes, a build or a copy does not."""

@@ -1,0 +1,1 @@
+"""The way in and out of a rehearsal."""

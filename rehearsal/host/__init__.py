@@ -1,0 +1,1 @@
+"""Hosts, file systems and what they are made of."""

@@ -1,0 +1,1 @@
+"""Namespaces, cables, routers, rules and names."""
