@@ -9,13 +9,14 @@ import ipaddress
 import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
 from config.model import Model
 from config.rule import Breach
 
+_T = TypeVar("_T")
 _WORLD = ipaddress.IPv4Network("0.0.0.0/0")
 _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 #: Where ssh-keygen writes the key that it makes without further words.
@@ -72,6 +73,13 @@ PublicKey = Annotated[str, AfterValidator(_public_key)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 #: What destroying the stack does to data: it fails, it leaves them, or it deletes them.
 OnDestroy = Literal["refuse", "retain", "delete"]
+
+
+def some(value: tuple[_T, ...]) -> tuple[_T, ...]:
+    """Refuse an empty list; ValueError with the rest of a sentence."""
+    if not value:
+        raise ValueError("is empty; it needs at least one entry")
+    return value
 
 
 class Access(Model):

@@ -48,10 +48,10 @@ def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
     for key in (target, *_SHARED):
         model = inner(_GROUPS[key].annotation)
         assert model is not None  # noqa: S101 - every group is a model
-        group, errors = _read(key, model, texts.get(key, "{}"))
+        made, errors = group(key, model, texts.get(key, "{}"))
         wrong += errors
-        if group is not None:
-            found[key] = group
+        if made is not None:
+            found[key] = made
     if target in found:
         stack = Stack.model_construct(**{name: info.get_default() for name, info in Stack.model_fields.items()} | found)
         wrong += [breach.sentence for breach in stack.breaches()]
@@ -78,7 +78,7 @@ def _elsewhere(stack: Stack, region: str | None) -> list[str]:
     return [f"aws.zone is {stack.aws.zone}, and aws:region of this stack is {region}; the zone must be in that region."]
 
 
-def _read(key: str, model: type[Model], text: str) -> tuple[Model | None, list[str]]:
+def group(key: str, model: type[Model], text: str) -> tuple[Model | None, list[str]]:
     """Return one group and a sentence for each thing wrong with it; the group is None where no rule could judge it."""
     try:
         return _validated(model, text), []
@@ -159,7 +159,6 @@ _KINDS = {
     "dict_type": "a map",
     "model_type": "a map",
     "float_type": "a number",
-    "too_short": "a list of at least one",
     "string_too_short": "a text that is not empty",
 }
 

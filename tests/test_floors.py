@@ -19,7 +19,7 @@ MAY = {
     "benchmarks/host": {"benchmarks.plan", "benchmarks.judge", "benchmarks.host", "catalogue"},
     "benchmarks/records": {
         *("benchmarks.plan", "benchmarks.judge", "benchmarks.report", "benchmarks.records", "catalogue"),
-        *("fsspec", "cryptography"),
+        *("fsspec", "cryptography", "config"),
     },
     "benchmarks/__init__.py": set(),
     # On a node there is the standard library and the runner itself, packed side by side under bare names.
@@ -27,6 +27,7 @@ MAY = {
     "cloudinit": {"cloudinit", "yaml", "catalogue"},
     "components": set(),
     "components/cluster.py": {"pulumi", "catalogue"},
+    "components/judged.py": {"pulumi", "config"},
     "components/connection.py": {"pulumi_command", "components.cluster"},
     "components/onsite": set(),
     # The bastion or head reports its public key and is waited for, so both clouds need Commands.
@@ -34,7 +35,9 @@ MAY = {
     "components/oci": {
         "pulumi",
         "pulumi_oci",
+        "config",
         "components.cluster",
+        "components.judged",
         "components.way_in",
         "components.oci",
         "cloudinit",
@@ -43,14 +46,16 @@ MAY = {
     "components/aws": {
         "pulumi",
         "pulumi_aws",
+        "config",
         "components.cluster",
+        "components.judged",
         "components.way_in",
         "components.aws",
         "cloudinit",
         "catalogue",
     },
     # Machines that exist need no provider at all.
-    "components/hosts": {"pulumi", "components.cluster", "components.hosts", "catalogue"},
+    "components/hosts": {"pulumi", "components.cluster", "components.hosts", "config", "catalogue"},
     "components/ready.py": {
         "catalogue",
         "pulumi",
@@ -69,10 +74,8 @@ MAY = {
         "catalogue",
     },
     "config": {"pydantic", "pydantic_core", "catalogue", "config"},
-    "intent": {"pydantic", "catalogue", "intent"},
-    "settings.py": {"pulumi", "pydantic", "catalogue", "benchmarks", "intent", "config"},
-    "targets.py": {"components", "settings"},
-    "__main__.py": {"pulumi", "settings", "targets", "components.ready", "components.sweep", "benchmarks"},
+    "config/read.py": {"pulumi", "pydantic", "pydantic_core", "config"},
+    "__main__.py": {"pulumi", "config", "components.cluster", "components.ready", "components.sweep", "benchmarks"},
     "rehearsal": {"rehearsal", "grpc", "google", "pulumi", "pulumi_oci", "yaml"},
     "rehearsal/engine": {"rehearsal.engine", "grpc", "google", "pulumi", "asyncssh", "language", "command"},
 }
@@ -96,9 +99,9 @@ def imports(path: Path) -> set[str]:
 
 
 def sources() -> list[Path]:
-    rooms = ("catalogue", "config", "intent", "benchmarks", "cloudinit", "components", "rehearsal")
+    rooms = ("catalogue", "config", "benchmarks", "cloudinit", "components", "rehearsal")
     found = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
-    return [*found, ROOT / "settings.py", ROOT / "targets.py", ROOT / "__main__.py"]
+    return [*found, ROOT / "__main__.py"]
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -111,7 +114,7 @@ def test_a_module_imports_only_what_its_room_may(path):
 
 
 def test_the_rehearsal_never_knows_the_program():
-    program = {"settings", "intent", "components", "benchmarks", "cloudinit", "catalogue", "targets"}
+    program = {"config", "components", "benchmarks", "cloudinit", "catalogue"}
     for path in (ROOT / "rehearsal").rglob("*.py"):
         assert not {name.split(".")[0] for name in imports(path)} & program, path
 
@@ -123,5 +126,5 @@ def test_no_room_is_named_for_what_it_is_not():
 
 def test_only_the_front_door_reads_the_configuration():
     for path in sources():
-        if path.name != "settings.py" and "tools" not in path.parts:
+        if path != ROOT / "config" / "read.py" and "tools" not in path.parts:
             assert "pulumi.Config(" not in path.read_text(), path

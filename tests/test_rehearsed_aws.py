@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import jsonschema
 import pytest
+from catalogue.aws.rules import RULES
 from test_aws_settings import OUT_OF_REACH
 
-from catalogue.aws.rules import RULES
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
 from tools.stage import ROOT, Finished, Stage

@@ -16,7 +16,7 @@ from catalogue.containers import Container as RankImage
 from catalogue.containers import Reference
 from catalogue.containers import read as read_reference
 from catalogue.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT, Instance
-from config.kinds import Access, Cidr, OnDestroy, Timezone
+from config.kinds import Access, Cidr, OnDestroy, Timezone, some
 from config.measure import Measure
 from config.model import Model
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
@@ -189,7 +189,7 @@ class Queue(Model):
     """A queue of machines."""
 
     name: str = Field(description="Its name, unique in the stack.", examples=["gpu"])
-    machines: Annotated[tuple[Machines, ...], Field(min_length=1)] = Field(description="Machines, one entry for each type.")
+    machines: Annotated[tuple[Machines, ...], AfterValidator(some)] = Field(description="Machines, one entry for each type.")
 
 
 class Mirror(Model):
@@ -303,7 +303,7 @@ class Aws(Model):
     open_modules: bool = Field(default=True, description="The nodes' image has NVIDIA's open kernel modules.", examples=[False])
     root: Volume = Field(default=Volume(), description="Root volume of a node (gp3).")
     network: Network = Field(default=Network(), description="The VPC's networks.")
-    queues: Annotated[tuple[Queue, ...], Field(min_length=1)] = Field(description="Queues of machines.")
+    queues: Annotated[tuple[Queue, ...], AfterValidator(some)] = Field(description="Queues of machines.")
     storage: Storage = Field(default=Storage(), description="File systems that every machine mounts.")
     container: Container | None = Field(default=None, description="Image that ranks run in; null runs them on the machines.")
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])

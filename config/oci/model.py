@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from catalogue import IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
 from catalogue.oci_storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
-from config.kinds import Access, Cidr, OnDestroy, Timezone
+from config.kinds import Access, Cidr, OnDestroy, Timezone, some
 from config.measure import Measure
 from config.model import Model
 from config.units import Gb, GbitS, MbS
@@ -190,7 +190,7 @@ class Oci(Model):
     access: Access = Field(description="Who may log in, and from where.")
     login: Login = Field(description="The login node.")
     network: Network = Field(default=Network(), description="The VCN and its subnets.")
-    pools: Annotated[tuple[Pool, ...], Field(min_length=1)] = Field(description="Pools of GPU nodes.")
+    pools: Annotated[tuple[Pool, ...], AfterValidator(some)] = Field(description="Pools of GPU nodes.")
     storage: Storage = Field(default=Storage(), description="File systems that every node mounts.")
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
     iam: bool = Field(

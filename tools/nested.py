@@ -1,0 +1,23 @@
+"""Changes to a stack file: nested groups merged into it, for tests and figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Takes a key out, so that the program's own default counts.
+DEFAULT = object()
+
+
+def merged(base: Any, changes: Any) -> Any:
+    """Return `base` with `changes`: maps merge key by key, lists of maps entry by entry, and all else is replaced."""
+    if isinstance(base, dict) and isinstance(changes, dict):
+        found = {**base, **{key: merged(base.get(key), value) for key, value in changes.items()}}
+        return {key: value for key, value in found.items() if value is not DEFAULT}
+    if _of_maps(base) and _of_maps(changes):
+        shorter = min(len(base), len(changes))
+        return [*(merged(*pair) for pair in zip(base, changes, strict=False)), *base[shorter:], *changes[shorter:]]
+    return merged({}, changes) if isinstance(changes, dict) else changes
+
+
+def _of_maps(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
