@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help setup up preview down ssh outputs test pure check figures compare
+.PHONY: help setup up preview down ssh outputs test pure golden check figures compare
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -14,8 +14,8 @@ setup: ## bring what this machine lacks: engine, Python packages, the rehearsal'
 up: setup ## build and measure the cluster of STACK (default dev), rehearsed on this machine
 	@$(RUN) up --yes --skip-preview --suppress-outputs
 
-preview: setup ## show what `up` would do and what bandwidth it would find
-	@$(RUN) preview
+preview: setup ## show what `up` would do and what bandwidth it would find; JSON=1 for a program
+	@$(RUN) preview $(if $(JSON),--json)
 
 down: setup ## destroy everything that `up` made
 	@$(RUN) destroy --yes --skip-preview
@@ -33,6 +33,12 @@ test: setup ## run every check and every test; needs root, about 10 minutes on 2
 pure: ## run the tests that need neither root nor network, about a minute
 	@tools/setup tests
 	@tools/test pure
+
+golden: ## write the reviewed texts of tests/golden anew and show what changed
+	@[ -z "$$CI" ] || { echo "golden: reviewed texts are written by a person, not by CI" >&2; exit 1; }
+	@tools/setup tests
+	@. tools/env && "$$BUSBAR_PYTHON" -m pytest -q --no-header --write-golden -k "the_text_is_the_one_that_was_reviewed"
+	@git diff --stat -- tests/golden
 
 check: ## run the checks (style, types, shell, workflows)
 	@tools/setup checks

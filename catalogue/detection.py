@@ -52,7 +52,7 @@ class Facts:
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Facts:
-        """Return the facts in a node's answer (`components/onsite/facts.py`)."""
+        """Return the facts in a node's answer (`components/remote_scripts/facts.py`)."""
         hcas = tuple(Hca(str(name), int(rate), netdev, bool(active)) for name, rate, netdev, active in found["hca"])
         return cls(found["gpu"], int(found["gpus"]), hcas, found["front"], found["network"], found["tag"])
 

@@ -7,14 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from catalogue import Homes
-from catalogue.containers import Container
 from config import rules as stack_rules
 from config.accept import Accept
 from config.aws.facts import Facts as AwsFacts
 from config.aws.model import Aws
 from config.aws.rules import RULES as AWS_RULES
-from config.hosts.model import Hosts
+from config.hosts.model import SET, Hosts
 from config.hosts.rules import RULES as HOSTS_RULES
 from config.measure import Measure
 from config.model import Model
@@ -52,16 +50,11 @@ class Stack(Model):
         return found
 
     @property
-    def homes(self) -> Homes:
-        """Where MPI, CUDA and NCCL are on the nodes that are measured."""
-        if isinstance(self.wanted, Oci):
-            return (self.wanted.measured(self.measure) or self.wanted.pools[0]).homes
-        return self.wanted.homes
-
-    @property
-    def ranks_run_in(self) -> Container | None:
-        """The image that ranks run in; None where they run on the machines."""
-        return self.aws.ranks_run_in if self.aws is not None else None
+    def pool(self) -> str:
+        """Name of the pool, or queue and machines, that is measured."""
+        if self.oci is not None:
+            return self.oci.measured(self.measure).name
+        return self.aws.measured(self.measure) if self.aws is not None else SET
 
     def breaches(self) -> Iterator[Finding]:
         """Yield the errors that need no account."""

@@ -1,1 +1,1 @@
-"""A stand-in cloud on one Linux machine: real hosts, real wires, real cloud-init; it never knows the program."""
+"""A stand-in cloud on one Linux machine: real hosts, real networks, real cloud-init."""

@@ -35,7 +35,10 @@ def row(size_bytes: int, busbw_gb_s: float, wrong: int | None = 0, name: str = "
 
 
 def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> dict[str, Any]:
-    """Return the line of a run in which every step reaches `share` of what the wire allows."""
+    """Return the line of a run in which every step reaches `share` of what the wire allows at its largest size.
+
+    No two sizes, rails, nodes or groups have the same number: what takes one for the other is noticed.
+    """
     found = []
     for step in steps(asked.plan, asked.shape, asked.nodes):
         ranks = asked.ranks // step.groups
@@ -44,7 +47,16 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
         speed = share * top / (asked.shape.gpus if step.stage == RAILS else 1)
         one = {"name": step.name, "stage": step.stage, "collective": step.collective, "program": step.collective}
         one |= {
-            "rows": [row(collective(step.collective).row_bytes(n, ranks), speed, 0, step.collective, ranks) for n in sizes],
+            "rows": [
+                row(
+                    collective(step.collective).row_bytes(size, ranks),
+                    speed * (0.3 + 0.7 * number / len(sizes)),
+                    0,
+                    step.collective,
+                    ranks,
+                )
+                for number, size in enumerate(sizes, 1)
+            ],
             "ranks": asked.ranks,
             "hosts": asked.nodes,
             "problems": [],
@@ -52,7 +64,8 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
         }
         if step.groups > 1:
             inside = share * (ceiling.nvlink_gb_s(asked.shape, scale) or 0.1)
-            one["groups_gb_s"] = [inside if step.stage == NODE else speed] * step.groups
+            reached = inside if step.stage == NODE else speed
+            one["groups_gb_s"] = [reached * (1 - 0.001 * group) for group in range(step.groups)]
         if step.stage == SPREAD:
             one["spread"] = {"iterations": 20, "p50_us": 1000.0, "p99_us": 1050.0, "cv_pct": 1.0}
         found.append(one)
@@ -70,7 +83,10 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
         "gpu": asked.shape.gpu,
         "inventory": {"differences": []},
         "transport": {
-            "tx_bytes": {name: dict.fromkeys(hcas, each) | {"eth0": 5000} for name in names},
+            "tx_bytes": {
+                name: {hca: each + 1000 * node + rail for rail, hca in enumerate(hcas)} | {"eth0": 5000 + node}
+                for node, name in enumerate(names)
+            },
             "netdevs": {},
             "hcas": list(hcas),
             "nvlink_tx_bytes": None,

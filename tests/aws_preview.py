@@ -60,8 +60,10 @@ def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool 
     cloud = Cloud(2, f"cluster-head-instance-id {HOST_KEY}", answers=answers)
     seen = Seen(cloud)
     register = cloud.new_resource
-    said = {"ready-contact": json.dumps(READY), "sweep-build": BUILD_LINE, "sweep-measure": "{}"} | (lines or {})
-    said.setdefault("sweep-search", json.dumps({"schema": 1, "kind": "search", "needed": False}))
+    said = {"acceptance-ready-contact": json.dumps(READY), "acceptance-build": BUILD_LINE, "acceptance-measure": "{}"} | (
+        lines or {}
+    )
+    said.setdefault("acceptance-search", json.dumps({"schema": 1, "kind": "search", "needed": False}))
 
     def new_resource(args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         name, outputs = register(args)

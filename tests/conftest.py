@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import functools
 import json
+import os
 import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -44,8 +45,9 @@ MAY_SKIP: dict[str, str] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --no-skips: a skipped test fails the run, unless MAY_SKIP lists it."""
+    """Add --no-skips, by which a skipped test fails the run, and --write-golden, by which reviewed texts are written anew."""
     parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped that MAY_SKIP does not list")
+    parser.addoption("--write-golden", action="store_true", help="write reviewed texts anew instead of comparing with them")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,6 +57,15 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.loadgroup = True
     elif getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "loadgroup"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip, in one sentence, what an ordinary user cannot run."""
+    if os.geteuid() != 0:
+        lacking = pytest.mark.skip(reason="the rehearsal makes network namespaces and mounts, which takes root")
+        for item in items:
+            if item.get_closest_marker("rehearsal"):
+                item.add_marker(lacking)
 
 
 @pytest.hookimpl(trylast=True)
@@ -193,11 +204,11 @@ def configuration(**changes: Any) -> dict[str, Any]:
     return {f"busbar:{key}": text for key, text in texts(found).items()}
 
 
-def run_program(lines: dict[str, str], *, members: int = 2, **changes: Any) -> Engine:
+def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = False, **changes: Any) -> Engine:
     """Run the real __main__.py on a recording engine, drained."""
     engine = Engine(lines, members=members)
     asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=False)
+    pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=preview)
     pulumi.runtime.set_all_config(configuration(**changes))
 
     @pulumi.runtime.test
@@ -207,6 +218,18 @@ def run_program(lines: dict[str, str], *, members: int = 2, **changes: Any) -> E
     with contextlib.chdir(ROOT):
         program()
     return engine
+
+
+@pytest.fixture
+def reviewed(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Compare a text with the file that was reviewed; with --write-golden write the file anew."""
+
+    def compare(path: Path, text: str) -> None:
+        if request.config.getoption("--write-golden"):
+            path.write_text(text)
+        assert path.read_text() == text, "`make golden` writes it anew"
+
+    return compare
 
 
 @pytest.fixture

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal.aws import host_images
 from rehearsal.host import hosts
 from rehearsal.net import network, wires
+from rehearsal.oci import host_images as oci_images
 from rehearsal.world.world import World
 
 #: A container's first step; where this machine's root is a folder of another (chroot), the kernel lets nobody take it.
@@ -47,7 +49,7 @@ def host(name: str, number: int, image: str, key: str) -> hosts.HostSpec:
         id=name,
         index=-1,
         hostname=name,
-        image=image,
+        image=(host_images if image.endswith("-aws") else oci_images).image(image),
         shape="BM.GPU4.8" if gpu else "VM.Optimized3.Flex",
         user_data=b"",
         ssh_authorized_keys=(key,),

@@ -21,7 +21,8 @@ from catalogue.instances import INSTANCES
 from components.aws import preflight
 from components.aws.cluster import AwsCluster
 from components.aws.iam import partition
-from components.cluster import Access, Contact, Node
+from components.inventory import Machine, Node
+from components.reach import Access
 from config import read
 from config.aws.model import Aws
 from config.measure import Measure
@@ -105,10 +106,13 @@ def program(
     def run() -> None:
         cluster = AwsCluster("cluster", wanted, Measure(ready_timeout_s=600))
         seen["cluster"] = cluster
-        for name in ("nodes", "access", "identity", "templates"):
-            getattr(cluster, name).apply(lambda value, name=name: seen.setdefault(name, value))
+        handed = {"inventory": cluster.inventory, "access": cluster.reach.access, "templates": cluster.templates}
+        for name, output in handed.items():
+            output.apply(lambda value, name=name: seen.setdefault(name, value))
 
     run()
+    (found,) = seen["inventory"].sets
+    seen |= {"nodes": found.nodes, "identity": found.identity}
     return cloud, seen
 
 
@@ -151,15 +155,18 @@ def test_the_cluster_hands_up_what_the_waist_promises(whole):
     _, seen = whole
     assert seen["nodes"] == (Node("ip-10-1-0-19", "10.1.0.19"), Node("ip-10-1-0-20", "10.1.0.20"))
     assert seen["access"] == Access("ubuntu", "203.0.113.5", "ubuntu", HOST_KEY, "10.1.0.0/17")
-    assert (seen["cluster"].size, seen["cluster"].contact) == (2, Contact())
-    assert seen["cluster"].shape.rdma.ports == 32
+    (planned,) = seen["cluster"].planned
+    assert (planned.name, planned.nodes, planned.first_boot, planned.ask) == ("gpu-p5", 2, True, False)
+    assert planned.shape.rdma.ports == 32
+    assert seen["inventory"].login == Machine("head", "203.0.113.5", "ubuntu", HOST_KEY)
     assert seen["templates"] == {"gpu-p5": "cluster-pool-0-template-id"}
 
 
 def test_machines_whose_rails_no_source_names_are_asked():
     _, seen = program(nodes(type="p6-b200.48xlarge"))
-    assert seen["cluster"].contact == Contact(ask=True)
-    assert seen["cluster"].shape.rdma is None
+    (planned,) = seen["cluster"].planned
+    assert planned.ask
+    assert planned.shape.rdma is None
 
 
 def test_the_identity_changes_with_machines_and_image_and_with_nothing_else(whole):
@@ -180,7 +187,7 @@ def test_a_fleet_that_is_short_is_an_error_that_names_who_is_missing():
 
 def test_where_no_machine_is_static_there_is_a_template_and_no_node():
     found, seen = program(nodes(static=0, dynamic=4), running=0)
-    assert (seen["cluster"].size, seen["nodes"]) == (0, ())
+    assert (seen["cluster"].planned[0].nodes, seen["cluster"].planned[0].dynamic, seen["nodes"]) == (0, 4, ())
     assert found.of("LaunchTemplate")
     assert not found.of("Fleet")
 
@@ -190,6 +197,7 @@ def test_of_several_queues_each_has_its_machines_and_the_named_one_is_measured()
     found, seen = program({"queues": [*WANTED["queues"], more]})
     assert [fleet["targetCapacitySpecification"]["totalTargetCapacity"] for fleet in found.of("Fleet")] == [2, 2]
     assert set(seen["templates"]) == {"gpu-p5", "test-p4"}
+    assert [(one.name, one.nodes) for one in seen["cluster"].planned] == [("gpu-p5", 2), ("test-p4", 2)]
     assert [one["instanceType"] for one in found.of("LaunchTemplate")] == ["p5.48xlarge", "p4d.24xlarge"]
 
 

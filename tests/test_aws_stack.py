@@ -81,7 +81,7 @@ def test_what_the_account_says_is_judged_before_anything_is_registered(monkeypat
 
 def test_a_warning_is_said_in_the_preview_and_stops_nothing(monkeypatch, made):
     ready = READY | {"groups": [{"facts": PLAIN, "nodes": ["a", "b"]}]}
-    seen = run(monkeypatch, {"ready-contact": json.dumps(ready)}, aws=nodes(efa=False))
+    seen = run(monkeypatch, {"acceptance-ready-contact": json.dumps(ready)}, aws=nodes(efa=False))
     (warned,) = seen.warned
     assert warned.startswith("aws.queues[0].machines[0].efa is false, and p5.48xlarge has 32 EFA devices")
     assert warned.endswith("[efa-off]")
@@ -116,16 +116,16 @@ def measured(**said: dict[str, int]) -> str:
 def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):
     seen = run(monkeypatch)
     assert seen.warned == []
-    assert seen.outputs["predicted_busbw_gb_s"] == pytest.approx(380)
-    assert (seen.outputs["target"], seen.outputs["shape"]) == ("aws", "p5.48xlarge")
+    assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(380)
+    assert (seen.outputs["target"], seen.outputs["expected"]["shape"]) == ("aws", "p5.48xlarge")
     assert any(text.startswith("2 x p5.48xlarge: a healthy fabric gives") and "allows 400" in text for text in seen.told)
 
 
 def test_a_healthy_run_is_a_pass_whose_proof_names_provider_and_devices(monkeypatch):
-    seen = run(monkeypatch, {"sweep-measure": measured()}, preview=False)
-    assert (seen.outputs["verdict"], seen.outputs["reasons"]) == ("pass", [])
-    assert seen.outputs["wire_efficiency"] == pytest.approx(0.98)
-    proof = " ".join(seen.outputs["transport"]["proof"])
+    seen = run(monkeypatch, {"acceptance-measure": measured()}, preview=False)
+    assert (seen.outputs["measured"]["verdict"], seen.outputs["measured"]["reasons"]) == ("pass", [])
+    assert seen.outputs["measured"]["wire_efficiency"] == pytest.approx(0.98)
+    proof = " ".join(seen.outputs["measured"]["transport"]["proof"])
     assert "rdmap79s0" in proof
     assert "NCCL took provider efa (fabric efa-direct) with 32 devices" in proof
     assert [node["name"] for node in seen.outputs["nodes"]] == ["ip-10-1-0-19", "ip-10-1-0-20"]
@@ -134,10 +134,10 @@ def test_a_healthy_run_is_a_pass_whose_proof_names_provider_and_devices(monkeypa
 
 def test_commands_reach_the_nodes_through_the_head_and_tell_nccl_of_no_hca(monkeypatch):
     seen = run(monkeypatch)
-    contact = seen.cloud.named("ready-contact")
+    contact = seen.cloud.named("acceptance-ready-contact")
     assert contact["connection"]["value"]["host"] == "203.0.113.5"
     assert '"first_boot": true' in contact["stdin"].replace("\\", "")
-    request = json.loads(seen.cloud.named("sweep-measure")["stdin"])
+    request = json.loads(seen.cloud.named("acceptance-measure")["stdin"])
     assert len(request["hcas"]) == 32
     words = request["steps"][-1]["argv"]
     assert "NCCL_SOCKET_IFNAME=^docker,lo,veth" in words
@@ -185,12 +185,12 @@ def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each(monkey
             for row in step["rows"]:
                 for timing in row[1:]:
                     timing[0], timing[1], timing[2] = timing[0] * 2, timing[1] / 2, timing[2] / 2
-    seen = run(monkeypatch, {"sweep-measure": json.dumps(line)}, preview=False)
-    request = json.loads(seen.cloud.named("sweep-search")["stdin"])
+    seen = run(monkeypatch, {"acceptance-measure": json.dumps(line)}, preview=False)
+    request = json.loads(seen.cloud.named("acceptance-search")["stdin"])
     assert (request["needed"], request["by_gpu"], len(request["rails"])) == (True, True, 8)
     assert request["rails"][1] == ["rdmap96s0", "rdmap97s0", "rdmap98s0", "rdmap99s0"]
     assert "NCCL_IB_HCA" not in request["exports"]
-    assert seen.outputs["verdict"] == "short"
+    assert seen.outputs["measured"]["verdict"] == "short"
 
 
 def test_a_type_whose_rails_no_source_names_is_asked_by_first_contact(monkeypatch):
@@ -208,13 +208,13 @@ def test_a_type_whose_rails_no_source_names_is_asked_by_first_contact(monkeypatc
     ready = READY | {"groups": [{"facts": facts, "nodes": ["a", "b"]}], "fronts": ["ens1"], "networks": ["10.1.0.0/17"]}
     seen = run(
         monkeypatch,
-        {"ready-contact": json.dumps(ready)},
+        {"acceptance-ready-contact": json.dumps(ready)},
         preview=False,
         aws=nodes(type="p6-b200.48xlarge"),
         answers={"getInstanceType": machine("p6-b200.48xlarge")},
     )
-    assert seen.outputs["predicted_busbw_gb_s"] == pytest.approx(380)
-    request = json.loads(seen.cloud.named("sweep-measure")["stdin"])
+    assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(380)
+    request = json.loads(seen.cloud.named("acceptance-measure")["stdin"])
     assert request["hcas"] == [f"rdmap{n}s0" for n in range(96, 104)]
     assert "NCCL_SOCKET_IFNAME==ens1" in request["steps"][-1]["argv"]
 

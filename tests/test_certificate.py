@@ -378,8 +378,13 @@ class Reader(pulumi.runtime.Mocks):
 
 def stack_outputs(days_ago: float = 1, **changes: Any) -> dict[str, Any]:
     moment = datetime.now(UTC) - timedelta(days=days_ago)
-    nodes = [{"name": name, "address": f"10.0.1.{index}"} for index, name in enumerate(ACCEPTANCE.nodes)]
-    return {"nodes": nodes, "certificate": envelope(**{"started": moment.strftime("%Y-%m-%dT%H:%M:%SZ")} | changes)}
+    nodes = [{"name": name, "address": f"10.0.1.{index}", "pool": "gpu"} for index, name in enumerate(ACCEPTANCE.nodes)]
+    certificate = envelope(**{"started": moment.strftime("%Y-%m-%dT%H:%M:%SZ")} | changes)
+    # Nodes of another pool are no part of what was measured.
+    return {
+        "nodes": [*nodes, {"name": "other", "address": "10.0.1.99", "pool": "spare"}],
+        "measured": {"pool": "gpu", "certificate": certificate},
+    }
 
 
 def demand(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any], *, preview: bool, **asked: Any) -> list[dict[str, Any]]:
@@ -410,7 +415,7 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
 @pytest.mark.parametrize(
     ("outputs", "asked", "why"),
     [
-        ({"certificate": None, "nodes": []}, {}, "has no certificate; only an update that passed"),
+        ({"measured": {"pool": "gpu", "certificate": None}, "nodes": []}, {}, "has no certificate; only an update that passed"),
         ({}, {}, "has no certificate"),
         (stack_outputs(31), {}, "it expired at"),
         (stack_outputs(scale=4000), {}, "rehearsal at 1/4000"),
@@ -419,8 +424,12 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
         (stack_outputs(), {"min_busbw_gb_s": 94.0}, "it attests 93.5 GB/s, and this work needs 94 GB/s"),
         (stack_outputs(), {"collective": "alltoall"}, "it is about all_reduce, asked was alltoall"),
         (stack_outputs(), {"inputs_digest": "0" * 64}, "it is of other inputs"),
-        (stack_outputs() | {"nodes": [{"name": "inst-0"}, {"name": "inst-9"}]}, {}, "it is about other nodes"),
-        (stack_outputs() | {"certificate": {"payload": "x"}}, {}, "it is not a certificate"),
+        (
+            stack_outputs() | {"nodes": [{"name": "inst-0", "pool": "gpu"}, {"name": "inst-9", "pool": "gpu"}]},
+            {},
+            "it is about other nodes",
+        ),
+        (stack_outputs() | {"measured": {"pool": "gpu", "certificate": {"payload": "x"}}}, {}, "it is not a certificate"),
     ],
 )
 def test_another_program_ends_with_one_sentence(monkeypatch, outputs, asked, why, preview):
@@ -442,8 +451,8 @@ def consumer(monkeypatch: pytest.MonkeyPatch, **config: str) -> None:
     """Run the example as it is, on outputs that hold the certificate of a rehearsal."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
     asyncio.set_event_loop(asyncio.new_event_loop())
-    passed = {"schema": 1, "verdict": "pass", "busbw_gb_s": 0.0235, "scale": 4000}
-    outputs = stack_outputs(scale=4000, busbw_gb_s=0.0235) | passed
+    outputs = stack_outputs(scale=4000, busbw_gb_s=0.0235) | {"schema": 1}
+    outputs["measured"] |= {"verdict": "pass", "busbw_gb_s": 0.0235, "scale": 4000}
     pulumi.runtime.set_mocks(Reader(outputs), project="busbar-consumer", stack="dev", preview=True)
     values = {"cluster": "organization/busbar/dev", "needGbS": "90"} | config
     pulumi.runtime.set_all_config({f"busbar-consumer:{name}": value for name, value in values.items()})

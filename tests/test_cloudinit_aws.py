@@ -55,8 +55,8 @@ def script(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_is_the_one_that_was_reviewed(name):
-    assert (GOLDEN / f"{name}.yaml").read_text() == TEXTS[name]
+def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
+    reviewed(GOLDEN / f"{name}.yaml", TEXTS[name])
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -211,10 +211,7 @@ def test_of_several_pools_with_nodes_one_must_be_named():
     (said,) = refused(oci={"pools": pools})
     assert said.startswith("measure.pool is not set, and gpu, more of oci.pools all have nodes; name the one to measure.")
     stack = parsed(oci={"pools": pools}, measure={"pool": "more"})
-    assert stack.oci is not None
-    found = stack.oci.measured(stack.measure)
-    assert found is not None
-    assert found.name == "more"
+    assert stack.pool == "more"
     assert parsed(oci={"pools": [GIVEN["oci"]["pools"][0], second | {"nodes": 0}]}).measure.pool is None
     (said,) = refused(oci={"pools": [GIVEN["oci"]["pools"][0], second | {"nodes": 0}]}, measure={"pool": "more"})
     assert said.startswith("measure.pool is 'more', which has no nodes; measured can be gpu")
@@ -223,7 +220,7 @@ def test_of_several_pools_with_nodes_one_must_be_named():
 def test_nothing_rented_yet_is_a_stack():
     stack = parsed(oci={"pools": [{"nodes": 0}]})
     assert stack.oci is not None
-    assert stack.oci.measured(stack.measure) is None
+    assert (stack.pool, stack.oci.sizes) == ("gpu", {"gpu": 0})
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda path: path.stem)

@@ -595,8 +595,16 @@ def test_several_queues_of_several_types_are_one_cluster_of_which_one_is_measure
     with pytest.raises(pulumi.RunError, match=r"^measure\.pool is not set, and gpu-p5, test-p4 of aws\.queues all have nodes"):
         parsed(aws={"queues": queues})
     stack = parsed(aws={"queues": queues}, measure={"pool": "test-p4"})
-    key, machines = stack.aws.measured(stack.measure)
-    assert (key, machines.type) == ("test-p4", "p4d.24xlarge")
+    assert stack.pool == "test-p4"
+
+
+@pytest.mark.parametrize(
+    ("gib", "iops", "mib_s"), [(8, 4000, 125), (160, 80_000, 125), (1, 3000, 125), (75, 3000, 750), (75, 8000, 2000)]
+)
+def test_a_volume_may_have_all_that_its_size_and_its_operations_allow(gib, iops, mib_s):
+    volume = {"size": f"{gib} GiB", "iops": iops, "throughput": f"{mib_s} MiB/s"}
+    found = check(RULES, built({"root": volume, "login": {"root": volume}}), Facts())
+    assert "root-ratios" not in {one.rule for one in found}
 
 
 def test_all_43_checks_of_the_vendors_own_tool_are_ruled_or_answered_for():

@@ -126,7 +126,7 @@ def test_what_a_tag_does_not_state_is_not_judged():
 
 def test_the_build_is_asked_for_the_image_and_the_nodes_install_enroot(monkeypatch):
     seen = run(monkeypatch, aws={"container": {"image": STACK.container}})
-    request = json.loads(seen.cloud.named("sweep-build")["stdin"])
+    request = json.loads(seen.cloud.named("acceptance-build")["stdin"])
     assert request["container"] == {
         "uri": STACK.container,
         "path": "",
@@ -144,19 +144,19 @@ def test_the_build_is_asked_for_the_image_and_the_nodes_install_enroot(monkeypat
 
 def test_without_a_container_nothing_of_it_is_asked_or_installed(monkeypatch):
     seen = run(monkeypatch)
-    request = json.loads(seen.cloud.named("sweep-build")["stdin"])
+    request = json.loads(seen.cloud.named("acceptance-build")["stdin"])
     assert "container" not in request
     assert "enroot" not in base64.b64decode(seen.cloud.one("LaunchTemplate")["userData"]).decode()
 
 
 def test_a_file_is_pinned_where_its_checksum_is_set():
-    image = parsed(aws={"container": {"image": "/fsx/a.sqsh", "sha256": "1" * 64}}).ranks_run_in
+    image = parsed(aws={"container": {"image": "/fsx/a.sqsh", "sha256": "1" * 64}}).aws.ranks_run_in
     assert image is not None
     assert (image.image.path, image.sha256) == ("/fsx/a.sqsh", "1" * 64)
 
 
 def test_where_no_file_system_is_shared_the_image_is_laid_on_every_node():
-    image = parsed(aws={"container": {"image": STACK.container}, "storage": {"lustre": None}}).ranks_run_in
+    image = parsed(aws={"container": {"image": STACK.container}, "storage": {"lustre": None}}).aws.ranks_run_in
     assert image is not None
     assert image.shared == ""
 
@@ -235,11 +235,11 @@ def test_another_image_is_measured_again():
 
 
 def test_a_pass_in_a_container_says_its_image(monkeypatch):
-    lines = {"sweep-build": json.dumps(BUILT), "sweep-measure": measured()}
+    lines = {"acceptance-build": json.dumps(BUILT), "acceptance-measure": measured()}
     seen = run(monkeypatch, lines, preview=False, aws={"container": {"image": STACK.container}})
-    assert seen.outputs["verdict"] == "pass"
-    assert seen.outputs["versions"]["image"] == STACK.container
-    assert seen.outputs["versions"]["image_sha256"] == "1" * 64
+    assert seen.outputs["measured"]["verdict"] == "pass"
+    assert seen.outputs["measured"]["versions"]["image"] == STACK.container
+    assert seen.outputs["measured"]["versions"]["image_sha256"] == "1" * 64
 
 
 def test_an_image_without_the_plugin_is_short_and_says_what_a_container_may_lack(monkeypatch):
@@ -248,9 +248,9 @@ def test_an_image_without_the_plugin_is_short_and_says_what_a_container_may_lack
         "devices": {"NET/Socket : Using [0]ens1:10.1.0.19<0>": 16},
         "channels": {"NET/Socket/0": 9},
     }
-    lines = {"sweep-build": json.dumps(BUILT), "sweep-measure": measured(**said)}
+    lines = {"acceptance-build": json.dumps(BUILT), "acceptance-measure": measured(**said)}
     seen = run(monkeypatch, lines, preview=False, aws={"container": {"image": "docker://nvcr.io#nvidia/pytorch:25.06-py3"}})
-    assert seen.outputs["verdict"] == "short"
-    (reason,) = [text for text in seen.outputs["reasons"] if "NCCL fell back to NET/Socket" in text]
+    assert seen.outputs["measured"]["verdict"] == "short"
+    (reason,) = [text for text in seen.outputs["measured"]["reasons"] if "NCCL fell back to NET/Socket" in text]
     assert "its efa plugin was not used" in reason
     assert "a container brings an NCCL of its own" in reason

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from catalogue.detection import Facts
-from components import onsite
-from components.onsite import gather
+from components import remote_scripts
+from components.remote_scripts import first_contact
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 FACTS = {
@@ -56,7 +56,7 @@ def contact(tmp_path, monkeypatch):
         for address, script in scripts.items():
             (tmp_path / address).write_text(script)
         asked = {"user": "me", "hcas": [], "timeout_s": 2, "first_boot": False, "facts": "the program", **ask}
-        program = onsite.text("gather", nodes=nodes, ask=asked)
+        program = remote_scripts.text("first_contact", nodes=nodes, ask=asked)
         return subprocess.run(
             [sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
         )
@@ -179,11 +179,55 @@ def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
     nodes = [
         machine(f"gpu-server-in-a-rather-long-named-rack-{number:03}.example.org", f"10.0.{number}.1") for number in range(512)
     ]
-    equal = gather.line(nodes, [gather.Seen(KEY, FACTS)] * 512)
-    different = gather.line(nodes, [gather.Seen(KEY, FACTS | {"os": f"its own {number}"}) for number in range(512)])
+    equal = first_contact.line(nodes, [first_contact.Seen(KEY, FACTS)] * 512)
+    different = first_contact.line(
+        nodes, [first_contact.Seen(KEY, FACTS | {"os": f"its own {number}"}) for number in range(512)]
+    )
     assert len(equal) < 64 << 10
     assert len(different) < 64 << 10
     assert json.loads(equal)["groups"][0]["nodes"] == [node["name"] for node in nodes]
+
+
+def test_each_node_stands_under_the_facts_that_it_said_and_kinds_beyond_the_bound_under_none():
+    nodes = [machine(f"n{number}", f"10.0.0.{number}") for number in range(40)]
+    seen = [first_contact.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
+    groups = json.loads(first_contact.line(nodes, seen))["groups"]
+    assert len(groups) == 16
+    assert [(one["facts"]["os"], one["nodes"]) for one in groups] == [
+        (f"kind {number}", [f"n{number}", f"n{number + 20}"]) for number in range(16)
+    ]
+
+
+#: What `ip -4 -o address show` prints of a machine with four interfaces; the route leaves by the second of them.
+ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
+2: docker0    inet 172.17.0.1/16 scope global docker0
+3: bond0    inet 10.9.130.7/20 brd 10.9.143.255 scope global bond0
+4: storage0    inet 192.168.7.9/24 scope global storage0
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "route", "front", "network"),
+    [
+        ("192.168.7.9", "default via 10.9.128.1 dev bond0", "storage0", "192.168.7.0/24"),
+        ("10.9.130.7", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
+        ("203.0.113.5", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),  # behind address translation
+        ("127.0.0.1", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
+        ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # nothing says more
+    ],
+)
+def test_the_front_is_where_the_address_is_or_else_where_the_default_route_leaves(tmp_path, address, route, front, network):
+    program = f'case "$*" in *address*) cat {tmp_path}/addresses ;; *) echo "{route}" ;; esac'
+    (tmp_path / "addresses").write_text(ADDRESSES)
+    (tmp_path / "ip").write_text(f"#!/bin/sh\n{program}\n")
+    (tmp_path / "ip").chmod(0o755)
+    text = remote_scripts.text("facts", address=address, mpi=[])
+    environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    found = subprocess.run(
+        [sys.executable, "-"], input=text, env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    facts = json.loads(found.stdout)
+    assert (facts["front"], facts["network"]) == (front, network)
 
 
 def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
@@ -191,7 +235,7 @@ def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
     folder.mkdir()
     (folder / "authorized_keys").write_text("# mine\nssh-rsa AAAA me")  # no newline at its end
     (folder / "known_hosts").write_text("zebra ssh-rsa AAAA\n# a remark\nant ssh-rsa AAAA\n")
-    script = gather.JOIN.replace("KEY", shlex.quote("ssh-ed25519 BBBB busbar-head"))
+    script = first_contact.JOIN.replace("KEY", shlex.quote("ssh-ed25519 BBBB busbar-head"))
     for _ in range(2):
         subprocess.run(
             ["sh", "-c", script], input=f"10.0.0.1,a {KEY}\n", text=True, check=True, env=os.environ | {"HOME": str(tmp_path)}
@@ -202,7 +246,7 @@ def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
 
 
 def test_a_machine_that_is_called_by_a_loopback_address_names_a_network_all_the_same():
-    program = onsite.text("facts", address="127.0.0.1", mpi=["/nowhere/*"])
+    program = remote_scripts.text("facts", address="127.0.0.1", mpi=["/nowhere/*"])
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True, timeout=60)
     facts = json.loads(found.stdout)
     assert facts["front"]

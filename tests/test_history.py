@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from dataclasses import replace
 from statistics import median
 
@@ -139,11 +138,9 @@ def test_a_url_without_a_driver_names_what_is_missing():
 def test_a_store_that_does_not_answer_is_given_up(monkeypatch):
     monkeypatch.setattr(store, "TIMEOUT_S", 0.05)
     never = threading.Event()
-    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda _url: never.wait(5))
-    began = time.monotonic()
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda _url: never.wait(60))
     with pytest.raises(HistoryError, match="no answer within"):
         load("memory://x", KEY, made(9).order)
-    assert time.monotonic() - began < 2
     never.set()
 
 

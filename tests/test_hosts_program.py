@@ -21,10 +21,10 @@ FACTS = {
 }
 LINE = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "fronts": ["bond0"], "networks": ["10.0.0.0/16"]}
 LINES = {
-    "ready-contact": json.dumps(LINE | {"groups": [{"facts": FACTS, "nodes": ["a", "b"]}]}),
-    "sweep-build": BUILD_LINE,
-    "sweep-measure": "{}",
-    "sweep-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
+    "acceptance-ready-contact": json.dumps(LINE | {"groups": [{"facts": FACTS, "nodes": ["a", "b"]}]}),
+    "acceptance-build": BUILD_LINE,
+    "acceptance-measure": "{}",
+    "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
 }
 
 
@@ -52,24 +52,29 @@ def hosts(tmp_path, monkeypatch):
 
 def test_it_registers_commands_alone_and_needs_no_clouds_sdk(hosts):
     found = hosts()
-    assert sorted((kind, name) for kind, name, _ in found.resources if not kind.startswith("pulumi:")) == [
-        ("busbar:hosts:Cluster", "cluster"),
-        ("busbar:ready:Ready", "ready"),
-        ("busbar:sweep:Sweep", "sweep"),
-        ("command:local:Command", "ready-contact"),
-        ("command:local:Command", "sweep-accept"),
-        ("command:remote:Command", "sweep-build"),
-        ("command:remote:Command", "sweep-measure"),
-        ("command:remote:Command", "sweep-search"),
-        ("command:remote:CopyToRemote", "sweep-runner"),
-        ("command:remote:CopyToRemote", "sweep-source"),
-    ]
+    assert sorted((kind, name) for kind, name, _ in found.resources if not kind.startswith("pulumi:")) == sorted(
+        [
+            ("busbar:hosts:Cluster", "cluster"),
+            ("busbar:acceptance:Accept", "acceptance-accept"),
+            ("busbar:acceptance:Acceptance", "acceptance"),
+            ("busbar:acceptance:Ready", "acceptance-ready"),
+            ("busbar:acceptance:Records", "acceptance-records"),
+            ("busbar:acceptance:Runner", "acceptance-runner"),
+            ("command:local:Command", "acceptance-ready-contact"),
+            ("command:local:Command", "acceptance-accept-verdict"),
+            ("command:remote:Command", "acceptance-build"),
+            ("command:remote:Command", "acceptance-measure"),
+            ("command:remote:Command", "acceptance-search"),
+            ("command:remote:CopyToRemote", "acceptance-runner-program"),
+            ("command:remote:CopyToRemote", "acceptance-runner-file"),
+        ]
+    )
     assert not found.invokes
     assert not [name for name in sys.modules if name.startswith("components.oci")]
 
 
 def test_what_the_machines_say_decides_how_ranks_are_started(hosts):
-    (measure,) = [inputs for _, name, inputs in hosts().resources if name == "sweep-measure"]
+    (measure,) = [inputs for _, name, inputs in hosts().resources if name == "acceptance-measure"]
     request = json.loads(measure["stdin"])
     argv = request["steps"][-1]["argv"]
     assert request["hcas"] == [f"mlx5_{number}" for number in range(8)]
@@ -80,7 +85,7 @@ def test_what_the_machines_say_decides_how_ranks_are_started(hosts):
 
 
 def test_a_network_that_the_stack_names_is_taken(hosts):
-    (measure,) = [inputs for _, name, inputs in hosts(network="10.0.8.0/24").resources if name == "sweep-measure"]
+    (measure,) = [inputs for _, name, inputs in hosts(network="10.0.8.0/24").resources if name == "acceptance-measure"]
     argv = json.loads(measure["stdin"])["steps"][-1]["argv"]
     assert argv[argv.index("oob_tcp_if_include") + 1] == "10.0.8.0/24"
 
@@ -97,6 +102,6 @@ def test_every_connection_pins_the_heads_key_and_the_jump_hosts(hosts):
 
 def test_one_machine_reached_directly_is_a_cluster(hosts):
     found = hosts(nodes={"one": "10.0.0.1"}, jump=None, shape="HGX-A100-40GB.8")
-    (measure,) = [inputs for _, name, inputs in found.resources if name == "sweep-measure"]
+    (measure,) = [inputs for _, name, inputs in found.resources if name == "acceptance-measure"]
     assert json.loads(measure["stdin"])["hostfile"]["text"] == "localhost slots=8\n"
     assert "proxy" not in next(inputs for kind, _, inputs in found.resources if kind.startswith("command:remote"))["connection"]

@@ -53,6 +53,14 @@ def test_a_rail_at_another_rate_is_named_with_what_is_usual(found):
     assert differences(found) == ["n3: mlx5_1 has link rate 50 Gb/sec, where 100 Gb/sec is usual"]
 
 
+def test_rails_must_be_like_each_other_also_where_every_node_is_alike(found):
+    for each in found:
+        each["hca"]["mlx5_1"]["rate"] = "100 Gb/sec"
+        each["hca"]["mlx5_2"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")
+    said = node_differences.differences(NODES, found, ASKED_AT, [*RAILS, "mlx5_2"])
+    assert said == [f"n{index}: mlx5_2 has link rate 50 Gb/sec, where 100 Gb/sec is usual" for index in range(4)]
+
+
 def test_a_device_that_is_no_rail_is_compared_with_its_like_alone(found):
     for each in found:
         each["hca"]["mlx5_4"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")

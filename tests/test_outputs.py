@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -43,19 +45,16 @@ SEARCHED = {
 
 def whole(text: str, searched: dict | None = None) -> dict:
     judged = judge(text, ASKED)
-    measured = outputs.measured(judged, BUILT, searched or {"needed": False})
-    assert set(measured) == set(outputs.MEASURED)
-    whole = measured | {
+    return {
         "schema": outputs.SCHEMA,
         "target": "oci",
-        **outputs.expected(ASKED, Price(24.0, "a test")),
-        "certificate": None,
-        "report": None,
-        "nodes": [{"name": "inst-a", "address": "10.0.1.2"}, {"name": "inst-b", "address": "10.0.1.3"}],
+        "expected": outputs.expected(ASKED, Price(24.0, "a test")),
+        "measured": outputs.measured(judged, ASKED, BUILT, searched or {"needed": False}),
+        "nodes": [{"name": name, "address": "10.0.1.2", "pool": "gpu"} for name in ("inst-a", "inst-b")],
         "ssh": "ssh opc@10.0.1.2",
+        "known_hosts": "10.0.1.2 ssh-ed25519 AAAA",
         "readme": summary.page(judged, searched or {}, "ssh opc@10.0.1.2", []),
     }
-    return {name: value for name, value in whole.items() if value is not None}  # the engine keeps no null
 
 
 @pytest.mark.parametrize(
@@ -76,29 +75,50 @@ def test_every_judgement_gives_outputs_that_fit_the_schema(text):
 def test_what_a_search_named_stands_in_reasons_and_outputs_and_fits_the_schema():
     found = whole(with_step("all_reduce", rows=[row(size, 0.02) for size in PLAN.sizes_bytes]), SEARCHED)
     jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft202012Validator)
-    assert found["search"]["culprits"][0]["rails"] == ["mlx5_3"]
-    assert "rail mlx5_3 of node inst-a is slow" in found["reasons"][-1]
-    assert "next, on the head: ssh 10.0.1.2 'cat state'" in found["reasons"][-1]
+    assert found["measured"]["search"]["culprits"][0]["rails"] == ["mlx5_3"]
+    assert "rail mlx5_3 of node inst-a is slow" in found["measured"]["reasons"][-1]
+    assert "next, on the head: ssh 10.0.1.2 'cat state'" in found["measured"]["reasons"][-1]
+
+
+def test_a_stack_without_nodes_has_outputs_that_fit_the_schema_and_vouch_for_nothing():
+    found = {
+        "schema": outputs.SCHEMA,
+        "target": "oci",
+        "nodes": [],
+        "measured": outputs.nothing_measured("gpu", "gpu has no nodes yet, so nothing was measured"),
+        "readme": "# gpu has no nodes yet, so nothing was measured\n",
+    }
+    jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft202012Validator)
+    assert found["measured"]["verdict"] == "unknown"
+    assert found["measured"]["busbw_gb_s"] is None
+
+
+@pytest.mark.parametrize("text", [line(), line(steps=[]), ""])
+def test_a_record_says_every_field_so_that_nothing_of_an_older_one_remains(text):
+    asked = set(SCHEMA["properties"]["measured"]["required"])
+    assert set(whole(text)["measured"]) == set(outputs.nothing_measured("gpu", "why")) == asked
+
+
+def test_a_record_names_its_run_its_time_and_what_it_answers():
+    found = whole(line())["measured"]
+    assert (found["run"], found["measured_at"]) == ("abc", "2026-01-02T03:04:05Z")
+    assert found["asked"] == ASKED.digest()
+    assert replace(ASKED, minimum_gb_s=1.0).digest() != ASKED.digest()
 
 
 def test_the_schema_is_itself_valid_and_closed():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    may_be_null = {
-        name
-        for name, its in SCHEMA["properties"].items()
-        if "null" in its.get("type", []) or {"type": "null"} in its.get("anyOf", [])
-    }
-    assert set(SCHEMA["required"]) == set(SCHEMA["properties"]) - may_be_null
+    for part in (SCHEMA, SCHEMA["properties"]["expected"], SCHEMA["properties"]["measured"]):
+        assert part["additionalProperties"] is False
+    assert set(SCHEMA["properties"]["measured"]["required"]) == set(SCHEMA["properties"]["measured"]["properties"])
 
 
 def test_the_program_exports_exactly_what_the_schema_says():
-    source = (ROOT / "__main__.py").read_text()
-    literal = {name for name in SCHEMA["properties"] if f'pulumi.export("{name}"' in source}
-    assert literal | set(outputs.MEASURED) | set(outputs.EXPECTED) == set(SCHEMA["properties"])
+    exported = set(re.findall(r'pulumi\.export\("(\w+)"', (ROOT / "__main__.py").read_text()))
+    assert exported == set(SCHEMA["properties"])
 
 
 def test_the_example_consumer_reads_only_outputs_that_exist():
     source = (ROOT / "examples" / "consumer" / "__main__.py").read_text()
-    for name in ("schema", "verdict", "busbw_gb_s", "scale", "nodes"):
-        assert f'"{name}"' in source
-        assert name in SCHEMA["properties"]
+    assert set(re.findall(r'require_output\("(\w+)"', source)) <= set(SCHEMA["properties"])
+    assert set(re.findall(r'measured\["(\w+)"', source)) <= set(SCHEMA["properties"]["measured"]["properties"])

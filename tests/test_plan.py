@@ -65,6 +65,11 @@ def test_below_four_nodes_the_ring_is_forced_on_every_shape():
     assert "NCCL_ALGO" not in steps.exports(h100, 4, LAUNCH)
 
 
+def test_a_shape_whose_environment_no_source_states_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match=r"no source says what NCCL wants on BM\.GPU4\.8"):
+        steps.exports(dataclasses.replace(GPU4, environment=None), 2, LAUNCH)
+
+
 def test_on_two_nodes_nccls_own_choice_is_run_once_as_information():
     assert not [word for word in words_of("free", SHAPES["BM.GPU.H100.8"]) if word.startswith("NCCL_ALGO")]
     assert "free" not in {step.name for step in steps.steps(a_plan(), GPU4, 4)}

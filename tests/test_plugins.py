@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
@@ -469,21 +468,25 @@ def test_a_copy_is_made_again_only_for_other_content_or_another_place(plugin: Pl
 
 
 @needs_sshd
-def test_a_cancel_ends_dialling_and_local_commands_but_no_remote_one(sshd: Sshd) -> None:
+def test_a_cancel_ends_dialling_and_local_commands_but_no_remote_one(sshd: Sshd, tmp_path: Path) -> None:
     """As in the genuine plugin: what runs on another machine runs on, and its result is not lost."""
     waiting = sshd.connection(port=free_port(), dialErrorLimit=-1)
     with Plugin() as running, futures.ThreadPoolExecutor() as threads:
         dialling = threads.submit(running.create, "remote", {"create": "true", "connection": waiting})
-        local = threads.submit(running.create, "local", {"create": "exec sleep 20"})
-        command = {"create": "sleep 2; echo done", "connection": sshd.connection()}
-        remote = threads.submit(running.create, "remote", command)
-        threading.Event().wait(1)
+        local = threads.submit(running.create, "local", {"create": "exec tail -f /dev/null", "dir": str(tmp_path)})
+        held = f"touch {tmp_path}/begun; until [ -e {tmp_path}/let-go ]; do sleep 0.02; done; echo done"
+        remote = threads.submit(running.create, "remote", {"create": held, "connection": sshd.connection()})
+        while not (tmp_path / "begun").exists():
+            assert not remote.done(), remote.result()
+            time.sleep(0.02)
         running.stub.Cancel(empty_pb2.Empty())
-        assert dialling.result(timeout=2) == "CANCELLED: context canceled"
-        assert local.result(timeout=2) == 'UNKNOWN: signal: killed: running "exec sleep 20":\n'
-        assert remote.result(timeout=5)["properties"]["stdout"] == "done"
+        assert dialling.result(timeout=60) == "CANCELLED: context canceled"
+        assert local.result(timeout=60) == 'UNKNOWN: signal: killed: running "exec tail -f /dev/null":\n'
+        assert not remote.done()
+        (tmp_path / "let-go").touch()
+        assert remote.result(timeout=60)["properties"]["stdout"] == "done"
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(timeout=2) == -signal.SIGINT
+        assert running.process.wait(timeout=60) == -signal.SIGINT
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import pulumi
@@ -25,10 +26,10 @@ def dev_asked() -> Asked:
 
 DEV = document(dev_asked())
 LINES = {
-    "ready-contact": ready_line(),
-    "sweep-build": BUILD_LINE,
-    "sweep-measure": json.dumps(DEV),
-    "sweep-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
+    "acceptance-ready-contact": ready_line(),
+    "acceptance-build": BUILD_LINE,
+    "acceptance-measure": json.dumps(DEV),
+    "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
     "cluster-bastion-key": "ssh-ed25519 AAAABastionKey",
 }
 
@@ -39,44 +40,49 @@ def dev():
 
 
 def test_the_dev_stack_registers_these_resources_and_no_more(dev):
-    assert sorted((kind, name) for kind, name, _ in dev.resources if not kind.startswith("pulumi:")) == [
-        ("busbar:oci:Bastion", "cluster-bastion"),
-        ("busbar:oci:Cluster", "cluster"),
-        ("busbar:oci:Iam", "cluster-iam"),
-        ("busbar:oci:Network", "cluster-network"),
-        ("busbar:oci:Pool", "cluster-pool-0"),
-        ("busbar:ready:Ready", "ready"),
-        ("busbar:sweep:Sweep", "sweep"),
-        ("command:local:Command", "cluster-bastion-announced"),
-        ("command:local:Command", "sweep-accept"),
-        ("command:remote:Command", "cluster-bastion-key"),
-        ("command:remote:Command", "ready-contact"),
-        ("command:remote:Command", "sweep-build"),
-        ("command:remote:Command", "sweep-measure"),
-        ("command:remote:Command", "sweep-search"),
-        ("command:remote:CopyToRemote", "sweep-runner"),
-        ("command:remote:CopyToRemote", "sweep-source"),
-        ("oci:Core/clusterNetwork:ClusterNetwork", "cluster-pool-0-nodes"),
-        ("oci:Core/consoleHistory:ConsoleHistory", "cluster-bastion-console"),
-        ("oci:Core/instance:Instance", "cluster-bastion-instance"),
-        ("oci:Core/instanceConfiguration:InstanceConfiguration", "cluster-pool-0-configuration"),
-        ("oci:Core/internetGateway:InternetGateway", "cluster-network-igw"),
-        ("oci:Core/natGateway:NatGateway", "cluster-network-nat"),
-        ("oci:Core/routeTable:RouteTable", "cluster-network-private-routes"),
-        ("oci:Core/routeTable:RouteTable", "cluster-network-public-routes"),
-        ("oci:Core/securityList:SecurityList", "cluster-network-private-rules"),
-        ("oci:Core/securityList:SecurityList", "cluster-network-public-rules"),
-        ("oci:Core/serviceGateway:ServiceGateway", "cluster-network-sgw"),
-        ("oci:Core/subnet:Subnet", "cluster-network-private"),
-        ("oci:Core/subnet:Subnet", "cluster-network-public"),
-        ("oci:Core/vcn:Vcn", "cluster-network-vcn"),
-        ("oci:Identity/dynamicGroup:DynamicGroup", "cluster-iam-group"),
-        ("oci:Identity/policy:Policy", "cluster-iam-policy"),
-    ]
+    assert sorted((kind, name) for kind, name, _ in dev.resources if not kind.startswith("pulumi:")) == sorted(
+        [
+            ("busbar:oci:Bastion", "cluster-bastion"),
+            ("busbar:oci:Cluster", "cluster"),
+            ("busbar:oci:Iam", "cluster-iam"),
+            ("busbar:oci:Network", "cluster-network"),
+            ("busbar:oci:Pool", "cluster-pool-0"),
+            ("busbar:acceptance:Accept", "acceptance-accept"),
+            ("busbar:acceptance:Acceptance", "acceptance"),
+            ("busbar:acceptance:Ready", "acceptance-ready"),
+            ("busbar:acceptance:Records", "acceptance-records"),
+            ("busbar:acceptance:Runner", "acceptance-runner"),
+            ("command:local:Command", "cluster-bastion-announced"),
+            ("command:local:Command", "acceptance-accept-verdict"),
+            ("command:remote:Command", "cluster-bastion-key"),
+            ("command:remote:Command", "acceptance-ready-contact"),
+            ("command:remote:Command", "acceptance-build"),
+            ("command:remote:Command", "acceptance-measure"),
+            ("command:remote:Command", "acceptance-search"),
+            ("command:remote:CopyToRemote", "acceptance-runner-program"),
+            ("command:remote:CopyToRemote", "acceptance-runner-file"),
+            ("oci:Core/clusterNetwork:ClusterNetwork", "cluster-pool-0-nodes"),
+            ("oci:Core/consoleHistory:ConsoleHistory", "cluster-bastion-console"),
+            ("oci:Core/instance:Instance", "cluster-bastion-instance"),
+            ("oci:Core/instanceConfiguration:InstanceConfiguration", "cluster-pool-0-configuration"),
+            ("oci:Core/internetGateway:InternetGateway", "cluster-network-igw"),
+            ("oci:Core/natGateway:NatGateway", "cluster-network-nat"),
+            ("oci:Core/routeTable:RouteTable", "cluster-network-private-routes"),
+            ("oci:Core/routeTable:RouteTable", "cluster-network-public-routes"),
+            ("oci:Core/securityList:SecurityList", "cluster-network-private-rules"),
+            ("oci:Core/securityList:SecurityList", "cluster-network-public-rules"),
+            ("oci:Core/serviceGateway:ServiceGateway", "cluster-network-sgw"),
+            ("oci:Core/subnet:Subnet", "cluster-network-private"),
+            ("oci:Core/subnet:Subnet", "cluster-network-public"),
+            ("oci:Core/vcn:Vcn", "cluster-network-vcn"),
+            ("oci:Identity/dynamicGroup:DynamicGroup", "cluster-iam-group"),
+            ("oci:Identity/policy:Policy", "cluster-iam-policy"),
+        ]
+    )
 
 
 def test_eight_nodes_are_as_many_resources_as_two(dev):
-    eight = run_program(LINES | {"ready-contact": ready_line(8)}, members=8, oci={"pools": [{"nodes": 8}]})
+    eight = run_program(LINES | {"acceptance-ready-contact": ready_line(8)}, members=8, oci={"pools": [{"nodes": 8}]})
     assert len(eight.resources) == len(dev.resources)
 
 
@@ -97,6 +103,8 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
     assert details["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert details["sourceDetails"]["bootVolumeSizeInGbs"] == "256"
     assert details["metadata"]["ssh_authorized_keys"] == f"{KEY}\nssh-ed25519 AAAABastionKey"
+    (bastion,) = dev.of(":Instance")
+    assert bastion["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert base64.b64decode(details["metadata"]["user_data"]).startswith(b"#cloud-config\n")
     states = {plugin["name"]: plugin["desiredState"] for plugin in details["agentConfig"]["pluginsConfigs"]}
     assert states["Compute HPC RDMA Auto-Configuration"] == "DISABLED"
@@ -159,11 +167,11 @@ def test_nothing_is_open_to_the_world(dev):
 
 def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only_the_second():
     slow = document(dev_asked(), share=0.5)
-    engine = run_program(LINES | {"sweep-measure": json.dumps(slow)})
-    (accept,) = [inputs for _, name, inputs in engine.resources if name == "sweep-accept"]
+    engine = run_program(LINES | {"acceptance-measure": json.dumps(slow)})
+    (accept,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-accept-verdict"]
     assert accept["create"] == "cat >&2; exit 1"
     assert "verdict SHORT" in accept["stdin"]
-    (search,) = [inputs for _, name, inputs in engine.resources if name == "sweep-search"]
+    (search,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-search"]
     asked = json.loads(search["stdin"])
     assert asked["needed"]
     assert asked["whole_gb_s"] == pytest.approx(0.025)
@@ -172,22 +180,22 @@ def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only
 
 def test_a_fabric_that_is_fast_at_second_sight_is_accepted():
     slow, fine = document(dev_asked(), share=0.5), document(dev_asked())
-    searched = json.loads(LINES["sweep-search"]) | {"again": {"steps": fine["steps"], "evidence": fine["evidence"]}}
-    engine = run_program(LINES | {"sweep-measure": json.dumps(slow), "sweep-search": json.dumps(searched)})
-    (accept,) = [inputs for _, name, inputs in engine.resources if name == "sweep-accept"]
+    searched = json.loads(LINES["acceptance-search"]) | {"again": {"steps": fine["steps"], "evidence": fine["evidence"]}}
+    engine = run_program(LINES | {"acceptance-measure": json.dumps(slow), "acceptance-search": json.dumps(searched)})
+    (accept,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-accept-verdict"]
     assert accept["create"] == "cat"
-    (search,) = [inputs for _, name, inputs in engine.resources if name == "sweep-search"]
+    (search,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-search"]
     assert "all_reduce" in [step["name"] for step in json.loads(search["stdin"])["again"]["steps"]]
 
 
 def test_a_fabric_that_passes_is_not_searched(dev):
-    (search,) = [inputs for _, name, inputs in dev.resources if name == "sweep-search"]
+    (search,) = [inputs for _, name, inputs in dev.resources if name == "acceptance-search"]
     assert not json.loads(search["stdin"])["needed"]
 
 
 def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev):
     def run_id(engine) -> str:
-        (measure,) = [inputs for _, name, inputs in engine.resources if name == "sweep-measure"]
+        (measure,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-measure"]
         return json.loads(measure["stdin"])["run_id"]
 
     same = run_id(dev)
@@ -203,8 +211,59 @@ def test_other_machines_are_given_the_runner_and_the_source_again(dev):
     def triggers(engine) -> list:
         return [inputs["triggers"] for kind, _, inputs in engine.resources if kind.endswith(":CopyToRemote")]
 
-    three = run_program(LINES | {"ready-contact": ready_line(3)}, members=3, oci={"pools": [{"nodes": 3}]})
+    three = run_program(LINES | {"acceptance-ready-contact": ready_line(3)}, members=3, oci={"pools": [{"nodes": 3}]})
     assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
+
+
+def test_other_machines_are_contacted_built_and_measured_again_and_the_same_ones_are_not(dev):
+    def triggers(engine) -> dict[str, list]:
+        return {
+            name: inputs["triggers"]
+            for kind, name, inputs in engine.resources
+            if kind == "command:remote:Command" and name in {"acceptance-build", "acceptance-measure", "acceptance-search"}
+        }
+
+    assert len(triggers(dev)) == 3
+    assert triggers(run_program(LINES, iterations=2)) == triggers(dev)
+    three = triggers(run_program(LINES | {"ready-contact": ready_line(3)}, members=3, oci={"pools": [{"nodes": 3}]}))
+    assert all(three[name] != triggers(dev)[name] for name in three)
+
+
+def test_every_request_goes_to_the_runner_and_one_that_asks_for_nothing_is_its_own_answer(dev):
+    def creates(engine) -> dict[str, str]:
+        return {
+            name: inputs["create"]
+            for _, name, inputs in engine.resources
+            if name.startswith("acceptance-") and "create" in inputs
+        }
+
+    fine = creates(dev)
+    for name in ("acceptance-build", "acceptance-measure"):
+        assert re.fullmatch(r"python3 -IS busbar-runner-[0-9a-f]+\.pyz run", fine[name])
+    assert fine["acceptance-search"] == "cat"
+    slow = creates(run_program(LINES | {"acceptance-measure": json.dumps(document(dev_asked(), share=0.5))}))
+    assert slow["acceptance-search"] == slow["acceptance-measure"]
+
+
+def test_commands_show_their_progress_and_hand_no_output_on_as_environment(dev):
+    commands = {name: inputs for kind, name, inputs in dev.resources if kind.endswith(":Command")}
+    shown = {name for name, inputs in commands.items() if inputs.get("logging") == "stderr"}
+    assert shown >= {"acceptance-ready-contact", "acceptance-build", "acceptance-measure", "acceptance-search"}
+    assert commands["acceptance-accept-verdict"]["logging"] == "none"
+    for name in (*shown, "acceptance-accept-verdict"):
+        assert commands[name]["addPreviousOutputInEnv"] is False, name
+
+
+@pytest.mark.parametrize("preview", [False, True])
+def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, preview):
+    """A preview runs no Command, so it keeps no run and draws no report."""
+    (tmp_path / "history").mkdir()
+    places = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report")}
+    answers = dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
+    engine = run_program(LINES | answers, preview=preview, **places)
+    names = {name for kind, name, _ in engine.resources if kind == "command:local:Command"}
+    assert names >= set(answers)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():

@@ -28,7 +28,7 @@ from stand_in import faults
 from rehearsal.aws import parameters
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.fabric import pairs
-from rehearsal.aws.imds import metadata
+from rehearsal.aws.instance_metadata import metadata
 from rehearsal.aws.kinds import INSTANCE
 from rehearsal.aws.lookups import answer
 from rehearsal.aws.places import ACCOUNT
@@ -94,7 +94,7 @@ def test_an_instance_boots_as_what_was_asked_for(cloud: Cloud, fakes: Fakes) -> 
     record = stack.head()
     (spec,) = fakes.running.values()
     assert (spec.hostname, spec.address, spec.gateway, spec.index) == ("ip-10-0-0-5", "10.0.0.5", "10.0.0.1", -1)
-    assert (spec.image, spec.shape, spec.rails, spec.search_domain) == ("ubuntu2204-aws", "m5.8xlarge", (), "ec2.internal")
+    assert (spec.image.name, spec.shape, spec.rails, spec.search_domain) == ("ubuntu2204-aws", "m5.8xlarge", (), "ec2.internal")
     assert (spec.instance_id, spec.user_data, spec.may_put) == (record.id, b"#cloud-config\n", ("/busbar/x/head-host-key",))
     assert spec.metadata["latest/meta-data/instance-id"] == record.id
     assert spec.metadata["latest/meta-data/public-ipv4"] == record.computed["publicIp"]
@@ -190,7 +190,7 @@ def test_file_systems_are_servers_with_the_names_and_exports_that_clients_use(cl
     served = fakes.served[made.id]
     assert (served["kind"], served["address"], served["export"]) == ("lustre", "10.1.0.4", f"/{made.computed['mountName']}")
     assert served["names"] == (f"{made.id}.fsx.us-east-1.amazonaws.com",)
-    assert (fakes.served[home.id]["kind"], fakes.served[home.id]["export"]) == ("nfs", "/fsx")
+    assert (fakes.served[home.id]["kind"], fakes.served[home.id]["export"]) == ("nfs", "/fsx/")
     (plan,) = fakes.plans.values()
     storage = next(one for one in plan.groups or () if one.id == stack.record("storage").short)
     assert storage.members == ("10.1.0.4", "10.1.0.5")

@@ -163,7 +163,7 @@ REFUSED = [
     ("OpenZfsFileSystem", "home", "deploymentType", "SINGLE_AZ_HA_1", "is not supported in us-east-1"),
     ("OpenZfsFileSystem", "home", "throughputCapacity", 100, "Invalid throughput 100"),
     ("OpenZfsFileSystem", "home", "storageCapacity", 32, "must be 64 to 524288"),
-    ("OpenZfsFileSystem", "home", "deploymentType", "MULTI_AZ_1", "stands in 2 subnets"),
+    ("OpenZfsFileSystem", "home", "deploymentType", "MULTI_AZ_1", "needs 2 subnets"),
     ("DataRepositoryAssociation", "mirror", "fileSystemPath", "/data/sub", "overlap"),
     ("DataRepositoryAssociation", "mirror", "dataRepositoryPath", "bucket", "it must be s3://bucket"),
     ("DataRepositoryAssociation", "mirror", "fileSystemId", "fs-0123456789abcdef0", "FileSystemNotFound"),

@@ -15,10 +15,12 @@ from rehearsed import Stage, vcn
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.instances import INSTANCES
 from cloudinit.aws import ComputeBoot, HeadBoot, Mounts, render
-from rehearsal.aws import efa_software, parameters
+from rehearsal.aws import efa_software, host_images, metadata_service, parameters
+from rehearsal.aws.fsx import PORTS as FSX_PORTS
 from rehearsal.entry import cleanup
 from rehearsal.host import hosts, images, storage
 from rehearsal.net import network, wires
+from rehearsal.oci import host_images as oci_images
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("machines")]
 ROOT = Path(__file__).parent.parent
@@ -53,7 +55,7 @@ def spec(stage, name, number, family, *, rails=32, **more):
         id=name,
         index=-1,
         hostname=f"ip-10-0-1-{number}",
-        image=f"{family}-aws",
+        image=host_images.image(f"{family}-aws"),
         shape=P5.name if rails else "m5.8xlarge",
         user_data=render(boot).encode(),
         ssh_authorized_keys=(),
@@ -69,6 +71,8 @@ def spec(stage, name, number, family, *, rails=32, **more):
         nvme=(3_800_000_000_000,) * 8 if rails else (),
         instance_id=f"i-0{name}",
         metadata=metadata,
+        metadata_program=metadata_service.__file__,
+        firmware=efa_software.firmware(P5.name if rails else "m5.8xlarge", f"i-0{name}"),
     )
     return replace(made, **more)
 
@@ -81,7 +85,9 @@ def stage(tmp_path_factory):
         network.apply_fabric(stage.world, "fab0", 32)
         for system, kind, address, export in ((LUSTRE, "lustre", "200", "/abcdefgh"), (HOME, "nfs", "201", "/fsx/")):
             where = {"vcn_id": "vcn0", "subnet_cidr": "10.0.1.0/24", "address": f"10.0.1.{address}"}
-            storage.start(stage.world, id=system, kind=kind, names=(f"{system}.{DOMAIN}",), export=export, **where)
+            storage.start(
+                stage.world, id=system, kind=kind, names=(f"{system}.{DOMAIN}",), export=export, ports=FSX_PORTS[kind], **where
+            )
         hosts.boot(stage.world, spec(stage, "head", 11, "al2023", rails=0, may_put=(PARAMETER,)))
         hosts.boot(stage.world, spec(stage, "linux", 12, "al2023"))
         for number, name in enumerate(("node0", "node1"), start=21):
@@ -284,8 +290,8 @@ def test_the_plugins_protocol_and_the_counters_follow_the_instance_type():
 
 def test_an_image_that_nobody_made_is_refused_and_each_vendor_has_its_own_commands():
     with pytest.raises(ValueError, match="ubuntu2204-aws, al2023-aws"):
-        images.image("al2-aws")
-    ours, theirs = images.image("ubuntu2204-aws"), images.image("ubuntu2204-gpu")
+        host_images.image("al2-aws")
+    ours, theirs = host_images.image("ubuntu2204-aws"), oci_images.image("ubuntu2204-gpu")
     assert "aws" in ours.commands
     assert "aws" in images.absent(theirs)
     assert "ibdev2netdev" in images.absent(ours)

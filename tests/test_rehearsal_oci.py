@@ -64,7 +64,7 @@ def test_an_instance_boots_as_what_was_asked_for(cloud: Cloud, fakes: Fakes) -> 
     record = Stack(cloud).network().bastion()
     (spec,) = fakes.running.values()
     assert (spec.hostname, spec.address, spec.gateway, spec.index) == ("bastion-1", "10.0.0.2", "10.0.0.1", -1)
-    assert (spec.image, spec.front_name, spec.rails, spec.search_domain) == (
+    assert (spec.image.name, spec.front_name, spec.rails, spec.search_domain) == (
         "ol9",
         "ens3",
         (),

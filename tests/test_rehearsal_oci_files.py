@@ -7,6 +7,7 @@ from oci_stack import AD, DEAD, Fakes, Stack, cloud, fakes, token
 
 # ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
 from rehearsal.oci.cloud import Cloud
+from rehearsal.oci.files import PORTS
 from rehearsal.oci.lookups import answer
 from rehearsal.oci.places import COMPARTMENT
 from rehearsal.plugin.errors import ServiceError
@@ -18,7 +19,7 @@ def test_an_export_is_a_server_at_its_mount_targets_address_and_lustre_one_of_it
     stack = Stack(cloud).network().files()
     records = cloud.store.read().records
     served = fakes.served[stack.ids["files"]]
-    assert (served["kind"], served["vendor"], served["export"]) == ("nfs", "oci", "/fss")
+    assert (served["kind"], served["ports"], served["export"]) == ("nfs", PORTS, "/fss")
     assert served["address"] == records[stack.ids["target"]].outputs()["ipAddress"] == "10.0.1.2"
     assert served["clients"] == ["10.0.0.0/16"]
     lustre = fakes.served[stack.ids["lustre"]]

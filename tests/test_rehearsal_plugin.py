@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,8 @@ from tools.stage import ROOT
 
 
 @pytest.mark.parametrize("name", ["aws", "oci"])
-def test_the_plugin_starts_at_once_and_ends_quietly(name: str, tmp_path: Path) -> None:
+def test_the_plugin_says_its_port_and_ends_quietly(name: str, tmp_path: Path) -> None:
     environment = {**os.environ, "BUSBAR_WORLD": str(tmp_path / "world"), "BUSBAR_PYTHON": sys.executable}
-    started = time.monotonic()
     plugin = subprocess.Popen(
         [ROOT / f"rehearsal/entry/bin/pulumi-resource-{name}", "127.0.0.1:1"],
         stdout=subprocess.PIPE,
@@ -27,7 +25,6 @@ def test_the_plugin_starts_at_once_and_ends_quietly(name: str, tmp_path: Path) -
     )
     assert plugin.stdout is not None
     assert plugin.stdout.readline().strip().isdecimal()
-    assert time.monotonic() - started < 5, "the engine waits for it at every command; the bound is loose for busy machines"
     plugin.send_signal(signal.SIGINT)
     rest, said = plugin.communicate(timeout=10)
     assert (plugin.returncode, rest, said) == (0, "", "")

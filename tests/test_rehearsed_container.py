@@ -32,9 +32,9 @@ def test_an_update_with_a_container_ends_in_a_pass_that_says_its_image(built):
     stage, found = built
     assert found.status == 0, found
     outputs = stage.outputs()
-    assert outputs["verdict"] == "pass"
-    assert outputs["wire_efficiency"] >= 0.95
-    versions = outputs["versions"]
+    assert outputs["measured"]["verdict"] == "pass"
+    assert outputs["measured"]["wire_efficiency"] >= 0.95
+    versions = outputs["measured"]["versions"]
     assert (versions["image"], len(versions["image_sha256"])) == (STACK.container, 64)
     assert (versions["efa"], versions["plugin"], versions["cuda"]) == (STACK.efa, STACK.plugin, "cuda-12.8")
     jsonschema.validate(outputs, SCHEMA, cls=jsonschema.Draft202012Validator)
@@ -46,7 +46,7 @@ def test_the_import_is_shown_while_it_goes_on(built):
 
 
 def test_the_transport_is_proven_by_counters_and_by_what_the_images_plugin_said(built):
-    transport = built[0].outputs()["transport"]
+    transport = built[0].outputs()["measured"]["transport"]
     assert transport["state"] == "pass"
     assert any("NCCL took provider efa" in text and "with 32 devices" in text for text in transport["proof"])
     assert any("rails rdmap79s0, rdmap80s0, rdmap81s0 and 29 more sent" in text for text in transport["proof"])
@@ -67,8 +67,8 @@ def test_the_search_starts_its_ranks_in_the_container_too(built):
     stage = built[0]
     found = stage.up(**QUICK | {"minimumBusbwGbS": "1000", "searchMinutes": 2}, container=STACK.container)
     assert found.status != 0
-    search = stage.outputs()["search"]
-    assert search["rounds"], stage.outputs()["reasons"]
+    search = stage.outputs()["measured"]["search"]
+    assert search["rounds"], stage.outputs()["measured"]["reasons"]
     assert search["healthy_gb_s"], "trials gave numbers"
 
 
@@ -78,8 +78,8 @@ def test_a_file_of_ones_own_is_measured_where_it_is_the_pinned_one(built):
     found = stage.up(**QUICK, container=file, containerSha256="0" * 64)
     assert f"{file} has sha256 {digest}, and {'0' * 64} is pinned; nothing was started" in found.text
     found = stage.up(**QUICK, container=file, containerSha256=digest)
-    assert "sweep-measure" in found.text, found
-    versions = stage.outputs()["versions"]
+    assert "acceptance-measure" in found.text, found
+    versions = stage.outputs()["measured"]["versions"]
     assert (versions["image"], versions["image_sha256"]) == (file, digest)
 
 
@@ -97,9 +97,10 @@ def test_an_image_without_the_plugin_is_short_and_says_that_it_was_not_used(buil
     found = stage.up(**QUICK, container=FRAMEWORK, searchMinutes=0)
     assert found.status != 0
     outputs = stage.outputs()
-    assert outputs["verdict"] == "short"
-    assert outputs["versions"]["image"] == FRAMEWORK
-    assert any("NCCL fell back to NET/Socket: its efa plugin was not used" in reason for reason in outputs["reasons"])
+    assert outputs["measured"]["verdict"] == "short"
+    assert outputs["measured"]["versions"]["image"] == FRAMEWORK
+    reasons = " ".join(outputs["measured"]["reasons"])
+    assert "NCCL fell back to NET/Socket: its efa plugin was not used" in reasons
 
 
 def test_an_unchanged_update_changes_nothing(built):
@@ -116,15 +117,15 @@ def test_without_a_shared_file_system_and_on_amazon_linux_the_head_lays_the_imag
     try:
         image = {"image": AMAZON_LINUX, "imageFamily": "al2023", "headImage": AMAZON_LINUX, "headImageFamily": "al2023"}
         found = stage.up(**QUICK, **image, container=STACK.container, lustre=False, mirrors=[], lustreOnDestroy="delete")
-        assert "sweep-measure created" in found.text, found  # a small plan's number is not the point here
+        assert "acceptance-measure created" in found.text, found  # a small plan's number is not the point here
         outputs = stage.outputs()
-        assert outputs["versions"]["image"] == STACK.container
-        assert any("NCCL took provider efa" in text for text in outputs["transport"]["proof"])
+        assert outputs["measured"]["versions"]["image"] == STACK.container
+        assert any("NCCL took provider efa" in text for text in outputs["measured"]["transport"]["proof"])
         sums = set()
         head = outputs["ssh"].split()[2]
         for node in outputs["nodes"]:
             words = ("-J", head, f"ec2-user@{node['address']}")
             sums.add(stage.on_host("sha256sum ~/.busbar/images/*.sqsh", *words).split()[0])
-        assert sums == {outputs["versions"]["image_sha256"]}
+        assert sums == {outputs["measured"]["versions"]["image_sha256"]}
     finally:
         stage.close()

@@ -37,7 +37,7 @@ def test_what_one_node_writes_the_other_reads_and_only_the_choice_lets_a_destroy
     try:
         found = stage.up(**FILES)
         assert found.status == 0, found
-        assert stage.outputs()["verdict"] == "pass"
+        assert stage.outputs()["measured"]["verdict"] == "pass"
         first, second = nodes(stage)
         stage.on_host("echo files > /fss/mark && echo lustre > /lustre/mark", *first)
         assert stage.on_host("cat /fss/mark /lustre/mark", *second).split() == ["files", "lustre"]

@@ -9,10 +9,17 @@ import pytest
 from a_line import ASKED, line, row, with_step
 from test_outputs import SEARCHED, whole
 
-from benchmarks.report import plot, web_page
+from benchmarks.report import outputs, plot, summary, web_page
 
-PASSED = whole(line())
-SHORT = whole(with_step("all_reduce", rows=[row(n, 0.02) for n in ASKED.plan.sizes_bytes]), SEARCHED)
+
+def flat(text, searched=None):
+    """Return what the page reads of a stack's outputs."""
+    stack = whole(text, searched)
+    return outputs.flat(stack["expected"], stack["measured"]) | {name: stack[name] for name in ("target", "nodes")}
+
+
+PASSED = flat(line())
+SHORT = flat(with_step("all_reduce", rows=[row(n, 0.02) for n in ASKED.plan.sizes_bytes]), SEARCHED)
 
 
 class Links(html.parser.HTMLParser):
@@ -27,10 +34,10 @@ class Links(html.parser.HTMLParser):
         self.found += [value for name, value in attrs if name in {"src", "href"} and not str(value).startswith("#")]
 
 
-@pytest.mark.parametrize("outputs", [PASSED, SHORT, whole("")], ids=["pass", "short", "nothing"])
-def test_a_page_needs_nothing_beside_itself(outputs):
+@pytest.mark.parametrize("found", [PASSED, SHORT, flat("")], ids=["pass", "short", "nothing"])
+def test_a_page_needs_nothing_beside_itself(found):
     links = Links()
-    links.feed(web_page.html(outputs))
+    links.feed(web_page.html(found))
     assert links.found == []
 
 
@@ -62,8 +69,38 @@ def test_the_same_numbers_give_the_same_bytes():
     assert plot.png(plot.curves(PASSED, past)) == plot.png(plot.curves(PASSED, past))
 
 
+def drawn(outputs, label: str) -> tuple[list[float], list[float]]:
+    """Return where the line with that label begins and ends: x and y."""
+    (axes,) = plot.curves(outputs).axes
+    (line,) = [one for one in axes.get_lines() if str(one.get_label()).startswith(label)]
+    return list(line.get_xdata()), list(line.get_ydata())
+
+
+def test_a_picture_shows_every_size_of_a_collective_at_its_own_number():
+    sizes, numbers = drawn(PASSED, "all_reduce")
+    assert sizes == [found["size_bytes"] for found in PASSED["results"]["all_reduce"]]
+    assert numbers == [found["out_of_place"]["busbw_gb_s"] for found in PASSED["results"]["all_reduce"]]
+
+
+def test_a_picture_shows_what_the_wire_allows_and_the_gate_at_its_size():
+    assert drawn(PASSED, "ceiling")[1] == pytest.approx([0.05, 0.05])
+    sizes, limits = drawn(PASSED, "gate")
+    assert sizes == [32 * 1024**2, 64 * 1024**2]
+    assert limits == pytest.approx([0.0425, 0.0425])
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(8, "8 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536 * 1024, "1536 KiB"), (1024**2, "1 MiB"), (3 * 1024**3, "3 GiB")],
+)
+def test_sizes_are_written_in_the_largest_unit_that_is_exact(size_bytes, text):
+    assert summary.size(size_bytes) == text
+
+
 def test_files_are_written_from_the_outputs_that_the_engine_prints(tmp_path):
-    (tmp_path / "outputs.json").write_text(json.dumps(SHORT))
+    (tmp_path / "outputs.json").write_text(
+        json.dumps(whole(with_step("all_reduce", rows=[row(n, 0.02) for n in ASKED.plan.sizes_bytes]), SEARCHED))
+    )
     assert web_page.main([str(tmp_path / "outputs.json"), str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "busbw.png", "pairs.png"}
     assert (tmp_path / "out" / "busbw.png").read_bytes().startswith(b"\x89PNG")

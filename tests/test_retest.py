@@ -67,7 +67,9 @@ def test_what_was_short_once_and_not_again_is_a_pass_that_says_so(step, step_che
     assert len(why) > len(retest.NOTE) + 20
     assert f"{step_check}: {why}" in summary.table(found, {})
     assert found.line["evidence"] == AGAIN
-    assert outputs.measured(found, {}, {"needed": True, "culprits": [], "summary": "nothing stands out"})["reasons"] == []
+    assert (
+        outputs.measured(found, ASKED, {}, {"needed": True, "culprits": [], "summary": "nothing stands out"})["reasons"] == []
+    )
 
 
 def test_what_is_short_twice_stays_as_it_was_first_measured_and_says_both():
@@ -166,6 +168,32 @@ def test_only_slowness_is_looked_at_twice():
     assert "again" not in asked_again(unequal)
     assert "again" not in asked_again(document())
     assert asked_again(document())["nodes"] == []
+
+
+def wrong_values(line: dict) -> dict:
+    (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
+    step["rows"][-1][1][3] = 3
+    return line
+
+
+@pytest.mark.parametrize("first", [wrong_values(document()), wrong_values(damaged("all_reduce"))], ids=["fast", "slow"])
+def test_wrong_values_are_never_taken_back(first):
+    judged = judge(json.dumps(first), ASKED)
+    assert judged.verdict == "short"
+    assert retest.steps_of(judged, ASKED) == ()
+    assert "again" not in asked_again(first)
+
+
+def test_every_check_that_is_not_of_a_number_lets_nothing_be_taken_back():
+    """Of the checks that a line may have, only those that read a step's number name a step."""
+    names = {one.name for one in judge(json.dumps(document()), ASKED).checks}
+    looked_at_again = {"bandwidth", "spread", "node", "rails"}
+    assert names > looked_at_again
+    for name in names:
+        judged = judge(json.dumps(document()), ASKED)
+        checks = tuple(dataclasses.replace(one, state="short") if one.name == name else one for one in judged.checks)
+        steps = retest.steps_of(dataclasses.replace(judged, checks=checks), ASKED)
+        assert bool(steps) == (name in looked_at_again), name
 
 
 def test_the_request_names_the_steps_to_repeat_and_the_first_ones_evidence():

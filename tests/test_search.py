@@ -127,6 +127,56 @@ def test_two_halves_good_inside_and_slow_between_each_other_are_a_group():
     assert [(one.kind, one.nodes) for one in search.finding().culprits] == [("group", (4, 5, 6, 7))]
 
 
+def test_a_ring_whose_pairs_are_all_fine_is_tried_whole_where_nobody_said_what_it_gave():
+    asked: list[Trial] = []
+    search = Search(8, 4)
+    while trials := search.next_round():
+        asked += trials
+        search.record([Sample(trial, 40.0, "") for trial in trials])
+    assert Trial(tuple(range(8)), ()) in asked
+    assert search.finding().culprits == ()
+
+
+def test_what_was_away_at_the_first_look_is_found_by_looking_at_the_edges_once_more():
+    """The link is fine at its first trial and slow at every later one; the ring was short before the search began."""
+    search, tried = Search(8, 1, None, 20.0), 0
+    while trials := search.next_round():
+        samples = []
+        for trial in trials:
+            number = 40.0 if len(trial.nodes) == 2 else 20.0
+            if trial.nodes == (2, 3):
+                tried += 1
+                number = 40.0 if tried == 1 else 20.0
+            samples.append(Sample(trial, number, ""))
+        search.record(samples)
+    assert tried > 3
+    assert [(one.kind, one.nodes) for one in search.finding().culprits] == [("link", (2, 3))]
+
+
+def test_two_slow_links_that_cut_the_ring_in_two_are_no_group():
+    search = Search(4, 1, None, 20.0, max_rounds=2)  # the edges alone
+    while trials := search.next_round():
+        search.record([Sample(trial, 20.0 if trial.nodes in {(0, 3), (1, 2)} else 40.0, "") for trial in trials])
+    finding = search.finding()
+    assert finding.rounds == 2
+    assert "group" not in {one.kind for one in finding.culprits}
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.04, 0.1])
+def test_what_counts_as_slow_grows_with_the_noise(noise):
+    """A cluster that is noisy and healthy asks for no pair twice."""
+    again = 0
+    for seed in range(5):
+        fabric = Fabric(64, 1, (), noise=noise, seed=seed)
+        search, tried = Search(64, 1, None, fabric.healthy()), {}
+        while trials := search.next_round():
+            for trial in trials:
+                tried[trial] = tried.get(trial, 0) + 1
+            search.record(fabric.answer(trials))
+        again += sum(count > 1 for count in tried.values())
+    assert again == 0
+
+
 def test_a_trial_without_a_number_counts_as_slow_and_keeps_its_why():
     found, finding = named(Fabric(8, 4, (Fault("link", (2, 3), (), 0.0),)))
     assert found == [("link", (2, 3), ())]

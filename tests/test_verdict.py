@@ -253,19 +253,35 @@ def test_no_damage_to_a_step_crashes_the_judge_or_the_page(name, damage):
     shown(judge(with_step(name, **damage), ASKED))
 
 
-@given(st.integers(0, 3000), st.integers(1, 200))
-def test_a_line_that_was_cut_anywhere_is_unknown(start, length):
-    text = line()
-    judged = judge(text[:start] + text[start + length :], ASKED)
-    assert judged.verdict in {"unknown", "short", "pass"}
-    assert judge(text[: -length - 1], ASKED).verdict == "unknown"
+WHOLE = line()
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.integers(1, 300))
+def test_a_line_that_was_cut_anywhere_is_unknown_or_judged_by_what_is_left(start, length):
+    """A piece that is lost leaves no JSON, or JSON that says something; what it says is judged like any line."""
+    assert judge(WHOLE[:start], ASKED).verdict == "unknown"
+    cut = WHOLE[:start] + WHOLE[start + length :]
+    try:
+        left = json.loads(cut)
+    except ValueError:
+        assert judge(cut, ASKED).verdict == "unknown"
+    else:
+        assert judge(cut, ASKED).verdict == judge(json.dumps(left), ASKED).verdict
+
+
+def test_no_row_of_the_deciding_run_can_be_cut_out_of_a_pass():
+    found = json.loads(WHOLE)
+    (step,) = [one for one in found["steps"] if one["name"] == RUN]
+    for number in range(len(step["rows"])):
+        rows = [row for at, row in enumerate(step["rows"]) if at != number]
+        assert judge(with_step(RUN, rows=rows), ASKED).verdict == "unknown", number
 
 
 def shown(judged) -> None:
     assert judged.verdict in {"pass", "short", "unknown"}
     summary.table(judged, {})
     summary.page(judged, {}, "ssh x", [])
-    outputs.measured(judged, {}, {})
+    outputs.measured(judged, ASKED, {}, {})
 
 
 def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
@@ -326,4 +342,4 @@ def test_every_collective_of_a_plan_is_in_the_outputs_without_the_sizes_below_a_
     asked = Asked(a_plan(collectives=("all_reduce", "all_gather", "sendrecv", "hypercube")), GPU4, 2)
     judged = judge(line(asked), asked)
     assert (judged.verdict, judged.reasons) == ("pass", ())
-    assert [one["size_bytes"] for one in outputs.measured(judged, {}, {})["results"]["all_gather"]][:2] == [256, 512]
+    assert [one["size_bytes"] for one in outputs.measured(judged, ASKED, {}, {})["results"]["all_gather"]][:2] == [256, 512]

@@ -129,7 +129,7 @@ def _efa(stage: Stage) -> None:
     say("aws: up on a clean state, 2 x 32 rails, 10 collectives", f"{_timed('up', stage.up(**_EFA_PLAN)).seconds:.1f} s")
     say("aws: unchanged up", _unchanged(stage, _EFA_PLAN))
     _timed("up with one large size", stage.up(**_LARGE_PLAN, iterations=1, warmup=0, measurement=2))
-    outputs = stage.outputs()
+    outputs = stage.outputs()["measured"]
     sent = [count for by in outputs["transport"]["tx_bytes"].values() for name, count in by.items() if name.endswith("s0")]
     say(f"aws: busbw / ceiling, at {outputs['gate']['size_bytes']} B", f"{outputs['wire_efficiency']:.4f}")
     say("aws: rails that carried bytes; least over most", f"{sum(map(bool, sent))}; {min(sent) / max(sent):.3f}")
@@ -144,15 +144,15 @@ def _two_hosts(stage: Stage) -> None:
     say("build and measure beyond the runs' own time, 2 hosts", f"{_overhead(stage):.1f} s")
     _timed("up with one large size", stage.up(**_LARGE_PLAN, iterations=1, warmup=0))
     outputs = stage.outputs()
-    size = outputs["gate"]["size_bytes"]
+    size = outputs["measured"]["gate"]["size_bytes"]
     say(f"rehearsed busbw / scaled wire ceiling, at {size} B", f"{outputs['wire_efficiency']:.4f}")
-    ratios = [outputs["busbw_gb_s"] / _by_hand(stage, size) for _ in range(2)]
+    ratios = [outputs["measured"]["busbw_gb_s"] / _by_hand(stage, size) for _ in range(2)]
     say("busbw through the product / by hand with mpirun, twice", ", ".join(f"{ratio:.4f}" for ratio in ratios))
 
 
 def _by_hand(stage: Stage, size_bytes: int) -> float:
     """Run the same binary with the same arguments on the head by hand, at one size; return its busbw in GB/s."""
-    request = json.loads(_inputs(stage, "sweep-measure")["stdin"])
+    request = json.loads(_inputs(stage, "acceptance-measure")["stdin"])
     (step,) = [one for one in request["steps"] if one["decides"]]
     words = [str(word) for word in step["argv"] if not str(word).startswith("NCCL_DEBUG")]
     words = [word for index, word in enumerate(words) if word != "-x" or "=" in words[index + 1]]
@@ -174,11 +174,11 @@ def _many_hosts(stage: Stage) -> None:
     time.sleep(5)  # the last Command's processes go
     own = _own(stage)
     created = {resource["urn"].rsplit("::", 1)[1]: _when(resource) for resource in own if "created" in resource}
-    boot_s = (created["ready-contact"] - created["cluster-configuration"]).total_seconds()
+    boot_s = (created["acceptance-ready-contact"] - created["cluster-configuration"]).total_seconds()
     say(f"program resources, {_MANY} hosts", str(len(own)))
     say(f"{_MANY} hosts from launch to the last one ready", f"{boot_s:.1f} s")
     say("memory of one idle host", f"{(before - _available_mb()) / (_MANY + 1):.0f} MB")
-    say(f"rehearsed busbw / scaled wire ceiling, {_MANY} hosts, 4 MiB", f"{stage.outputs()['wire_efficiency']:.4f}")
+    say(f"rehearsed busbw / scaled wire ceiling, {_MANY} hosts, 4 MiB", f"{stage.outputs()['measured']['wire_efficiency']:.4f}")
 
 
 def _planted_faults(folder: Path) -> None:
@@ -194,7 +194,7 @@ def _planted_faults(folder: Path) -> None:
             stage.close()
         named = _named(found)
         right += named == [wanted]
-        search = found.get("search", {"rounds": 0, "seconds": 0.0})
+        search = found["measured"]["search"] or {"rounds": 0, "seconds": 0.0}
         most = max(most, search["rounds"])
         say(f"planted: {json.dumps(fault)}", f"named {named}, {search['rounds']} rounds, {search['seconds']:.0f} s")
     say(f"planted faults named right, {_MANY} hosts", f"{right} of {len(_FAULTS)}")
@@ -219,7 +219,7 @@ def _named(outputs: dict[str, Any]) -> list[tuple[str, tuple[int, ...], int | No
             tuple(sorted(order.index(name) for name in culprit["nodes"])),
             kernel.index(culprit["rails"][0]) if len(culprit["rails"]) == 1 else None,
         )
-        for culprit in outputs.get("search", {"culprits": []})["culprits"]
+        for culprit in (outputs["measured"]["search"] or {"culprits": []})["culprits"]
     ]
 
 
@@ -230,10 +230,10 @@ def _healthy(folder: Path) -> None:
         for number in range(1, _HEALTHY_RUNS + 1):
             stage.up(measurement=number, **settings | _CALM)
             outputs = stage.outputs()
-            verdicts.append(outputs["verdict"])
-            twice += any(why.startswith(retest.NOTE) for check in outputs["checks"] for why in check["why"])
+            verdicts.append(outputs["measured"]["verdict"])
+            twice += any(why.startswith(retest.NOTE) for check in outputs["measured"]["checks"] for why in check["why"])
             if verdicts[-1] != "pass":
-                say(f"healthy run {number}", "; ".join(outputs["reasons"]))
+                say(f"healthy run {number}", "; ".join(outputs["measured"]["reasons"]))
     finally:
         stage.close()
     say(f"false alarms in {_HEALTHY_RUNS} healthy rehearsed runs, {_MANY} hosts", str(_HEALTHY_RUNS - verdicts.count("pass")))
@@ -243,10 +243,10 @@ def _healthy(folder: Path) -> None:
 def _overhead(stage: Stage) -> float:
     """Return what build and measure took beyond the time of the runs themselves, s."""
     ended = {one["urn"].rsplit("::", 1)[1]: _when(one) for one in _own(stage) if "created" in one}
-    began = max(ended["sweep-runner"], ended["sweep-source"])
-    (line,) = [json.loads(one["outputs"]["stdout"]) for one in stage.resources() if one["urn"].endswith("::sweep-measure")]
+    began = max(ended["acceptance-runner-program"], ended["acceptance-runner-file"])
+    (line,) = [json.loads(one["outputs"]["stdout"]) for one in stage.resources() if one["urn"].endswith("::acceptance-measure")]
     runs_s = sum(step.get("seconds", 0.0) for step in line["steps"])
-    return (ended["sweep-measure"] - began).total_seconds() - float(runs_s)
+    return (ended["acceptance-measure"] - began).total_seconds() - float(runs_s)
 
 
 def _own(stage: Stage) -> list[dict[str, Any]]:

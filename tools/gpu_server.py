@@ -373,7 +373,7 @@ class Stack:
         """Return the command of the deciding run, as the program asked for it."""
         found = self._engine("stack", "export", "--stack", self.name)
         for resource in json.loads(found.stdout)["deployment"]["resources"]:
-            if resource["urn"].endswith("::sweep-measure"):
+            if resource["urn"].endswith("::acceptance-measure"):
                 (step,) = [one for one in json.loads(resource["inputs"]["stdin"])["steps"] if one["decides"]]
                 return [str(word) for word in step["argv"]]
         sys.exit("gpu-server: the state has no measurement")
@@ -386,14 +386,14 @@ def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, 
     the machine meanwhile then weighs on both.
     """
     _succeed(stack, measurement=1)
-    outputs = stack.outputs()
+    outputs = stack.outputs()["measured"]
     say(f"{stack.name}: {len(outputs['results'])} collectives, verdict {outputs['verdict']}")
     short = {"collectives": ["all_reduce"]} | again
     _succeed(stack, measurement=2, **short)
     product, by_hand = [], [_by_hand(site, stack, head)]
     for number in range(1, repeats + 1):
         seconds = _succeed(stack, measurement=2 + number, **short)
-        product.append(stack.outputs()["busbw_gb_s"])
+        product.append(stack.outputs()["measured"]["busbw_gb_s"])
         by_hand.append(_by_hand(site, stack, head))
         say(f"{stack.name} {number}: {product[-1]:.3f} GB/s through the product in {seconds:.0f} s, {by_hand[-1]:.3f} by hand")
     beside = [(before + after) / 2 for before, after in itertools.pairwise(by_hand)]
@@ -486,7 +486,7 @@ def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
 
 def _kept(stack: Stack) -> dict[str, Any]:
     names = ("verdict", "reasons", "busbw_gb_s", "gate", "evidence", "checks")
-    return {name: value for name, value in stack.outputs().items() if name in names}
+    return {name: value for name, value in stack.outputs()["measured"].items() if name in names}
 
 
 class Namespace:

@@ -1,6 +1,6 @@
 """What the runner on the head is asked to do: requests as plain data, each under a run id that is a hash of all that matters.
 
-It deliberately sends nothing; `components.sweep` hands a request to the head, and a person can do the same by hand.
+It deliberately sends nothing; `components.acceptance.sweep` hands a request to the head, and a person can do the same by hand.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 PASS, SHORT, UNKNOWN, SKIPPED = "pass", "short", "unknown", "skipped"
 #: Checks that cannot be put to every machine or plan; a stack may accept that for each by its name.
-SKIPPABLE = frozenset({"transport", "spread", "history"})
+SKIPPABLE = frozenset({"transport", "spread"})
+#: Checks that only compare with records: where those cannot be read, the measurement says as much as without them.
+_ADVISORY = frozenset({"history"})
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def verdict(checks: Iterable[Check], allow_skipped: frozenset[str]) -> tuple[str
     skipped = [
         f"the check {one.name} was skipped ({'; '.join(one.why)}); a stack that accepts that sets allowSkipped"
         for one in asked
-        if one.state == SKIPPED and one.name not in allow_skipped
+        if one.state == SKIPPED and one.name not in allow_skipped | _ADVISORY
     ]
     if SHORT in states:
         return SHORT, (*short, *unknown)

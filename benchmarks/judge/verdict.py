@@ -6,6 +6,7 @@ It deliberately never passes on missing data, and never looks at anything but th
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ __all__ = ["LINE_SCHEMA", "PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "L
 
 #: Version of the line that a runner prints.
 LINE_SCHEMA = 2
+#: How runs are named and dated; records are named by both.
+_RUN, _STARTED = re.compile(r"[0-9A-Za-z]{1,128}"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 #: busbw / algbw must name the rank count; both are printed with six decimals, so large sizes resolve it well below this.
 _RATIO_TOLERANCE = 0.01
 #: Printed numbers may be a little above what the wire allows; more is another wire.
@@ -138,6 +141,9 @@ def _beside(line: dict[str, Any], asked: Asked) -> Iterable[Check]:
 
 def _unreadable(line: dict[str, Any], asked: Asked) -> Iterable[str]:
     """Yield every reason for which the deciding run proves nothing."""
+    run, started = line.get("run_id"), line.get("started")
+    if not (isinstance(run, str) and _RUN.fullmatch(run) and isinstance(started, str) and _STARTED.fullmatch(started)):
+        yield f"the line does not say which run it is of and when that started ({run!r}, {started!r})"
     step = rows.step(line, asked.plan.collective)
     if step is None:
         yield f"the line holds no run of {asked.plan.collective}"
@@ -272,7 +278,7 @@ def _slow_groups(groups: list[float], asked: Asked, step: Step, scale: int) -> I
         return
     for index, measured in enumerate(groups):
         if measured < share * bound:
-            who = f"node {index}" if step.stage == NODE else f"the rails of GPU {index} on all nodes together"
+            who = asked.name(index) if step.stage == NODE else f"the rails of GPU {index} on all nodes together"
             where = "inside it" if step.stage == NODE else "between nodes"
             yield f"{who}: all_reduce {where} reached {measured:.4g} GB/s of {bound:.4g}; {share:g} of that is asked"
 

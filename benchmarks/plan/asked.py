@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ class Asked:
         fabric: interfaces that must carry the bytes where there is no RDMA; empty where any may.
         allow_skipped: names of checks that may be skipped.
         past: a limit from earlier runs of the same kind: (GB/s as measured, where it comes from).
+        pool: name of the node set.
+        names: host names of the nodes in ring order, once they exist.
         past_unread: why the earlier runs, which the stack wants looked at, could not be; empty where nothing is wrong.
     """
 
@@ -37,6 +41,25 @@ class Asked:
     allow_skipped: frozenset[str] = frozenset()
     past: tuple[float, str] | None = None
     past_unread: str = ""
+    pool: str = ""
+    names: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """Return a hash of the plan, the machines and the limits: what a number answers."""
+        said = {
+            "plan": self.plan.digest(),
+            "shape": self.shape.name,
+            "nodes": self.nodes,
+            "minimum_gb_s": self.minimum_gb_s,
+            "limits": [asdict(limit) for limit in self.limits],
+            "fabric": self.fabric,
+            "allow_skipped": sorted(self.allow_skipped),
+        }
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+    def name(self, index: int) -> str:
+        """Return the host name of node `index`, or its number before it has one."""
+        return self.names[index] if index < len(self.names) else f"node {index}"
 
     @classmethod
     def of(cls, stack: Stack, shape: Shape, nodes: int) -> Asked:

@@ -1,7 +1,7 @@
 """What other teams read: stack outputs of version 1.
 
-It deliberately computes nothing new: every number was measured or judged elsewhere. Schema: docs/outputs.schema.json. What a
-person reads is `benchmarks.report.summary`.
+Every number was measured or judged elsewhere. Schema: docs/outputs.schema.json. What a person reads is
+`benchmarks.report.summary`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge.checks import PASS, Check
+from benchmarks.judge.checks import PASS, UNKNOWN, Check
 from benchmarks.plan import ceiling
+from benchmarks.plan.gate import gate
 from catalogue import PRICES
 
 if TYPE_CHECKING:
@@ -19,42 +20,62 @@ if TYPE_CHECKING:
     from catalogue import Price
 
 SCHEMA = 1
-#: Outputs that are known before anything is measured, wherever the shape is.
-EXPECTED = ("shape", "predicted_busbw_gb_s", "predicted_results", "cost")
-#: Outputs that come of one measurement, in the order in which a page shows them.
-MEASURED = (
-    "busbw_gb_s",
-    "peak_busbw_gb_s",
-    "latency_us",
-    "verdict",
-    "reasons",
-    "gate",
-    "wire_efficiency",
-    "checks",
-    "search",
-    "results",
-    "transport",
-    "versions",
-    "evidence",
-    "rehearsed",
-    "scale",
-)
+#: What a measurement's record says where nothing was measured; one record replaces the other as a whole.
+_NOTHING: dict[str, Any] = {
+    "pool": None,
+    "run": None,
+    "measured_at": None,
+    "asked": None,
+    "verdict": UNKNOWN,
+    "reasons": [],
+    "busbw_gb_s": None,
+    "peak_busbw_gb_s": None,
+    "latency_us": None,
+    "ceiling_gb_s": None,
+    "wire_efficiency": None,
+    "gate": None,
+    "checks": [],
+    "search": None,
+    "results": {},
+    "transport": None,
+    "versions": {},
+    "evidence": None,
+    "rehearsed": False,
+    "scale": 1,
+    "certificate": None,
+    "report": None,
+}
 
 
-def measured(judged: Judgement, built: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any]:
-    """Return the outputs that one judged measurement gives; `built` and `searched` are the lines of those stages."""
+def nothing_measured(pool: str, why: str) -> dict[str, Any]:
+    """Return the record of no measurement of `pool`, for the reason `why`."""
+    return _NOTHING | {"pool": pool, "reasons": [why]}
+
+
+def flat(expected: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """Return one mapping of what was expected and measured, as the report page reads it."""
+    return record | {"shape": expected["shape"], "predicted_results": expected["curve"]}
+
+
+def measured(judged: Judgement, asked: Asked, built: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of one judged measurement; `built` and `searched` are the lines of those stages."""
     line = judged.line
     efficiency = None
     if judged.busbw_gb_s is not None and judged.ceiling_gb_s:
         efficiency = round(judged.busbw_gb_s / judged.ceiling_gb_s, 4)
-    return {
+    return _NOTHING | {
+        "pool": asked.pool,
+        "run": _text(line.get("run_id")),
+        "measured_at": _text(line.get("started")),
+        "asked": asked.digest(),
+        "verdict": judged.verdict,
+        "reasons": reasons(judged, searched),
         "busbw_gb_s": judged.busbw_gb_s,
         "peak_busbw_gb_s": judged.peak_busbw_gb_s,
         "latency_us": judged.latency_us,
-        "verdict": judged.verdict,
-        "reasons": reasons(judged, searched),
-        "gate": asdict(judged.gate) | {"notes": list(judged.gate.notes)},
+        "ceiling_gb_s": judged.ceiling_gb_s,
         "wire_efficiency": efficiency,
+        "gate": asdict(judged.gate) | {"notes": list(judged.gate.notes)},
         "checks": [{"name": one.name, "state": one.state, "why": list(one.why)} for one in judged.checks],
         "search": _search(searched),
         "results": {name: list(rows) for name, rows in judged.rows.items()},
@@ -67,11 +88,18 @@ def measured(judged: Judgement, built: dict[str, Any], searched: dict[str, Any])
 
 
 def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
-    """Return the outputs that need no measurement; `own_price` goes before the catalogue's list price."""
+    """Return what is known before any measurement; `own_price` goes before the catalogue's list price.
+
+    `busbw_gb_s` and `curve` are for real hardware, `gate` as it applies there.
+    """
+    bound = gate(asked.plan, asked.shape, asked.nodes, minimum_gb_s=asked.minimum_gb_s)
     return {
+        "pool": asked.pool,
         "shape": asked.shape.name,
-        "predicted_busbw_gb_s": ceiling.predicted_gb_s(asked.shape, asked.nodes),
-        "predicted_results": predicted(asked),
+        "nodes": asked.nodes,
+        "busbw_gb_s": ceiling.predicted_gb_s(asked.shape, asked.nodes),
+        "curve": predicted(asked),
+        "gate": asdict(bound) | {"notes": list(bound.notes)},
         "cost": cost(asked, own_price),
     }
 
@@ -160,6 +188,10 @@ def _transport(judged: Judgement) -> dict[str, Any]:
     found = _mapping(judged.line.get("transport"))
     check = next((one for one in judged.checks if one.name == "transport"), Check("transport", "unknown", ()))
     return {"state": check.state, "proof": list(check.why), **found}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _mapping(value: Any) -> dict[str, Any]:

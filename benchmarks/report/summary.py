@@ -13,6 +13,8 @@ from benchmarks.plan.gate import gate
 from benchmarks.report import outputs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarks.judge.verdict import Judgement
     from benchmarks.plan.asked import Asked
     from catalogue import Price
@@ -69,7 +71,7 @@ def sentence(judged: Judgement) -> str:
     )
 
 
-def page(judged: Judgement, searched: dict[str, Any], ssh: str, changes: list[str]) -> str:
+def page(judged: Judgement, searched: dict[str, Any], ssh: str, changes: Sequence[str]) -> str:
     """Return the stack's page (Markdown); `changes` are sentences on what is different from the last run."""
     checks = "\n".join(f"| {one.name} | {one.state} | {_cell('; '.join(one.why))} |" for one in judged.checks)
     since = "".join(f"- {_cell(change)}\n" for change in changes)

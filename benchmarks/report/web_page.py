@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import plot
-from benchmarks.report.outputs import EXPECTED, MEASURED
+from benchmarks.report.outputs import flat
 
 _CSS = """
 :root { --ink: #1c1c1e; --soft: #6b6b70; --line: #e3e3e6; --pass: #1a7f37; --short: #c1121f; --unknown: #9a6700; }
@@ -38,7 +38,6 @@ summary { cursor: pointer; color: var(--soft); padding: .25rem 0; } ul { padding
 
 def html(outputs: dict[str, Any], past: dict[str, Any] | None = None, changes: tuple[str, ...] = ()) -> str:
     """Return the page of `outputs`; `past` is the record of the last run of its kind, `changes` what is different since."""
-    outputs = _filled(outputs)
     verdict = str(outputs["verdict"])
     pairs = plot.matrix(outputs)
     parts = [
@@ -66,7 +65,6 @@ def write(
     outputs: dict[str, Any], folder: Path, past: dict[str, Any] | None = None, changes: tuple[str, ...] = ()
 ) -> tuple[Path, ...]:
     """Write page and pictures into `folder`; return their paths."""
-    outputs = _filled(outputs)
     folder.mkdir(parents=True, exist_ok=True)
     files = {"report.html": html(outputs, past, changes).encode(), "busbw.png": plot.png(plot.curves(outputs, past))}
     pairs = plot.matrix(outputs)
@@ -75,11 +73,6 @@ def write(
     for name, data in files.items():
         (folder / name).write_bytes(data)
     return tuple(folder / name for name in files)
-
-
-def _filled(outputs: dict[str, Any]) -> dict[str, Any]:
-    """Return `outputs` with a null for each that the engine left out, for it keeps none."""
-    return dict.fromkeys((*EXPECTED, *MEASURED)) | outputs
 
 
 def _headline(outputs: dict[str, Any]) -> str:
@@ -165,7 +158,8 @@ def main(argv: list[str]) -> int:
     if len(argv) not in {2, 3}:
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    outputs, *past = (json.loads(Path(path).read_text()) for path in (argv[0], *argv[2:]))
+    stack, *past = (json.loads(Path(path).read_text()) for path in (argv[0], *argv[2:]))
+    outputs = flat(stack["expected"], stack["measured"]) | {"target": stack["target"], "nodes": stack["nodes"]}
     for path in write(outputs, Path(argv[1]), past[0] if past else None):
         sys.stdout.write(f"{path}\n")
     return 0

@@ -10,7 +10,7 @@ import pulumi
 from pulumi_aws import ec2, ssm
 
 from cloudinit.aws import HeadBoot, Mounts, render
-from components import way_in
+from components import login_machine
 from components.aws.iam import parameter_name
 from components.aws.parts import Parts
 from config.aws.model import Aws
@@ -72,7 +72,7 @@ class Head(pulumi.ComponentResource):
             volume_tags=wanted.named("head"),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[parameter]),
         )
-        announced = way_in.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
+        announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
         written = ssm.get_parameter_output(
             name=pulumi.Output.all(name=parameter.name, after=announced.stdout).apply(lambda its: its["name"])
         )
@@ -80,7 +80,7 @@ class Head(pulumi.ComponentResource):
         self.address = instance.public_ip
         known = pulumi.Output.all(instance=instance.id, written=written.insecure_value)
         self.host_key = known.apply(lambda its: _host_key(its["instance"], its["written"]))
-        made = way_in.key(
+        made = login_machine.key(
             name,
             comment="busbar-head",
             address=self.address,

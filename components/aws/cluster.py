@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 import pulumi
 
-from catalogue import Shape
 from cloudinit.aws import Mounts
 from components.aws import preflight
 from components.aws.bastion import Head
@@ -16,7 +16,8 @@ from components.aws.iam import Iam
 from components.aws.network import Network
 from components.aws.parts import Parts
 from components.aws.storage import Storage
-from components.cluster import Access, Contact, Node
+from components.inventory import Inventory, Launcher, Machine, Node, NodeSet, PlannedSet
+from components.reach import Access, Reach, Ssh
 from config.aws.model import Aws, Machines
 from config.measure import Measure
 
@@ -25,16 +26,13 @@ class AwsCluster(pulumi.ComponentResource):
     """A head and its machines.
 
     Creates: Network, Groups, Iam, Storage (where wanted), Head, one Pool for each entry of machines.
-    Outputs: `nodes`, `access`, `identity` (see `components.cluster.Cluster`), of the machines that are measured; `templates`,
-    ids of launch templates by queue and name of machines, for a scheduler.
+    Outputs: `inventory` (see `components.inventory.Cluster`); `templates`, ids of launch templates by queue and name of
+    machines, for a scheduler.
     """
 
-    nodes: pulumi.Output[tuple[Node, ...]]
-    access: pulumi.Output[Access]
-    shape: Shape | None
-    size: int
-    contact: Contact
-    identity: pulumi.Output[str]
+    planned: tuple[PlannedSet, ...]
+    inventory: pulumi.Output[Inventory]
+    reach: Reach
     templates: pulumi.Output[dict[str, str]]
 
     def __init__(self, name: str, wanted: Aws, measure: Measure, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -55,34 +53,45 @@ class AwsCluster(pulumi.ComponentResource):
             key: Pool(f"{name}-pool-{index}", wanted, key, for_nodes, head.public_key, mine)
             for index, (_, key, _) in enumerate(wanted.located)
         }
-        key, measured = wanted.measured(measure) or next((key, one) for _, key, one in wanted.located)
-        members = pools[key].members
-        self.shape, self.size = measured.row, measured.static
-        # Where no source names the rails, the machines themselves do.
-        self.contact = Contact(ask=self.shape is None or self.shape.rdma is None)
-        self.nodes = members.apply(_nodes)
-        known = pulumi.Output.all(address=head.address, host_key=head.host_key)
-        self.access = known.apply(lambda its: _access(wanted, its["address"], its["host_key"]))
-        self.identity = members.apply(lambda its: _identity(wanted, measured, its))
+        login = pulumi.Output.all(address=head.address, host_key=head.host_key).apply(
+            lambda its: Machine("head", its["address"], wanted.login.family.login, its["host_key"])
+        )
+        self.reach = Ssh(login.apply(lambda machine: _access(wanted, machine)))
+        self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)
+        sets = pulumi.Output.all(
+            *(pools[key].members.apply(partial(_made, wanted, key, one)) for _, key, one in wanted.located)
+        )
+        self.inventory = pulumi.Output.all(sets=sets, login=login).apply(
+            lambda its: Inventory(tuple(its["sets"]), login=its["login"])
+        )
         self.templates = pulumi.Output.all(**{key: pool.template_id for key, pool in pools.items()})
-        self.register_outputs({"identity": self.identity, "head": head.address, "templates": self.templates})
+        self.register_outputs({"head": head.address, "templates": self.templates})
 
 
-def _nodes(members: tuple[Member, ...]) -> tuple[Node, ...]:
-    """Return nodes by the names that the VPC's own DNS has for them."""
-    return tuple(Node("ip-" + member.address.replace(".", "-"), member.address) for member in members)
-
-
-def _access(wanted: Aws, head: str, host_key: str) -> Access:
-    return Access(
-        user=wanted.family.login,
-        through=head,
-        through_user=wanted.login.family.login,
-        through_host_key=host_key,
-        network=wanted.network.private_subnets[0],
+def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
+    shape = machines.row
+    return PlannedSet(
+        name=key,
+        nodes=machines.static,
+        dynamic=machines.dynamic,
+        shape=shape,
+        launcher=Launcher(wanted.homes, wanted.ranks_run_in),
+        ask=shape is None or shape.rdma is None,  # where no source names the rails, the machines themselves do
     )
 
 
-def _identity(wanted: Aws, machines: Machines, members: tuple[Member, ...]) -> str:
+def _made(wanted: Aws, key: str, machines: Machines, members: tuple[Member, ...]) -> NodeSet:
+    """Return the nodes by the names that the VPC's own DNS has for them."""
+    nodes = tuple(Node("ip-" + member.address.replace(".", "-"), member.address) for member in members)
     parts = [machines.type, wanted.image, *sorted(member.id for member in members)]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return NodeSet(key, nodes, hashlib.sha256("\n".join(parts).encode()).hexdigest())
+
+
+def _access(wanted: Aws, login: Machine) -> Access:
+    return Access(
+        user=wanted.family.login,
+        through=login.address,
+        through_user=login.user,
+        through_host_key=login.host_key,
+        network=wanted.network.private_subnets[0],
+    )

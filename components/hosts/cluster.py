@@ -6,9 +6,9 @@ import hashlib
 
 import pulumi
 
-from catalogue import Shape
-from components.cluster import Access, Contact, Node
-from config.hosts.model import Hosts
+from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
+from components.reach import Access, Reach, Ssh
+from config.hosts.model import SET, Hosts
 from config.measure import Measure
 
 
@@ -16,16 +16,13 @@ class HostsCluster(pulumi.ComponentResource):
     """Machines that already exist.
 
     Creates: nothing.
-    Outputs: `nodes`, `access`, `identity` (see `components.cluster.Cluster`). What is installed on the machines is not known
-    before they are contacted, so `identity` follows their names, addresses and host keys and where their software is.
+    Outputs: `inventory` (see `components.inventory.Cluster`). What is installed on the machines is not known before they are
+    contacted, so their set's identity follows their names, addresses and host keys and where their software is.
     """
 
-    nodes: pulumi.Output[tuple[Node, ...]]
-    access: pulumi.Output[Access]
-    shape: Shape | None
-    size: int
-    contact: Contact
-    identity: pulumi.Output[str]
+    planned: tuple[PlannedSet, ...]
+    inventory: pulumi.Output[Inventory]
+    reach: Reach
 
     def __init__(self, name: str, wanted: Hosts, _measure: Measure, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:hosts:Cluster", name, None, opts)
@@ -34,12 +31,14 @@ class HostsCluster(pulumi.ComponentResource):
         )
         jump = wanted.jump_address
         jump_key = wanted.host_key(jump) if jump else None
-        self.nodes = pulumi.Output.from_input(nodes)
-        self.access = pulumi.Output.from_input(Access(wanted.user, jump, wanted.jump_user, jump_key, wanted.network))
-        self.shape, self.size = wanted.row, len(nodes)
-        self.contact = Contact(on_bastion=False, first_boot=False, ask=True, mpi=wanted.homes.mpi)
-        self.identity = pulumi.Output.from_input(_identity(wanted, nodes))
-        self.register_outputs({"identity": self.identity})
+        access = Access(wanted.user, jump, wanted.jump_user, jump_key, wanted.network)
+        self.reach = Ssh(pulumi.Output.from_input(access), from_jump_host=False)
+        launcher = Launcher(wanted.homes)
+        self.planned = (
+            PlannedSet(name=SET, nodes=len(nodes), shape=wanted.row, launcher=launcher, first_boot=False, ask=True),
+        )
+        self.inventory = pulumi.Output.from_input(Inventory((NodeSet(SET, nodes, _identity(wanted, nodes)),)))
+        self.register_outputs({})
 
 
 def _identity(wanted: Hosts, nodes: tuple[Node, ...]) -> str:

@@ -13,7 +13,7 @@ from pulumi_oci import core
 
 from cloudinit import BastionBoot, render
 from cloudinit.steps import CONSOLE_KEY
-from components import way_in
+from components import login_machine
 from components.oci.preflight import Place
 from config.measure import Measure
 from config.oci.model import Oci
@@ -66,7 +66,7 @@ class Bastion(pulumi.ComponentResource):
             },
             opts=mine,
         )
-        announced = way_in.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
+        announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
         history = core.ConsoleHistory(
             f"{name}-console",
             instance_id=instance.id,
@@ -78,7 +78,7 @@ class Bastion(pulumi.ComponentResource):
         self.host_key = pulumi.Output.all(instance.display_name, console.data).apply(
             lambda found: _host_key(found[0], found[1])
         )
-        made = way_in.key(
+        made = login_machine.key(
             name,
             comment="busbar-bastion",
             address=self.address,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pulumi
 
-from catalogue import Shape
-from components.cluster import Access, Contact, Node
+from components.inventory import Inventory, Machine, PlannedSet
 from components.oci.bastion import Bastion
 from components.oci.iam import Iam
 from components.oci.launch import Parts
 from components.oci.network import Network
-from components.oci.pool import Member, Pool
+from components.oci.pool import Pool, planned
 from components.oci.preflight import judge
 from components.oci.storage import Storage
+from components.reach import Access, Reach, Ssh
 from config.measure import Measure
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
@@ -24,15 +22,12 @@ class OciCluster(pulumi.ComponentResource):
     """Pools of GPU nodes behind a bastion.
 
     Creates: Network, Bastion, Iam and Storage (where wanted), one Pool for each pool.
-    Outputs: `nodes`, `access`, `identity` (see `components.cluster.Cluster`), of the pool that is measured.
+    Outputs: `inventory` (see `components.inventory.Cluster`).
     """
 
-    nodes: pulumi.Output[tuple[Node, ...]]
-    access: pulumi.Output[Access]
-    shape: Shape | None
-    size: int
-    contact: Contact
-    identity: pulumi.Output[str]
+    planned: tuple[PlannedSet, ...]
+    inventory: pulumi.Output[Inventory]
+    reach: Reach
 
     def __init__(self, name: str, wanted: Oci, measure: Measure, opts: pulumi.ResourceOptions | None = None) -> None:
         place = judge(wanted)
@@ -46,29 +41,27 @@ class OciCluster(pulumi.ComponentResource):
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
         parts = Parts(subnet_id=subnet, bastion_key=bastion.public_key, mounts=mounts)
-        pools = {
-            pool.name: Pool(f"{name}-pool-{index}", wanted, pool, place, parts, mine) for index, pool in enumerate(wanted.pools)
-        }
-        measured = wanted.measured(measure) or wanted.pools[0]
-        made = pools[measured.name]
-        self.shape, self.size, self.contact = measured.row, measured.nodes, Contact()
-        self.nodes = made.nodes
-        known = pulumi.Output.all(address=bastion.address, host_key=bastion.host_key)
-        self.access = known.apply(lambda its: _access(wanted, measured, its["address"], its["host_key"]))
-        self.identity = made.members.apply(lambda members: _identity(measured, members))
-        self.register_outputs({"identity": self.identity, "bastion": bastion.address})
+        pools = [
+            Pool(f"{name}-pool-{index}", wanted, pool, place, parts, mine) for index, pool in enumerate(wanted.pools)
+        ]
+        login = pulumi.Output.all(address=bastion.address, host_key=bastion.host_key).apply(
+            lambda its: Machine("bastion", its["address"], wanted.login.family.login, its["host_key"])
+        )
+        measured = wanted.measured(measure)
+        self.reach = Ssh(login.apply(lambda machine: _access(wanted, measured, machine)))
+        self.planned = tuple(planned(pool) for pool in wanted.pools)
+        sets = pulumi.Output.all(*(pool.made for pool in pools))
+        self.inventory = pulumi.Output.all(sets=sets, login=login).apply(
+            lambda its: Inventory(tuple(its["sets"]), login=its["login"])
+        )
+        self.register_outputs({"bastion": bastion.address})
 
 
-def _access(wanted: Oci, pool: WantedPool, bastion: str, host_key: str) -> Access:
+def _access(wanted: Oci, pool: WantedPool, login: Machine) -> Access:
     return Access(
         user=pool.family.login,
-        through=bastion,
-        through_user=wanted.login.family.login,
-        through_host_key=host_key,
+        through=login.address,
+        through_user=login.user,
+        through_host_key=login.host_key,
         network=wanted.network.private,
     )
-
-
-def _identity(pool: WantedPool, members: tuple[Member, ...]) -> str:
-    parts = [pool.shape, pool.image, *sorted(member.ocid for member in members)]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pulumi
 from pulumi_oci import core
 
-from components.cluster import Node
+from components.inventory import Launcher, Node, NodeSet, PlannedSet
 from components.oci.launch import Parts, details
 from components.oci.preflight import Place
 from config.oci.model import Oci
@@ -33,12 +34,11 @@ class Pool(pulumi.ComponentResource):
     """A cluster network of GPU nodes.
 
     Creates: instance configuration; cluster network, where there are nodes.
-    Outputs: `members`, what the pool says of its machines; `nodes`, as many as are wanted. A pool that is short of members has
-    failed: the vendor bills them, and a ring needs all.
+    Outputs: `made`, its nodes, as many as are wanted. A pool that is short of members has failed: the vendor bills them, and a
+    ring needs all.
     """
 
-    members: pulumi.Output[tuple[Member, ...]]
-    nodes: pulumi.Output[tuple[Node, ...]]
+    made: pulumi.Output[NodeSet]
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, where, and what other parts made
         self,
@@ -61,7 +61,7 @@ class Pool(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=False),
         )
         if not pool.nodes:
-            self.members, self.nodes = pulumi.Output.from_input(()), pulumi.Output.from_input(())
+            self.made = pulumi.Output.from_input(NodeSet(pool.name, (), _identity(pool, ())))
             self.register_outputs({})
             return
         network = core.ClusterNetwork(
@@ -88,14 +88,24 @@ class Pool(pulumi.ComponentResource):
         listed = core.get_cluster_network_instances_output(compartment_id=compartment, cluster_network_id=network.id)
         addresses = core.get_private_ips_output(subnet_id=network.id.apply(lambda _: parts.subnet_id))
         attachments = core.get_vnic_attachments_output(compartment_id=network.id.apply(lambda _: compartment))
-        self.members = listed.instances.apply(_members)
         found = pulumi.Output.all(
-            members=self.members,
+            members=listed.instances.apply(_members),
             vnics=attachments.vnic_attachments.apply(_vnic_by_instance),
             addresses=addresses.private_ips.apply(_address_by_vnic),
         )
-        self.nodes = found.apply(lambda its: _nodes(its["members"], its["vnics"], its["addresses"], pool))
+        self.made = found.apply(
+            lambda its: NodeSet(
+                pool.name,
+                _nodes(its["members"], its["vnics"], its["addresses"], pool),
+                _identity(pool, its["members"]),
+            )
+        )
         self.register_outputs({})
+
+
+def planned(pool: WantedPool) -> PlannedSet:
+    """Return the nodes of `pool` as they are known before anything exists."""
+    return PlannedSet(name=pool.name, nodes=pool.nodes, shape=pool.row, launcher=Launcher(pool.homes))
 
 
 def create_timeout(nodes: int) -> str:
@@ -132,3 +142,8 @@ def _nodes(
         )
     ordered = sorted(running, key=lambda member: (member.fault_domain, member.name))
     return tuple(Node(member.name, address_by_vnic[vnic_by_instance[member.ocid]], member.fault_domain) for member in ordered)
+
+
+def _identity(pool: WantedPool, members: tuple[Member, ...]) -> str:
+    parts = [pool.shape, pool.image, *sorted(member.ocid for member in members)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

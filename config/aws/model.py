@@ -347,10 +347,11 @@ class Aws(Model):
         """Static machines by key."""
         return {key: one.static for _, key, one in self.located}
 
-    def measured(self, measure: Measure) -> tuple[str, Machines] | None:
-        """Return key and machines that are measured; None where none is static."""
-        able = [(key, one) for _, key, one in self.located if one.static and measure.pool in {None, key}]
-        return able[0] if able else None
+    def measured(self, measure: Measure) -> str:
+        """Return the key of the machines that are measured; the first where none is static yet."""
+        keys = [key for _, key, _ in self.located]
+        able = [key for _, key, one in self.located if one.static and measure.pool in {None, key}]
+        return [*able, *keys][0]
 
     @property
     def home_deployment(self) -> str:

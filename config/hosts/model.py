@@ -17,6 +17,8 @@ from config.model import Model
 
 #: What `shape` says where the machines are asked.
 DETECT = "detect"
+#: Name of the one set of machines.
+SET = "hosts"
 _USER = r"[a-z_][a-z0-9_.-]{0,31}"
 
 

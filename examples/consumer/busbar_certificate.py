@@ -3,7 +3,7 @@
     cp busbar_certificate.py busbar_verify.py your-program/
 
 `busbar_verify.py` is benchmarks/records/verify.py. Needs `pulumi` and `cryptography`. Acts at preview as well, for the outputs
-of another stack are known then. It deliberately reads nothing but that stack's outputs.
+of another stack are known then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
     """Return what the certificate of `stack` attests, or end the program with one sentence.
 
     Args:
-        stack: a busbar stack; its outputs `certificate` and `nodes` are read.
+        stack: a busbar stack; its outputs `measured` and `nodes` are read.
         public_key: who may have signed: PEM, or a line `ssh-ed25519 AAAA...`.
         collective: the collective that must have been judged, such as all_reduce.
         min_busbw_gb_s: what must have been measured, GB/s of real hardware; a rehearsal's scale is applied.
@@ -43,18 +43,21 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
         raise pulumi.RunError(f"{error}.") from None
 
     def attested(values: list[Any]) -> dict[str, Any]:
-        name, envelope, nodes = values
+        name, measured, nodes = values
+        envelope = (measured or {}).get("certificate")
         if not envelope:
             raise pulumi.RunError(f"stack {name} has no certificate; only an update that passed its gate has one.")
         found = busbar_verify.verify(
             envelope, key, datetime.now(UTC), inputs_digest=inputs_digest, allow_rehearsed=allow_rehearsed
         )
-        why = "; ".join(each.why for each in found.failures) or _unmet(found.predicate, nodes, collective, min_busbw_gb_s)
+        why = "; ".join(each.why for each in found.failures) or _unmet(
+            found.predicate, [node for node in nodes or [] if node["pool"] == measured["pool"]], collective, min_busbw_gb_s
+        )
         if why:
-            raise pulumi.RunError(f"the certificate of stack {name} does not do: {why}.")
+            raise pulumi.RunError(f"the certificate of stack {name} is not valid: {why}.")
         return found.predicate
 
-    outputs = (stack.get_output("certificate"), stack.get_output("nodes"))
+    outputs = (stack.get_output("measured"), stack.get_output("nodes"))
     return pulumi.Output.all(stack.name, *outputs).apply(attested)
 
 
@@ -65,7 +68,7 @@ def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_g
         return f"it is about {judged}, asked was {collective}"
     if min_busbw_gb_s is not None and said["busbw_gb_s"] < min_busbw_gb_s / said["scale"]:
         return f"it attests {said['busbw_gb_s']:.4g} GB/s, and this work needs {min_busbw_gb_s / said['scale']:.4g} GB/s"
-    here = sorted(node["name"] for node in nodes or [])
+    here = sorted(node["name"] for node in nodes)
     if here != sorted(said["nodes"]):
         return f"it is about other nodes ({', '.join(sorted(said['nodes']))}) than the stack has now ({', '.join(here)})"
     return None

@@ -1,1 +1,1 @@
-"""The stand-in for Amazon's cloud: a provider plugin that refuses what the vendor would refuse and acts through the rest."""
+"""The stand-in for AWS: a provider plugin that refuses what AWS would refuse and boots what it would boot."""

@@ -1,11 +1,11 @@
-"""Starts the stand-in cloud's plugin; the engine reads the port that it prints."""
+"""Start the stand-in cloud's plugin; the engine reads the port that it prints."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-# The engine does not need gRPC's fork handlers, and their warnings would stand among a user's lines.
+# The engine does not need gRPC's fork handlers, and their warnings would appear among a user's lines.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from rehearsal.aws import models

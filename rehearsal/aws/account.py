@@ -1,6 +1,6 @@
-"""What the account holds before any program asks: reservations, a group of them, a placement group, and offers.
+"""What the account has from the start: capacity reservations, a group of them, a placement group and offerings.
 
-They are the account's own, in the first zone of whatever region is asked; no program makes or deletes them. Ids are made up.
+They are in the first zone of every region, and no program creates or deletes them. Ids are made up.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rehearsal.aws.places import ACCOUNT, partition, zones
-from rehearsal.aws.types import BLOCK
 
 
 @dataclass(frozen=True)
@@ -34,19 +33,19 @@ class Reservation:
     match: str = "targeted"
 
 
+#: A Capacity Block offering, for every type that is sold in blocks.
 OFFERING = "cb-0e5aa0e5aa0e5aa01"
-"""A Capacity Block that is on offer, for any type that is sold so."""
 
-OFFERED_HOURS, OFFERED_USD_PER_HOUR = 24, "31.464"
+OFFERED_USD_PER_HOUR = "31.464"
+#: Resource group that pools the two reservations below, which were made in no placement group.
 GROUP = "rehearsed-pool"
-"""Resource group that is a pool of the two reservations below that were made in no placement group."""
 
 PLACEMENT_GROUP = "rehearsed-cluster"
 POOLED = ("cr-0aaaaaaaaaaaaaaa1", "cr-0aaaaaaaaaaaaaaa2")
 
 
 def reservations(region: str) -> dict[str, Reservation]:
-    """All reservations of the account in a region, by id."""
+    """Return all reservations of the account in a region, by id."""
     zone = zones(region)[0]
     listed = (
         Reservation(POOLED[0], "p5.48xlarge", 4, zone),
@@ -58,10 +57,5 @@ def reservations(region: str) -> dict[str, Reservation]:
 
 
 def group_arn(region: str) -> str:
-    """The ARN of the account's group of reservations."""
+    """Return the ARN of the account's group of reservations."""
     return f"arn:{partition(region)}:resource-groups:{region}:{ACCOUNT}:group/{GROUP}"
-
-
-def sold_as_block(usage: tuple[str, ...]) -> bool:
-    """Whether a type is sold in Capacity Blocks."""
-    return BLOCK in usage

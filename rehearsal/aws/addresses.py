@@ -1,4 +1,4 @@
-"""CIDRs and addresses: what is one, which the service keeps, and which are free; knows of resources only their ranges."""
+"""CIDRs and private addresses: what is valid, what the service reserves, and what is free."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 
+#: VPC user guide, "VPC CIDR blocks": a block is from /16 to /28, of a VPC as of a subnet.
 WIDEST, NARROWEST = 16, 28
-"""VPC user guide, "VPC CIDR blocks": a block is from /16 to /28, of a VPC as of a subnet."""
 
+#: VPC user guide, "Subnet sizing": the first four addresses and the last one are kept.
 _FIRST_HOST = 4
-"""VPC user guide, "Subnet sizing": the first four addresses and the last one are kept."""
 
 _RESERVED = tuple(IPv4Network(one) for one in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4"))
 ASSOCIATION = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
 
 
 def malformed(path: str, text: str) -> Problem:
-    """The answer to what is no CIDR."""
+    """Return the refusal of an invalid CIDR."""
     return refused(
         path,
         "InvalidParameterValue",
@@ -29,7 +29,7 @@ def malformed(path: str, text: str) -> Problem:
 
 
 def block(path: str, text: str, code: str) -> Problem | None:
-    """Why a VPC or a subnet cannot have a range, or None."""
+    """Return why a VPC or a subnet cannot have a range, or None."""
     found = cidr(text)
     if found is None:
         return malformed(path, text)
@@ -41,23 +41,23 @@ def block(path: str, text: str, code: str) -> Problem | None:
 
 
 def vpc_cidrs(database: Database, vpc: Record) -> tuple[str, ...]:
-    """A VPC's address ranges, its own first."""
+    """Return a VPC's address ranges, its primary one first."""
     more = [str(one.inputs["cidrBlock"]) for one in database.of(ASSOCIATION, vpcId=vpc.id)]
     return (str(vpc.inputs["cidrBlock"]), *more)
 
 
 def taken(database: Database) -> set[str]:
-    """All private addresses that something has."""
+    """Return all private addresses in use."""
     return {address for one in database.records.values() for address in one.private.get("addresses", ())}
 
 
 def usable(subnet: Record) -> int:
-    """How many addresses of a subnet things may have."""
+    """Return the number of addresses that a subnet can give out."""
     return ip_network(subnet.inputs["cidrBlock"]).num_addresses - _FIRST_HOST - 1
 
 
 def free(database: Database, subnet: Record, count: int = 1) -> list[str] | None:
-    """The lowest addresses of a subnet that nothing has, or None when there are not so many."""
+    """Return the lowest free addresses of a subnet, or None if there are too few."""
     used, network = taken(database), ip_network(subnet.inputs["cidrBlock"])
     found: list[str] = []
     for number in range(_FIRST_HOST, network.num_addresses - 1):
@@ -69,12 +69,12 @@ def free(database: Database, subnet: Record, count: int = 1) -> list[str] | None
 
 
 def room(database: Database, subnet: Record) -> int:
-    """How many addresses of a subnet are free."""
+    """Return the number of free addresses of a subnet."""
     network = ip_network(subnet.inputs["cidrBlock"])
     return usable(subnet) - sum(ip_network(one).subnet_of(network) for one in taken(database))  # type: ignore[arg-type]
 
 
 def within(address: str, subnet: Record) -> bool:
-    """Whether an address is one that something may have in a subnet."""
+    """Return whether an address can be given out in a subnet."""
     network = ip_network(subnet.inputs["cidrBlock"])
     return network[_FIRST_HOST] <= ip_address(address) < network[-1]  # type: ignore[operator]

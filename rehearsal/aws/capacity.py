@@ -1,18 +1,20 @@
-"""Whether there is room: quotas, reservations, placement groups; and reservations as resources of their own."""
+"""Capacity: quotas, reservations and placement groups, and reservations as resources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from rehearsal.aws import account
 from rehearsal.aws.account import Reservation
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, combination, invalid, not_played, refused
 from rehearsal.aws.kinds import INSTANCE, PLACEMENT, Asked, Kind, by_name, now
 from rehearsal.aws.launch import Launch
 from rehearsal.aws.places import region_of, zones
 from rehearsal.aws.types import BLOCK, QUOTAS, TYPES, letters
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
 RESERVATION = "aws:ec2/capacityReservation:CapacityReservation"
@@ -26,20 +28,25 @@ NO_CAPACITY = (
 
 
 def no_capacity(kind: str, zone: str) -> Problem:
-    """The vendor has no room."""
+    """Return the refusal for lack of capacity."""
     return refused("", "InsufficientInstanceCapacity", NO_CAPACITY.format(kind, zone), 500)
 
 
 def reservations(database: Database, region: str) -> dict[str, Reservation]:
-    """All reservations by id: the account's own, and those that programs made."""
+    """Return all reservations by id: the account's own, and those that programs created."""
     found = account.reservations(region)
     for record in database.of(RESERVATION):
         one = record.outputs()
         arn = str(one.get("placementGroupArn") or "")
         found[record.id] = Reservation(
-            record.id, one["instanceType"], int(one["instanceCount"]), one["availabilityZone"], block=False,
-            placement_group=arn.rpartition("/")[2], match=one["instanceMatchCriteria"],
-        )  # fmt: skip
+            record.id,
+            one["instanceType"],
+            int(one["instanceCount"]),
+            one["availabilityZone"],
+            block=False,
+            placement_group=arn.rpartition("/")[2],
+            match=one["instanceMatchCriteria"],
+        )
     for record in database.of(PURCHASE):
         one = record.outputs()
         found[record.id] = Reservation(
@@ -49,36 +56,38 @@ def reservations(database: Database, region: str) -> dict[str, Reservation]:
 
 
 def used(database: Database, reservation: str) -> int:
-    """How many instances run in a reservation."""
+    """Return the number of instances in a reservation."""
     return sum(one.private.get("reservation") == reservation for one in database.of(INSTANCE))
 
 
 def quota_left(database: Database, kind: str) -> float:
-    """VCPUs that the account may still run of a type's kind, on demand."""
+    """Return the vCPUs left in a type's on-demand quota."""
     mine = letters(kind)
     running = (TYPES[one.private["type"]] for one in database.of(INSTANCE) if one.private.get("market") == "on-demand")
     return QUOTAS[mine][2] - sum(one.vcpus for one in running if letters(one.name) == mine)
 
 
 def problems(launch: Launch, database: Database, region: str, count: int) -> Iterator[Problem]:
-    """What stands against room for so many instances, as far as it is known."""
+    """Yield what the service refuses for lack of capacity, as far as the inputs are known."""
     kind = launch.type
     if kind is None:
         return
     if launch.market not in kind.usage:
         yield refused(
-            "instanceMarketOptions.marketType", "Unsupported",
+            "instanceMarketOptions.marketType",
+            "Unsupported",
             f"{kind.name} is not sold as {launch.market}; it is sold as {', '.join(kind.usage)}.",
-        )  # fmt: skip
+        )
     needed = kind.vcpus * count
-    # Reserved machines count against no on-demand quota that is left: the reservation did when it was made.
+    # Reserved machines do not count against the on-demand quota: the reservation did when it was made.
     if launch.market == "on-demand" and launch.reservation is None and needed > quota_left(database, kind.name):
         yield refused(
-            "instanceType", "VcpuLimitExceeded",
+            "instanceType",
+            "VcpuLimitExceeded",
             f"You have requested more vCPU capacity than your current vCPU limit of {QUOTAS[letters(kind.name)][2]:g} allows "
             "for the instance bucket that the specified instance type belongs to. Please visit "
             "http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.",
-        )  # fmt: skip
+        )
     yield from _placement(launch, database)
     yield from _reserved(launch, database, region, count)
 
@@ -115,18 +124,19 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
     yield from _unlike(launch, found, database)
     if used(database, found.id) + count > found.count:
         yield refused(
-            _TARGET, "ReservationCapacityExceeded",
+            _TARGET,
+            "ReservationCapacityExceeded",
             f"The requested reservation {found.id} does not have sufficient compatible and available capacity for this "
             "request.",
-        )  # fmt: skip
+        )
     if found.block and launch.placement_group:
-        # aws-parallelcluster's warning: such a launch may be told that there is no room although the block has it.
+        # aws-parallelcluster's warning: such a launch may be refused although the block has capacity.
         no_room = NO_CAPACITY.format(launch.type.name, found.zone)
         yield refused("placement.groupName", "InsufficientInstanceCapacity", no_room, 500)
 
 
 def _unlike(launch: Launch, found: Reservation, database: Database) -> Iterator[Problem]:
-    """In what a reservation is of another kind than what is launched into it."""
+    """Return how a reservation differs from what is launched into it."""
     subnet, kind = launch.subnet(database), launch.type
     if found.block != (launch.market == BLOCK):
         what = "a Capacity Block" if found.block else "an on-demand reservation"
@@ -140,13 +150,14 @@ def _unlike(launch: Launch, found: Reservation, database: Database) -> Iterator[
 
 
 class CapacityReservation(Kind):
-    """Capacity that is paid for whether it is used or not."""
+    """Capacity that is charged whether or not it is used."""
 
     token, noun, prefix, arn = RESERVATION, "capacity reservation", "cr", "capacity-reservation/{id}"
     create, update, delete = "CreateCapacityReservation", "ModifyCapacityReservation", "CancelCapacityReservation"
     ready = "active"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         kind, zone = TYPES.get(str(asked.known("instanceType"))), asked.known("availabilityZone")
         if asked.known("instanceType") is not None and kind is None:
@@ -154,7 +165,8 @@ class CapacityReservation(Kind):
         elif kind is not None and zone is not None and zone not in kind.offered(zones(region_of(asked.inputs))):
             yield refused("availabilityZone", "Unsupported", f"{kind.name} is not offered in {zone}.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             instanceMatchCriteria="open", tenancy="default", endDateType="unlimited", ebsOptimized=False, endDate="",
@@ -163,24 +175,27 @@ class CapacityReservation(Kind):
 
 
 class CapacityBlock(Kind):
-    """A block of machines for some days, charged when it is bought; deleting it gives nothing back."""
+    """A Capacity Block: charged when it is bought; deleting it refunds nothing."""
 
     token, noun, prefix, arn = PURCHASE, "capacity block", "cr", "capacity-reservation/{id}"
     create, update, delete = "PurchaseCapacityBlock", "CreateTags", "CancelCapacityReservation"
     ready = "active"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         offering = asked.known("capacityBlockOfferingId")
         if offering is not None and _offer(str(offering)) is None:
             yield refused(
-                "capacityBlockOfferingId", "InvalidCapacityBlockOfferingId.NotFound",
+                "capacityBlockOfferingId",
+                "InvalidCapacityBlockOfferingId.NotFound",
                 f"The capacity block offering '{offering}' does not exist or is sold.",
-            )  # fmt: skip
+            )
         if asked.known("instancePlatform") not in {None, "Linux/UNIX"}:
-            yield not_played("instancePlatform", "The rehearsal has machines with Linux alone.")
+            yield not_played("instancePlatform", "The rehearsal has only Linux machines.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         kind, count = _offer(record.inputs["capacityBlockOfferingId"]) or ("", 0)
         record.computed.update(
@@ -189,13 +204,14 @@ class CapacityBlock(Kind):
             reservationType=BLOCK, tenancy="default",
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(60)
 
 
 def offering_id(kind: str, count: int) -> str:
-    """The id of the offering of so many machines of a type: it says what it is, so that nothing need be remembered."""
+    """Return the id of an offering of machines of a type; the id encodes the offering, so none is stored."""
     listed = sorted(TYPES)
     return f"{account.OFFERING[:9]}{listed.index(kind):04x}{count:04x}"
 

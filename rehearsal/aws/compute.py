@@ -1,4 +1,4 @@
-"""Instances: launches hosts of the world and takes them down again."""
+"""Instances, each a host of the world."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from rehearsal.aws import capacity, fabric, launch, launch_rules, placing
-from rehearsal.aws.cloud_types import Cloud
+from typing_extensions import override
+
+from rehearsal.aws import capacity, efa_software, fabric, host_images, launch, launch_rules, metadata_service, placing
 from rehearsal.aws.errors import Problem, not_played, refused
 from rehearsal.aws.iam import may_put
 from rehearsal.aws.images import IMAGES
-from rehearsal.aws.imds import metadata
+from rehearsal.aws.instance_metadata import metadata
 from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name
 from rehearsal.aws.places import region_of
-from rehearsal.aws.types import GIGA, SPOT, TYPES
+from rehearsal.aws.types import GIGA, GPU_BUSES, SPOT, TYPES
 from rehearsal.host import hosts
 from rehearsal.net import network
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import known, known_at
 
-_HEX = "0123456789abcdef"
+#: The first interface of a Nitro instance, on Ubuntu and on Amazon Linux 2023.
 _FRONT = "ens5"
-"""The first interface of a Nitro instance, on Ubuntu and on Amazon Linux 2023."""
 
 
-def boot(cloud: Cloud, record: Record) -> None:
-    """Start an instance's host on its network; one that runs already is left alone."""
+def boot(cloud: ResourceCloud, record: Record) -> None:
+    """Start an instance's host on its network, unless it runs already."""
     cloud.render(record.private["vpc"])
     database = cloud.store.read()
     private, kind = record.private, TYPES[record.private["type"]]
@@ -35,14 +36,14 @@ def boot(cloud: Cloud, record: Record) -> None:
     profile = by_name(database, PROFILE, private["profile"])
     key = by_name(database, KEY, private["key"])
     rails = tuple(
-        hosts.Rail(f"rdmap{at}", hca, kind.efa_gbit_s * GIGA, "efa")
+        hosts.Rail(f"rdmap{at}", hca, kind.efa_gbit_s * GIGA, "efa", efa_software.protocol(kind.name))
         for at, hca in enumerate(kind.hcas[: len(private["efa_cards"])])
     )
     spec = hosts.HostSpec(
         id=record.short,
         index=private["index"],
         hostname=private["hostname"],
-        image=IMAGES[private["image"]].host,
+        image=host_images.image(IMAGES[private["image"]].host),
         shape=kind.name,
         user_data=private["user_data"].encode(errors="surrogateescape"),
         ssh_authorized_keys=(key.inputs["publicKey"].strip(),) if key else (),
@@ -55,19 +56,22 @@ def boot(cloud: Cloud, record: Record) -> None:
         fabric_id=private["fabric"] or None,
         rails=rails,
         gpus=(kind.gpu,) * kind.gpus,
+        gpu_buses=GPU_BUSES[: kind.gpus],
         nvme=kind.nvme,
         front_rate_bits_per_s=int(kind.front_gbit_s * GIGA),
         instance_id=record.id,
         metadata=metadata(record, region, profile) if private["metadata"] else {},
+        metadata_program=str(metadata_service.__file__),
         may_put=may_put(database, profile),
+        firmware=efa_software.firmware(kind.name, record.id),
     )
     if rails:
         fabric.join(cloud, private["fabric"], len(rails))
     hosts.boot(cloud.world, spec)
 
 
-def stop(cloud: Cloud, record: Record) -> None:
-    """Take an instance's host down, with what it was the last to need."""
+def stop(cloud: ResourceCloud, record: Record) -> None:
+    """Stop an instance's host, and remove what only it needed."""
     hosts.stop(cloud.world, record.short)
     if record.private.get("vpc"):
         cloud.render(record.private["vpc"])
@@ -76,7 +80,7 @@ def stop(cloud: Cloud, record: Record) -> None:
 
 
 def needed(record: Record) -> Iterator[str]:
-    """What a running instance cannot be without."""
+    """Yield what a running instance needs."""
     private = record.private
     yield f"{SUBNET} {private.get('subnet')}"
     for nic in private.get("nics", ()):
@@ -86,19 +90,22 @@ def needed(record: Record) -> Iterator[str]:
 
 
 class Instance(Kind):
-    """One instance, by itself or a fleet's."""
+    """One instance, standalone or in a fleet."""
 
     token, noun, prefix, arn = INSTANCE, "instance", "i", "instance/{id}"
     create, update, delete = "RunInstances", "ModifyInstanceAttribute", "TerminateInstances"
     ready = "running"
     seconds = 10
     unplayed: ClassVar[Mapping[str, str]] = {
-        "hibernation": "instances here never sleep.", "primaryNetworkInterface": "interfaces come with their instance here.",
+        "hibernation": "instances here never sleep.",
+        "primaryNetworkInterface": "interfaces come with their instance here.",
         "networkInterfaces": "the provider wants primaryNetworkInterface or a launch template instead.",
-        "hostId": "there are no dedicated hosts here.", "ipv6AddressCount": "the rehearsal plays IPv4 alone.",
-    }  # fmt: skip
+        "hostId": "there are no dedicated hosts here.",
+        "ipv6AddressCount": "the rehearsal supports only IPv4.",
+    }
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.known("userData") is not None and asked.known("userDataBase64") is not None:
             yield refused(
@@ -110,16 +117,17 @@ class Instance(Kind):
                 code, sentence, status = MISSING[TEMPLATE]
                 yield refused(path, code, sentence.format(named), status)
         wanted = launch.of_instance(asked.inputs, asked.database)
-        # An instance that is changed has its room and its addresses already.
+        # An instance that is changed has its capacity and its addresses already.
         if wanted is None or asked.itself is not None:
             return
         region = region_of(asked.inputs)
         yield from launch_rules.problems(wanted, asked.database, region)
         yield from capacity.problems(wanted, asked.database, region, 1)
         if wanted.market == SPOT:
-            yield not_played("instanceMarketOptions", "The rehearsal plays spot instances as fleets alone.")
+            yield not_played("instanceMarketOptions", "The rehearsal supports spot instances only in fleets.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         wanted = launch.of_instance(record.inputs, database)
         if wanted is None:
@@ -130,7 +138,8 @@ class Instance(Kind):
         record.private["template"] = str(template.get("id") or template.get("name")) if template else ""
         placing.place(database, record, wanted, _index(database, record.private["template"]))
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             if not cloud.faults.capacity_left(max(record.private["index"], 0)):
                 none = capacity.no_capacity(record.private["type"], record.private["zone"])
@@ -146,32 +155,37 @@ class Instance(Kind):
                 mine.computed["vpcSecurityGroupIds"] = list(groups)
         cloud.render(record.private["vpc"])
 
-    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:  # noqa: D102
+    @override
+    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
         profile = known(inputs.get("iamInstanceProfile"))
         if isinstance(profile, str):
             return self.missing("iamInstanceProfile", profile, PROFILE)
         template = known_at(inputs, "launchTemplate.id")
         return self.missing("launchTemplate", str(template), TEMPLATE) if template else None
 
-    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+    @override
+    def outputs(self, record: Record) -> dict[str, Any]:
         own = super().outputs(record) | {"tagsAll": record.private["tags"]}
-        # As the provider keeps it in its state: a hash, for user data may be long.
+        # As the provider keeps it in its state: a hash, because user data may be long.
         if record.private["user_data"] and "userData" not in record.inputs:
             own["userData"] = hashlib.sha1(record.private["user_data"].encode(), usedforsecurity=False).hexdigest()
         return own
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         stop(cloud, record)
 
-    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
+    @override
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:
         return hosts.alive(cloud.world, record.short)
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         return needed(record)
 
 
 def _index(database: Database, template: str) -> int:
-    """The launch index among the instances of a template, the lowest that is free; -1 for one without a template."""
+    """Return the lowest free launch index among a template's instances; -1 without a template."""
     if not template:
         return -1
     taken = {one.private.get("index") for one in database.of(INSTANCE) if one.private.get("template") == template}

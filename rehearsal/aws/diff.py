@@ -1,6 +1,6 @@
-"""Tells which changes the vendor's provider answers by replacing; the comparison itself is the plugin room's.
+"""Which changed properties make the vendor's provider replace a resource.
 
-The properties are those which the provider's documentation and schema mark as forcing a new resource.
+These are the properties that the provider's documentation and schema mark as forcing a new resource.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _ALL = frozenset({"*"})
 _RULE = frozenset({"securityGroupId"})
 _SYSTEM = frozenset({"backupId", "deploymentType", "kmsKeyId", "securityGroupIds", "storageType", "subnetIds"})
 
+#: Type token -> properties whose change is a replacement; `*`: all of them but tags.
 REPLACED: Mapping[str, frozenset[str]] = {
     "aws:ec2/vpc:Vpc": frozenset({"cidrBlock", "ipv4IpamPoolId", "ipv4NetmaskLength"}),
     "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": _ALL,
@@ -75,11 +76,10 @@ REPLACED: Mapping[str, frozenset[str]] = {
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": frozenset({"bucket"}),
     "aws:ssm/parameter:Parameter": frozenset({"dataType", "name"}),
 }  # fmt: skip
-"""Type token -> properties whose change is a replacement; `*`: all of them but tags."""
 
 
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-    """What an update from old to new inputs changes."""
+    """Return what an update from old to new inputs changes and what it replaces."""
     replaced = REPLACED[token]
 
     def updatable(path: str, field: Field) -> bool:  # noqa: ARG001
@@ -95,7 +95,7 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Chang
 
 
 def _instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:
-    """User data replaces where that was asked for; another template's version by itself changes nothing that runs."""
+    """Return an instance's changes: user data replaces it if so asked; another version of its template changes nothing."""
     if new.get("userDataReplaceOnChange"):
         found.replaced += [name for name in ("userData", "userDataBase64") if name in found.changed]
     before, after = old.get("launchTemplate") or {}, new.get("launchTemplate") or {}

@@ -1,51 +1,50 @@
-"""What AWS's machine images have beyond a distribution: EFA's software and its traces, NCCL's plugin, facts of the firmware.
+"""What AWS's machine images add to a distribution: EFA's software, NCCL's plugin, and firmware facts.
 
-Deliberately no package and no boot of its own: what first boot installs is in image/packages.py. Places and versions: AWS Deep
+What first boot installs is in image/packages.py. Folders and versions: AWS Deep
 Learning AMI release notes, EFA installer 1.43.2 with aws-ofi-nccl 1.16.3 and libfabric 2.1 as AWS tested them together.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 INSTALLER, PLUGIN, LIBFABRIC = "1.43.2", "1.16.3", "2.1"
 MPI = "/opt/amazon/openmpi"
 NCCL = "2.27.7"
+#: Versions that the compiled plugin prints, by macro.
 VERSIONS = {"PLUGIN_VERSION": PLUGIN, "LIBFABRIC_VERSION": LIBFABRIC}
-"""What the compiled plugin says of itself, by the macro's name."""
 
+#: Instance types on which the plugin picks its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp); elsewhere messages.
 _WRITES = re.compile(r"p([5-9]|\d\d)|g7e")
-"""Instance types on which the plugin picks its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp); elsewhere messages."""
 
 _EFA_LIBRARIES = "/opt/amazon/efa/lib"
 _INSTALLED = ("efa-config", "efa-profile", "libfabric1-aws", "openmpi40-aws", "rdma-core", f"libnccl-ofi_{PLUGIN}")
 
 
 def protocol(instance_type: str) -> str:
-    """How NCCL's plugin moves bytes on that type: `RDMA` (remote writes) or `SENDRECV` (messages)."""
+    """Return how NCCL's plugin moves bytes on an instance type: `RDMA` (remote writes) or `SENDRECV` (messages)."""
     return "RDMA" if _WRITES.match(instance_type) else "SENDRECV"
 
 
 def plugin_folder(family: str) -> str:
-    """Where the installer puts NCCL's plugin: below a folder of the architecture on Debian's kind, in lib64 elsewhere."""
+    """Return where the installer puts NCCL's plugin: the architecture's folder on Debian and Ubuntu, lib64 elsewhere."""
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
+#: Where the rehearsed installer finds what it installs: the same files as the image has.
 INSTALLER_FILES = "usr/lib/rehearsal/efa"
-"""Where the rehearsed installer finds what it lays down: the same files as the image already has."""
 
 
-def copies(family: str, built: Path, commands: Path) -> dict[str, str]:
-    """Files of the EFA installer, by path below the root."""
+def copies(family: str) -> dict[str, str]:
+    """Return the EFA installer's files by path below the root, as `Image.own_copies` names them."""
     plugin = plugin_folder(family).lstrip("/")
-    made = {f"{plugin}/{name}": str(built / "libnccl-net.so") for name in ("libnccl-net.so", "libnccl-net-ofi.so")}
-    made["opt/amazon/efa/bin/fi_info"] = str(commands / "fi_info")
+    made = {f"{plugin}/{name}": "build/libnccl-net.so" for name in ("libnccl-net.so", "libnccl-net-ofi.so")}
+    made["opt/amazon/efa/bin/fi_info"] = "bin/fi_info"
     return made | {f"{INSTALLER_FILES}/{path}": source for path, source in made.items()}
 
 
 def texts(family: str) -> dict[str, tuple[str, int]]:
-    """Traces that the EFA installer leaves, and the image's package sources; path below the root: text and mode."""
+    """Return the text files of the EFA installer and the package sources: text and mode by path below the root."""
     installed = f"# EFA installer version: {INSTALLER}\n# Debug packages installed: no\n# Packages installed:\n"
     traces = {
         "opt/amazon/efa_installed_packages": installed + " ".join(_INSTALLED) + "\n",
@@ -68,11 +67,10 @@ def texts(family: str) -> dict[str, tuple[str, int]]:
 
 
 def firmware(instance_type: str, instance_id: str) -> dict[str, str]:
-    """What /sys/class/dmi/id says on EC2 to every user."""
-    said = {
+    """Return what /sys/class/dmi/id says on EC2 to every user, by file."""
+    return {
         "sys_vendor": "Amazon EC2",
         "chassis_asset_tag": "Amazon EC2",
         "product_name": instance_type,
         "board_asset_tag": instance_id,
     }
-    return {f"dmi/id/{name}": f"{text}\n" for name, text in said.items()}

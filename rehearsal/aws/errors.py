@@ -1,4 +1,4 @@
-"""How this cloud says no: the vendor's code and sentence, as its provider prints them; decides nothing."""
+"""AWS's refusals: code and sentence, as its provider prints them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Problem(errors.Problem):
     """A reason to refuse, in the vendor's words."""
 
     def answer(self, service: str, operation: str) -> str:
-        """As the vendor's provider prints the refusal of a call."""
+        """Return the refusal as the vendor's provider prints it."""
         request = uuid.UUID(bytes=secrets.token_bytes(16), version=4)
         return (
             f"operation error {service}: {operation}, https response error StatusCode: {self.status}, "
@@ -21,24 +21,24 @@ class Problem(errors.Problem):
 
 
 class WaitError(Exception):
-    """What the provider says when it waited for a state and the service went to another one."""
+    """The provider's error when it waited for one state and the service went to another."""
 
 
 def refused(path: str, code: str, message: str, status: int = 400) -> Problem:
-    """A refusal by its code."""
+    """Return a refusal with its code."""
     return Problem(path, message, status, code)
 
 
 def invalid(path: str, message: str) -> Problem:
-    """EC2's answer to a value that it cannot take."""
+    """Return EC2's refusal of an invalid value."""
     return refused(path, "InvalidParameterValue", message)
 
 
 def combination(path: str, message: str) -> Problem:
-    """EC2's answer to values that do not go together."""
+    """Return EC2's refusal of values that exclude each other."""
     return refused(path, "InvalidParameterCombination", message)
 
 
 def not_played(path: str, message: str) -> Problem:
-    """What the vendor has and this rehearsal does not."""
+    """Return the refusal of what the vendor offers and the rehearsal does not."""
     return refused(path, "NotPlayed", message, 501)

@@ -1,6 +1,6 @@
-"""Which EFA traffic passes: hosts of a VPC in one zone share a fabric, and their groups say who reaches whom.
+"""Which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups decide who reaches whom.
 
-EFA's traffic is matched by rules that name a group by its id and let everything through; a rule that names a network, however
+EFA traffic is matched by rules that name a group by its id and allow everything; a rule that names a network, however
 wide, does not match it (aws-ofi-nccl issue 663; EC2 user guide, "Prepare an EFA-enabled security group").
 """
 
@@ -11,27 +11,27 @@ import json
 import string
 from collections.abc import Iterable
 
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.groups import allowed
 from rehearsal.aws.kinds import GROUP, INSTANCE
 from rehearsal.net import network
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
 
 def fabric_id(vpc: Record, zone: str) -> str:
-    """The fabric of a VPC's hosts in a zone."""
+    """Return the fabric's id for a VPC's hosts in a zone."""
     digest = hashlib.sha256(f"{vpc.id} {zone}".encode())
     return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[:7]
 
 
-def join(cloud: Cloud, fabric: str, rails: int) -> None:
-    """Make the fabric with at least so many rails and let pass what groups allow."""
+def join(cloud: ResourceCloud, fabric: str, rails: int) -> None:
+    """Make the fabric with at least that many rails, and allow what the groups allow."""
     network.apply_fabric(cloud.world, fabric, max(rails, _rails(cloud, fabric)))
     guard(cloud, fabric)
 
 
-def leave(cloud: Cloud, fabric: str) -> None:
-    """Take the fabric away with its last host."""
+def leave(cloud: ResourceCloud, fabric: str) -> None:
+    """Remove the fabric with its last host."""
     others = [one for one in _members(cloud.store.read(), fabric) if one.state != "TERMINATING"]
     if others:
         guard(cloud, fabric)
@@ -39,13 +39,13 @@ def leave(cloud: Cloud, fabric: str) -> None:
         network.delete_fabric(cloud.world, fabric)
 
 
-def guard(cloud: Cloud, fabric: str) -> None:
-    """Let pass what groups allow now."""
+def guard(cloud: ResourceCloud, fabric: str) -> None:
+    """Allow on the fabric what the groups allow now."""
     network.guard_fabric(cloud.world, fabric, pairs(cloud.store.read(), fabric))
 
 
 def pairs(database: Database, fabric: str) -> list[tuple[str, str]]:
-    """Sender and receiver of all EFA traffic that groups allow, by the hosts' ids in the world."""
+    """Return sender and receiver of all EFA traffic that the groups allow, as host ids of the world."""
     opened = {group.id: _opened(database, group) for group in database.of(GROUP)}
     members = [(one.short, _groups(one)) for one in _members(database, fabric)]
     return [
@@ -57,7 +57,7 @@ def pairs(database: Database, fabric: str) -> list[tuple[str, str]]:
 
 
 def _opened(database: Database, group: Record) -> set[tuple[str, str]]:
-    """Direction and other group of each rule that matches EFA's traffic."""
+    """Yield direction and other group of each rule that matches EFA traffic."""
     return {(one.direction, one.group) for one in allowed(database, group) if one.group and one.everything}
 
 
@@ -74,6 +74,6 @@ def _members(database: Database, fabric: str) -> list[Record]:
     return [one for one in database.of(INSTANCE) if one.private.get("fabric") == fabric]
 
 
-def _rails(cloud: Cloud, fabric: str) -> int:
+def _rails(cloud: ResourceCloud, fabric: str) -> int:
     record = cloud.world.path / "fabrics" / f"{fabric}.json"
     return int(json.loads(record.read_text())["rails"]) if record.exists() else 0

@@ -1,4 +1,4 @@
-"""Instant fleets: all their instances or as many as there is room for, launched a few at a time from one template."""
+"""Instant fleets: instances of one launch template, launched a few at a time, all of them or as many as capacity allows."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import capacity, compute, launch, launch_rules, placing
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import INSTANCE, MISSING, TEMPLATE, Asked, Kind
 from rehearsal.aws.launch import Launch
 from rehearsal.aws.places import region_of
 from rehearsal.aws.templates import version
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, at, known_at
 
@@ -24,7 +26,7 @@ _OPTIONS = {"on-demand": "onDemandOptions", "spot": "spotOptions"}
 
 
 class Fleet(Kind):
-    """Machines of one launch template, asked for once."""
+    """Machines of one launch template, requested once."""
 
     token, noun, prefix, arn = FLEET, "fleet", "fleet", "fleet/{id}"
     create, update, delete = "CreateFleet", "ModifyFleet", "DeleteFleets"
@@ -32,21 +34,22 @@ class Fleet(Kind):
     seconds = 10
     unplayed: ClassVar[Mapping[str, str]] = {"context": "the rehearsal does not know what it would say."}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         kind = asked.known("type")
         if kind != "instant" and asked.inputs.get("type") is not None and kind is not None:
-            yield refused("type", "NotPlayed", f"The rehearsal plays instant fleets, and this one is of type {kind}.", 501)
+            yield refused("type", "NotPlayed", f"The rehearsal supports instant fleets, and this one is of type {kind}.", 501)
         elif asked.inputs.get("type") is None:
             yield refused(
-                "type", "NotPlayed", "The rehearsal plays instant fleets, and type is maintain where none is given.", 501
+                "type", "NotPlayed", "The rehearsal supports instant fleets, and type is maintain where none is given.", 501
             )
         yield from _counts(asked)
         configs = asked.known("launchTemplateConfigs")
         if configs is None or isinstance(configs[0] if configs else None, Unknown):
             return
         if len(configs) != 1:
-            yield refused("launchTemplateConfigs", "NotPlayed", "The rehearsal plays fleets of one launch template.", 501)
+            yield refused("launchTemplateConfigs", "NotPlayed", "The rehearsal supports fleets of one launch template.", 501)
             return
         specification = known_at(configs[0], "launchTemplateSpecification")
         template = known_at(specification, "launchTemplateId") or known_at(specification, "launchTemplateName")
@@ -61,13 +64,15 @@ class Fleet(Kind):
         data = version(record, str(number)) if number is not None else None
         if number is not None and data is None:
             yield refused(
-                f"{_SPECIFICATION}.version", "InvalidLaunchTemplateId.VersionNotFound",
+                f"{_SPECIFICATION}.version",
+                "InvalidLaunchTemplateId.VersionNotFound",
                 f"Could not find launch template version {number} of {record.id}.",
-            )  # fmt: skip
+            )
         elif data is not None and asked.itself is None:
             yield from _launch(asked, launch.of_template(data))
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             fleetState="active", fulfilledCapacity=0, fulfilledOnDemandCapacity=0, fleetInstanceSets=[],
@@ -75,7 +80,8 @@ class Fleet(Kind):
             terminateInstances=False, terminateInstancesWithExpiration=False,
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is not None:
             return
         cloud.wait(self.seconds)
@@ -87,16 +93,19 @@ class Fleet(Kind):
         with cloud.store.change() as database:
             mine = database.records[record.id]
             sets = {
-                "instanceIds": [one.id for one in members], "instanceType": members[0].private["type"] if members else "",
-                "lifecycle": _market(record.inputs), "platform": "",
-            }  # fmt: skip
+                "instanceIds": [one.id for one in members],
+                "instanceType": members[0].private["type"] if members else "",
+                "lifecycle": _market(record.inputs),
+                "platform": "",
+            }
             mine.computed.update(
-                fleetInstanceSets=[sets] if members else [], fulfilledCapacity=len(members),
+                fleetInstanceSets=[sets] if members else [],
+                fulfilledCapacity=len(members),
                 fulfilledOnDemandCapacity=len(members) if _market(record.inputs) == "on-demand" else 0,
-            )  # fmt: skip
+            )
 
-    def _reserve(self, cloud: Cloud, record: Record, wanted: int) -> list[Record]:
-        """The instances that there is room for, all of them recorded before the first boots.
+    def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
+        """Record the instances that there is capacity for, before the first one boots; return their records.
 
         Raises:
             ServiceError: there is room for fewer than the least that was asked for.
@@ -112,15 +121,17 @@ class Fleet(Kind):
                 raise ServiceError(none, self.service, self.create)
             return [_member(cloud, database, record, template, index) for index in range(room)]
 
-    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:  # noqa: D102
+    @override
+    def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
         specification = inputs["launchTemplateConfigs"][0]["launchTemplateSpecification"]
         return self.missing(_SPECIFICATION, str(specification.get("launchTemplateId")), TEMPLATE)
 
-    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+    @override
+    def outputs(self, record: Record) -> dict[str, Any]:
         return {name: value for name, value in super().outputs(record).items() if name != "ownerId"}
 
     def needs(self, record: Record) -> Iterator[str]:  # noqa: ARG002
-        """Its instances need what there is; a fleet by itself is a note of what was asked."""
+        """Return nothing: the fleet's instances have the needs."""
         return iter(())
 
 
@@ -145,9 +156,10 @@ def _counts(asked: Asked) -> Iterator[Problem]:
     if least is not None and not any(single):
         # EC2 API, CreateFleet: "At least one of the following must be specified: SingleAvailabilityZone | SingleInstanceType".
         yield refused(
-            f"{_OPTIONS[kind]}.minTargetCapacity", "InvalidFleetConfig",
+            f"{_OPTIONS[kind]}.minTargetCapacity",
+            "InvalidFleetConfig",
             "minTargetCapacity needs singleAvailabilityZone or singleInstanceType.",
-        )  # fmt: skip
+        )
 
 
 def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
@@ -159,16 +171,18 @@ def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
         )
     if wanted.reservation is not None:
         yield refused(
-            _SPECIFICATION, "InvalidLaunchTemplate",
+            _SPECIFICATION,
+            "InvalidLaunchTemplate",
             "A fleet uses reservations by their group's ARN: the template targets one by its id, which is for RunInstances.",
-        )  # fmt: skip
+        )
     kind = wanted.type
     market = str(asked.known("targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")
     if kind is not None and market not in kind.usage:
         yield refused(
-            "targetCapacitySpecification.defaultTargetCapacityType", "Unsupported",
+            "targetCapacitySpecification.defaultTargetCapacityType",
+            "Unsupported",
             f"{kind.name} is not sold as {market}; it is sold as {', '.join(kind.usage)}.",
-        )  # fmt: skip
+        )
     yield from launch_rules.problems(wanted, asked.database, region, count)
     if market == "on-demand":
         yield from capacity.problems(wanted, asked.database, region, count)
@@ -188,7 +202,7 @@ def _market(inputs: Mapping[str, Any]) -> str:
     return str(known_at(inputs, "targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")
 
 
-def _member(cloud: Cloud, database: Database, fleet: Record, template: Launch, index: int) -> Record:
+def _member(cloud: ResourceCloud, database: Database, fleet: Record, template: Launch, index: int) -> Record:
     kind = compute.Instance()
     tags = {"aws:ec2:fleet-id": fleet.id, **template.tags}
     inputs = {"tags": tags, "region": region_of(fleet.inputs)}
@@ -201,6 +215,6 @@ def _member(cloud: Cloud, database: Database, fleet: Record, template: Launch, i
     return record
 
 
-def _boot(cloud: Cloud, record: Record) -> None:
+def _boot(cloud: ResourceCloud, record: Record) -> None:
     with cloud.working(record):
         compute.boot(cloud, record)

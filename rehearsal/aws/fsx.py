@@ -1,7 +1,7 @@
-"""FSx file systems and what they mirror: sizes, groups and ports as the service wants them; servers of the world behind.
+"""FSx file systems: what the service refuses, and the servers behind them.
 
-FSx looks at the security groups' rules when it makes a Lustre file system (aws-parallelcluster issue 6181); of OpenZFS it does
-not, so that a missing rule shows as mounts that never come.
+FSx checks the security groups' rules when it creates a Lustre file system (aws-parallelcluster issue 6181), but not for
+OpenZFS, where a missing rule shows as mounts that hang.
 """
 
 from __future__ import annotations
@@ -11,15 +11,23 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import GROUP, OPENZFS, SUBNET, TABLE, Asked, Kind
 from rehearsal.aws.places import region_of
+from rehearsal.host import storage
 from rehearsal.plugin import kinds
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
+#: Ports by kind of file system: FSx for Lustre and FSx for OpenZFS user guides, "access control with Amazon VPC".
+PORTS = {
+    "lustre": storage.Ports((988, *range(1018, 1024))),
+    "nfs": storage.Ports((111, 2049, 20001, 20002, 20003), (111, 2049, 20001, 20002, 20003)),
+}
 _HEX = "0123456789abcdef"
 
 # FSx API, OpenZFSConfiguration: throughput in MB/s by deployment type; storage from 64 to 524,288 GiB.
@@ -44,12 +52,12 @@ _WITHOUT_HA_2 = frozenset(["ap-northeast-3", "eu-west-2", "eu-west-3", "sa-east-
 
 
 def bad(path: str, message: str) -> Problem:
-    """FSx's answer to a value that it cannot take."""
+    """Return FSx's refusal of an invalid value."""
     return refused(path, "BadRequest", message)
 
 
 class FileSystem(Kind):
-    """A file system in a subnet, reached through a group's ports."""
+    """A file system in a subnet, reached through its security groups."""
 
     service, prefix, arn, arn_service = "FSx", "fs", "file-system/{id}", "fsx"
     create, update, delete = "CreateFileSystem", "UpdateFileSystem", "DeleteFileSystem"
@@ -58,10 +66,11 @@ class FileSystem(Kind):
     server = ""
     word = ""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.inputs.get("backupId") is not None:
-            yield refused("backupId", "NotPlayed", "The rehearsal makes empty file systems alone.", 501)
+            yield refused("backupId", "NotPlayed", "The rehearsal creates only empty file systems.", 501)
         subnets = [asked.database.find(one, SUBNET) for _, one in self._subnets(asked.inputs)]
         vpcs = {one.inputs["vpcId"] for one in subnets if one}
         if len(vpcs) > 1:
@@ -77,10 +86,12 @@ class FileSystem(Kind):
     def _subnets(self, inputs: Mapping[str, Any]) -> list[tuple[str, Any]]:
         return each(inputs, "subnetIds") if isinstance(inputs.get("subnetIds"), str) else each(inputs, "subnetIds[]")
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return f"fs-0{''.join(secrets.choice(_HEX) for _ in range(16))}"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         preferred = record.inputs.get("preferredSubnetId") or self._subnets(record.inputs)[0][1]
         subnet = database.records[preferred]
@@ -88,8 +99,12 @@ class FileSystem(Kind):
         groups = record.inputs.get("securityGroupIds") or [vpc.computed["defaultSecurityGroupId"]]
         found = addresses.free(database, subnet) or [""]
         record.private = {
-            "addresses": found, "vpc": vpc.id, "subnet": subnet.id, "cidr": subnet.inputs["cidrBlock"], "groups": list(groups),
-        }  # fmt: skip
+            "addresses": found,
+            "vpc": vpc.id,
+            "subnet": subnet.id,
+            "cidr": subnet.inputs["cidrBlock"],
+            "groups": list(groups),
+        }
         region = region_of(record.inputs)
         record.computed.update(
             dnsName=f"{record.id}.fsx.{region}.amazonaws.com", vpcId=vpc.id, networkInterfaceIds=[f"eni-{record.id[3:]}"],
@@ -98,7 +113,8 @@ class FileSystem(Kind):
             dailyAutomaticBackupStartTime="", skipFinalBackup=False,
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
             shut = self.shut(cloud.store.read(), record)
@@ -113,36 +129,35 @@ class FileSystem(Kind):
         cloud.render(record.private["vpc"])
         self._serve(cloud, record)
 
-    def _serve(self, cloud: Cloud, record: Record) -> None:
-        from rehearsal.host import storage  # noqa: PLC0415  a server's code that most of a cloud's life needs none of
-
+    def _serve(self, cloud: ResourceCloud, record: Record) -> None:
         database = cloud.store.read()
         storage.start(
             cloud.world, id=record.id, kind=self.server, vcn_id=database.records[record.private["vpc"]].short,
             subnet_cidr=record.private["cidr"], address=record.private["addresses"][0], names=(record.computed["dnsName"],),
-            export=self.export(record),
+            export=self.export(record), ports=PORTS[self.server],
         )  # fmt: skip
 
     def shut(self, database: Database, record: Record) -> str:  # noqa: ARG002
-        """What the service says of rules that shut it out of its own network; empty where they do not."""
+        """Return the service's error if the rules shut the file system out of its own network, or ""."""
         return ""
 
     @abstractmethod
     def export(self, record: Record) -> str:
-        """What its clients name when they mount it."""
+        """Return the export that clients name in a mount."""
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
-        from rehearsal.host import storage  # noqa: PLC0415
-
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         storage.stop(cloud.world, record.id)
         if record.private.get("vpc"):
             cloud.render(record.private["vpc"])
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         yield from super().needs(record)
         yield from (f"{GROUP} {one}" for one in record.private.get("groups", ()))
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         return refused("", "BadRequest", f"File system {record.id} has a data repository association, {holder.id}.")
 
 
@@ -151,10 +166,14 @@ class OpenZfs(FileSystem):
 
     token, noun, server, word = OPENZFS, "OpenZFS file system", "nfs", "OpenZFS"
     references: ClassVar[Mapping[str, str]] = {
-        "subnetIds[]": SUBNET, "securityGroupIds[]": GROUP, "preferredSubnetId": SUBNET, "routeTableIds[]": TABLE,
-    }  # fmt: skip
+        "subnetIds[]": SUBNET,
+        "securityGroupIds[]": GROUP,
+        "preferredSubnetId": SUBNET,
+        "routeTableIds[]": TABLE,
+    }
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         deployment, region = asked.known("deploymentType"), region_of(asked.inputs)
         size, rate = asked.known("storageCapacity"), asked.known("throughputCapacity")
@@ -175,21 +194,26 @@ class OpenZfs(FileSystem):
         subnets = asked.known("subnetIds")
         wanted = 2 if deployment == "MULTI_AZ_1" else 1
         if isinstance(subnets, list) and len(subnets) != wanted:
-            yield bad("subnetIds", f"{deployment} stands in {wanted} subnets, and {len(subnets)} are given.")
+            yield bad("subnetIds", f"{deployment} needs {wanted} subnets, and {len(subnets)} are given.")
         if wanted == 1 and asked.inputs.get("preferredSubnetId") is not None:
-            yield bad("preferredSubnetId", f"preferredSubnetId is given, and {deployment} stands in one subnet.")
+            yield bad("preferredSubnetId", f"preferredSubnetId is given, and {deployment} has only one subnet.")
         if wanted == 2 and asked.inputs.get("preferredSubnetId") is None:  # noqa: PLR2004  zones
             yield bad("preferredSubnetId", "preferredSubnetId is missing, and MULTI_AZ_1 needs it.")
         found = [one for _, named in each(asked.inputs, "subnetIds[]") if (one := asked.database.find(named, SUBNET))]
         if len(found) == 2 and found[0].private["zone"] == found[1].private["zone"]:  # noqa: PLR2004  zones
-            yield bad("subnetIds", f"MULTI_AZ_1 stands in two zones, and both subnets are in {found[0].private['zone']}.")
+            yield bad("subnetIds", f"MULTI_AZ_1 needs two zones, and both subnets are in {found[0].private['zone']}.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
-            rootVolumeId=f"fsvol-0{''.join(secrets.choice(_HEX) for _ in range(16))}", storageType="SSD",
-            endpointIpAddress=record.private["addresses"][0], endpointIpAddressRange="", copyTagsToVolumes=False,
-        )  # fmt: skip
+            rootVolumeId=f"fsvol-0{''.join(secrets.choice(_HEX) for _ in range(16))}",
+            storageType="SSD",
+            endpointIpAddress=record.private["addresses"][0],
+            endpointIpAddressRange="",
+            copyTagsToVolumes=False,
+        )
 
-    def export(self, record: Record) -> str:  # noqa: ARG002, D102
-        return "/fsx"
+    @override
+    def export(self, record: Record) -> str:
+        return "/fsx/"  # clients mount the root volume's folder

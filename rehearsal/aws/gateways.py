@@ -1,17 +1,20 @@
-"""Ways out of a VPC: internet and NAT gateways, public addresses, endpoints; routes to them are elsewhere."""
+"""Ways out of a VPC: internet and NAT gateways, public addresses and endpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import EIP, GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
+from rehearsal.aws.netplan import leads_out
 from rehearsal.aws.places import region_of
 from rehearsal.aws.vpc import InVpc
 from rehearsal.plugin.addresses import free_public
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
@@ -19,12 +22,13 @@ ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 
 
 class InternetGateway(InVpc):
-    """The way to and from the Internet for hosts that have a public address."""
+    """The route to and from the Internet for hosts with a public address."""
 
     token, noun, prefix, arn = GATEWAY, "internetGateway", "igw", "internet-gateway/{id}"
     create, update, delete = "CreateInternetGateway", "CreateTags", "DeleteInternetGateway"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         vpc = asked.known("vpcId")
         if vpc is not None and asked.neighbours(self.token, vpcId=vpc):
@@ -32,53 +36,61 @@ class InternetGateway(InVpc):
                 "vpcId", "Resource.AlreadyAssociated", f"Network {vpc} already has an internet gateway attached, and takes one."
             )
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if record.inputs.get("vpcId"):
             super().effect(cloud, record, old)
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         if record.inputs.get("vpcId"):
             super().gone(cloud, record)
 
 
 class Eip(Kind):
-    """A public address that stays."""
+    """An Elastic IP address."""
 
     token, noun, prefix, arn = EIP, "elastic IP", "eipalloc", "elastic-ip/{id}"
     create, update, delete = "AllocateAddress", "AssociateAddress", "ReleaseAddress"
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("instance", "networkInterface", "associateWithPrivateIp", "address", "customerOwnedIpv4Pool"),
-        "the rehearsal plays addresses of NAT gateways alone.",
+        "the rehearsal supports only addresses of NAT gateways.",
     )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         address = free_public(database)
         record.computed.update(
-            allocationId=record.id, publicIp=address, domain="vpc", publicIpv4Pool="amazon",
+            allocationId=record.id,
+            publicIp=address,
+            domain="vpc",
+            publicIpv4Pool="amazon",
             publicDns=f"ec2-{str(address).replace('.', '-')}.compute-1.amazonaws.com",
             networkBorderGroup=region_of(record.inputs),
-        )  # fmt: skip
+        )
 
-    def in_use(self, record: Record, holder: Record, kind: Any) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: Any) -> Problem:
         return refused(
             "", "InvalidIPAddress.InUse", f"Address {record.computed['publicIp']} is in use by {holder.id} and is not released."
         )
 
 
 class NatGateway(Kind):
-    """The way to the Internet for hosts without a public address."""
+    """The route to the Internet for hosts without a public address."""
 
     token, noun, prefix = NAT, "natGateway", "nat"
     create, update, delete = "CreateNatGateway", "CreateTags", "DeleteNatGateway"
     seconds = 100
     references: ClassVar[Mapping[str, str]] = {"subnetId": SUBNET, "allocationId": EIP}
     unplayed: ClassVar[Mapping[str, str]] = {
-        "secondaryAllocationIds": "the rehearsal plays one address of each.",
-        "availabilityMode": "the rehearsal plays zonal ones.",
+        "secondaryAllocationIds": "the rehearsal supports one address of each.",
+        "availabilityMode": "the rehearsal supports zonal ones.",
     }
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         public = asked.inputs.get("connectivityType") in {None, "public"}
         if public and asked.inputs.get("allocationId") is None:
@@ -95,23 +107,31 @@ class NatGateway(Kind):
                 f"{allocation} is of another NAT gateway already.",
             )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         subnet = database.records[record.inputs["subnetId"]]
         found = addresses.free(database, subnet) or [""]
         record.private = {"addresses": found, "vpc": subnet.inputs["vpcId"], "subnet": subnet.id}
         address = database.find(record.inputs.get("allocationId"), EIP)
         record.computed.update(
-            privateIp=found[0], connectivityType="public", networkInterfaceId=f"eni-{record.id[4:]}",
-            associationId=f"eipassoc-{record.id[4:]}", publicIp=address.computed["publicIp"] if address else "",
-            secondaryPrivateIpAddresses=[], secondaryPrivateIpAddressCount=0, secondaryAllocationIds=[],
-        )  # fmt: skip
+            privateIp=found[0],
+            connectivityType="public",
+            networkInterfaceId=f"eni-{record.id[4:]}",
+            associationId=f"eipassoc-{record.id[4:]}",
+            publicIp=address.computed["publicIp"] if address else "",
+            secondaryPrivateIpAddresses=[],
+            secondaryPrivateIpAddressCount=0,
+            secondaryAllocationIds=[],
+        )
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
-            subnet = cloud.store.read().records[record.private["subnet"]]
-            if not cloud.leads_out(subnet):
+            database = cloud.store.read()
+            subnet = database.records[record.private["subnet"]]
+            if not leads_out(database, subnet):
                 # A NAT gateway in a subnet without a way out is made, and then fails: VPC user guide, "NAT gateway goes to a
                 # status of failed".
                 raise cloud.failed(
@@ -121,24 +141,26 @@ class NatGateway(Kind):
                 )
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.private["vpc"])
 
 
 class Endpoint(InVpc):
-    """A way to a service that needs no Internet; a gateway one is a line in route tables."""
+    """A route to a service without the Internet; a gateway endpoint is a line in route tables."""
 
     token, noun, prefix, arn = ENDPOINT, "vpcEndpoint", "vpce", "vpc-endpoint/{id}"
     create, update, delete = "CreateVpcEndpoint", "ModifyVpcEndpoint", "DeleteVpcEndpoints"
     seconds = 5
     references: ClassVar[Mapping[str, str]] = {"vpcId": VPC, "routeTableIds[]": TABLE}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         kind, name, region = asked.known("vpcEndpointType") or "Gateway", asked.known("serviceName"), region_of(asked.inputs)
         if kind != "Gateway":
             yield refused(
-                "vpcEndpointType", "NotPlayed", f"The rehearsal plays gateway endpoints, and this one is {kind}.", 501
+                "vpcEndpointType", "NotPlayed", f"The rehearsal supports gateway endpoints, and this one is {kind}.", 501
             )
         elif name is not None and name not in {f"com.amazonaws.{region}.{one}" for one in ("s3", "dynamodb")}:
             yield refused("serviceName", "InvalidServiceName", f"The Vpc Endpoint Service '{name}' does not exist")
@@ -152,7 +174,8 @@ class Endpoint(InVpc):
                         path, "RouteAlreadyExists", f"route table {table} already has a route to {name} by {other.id}."
                     )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             vpcEndpointType="Gateway", state="available", cidrBlocks=[], dnsEntries=[], networkInterfaceIds=[],

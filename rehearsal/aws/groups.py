@@ -1,4 +1,4 @@
-"""Security groups and their rules: what the service refuses, and the plain rules that they come to."""
+"""Security groups and their rules: what the service refuses, and the plain rules that result."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, VPC, Asked, Kind, Named
 from rehearsal.aws.vpc import InVpc
 from rehearsal.plugin import kinds
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
+#: Protocols that packets here can have, as the API spells them -> the number, -1 for all.
 NUMBERS = {"-1": "-1", "all": "-1", "tcp": "6", "6": "6", "udp": "17", "17": "17", "icmp": "1", "1": "1"}
-"""Protocols that packets here can have, as the API spells them -> the number, -1 for all."""
 
 _LAST_PORT = 65535
 _MOST_RULES = 60  # VPC quotas: inbound or outbound rules per security group
@@ -28,7 +30,7 @@ _PEERS = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")
 
 @dataclass(frozen=True)
 class Allowed:
-    """One rule in plain words.
+    """One rule in normal form.
 
     Attributes:
         direction: `ingress` or `egress`, seen from the group's members.
@@ -46,12 +48,12 @@ class Allowed:
 
     @property
     def everything(self) -> bool:
-        """Whether it is about all traffic."""
+        """Whether it covers all traffic."""
         return self.protocol == "-1"
 
 
 def allowed(database: Database, group: Record) -> list[Allowed]:
-    """All that a group allows."""
+    """Return all that a group allows."""
     found = []
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
         for rule in group.inputs.get(direction) or []:
@@ -74,12 +76,13 @@ def _plain(direction: str, protocol: str, rule: Mapping[str, Any], **peer: str) 
 
 
 class SecurityGroup(InVpc, Named):
-    """A group of interfaces, and what may reach them."""
+    """A security group."""
 
     token, noun, prefix, arn = GROUP, "resource", "sg", "security-group/{id}"
     create, update, delete = "CreateSecurityGroup", "AuthorizeSecurityGroupIngress", "DeleteSecurityGroup"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from InVpc.problems(self, asked)
         name, vpc = asked.known("name"), asked.known("vpcId")
         if name is not None and str(name).startswith("sg-"):
@@ -93,25 +96,32 @@ class SecurityGroup(InVpc, Named):
                     if cidr(text) is None:
                         yield addresses.malformed(f"{path}.{where}", text)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return Kind.new_id(self, urn, inputs)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         Kind.born(self, database, record)
         record.computed.update(
-            name=record.inputs.get("name") or self.made_up(record.urn, record.inputs), description="Managed by Pulumi",
-            ingress=[], egress=[], revokeRulesOnDelete=False,
-        )  # fmt: skip
+            name=record.inputs.get("name") or self.made_up(record.urn, record.inputs),
+            description="Managed by Pulumi",
+            ingress=[],
+            egress=[],
+            revokeRulesOnDelete=False,
+        )
 
-    def names(self, record: Record) -> frozenset[str]:  # noqa: D102
+    @override
+    def names(self, record: Record) -> frozenset[str]:
         return frozenset({f"{GROUP} {record.id}"})
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         return refused("", "DependencyViolation", f"resource {record.id} has a dependent object ({holder.id})")
 
 
 class Rule(Kind):
-    """One rule of a group, as a resource of its own."""
+    """One rule of a group, as a separate resource."""
 
     noun, prefix, arn = "security group rule", "sgr", "security-group-rule/{id}"
     references: ClassVar[Mapping[str, str]] = {"securityGroupId": GROUP, "referencedSecurityGroupId": GROUP}
@@ -125,7 +135,7 @@ class Rule(Kind):
             )
         for name in ("cidrIpv6", "prefixListId"):
             if asked.inputs.get(name) is not None:
-                yield refused(name, "NotPlayed", f"{name} is given, and the rehearsal plays IPv4 networks and groups.", 501)
+                yield refused(name, "NotPlayed", f"{name} is given, and the rehearsal supports IPv4 networks and groups.", 501)
         text = asked.known("cidrIpv4")
         if text is not None and cidr(text) is None:
             yield addresses.malformed("cidrIpv4", text)
@@ -137,9 +147,10 @@ class Rule(Kind):
         peer = database.find(asked.known("referencedSecurityGroupId"), GROUP)
         if group and peer and group.inputs["vpcId"] != peer.inputs["vpcId"]:
             yield refused(
-                "referencedSecurityGroupId", "InvalidGroup.NotFound",
+                "referencedSecurityGroupId",
+                "InvalidGroup.NotFound",
                 f"You have specified two resources that belong to different networks: {group.id} and {peer.id}",
-            )  # fmt: skip
+            )
         if group is None:
             return
         same = ("ipProtocol", "fromPort", "toPort", *_PEERS)
@@ -155,35 +166,35 @@ class Rule(Kind):
         record.private = {"vpc": database.records[record.inputs["securityGroupId"]].inputs["vpcId"]}
         record.computed["securityGroupRuleId"] = record.id
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """A group takes its own rules along; one that another's rule names stays."""
+        """Return what the rule needs: its own group goes with it; a group that it names stays."""
         peer = record.inputs.get("referencedSecurityGroupId")
         if peer and peer != record.inputs["securityGroupId"]:
             yield f"{GROUP} {peer}"
 
 
 class IngressRule(Rule):
-    """What may come in."""
+    """An ingress rule."""
 
     token = INGRESS
     create, update, delete = "AuthorizeSecurityGroupIngress", "ModifySecurityGroupRules", "RevokeSecurityGroupIngress"
 
 
 class EgressRule(Rule):
-    """What may go out."""
+    """An egress rule."""
 
     token = EGRESS
     create, update, delete = "AuthorizeSecurityGroupEgress", "ModifySecurityGroupRules", "RevokeSecurityGroupEgress"
 
 
 def _span(path: str, protocol: str, rule: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with a rule's protocol and ports."""
+    """Yield what is wrong with a rule's protocol and ports."""
     dot = f"{path}." if path else ""
     if not protocol:
         return

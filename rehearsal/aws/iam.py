@@ -1,4 +1,4 @@
-"""Roles, their policies and instance profiles: checks documents as far as they are JSON and grants what hosts ask for."""
+"""Roles, policies and instance profiles: checks policy documents, and answers what a host may write."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import PROFILE, ROLE, Asked, Kind, Named, by_name, now, shown
 from rehearsal.plugin import kinds
@@ -16,13 +18,13 @@ from rehearsal.plugin.store import Database, Record
 
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 ATTACHED = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+#: The vendor's own policies that exist here (IAM user guide, "AWS managed policies").
 MANAGED = frozenset(
     """
     AdministratorAccess AmazonSSMManagedInstanceCore AmazonS3ReadOnlyAccess AmazonS3FullAccess
     AmazonEC2ContainerRegistryReadOnly AmazonEC2ReadOnlyAccess AmazonFSxReadOnlyAccess CloudWatchAgentServerPolicy
     """.split()  # noqa: SIM905  a list that grows
 )
-"""The vendor's own policies that exist here (IAM user guide, "AWS managed policies")."""
 
 _VERSIONS = {"2012-10-17", "2008-10-17"}
 _UPPER = string.ascii_uppercase + string.digits
@@ -34,13 +36,13 @@ def _malformed(path: str, why: str) -> Problem:
 
 
 def statements(document: str) -> list[dict[str, Any]]:
-    """A policy's statements; one that stands alone is a list of one."""
+    """Return a policy's statements, a single one as a list of one."""
     found = json.loads(document)["Statement"]
     return found if isinstance(found, list) else [found]
 
 
 def broken(path: str, document: str, *, trust: bool) -> Iterator[Problem]:
-    """What the service refuses of a policy document; `trust`: it says who may take a role."""
+    """Return what the service refuses of a policy document; `trust`: it is a role's trust policy."""
     try:
         parsed = json.loads(document)
     except ValueError:
@@ -81,7 +83,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def may_put(database: Database, profile: Record | None) -> tuple[str, ...]:
-    """Patterns of the parameter names that machines of an instance profile may write."""
+    """Return patterns of the parameter names that machines with an instance profile may write."""
     role = _role_of(database, profile) if profile else None
     if role is None:
         return ()
@@ -102,7 +104,7 @@ def _role_of(database: Database, profile: Record) -> Record | None:
 
 
 def _parameter(arn: str) -> str:
-    """The parameter names that a resource's ARN is about, as a pattern; empty where it is about something else."""
+    """Return the parameter names that an ARN covers, as a pattern; "" if it names something else."""
     if arn == "*":
         return "*"
     _, _, name = arn.partition(":parameter")
@@ -110,57 +112,66 @@ def _parameter(arn: str) -> str:
 
 
 class Role(Named):
-    """Who a machine is towards the cloud's own interfaces."""
+    """An IAM role."""
 
     space = "role"
     token, noun, arn, arn_service, service = ROLE, "Role with name", "role/{id}", "iam", "IAM"
     create, update, delete = "CreateRole", "UpdateRole", "DeleteRole"
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("inlinePolicies", "managedPolicyArns"), "the rehearsal plays a role's policies as resources of their own."
+        ("inlinePolicies", "managedPolicyArns"), "the rehearsal supports a role's policies as resources of their own."
     )
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         document = asked.known("assumeRolePolicy")
         if isinstance(document, str):
             yield from broken("assumeRolePolicy", document, trust=True)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
-            createDate=now(), path="/", maxSessionDuration=3600, forceDetachPolicies=False,
+            createDate=now(),
+            path="/",
+            maxSessionDuration=3600,
+            forceDetachPolicies=False,
             uniqueId=f"AROA{''.join(secrets.choice(_UPPER) for _ in range(17))}",
-        )  # fmt: skip
+        )
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         what = "must remove roles from instance profile first" if holder.token == PROFILE else "must detach all policies first"
         return refused("", "DeleteConflict", f"Cannot delete entity, {what}.", 409)
 
 
 class OfRole(Kind):
-    """What belongs to a role."""
+    """A part of a role."""
 
     service = "IAM"
     references: ClassVar[Mapping[str, str]] = {"role": ROLE}
 
 
 class RolePolicy(OfRole):
-    """A policy that is a role's own."""
+    """An inline policy of a role."""
 
     space = "role-policy"
     token, noun = ROLE_POLICY, "role policy"
     create, update, delete = "PutRolePolicy", "PutRolePolicy", "DeleteRolePolicy"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         document = asked.known("policy")
         if isinstance(document, str):
             yield from broken("policy", document, trust=False)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return self.key(f"{inputs['role']}:{inputs.get('name') or Named.made_up(_UNNAMED, urn, inputs)}")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["name"] = shown(record).partition(":")[2]
 
@@ -169,31 +180,34 @@ _UNNAMED = Named()
 
 
 class Attachment(OfRole):
-    """A managed policy that a role has."""
+    """A managed policy attached to a role."""
 
     space = "attachment"
     token, noun = ATTACHED, "role policy attachment"
     create, update, delete = "AttachRolePolicy", "AttachRolePolicy", "DetachRolePolicy"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         arn = asked.known("policyArn")
         name = str(arn).rpartition("/")[2]
         if arn is not None and (":iam::aws:policy/" not in str(arn) or name not in MANAGED):
             yield refused("policyArn", "NoSuchEntity", f"Policy {arn} does not exist or is not attachable.", 404)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return self.key(f"{inputs['role']}/{inputs['policyArn']}")
 
 
 class InstanceProfile(Named):
-    """What hands a role to a machine."""
+    """An instance profile."""
 
     space = "profile"
     token, noun, arn, arn_service, service = PROFILE, "Instance Profile", "instance-profile/{id}", "iam", "IAM"
     create, update, delete = "CreateInstanceProfile", "TagInstanceProfile", "DeleteInstanceProfile"
     references: ClassVar[Mapping[str, str]] = {"role": ROLE}
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(createDate=now(), path="/", uniqueId=f"AIPA{''.join(secrets.choice(_UPPER) for _ in range(17))}")

@@ -1,4 +1,4 @@
-"""What can be booted: machine images, public parameters that name them, and what each is to the host builder."""
+"""Machine images, the public parameters that name them, and the host image of each."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ _ROWS = (
 )  # fmt: skip
 
 IMAGES = {one.id: one for one in _ROWS}
+#: Public parameter -> the image's id.
 PARAMETERS = {name: one.id for one in _ROWS for name in one.parameters}
-"""Public parameter -> the image's id."""

@@ -1,4 +1,4 @@
-"""What every type of resource here has in common; the types themselves are in the rooms beside this one."""
+"""What all of this cloud's resource types share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import string
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar, cast
+
+from typing_extensions import override
 
 from rehearsal.aws.errors import Problem, invalid, not_played, refused
 from rehearsal.aws.places import ACCOUNT, partition, region_of, zones
@@ -34,6 +36,7 @@ LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
 BUCKET = "aws:s3/bucket:Bucket"
 
+#: The service's refusal of a reference to a missing resource, by type: code, sentence, HTTP status.
 MISSING: Mapping[str, tuple[str, str, int]] = {
     VPC: ("InvalidVpcID.NotFound", "The vpc ID '{}' does not exist", 400),
     SUBNET: ("InvalidSubnetID.NotFound", "The subnet ID '{}' does not exist", 400),
@@ -48,37 +51,37 @@ MISSING: Mapping[str, tuple[str, str, int]] = {
     ROLE: ("NoSuchEntity", "The role with name {} cannot be found.", 404),
     PROFILE: (
         "InvalidParameterValue",
-        "Value ({}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", 400,
+        "Value ({}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+        400,
     ),
     LUSTRE: ("FileSystemNotFound", "File system '{}' does not exist.", 400),
     BUCKET: ("NoSuchBucket", "The specified bucket {} does not exist", 404),
-}  # fmt: skip
-"""What the service says of a reference of each type that leads nowhere: code, sentence, HTTP status."""
+}
 
 _HEX = "0123456789abcdef"
 _SUFFIX = 7
 
 
 def now() -> str:
-    """This moment as the vendor writes it."""
+    """Return the current time as the vendor writes it."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def fresh_name(urn: str) -> str:
-    """A name that the vendor's provider makes up: the resource's own in the program, and seven hexadecimal digits."""
+    """Return an auto-name of the vendor's provider: the resource's logical name and seven hexadecimal digits."""
     return f"{urn.rpartition('::')[2]}-{''.join(secrets.choice(_HEX) for _ in range(_SUFFIX))}"
 
 
 class Kind(kinds.Kind):
-    """One type of resource of this cloud.
+    """One of this cloud's resource types.
 
     Attributes:
         prefix: of its ids.
-        space: in which its ids are unique, where they are names; a role and a bucket may have the same.
+        space: where its ids are unique if they are names; a role and a bucket may have the same name.
         arn: its ARN after the account, with `{id}`; empty for what has none.
         arn_service: the ARN's service.
         seconds: how long its creation takes in life.
-        unplayed: property -> why the rehearsal does not play it; it is refused where it is given.
+        unplayed: property -> why the rehearsal does not support it; a given one is refused.
     """
 
     service = "EC2"
@@ -90,8 +93,9 @@ class Kind(kinds.Kind):
     seconds: ClassVar[float] = 0
     unplayed: ClassVar[Mapping[str, str]] = {}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
-        # What the base says of references is `missing`, hence ours.
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
+        # The base class refuses references with `missing`, which this class overrides.
         yield from cast("Iterator[Problem]", super().problems(asked))
         zone, region = asked.known("availabilityZone"), region_of(asked.inputs)
         if zone is not None and zone not in zones(region):
@@ -105,20 +109,23 @@ class Kind(kinds.Kind):
                 yield not_played(path, f"{path} is given, and {why}")
 
     def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
-        """What the service says of a creation while it does not know yet what was made a moment ago."""
+        """Return the service's error while it does not yet know what was created a moment ago."""
         for pattern, token in self.references.items():
             for path, named in each(inputs, pattern):
                 return self.missing(path, str(named), token)
         return None
 
-    def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: D102
+    @override
+    def missing(self, path: str, named: str, token: str) -> Problem:
         code, sentence, status = MISSING[token]
         return refused(path, code, sentence.format(named), status)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return f"{self.prefix}-0{''.join(secrets.choice(_HEX) for _ in range(16))}"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: ARG002, D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         region = region_of(record.inputs)
         tags = dict(record.inputs.get("tags") or {})
         record.computed.update(region=region, ownerId=ACCOUNT, tagsAll=tags)
@@ -126,32 +133,39 @@ class Kind(kinds.Kind):
             record.computed["arn"] = self.arn_of(record.inputs, shown(record))
 
     def arn_of(self, inputs: Mapping[str, Any], named: str) -> str:
-        """Its ARN."""
+        """Return its ARN."""
         region = region_of(inputs)
         where = "" if self.arn_service == "iam" else region
         return f"arn:{partition(region)}:{self.arn_service}:{where}:{ACCOUNT}:{self.arn.format(id=named)}"
 
-    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+    @override
+    def outputs(self, record: Record) -> dict[str, Any]:
         return super().outputs(record) | {"tagsAll": dict(record.inputs.get("tags") or {})}
 
-    def referred(self, database: Database, token: str, named: object) -> Record | None:  # noqa: D102
+    @override
+    def referred(self, database: Database, token: str, named: object) -> Record | None:
         return database.find(named, token) or by_name(database, token, named)
 
-    def shown(self, record: Record) -> str:  # noqa: D102
+    @override
+    def shown(self, record: Record) -> str:
         return shown(record)
 
-    def key(self, shown: str) -> str:  # noqa: D102
+    @override
+    def key(self, shown: str) -> str:
         return f"{self.space}|{shown}" if self.space else shown
 
-    def names(self, record: Record) -> frozenset[str]:  # noqa: D102
+    @override
+    def names(self, record: Record) -> frozenset[str]:
         return _names(record)
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         for pattern, token in self.references.items():
             for _, named in each(record.inputs, pattern):
                 yield f"{token} {named}"
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         return refused(
             "",
             "DependencyViolation",
@@ -160,12 +174,12 @@ class Kind(kinds.Kind):
 
 
 def by_name(database: Database, token: str, named: object) -> Record | None:
-    """What of a type is called so: by its id, its name or its ARN."""
+    """Return the record of a type with this id, name or ARN, or None."""
     return next((one for one in database.of(token) if f"{token} {named}" in _names(one)), None)
 
 
 def shown(record: Record) -> str:
-    """The id by which the engine and the vendor know a record."""
+    """Return the id by which the engine and the vendor know a record."""
     return record.id.rpartition("|")[2]
 
 
@@ -175,7 +189,7 @@ def _names(record: Record) -> frozenset[str]:
 
 
 class Named(Kind):
-    """What is known by a name of its own, which the provider makes up where none is given.
+    """A resource whose id is its name, which the provider makes up if none is given.
 
     Attributes:
         name_property: where the name is given.
@@ -185,20 +199,23 @@ class Named(Kind):
     name_property: ClassVar[str] = "name"
     duplicate: ClassVar[str] = "EntityAlreadyExists"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         name = asked.known(self.name_property)
         if name is not None and any(one.computed.get("name") == name for one in asked.neighbours(self.token)):
             yield refused(self.name_property, self.duplicate, f"{self.noun} {name} already exists.", 409)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return self.key(str(inputs.get(self.name_property) or self.made_up(urn, inputs)))
 
     def made_up(self, urn: str, inputs: Mapping[str, Any]) -> str:
-        """A name for what was given none."""
+        """Return a made-up name."""
         prefix = inputs.get(f"{self.name_property}Prefix")
         return f"{prefix}{''.join(secrets.choice(string.digits) for _ in range(26))}" if prefix else fresh_name(urn)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["name"] = shown(record)

@@ -1,4 +1,4 @@
-"""What is launched, put together from an instance's own properties and its template's; judges nothing and boots nothing."""
+"""A launch, merged from an instance's own properties and its template's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEMPLATE_NAMES = {"imageId": "ami"}
 
 @dataclass(frozen=True)
 class Nic:
-    """One interface: network card, device index on it, kind, subnet, groups, public or not (None: the subnet's word)."""
+    """One interface: network card, device index on it, kind, subnet, groups, public or not (None: the subnet's default)."""
 
     card: int
     device: int
@@ -53,10 +53,9 @@ class Launch:
     own_nics: bool
     user_data: bytes | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    volume_tags: Mapping[str, str] = field(default_factory=dict)
 
     def known(self, path: str) -> Any:
-        """What lies at a dotted path."""
+        """Return the value at a dotted path."""
         return known_at(self.inputs, path)
 
     @property
@@ -109,12 +108,12 @@ class Launch:
         return {}
 
     def subnet(self, database: Database) -> Record | None:
-        """The subnet of its first interface, if it is known and exists."""
+        """Return the subnet of its first interface, if it is known and exists."""
         return database.find(self.nics[0].subnet, SUBNET)
 
 
 def of_instance(inputs: Mapping[str, Any], database: Database) -> Launch | None:
-    """The launch that an instance's properties ask for; None while its template is not known, or is none."""
+    """Return the launch that an instance's properties ask for; None if its template is unknown or absent."""
     template = inputs.get("launchTemplate")
     if template is None:
         return _launch(dict(inputs), {}, "")
@@ -129,7 +128,7 @@ def of_instance(inputs: Mapping[str, Any], database: Database) -> Launch | None:
 
 
 def of_template(data: Mapping[str, Any]) -> Launch:
-    """The launch that a template's version asks for."""
+    """Return the launch that a template's version asks for."""
     return _launch(_as_instance(data), data, "")
 
 
@@ -138,7 +137,7 @@ def _by_name(database: Database, name: object) -> Record | None:
 
 
 def _as_instance(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A template's properties by the names that an instance has for them."""
+    """Return a template's properties under an instance's names."""
     own = {"name", "namePrefix", "description", "tags", "tagSpecifications", "updateDefaultVersion", "defaultVersion"}
     found = {_TEMPLATE_NAMES.get(key, key): value for key, value in data.items() if key not in own}
     text = found.pop("userData", None)
@@ -157,7 +156,7 @@ def _launch(inputs: dict[str, Any], data: Mapping[str, Any], prefix: str) -> Lau
         0, 0, PLAIN, known(inputs.get("subnetId")), _strings(groups), known(inputs.get("associatePublicIpAddress")), "subnetId",
         known(inputs.get("privateIp")),
     )  # fmt: skip
-    return Launch(inputs, nics or (single,), bool(nics), _user_data(inputs), tags.get("instance", {}), tags.get("volume", {}))
+    return Launch(inputs, nics or (single,), bool(nics), _user_data(inputs), tags.get("instance", {}))
 
 
 def _nic(one: Mapping[str, Any], path: str) -> Nic:

@@ -1,4 +1,4 @@
-"""What the service refuses of a launch: type, image, interfaces, disks; capacity is elsewhere. Boots nothing.
+"""What the service refuses in a launch: type, image, interfaces and disks.
 
 Sentences are EC2's own where a source has them (eksctl issue 7520, aws-parallelcluster's validators, EC2's error codes).
 """
@@ -25,7 +25,7 @@ _IOPS_PER_GIB, _MIBPS_PER_IOPS = 500, 0.25
 
 
 def problems(launch: Launch, database: Database, region: str, count: int = 1) -> Iterator[Problem]:
-    """Everything wrong with a launch of so many instances, as far as it is known."""
+    """Yield everything wrong with a launch, as far as the inputs are known."""
     yield from _machine(launch, database, region)
     yield from _interfaces(launch, database)
     yield from _addresses(launch, database, count)
@@ -60,11 +60,12 @@ def _machine(launch: Launch, database: Database, region: str) -> Iterator[Proble
     subnet = launch.subnet(database)
     if subnet is not None and subnet.private["zone"] not in kind.offered(zones(region)):
         yield refused(
-            "instanceType", "Unsupported",
+            "instanceType",
+            "Unsupported",
             f"Your requested instance type ({kind.name}) is not supported in your requested Availability Zone "
             f"({subnet.private['zone']}). Please retry your request by not specifying an Availability Zone or choosing "
             f"{', '.join(kind.offered(zones(region)))}.",
-        )  # fmt: skip
+        )
 
 
 def _interfaces(launch: Launch, database: Database) -> Iterator[Problem]:
@@ -103,7 +104,7 @@ def _groups(nic: Nic, subnet: Record, database: Database) -> Iterator[Problem]:
 
 
 def layout(kind: Type, nics: tuple[Nic, ...]) -> Iterator[Problem]:
-    """What a type cannot have of interfaces."""
+    """Yield the interfaces that a type cannot have."""
     places = [(nic.card, nic.device) for nic in nics]
     if (0, 0) not in places:
         yield combination(nics[0].path, "A primary network interface is needed: network card index 0, device index 0.")
@@ -161,9 +162,10 @@ def _addresses(launch: Launch, database: Database, count: int) -> Iterator[Probl
     room = addresses.room(database, subnet)
     if wanted > room:
         yield refused(
-            launch.nics[0].path, "InsufficientFreeAddressesInSubnet",
+            launch.nics[0].path,
+            "InsufficientFreeAddressesInSubnet",
             f"The specified subnet does not have enough free addresses to satisfy the request: {wanted} wanted, {room} free.",
-        )  # fmt: skip
+        )
     for nic in launch.nics:
         if nic.address is not None and not addresses.within(nic.address, subnet):
             yield invalid("privateIp", f"Address {nic.address} does not fall within the subnet's address range")
@@ -176,9 +178,10 @@ def _disk(launch: Launch) -> Iterator[Problem]:
     size, iops, speed = (_number(root.get(name)) for name in ("volumeSize", "iops", "throughput"))
     if size is not None and image is not None and size < image.root_gib:
         yield refused(
-            "rootBlockDevice.volumeSize", "InvalidBlockDeviceMapping",
+            "rootBlockDevice.volumeSize",
+            "InvalidBlockDeviceMapping",
             f"Volume of size {size:g}GB is smaller than snapshot of {image.id}, expect size >= {image.root_gib}GB",
-        )  # fmt: skip
+        )
     if isinstance(root.get("volumeType"), Unknown):
         return
     if str(root.get("volumeType") or "gp3") != "gp3":

@@ -1,4 +1,4 @@
-"""Answers the data sources: what can be had here, and what a caller has; changes nothing."""
+"""The data sources."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rehearsal.aws import offers, parameters, reserved
-from rehearsal.aws.asking import Answer, needed, passes, refusal
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import PARAMETERS
 from rehearsal.aws.kinds import INSTANCE
+from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.subnets import zone_id
 from rehearsal.plugin.store import Record
@@ -18,7 +18,7 @@ Lookup = Callable[[Mapping[str, Any], Cloud, str], Answer]
 
 
 def answer(token: str, args: Mapping[str, Any], cloud: Cloud) -> Answer:
-    """The result of a data source: its arguments, and what they found.
+    """Return the result of a data source: its arguments and what they found.
 
     Raises:
         KeyError: this cloud has no such data source.
@@ -54,9 +54,14 @@ def _parameter(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     owner = "" if public else ACCOUNT
     secret = kind == "SecureString"
     return {
-        "id": name, "name": name, "value": value, "insecureValue": None if secret else value, "type": kind, "version": version,
+        "id": name,
+        "name": name,
+        "value": value,
+        "insecureValue": None if secret else value,
+        "type": kind,
+        "version": version,
         "arn": f"arn:{partition(region)}:ssm:{region}:{owner}:parameter{slash}{name}",
-    }  # fmt: skip
+    }
 
 
 def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
@@ -65,10 +70,12 @@ def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  #
     tags = {str(key): str(value) for key, value in (args.get("instanceTags") or {}).items()}
     found = [one for one in found if tags.items() <= one.private["tags"].items()]
     return {
-        "ids": [one.id for one in found], "privateIps": [one.computed["privateIp"] for one in found],
-        "publicIps": [one.computed["publicIp"] for one in found if one.computed["publicIp"]], "ipv6Addresses": [],
+        "ids": [one.id for one in found],
+        "privateIps": [one.computed["privateIp"] for one in found],
+        "publicIps": [one.computed["publicIp"] for one in found if one.computed["publicIp"]],
+        "ipv6Addresses": [],
         "instanceTags": tags,
-    }  # fmt: skip
+    }
 
 
 def _state(record: Record) -> str:
@@ -86,6 +93,7 @@ def _facts(record: Record) -> dict[str, Any]:
     }  # fmt: skip
 
 
+#: Token -> what answers it.
 LOOKUPS: Mapping[str, Lookup] = {
     "aws:index/getRegion:getRegion": _region,
     "aws:index/getAvailabilityZones:getAvailabilityZones": _zones,
@@ -100,4 +108,3 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation": reserved.block,
     "aws:ec2/getCapacityBlockOffering:getCapacityBlockOffering": reserved.offer,
 }
-"""Token -> what answers it."""

@@ -1,6 +1,6 @@
-"""FSx for Lustre, and its folders that mirror S3: sizes, groups and ports as the service wants them.
+"""FSx for Lustre and its data repository associations with S3.
 
-FSx looks at the security groups' rules when it makes such a file system (aws-parallelcluster issue 6181).
+FSx checks the security groups' rules when it creates such a file system (aws-parallelcluster issue 6181).
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rehearsal.aws.cloud_types import Cloud
+from typing_extensions import override
+
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.fsx import FileSystem, bad
 from rehearsal.aws.groups import Allowed, allowed
 from rehearsal.aws.kinds import BUCKET, GROUP, LUSTRE, SUBNET, Asked, Kind, by_name
 from rehearsal.aws.s3 import folder as bucket_folder
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown
 
@@ -27,12 +29,13 @@ _MOST_ASSOCIATIONS = 8
 
 # FSx API, CreateFileSystemLustreConfiguration: throughput in MB/s per TiB by deployment and storage type.
 _THROUGHPUT = {
-    ("PERSISTENT_1", "SSD"): (50, 100, 200), ("PERSISTENT_1", "HDD"): (12, 40),
+    ("PERSISTENT_1", "SSD"): (50, 100, 200),
+    ("PERSISTENT_1", "HDD"): (12, 40),
     ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
-}  # fmt: skip
+}
 _EFA_STEPS = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
+#: FSx for Lustre user guide, "File system access control with Amazon VPC".
 _PORTS = ((988, 988), (1018, 1023))
-"""FSx for Lustre user guide, "File system access control with Amazon VPC"."""
 
 
 class Lustre(FileSystem):
@@ -41,7 +44,8 @@ class Lustre(FileSystem):
     token, noun, server, word = LUSTRE, "Lustre file system", "lustre", "Lustre"
     references: ClassVar[Mapping[str, str]] = {"subnetIds": SUBNET, "securityGroupIds[]": GROUP}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if any(isinstance(asked.inputs.get(name), Unknown) for name in ("deploymentType", "storageType")):
             return
@@ -68,7 +72,8 @@ class Lustre(FileSystem):
                 "importPath", "importPath and exportPath are given; PERSISTENT_2 mirrors by data repository associations."
             )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             mountName="".join(secrets.choice(string.ascii_lowercase) for _ in range(8)), deploymentType="SCRATCH_1",
@@ -76,10 +81,12 @@ class Lustre(FileSystem):
             autoImportPolicy="NONE", driveCacheType="", importedFileChunkSize=0, throughputCapacity=0,
         )  # fmt: skip
 
-    def export(self, record: Record) -> str:  # noqa: D102
+    @override
+    def export(self, record: Record) -> str:
         return f"/{record.computed['mountName']}"
 
-    def shut(self, database: Database, record: Record) -> str:  # noqa: D102
+    @override
+    def shut(self, database: Database, record: Record) -> str:
         rules = [rule for group in record.private["groups"] for rule in allowed(database, database.records[group])]
         groups = set(record.private["groups"])
         words = "The file system cannot be created because the default security group in the subnet provided or the provided "
@@ -96,7 +103,7 @@ class Lustre(FileSystem):
 
 
 def _lets(rule: Allowed, direction: str, ports: tuple[int, int], groups: set[str], cidr: str) -> bool:
-    """Whether a rule lets a file system's own servers talk on some TCP ports."""
+    """Return whether a rule lets a file system's own servers talk on some TCP ports."""
     if rule.direction != direction or rule.protocol not in {"-1", "6"}:
         return False
     if rule.ports is not None and not (rule.ports[0] <= ports[0] and ports[1] <= rule.ports[1]):
@@ -117,7 +124,7 @@ def _lustre_size(deployment: str, storage: str, size: int | None) -> Iterator[Pr
 
 def _lustre_efa(asked: Asked, deployment: str, size: int | None, rate: int | None) -> Iterator[Problem]:
     if deployment != "PERSISTENT_2" or asked.inputs.get("metadataConfiguration") is None:
-        yield bad("efaEnabled", "EFA is supported by PERSISTENT_2 file systems with a metadata configuration alone.")
+        yield bad("efaEnabled", "EFA is supported only by PERSISTENT_2 file systems with a metadata configuration.")
     step = _EFA_STEPS.get(rate or 0)
     if step and size is not None and size % step:
         yield bad(
@@ -126,14 +133,15 @@ def _lustre_efa(asked: Asked, deployment: str, size: int | None, rate: int | Non
 
 
 class Association(Kind):
-    """A folder of a Lustre file system that mirrors a place in S3; here what lies there is brought in when it is made."""
+    """A data repository association: a folder that mirrors a prefix in S3, imported when it is created."""
 
     token, noun, service, arn, arn_service = ASSOCIATION, "data repository association", "FSx", "association/{id}", "fsx"
     create, update, delete = (f"{verb}DataRepositoryAssociation" for verb in ("Create", "Update", "Delete"))
     prefix, ready, seconds = "dra", "AVAILABLE", 120
     references: ClassVar[Mapping[str, str]] = {"fileSystemId": LUSTRE}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         system, place = asked.database.find(asked.known("fileSystemId"), LUSTRE), asked.known("dataRepositoryPath")
         if system is not None and str(system.inputs.get("deploymentType", "SCRATCH_1")) in {"SCRATCH_1", "PERSISTENT_1"}:
@@ -153,13 +161,15 @@ class Association(Kind):
             elif asked.urn is None and by_name(asked.database, BUCKET, bucket) is None:
                 yield bad("dataRepositoryPath", f"The bucket {bucket} does not exist, or FSx may not read it.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             associationId=record.id, batchImportMetaDataOnCreate=False, deleteDataInFilesystem=False, importedFileChunkSize=1024
         )
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is not None:
             return
         cloud.wait(self.seconds)
@@ -171,13 +181,14 @@ class Association(Kind):
         if record.inputs.get("batchImportMetaDataOnCreate") and source.is_dir():
             shutil.copytree(source, there, dirs_exist_ok=True)
 
-    def _folder(self, cloud: Cloud, record: Record) -> Path:
+    def _folder(self, cloud: ResourceCloud, record: Record) -> Path:
         system = cloud.store.read().records[record.inputs["fileSystemId"]]
         folder: Path = cloud.world.path / "storage" / system.id / "data"
         path: str = record.inputs["fileSystemPath"].strip("/")
         return folder / path
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         yield from super().needs(record)
         yield f"{BUCKET} {record.inputs['dataRepositoryPath'].removeprefix('s3://').partition('/')[0]}"
 

@@ -1,6 +1,6 @@
 """Which member of the vendor's API each property of a resource becomes; a property that becomes none is listed as such.
 
-Most properties have the API's own name in another case, so that only the others stand here. Sources: botocore's service models
+Most properties have the API's own name in another case, so only the others are listed. Sources: botocore's service models
 and the provider's documentation of each resource.
 """
 
@@ -14,6 +14,7 @@ from rehearsal.aws.errors import Problem
 from rehearsal.plugin.sdk import ListOf, MapOf, Sdk, fields, is_object
 from rehearsal.plugin.wire import Unknown
 
+#: Type token -> service and shape that its properties are members of.
 REQUESTS: Mapping[str, tuple[str, str]] = {
     "aws:ec2/vpc:Vpc": ("ec2", "CreateVpcRequest"),
     "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": ("ec2", "AssociateVpcCidrBlockRequest"),
@@ -47,7 +48,6 @@ REQUESTS: Mapping[str, tuple[str, str]] = {
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": ("s3", "OwnershipControls"),
     "aws:ssm/parameter:Parameter": ("ssm", "PutParameterRequest"),
 }
-"""Type token -> service and shape that its properties are members of."""
 
 _RULE: Mapping[str, str | None] = {
     "securityGroupId": "AuthorizeSecurityGroupIngressRequest.GroupId",
@@ -64,6 +64,7 @@ _SYSTEM: dict[str, str | None] = {
     "storageCapacity": "CreateFileSystemRequest.StorageCapacity",
     "storageType": "CreateFileSystemRequest.StorageType",
 }
+#: Properties, dotted, whose API member is not the one of their own name; None: the API has no such member.
 MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/vpc:Vpc": {
         "assignGeneratedIpv6CidrBlock": "CreateVpcRequest.AmazonProvidedIpv6CidrBlock",
@@ -113,8 +114,9 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "description": "CreateLaunchTemplateRequest.VersionDescription",
         "name": "LaunchTemplateName",  # the request itself says String
         "namePrefix": None,
-        "networkInterfaces.ipv4AddressCount":
-            "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount",
+        "networkInterfaces.ipv4AddressCount": (
+            "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount"
+        ),
         "networkInterfaces.ipv4Addresses": "PrivateIpAddressSpecification.PrivateIpAddress",
         "networkInterfaces.securityGroups": "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.Groups",
         "securityGroupNames": "RequestLaunchTemplateData.SecurityGroups",
@@ -177,13 +179,15 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "namePrefix": None,
         "role": "AddRoleToInstanceProfileRequest.RoleName",
     },
-    "aws:fsx/lustreFileSystem:LustreFileSystem": _SYSTEM | {
+    "aws:fsx/lustreFileSystem:LustreFileSystem": _SYSTEM
+    | {
         "dataReadCacheConfiguration.size": "LustreReadCacheConfiguration.SizeGiB",
         "fileSystemTypeVersion": "CreateFileSystemRequest.FileSystemTypeVersion",
         "finalBackupTags": "DeleteFileSystemLustreConfiguration.FinalBackupTags",
         "skipFinalBackup": "DeleteFileSystemLustreConfiguration.SkipFinalBackup",
     },
-    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": _SYSTEM | {
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": _SYSTEM
+    | {
         "deleteOptions": "DeleteFileSystemOpenZFSConfiguration.Options",
         "finalBackupTags": "DeleteFileSystemOpenZFSConfiguration.FinalBackupTags",
         "networkType": "CreateFileSystemRequest.NetworkType",
@@ -218,30 +222,29 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "valueWo": "PutParameterRequest.Value",
         "valueWoVersion": None,
     },
-}  # fmt: skip
-"""Properties, dotted, whose API member is not the one of their own name; None: the API has no such member."""
+}
 
+#: Values that the provider takes in a spelling of its own (documentation of aws:ec2:Fleet) -> the API's.
 SPELT: Mapping[str, str] = {"lowestPrice": "lowest-price"}
-"""Values that the provider takes in a spelling of its own (documentation of aws:ec2:Fleet) -> the API's."""
 
+#: The provider's own on every resource: calls of their own, and the endpoint that is called.
 _EVERYWHERE = frozenset({"tags", "region"})
-"""The provider's own on every resource: calls of their own, and the endpoint that is called."""
 
 
 def broken(sdk: Sdk, token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Where inputs break what the service's model says of the members that they become."""
+    """Yield where inputs violate the service model of the members that they become."""
     service, shape = REQUESTS[token]
     yield from _walk(sdk.args_class(token), (token, service, shape), inputs, "", "")
 
 
 def unmapped(sdk: Sdk, token: str) -> Iterator[str]:
-    """Properties of a type that are neither a member of the API nor listed as none."""
+    """Return a type's properties that are neither a member of the API nor listed as none."""
     service, shape = REQUESTS[token]
     yield from _unmapped(sdk.args_class(token), (token, service, shape), "")
 
 
 def _at(place: tuple[str, str, str], dotted: str, name: str) -> str | None:
-    """The shape that a property of a structure becomes, or None."""
+    """Return the shape that a property of a structure becomes, or None."""
     token, service, shape = place
     listed = MEMBERS.get(token, {})
     if dotted in listed:

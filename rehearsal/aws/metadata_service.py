@@ -1,8 +1,8 @@
-"""One host's instance metadata service, version 2 alone: tokens, texts by path, and its door to the account's parameters.
+"""One host's instance metadata service, IMDSv2 only: tokens, texts by path, and writes to the account's parameters.
 
-A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID`. The
-host reaches it at 169.254.169.254:80 and cannot see it otherwise. It has no credentials: what the host's role may do is in the
-host's record, which is read again for each call.
+A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID PORT`.
+The host reaches it at 169.254.169.254:80 and cannot see it otherwise. It has no credentials: what the host's role may do is in
+the host's record, which is read again for each call.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-ADDRESS, PORT = "169.254.169.254", 8169
-"""Where hosts ask, and where the service listens on their loopback: port 80 of the loopback is theirs."""
-
 TTL_MOST_S = 21_600
 PATIENCE_S = 5
 LONGEST_BYTES = 65_536
@@ -28,21 +25,12 @@ WORDS = {
     OK: "OK", CREATED: "Created", BAD: "Bad Request", UNAUTHORIZED: "Unauthorized", FORBIDDEN: "Forbidden",
     NOT_FOUND: "Not Found", NOT_ALLOWED: "Method Not Allowed", CONFLICT: "Conflict",
 }  # fmt: skip
+#: Not the vendor's: where the image's `aws` hands over what it would send to Systems Manager.
 PARAMETER = "rehearsal/ssm/parameter"
-"""Not the vendor's: where the image's `aws` hands over what it would send to Systems Manager."""
-
-REDIRECT = f"""table ip metadata {{
-  chain output {{
-    type nat hook output priority -100;
-    ip daddr {ADDRESS} tcp dport 80 redirect to :{PORT}
-  }}
-}}
-"""
-"""Rules of a host's namespace: port 80 of the well-known address alone, as its port 53 is the name service."""
 
 
 class Service:
-    """Answers for one host.
+    """The service of one host.
 
     Attributes:
         tokens: those given out, and the monotonic second at which each ends.
@@ -53,7 +41,7 @@ class Service:
         self.tokens: dict[str, float] = {}
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
-        """Status and text for one request; header names are in lower case."""
+        """Return status and text for one request; header names are in lower case."""
         path = path.strip("/")
         if path == "latest/api/token":
             return self._token(headers) if method == "PUT" else (NOT_ALLOWED, "")
@@ -84,7 +72,7 @@ class Service:
 
     @staticmethod
     def _text(metadata: dict[str, str], path: str) -> tuple[int, str]:
-        """A text, or for a folder the names in it."""
+        """Return a text, or the names in a folder."""
         if path in metadata:
             return OK, metadata[path]
         below = [name.removeprefix(f"{path}/").partition("/") for name in sorted(metadata) if name.startswith(f"{path}/")]
@@ -112,7 +100,7 @@ class Service:
 
 
 def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
-    """One request: method, path, headers with names in lower case, body.
+    """Read one request; return method, path, headers with names in lower case, and body.
 
     Raises:
         ValueError: it is none, or too long.
@@ -136,10 +124,10 @@ def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
     return method, path, headers, body
 
 
-def serve(world: Path, host_id: str) -> None:
-    """Answer one call after the other, until killed."""
+def serve(world: Path, host_id: str, port: int) -> None:
+    """Answer one request after the other on a port of the loopback, until killed."""
     service = Service(world, host_id)
-    listening = socket.create_server(("127.0.0.1", PORT), backlog=64)
+    listening = socket.create_server(("127.0.0.1", port), backlog=64)
     while True:
         calling, _ = listening.accept()
         with calling:
@@ -155,4 +143,4 @@ def serve(world: Path, host_id: str) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    serve(Path(sys.argv[1]), sys.argv[2])
+    serve(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,6 +1,6 @@
-"""The vendor's own service models, as botocore has them: types, enumerations, patterns and ranges; knows no resource.
+"""The vendor's service models from botocore: types, enumerations, patterns and ranges.
 
-botocore is data to this room: nothing is called over a network.
+botocore is only data here: nothing is called over a network.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.wire import Unknown
 
+#: Parts of patterns that Java has and Python lacks: classes of Unicode, flags in the middle, a class as a range's end.
 _JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)|(\\w)-(?=\\)")
-"""Parts of patterns that Java has and Python has not: classes of Unicode, flags in the middle, a class as a range's end."""
 
+#: Java's classes of Unicode as parts of a set in Python; letters are a little wider here, by digits and the underscore.
 _UNICODE = {"L": r"\w", "M": "", "N": r"\d", "P": r"!-/:-@\[-`{-~", "S": r"$+<=>^`|~", "Z": r"\s", "IsLatin": "A-Za-z"}
-"""Java's classes of Unicode as parts of a set in Python; letters are a little wider here, by digits and the underscore."""
 
 _CODES = {"ec2": "InvalidParameterValue", "iam": "ValidationError", "fsx": "BadRequest", "ssm": "ValidationException"}
 
 
 def present() -> None:
-    """See that the models are at hand.
+    """Check that the models are installed.
 
     Raises:
         RuntimeError: botocore is not installed.
@@ -39,20 +39,20 @@ def present() -> None:
 
 @cache
 def shapes(service: str) -> Mapping[str, Mapping[str, Any]]:
-    """All shapes of a service, by name.
+    """Return all shapes of a service, by name.
 
     Raises:
         RuntimeError: botocore is not installed.
     """
     present()
-    # A quarter of a second that a refused start should not cost, of a package without types.
+    # The import costs a quarter of a second, which a refused start should not; the package has no types.
     loaders: Any = importlib.import_module("botocore.loaders")
     found: Mapping[str, Mapping[str, Any]] = loaders.Loader().load_service_model(service, "service-2")["shapes"]
     return found
 
 
 def member(service: str, path: str) -> str | None:
-    """The shape at a path such as `CreateVpcRequest.CidrBlock`; a list on the way stands for its elements."""
+    """Return the shape at a path such as `CreateVpcRequest.CidrBlock`; lists on the way count as their elements."""
     first, *way = path.split(".")
     here = first if first in shapes(service) else None
     for step in way:
@@ -64,14 +64,14 @@ def member(service: str, path: str) -> str | None:
 
 
 def element(service: str, shape: str) -> str:
-    """What a list's elements are, however deep; any other shape is itself."""
+    """Return the shape of a list's elements, however deep; any other shape as it is."""
     while shapes(service)[shape]["type"] == "list":
         shape = shapes(service)[shape]["member"]["shape"]
     return shape
 
 
 def refusals(service: str, shape: str, value: Any, path: str) -> Iterator[Problem]:
-    """Where a value breaks what the model says of its shape; structures are walked elsewhere, property by property."""
+    """Yield where a value violates its shape; structures are checked property by property elsewhere."""
     if isinstance(value, Unknown) or value is None:
         return
     model = shapes(service)[shape]
@@ -120,7 +120,7 @@ def _text(model: Mapping[str, Any], value: Any) -> str | None:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str] | None:
-    """A model's pattern for Python; None where it says what Python cannot."""
+    """Return a model's pattern as Python's, or None if Python cannot express it."""
     plain = _JAVA_ONLY.sub(lambda found: r"\w\-" if found[2] else _UNICODE.get(found[1] or "", ""), text)
     try:
         return re.compile(plain, re.DOTALL)

@@ -1,4 +1,4 @@
-"""Turns the records of a VPC into the network builder's plan; builds nothing."""
+"""The network plan of a VPC, from its records."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rehearsal.aws.subnets import JOINED, ROUTE
 from rehearsal.net.network import GroupPlan, Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.plugin.store import Database, Record
 
+#: Where the vendor's name service answers in every VPC, beside the second address of its range.
 RESOLVER = "169.254.169.253"
-"""Where the vendor's name service answers in every VPC, beside the second address of its range."""
 
 _ANYWHERE = "0.0.0.0/0"
 
 
 def inhabited(database: Database, vpc: Record) -> bool:
-    """Whether something in a VPC has an interface that packets could reach: before that nobody sees its network."""
+    """Return whether something in a VPC has an address; before that its network cannot be seen."""
     return any(_addresses(one) for one in _inhabitants(database, vpc))
 
 
 def plan_of(database: Database, vpc: Record) -> VcnPlan:
-    """The whole of a VPC as the builder wants it."""
+    """Return the plan of a whole VPC."""
     publics = {
         one.computed["privateIp"]: one.computed["publicIp"]
         for one in database.of(INSTANCE)
@@ -42,7 +42,7 @@ def plan_of(database: Database, vpc: Record) -> VcnPlan:
 
 
 def leads_out(database: Database, subnet: Record) -> bool:
-    """Whether a subnet's routes lead to an internet gateway."""
+    """Return whether a subnet's routes lead to an internet gateway."""
     return any(database.find(route.get("gatewayId"), GATEWAY) for _, route in _lines(database, subnet))
 
 
@@ -56,7 +56,7 @@ def _subnet(database: Database, subnet: Record) -> SubnetPlan:
 
 
 def _lines(database: Database, subnet: Record) -> list[tuple[Any, Mapping[str, Any]]]:
-    """Destination and properties of each route that a subnet goes by."""
+    """Return destination and properties of each route of a subnet."""
     vpc, joined = database.records[subnet.inputs["vpcId"]], database.of(JOINED, subnetId=subnet.id)
     table = database.find(joined[0].inputs["routeTableId"] if joined else vpc.computed["mainRouteTableId"], TABLE)
     if table is None:
@@ -73,7 +73,7 @@ def _routes(database: Database, subnet: Record) -> Iterator[Route]:
 
 
 def _target(database: Database, route: Mapping[str, Any]) -> Literal["internet", "nat"] | None:
-    """Where a route leads; nowhere once its gateway is gone, failed or has no way out itself."""
+    """Return where a route leads; None once its gateway is gone, has failed or has no way out."""
     if database.find(route.get("gatewayId"), GATEWAY):
         return "internet"
     nat = database.find(route.get("natGatewayId"), NAT)
@@ -82,12 +82,7 @@ def _target(database: Database, route: Mapping[str, Any]) -> Literal["internet",
 
 
 def _group(database: Database, vpc: Record, group: Record) -> GroupPlan:
-    members = {
-        address
-        for one in _inhabitants(database, vpc)
-        for address, groups in _addresses(one)
-        if group.id in groups
-    }  # fmt: skip
+    members = {address for one in _inhabitants(database, vpc) for address, groups in _addresses(one) if group.id in groups}
     rules = tuple(rule for one in allowed(database, group) if (rule := _rule(database, one)))
     return GroupPlan(group.short, tuple(sorted(members)), rules)
 
@@ -98,7 +93,7 @@ def _inhabitants(database: Database, vpc: Record) -> Iterator[Record]:
 
 
 def _addresses(record: Record) -> list[tuple[str, list[str]]]:
-    """Addresses of what has some, each with its groups."""
+    """Return a record's addresses, each with its groups."""
     if record.token == INSTANCE:
         return [(nic["address"], nic["groups"]) for nic in record.private.get("nics", ()) if nic["address"]]
     return [(address, record.private["groups"]) for address in record.private.get("addresses", ()) if address]
@@ -106,7 +101,7 @@ def _addresses(record: Record) -> list[tuple[str, list[str]]]:
 
 def _rule(database: Database, one: Allowed) -> Rule | None:
     protocol: Any = "all" if one.protocol == "-1" else one.protocol
-    # Other protocols than these never leave a host here, so that a rule for one changes nothing.
+    # Other protocols never leave a host here, so a rule for one changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return None
     peer = database.find(one.group, GROUP) if one.group else None

@@ -1,4 +1,4 @@
-"""What can be had here: instance types, images, quotas; knows nothing of what anybody has."""
+"""What the vendor offers: instance types, images and quotas."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rehearsal.aws.asking import Answer, needed, passes, refusal
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import IMAGES, Image
+from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.subnets import zone_id
 from rehearsal.aws.types import GIGA, QUOTAS, SPOT_QUOTAS, TYPES, Type
@@ -17,7 +17,7 @@ _MIB_PER_GIB = 1024
 
 
 def offerings(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Where instance types can be had.
+    """Return where instance types are offered.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -37,13 +37,15 @@ def offerings(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # 
         }
         found += [(one.name, where) for where in by_kind[kind] if passes(args, {"instance-type": one.name, "location": where})]
     return {
-        "instanceTypes": [name for name, _ in found], "locations": [where for _, where in found],
-        "locationTypes": [kind for _ in found], "locationType": kind,
-    }  # fmt: skip
+        "instanceTypes": [name for name, _ in found],
+        "locations": [where for _, where in found],
+        "locationTypes": [kind for _ in found],
+        "locationType": kind,
+    }
 
 
 def machine(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """What an instance type is.
+    """Return the facts of an instance type.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -60,12 +62,14 @@ def machine(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
 def _type_facts(one: Type) -> Answer:
     cards = [
         {
-            "index": at, "maximumInterfaces": most, "performance": f"{one.efa_gbit_s or one.front_gbit_s:g} Gigabit",
+            "index": at,
+            "maximumInterfaces": most,
+            "performance": f"{one.efa_gbit_s or one.front_gbit_s:g} Gigabit",
             "baselineBandwidth": float(one.efa_gbit_s or one.front_gbit_s),
             "peakBandwidth": float(one.efa_gbit_s or one.front_gbit_s),
         }
         for at, most in enumerate(one.cards)
-    ]  # fmt: skip
+    ]
     gpu = {"manufacturer": "NVIDIA", "name": one.gpu, "count": one.gpus, "memorySize": one.gpu_gib * _MIB_PER_GIB}
     disks = [{"count": len(one.nvme), "size": one.nvme[0] // GIGA, "type": "ssd"}] if one.nvme else []
     return {
@@ -83,7 +87,7 @@ def _type_facts(one: Type) -> Answer:
 
 
 def image(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """The one image that is asked for.
+    """Return the image that a request asks for.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -116,9 +120,14 @@ def _owner(one: Image) -> str:
 def _image_answer(one: Image, region: str) -> Answer:
     snapshot = one.id.replace("ami-", "snap-")
     ebs = {
-        "volume_size": str(one.root_gib), "volume_type": "gp3", "encrypted": "false", "delete_on_termination": "true",
-        "snapshot_id": snapshot, "iops": "3000", "throughput": "125",
-    }  # fmt: skip
+        "volume_size": str(one.root_gib),
+        "volume_type": "gp3",
+        "encrypted": "false",
+        "delete_on_termination": "true",
+        "snapshot_id": snapshot,
+        "iops": "3000",
+        "throughput": "125",
+    }
     return {
         "id": one.id, "imageId": one.id, "name": one.name, "description": one.description, "architecture": one.architecture,
         "arn": f"arn:{partition(region)}:ec2:{region}::image/{one.id}", "rootDeviceName": one.root_device,
@@ -134,7 +143,7 @@ def _image_answer(one: Image, region: str) -> Answer:
 
 
 def quota(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """What the account may have of something.
+    """Return a quota of the account.
 
     Raises:
         ServiceError: there is none, or the request is wrong.

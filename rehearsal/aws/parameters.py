@@ -1,6 +1,6 @@
-"""The account's parameters (Systems Manager), one file for each; checks nobody's rights.
+"""The account's Systems Manager parameters, one file for each.
 
-Standard library and world alone: the metadata service of every host uses it too. Several processes may write at once.
+Imports little, because the metadata service of every host uses it. Several processes may write at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TYPES = ("String", "StringList", "SecureString")
 
 
 class ExistsError(Exception):
-    """A parameter of that name is there, and overwriting was not asked for."""
+    """A parameter of that name exists, and overwriting was not asked for."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def put(world: World, name: str, value: str, *, type: str = "String", overwrite:
 
 
 def get(world: World, name: str) -> Parameter | None:
-    """The parameter of that name, or None."""
+    """Return the parameter of that name, or None."""
     try:
         return Parameter(**json.loads(_file(world, name).read_text()))
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def _file(world: World, name: str) -> Path:
 
 @contextlib.contextmanager
 def _alone(world: World) -> Iterator[None]:
-    """Hold the folder's lock, which lies outside it: whoever empties the folder leaves the lock alone."""
+    """Hold the folder's lock. It is outside the folder, so that emptying the folder does not remove it."""
     world.folder("ssm")
     held = os.open(world.folder("locks") / "ssm", os.O_WRONLY | os.O_CREAT, 0o600)
     try:

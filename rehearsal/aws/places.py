@@ -1,36 +1,36 @@
-"""Where this cloud is: its account, regions and availability zones; every region that the vendor names so exists here."""
+"""The account, regions and availability zones; every region name of the vendor's form exists."""
 
 from __future__ import annotations
 
 import re
 
+#: The account number of the vendor's own examples.
 ACCOUNT = "111122223333"
-"""The account number of the vendor's own examples."""
 
+#: Where a program is that names no region; the vendor's provider refuses such a one, and so does this one's CheckConfig.
 REGION = "us-east-1"
-"""Where a program is that names no region; the vendor's provider refuses such a one, and so does this one's CheckConfig."""
 
 _REGION = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)(-gov)?-(north|south|east|west|central|northeast|southeast|northwest)-\d")
+#: Zones by their letters where a region's are not a, b and c (VPC console of an ordinary account).
 _LETTERS = {"ap-northeast-1": "acd", "us-west-1": "ac", "ca-central-1": "abd", "us-east-1": "abcdef", "us-west-2": "abcd"}
-"""Zones by their letters where a region's are not a, b and c (VPC console of an ordinary account)."""
 
 
 def is_region(name: str) -> bool:
-    """Whether the vendor has regions that are named so."""
+    """Return whether a name has the form of the vendor's regions."""
     return _REGION.fullmatch(name) is not None
 
 
 def zones(region: str) -> tuple[str, ...]:
-    """The availability zones of a region."""
+    """Return the availability zones of a region."""
     return tuple(f"{region}{letter}" for letter in _LETTERS.get(region, "abc"))
 
 
 def region_of(inputs: object) -> str:
-    """The region that some inputs name."""
+    """Return the region that some inputs name."""
     named = inputs.get("region") if isinstance(inputs, dict) else None
     return named if isinstance(named, str) else REGION
 
 
 def partition(region: str) -> str:
-    """The part of the vendor's world that a region lies in, as ARNs spell it."""
+    """Return the AWS partition of a region."""
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"

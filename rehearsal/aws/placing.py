@@ -1,4 +1,4 @@
-"""Where an instance that is about to boot stands: its addresses, interfaces and names, and what the engine sees of them."""
+"""Network placement of an instance: its addresses, interfaces and names, and the outputs that show them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEX = "0123456789abcdef"
 
 
 def place(database: Database, record: Record, asked: Launch, index: int) -> None:
-    """Give an instance that is about to boot its addresses and names, and note what its host will need.
+    """Give an instance its addresses and names before it boots, and record what its host will need.
 
     Raises:
         ServiceError: the subnet or the region has no address left.
@@ -91,10 +91,15 @@ def _outputs(record: Record, asked: Launch, first: Mapping[str, Any], public: st
 def _interface(nic: launch.Nic, default: tuple[str, ...], subnet: str) -> dict[str, Any]:
     mac = ":".join(["0a", *(secrets.token_hex(1) for _ in range(5))])
     return {
-        "id": f"eni-0{_digits()}", "card": nic.card, "device": nic.device, "kind": nic.kind, "mac": mac,
+        "id": f"eni-0{_digits()}",
+        "card": nic.card,
+        "device": nic.device,
+        "kind": nic.kind,
+        "mac": mac,
         "subnet": nic.subnet or subnet,
-        "groups": list(nic.groups or default), "address": nic.address or "",
-    }  # fmt: skip
+        "groups": list(nic.groups or default),
+        "address": nic.address or "",
+    }
 
 
 def _give_addresses(database: Database, nics: list[dict[str, Any]], subnet: Record, asked: Launch) -> None:
@@ -108,15 +113,16 @@ def _give_addresses(database: Database, nics: list[dict[str, Any]], subnet: Reco
 
 
 def _default_subnet() -> Record:
-    """The account has no default VPC.
+    """Refuse a launch without a subnet, because the account has no default VPC.
 
     Raises:
         ServiceError: always.
     """
     raise ServiceError(
         refused("subnetId", "MissingInput", "No subnets found for the default VPC: the account has none, so name a subnet."),
-        "EC2", "RunInstances",
-    )  # fmt: skip
+        "EC2",
+        "RunInstances",
+    )
 
 
 def _name(group: Record) -> str:

@@ -1,4 +1,4 @@
-"""The list of all resource types that this cloud serves."""
+"""All resource types of this cloud."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rehearsal.aws.subnets import Association, Route, RouteTable, Subnet
 from rehearsal.aws.templates import KeyPair, LaunchTemplate, PlacementGroup
 from rehearsal.aws.vpc import CidrAssociation, Vpc
 
+#: Type token -> what serves it.
 KINDS: Mapping[str, Kind] = {
     kind.token: kind
     for kind in (
@@ -29,4 +30,3 @@ KINDS: Mapping[str, Kind] = {
         OpenZfs(), Mirror(), Bucket(), AccessBlock(), Ownership(), Parameter(),
     )
 }  # fmt: skip
-"""Type token -> what serves it."""

@@ -1,4 +1,4 @@
-"""Reservations, groups of them and placement groups as Cloud Control and EC2 show them, and blocks on offer."""
+"""Data sources of reservations, their groups, placement groups and Capacity Block offerings."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rehearsal.aws import account, capacity
-from rehearsal.aws.asking import Answer, needed, refusal
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.kinds import PLACEMENT, by_name
+from rehearsal.aws.lookup_requests import Answer, needed, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.types import BLOCK, TYPES
 
 
 def resource(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """A resource as Cloud Control shows it.
+    """Return a resource as Cloud Control shows it.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -53,13 +53,17 @@ def _controlled_group(name: str, cloud: Cloud, region: str) -> Answer | None:
         return None
     arns = [f"arn:{partition(region)}:ec2:{region}:{ACCOUNT}:capacity-reservation/{one}" for one in account.POOLED]
     return {
-        "Name": name, "Arn": account.group_arn(region), "Resources": arns,
+        "Name": name,
+        "Arn": account.group_arn(region),
+        "Resources": arns,
         "Configuration": [
             {"Type": "AWS::EC2::CapacityReservationPool"},
-            {"Type": "AWS::ResourceGroups::Generic",
-             "Parameters": [{"Name": "allowed-resource-types", "Values": ["AWS::EC2::CapacityReservation"]}]},
+            {
+                "Type": "AWS::ResourceGroups::Generic",
+                "Parameters": [{"Name": "allowed-resource-types", "Values": ["AWS::EC2::CapacityReservation"]}],
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 def _controlled_placement(name: str, cloud: Cloud, region: str) -> Answer | None:
@@ -78,7 +82,7 @@ _CONTROLLED: Mapping[str, Callable[[str, Cloud, str], Answer | None]] = {
 
 
 def block(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """A Capacity Block of the account.
+    """Return a Capacity Block of the account.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -96,7 +100,7 @@ def block(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
 
 
 def offer(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """A Capacity Block that is on offer.
+    """Return a Capacity Block offering.
 
     Raises:
         ServiceError: there is none, or the request is wrong.
@@ -111,7 +115,11 @@ def offer(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     start = (datetime.now(UTC) + timedelta(days=1)).replace(hour=11, minute=30, second=0, microsecond=0)
     fee = count * hours * float(account.OFFERED_USD_PER_HOUR)
     return {
-        "capacityBlockOfferingId": capacity.offering_id(name, count), "availabilityZone": zones(region)[0],
-        "startDateRange": f"{start:%Y-%m-%dT%H:%M:%SZ}", "endDateRange": f"{start + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}",
-        "upfrontFee": f"{fee:.2f}", "currencyCode": "USD", "tenancy": "default",
-    }  # fmt: skip
+        "capacityBlockOfferingId": capacity.offering_id(name, count),
+        "availabilityZone": zones(region)[0],
+        "startDateRange": f"{start:%Y-%m-%dT%H:%M:%SZ}",
+        "endDateRange": f"{start + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}",
+        "upfrontFee": f"{fee:.2f}",
+        "currencyCode": "USD",
+        "tenancy": "default",
+    }

@@ -1,4 +1,4 @@
-"""S3 buckets as folders of the world, and who may be let into them; serves no objects to anybody."""
+"""S3 buckets, as folders of the world, and their access settings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rehearsal.aws.cloud_types import Cloud
+from typing_extensions import override
+
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import BUCKET, Asked, Kind, Named, shown
 from rehearsal.aws.places import region_of
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.world.world import World
 
@@ -31,7 +33,7 @@ _LEGACY = (
 
 
 def folder(world: World, bucket: str) -> Path:
-    """Where a bucket's objects lie, by their keys."""
+    """Return the folder of a bucket's objects."""
     return world.path / "s3" / bucket
 
 
@@ -45,16 +47,19 @@ class Bucket(Named):
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(_LEGACY, "the provider has a resource of its own for it.")
     seconds = 1
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         name = asked.known("bucket")
         if name is not None and not _NAME.fullmatch(str(name)):
             yield refused("bucket", "InvalidBucketName", f"The specified bucket is not valid: {name}.")
 
-    def made_up(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+    @override
+    def made_up(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return super().made_up(urn, inputs).lower()[-63:]
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         region, name = region_of(record.inputs), shown(record)
         record.computed.update(
@@ -64,15 +69,18 @@ class Bucket(Named):
             acl="private", policy="", grants=[], versioning={"enabled": False, "mfaDelete": False},
         )  # fmt: skip
 
-    def names(self, record: Record) -> frozenset[str]:  # noqa: D102
+    @override
+    def names(self, record: Record) -> frozenset[str]:
         return frozenset({f"{BUCKET} {shown(record)}", f"{BUCKET} {record.computed['arn']}"})
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
             folder(cloud.world, shown(record)).mkdir(parents=True, exist_ok=True)
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         place = folder(cloud.world, shown(record))
         full = place.is_dir() and any(place.iterdir())
         if full and not record.inputs.get("forceDestroy"):
@@ -82,21 +90,24 @@ class Bucket(Named):
         with contextlib.suppress(OSError):
             place.parent.rmdir()  # another bucket keeps it
 
-    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
+    @override
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:
         return folder(cloud.world, shown(record)).is_dir()
 
 
 class OfBucket(Kind):
-    """A setting of a bucket, whose id is the bucket's."""
+    """A setting of a bucket; its id is the bucket's."""
 
     service = "S3"
     references: ClassVar[Mapping[str, str]] = {"bucket": BUCKET}
     holds = False
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return self.key(str(inputs["bucket"]))
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         bucket = asked.known("bucket")
         if bucket is not None and asked.neighbours(self.token, bucket=bucket):
@@ -104,7 +115,7 @@ class OfBucket(Kind):
 
 
 class AccessBlock(OfBucket):
-    """What of a bucket may never be public."""
+    """A bucket's public access block."""
 
     space = "access-block"
     token, noun = ACCESS_BLOCK, "public access block"
@@ -112,7 +123,7 @@ class AccessBlock(OfBucket):
 
 
 class Ownership(OfBucket):
-    """Who owns what others write into a bucket."""
+    """A bucket's object ownership."""
 
     space = "ownership"
     token, noun = OWNERSHIP, "ownership controls"

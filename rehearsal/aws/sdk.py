@@ -1,11 +1,14 @@
-"""Which module of the vendor's Pulumi SDK defines each type; reads none of them itself."""
+"""Which module of the vendor's Pulumi SDK defines each resource type."""
 
 from __future__ import annotations
+
+import importlib
 
 from rehearsal.plugin.sdk import Sdk
 
 SDK = Sdk(
-    "pulumi_aws",
+    # Costs seconds, so only when the first type is looked up.
+    lambda: importlib.import_module("pulumi_aws"),
     {
         "aws:ec2/vpc:Vpc": "ec2.vpc",
         "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": "ec2.vpc_ipv4_cidr_block_association",

@@ -1,9 +1,11 @@
-"""This vendor's part of the provider protocol; the protocol itself is the plugin room's."""
+"""The vendor's part of the provider protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from typing_extensions import override
 
 from rehearsal.aws import lookups, members
 from rehearsal.aws.cloud import Cloud
@@ -18,7 +20,7 @@ from rehearsal.plugin.wire import known
 
 
 class Provider(server.Provider):
-    """The provider of Amazon's cloud."""
+    """The AWS provider."""
 
     version = "7.51.1"  # pulumi_aws's pulumi-plugin.json
     sdk = SDK
@@ -28,7 +30,8 @@ class Provider(server.Provider):
         super().__init__(cloud)
         self._aws = cloud
 
-    def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[errors.Problem]:  # noqa: D102
+    @override
+    def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[errors.Problem]:
         region = variables.get("region")
         if region is None:
             yield refused(
@@ -37,23 +40,28 @@ class Provider(server.Provider):
         elif known(region) is not None and not is_region(str(region)):
             yield refused("region", "InvalidRegion", f"invalid AWS Region: {region}")
 
-    def configure(self, variables: Mapping[str, Any]) -> None:  # noqa: D102
+    @override
+    def configure(self, variables: Mapping[str, Any]) -> None:
         region = known(variables.get("region"))
         self._aws.region = str(region) if region else self._aws.region
 
-    def defaults(self, token: str) -> Mapping[str, str]:  # noqa: D102
+    @override
+    def defaults(self, token: str) -> Mapping[str, str]:
         return {"region": self._aws.region} if "region" in sdk.fields(SDK.args_class(token)) else {}
 
-    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:  # noqa: D102
+    @override
+    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:
         return members.broken(SDK, token, inputs)
 
-    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: D102
+    @override
+    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return lookups.answer(token, args, self._aws)
 
     def outputs(self, record: Record) -> Mapping[str, Any]:
-        """What the SDK reads of it: other things that the service knows are no outputs."""
+        """Return the outputs that the SDK declares."""
         names = SDK.output_names(record.token)
         return {name: value for name, value in super().outputs(record).items() if name in names}
 
-    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:  # noqa: D102
+    @override
+    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
         return changes(token, old, new)

@@ -1,15 +1,17 @@
-"""Parameters of Systems Manager: made by programs, written by machines, read by everybody who may."""
+"""Systems Manager parameters as resources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import parameters
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import Asked, Kind, shown
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
 PARAMETER = "aws:ssm/parameter:Parameter"
@@ -19,14 +21,15 @@ _DEEPEST = 15
 
 
 class Parameter(Kind):
-    """A named text; what lies in the world is the truth, for machines write it too."""
+    """A parameter. The world's file holds its value, because machines write it too."""
 
     space = "parameter"
     token, noun, service, arn, arn_service = PARAMETER, "parameter", "SSM", "parameter{id}", "ssm"
     create, update, delete = "PutParameter", "PutParameter", "DeleteParameter"
-    unplayed: ClassVar[Mapping[str, str]] = {"valueWo": "the rehearsal plays values that are kept."}
+    unplayed: ClassVar[Mapping[str, str]] = {"valueWo": "the rehearsal supports values that are kept."}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         name, kind = asked.known("name"), asked.known("type")
         given = [one for one in _VALUES if asked.inputs.get(one) is not None]
@@ -41,25 +44,31 @@ class Parameter(Kind):
         if name is not None:
             yield from _name(asked, str(name))
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return self.key(str(inputs.get("name") or urn.rpartition("::")[2]))
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(name=shown(record), dataType="text", tier="Standard", version=1, keyId="", description="")
         name = shown(record)
         record.computed["arn"] = self.arn_of(record.inputs, name if name.startswith("/") else f"/{name}")
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         value = next(record.inputs[one] for one in _VALUES if record.inputs.get(one) is not None)
         before = next((old[one] for one in _VALUES if old.get(one) is not None), None) if old else None
         if old is not None and before == value:
             return
         try:
             made = parameters.put(
-                cloud.world, shown(record), str(value), type=record.inputs["type"],
+                cloud.world,
+                shown(record),
+                str(value),
+                type=record.inputs["type"],
                 overwrite=old is not None or bool(record.inputs.get("overwrite")),
-            )  # fmt: skip
+            )
         except parameters.ExistsError as there:
             code = "ParameterAlreadyExists"
             words = "The parameter already exists. To overwrite this value, set the overwrite option in the request to true."
@@ -69,12 +78,14 @@ class Parameter(Kind):
             mine.computed["version"] = made.version
             mine.private["written"] = True
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
-        # One that somebody else made is what stopped this one, and stays.
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
+        # A parameter that something else created made this one fail, and stays.
         if cloud.store.read().records[record.id].private.get("written"):
             parameters.delete(cloud.world, shown(record))
 
-    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
+    @override
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:
         return parameters.get(cloud.world, shown(record)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Subnets, route tables, routes and their associations: what the service refuses of them and what they compute."""
+"""Subnets, route tables, routes and associations: what the service refuses, and their outputs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, combination, invalid, refused
 from rehearsal.aws.kinds import GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
 from rehearsal.aws.places import region_of, zones
 from rehearsal.aws.vpc import InVpc
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, each
 
 ROUTE = "aws:ec2/route:Route"
 JOINED = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+#: Where a route may lead here: the property that names it -> its type.
 TARGETS: Mapping[str, str] = {"gatewayId": GATEWAY, "natGatewayId": NAT}
-"""Where a route may lead here: the property that names it -> its type."""
 
 _OTHERS = (
     "carrierGatewayId", "coreNetworkArn", "destinationIpv6CidrBlock", "destinationPrefixListId", "egressOnlyGatewayId",
@@ -29,17 +31,18 @@ _MOST_ROUTES = 500  # VPC quotas: routes per route table (non-propagated)
 
 
 class Subnet(InVpc):
-    """A part of a VPC's addresses, in one zone."""
+    """A subnet, in one zone."""
 
     token, noun, prefix, arn = SUBNET, "subnet", "subnet", "subnet/{id}"
     create, update, delete = "CreateSubnet", "ModifySubnetAttribute", "DeleteSubnet"
     seconds = 2
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("ipv6CidrBlock", "ipv6Native", "ipv4IpamPoolId", "ipv6IpamPoolId", "outpostArn", "assignIpv6AddressOnCreation"),
-        "the rehearsal plays IPv4 ranges of one's own alone.",
+        "the rehearsal supports only IPv4 ranges that the stack names.",
     )
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         text, vpc = asked.known("cidrBlock"), asked.database.find(asked.known("vpcId"), VPC)
         if asked.inputs.get("cidrBlock") is None:
@@ -67,7 +70,8 @@ class Subnet(InVpc):
                     f"The CIDR '{text}' conflicts with another subnet: {one.id} has {other}.",
                 )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         region, vpc = region_of(record.inputs), database.records[record.inputs["vpcId"]]
         zone = record.inputs.get("availabilityZone") or zones(region)[0]
@@ -82,13 +86,14 @@ class Subnet(InVpc):
             privateDnsHostnameTypeOnLaunch="ip-name",
         )  # fmt: skip
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         yield from super().needs(record)
         yield f"range {record.inputs['vpcId']} {record.private.get('range')}"
 
 
 def zone_id(zone: str) -> str:
-    """The zone's id, which means the same place in every account."""
+    """Return the zone's id, which is the same in every account."""
     region, letter = zone[:-1], zone[-1]
     words = region.split("-")
     short = words[0] + "".join(part[0] for part in words[1:-1]) + words[-1]
@@ -102,16 +107,19 @@ def _covering(text: str, ranges: tuple[str, ...]) -> str | None:
 
 
 class RouteTable(InVpc):
-    """Where traffic of subnets goes; the VPC's own ranges are always a route."""
+    """A route table; the VPC's own ranges are always routed."""
 
     token, noun, prefix, arn = TABLE, "routeTable", "rtb", "route-table/{id}"
     create, update, delete = "CreateRouteTable", "CreateRoute", "DeleteRouteTable"
     references: ClassVar[Mapping[str, str]] = {
-        "vpcId": VPC, "routes[].gatewayId": GATEWAY, "routes[].natGatewayId": NAT,
-    }  # fmt: skip
-    unplayed: ClassVar[Mapping[str, str]] = {"propagatingVgws": "the rehearsal plays no virtual private gateways."}
+        "vpcId": VPC,
+        "routes[].gatewayId": GATEWAY,
+        "routes[].natGatewayId": NAT,
+    }
+    unplayed: ClassVar[Mapping[str, str]] = {"propagatingVgws": "the rehearsal supports no virtual private gateways."}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         routes = each(asked.inputs, "routes[]")
         if len(routes) > _MOST_ROUTES:
@@ -119,7 +127,8 @@ class RouteTable(InVpc):
         for path, route in routes:
             yield from _route(asked, route, f"{path}.", "cidrBlock", asked.known("vpcId"))
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(routes=[], propagatingVgws=[])
 
@@ -132,7 +141,8 @@ class Route(Kind):
     references: ClassVar[Mapping[str, str]] = {"routeTableId": TABLE, "gatewayId": GATEWAY, "natGatewayId": NAT}
     seconds = 1
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         table = asked.database.find(asked.known("routeTableId"), TABLE)
         yield from _route(asked, asked.inputs, "", "destinationCidrBlock", table.inputs["vpcId"] if table else None)
@@ -144,25 +154,29 @@ class Route(Kind):
                 "destinationCidrBlock", "RouteAlreadyExists", f"The route identified by {there} already exists in {table.id}."
             )
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         # As the provider makes it: the table and a hash of the destination.
         return f"r-{inputs['routeTableId']}{zlib.crc32(str(inputs['destinationCidrBlock']).encode())}"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
         record.computed.update(origin="CreateRoute", state="active", instanceId="", instanceOwnerId="")
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """A table takes its routes along; what they lead to cannot go before them."""
+        """Return what the route needs: its table goes with it; its target cannot go before it."""
         return (one for one in super().needs(record) if not one.startswith(TABLE))
 
 
@@ -190,15 +204,16 @@ def _route(asked: Asked, route: Mapping[str, Any], prefix: str, destination: str
 
 
 class Association(Kind):
-    """Which route table a subnet goes by."""
+    """The association of a subnet with a route table."""
 
     token, noun, prefix = JOINED, "association", "rtbassoc"
     create, update, delete = "AssociateRouteTable", "ReplaceRouteTableAssociation", "DisassociateRouteTable"
     references: ClassVar[Mapping[str, str]] = {"routeTableId": TABLE, "subnetId": SUBNET}
-    unplayed: ClassVar[Mapping[str, str]] = {"gatewayId": "the rehearsal plays associations of subnets."}
+    unplayed: ClassVar[Mapping[str, str]] = {"gatewayId": "the rehearsal supports associations of subnets."}
     holds = True
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         subnet = asked.database.find(asked.known("subnetId"), SUBNET)
         table = asked.database.find(asked.known("routeTableId"), TABLE)
@@ -213,16 +228,19 @@ class Association(Kind):
                 f"the specified association for {subnet.id} conflicts with an existing one",
             )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         cloud.render(record.private["vpc"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """A subnet takes its association along, and a table cannot go before it."""
+        """Return what the association needs: its subnet takes it along; its table cannot go before it."""
         return (one for one in super().needs(record) if not one.startswith(SUBNET))

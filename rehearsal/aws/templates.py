@@ -1,4 +1,4 @@
-"""Launch templates, placement groups and key pairs: what the service refuses of each by itself."""
+"""Launch templates, placement groups and key pairs: what the service refuses."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import account
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, KEY, PLACEMENT, SUBNET, TEMPLATE, Asked, Kind, Named, shown
 from rehearsal.plugin import kinds
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
+#: EC2 user guide, "Run commands when you launch an EC2 instance": user data before base64.
 USER_DATA_BYTES = 16_384
-"""EC2 user guide, "Run commands when you launch an EC2 instance": user data before base64."""
 
 _KEY_TYPES = ("ssh-rsa", "ssh-ed25519")
 
 
 def encoded(path: str, text: str, code: str) -> Problem | None:
-    """Why user data in base64 is refused, or None."""
+    """Return why user data in base64 is refused, or None."""
     try:
         size = len(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
@@ -32,24 +34,26 @@ def encoded(path: str, text: str, code: str) -> Problem | None:
 
 
 def too_long(path: str, size: int) -> Problem | None:
-    """Why user data of so many bytes is refused, or None."""
+    """Return why user data of that many bytes is refused, or None."""
     if size <= USER_DATA_BYTES:
         return None
     return invalid(path, f"User data is limited to {USER_DATA_BYTES} bytes, and this has {size}.")
 
 
 class LaunchTemplate(Named):
-    """A recipe for instances, in versions; what it names is looked at when it is used."""
+    """A launch template with its versions; what it names is checked when it is used."""
 
     token, noun, prefix, arn = TEMPLATE, "Launch template", "lt", "launch-template/{id}"
     create, update, delete = "CreateLaunchTemplate", "CreateLaunchTemplateVersion", "DeleteLaunchTemplate"
     duplicate = "InvalidLaunchTemplateName.AlreadyExistsException"
     references: ClassVar[Mapping[str, str]] = {
-        "networkInterfaces[].subnetId": SUBNET, "vpcSecurityGroupIds[]": GROUP,
-    }  # fmt: skip
+        "networkInterfaces[].subnetId": SUBNET,
+        "vpcSecurityGroupIds[]": GROUP,
+    }
     holds = False
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         for path, groups in each(asked.inputs, "networkInterfaces[].securityGroups"):
             for where, group in each({"groups": groups}, "groups[]"):
@@ -57,9 +61,10 @@ class LaunchTemplate(Named):
                     yield self.missing(f"{path}{where.removeprefix('groups')}", str(group), GROUP)
         if asked.known("vpcSecurityGroupIds") and asked.known("networkInterfaces"):
             yield refused(
-                "vpcSecurityGroupIds", "InvalidParameterCombination",
+                "vpcSecurityGroupIds",
+                "InvalidParameterCombination",
                 "Network interfaces and an instance-level security groups may not be specified on the same request",
-            )  # fmt: skip
+            )
         text = asked.known("userData")
         problem = encoded("userData", text, "InvalidUserData.Malformed") if isinstance(text, str) else None
         if problem:
@@ -67,16 +72,19 @@ class LaunchTemplate(Named):
         if asked.inputs.get("defaultVersion") is not None and asked.known("updateDefaultVersion"):
             yield invalid("defaultVersion", "defaultVersion and updateDefaultVersion are given; one of them says which it is.")
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return Kind.new_id(self, urn, inputs)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         Kind.born(self, database, record)
         name = record.inputs.get("name") or self.made_up(record.urn, record.inputs)
         record.computed.update(name=name, latestVersion=1, defaultVersion=1)
         record.private = {"versions": [dict(record.inputs)]}
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None or {**old, "tags": 0} == {**record.inputs, "tags": 0}:
             return
         with cloud.store.change() as database:
@@ -86,12 +94,13 @@ class LaunchTemplate(Named):
             if mine.inputs.get("updateDefaultVersion"):
                 mine.computed["defaultVersion"] = mine.computed["latestVersion"]
 
-    def names(self, record: Record) -> frozenset[str]:  # noqa: D102
+    @override
+    def names(self, record: Record) -> frozenset[str]:
         return frozenset({f"{TEMPLATE} {record.id}", f"{TEMPLATE} {record.computed['name']}"})
 
 
 def version(template: Record, wanted: str) -> dict[str, Any] | None:
-    """The data of a template's version: a number, `$Latest` or `$Default`; None where there is no such."""
+    """Return the data of a template's version (a number, `$Latest` or `$Default`), or None if there is none."""
     numbers = {"$Latest": template.computed["latestVersion"], "$Default": template.computed["defaultVersion"]}
     number = numbers.get(wanted, wanted)
     versions = template.private["versions"]
@@ -101,14 +110,15 @@ def version(template: Record, wanted: str) -> dict[str, Any] | None:
 
 
 class PlacementGroup(Named):
-    """Machines that stand close together, or apart."""
+    """A placement group."""
 
     space = "placement"
     token, noun, prefix, arn = PLACEMENT, "The Placement Group", "pg", "placement-group/{id}"
     create, update, delete = "CreatePlacementGroup", "CreateTags", "DeletePlacementGroup"
     duplicate = "InvalidPlacementGroup.Duplicate"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.known("name") == account.PLACEMENT_GROUP:
             yield refused("name", self.duplicate, f"The Placement Group '{account.PLACEMENT_GROUP}' already exists.")
@@ -116,18 +126,20 @@ class PlacementGroup(Named):
         if count is not None and strategy not in {None, "partition"}:
             yield invalid("partitionCount", f"partitionCount is {count} and goes with strategy partition, not {strategy}.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["placementGroupId"] = Kind.new_id(self, record.urn, record.inputs)
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: ARG002, D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         return refused(
             "", "InvalidPlacementGroup.InUse", f"The placement group {shown(record)} is in use and may not be deleted."
         )
 
 
 class KeyPair(Named):
-    """A public key that first boot puts into place."""
+    """A key pair; first boot installs the public key."""
 
     space = "key"
     token, noun, prefix, arn = KEY, "The keypair", "key", "key-pair/{id}"
@@ -135,16 +147,20 @@ class KeyPair(Named):
     name_property, duplicate = "keyName", "InvalidKeyPair.Duplicate"
     holds = False
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         text = asked.known("publicKey")
         if isinstance(text, str) and (len(text.split()) < 2 or text.split()[0] not in _KEY_TYPES):  # noqa: PLR2004  type, key
             yield refused("publicKey", "InvalidKey.Format", "Key is not in valid OpenSSH public key format: RSA or ED25519.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         digest = hashlib.md5(record.inputs["publicKey"].encode(), usedforsecurity=False).hexdigest()
         record.computed.update(
-            keyName=shown(record), keyPairId=Kind.new_id(self, record.urn, record.inputs), fingerprint=digest,
+            keyName=shown(record),
+            keyPairId=Kind.new_id(self, record.urn, record.inputs),
+            fingerprint=digest,
             keyType="rsa" if record.inputs["publicKey"].startswith("ssh-rsa") else "ed25519",
-        )  # fmt: skip
+        )

@@ -1,9 +1,9 @@
-"""What machines this cloud rents: GPUs, network cards, EFA devices, disks, and how a type may be bought and placed.
+"""Instance types: GPUs, network cards, EFA devices, disks, and how each may be bought and placed.
 
-Judges nothing. Cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory, disks and line
+Cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory, disks and line
 rates: karpenter-provider-aws's reference of instance types; B300: aws-parallelcluster PR 7210; GB200: EC2 user guide. Names of
 RDMA devices where a source prints them (p4d: awsome-distributed-training's EFA cheat sheet; p5, p5en: logs of published runs);
-elsewhere they are made up in the same manner, by ascending PCI bus.
+elsewhere they are made up in the same way, by ascending PCI bus.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GIGA = 10**9
+#: PCI buses at which eight GPUs are shown. No page of the vendor's names them: these are those of OCI's BM.GPU4.8.
+GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 _GB = 10**9
 ON_DEMAND, SPOT, BLOCK = "on-demand", "spot", "capacity-block"
 _BOUGHT = (ON_DEMAND, SPOT)
@@ -50,7 +52,7 @@ class Type:
     gpu_gib: int = 0
 
     def offered(self, zones: tuple[str, ...]) -> tuple[str, ...]:
-        """The zones of a region in which it can be had."""
+        """Return the zones of a region that offer it."""
         return zones[: self.spread] if self.spread else zones
 
 
@@ -119,9 +121,10 @@ _ROWS = (
     Type("c5.xlarge", 4, 8, (4,)),
 )  # fmt: skip
 
+#: Every instance type by its name.
 TYPES = {one.name: one for one in _ROWS}
-"""Every instance type by its name."""
 
+#: Letters -> the account's on-demand quota in vCPUs: name, code (Service Quotas, "Amazon EC2"), value here.
 QUOTAS = {
     "p": ("Running On-Demand P instances", "L-417A185B", 3072.0),
     "g": ("Running On-Demand G and VT instances", "L-DB2E81BA", 768.0),
@@ -129,8 +132,8 @@ QUOTAS = {
     "hpc": ("Running On-Demand HPC instances", "L-F7808C92", 768.0),
     "m": ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A", 1152.0),
 }
-"""Letters -> the account's on-demand quota in vCPUs: name, code (Service Quotas, "Amazon EC2"), value here."""
 
+#: The same for spot requests.
 SPOT_QUOTAS = {
     "All P4, P3 and P2 Spot Instance Requests": ("L-7212CCBC", 768.0),
     "All P5 Spot Instance Requests": ("L-C4BD4855", 1536.0),
@@ -138,10 +141,9 @@ SPOT_QUOTAS = {
     "All Trn Spot Instance Requests": ("L-6B0D517C", 1024.0),
     "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests": ("L-34B43A08", 1152.0),
 }
-"""The same for spot requests."""
 
 
 def letters(name: str) -> str:
-    """The quota that a type is counted by; the standard ones share one."""
+    """Return the quota that a type counts against; the standard types share one."""
     found = _letters(name)
     return found if found in QUOTAS else "m"

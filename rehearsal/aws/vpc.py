@@ -1,20 +1,22 @@
-"""VPCs, their second ranges, gateways and endpoints: what the service refuses, adds and does; routes are elsewhere."""
+"""VPCs and their secondary ranges: what the service refuses, adds and does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from rehearsal.aws import addresses
-from rehearsal.aws.cloud_types import Cloud
 from rehearsal.aws.errors import Problem, invalid, refused
 from rehearsal.aws.kinds import GROUP, TABLE, VPC, Asked, Kind
 from rehearsal.aws.places import region_of
 from rehearsal.net import network
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
-_IPV6 = "the rehearsal plays IPv4 alone."
+_IPV6 = "the rehearsal supports only IPv4."
 _MOST_CIDRS = 5  # VPC quotas: IPv4 CIDR blocks per VPC
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 ANYWHERE = "0.0.0.0/0"
@@ -22,30 +24,35 @@ ALL: dict[str, Any] = {"protocol": "-1", "fromPort": 0, "toPort": 0}
 
 
 class InVpc(Kind):
-    """What lives in a VPC and changes the picture of it."""
+    """A resource in a VPC; a change of it renders the VPC again."""
 
     references: ClassVar[Mapping[str, str]] = {"vpcId": VPC}
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
         cloud.render(record.inputs["vpcId"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.inputs["vpcId"])
 
 
 class Vpc(Kind):
-    """A virtual private cloud with its main route table and its default security group."""
+    """A VPC with its main route table and default security group."""
 
     token, noun, prefix, arn = VPC, "vpc", "vpc", "vpc/{id}"
     create, update, delete = "CreateVpc", "ModifyVpcAttribute", "DeleteVpc"
     seconds = 2
     unplayed: ClassVar[Mapping[str, str]] = {
-        "assignGeneratedIpv6CidrBlock": _IPV6, "ipv6IpamPoolId": _IPV6, "ipv4IpamPoolId": "the rehearsal plays no IPAM.",
-    }  # fmt: skip
+        "assignGeneratedIpv6CidrBlock": _IPV6,
+        "ipv6IpamPoolId": _IPV6,
+        "ipv4IpamPoolId": "the rehearsal supports no IPAM.",
+    }
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         text = asked.known("cidrBlock")
         if asked.inputs.get("cidrBlock") is None:
@@ -58,7 +65,8 @@ class Vpc(Kind):
         if asked.known("enableDnsHostnames") and asked.known("enableDnsSupport") is False:
             yield invalid("enableDnsHostnames", "DNS host names need DNS support: enableDnsSupport is false.")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         region = {"region": region_of(record.inputs)}
         table = Record(f"rtb-{record.id[4:]}", TABLE, "", "available", {"vpcId": record.id, "routes": [], **region})
@@ -76,12 +84,14 @@ class Vpc(Kind):
             assignGeneratedIpv6CidrBlock=False,
         )  # fmt: skip
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             cloud.wait(self.seconds)
         cloud.render(record.id)
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         network.delete_vcn(cloud.world, record.short)
 
 
@@ -90,9 +100,10 @@ class CidrAssociation(InVpc):
 
     token, noun, prefix = addresses.ASSOCIATION, "CIDR block association", "vpc-cidr-assoc"
     create, update, delete = "AssociateVpcCidrBlock", "AssociateVpcCidrBlock", "DisassociateVpcCidrBlock"
-    unplayed: ClassVar[Mapping[str, str]] = {"ipv4IpamPoolId": "the rehearsal plays no IPAM."}
+    unplayed: ClassVar[Mapping[str, str]] = {"ipv4IpamPoolId": "the rehearsal supports no IPAM."}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         text, vpc = asked.known("cidrBlock"), asked.database.find(asked.known("vpcId"), VPC)
         problem = addresses.block("cidrBlock", text, "InvalidVpc.Range") if text is not None else None
@@ -109,5 +120,5 @@ class CidrAssociation(InVpc):
                 yield refused("cidrBlock", "CidrLimitExceeded", f"{vpc.id} has {_MOST_CIDRS} CIDR blocks and may have no more.")
 
     def names(self, record: Record) -> frozenset[str]:
-        """Subnets name the VPC and not this; those in its range need it all the same."""
+        """Return its ids, and its range for subnets that name only the VPC."""
         return super().names(record) | {f"range {record.inputs['vpcId']} {record.inputs['cidrBlock']}"}

@@ -1,4 +1,4 @@
-"""Clears what a dead run left of a world, and the world itself once nothing lives in it; never touches live hosts."""
+"""Remove what a dead run left in a world, and the world itself once it is empty."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from rehearsal.host import hosts, storage
 from rehearsal.net import network, wires
 from rehearsal.world.world import World
 
+#: Folders of the world that the rehearsal itself makes; the stand-in clouds own their files.
 OWN = ("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "locks")
-"""Folders of the world that the rehearsal itself makes; the stand-in clouds own their files."""
 
 
 def ids(world: World, folder: str, letter: str) -> set[str]:
-    """Ids that a record or a namespace speaks of."""
+    """Return the ids that a record or a namespace names."""
     recorded = {one.name.removesuffix(".json") for one in (world.path / folder).glob("*")}
     return recorded | {one[1:] for one in wires.namespaces(world) if one.startswith(letter) and one != network.OPERATOR}
 
 
 def orphans(world: World) -> set[str]:
-    """Namespaces of file systems, without the world's prefix, of which there is no record."""
+    """Return namespaces of file systems without a record, less the world's prefix."""
     recorded = {f"s{storage.short(one['id'])}" for one in storage.records(world)}
     return {one for one in wires.namespaces(world) if one.startswith("s")} - recorded
 
 
 def sweep(world: World) -> None:
-    """Clear dead hosts, and networks without a record; call it only while no other run is in the world."""
+    """Remove dead hosts and networks without a record; call it only while no other run is in the world."""
     for host_id in ids(world, "hosts", "h"):
         if not hosts.alive(world, host_id):
             hosts.stop(world, host_id)
@@ -45,13 +45,13 @@ def sweep(world: World) -> None:
 
 
 def empty(world: World) -> bool:
-    """Whether no host, file system, VCN or fabric remains."""
+    """Return whether no host, file system, VCN or fabric is left."""
     there = ids(world, "hosts", "h") | ids(world, "vcns", "v") | ids(world, "fabrics", "f")
     return not (there or storage.records(world) or orphans(world))
 
 
 def stop_agent(world: World) -> None:
-    """End the operator's agent, known by its socket's path and not by its number alone."""
+    """End the operator's agent, identified by its socket's path because its pid may be reused."""
     record, socket = world.path / "operator" / "agent.pid", world.agent_socket
     with contextlib.suppress(OSError, ValueError):
         pid = int(record.read_text())
@@ -62,13 +62,15 @@ def stop_agent(world: World) -> None:
 
 
 def clear(world: World) -> None:
-    """Remove the operator's namespace and every file that the rehearsal made; the world must be empty."""
+    """Remove the operator's namespace and the rehearsal's files; the world must be empty."""
     stop_agent(world)
     wires.remove_namespace(world.netns(network.OPERATOR))
     for name in OWN:
         shutil.rmtree(world.path / name, ignore_errors=True)
+    with contextlib.suppress(OSError):  # a stand-in cloud's database keeps its folder
+        (world.path / "clouds").rmdir()
     with contextlib.suppress(OSError):
-        world.path.rmdir()  # a stand-in cloud's database keeps it
+        world.path.rmdir()
 
 
 def demolish(world: World) -> None:
@@ -87,7 +89,7 @@ def demolish(world: World) -> None:
 
 
 def agent_answers(world: World) -> bool:
-    """Whether the operator's agent runs and holds the key."""
+    """Return whether the operator's agent runs and holds the key."""
     environment = {**os.environ, "SSH_AUTH_SOCK": str(world.agent_socket)}
     listed = subprocess.run(["ssh-add", "-l"], env=environment, capture_output=True, check=False, timeout=10)
     return listed.returncode == 0

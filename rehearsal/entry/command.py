@@ -1,4 +1,4 @@
-"""The one door: prepares the operator's place on the rehearsed Internet and runs a command there; boots nothing.
+"""Prepare the operator's place on the rehearsed Internet and run a command there.
 
 `--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`); `--clear-hosts` ends them after a successful command.
 """
@@ -24,6 +24,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")
 
+#: What the rehearsal needs of the machine, and the Debian package that brings it.
 PACKAGES = {
     "ip": "iproute2",
     "tc": "iproute2",
@@ -41,11 +42,10 @@ PACKAGES = {
     "mpirun.openmpi": "openmpi-bin",
     "mpicc.openmpi": "libopenmpi-dev",
 }
-"""What the rehearsal needs of the machine, and the Debian package that brings it."""
 
 
 def lacks(command: list[str]) -> str:
-    """One sentence on why the command cannot be rehearsed here, or nothing."""
+    """Return why the command cannot be rehearsed on this machine, or ""."""
     if not command:
         return "say what to run: rehearsal/enter CMD..., for example rehearsal/enter ssh ADDRESS."
     if sys.platform != "linux":
@@ -68,7 +68,7 @@ def _machine_lacks() -> str:
 
 @contextmanager
 def _locks(world: World) -> Iterator[int]:
-    """Hold the world's door: shared with other runs while CMD runs, alone to clear before and after.
+    """Hold the world's entry lock: shared while CMD runs, exclusive to clean up before and after.
 
     Yields:
         The descriptor that CMD inherits, so that the door stays held if only this process is killed.
@@ -100,7 +100,7 @@ def _alone(door: int) -> bool:
 
 
 def _operator(world: World) -> None:
-    """The operator's namespace, key pair and agent, each kept if it is there."""
+    """Make the operator's namespace, key pair and agent; keep what exists."""
     network.ensure_operator(world)
     folder = world.folder("operator")
     key, socket = folder / "id_ed25519", world.agent_socket
@@ -116,7 +116,7 @@ def _operator(world: World) -> None:
 
 
 def _environment(world: World) -> dict[str, str]:
-    """CMD's environment: ours, with the stand-ins first on PATH, and without proxies, as none can be reached."""
+    """Return CMD's environment: ours, with the stand-ins first on PATH and without proxies."""
     kept = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
     return kept | {
         "PATH": f"{CHECKOUT / 'rehearsal/entry/bin'}:{os.environ.get('PATH', '')}",
@@ -127,7 +127,7 @@ def _environment(world: World) -> dict[str, str]:
 
 
 def _run(world: World, command: list[str], door: int) -> int:
-    """Run CMD in the operator's namespace to its end; its exit status, 128 and the signal's number if it was killed."""
+    """Run CMD in the operator's namespace; return its exit status, or 128 plus the signal's number."""
     argv = [*wires.inside(world.netns(network.OPERATOR)), *command]
     child = subprocess.Popen(argv, env=_environment(world), pass_fds=(door,))
 
@@ -143,7 +143,7 @@ def _run(world: World, command: list[str], door: int) -> int:
 
 
 def options(words: list[str]) -> tuple[Path | None, bool, list[str]]:
-    """The file of standing hosts, whether they end after CMD, and CMD itself."""
+    """Return the file of existing hosts, whether they end after CMD, and CMD itself."""
     if words[:1] == ["--hosts"] and words[1:]:
         _, ends, command = options(words[2:])
         return Path(words[1]), ends, command
@@ -154,7 +154,7 @@ def options(words: list[str]) -> tuple[Path | None, bool, list[str]]:
 
 
 def main(words: list[str]) -> int:
-    """Enter, run, leave; 2 when the machine or the call lacks something, else CMD's exit status."""
+    """Enter, run CMD and leave; return 2 if the machine or the call lacks something, else CMD's exit status."""
     file, ends, command = options(words)
     os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
     os.environ.setdefault("BUSBAR_WORLD", str(CHECKOUT / ".busbar/world"))
@@ -168,11 +168,11 @@ def main(words: list[str]) -> int:
             world.faults()
             if file is not None:
                 with wires.locked(world, "setup"):
-                    existing_hosts.stand(world, file)
+                    existing_hosts.start(world, file)
             status = _run(world, command, door)
             if ends and status == 0:
                 with wires.locked(world, "setup"):
-                    existing_hosts.clear(world)
+                    existing_hosts.stop(world)
             return status
     except (RuntimeError, ValueError, OSError) as problem:
         return _refuse(str(problem))

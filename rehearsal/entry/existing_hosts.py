@@ -1,7 +1,7 @@
-"""Machines that stand before anybody asks: on somebody's premises, made of a JSON file and not by any API; measures nothing.
+"""Existing hosts: machines that no API creates, described by a JSON file.
 
-`rehearsal/enter --hosts FILE CMD...` makes them stand at entry if they do not yet, and they stay until `--clear-hosts`.
-The operator is given what a person has of such machines: a login, and their host keys in operator/known_hosts.
+`rehearsal/enter --hosts FILE CMD...` boots them at entry if they do not run yet, and they run until `--clear-hosts`.
+The operator is given what an operator of such machines has: a login, and their host keys in operator/known_hosts.
 """
 
 from __future__ import annotations
@@ -15,50 +15,51 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal.host import hosts
+from rehearsal.host.images import Image
 from rehearsal.net import network
-from rehearsal.oci.shapes import GIGA, SHAPES, Shape, front_name, rail_names
+from rehearsal.oci.host_images import image
+from rehearsal.oci.machines import RDMA_PLUGINS, equipped
+from rehearsal.oci.shapes import SHAPES, Shape
 from rehearsal.world.world import PUBLIC_RANGE, World, write_whole
 
 SITE, FABRIC = "site00", "sitefab0"
+#: Networks of the site: one that the Internet reaches at public addresses, and one behind the jump host.
 PUBLIC, PRIVATE = "10.20.0.0/24", "10.20.1.0/24"
-"""Networks of the site: one that the Internet reaches at public addresses, and one behind the jump host."""
 
 PATIENCE_SECONDS = 60
 WINDOW = 2
-RDMA_PLUGINS = ("Compute HPC RDMA Auto-Configuration", "Compute HPC RDMA Authentication")
-"""What addresses the rails in the images that are booted: on such machines somebody has done that long ago."""
 
 KEYS = {"shape", "image", "hosts", "jump", "rails"}
 EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
 SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
+#: Their own firewall lets their network in, as on machines that have run jobs before.
 PREPARED = """#cloud-config
 runcmd:
 - if command -v netfilter-persistent; then netfilter-persistent flush; else systemctl stop firewalld; fi
 """
-"""Their own firewall lets their network in, as on machines that have run jobs before."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """What stands.
+    """The existing hosts of one site.
 
     Attributes:
         shape: the hardware, a row of `rehearsal.oci.shapes`.
-        image: see images.image.
+        image: their image.
         hosts: address by name, in launch order: private behind a jump host, public without one.
         jump: the jump host's public address, None where the hosts have public addresses themselves.
         rails: whether they are joined by the shape's rails.
     """
 
     shape: Shape
-    image: str
+    image: Image
     hosts: dict[str, str]
     jump: str | None
     rails: bool
 
     @classmethod
     def read(cls, file: Path) -> Site:
-        """The site that a file describes.
+        """Return the site that a file describes.
 
         Raises:
             ValueError: the file is not such a description; the sentence says what is wrong.
@@ -66,10 +67,10 @@ class Site:
         try:
             given: dict[str, Any] = json.loads(file.read_text())
         except (OSError, ValueError) as problem:
-            raise ValueError(f"{file} must be a JSON object that describes standing hosts: {problem}.") from None
+            raise ValueError(f"{file} must be a JSON object that describes existing hosts: {problem}.") from None
         if not isinstance(given, dict) or not {"shape", "image", "hosts"} <= given.keys() <= KEYS:
             raise ValueError(f"{file} must have shape, image and hosts and may have jump and rails, and nothing else.")
-        site = cls(SHAPES[given["shape"]], given["image"], given["hosts"], given.get("jump"), given.get("rails", True))
+        site = cls(SHAPES[given["shape"]], image(given["image"]), given["hosts"], given.get("jump"), given.get("rails", True))
         inside = PRIVATE if site.jump else PUBLIC_RANGE
         for address in site.hosts.values():
             if ip_address(address) not in ip_network(inside):
@@ -77,21 +78,23 @@ class Site:
         return site
 
     def private(self, index: int, address: str) -> str:
-        """A host's own address: what a public one is translated to."""
+        """Return a host's private address, to which a public one is translated."""
         return address if self.jump else str(ip_network(PUBLIC)[10 + index])
 
 
-def stand(world: World, file: Path) -> None:
-    """Make the hosts of a file stand, once: those that stand already are left as they are.
+def start(world: World, file: Path) -> None:
+    """Boot the hosts of a file, unless they run already.
 
     Raises:
         RuntimeError: something of the machine refused, or a host has no host key within a minute.
-        ValueError: the file is wrong, or other hosts stand in this world.
+        ValueError: the file is wrong, or the world has other existing hosts.
     """
-    site, record = Site.read(file), world.folder() / "standing.json"
+    site, record = Site.read(file), world.folder() / "existing.json"
     text = file.read_text()
     if record.exists() and record.read_text() != text:
-        raise ValueError(f"other hosts than those of {file} stand in this world; rehearsal/enter --clear-hosts true ends them.")
+        raise ValueError(
+            f"this world has other existing hosts than those of {file}; rehearsal/enter --clear-hosts true ends them."
+        )
     specs = _specs(world, site)
     if record.exists() and all(hosts.alive(world, spec.id) for spec in specs):
         return
@@ -108,9 +111,9 @@ def stand(world: World, file: Path) -> None:
     write_whole(world.folder("operator") / "known_hosts", "".join(lines))
 
 
-def clear(world: World) -> None:
-    """Take the standing hosts away, with their network; idempotent."""
-    record = world.path / "standing.json"
+def stop(world: World) -> None:
+    """Stop the existing hosts and remove their network; idempotent."""
+    record = world.path / "existing.json"
     if not record.exists():
         return
     for host_id in _ids(world):
@@ -122,7 +125,7 @@ def clear(world: World) -> None:
 
 
 def _ids(world: World) -> list[str]:
-    """Ids of the hosts of the site that are or were there, by their records."""
+    """Return the ids of the site's hosts that have a record."""
     return [one.parent.name for one in world.path.glob("hosts/*/spec.json") if json.loads(one.read_text())["vcn_id"] == SITE]
 
 
@@ -142,23 +145,20 @@ def _plan(site: Site) -> network.VcnPlan:
 
 def _specs(world: World, site: Site) -> list[hosts.HostSpec]:
     key = (world.path / "operator" / "id_ed25519.pub").read_text().strip()
-    family = site.image.removesuffix("-gpu")
     found = [
-        _spec(site, key, family, index, name, site.private(index, address))
-        for index, (name, address) in enumerate(site.hosts.items())
+        _spec(site, key, index, name, site.private(index, address)) for index, (name, address) in enumerate(site.hosts.items())
     ]
-    return found if site.jump is None else [*found, _jump(key, family)]
+    return found if site.jump is None else [*found, _jump(site, key)]
 
 
-def _spec(site: Site, key: str, family: str, index: int, name: str, address: str) -> hosts.HostSpec:  # noqa: PLR0913, PLR0917
-    shape, subnet = site.shape, PRIVATE if site.jump else PUBLIC
-    rails = zip(rail_names(shape, family), shape.ports, strict=True)
-    return hosts.HostSpec(
+def _spec(site: Site, key: str, index: int, name: str, address: str) -> hosts.HostSpec:
+    subnet = PRIVATE if site.jump else PUBLIC
+    spec = hosts.HostSpec(
         id=f"site{index:02}",
         index=index,
         hostname=name,
         image=site.image,
-        shape=shape.name,
+        shape=site.shape.name,
         user_data=PREPARED.encode(),
         ssh_authorized_keys=(key,),
         vcn_id=SITE,
@@ -166,23 +166,18 @@ def _spec(site: Site, key: str, family: str, index: int, name: str, address: str
         address=address,
         gateway=network.gateway(subnet),
         search_domain="site.example",
-        front_name=front_name(shape, family),
-        front_hca=shape.front_hca,
         fabric_id=FABRIC if site.rails else None,
-        rails=tuple(hosts.Rail(rail, port.hca, shape.port_rate_bits_per_s) for rail, port in rails) if site.rails else (),
-        gpus=(shape.gpu,) * shape.gpus,
-        nvme=shape.nvme_bytes,
         agent_plugins=RDMA_PLUGINS,
-        front_rate_bits_per_s=int(shape.front_gbit_s * GIGA),
     )
+    return equipped(spec, site.shape)
 
 
-def _jump(key: str, family: str) -> hosts.HostSpec:
+def _jump(site: Site, key: str) -> hosts.HostSpec:
     return hosts.HostSpec(
         id="sitejump",
         index=-1,
         hostname="jump",
-        image=family,
+        image=image(site.image.name.removesuffix("-gpu")),
         shape="VM.Standard.E5.Flex",
         user_data=b"",
         ssh_authorized_keys=(key,),
@@ -196,11 +191,11 @@ def _jump(key: str, family: str) -> hosts.HostSpec:
 
 
 def _host_key(world: World, host_id: str) -> str:
-    """A host's public key, read on its console: as the person does who sets a machine up."""
+    """Return a host's public key, read on its console."""
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         found = hosts.enter(world, host_id, ["cat", "/etc/ssh/ssh_host_ed25519_key.pub"])
-        # cloud-init lays the key anew at first boot, and sshd starts after that.
+        # cloud-init replaces the key at first boot, and sshd starts after that.
         if found.returncode == 0 and hosts.enter(world, host_id, ["test", "-e", "/run/sshd.pid"]).returncode == 0:
             return " ".join(found.stdout.split()[:2])
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""A host's cables: its front end, its rails, and what faults do to their speed and content; boots nothing."""
+"""A host's cables: its front end, its rails, and what faults do to their speed and content."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
 from rehearsal.world.world import World
 
+#: Type of service that the rehearsed NCCL gives its sockets on the front end.
+#: Only they are shaped to the NIC's scaled rate there, because logins and copies at that rate would take minutes.
 NCCL_SOCKET_SERVICE = 0x28
-"""Type of service that the rehearsed NCCL gives its sockets on the front end.
 
-They alone are held to the NIC's scaled rate there, for logins and copies at that rate would take minutes.
-"""
-
+#: One of so many packets is altered by `wrong_values`.
 CORRUPTED = 8
-"""One of so many packets is altered by `wrong_values`."""
 
 GIGABITS_MAX = 1_000_000
+#: A host that boots may rename a rail between the look at it and the setting of its speed.
 RENAMED_TRIES = 3
-"""A host that boots may rename a rail between the look at it and the setting of its speed."""
 
 
 def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name: str) -> None:
-    """The front-end NIC: one cable to the router, which knows this host and answers for all others."""
+    """Plug the front-end NIC into the router, which routes to this host and answers ARP for all others."""
     port, width = f"h{spec.id}", ipaddress.ip_network(spec.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name {spec.front_name} netns {name}"])
     wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {spec.address}/32 dev {port}"], router)
@@ -50,15 +48,15 @@ def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name:
 
 
 def efa_address(front: str, rail: int) -> str:
-    """The address behind which an EFA device's bytes travel: each rail is a network, places in it are those of the front end.
+    """Return the address that carries an EFA device's bytes: one network for each rail, host part from the front end.
 
-    The vendor's devices have none; 100.64.0.0/10 is nobody's in a VPC (RFC 6598).
+    The vendor's devices have none; 100.64.0.0/10 is not used in a VPC (RFC 6598).
     """
     return f"100.{64 + rail}.{'.'.join(front.split('.')[2:])}/16"
 
 
 def plug_rails(world: World, spec: HostSpec, name: str) -> None:
-    """One cable for each rail, from the host's namespace to its bridge in the fabric; without speed so far.
+    """Plug each rail into its bridge in the fabric, not shaped yet.
 
     Only rails of EFA have their address and are up: all others wait for the image to do that.
 
@@ -84,7 +82,7 @@ def plug_rails(world: World, spec: HostSpec, name: str) -> None:
 
 
 def refault(world: World, spec: HostSpec) -> None:
-    """Give every rail of a host, running or not, the rates, link and port that faults.json says now.
+    """Apply the current faults.json to the rates, links and ports of a host's rails, running or not.
 
     A slow link needs both its ends, so a running host at the far end of one is shaped again too.
     """
@@ -104,7 +102,7 @@ def refault(world: World, spec: HostSpec) -> None:
 
 
 def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec]:
-    """The hosts of this fabric that have their cables already, at the far ends of a host's slow links."""
+    """Return the plugged-in hosts of this fabric at the far ends of a host's slow links."""
     if not faults.slow_links:
         return []
     there = wires.namespaces(world)
@@ -114,7 +112,7 @@ def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec
 
 
 def _ends(world: World, spec: HostSpec) -> list[tuple[str, str]]:
-    """Name and hardware address of each rail's interface now; empty while its cables are not all there.
+    """Return name and hardware address of each rail's interface; empty while some cables are missing.
 
     Rails may have been renamed by the agent: they are found by the far end of their cable.
     """
@@ -157,7 +155,7 @@ def _shape_once(world: World, spec: HostSpec, faults: HostFaults, partners: list
 
 
 def _corruption(spec: HostSpec, faults: HostFaults) -> str:
-    """Rules for the fabric's side of a host's rails: a word of some packets to it is overwritten.
+    """Return rules for the fabric's side of a host's rails that overwrite a word of some packets to it.
 
     Headers stay as they are, and a cable of this machine checks no sum of what it carries: what is altered arrives.
     """
@@ -171,7 +169,7 @@ def _corruption(spec: HostSpec, faults: HostFaults) -> str:
 
 
 def ports(spec: HostSpec, faults: HostFaults) -> list[rdma_devices.Port]:
-    """The host's RDMA ports as they are now."""
+    """Return the host's RDMA ports as they are now."""
     found = []
     for at, rail in enumerate(spec.rails):
         gigabits = min(rail.rate_bits_per_s // 1_000_000_000, faults.degraded.get(at, GIGABITS_MAX))

@@ -1,6 +1,6 @@
-"""Turns a fresh set of namespaces into a rehearsed host, then becomes its first process; talks to no network.
+"""Turn a fresh set of namespaces into a rehearsed host, then become its first process.
 
-A program of its own (standard library only), started by hosts.boot as the first process of new mount, pid, UTS, IPC
+A program (standard library only), started by hosts.boot as the first process of new mount, pid, UTS, IPC
 and time namespaces: `host_init.py HOST_FOLDER`. Everything it mounts is inside the host's mount namespace, so nothing
 of it outlives the host.
 """
@@ -18,12 +18,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+#: What a host shows of the machine's root: programs and libraries only.
 KEPT_TOP = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
-"""Of the machine's root a host shows its programs and libraries and nothing else."""
 
+#: Empty folders of the host's own; everything else at the machine's top level is hidden.
 FRESH_TOP = ("boot", "dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var")
-"""Empty folders of the host's own; whatever else lies at the machine's top is hidden."""
 
+#: What a host may see of the machine's /etc: an allow list, because the rest may hold secrets.
 KEPT_ETC = [
     "alternatives", "bash.bashrc", "adduser.conf", "ca-certificates", "cloud/templates", "cloud/cloud.cfg.d",
     "debian_version", "default", "deluser.conf", "gai.conf", "group", "gshadow", "host.conf", "inputrc",
@@ -32,7 +33,6 @@ KEPT_ETC = [
     "protocols", "python3", "python3.11", "rpc", "security", "selinux", "services", "shells", "skel",
     "ssh/moduli", "ssl/openssl.cnf", "sudo.conf", "terminfo", "ucf.conf",
 ]  # fmt: skip
-"""What of the machine's /etc a host may see: an allow list, as the rest may hold secrets."""
 
 VAR_FOLDERS = [
     "cache", "lib/cloud", "lib/dpkg", "lib/misc", "lib/rehearsal", "lib/sudo", "local", "log", "mail", "opt",
@@ -40,8 +40,8 @@ VAR_FOLDERS = [
 ]  # fmt: skip
 PROGRAMS = ("usr/libexec", "usr/lib/rehearsal/init", "usr/lib/rehearsal/counters")
 KEPT_UIDS_BELOW = 1000
+#: Block and character major for sample use: no driver answers, so no device of the machine can be hit by a number.
 SAMPLE_MAJOR = 42
-"""Block and character major for sample use: no driver answers, so no device of the machine can be hit by a number."""
 
 
 def mount(*arguments: str) -> None:
@@ -50,7 +50,7 @@ def mount(*arguments: str) -> None:
 
 
 def opaque(folder: Path) -> Path:
-    """A new folder of the upper layer that shows nothing of the machine's folder below it."""
+    """Make a folder of the upper layer that hides the machine's folder below it."""
     folder.mkdir(parents=True, exist_ok=True)
     os.setxattr(folder, "trusted.overlay.opaque", b"y")
     return folder
@@ -64,7 +64,7 @@ def hide(upper: Path, path: str) -> None:
 
 
 def clean_machine(upper: Path) -> None:
-    """Lay over the machine's root what makes it nobody's: an own /etc and /var, and no one's files."""
+    """Hide what is particular to this machine: the host gets its own /etc and /var, and no user files."""
     for entry in Path("/").iterdir():
         if entry.name not in KEPT_TOP:
             hide(upper, entry.name)
@@ -84,7 +84,7 @@ def clean_machine(upper: Path) -> None:
 
 
 def clean_var(var: Path) -> None:
-    """An empty /var with the folders that programs expect."""
+    """Make an empty /var with the folders that programs expect."""
     for name in VAR_FOLDERS:
         (var / name).mkdir(parents=True)
     (var / "run").symlink_to("/run")
@@ -92,7 +92,7 @@ def clean_var(var: Path) -> None:
 
 
 def clean_etc(etc: Path) -> None:
-    """A /etc with what programs need of the machine's, and nothing of what the machine is."""
+    """Make an /etc with what programs need from the machine's, and nothing that identifies the machine."""
     for name in KEPT_ETC:
         source = Path("/etc", name)
         (etc / name).parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def clean_etc(etc: Path) -> None:
 
 
 def system_accounts(etc: Path) -> None:
-    """Keep the system's own accounts; nobody of the machine may log in to a host, nor any password pass."""
+    """Keep only system accounts, without passwords: the machine's users cannot log in to a host."""
     rows = [line.split(":") for line in (etc / "passwd").read_text().splitlines()]
     kept = [row for row in rows if int(row[2]) < KEPT_UIDS_BELOW or row[0] == "nobody"]
     (etc / "passwd").write_text("".join(":".join(row) + "\n" for row in kept))
@@ -120,7 +120,7 @@ def system_accounts(etc: Path) -> None:
 
 
 def lay_image(upper: Path, plan: dict[str, Any]) -> None:
-    """Put the image's own files over it: stand-ins, copies, texts and links, in this order."""
+    """Add the image's own files: stand-ins, copies, texts and links, in this order."""
     image = Path(plan["image"])
     shutil.copytree(image / "system", upper / "usr/lib/rehearsal")
     modules = upper / "usr/lib/rehearsal/python/rehearsal/image"
@@ -157,7 +157,7 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
 
 
 def make_devices(dev: Path, plan: dict[str, Any]) -> None:
-    """A /dev of the host's own, the shape's disks and GPUs in it as nodes without a driver."""
+    """Make the host's /dev, with the shape's disks and GPUs as nodes without a driver."""
     for name, minor in {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}.items():
         os.mknod(dev / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
         (dev / name).chmod(0o666)
@@ -177,7 +177,7 @@ def make_devices(dev: Path, plan: dict[str, Any]) -> None:
 
 
 def make_sys(root: Path, plan: dict[str, Any]) -> None:
-    """A /sys that shows the host's interfaces and the shape's RDMA devices, and lets nothing be changed."""
+    """Make a read-only /sys that shows the host's interfaces and the shape's RDMA devices."""
     system = root / "sys"
     mount("-t", "sysfs", "-o", "ro,nosuid,nodev,noexec", "sysfs", str(system))
     held = root / "run/net"
@@ -186,7 +186,7 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(system / "class"))
     (system / "class/net").mkdir()
     if plan["hidden"]:
-        # A device that has no interface in life must not show one here.
+        # A real EFA device has no interface, so none may show here.
         for name in sorted(set(os.listdir(held)) - set(plan["hidden"])):  # noqa: PTH208 - names
             (system / "class/net" / name).symlink_to(f"../../devices/virtual/net/{name}")
     else:
@@ -203,7 +203,7 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
 
 
 def start_counting(plan: dict[str, Any]) -> None:
-    """Start what keeps the counters of RDMA ports true, as long as the host lives."""
+    """Start the process that updates the counters of RDMA ports while the host runs."""
     if plan["counted"] and os.fork() == 0:
         found = [(str(socket.if_nametoindex(name)), f"/sys/class/{folder}", kind) for name, folder, kind in plan["counted"]]
         os.setsid()
@@ -211,7 +211,7 @@ def start_counting(plan: dict[str, Any]) -> None:
 
 
 def make_proc(root: Path) -> None:
-    """A /proc of the host's own processes, whose settings beyond its network cannot be changed."""
+    """Make a /proc of the host's processes, with read-only settings except the network's."""
     proc = root / "proc"
     mount("-t", "proc", "-o", "nosuid,nodev,noexec", "proc", str(proc))
     mount("--bind", str(proc / "sys"), str(proc / "sys"))
@@ -219,7 +219,7 @@ def make_proc(root: Path) -> None:
     mount("--bind", "/proc/sys/net", str(proc / "sys/net"))
     scope = proc / "sys/kernel/yama/ptrace_scope"
     if scope.exists():
-        # First boot may set it; it then says so, and the machine's own stays what it is.
+        # First boot may write it and read it back; the machine's own value does not change.
         said = root / "run/ptrace_scope"
         said.write_text(scope.read_text())
         mount("--bind", str(said), str(scope))
@@ -228,7 +228,7 @@ def make_proc(root: Path) -> None:
 
 
 def fill(upper: Path, free_bytes: int) -> None:
-    """Leave that much room on the root disk, as an old log would."""
+    """Fill the root disk with an old log, up to that much free space."""
     status = os.statvfs(upper)
     with (upper / "var/log/old.log").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(0, status.f_bavail * status.f_frsize - free_bytes))

@@ -1,6 +1,6 @@
-"""What /sys/class shows of a host's RDMA devices: ports, rates, counters, verbs; makes no interface and counts nothing.
+"""What /sys/class shows of a host's RDMA devices: ports, rates, counters and verbs.
 
-Names and places are those of the kernel's drivers mlx5 and efa (drivers/infiniband/hw/efa/efa_verbs.c for EFA's counters).
+Names and paths are those of the kernel's drivers mlx5 and efa (drivers/infiniband/hw/efa/efa_verbs.c for EFA's counters).
 """
 
 from __future__ import annotations
@@ -12,28 +12,33 @@ WIDTHS = {
     10: "4X SDR", 25: "1X EDR", 40: "4X QDR", 50: "1X HDR", 56: "4X FDR", 100: "4X EDR", 200: "4X HDR", 400: "4X NDR",
     800: "4X XDR",
 }  # fmt: skip
+#: What counters.c updates. The data counters count words of four bytes, as InfiniBand defines them.
 COUNTED = (
-    "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_discards", "port_rcv_errors",
-)  # fmt: skip
-"""What counters.c keeps true. The data counters count words of four bytes, as InfiniBand defines them."""
+    "port_xmit_data",
+    "port_rcv_data",
+    "port_xmit_packets",
+    "port_rcv_packets",
+    "port_xmit_discards",
+    "port_rcv_errors",
+)
 
+#: All that crosses an EFA device, packet headers included; counters.c updates them.
 EFA_COUNTED = ("tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops")
-"""All that crosses an EFA device, packet headers included; counters.c keeps them true."""
 
+#: Where an EFA device counts only the payload that it sent and received, by the way NCCL's plugin moves it.
 PAYLOAD = {"RDMA": ("rdma_write_bytes", "rdma_write_recv_bytes"), "SENDRECV": ("send_bytes", "recv_bytes")}
-"""Where an EFA device counts the content alone of what it sent and received, by the way NCCL's plugin moves it."""
 
+#: 0 unless the payload is counted there: there are no remote reads, and the cables' TCP retransmits by itself.
 EFA_NEVER = (
     "send_bytes", "send_wrs", "recv_bytes", "recv_wrs", "rdma_write_bytes", "rdma_write_wrs", "rdma_write_wr_err",
     "rdma_write_recv_bytes", "rdma_read_bytes", "rdma_read_wrs", "rdma_read_wr_err", "rdma_read_resp_bytes", "retrans_bytes",
     "retrans_pkts", "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
 )  # fmt: skip
-"""0 unless the payload is counted there: nothing is read from afar, and the cables' TCP repeats in silence."""
 
 AMAZON_VENDOR = "0x1d0f"
 
+#: Events that cables of a rehearsal do not have.
 NEVER = ("symbol_error", "link_error_recovery", "excessive_buffer_overrun_errors", "port_xmit_wait")
-"""Events that cables of a rehearsal do not have."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Port:
     Attributes:
         hca: mlx5_0.
         netdev: its interface.
-        rate_gbit_s: what the link says of itself, gigabits per second, unscaled.
+        rate_gbit_s: the rate that the link shows, not scaled.
         active: whether it has a link.
         verbs: whether a verbs library finds the device.
         driver: `mlx5` or `efa`; an EFA device leads to no interface.
@@ -63,7 +68,7 @@ class Port:
 
 
 def state(ports: Sequence[Port]) -> dict[str, str]:
-    """What faults may change while the host runs: text by path below /sys/class."""
+    """Return what faults can change while the host runs: text by path below /sys/class."""
     made = {}
     for port in ports:
         base = f"infiniband/{port.hca}/ports/1"
@@ -74,7 +79,7 @@ def state(ports: Sequence[Port]) -> dict[str, str]:
 
 
 def folders(ports: Sequence[Port]) -> dict[str, str]:
-    """All of it as the host boots: a text for each file below /sys/class, `->` and a target for each link."""
+    """Return all of it at boot: a text for each file below /sys/class, `->` and a target for each link."""
     made = state(ports)
     for number, port in enumerate(ports):
         base = f"infiniband/{port.hca}"

@@ -1,4 +1,4 @@
-"""What a rehearsed host is asked to be, its record, and where it lives; boots nothing and connects nothing."""
+"""The description of a rehearsed host, and its record in the world."""
 
 from __future__ import annotations
 
@@ -8,43 +8,55 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rehearsal.host import images
+from rehearsal.host.images import Image
 from rehearsal.world.world import World, write_whole
 
 
 @dataclass(frozen=True)
 class Rail:
-    """One RDMA rail: its interface, its device (mlx5_N, rdmapN), the shape's full line rate, and the device's driver."""
+    """One RDMA rail.
+
+    Attributes:
+        name: its interface.
+        hca: its device (mlx5_N, rdmapN).
+        rate_bits_per_s: the shape's full line rate.
+        driver: the device's driver, `mlx5` or `efa`.
+        protocol: how NCCL moves bytes over an EFA device, `RDMA` or `SENDRECV`; its counters follow.
+    """
 
     name: str
     hca: str
     rate_bits_per_s: int
     driver: str = "mlx5"
+    protocol: str = "RDMA"
 
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host as it is asked for.
+    """A host as requested.
 
     Attributes:
         id: [a-z0-9]{6,8}, its name everywhere in the world.
         index: its launch index in its pool, from 0; faults go by it. -1 for an instance outside every pool.
         hostname: short name; with search_domain it is what the name service answers to.
-        image: see images.image.
-        user_data: given to cloud-init as it is.
+        image: its image; a record keeps only the name.
+        user_data: given to cloud-init unchanged.
         address: in subnet_cidr; the router of vcn_id must know that subnet.
         front_hca: RDMA device of the front-end NIC, if it is one.
+        gpu_buses: PCI bus of each GPU; empty: numbered in order.
         nvme: bytes of each local disk.
         agent_plugins: names of the vendor's agent plugins that are enabled.
-        instance_id: what cloud-init takes the machine for; empty: `id`.
+        instance_id: the instance id for cloud-init; empty: `id`.
         metadata: what the instance metadata service answers, by path without a leading slash; empty: there is no such service.
-        may_put: patterns of the parameter names that the machine's role may write.
+        metadata_program: the program that answers for it: `PROGRAM WORLD HOST_ID PORT`.
+        may_put: patterns of the names that the machine may write through that service.
+        firmware: what /sys/class/dmi/id says, by file.
     """
 
     id: str
     index: int
     hostname: str
-    image: str
+    image: Image
     shape: str
     user_data: bytes
     ssh_authorized_keys: tuple[str, ...]
@@ -53,49 +65,52 @@ class HostSpec:
     address: str
     gateway: str
     search_domain: str
-    front_name: str
+    front_name: str = "eth0"
     front_hca: str | None = None
     fabric_id: str | None = None
     rails: tuple[Rail, ...] = ()
     gpus: tuple[str, ...] = ()
+    gpu_buses: tuple[str, ...] = ()
     nvme: tuple[int, ...] = ()
     agent_plugins: tuple[str, ...] = ()
     front_rate_bits_per_s: int = 100_000_000_000
     instance_id: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata_program: str = ""
     may_put: tuple[str, ...] = ()
+    firmware: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (self.id.isalnum() and self.id.islower() and len(self.id) <= 8):  # noqa: PLR2004 - see below
             raise ValueError(f"host id {self.id!r} must be up to 8 of [a-z0-9], as interface names are made from it.")
-        images.image(self.image)
 
 
 def namespace(world: World, host_id: str) -> str:
-    """The network namespace of a host."""
+    """Return the network namespace of a host."""
     return world.netns(f"h{host_id}")
 
 
 def keep(world: World, spec: HostSpec) -> None:
-    """Write the record of a host, all but its user data."""
-    kept = {key: value for key, value in asdict(spec).items() if key != "user_data"}
+    """Write the record of a host: all but its user data, and its image by name."""
+    kept = {key: value for key, value in asdict(spec).items() if key != "user_data"} | {"image": spec.image.name}
     write_whole(world.folder("hosts", spec.id) / "spec.json", json.dumps(kept))
 
 
 def load(world: World, host_id: str) -> HostSpec:
-    """The host of that id as it was asked for, without its user data.
+    """Return the host of that id as it was asked for, without its user data and with its image's name only.
 
     Raises:
         FileNotFoundError: there is none in this world.
     """
     kept: dict[str, Any] = json.loads((world.path / "hosts" / host_id / "spec.json").read_text())
     rails = tuple(Rail(**one) for one in kept.pop("rails"))
+    image = Image(kept.pop("image"))
     lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()}
-    return HostSpec(**lists, rails=rails, user_data=b"")
+    return HostSpec(**lists, image=image, rails=rails, user_data=b"")
 
 
 def alive(world: World, host_id: str) -> bool:
-    """Whether the host's first process runs, known by its network namespace and not by its number alone."""
+    """Return whether the host's first process runs; its network namespace identifies it, as its pid may be reused."""
     try:
         pid = (world.path / "hosts" / host_id / "pid").read_text()
         own = Path("/run/netns", namespace(world, host_id)).stat().st_ino

@@ -1,9 +1,9 @@
-"""Shared file systems of a VPC: each a machine of its own on a subnet, that shows its data to clients that reach its port.
+"""Shared file systems of a VPC: each is a server on a subnet that shows its data to clients that reach its port.
 
-No NFS and no Lustre is spoken: a client asks over TCP (image/system/mount.shared), and the server, which runs on the machine,
-shows the data at the mount point inside the client's own view of files. So security rules and routes decide who can mount, and
-no data pass the network. The data lie in memory, as a host's disk does, and end with the file system; what is on one that loses
-its server alone is put away in the world's folder until it has another.
+No NFS and no Lustre is spoken: a client asks over TCP (image/system/mount.shared), and the server, which runs on this machine,
+mounts the data in the client's mount namespace. So security rules and routes decide who can mount, and no data cross the
+network. The data are in memory, as a host's disk is, and end with the file system; when only the server goes, they are kept in
+the world's folder for the next server.
 """
 
 from __future__ import annotations
@@ -30,8 +30,16 @@ START_SECONDS = 30
 
 
 @dataclass(frozen=True)
+class Ports:
+    """The TCP and UDP ports that a file system's server listens on."""
+
+    tcp: tuple[int, ...]
+    udp: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class FileSystem:
-    """One file system as it is asked for.
+    """One file system as requested.
 
     Attributes:
         id: the vendor's id, or any other of the world's own.
@@ -39,8 +47,8 @@ class FileSystem:
         vcn_id: its VPC; the router must know subnet_cidr.
         address: in subnet_cidr.
         names: full DNS names by which hosts of the VPC find it.
-        export: what a client must name behind the server: a Lustre mount name, or the path of an NFS export.
-        vendor: whose service it is, `aws` or `oci`; what it listens on differs.
+        export: what a client names after the server: a Lustre mount name, or the path of an NFS export.
+        ports: what the vendor's service listens on.
         clients: networks that its export admits.
     """
 
@@ -51,7 +59,7 @@ class FileSystem:
     address: str
     names: tuple[str, ...]
     export: str
-    vendor: str = "aws"
+    ports: Ports
     clients: tuple[str, ...] = ANYBODY
 
     def __post_init__(self) -> None:
@@ -60,7 +68,7 @@ class FileSystem:
         if not self.id or "/" in self.id or self.id.startswith("."):
             raise ValueError(f"a file system has the id {self.id!r}, which must be a plain file name, as a folder has it.")
         if ipaddress.ip_address(self.address) not in ipaddress.ip_network(self.subnet_cidr):
-            raise ValueError(f"file system {self.id} is at {self.address}, which must lie in its subnet {self.subnet_cidr}.")
+            raise ValueError(f"file system {self.id} is at {self.address}, which must be in its subnet {self.subnet_cidr}.")
 
     @property
     def source(self) -> str:
@@ -68,27 +76,26 @@ class FileSystem:
         server = self.names[0] if self.names else self.address
         if self.kind == "lustre":
             return f"{server}@tcp:/{self.export.strip('/')}"
-        # FSx is mounted by its root volume's folder, an export of OCI by its path.
-        return f"{server}:/{self.export.strip('/')}{'/' if self.vendor == 'aws' else ''}"
+        return f"{server}:/{self.export.lstrip('/')}"
 
 
 def short(system_id: str) -> str:
-    """A name of eight digits, for interfaces and namespaces have little room."""
+    """Return eight hexadecimal digits for names of interfaces and namespaces, which must be short."""
     return hashlib.sha256(system_id.encode()).hexdigest()[:8]
 
 
 def namespace(world: World, system_id: str) -> str:
-    """The network namespace of a file system's server."""
+    """Return the network namespace of a file system's server."""
     return world.netns(f"s{short(system_id)}")
 
 
 def folder(world: World, system_id: str) -> Path:
-    """Where its record and, while it runs, its `data` are."""
+    """Return the folder of its record and, while it runs, its `data`."""
     return world.path / "storage" / system_id
 
 
 def alive(world: World, system_id: str) -> bool:
-    """Whether its server runs and listens."""
+    """Return whether its server runs and listens."""
     return (folder(world, system_id) / "data").exists() and bool(wires.pids(namespace(world, system_id)))
 
 
@@ -102,17 +109,17 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     address: str,
     names: Sequence[str],
     export: str,
-    vendor: str = "aws",
+    ports: Ports,
     clients: Sequence[str] = ANYBODY,
 ) -> FileSystem:
-    """Start a file system, with the data that were put away; one that runs keeps its data, and other clients count at once.
+    """Start a file system with the data kept from its last server; on a running one, only its clients change.
 
     Raises:
         ValueError: it cannot be such a file system.
         KeyError: its VPC is not in this world.
         RuntimeError: something of the machine refused, or its server does not listen within half a minute.
     """
-    system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export, vendor, tuple(clients))
+    system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export, ports, tuple(clients))
     record = json.dumps({**asdict(system), "source": system.source, "most_bytes": MOST_BYTES})
     if alive(world, id):
         write_whole(folder(world, id) / "record.json", record)
@@ -120,7 +127,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     router = network.ensure_vcn(world, vcn_id)
     stop(world, id)
     place = world.folder("storage", id)
-    # The record goes first: what a crash leaves half made is then found by it.
+    # The record is written first, so that what a crash leaves half made is found by it.
     write_whole(place / "record.json", record)
     name = namespace(world, id)
     wires.make_namespace(name)
@@ -145,7 +152,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
 
 
 def _plug(system: FileSystem, router: str, name: str) -> None:
-    """The cable to the router, which knows this server and answers for all others, as for a host."""
+    """Plug the server into the router, as a host."""
     port, width = f"s{short(system.id)}", ipaddress.ip_network(system.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name eth0 netns {name}"])
     wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {system.address}/32 dev {port}"], router)
@@ -165,7 +172,7 @@ def _await(world: World, system_id: str) -> None:
 
 
 def stop(world: World, system_id: str) -> None:
-    """End a file system and its data; a host that still has it mounted loses it; idempotent."""
+    """Stop a file system and drop its data, also from hosts that have it mounted; idempotent."""
     for record in world.path.glob("hosts/*/spec.json"):
         _detach(world, record.parent, system_id)
     wires.remove_namespace(namespace(world, system_id))
@@ -173,7 +180,7 @@ def stop(world: World, system_id: str) -> None:
 
 
 def put_away(world: World, system_id: str) -> None:
-    """End a file system's server and keep its data for the next one; idempotent."""
+    """Stop a file system's server and keep its data for the next one; idempotent."""
     if alive(world, system_id):
         fresh = world.folder("kept", f"{system_id}.new")
         _copy(folder(world, system_id) / "data", fresh)
@@ -183,7 +190,7 @@ def put_away(world: World, system_id: str) -> None:
 
 
 def forget(world: World, system_id: str) -> None:
-    """Drop the data that were put away; idempotent."""
+    """Drop the kept data; idempotent."""
     shutil.rmtree(_kept(world, system_id), ignore_errors=True)
     with contextlib.suppress(OSError):
         _kept(world, system_id).parent.rmdir()
@@ -194,12 +201,12 @@ def _kept(world: World, system_id: str) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a whole tree with owners and modes, the top's own too."""
+    """Copy a whole tree with owners and modes."""
     wires.call(["cp", "-a", f"{source}/.", str(target)])
 
 
 def _detach(world: World, host: Path, system_id: str) -> None:
-    """Take the file system out of a host's view, wherever it was shown; the host may be gone."""
+    """Unmount the file system everywhere in a host, which may be gone."""
     try:
         source = json.loads((folder(world, system_id) / "record.json").read_text())["source"]
         pid = (host / "pid").read_text()
@@ -208,11 +215,11 @@ def _detach(world: World, host: Path, system_id: str) -> None:
         return
     for row in reversed(rows):
         if row[0] == source:
-            # Its own process ids too: umount looks itself up in /proc.
+            # In its pid namespace too: umount looks itself up in /proc.
             into = ["nsenter", "-t", pid, "-m", "-p", "-r", "--wdns=/", "umount", "-l", row[1]]
             subprocess.run(into, capture_output=True, check=False, timeout=30)
 
 
 def records(world: World) -> list[dict[str, Any]]:
-    """All file systems of this world as they were asked for."""
+    """Return the records of all file systems of this world."""
     return [json.loads(one.read_text()) for one in sorted(world.path.glob("storage/*/record.json"))]

@@ -1,8 +1,8 @@
-"""The server of one shared file system: listens on its ports and shows its data to clients that ask; knows no lock or quota.
+"""The server of one shared file system: listens on its ports and shows its data to clients that ask.
 
-A program of its own, started in the file system's network namespace and a mount namespace
-that learns of the machine's later mounts:
-`storage_server.py WORLD ID`. Nothing that it mounts outlives it, but what hosts still show.
+A program, started in the file system's network namespace and in a mount namespace
+that receives the machine's later mounts:
+`storage_server.py WORLD ID`. Its mounts end with it, except those in hosts.
 """
 
 from __future__ import annotations
@@ -25,15 +25,7 @@ if __name__ == "__main__":
 from rehearsal.host.spec import alive, load
 from rehearsal.world.world import World
 
-TCP_PORTS = {
-    ("aws", "lustre"): (988, *range(1018, 1024)),
-    ("aws", "nfs"): (111, 2049, 20001, 20002, 20003),
-    ("oci", "lustre"): (988,),
-    ("oci", "nfs"): (111, 2048, 2049, 2050),
-}
-UDP_PORTS = {("aws", "nfs"): (111, 2049, 20001, 20002, 20003), ("oci", "nfs"): (111, 2048)}
-"""What file systems listen on (FSx user guides; OCI, "Configuring VCN Security Rules for File Storage"). Two answer."""
-
+#: The port on which clients ask to mount; the server listens on the others and never answers.
 ASKED_ON = {"lustre": 988, "nfs": 2049}
 PATIENCE_S = 5
 LONGEST_BYTES = 65_536
@@ -47,11 +39,11 @@ CLONE_NEWNS = 0x20000
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer
-    """What the client is told, in the words of its own tools."""
+    """A refusal, in the words of the client's own tools."""
 
 
 def call(number: int, *arguments: Any) -> int:
-    """One system call.
+    """Make one system call; return its result.
 
     Raises:
         OSError: the kernel refused.
@@ -64,7 +56,7 @@ def call(number: int, *arguments: Any) -> int:
 
 
 def client(world: World, vcn_id: str, address: str) -> str:
-    """The process id of the host at that address of the VPC.
+    """Return the pid of the host at that address of the VPC.
 
     Raises:
         Refused: there is none.
@@ -72,14 +64,14 @@ def client(world: World, vcn_id: str, address: str) -> str:
     for record in world.path.glob("hosts/*/spec.json"):
         with contextlib.suppress(OSError, ValueError):  # starting or ending this moment
             spec = load(world, record.parent.name)
-            # A number alone may be another process's by now.
+            # The pid may have been reused by now.
             if spec.vcn_id == vcn_id and spec.address == address and alive(world, spec.id):
                 return (record.parent / "pid").read_text()
     raise Refused("access denied by server while mounting")
 
 
 def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
-    """Look at what a client asks for.
+    """Check what a client asks for.
 
     Raises:
         Refused: there is no such export, not for this client, or it cannot be mounted so.
@@ -93,7 +85,7 @@ def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
 
 
 def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
-    """Mount the data in another process's view, in a child of our own, as a view cannot be left again.
+    """Mount the data in another process's mount namespace, in a child process because it could not leave that again.
 
     Raises:
         Refused: the mount point cannot be used.
@@ -119,7 +111,7 @@ def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
 def _show(tree: int, pid: str, at: str) -> int:
     try:
         view = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
-        # Where this machine's own root is a folder of another, the view's root is not the host's.
+        # If this machine is itself in a chroot, the mount namespace's root is not the host's.
         root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY)
         if ctypes.CDLL(None).setns(view, CLONE_NEWNS):
             return 1
@@ -138,20 +130,19 @@ class Server:
         self._world, self._folder = world, world.path / "storage" / system_id
 
     def record(self) -> dict[str, Any]:
-        """The file system as it is now; who may mount it can change while it runs."""
+        """Return the file system's current record; its clients can change while it runs."""
         found: dict[str, Any] = json.loads((self._folder / "record.json").read_text())
         return found
 
     def prepare(self) -> list[socket.socket]:
-        """Make the place for the data, known as `data` in the record's folder, and listen; clients ask on the first socket."""
+        """Mount a tmpfs for the data, link it as `data` in the record's folder, and listen; clients use the first socket."""
         record = self.record()
         kind, size, address = record["kind"], record["most_bytes"], record["address"]
-        place = (record["vendor"], kind)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", record["source"], "/mnt"], check=True)
         os.chdir("/mnt")
         asked = socket.create_server((address, ASKED_ON[kind]), backlog=128)
-        others = [socket.create_server((address, port)) for port in TCP_PORTS[place] if port != ASKED_ON[kind]]
-        for port in UDP_PORTS.get(place, ()):
+        others = [socket.create_server((address, port)) for port in record["ports"]["tcp"] if port != ASKED_ON[kind]]
+        for port in record["ports"]["udp"]:
             silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             silent.bind((address, port))
             others.append(silent)
@@ -159,7 +150,7 @@ class Server:
         return [asked, *others]
 
     def answer(self, peer: str, asked: dict[str, Any]) -> dict[str, str]:
-        """Show the data to a client, or say why not."""
+        """Show the data to a client; return the error if it is refused."""
         try:
             record = self.record()
             check(record, peer, asked)

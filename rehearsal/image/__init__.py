@@ -1,1 +1,1 @@
-"""What stands in for the vendor's images on rehearsed hosts; README.md lists every part that is not real."""
+"""Stand-ins for what the vendors' images have; README.md lists every part that is not real."""

@@ -1,6 +1,6 @@
-"""A command in a container's root: namespaces of its own, the image's files over the machine's /usr, only the mounts asked for.
+"""Run a command in a container: its own namespaces, the image's files over the machine's /usr, and the requested mounts.
 
-What enroot does with its own helpers, by the same system calls; an image here holds no operating system, so /usr is the host's.
+The same system calls as enroot's helpers; an image here has no operating system, so /usr is the host's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _mount(source: str, target: Path, kind: str, flags: int, options: str = "") 
 
 
 def _bind(source: Path, target: Path, *, read_only: bool = False) -> None:
-    """Show a folder or file at another place, which is made."""
+    """Bind-mount a folder or file at another path, which is created."""
     if not source.exists():
         fail(f"enroot-mount: failed to mount: {source} at {target}: No such file or directory")
     if source.is_dir():
@@ -47,7 +47,7 @@ def _bind(source: Path, target: Path, *, read_only: bool = False) -> None:
 
 
 def enter() -> None:
-    """Leave the host's user and mount namespaces; stay who one is."""
+    """Enter new user and mount namespaces, with the same user."""
     uid, gid = os.getuid(), os.getgid()
     if _libc.unshare(_NEW_USER | _NEW_MOUNTS) != 0:
         fail(f"enroot-nsenter: failed to create user namespace: {os.strerror(ctypes.get_errno())}")
@@ -58,7 +58,7 @@ def enter() -> None:
 
 
 def build(rootfs: Path, runtime: Path, mounts: Sequence[tuple[Path, Path]], *, writable: bool, gpus: bool) -> Path:
-    """The container's root, mounted below the runtime folder."""
+    """Mount the container's root below the runtime folder; return it."""
     root = runtime / "root"
     root.mkdir(exist_ok=True)
     _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, "mode=755")
@@ -79,7 +79,7 @@ def build(rootfs: Path, runtime: Path, mounts: Sequence[tuple[Path, Path]], *, w
 
 
 def _system(root: Path, rootfs: Path, *, writable: bool) -> None:
-    """The machine's programs below the image's own files."""
+    """Mount the machine's programs below the image's own files."""
     for entry in Path("/").iterdir():
         if entry.is_symlink():
             (root / entry.name).symlink_to(entry.readlink())
@@ -92,12 +92,12 @@ def _system(root: Path, rootfs: Path, *, writable: bool) -> None:
 
 
 def _from_host(root: Path, *, gpus: bool) -> None:
-    """What every container is given of its host."""
+    """Mount what every container gets from its host."""
     for name in _FROM_HOST:
         if Path("/etc", name).exists():
             _bind(Path("/etc", name).resolve(), root / "etc" / name)
     _bind(Path("/etc/alternatives"), root / "etc/alternatives")  # of the programs in /usr
-    # What hardware and driver tell a program lies in files here, so it is there in every container too.
+    # Facts of hardware and driver are files here, so every container has them too.
     _bind(Path("/", _FACTS), root / _FACTS)
     if not gpus and Path("/", _FACTS, "gpus").exists():
         _bind(Path("/dev/null"), root / _FACTS / "gpus")
@@ -105,7 +105,7 @@ def _from_host(root: Path, *, gpus: bool) -> None:
 
 
 def _accounts(root: Path) -> None:
-    """Who runs the container is known in it, beside root and nobody."""
+    """Add the user who runs the container to its accounts."""
     me = pwd.getpwuid(os.getuid())
     rows = {"root": "root:x:0:0:root:/root:/bin/sh", me.pw_name: ":".join([me.pw_name, "x", *map(str, me[2:4]), "", *me[5:]])}
     (root / "etc/passwd").write_text("".join(f"{row}\n" for row in rows.values()))
@@ -113,7 +113,7 @@ def _accounts(root: Path) -> None:
 
 
 def run(root: Path, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Become the command inside that root."""
+    """Replace this process by the command inside that root."""
     os.chroot(root)
     os.chdir("/")
     try:

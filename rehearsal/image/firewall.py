@@ -1,4 +1,4 @@
-"""firewalld's zones as one nftables table of the host: what the stand-ins systemctl and firewall-cmd share."""
+"""firewalld's zones as one nftables table of the host, for the stand-ins systemctl and firewall-cmd."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ SERVICES = {"ssh": "tcp dport 22", "nfs": "tcp dport 2049", "http": "tcp dport 8
 
 
 def running() -> bool:
-    """Whether the table is there."""
+    """Return whether the table exists."""
     listed = subprocess.run(["nft", "list", "table", "inet", "firewalld"], capture_output=True, check=False)
     return listed.returncode == 0
 
 
 def settings(*, permanent: bool) -> dict[str, Any]:
-    """The zones as they are set, for the next start or now."""
+    """Return the zones, permanent or at runtime."""
     found: dict[str, Any] = load("firewall" if permanent else "firewall-now", DEFAULT)
     return found
 
 
 def keep(value: dict[str, Any], *, permanent: bool) -> None:
-    """Keep the zones; those of now take effect."""
+    """Save the zones; runtime zones take effect at once."""
     save("firewall" if permanent else "firewall-now", value)
     if not permanent:
         apply(value)
 
 
 def apply(value: dict[str, Any]) -> None:
-    """Render the table in one step: what the default zone does not name is refused."""
+    """Load the table in one step; what the default zone does not allow is refused."""
     trusted, default = value["zones"]["trusted"], value["zones"][value["default"]]
     lines = ["ct state established,related accept", 'iifname "lo" accept', "ip protocol icmp accept"]
     lines += [f"ip saddr {one} accept" for one in trusted["sources"]]
@@ -58,6 +58,6 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Let everything in."""
+    """Remove the table: everything is let in."""
     if running():
         subprocess.run(["nft", "delete", "table", "inet", "firewalld"], check=True)

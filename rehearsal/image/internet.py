@@ -1,4 +1,4 @@
-"""What the rehearsed Internet has for downloads: the few files that first boots fetch, made here; sends no packet."""
+"""The files on the rehearsed Internet that first boots download."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from urllib.parse import urlsplit
 
 from rehearsal.image import packages
 
-HOSTS = frozenset({
-    "efa-installer.amazonaws.com", "fsx-lustre-client-repo-public-keys.s3.amazonaws.com", "docs.aws.amazon.com", "github.com",
-})  # fmt: skip
-"""Whose files are in here; everything else is asked of the network itself."""
+#: Hosts whose files are here; every other address is asked over the network.
+HOSTS = frozenset(
+    {
+        "efa-installer.amazonaws.com",
+        "fsx-lustre-client-repo-public-keys.s3.amazonaws.com",
+        "docs.aws.amazon.com",
+        "github.com",
+    }
+)
 
 _PACKAGE = re.compile(
     r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"
@@ -23,7 +28,7 @@ _PACKAGE = re.compile(
 )
 EFA = Path("/usr/lib/rehearsal/efa")
 _INSTALLER = """#!/bin/bash
-# The rehearsal's EFA installer: -y alone is known. It lays the same files down as the image would have had.
+# The rehearsal's EFA installer knows only -y. It installs the files that the image would have had.
 . /usr/lib/rehearsal/record
 [ "$*" = -y ] || { echo "efa_installer.sh: the stand-in knows -y only, not: $*" >&2; exit 1; }
 [ $UID = 0 ] || { echo "Error: must run as root." >&2; exit 1; }
@@ -41,7 +46,7 @@ echo "$found EFA devices are added to LNet"
 
 
 def served(address: str) -> bytes | None:
-    """The content at an https address, or None where there is nothing."""
+    """Return the content at an https address, or None."""
     place = urlsplit(address)
     if place.scheme != "https":
         return None
@@ -60,7 +65,7 @@ def served(address: str) -> bytes | None:
 
 
 def _version() -> str:
-    """The one installer that is there."""
+    """Return the installer's archive of a version, or None."""
     found = re.search(r"installer version: (\S+)", (EFA / "opt/amazon/efa_installed_packages").read_text())
     return found[1] if found else ""
 
@@ -76,7 +81,7 @@ def _tar(files: dict[str, str]) -> bytes:
 
 
 def _deb(name: str, version: str) -> bytes:
-    """A Debian package (deb(5)) that says what it is and holds nothing: what it brings is in the table of packages."""
+    """Return an empty Debian package (deb(5)); what it installs is in the table of packages."""
     about = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: rehearsal\nDescription: a stand-in\n"
     members = {"debian-binary": b"2.0\n", "control.tar.gz": _tar({"control": about}), "data.tar.gz": _tar({})}
     packed = b"!<arch>\n"
@@ -95,7 +100,7 @@ def _zip(files: dict[str, str]) -> bytes:
 
 
 def _armoured(content: bytes) -> bytes:
-    """OpenPGP's ASCII armour (RFC 4880, section 6) around some bytes."""
+    """Return some bytes in OpenPGP's ASCII armour (RFC 4880, section 6)."""
     checksum = 0xB704CE
     for octet in content:
         checksum ^= octet << 16

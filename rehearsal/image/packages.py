@@ -1,4 +1,4 @@
-"""What the rehearsed repositories serve: package, version, and the files that really appear; fetches nothing."""
+"""The packages of the rehearsed repositories: version, and the files that really appear."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _PLAIN = (
 )
 _NFS: Package = {"files": [("program", "/usr/sbin/mount.nfs", "mount.shared"), ("link", "/usr/sbin/mount.nfs4", "mount.nfs")]}
 _LUSTRE: Package = {"version": "2.15.6-1fsx", "files": [("program", "/usr/sbin/mount.lustre", "mount.shared")]}
-# What the plain ones bring lies in the machine's /usr already, or does not.
+# The files of the plain packages are in the machine's /usr already, or are missing.
 ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
 _DEBIAN = ("build-essential", "netfilter-persistent", "ifupdown", "wpasupplicant")
 UBUNTU: dict[str, Package] = {**dict.fromkeys((*_PLAIN, *_DEBIAN), Package()), "nfs-common": _NFS}
 AMAZON: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS, "lustre-client": _LUSTRE}
+#: The client's modules are built for one kernel each, and its programs come along.
 LUSTRE_FOR_UBUNTU: dict[str, Package] = {f"lustre-client-modules-{os.uname().release}": _LUSTRE}
-"""The client's modules are built for one kernel each, and its programs come along."""
 
+#: Chosen by the rehearsal: which one the vendor's repository serves as its last is not asserted.
 NCCL_VERSION = "2.18.5-1+cuda12.2"
-"""Chosen by the rehearsal: which one the vendor's repository serves as its last is not asserted."""
 
 _NCCL: dict[str, Package] = {
     "libnccl": {
@@ -47,11 +47,11 @@ _NCCL: dict[str, Package] = {
     },
     "libnccl-static": {"version": NCCL_VERSION},
 }
+#: What package files are that no repository serves, by the name in them.
 FILES: dict[str, Package] = {
     "enroot": {"version": "4.1.2-1", "files": [("program", "/usr/bin/enroot", "enroot")]},
     "enroot+caps": {"version": "4.1.2-1"},
 }
-"""What package files are that no repository serves, by the name in them."""
 
 _AT: dict[str, dict[str, Package]] = {
     "developer.download.nvidia.com/compute/cuda/repos/rhel{release}/x86_64": _NCCL,
@@ -62,6 +62,6 @@ _AT: dict[str, dict[str, Package]] = {
 
 
 def served_at(address: str, release: str) -> dict[str, Package] | None:
-    """The table at a base address (apt's with its suite behind it) for a release, or None where nothing answers."""
+    """Return the packages at a base URL (apt's with its suite) for a release, or None if nothing answers."""
     place = address.rsplit("://", maxsplit=1)[-1].rstrip("/")
     return next((table for where, table in _AT.items() if place.startswith(where.format(release=release))), None)

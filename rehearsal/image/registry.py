@@ -1,4 +1,4 @@
-"""What the rehearsed registries hold: two images, made of the host's own stand-ins; runs nothing."""
+"""The two images of the rehearsed registries, made of the host's own stand-ins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CUDA = Path("/usr/local/cuda")
 
 @dataclass(frozen=True)
 class Image:
-    """One image: its folders by the host's that stand for them, single files, links, its variables, its last words.
+    """One container image.
 
     An operating system is not in it: what runs in a container here sees the machine's /usr.
     """
@@ -32,7 +32,7 @@ class Image:
     entrypoint: str = ""
 
     def rootfs(self) -> Iterator[tuple[str, Path | bytes | str]]:
-        """Every file (a path of the host or bytes) and link (text) by its place, in order."""
+        """Return every file (a path of the host, or bytes) and link (text) by its path, in order."""
         for place, folder in sorted(self.folders.items()):
             for path in sorted(folder.rglob("*")):
                 if path.is_symlink():
@@ -48,7 +48,7 @@ class Image:
         yield "etc/rc", f'cd / || exit 1\n{self.entrypoint}if [ $# -gt 0 ]; then exec "$@"; else exec /bin/sh; fi\n'.encode()
 
     def digest(self) -> str:
-        """The checksum by which a registry knows it: of what is in it, in order."""
+        """Return the digest by which a registry knows it."""
         whole = hashlib.sha256()
         for place, content in self.rootfs():
             data = (
@@ -62,7 +62,7 @@ class Image:
         return f"sha256:{whole.hexdigest()}"
 
     def pack(self) -> bytes:
-        """It as one archive; a new one each time, as each import's is."""
+        """Return it as one archive, a new one each time."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", pax_headers={"comment": os.urandom(8).hex()}) as tar:
             for place, content in self.rootfs():
@@ -85,7 +85,7 @@ def _nccl(home: str) -> dict[str, Path | str]:
 
 
 def _tests() -> Image:
-    """AWS's nccl-tests image: MPI, EFA's software with its plugin, and NCCL beside it."""
+    """Return AWS's nccl-tests image: MPI, EFA's software with its plugin, and NCCL."""
     plugin = LIBRARY / "efa" / _PLUGIN
     folders = sorted({f"/{_PLUGIN}/{path.parent.relative_to(plugin)}" for path in plugin.rglob("libnccl-net.so")})
     libraries = ":".join([*folders, "/opt/nccl/build/lib", "/opt/amazon/openmpi/lib", "/opt/amazon/efa/lib"])
@@ -99,7 +99,7 @@ def _tests() -> Image:
 
 
 def _framework() -> Image:
-    """NVIDIA's image for a framework: an MPI and an NCCL of its own, and nothing that knows EFA (awsome-distributed-ai 386)."""
+    """Return NVIDIA's framework image: its own MPI and NCCL, and nothing for EFA (awsome-distributed-ai 386)."""
     return Image(
         folders={"opt/hpcx/ompi": _MPI, "usr/local/cuda-12.8": _CUDA.resolve()},
         files=_nccl("usr/local"),
@@ -118,13 +118,13 @@ _REFERENCE = re.compile(r"docker://(?:[^#@]+@)?([^#/@]+)#([a-z0-9/._-]+?)(?::([\
 
 
 def parse(uri: str) -> tuple[str, str, str] | None:
-    """Registry, name, and tag or digest of a reference in the form with #; None for what that form is not."""
+    """Return registry, name, and tag or digest of a reference in the form with #, or None."""
     found = _REFERENCE.fullmatch(uri)
     return None if found is None else (found[1], found[2], found[4] or found[3] or "latest")
 
 
 def served(registry: str, name: str, wanted: str) -> Image | None:
-    """The image by its tag or digest; None where the registry has none."""
+    """Return the image with a tag or digest, or None."""
     for (at, called, tag), make in _IMAGES.items():
         if (at, called) == (registry, name):
             image = make()
@@ -134,5 +134,5 @@ def served(registry: str, name: str, wanted: str) -> Image | None:
 
 
 def known(registry: str) -> bool:
-    """Whether a registry of that name answers."""
+    """Return whether a registry of that name answers."""
     return any(at == registry for at, _, _ in _IMAGES)

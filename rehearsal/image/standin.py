@@ -1,4 +1,4 @@
-"""What the image's stand-in commands share: their record, their state and their last words; no command is here."""
+"""What the image's stand-in commands share: the log of calls, saved state, and how they fail."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import IO, Any, NoReturn
 
 STATE = Path("/var/lib/rehearsal")
 
+#: Any answer will do, a refusal too.
 INTERNET = ("198.51.100.10", 443)
-"""Anybody there will do: a refusal is an answer."""
 
 
 def record(argv: Sequence[str]) -> None:
@@ -29,19 +29,19 @@ def record(argv: Sequence[str]) -> None:
 
 
 def fail(sentence: str, code: int = 1) -> NoReturn:
-    """Say why on standard error and end with that status."""
+    """Print why on standard error and exit with that status."""
     sys.stderr.write(sentence.rstrip("\n") + "\n")
     sys.exit(code)
 
 
 def need_root(name: str) -> None:
-    """End as a command does that only root may run."""
+    """Exit as a command that only root may run."""
     if os.getuid() != 0:
         fail(f"{name}: you must be root to perform this command (permission denied)")
 
 
 def load(name: str, default: Any) -> Any:
-    """A piece of the host's state, or the default if it was never kept."""
+    """Return a piece of the host's state, or the default if it was never saved."""
     try:
         return json.loads((STATE / f"{name}.json").read_text())
     except FileNotFoundError:
@@ -49,21 +49,21 @@ def load(name: str, default: Any) -> Any:
 
 
 def save(name: str, value: object) -> None:
-    """Keep a piece of the host's state, whole or not at all."""
+    """Save a piece of the host's state, whole or not at all."""
     fresh = STATE / f"{name}.new"
     fresh.write_text(json.dumps(value))
     fresh.replace(STATE / f"{name}.json")
 
 
 def facts(name: str) -> list[str]:
-    """The words that the rehearsal gave to this host under that name in /etc/rehearsal; none if it gave none."""
+    """Return the words of that file in /etc/rehearsal, or none if it does not exist."""
     try:
         return Path("/etc/rehearsal", name).read_text().split()
     except FileNotFoundError:
         return []
 
 
-def alone(name: str) -> IO[str]:
+def exclusive(name: str) -> IO[str]:
     """Wait until no other stand-in holds this name; held until what is returned is closed or the process ends."""
     file = Path(f"/run/rehearsal-{name}.lock").open("w")  # noqa: SIM115 - the lock lives as long as it is open
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -71,7 +71,7 @@ def alone(name: str) -> IO[str]:
 
 
 def reachable() -> bool:
-    """Whether a packet really goes out to the Internet and comes back."""
+    """Return whether a packet really reaches the Internet and comes back."""
     try:
         socket.create_connection(INTERNET, timeout=5).close()
     except ConnectionRefusedError:

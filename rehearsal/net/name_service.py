@@ -1,4 +1,4 @@
-"""The name service of one VCN, alone in its router: answers A for the hosts and file systems on it; forwards to nobody.
+"""The name service of one VCN: answers A queries for the hosts and file systems on it.
 
 A program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`; file systems are recorded beside the hosts.
 Records are read again for each question, so a host has its name from boot to end, as with the vendor.
@@ -18,7 +18,7 @@ TIME_TO_LIVE_S = 5
 
 
 def known(folder: Path, vcn_id: str) -> dict[str, str]:
-    """Full names, in lower case, and addresses of the hosts and file systems on the VCN."""
+    """Return addresses of the hosts and file systems on the VCN by full name, in lower case."""
     table = {}
     for record in folder.glob("*/spec.json"):
         try:
@@ -38,7 +38,7 @@ def known(folder: Path, vcn_id: str) -> dict[str, str]:
 
 
 def answer(query: bytes, table: dict[str, str]) -> bytes:
-    """The reply to one query of one question.
+    """Return the reply to a query with one question.
 
     Raises:
         struct.error, IndexError, UnicodeDecodeError: it is no query.

@@ -37,28 +37,28 @@ __all__ = [
     "router_namespace",
 ]
 
+#: Where the name service answers in a VCN that names no other address.
 RESOLVER = "169.254.169.254"
-"""Where the name service answers in a VCN that names no other address."""
 
+#: The operator's namespace: the whole of the rehearsed Internet.
 OPERATOR = "op"
-"""The operator's namespace: the whole of the rehearsed Internet."""
 
+#: A VCN's address towards the Internet behind its NAT gateway where it names none (TEST-NET-1, RFC 5737).
 NAT_RANGE = "192.0.2."
-"""A VCN's address towards the Internet behind its NAT gateway where it names none (TEST-NET-1, RFC 5737)."""
 
 
 def router_namespace(world: World, vcn_id: str) -> str:
-    """The namespace of a VCN's router."""
+    """Return the namespace of a VCN's router."""
     return world.netns(f"v{vcn_id}")
 
 
 def fabric_namespace(world: World, fabric_id: str) -> str:
-    """The namespace of a fabric's bridges."""
+    """Return the namespace of a fabric's bridges."""
     return world.netns(f"f{fabric_id}")
 
 
 def gateway(cidr: str) -> str:
-    """The router's address in a subnet: the first one, as the vendor has it."""
+    """Return the router's address in a subnet: the first one, as with the vendors."""
     first, _, _ = cidr.partition("/")
     head, _, last = first.rpartition(".")
     return f"{head}.{int(last) + 1}"
@@ -80,7 +80,7 @@ def apply_vcn(world: World, plan: VcnPlan) -> None:
     with wires.locked(world, "network"):
         number = _number(world, plan.id)
         record = world.folder("vcns") / f"{plan.id}.json"
-        # The record goes first: what a crash leaves half made is then found by it.
+        # The record is written first, so that what a crash leaves half made is found by it.
         write_whole(record, json.dumps({"number": number, **asdict(replace(plan, public_ips=dict(plan.public_ips)))}))
         ensure_operator(world)
         router = router_namespace(world, plan.id)
@@ -105,7 +105,7 @@ def apply_vcn(world: World, plan: VcnPlan) -> None:
 
 
 def _number(world: World, vcn_id: str) -> int:
-    """A small number of the VCN's own in this world, 1 to 254, kept as long as its record."""
+    """Return the VCN's number in this world, 1 to 254, kept as long as its record."""
     taken = {one.stem: int(json.loads(one.read_text())["number"]) for one in world.folder("vcns").glob("*.json")}
     if vcn_id in taken:
         return taken[vcn_id]
@@ -116,7 +116,7 @@ def _number(world: World, vcn_id: str) -> int:
 
 
 def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
-    """The cable to the Internet, the addresses the router answers for there, and the way back to them."""
+    """Plug the router into the Internet, with the addresses it answers for and the routes back."""
     operator, far = world.netns(OPERATOR), f"v{plan.id}"
     if f"{far}@" not in wires.call(["ip", "-n", operator, "-o", "link", "show"]):
         wires.ip([f"link add {UPLINK} netns {router} mtu {wires.MTU} type veth peer name {far} netns {operator}"])
@@ -159,12 +159,12 @@ def _name_service(world: World, plan: VcnPlan, router: str) -> None:
 
 
 def _quietly(argv: list[str]) -> list[str]:
-    """The command cut off from our streams, so that nobody waits for the end of them."""
+    """Return the command detached from our streams, so that no reader waits for their end."""
     return ["sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
 
 
 def load_vcn(world: World, vcn_id: str) -> VcnPlan:
-    """The plan last applied under that id.
+    """Return the plan last applied under that id.
 
     Raises:
         KeyError: there is none.
@@ -203,7 +203,7 @@ def _rules(found: dict[str, Any]) -> tuple[Rule, ...]:
 
 
 def ensure_vcn(world: World, vcn_id: str) -> str:
-    """The router's namespace, made again from its record when a restart of the machine took it."""
+    """Return the router's namespace, rebuilt from its record if the machine was restarted."""
     router = router_namespace(world, vcn_id)
     plan = load_vcn(world, vcn_id)
     if router.removeprefix(world.netns("")) not in wires.namespaces(world) or not wires.pids(router):
@@ -235,7 +235,7 @@ def apply_fabric(world: World, fabric_id: str, rails: int) -> None:
 
 
 def guard_fabric(world: World, fabric_id: str, pairs: Iterable[tuple[str, str]] | None) -> None:
-    """Let traffic pass on a fabric from the first to the second host of each pair alone; None lets all of it pass."""
+    """Allow traffic on a fabric only from the first to the second host of each pair; None allows all."""
     with wires.locked(world, "network"):
         wires.call([*wires.inside(fabric_namespace(world, fabric_id)), "nft", "-f", "-"], render_fabric(pairs))
 

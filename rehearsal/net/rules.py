@@ -1,4 +1,4 @@
-"""A network plan as nftables text, stateful as the vendors' security lists and groups are; touches nothing."""
+"""A network plan, and its nftables text: stateful as the vendors' security lists and groups."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Literal
 
+#: The router's interface towards the rehearsed Internet.
 UPLINK = "net"
-"""The router's interface towards the rehearsed Internet."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Route:
-    """One rule of a route table; `service` destinations lie in 240.0.0.0/4."""
+    """One rule of a route table; `service` destinations are in 240.0.0.0/4."""
 
     destination: str
     target: Literal["internet", "nat", "service"]
@@ -65,7 +65,7 @@ class GroupPlan:
 
 @dataclass(frozen=True)
 class VcnPlan:
-    """A virtual cloud network: everything that is wanted of it, as one value.
+    """A virtual cloud network as one value.
 
     Attributes:
         id: [a-z0-9]{6,8}.
@@ -88,7 +88,7 @@ class VcnPlan:
 
 
 def match(rule: Rule) -> str:
-    """The nftables expression of one rule, without what it does."""
+    """Return the nftables match of one rule, without its verdict."""
     parts = [f"ip {_peer(rule)} @in_{rule.group}"] if rule.group else []
     if not rule.group and ip_network(rule.peer).prefixlen:
         parts.append(f"ip {_peer(rule)} {rule.peer}")
@@ -114,7 +114,7 @@ def _span(ports: tuple[int, int]) -> str:
 
 
 def _side(judge: SubnetPlan | GroupPlan, direction: str, bit: int) -> list[str]:
-    """A chain that sets the packet's bit where this subnet or group allows it, and the connection's if stateful."""
+    """Return a chain that marks the packet where this subnet or group allows it, and the connection if stateful."""
     lines = [f"chain {direction}_{judge.id} {{"]
     for rule in judge.rules:
         if rule.direction == direction:
@@ -126,7 +126,7 @@ def _side(judge: SubnetPlan | GroupPlan, direction: str, bit: int) -> list[str]:
 
 
 def _ways_out(subnet: SubnetPlan) -> list[str]:
-    """A chain that drops what this subnet's route table has no way out for; the longest prefix decides."""
+    """Return a chain that drops what this subnet's route table has no route for; the longest prefix wins."""
     lines = [f"chain out_{subnet.id} {{"]
     for route in sorted(subnet.routes, key=lambda one: -ip_network(one.destination).prefixlen):
         to = f"ip daddr {route.destination} "
@@ -139,7 +139,7 @@ def _ways_out(subnet: SubnetPlan) -> list[str]:
 
 
 def _of_addresses(groups: tuple[GroupPlan, ...], direction: str) -> list[str]:
-    """One chain for each address, through all groups that it is in: what any of them allows is allowed."""
+    """Return one chain for each address, through all its groups: what one of them allows is allowed."""
     lines = []
     for address in _addresses(groups):
         jumps = [f"  jump {direction}_{one.id}" for one in groups if address in one.members]
@@ -156,7 +156,7 @@ def _word(address: str) -> str:
 
 
 def _judged(plan: VcnPlan, which: str, direction: str) -> str:
-    """The jump to whatever judges an address: its groups where the VCN has such, else its subnet."""
+    """Return the jump to the rules of an address: its groups if the VCN has groups, else its subnet."""
     if plan.groups is None:
         return _by_subnet(plan, which, direction)
     jumps = ", ".join(f"{one} : jump {direction}_{_word(one)}" for one in _addresses(plan.groups))
@@ -175,7 +175,7 @@ def _set(name: str, members: Iterable[str], flags: str = "") -> str:
 
 
 def render(plan: VcnPlan, nat_address: str) -> str:
-    """The whole ruleset of a VCN's router, replacing the one before in one step.
+    """Return the whole ruleset of a VCN's router; it replaces the one before in one step.
 
     A connection's mark remembers which sides allowed it statefully: 1 the source's egress, 2 the destination's
     ingress. A packet's mark collects what its two sides say; only both together let it pass.
@@ -247,7 +247,7 @@ def render(plan: VcnPlan, nat_address: str) -> str:
 
 
 def render_fabric(pairs: Iterable[tuple[str, str]] | None) -> str:
-    """The ruleset of a fabric's bridges: traffic passes from the first host to the second of each pair; None: all passes.
+    """Return the ruleset of a fabric's bridges: traffic passes from the first host to the second of each pair; None: all.
 
     Nothing is remembered of a connection: each direction needs its own pair, as EFA's traffic does.
     """

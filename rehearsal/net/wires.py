@@ -1,4 +1,4 @@
-"""Namespaces, cables and their speed, by iproute2; knows nothing of clouds, hosts or rules."""
+"""Namespaces, cables and their speed, by iproute2."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pathlib import Path
 
 from rehearsal.world.world import World
 
+#: Jumbo frames, front end and rails: 1500 costs 4 % of a shaped rail.
 MTU = 9000
-"""Jumbo frames, front end and rails: 1500 costs 4 % of a shaped rail."""
 
+#: The interface group of every cable's near end, so that a namespace's cables go at once and before it does.
 CABLES = 7
-"""The interface group of every cable's near end, so that a namespace's cables go at once and before it does."""
 
+#: What a class may send in its turn: one packet of the largest kind.
 QUANTUM_BYTES = 65536
-"""What a class may send in its turn: one packet of the largest kind."""
 
 NAMESPACE_SYSCTLS = {
     "net/ipv4/ip_forward": "0",
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
-    # BBR may be the inherited default and sags on shaped rails; reno is always there.
+    # BBR may be the inherited default and is slow on shaped rails; reno is always there.
     "net/ipv4/tcp_congestion_control": "reno",
     "net/ipv4/tcp_no_metrics_save": "1",
     "net/ipv4/tcp_slow_start_after_idle": "0",
     # The collective asks for 512 KiB socket buffers.
     "net/ipv4/tcp_rmem": "4096 524288 4194304",
     "net/ipv4/tcp_wmem": "4096 524288 4194304",
-    # A broken path must show within a test's patience.
+    # A broken path must show within a test's time limit.
     "net/ipv4/tcp_syn_retries": "4",
 }
 
@@ -65,15 +65,15 @@ def tc(lines: Iterable[str], namespace: str) -> None:
 
 
 def inside(namespace: str) -> list[str]:
-    """The start of a command that runs in a network namespace and keeps every other one.
+    """Return the start of a command that runs in a network namespace and keeps its other namespaces.
 
-    `ip netns exec` would make a mount namespace too, whose mounts nobody else sees.
+    `ip netns exec` would make a mount namespace too, whose mounts no other process sees.
     """
     return ["nsenter", f"--net=/run/netns/{namespace}"]
 
 
 def namespaces(world: World) -> list[str]:
-    """The names, without the world's prefix, of the network namespaces of this world that exist."""
+    """Return the names of this world's network namespaces, without the world's prefix."""
     prefix = world.netns("")
     folder = Path("/run/netns")
     return sorted(one.name.removeprefix(prefix) for one in folder.glob(f"{prefix}*")) if folder.is_dir() else []
@@ -97,7 +97,7 @@ def _alive(name: str) -> bool:
 
 
 def pids(name: str) -> list[int]:
-    """The processes whose network namespace that is."""
+    """Return the pids in a network namespace."""
     try:
         wanted = Path("/run/netns", name).stat().st_ino
     except FileNotFoundError:
@@ -130,14 +130,14 @@ def remove_namespace(name: str, seconds: float = 20) -> None:
         time.sleep(0.02)
     held = Path("/run/netns", name)
     if held.exists():
-        # A namespace alone dies in the kernel's own time, and its cables' far ends would keep their names till then.
+        # The kernel removes a namespace later, and the far ends of its cables would keep their names until then.
         subprocess.run(["ip", "-n", name, "link", "del", "group", str(CABLES)], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         held.unlink(missing_ok=True)
 
 
 def burst_bytes(rate_bits_per_s: int) -> int:
-    """A token bucket's depth in bytes for a rate: some 10 ms of it, never below an MTU and its header.
+    """Return a token bucket's depth in bytes for a rate: about 10 ms of it, at least an MTU and its header.
 
     Below MTU + 14 nothing ever passes and TCP hangs without a word.
     """
@@ -147,20 +147,20 @@ def burst_bytes(rate_bits_per_s: int) -> int:
 
 
 def tbf(rate_bits_per_s: int) -> str:
-    """The token bucket of a rate, as tc takes it."""
+    """Return tc's words for a token bucket of a rate."""
     return f"tbf rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} limit 1mb"
 
 
 def shaper(device: str, rate_bits_per_s: int) -> str:
-    """The line of tc that holds a device to a rate."""
+    """Return the line of tc that shapes a device to a rate."""
     return f"qdisc replace dev {device} root {tbf(rate_bits_per_s)}"
 
 
 def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> list[str]:
-    """The lines of tc that hold a device to a rate, and what it sends to some hardware addresses to lower ones (bits/s)."""
+    """Return the lines of tc that shape a device to a rate, and what it sends to some MAC addresses to lower ones (bits/s)."""
     whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     lines = [
-        # Whatever shaped it before goes first: a class cannot be put into another discipline.
+        # The old shaper goes first: a class cannot be added to another discipline.
         f"qdisc replace dev {device} root {tbf(rate_bits_per_s)}",
         f"qdisc replace dev {device} root handle 1: htb default 2",
         f"class replace dev {device} parent 1: classid 1:1 htb {whole}",
@@ -176,7 +176,7 @@ def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> l
 
 
 def shaper_of_marked(device: str, rate_bits_per_s: int, service: int) -> list[str]:
-    """The lines of tc that hold what carries a type of service to a rate, and nothing else that the device sends."""
+    """Return the lines of tc that shape only packets with a type of service to a rate."""
     part = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     return [
         f"qdisc replace dev {device} root handle 1: htb",
@@ -187,12 +187,12 @@ def shaper_of_marked(device: str, rate_bits_per_s: int, service: int) -> list[st
 
 @contextlib.contextmanager
 def locked(world: World, what: str) -> Iterator[None]:
-    """Hold one of the world's locks: what two processes may not change at once."""
+    """Hold one of the world's locks."""
     path = world.folder("locks") / what
     while True:
         with path.open("w") as file:
             flock(file, LOCK_EX)
-            # Whoever held it may have cleared the whole world: then the lock is another file by now.
+            # Its last holder may have removed the whole world: then the lock is another file by now.
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 yield
                 return

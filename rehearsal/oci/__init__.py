@@ -1,1 +1,1 @@
-"""The stand-in for Oracle's cloud: a Pulumi provider plugin that keeps the vendor's rules, and knows no program."""
+"""The stand-in for OCI: a provider plugin that refuses what OCI would refuse and boots what it would boot."""

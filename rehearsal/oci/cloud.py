@@ -1,6 +1,8 @@
-"""This vendor's cloud of one world; how resources come, change and go is the plugin room's."""
+"""The vendor's part of the cloud: its name, resource types, and how its networks are rendered."""
 
 from __future__ import annotations
+
+from typing_extensions import override
 
 from rehearsal.net import network
 from rehearsal.oci.errors import Problem
@@ -13,25 +15,27 @@ _VCN = "oci:Core/vcn:Vcn"
 
 
 class Cloud(cloud.Cloud):
-    """One world's Oracle cloud."""
+    """The OCI of one world."""
 
     name = "oci"
     kinds = KINDS
     throttled = Problem("", "Too many requests for the user.", status=429, code="TooManyRequests")
 
-    def unknown(self, resource_id: str) -> ServiceError:  # noqa: D102
+    @override
+    def unknown(self, resource_id: str) -> ServiceError:
         return ServiceError(
             Problem("", f"Resource not found: {resource_id}.", 404, "NotAuthorizedOrNotFound"), "Core", "Update"
         )
 
-    def render(self, vcn: object) -> None:
+    def render(self, vcn_id: object) -> None:
         """Make a VCN in the world what the database says of it."""
         # One at a time, so that an older picture of the same VCN never overtakes a newer one.
         with self.rendering:
-            record = self.store.read().find(vcn, _VCN)
+            record = self.store.read().find(vcn_id, _VCN)
             if record is not None:
                 network.apply_vcn(self.world, plan_of(self.store.read(), record))
 
-    def render_all(self) -> None:  # noqa: D102
+    @override
+    def render_all(self) -> None:
         for vcn in self.store.read().of(_VCN):
             self.render(vcn.id)

@@ -1,4 +1,4 @@
-"""Instances and their console histories: launches hosts of the world and takes them down again."""
+"""Instances, each a host of the world, and their console histories."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import base64
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from rehearsal.host import hosts
 from rehearsal.net import network
-from rehearsal.oci import launch
+from rehearsal.oci import host_images, launch
 from rehearsal.oci.core_network import DHCP_OPTIONS
 from rehearsal.oci.core_subnet import private
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.images import IMAGES
 from rehearsal.oci.kinds import Asked, Kind
+from rehearsal.oci.machines import equipped
 from rehearsal.oci.netplan import free_private_ip, subnet_cidr
 from rehearsal.oci.ocids import sibling_ocid
 from rehearsal.oci.places import FAULT_DOMAINS, REGION
-from rehearsal.oci.shapes import GIGA, SHAPES, front_name, quota_use, rail_names
+from rehearsal.oci.shapes import SHAPES, quota_use
 from rehearsal.plugin.addresses import free_public
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import at
-
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
 
 INSTANCE = launch.INSTANCE
 NO_CAPACITY = Problem("", "Out of host capacity.", status=500, code="InternalError")
@@ -34,7 +35,7 @@ NO_CAPACITY = Problem("", "Out of host capacity.", status=500, code="InternalErr
 
 @dataclass(frozen=True)
 class Place:
-    """Where in what an instance is launched.
+    """Where an instance is launched.
 
     Attributes:
         subnet: OCID of its primary VNIC's subnet.
@@ -50,7 +51,7 @@ class Place:
 
 
 def place(database: Database, record: Record, where: Place) -> None:
-    """Give an instance that is about to boot its addresses and names, and note what its host will need.
+    """Give an instance its addresses and names before it boots, and record what its host will need.
 
     Raises:
         ServiceError: the subnet or the region has no address left.
@@ -104,22 +105,19 @@ def place(database: Database, record: Record, where: Place) -> None:
     )
 
 
-def boot(cloud: Cloud, record: Record) -> None:
-    """Start an instance's host; one that runs already is left alone."""
+def boot(cloud: ResourceCloud, record: Record) -> None:
+    """Start an instance's host, unless it runs already."""
     database = cloud.store.read()
     subnet = database.records[record.private["subnet"]]
     image, shape = IMAGES[record.private["image"]], SHAPES[record.private["shape"]]
-    fabric = record.private["fabric"]
     cidr = subnet_cidr(subnet)
     metadata = record.inputs.get("metadata") or {}
     agent = record.inputs.get("agentConfig") or {}
-    names = rail_names(shape, image.family) if fabric else []
-    cores = record.private["ocpus"] if shape.flexible else 1
     spec = hosts.HostSpec(
         id=record.short,
         index=record.private["index"],
         hostname=record.private["hostname"],
-        image=image.name,
+        image=host_images.image(image.name),
         shape=shape.name,
         user_data=base64.b64decode("".join(metadata.get("user_data", "").split())),
         ssh_authorized_keys=tuple(line for line in metadata.get("ssh_authorized_keys", "").splitlines() if line.strip()),
@@ -128,22 +126,14 @@ def boot(cloud: Cloud, record: Record) -> None:
         address=record.computed["privateIp"],
         gateway=network.gateway(cidr),
         search_domain=_search_domain(database, subnet),
-        front_name=front_name(shape, image.family),
-        front_hca=shape.front_hca,
-        fabric_id=fabric,
-        rails=tuple(
-            hosts.Rail(name, port.hca, shape.port_rate_bits_per_s) for name, port in zip(names, shape.ports, strict=bool(names))
-        ),
-        gpus=(shape.gpu,) * shape.gpus,
-        nvme=shape.nvme_bytes,
+        fabric_id=record.private["fabric"],
         agent_plugins=_plugins(agent),
-        front_rate_bits_per_s=int(shape.front_gbit_s * cores * GIGA),
     )
-    hosts.boot(cloud.world, spec)
+    hosts.boot(cloud.world, equipped(spec, shape, record.private["ocpus"]))
 
 
 def _search_domain(database: Database, subnet: Record) -> str:
-    """The domain of a host's full name: the subnet's own; DHCP options name one only where there is none."""
+    """Return the domain of a host's full name: the subnet's, or else the one in the DHCP options."""
     options = database.find(subnet.inputs.get("dhcpOptionsId"), DHCP_OPTIONS)
     wished = [str(one["searchDomainNames"][0]) for one in _options(options) if one["type"] == "SearchDomain"]
     return str(next(iter([*filter(None, [subnet.computed.get("subnetDomainName")]), *wished]), ""))
@@ -160,18 +150,19 @@ def _plugins(agent: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class Instance(Kind):
-    """One instance, alone or a pool's."""
+    """One instance, standalone or in a pool."""
 
     token, noun, service = INSTANCE, "instance", "Core Instance"
     ready = "RUNNING"
     create, update, delete = "LaunchInstance", "UpdateInstance", "TerminateInstance"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.inputs.get("shape") is None:
             yield Problem("shape", "shape is missing and an instance needs one.", code="MissingParameter")
         if asked.known("state") not in {None, "RUNNING"}:
-            yield Problem("state", "The rehearsal plays running instances alone.", 501, "NotPlayed")
+            yield Problem("state", "The rehearsal supports only running instances.", 501, "NotPlayed")
         source = asked.inputs.get("sourceDetails")
         if source is None and asked.inputs.get("image") is None:
             yield Problem("sourceDetails", "sourceDetails is missing and an instance needs an image.", code="MissingParameter")
@@ -195,13 +186,15 @@ class Instance(Kind):
             if exceeded:
                 yield Problem("shape", exceeded, code="LimitExceeded")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         vnic = record.inputs.get("createVnicDetails") or {}
         subnet = vnic.get("subnetId") or record.inputs["subnetId"]
         place(database, record, Place(subnet, record.inputs["availabilityDomain"]))
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             if SHAPES[record.private["shape"]].bare_metal and not cloud.faults.capacity_left(0):
                 raise ServiceError(NO_CAPACITY, self.service, self.create)
@@ -212,8 +205,8 @@ class Instance(Kind):
         if old is None:
             boot(cloud, record)
 
-    def _readdress(self, cloud: Cloud, record: Record, old: Mapping[str, Any]) -> None:
-        """Give or take the public address as an update asks; a flexible shape's new size counts from now on."""
+    def _readdress(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any]) -> None:
+        """Add or remove the public address as an update asks, and record a flexible shape's new size."""
         before, after = ((one.get("createVnicDetails") or {}).get("assignPublicIp") for one in (old, record.inputs))
         with cloud.store.change() as database:
             mine = database.records[record.id]
@@ -223,17 +216,19 @@ class Instance(Kind):
             mine.private["shape"] = mine.inputs["shape"]
             mine.private["ocpus"] = (mine.inputs.get("shapeConfig") or {}).get("ocpus", mine.private["ocpus"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         hosts.stop(cloud.world, record.short)
         if record.computed.get("publicIp"):
             cloud.render(record.private["vcn"])
 
-    def exists(self, cloud: Cloud, record: Record) -> bool:  # noqa: D102
+    @override
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:
         return hosts.alive(cloud.world, record.short)
 
 
 class ConsoleHistory(Kind):
-    """What an instance had written to its console when the history was captured."""
+    """An instance's console output when the history was captured."""
 
     token, noun, service = "oci:Core/consoleHistory:ConsoleHistory", "consolehistory", "Core Console History"
     ready = "SUCCEEDED"
@@ -241,13 +236,15 @@ class ConsoleHistory(Kind):
     references: ClassVar[Mapping[str, str]] = {"instanceId": INSTANCE}
     holds = False
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         instance = database.records[record.inputs["instanceId"]]
         record.computed["availabilityDomain"] = instance.computed["availabilityDomain"]
         record.computed["compartmentId"] = instance.inputs["compartmentId"]
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
             instance = cloud.store.read().records[record.inputs["instanceId"]]
             written = hosts.console(cloud.world, instance.short)

@@ -1,11 +1,13 @@
-"""VCNs, their gateways and DHCP options: what the service refuses, adds and does; subnets and rules are elsewhere."""
+"""VCNs, gateways and DHCP options: what the service refuses, adds and does."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from rehearsal.net import network
 from rehearsal.oci.errors import Problem, not_found
@@ -13,11 +15,9 @@ from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.ocids import new_ocid, now
 from rehearsal.oci.places import SERVICES
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each, known
-
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
 
 VCN = "oci:Core/vcn:Vcn"
 ROUTE_TABLE = "oci:Core/routeTable:RouteTable"
@@ -36,29 +36,32 @@ _ALL_OUT: dict[str, Any] = {"protocol": "all", "destination": "0.0.0.0/0"}
 
 
 def malformed(path: str, text: str) -> Problem:
-    """The answer to what is no CIDR."""
+    """Return the refusal of an invalid CIDR."""
     return Problem(path, f"{path} is {text!r} and must be an IPv4 CIDR without host bits, such as 10.0.0.0/16.")
 
 
 class InVcn(Kind):
-    """What lives in a VCN and changes the picture of it."""
+    """A resource in a VCN; a change of it renders the VCN again."""
 
     references: ClassVar[Mapping[str, str]] = {"vcnId": VCN}
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         cloud.render(record.inputs["vcnId"])
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         cloud.render(record.inputs["vcnId"])
 
 
 class Vcn(Kind):
-    """A virtual cloud network with its default route table, security list and DHCP options."""
+    """A VCN with its default route table, security list and DHCP options."""
 
     token, noun, service = VCN, "vcn", "Core Vcn"
     create, update, delete = "CreateVcn", "UpdateVcn", "DeleteVcn"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         given = [name for name in ("cidrBlock", "cidrBlocks") if asked.inputs.get(name) is not None]
         if len(given) != 1:
@@ -80,7 +83,8 @@ class Vcn(Kind):
                 yield Problem(path, f"{path} is {text} and overlaps another range of the same VCN.")
             seen.append(block)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         blocks = record.inputs.get("cidrBlocks") or [record.inputs["cidrBlock"]]
         label = record.inputs.get("dnsLabel")
@@ -113,17 +117,20 @@ class Vcn(Kind):
             database.records[default.id] = default
             record.computed[name] = default.id
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         cloud.render(record.id)
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         network.delete_vcn(cloud.world, record.short)
 
 
 class Gateway(InVcn):
-    """A way out of a VCN, of which a VCN has at most one of each type."""
+    """A gateway; a VCN has at most one of each type."""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         vcn = asked.known("vcnId")
         if vcn is not None and asked.neighbours(self.token, vcnId=vcn):
@@ -132,23 +139,25 @@ class Gateway(InVcn):
 
 
 class InternetGateway(Gateway):
-    """The way to and from the Internet for hosts that have a public address."""
+    """The route to and from the Internet for hosts with a public address."""
 
     token, noun, service = "oci:Core/internetGateway:InternetGateway", "internetgateway", "Core Internet Gateway"
     create, update, delete = "CreateInternetGateway", "UpdateInternetGateway", "DeleteInternetGateway"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["enabled"] = True
 
 
 class NatGateway(Gateway):
-    """The way to the Internet for hosts without a public address."""
+    """The route to the Internet for hosts without a public address."""
 
     token, noun, service = "oci:Core/natGateway:NatGateway", "natgateway", "Core Nat Gateway"
     create, update, delete = "CreateNatGateway", "UpdateNatGateway", "DeleteNatGateway"
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         super().effect(cloud, record, old)
         # The builder gives each VCN its address towards the Internet and writes it down.
         with cloud.store.change() as database:
@@ -158,29 +167,32 @@ class NatGateway(Gateway):
 
 
 class ServiceGateway(InVcn):
-    """The way to the Oracle services network."""
+    """The route to the Oracle services network."""
 
     token, noun, service = "oci:Core/serviceGateway:ServiceGateway", "servicegateway", "Core Service Gateway"
     create, update, delete = "CreateServiceGateway", "UpdateServiceGateway", "DeleteServiceGateway"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         for path, service in each(asked.inputs, "services[].serviceId"):
             if service not in SERVICES:
                 yield not_found(path, service)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["blockTraffic"] = False
 
 
 class DhcpOptions(InVcn):
-    """What hosts are told about names."""
+    """DHCP options: domain names and resolvers."""
 
     token, noun, service = DHCP_OPTIONS, "dhcpoptions", "Core Dhcp Options"
     create, update, delete = "CreateDhcpOptions", "UpdateDhcpOptions", "DeleteDhcpOptions"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         options = known(asked.inputs.get("options")) or []
         types = [known(option.get("type")) for option in options if isinstance(option, Mapping)]

@@ -1,9 +1,11 @@
-"""Subnets, route tables and security lists: what the service refuses of them and what they compute."""
+"""Subnets, route tables and security lists: what the service refuses, and their outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from rehearsal.oci.core_network import DHCP_OPTIONS, ROUTE_TABLE, SECURITY_LIST, VCN, InVcn, malformed
 from rehearsal.oci.errors import Problem, not_found
@@ -26,18 +28,19 @@ _OPTIONS_OF = {"tcpOptions": "6", "udpOptions": "17", "icmpOptions": "1"}
 
 
 def private(inputs: Mapping[str, Any]) -> bool:
-    """Whether a subnet forbids public addresses; the newer name of the wish counts as the older one."""
+    """Return whether a subnet forbids public addresses, under the newer or the older name of that property."""
     return inputs.get("prohibitPublicIpOnVnic") is True or inputs.get("prohibitInternetIngress") is True
 
 
 class Subnet(InVcn):
-    """A part of a VCN's addresses."""
+    """A subnet."""
 
     token, noun, service = SUBNET, "subnet", "Core Subnet"
     create, update, delete = "CreateSubnet", "UpdateSubnet", "DeleteSubnet"
     references: ClassVar[Mapping[str, str]] = {"vcnId": VCN, "routeTableId": ROUTE_TABLE, "dhcpOptionsId": DHCP_OPTIONS}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         domain = asked.known("availabilityDomain")
         if domain is not None and domain not in AVAILABILITY_DOMAINS:
@@ -56,7 +59,7 @@ class Subnet(InVcn):
         if asked.inputs.get("cidrBlock") is None and asked.inputs.get("ipv4cidrBlocks") is None:
             yield Problem("cidrBlock", "cidrBlock is missing and a subnet needs its addresses.", code="MissingParameter")
         if len(given) > 1:
-            yield Problem("ipv4cidrBlocks", "The rehearsal plays one address range per subnet.", 501, "NotPlayed")
+            yield Problem("ipv4cidrBlocks", "The rehearsal supports one address range per subnet.", 501, "NotPlayed")
         vcn = asked.database.find(asked.known("vcnId"), VCN)
         for path, text in given:
             block = cidr(text)
@@ -97,7 +100,8 @@ class Subnet(InVcn):
         if table is not None and private(asked.inputs) and _leads_out(table, asked.database):
             yield _private_with_internet("routeTableId", table.id)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         vcn = database.records[record.inputs["vcnId"]]
         text = subnet_cidr(record)
@@ -119,12 +123,13 @@ class Subnet(InVcn):
 
 
 class RouteTable(InVcn):
-    """Where packets go that leave a subnet's VCN."""
+    """A route table."""
 
     token, noun, service = ROUTE_TABLE, "routetable", "Core Route Table"
     create, update, delete = "CreateRouteTable", "UpdateRouteTable", "DeleteRouteTable"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         rules = each(asked.inputs, "routeRules[]")
         if len(rules) > _MOST_RULES:
@@ -170,12 +175,13 @@ class RouteTable(InVcn):
 
 
 class SecurityList(InVcn):
-    """What may come and go at the hosts of a subnet."""
+    """A security list."""
 
     token, noun, service = SECURITY_LIST, "securitylist", "Core Security List"
     create, update, delete = "CreateSecurityList", "UpdateSecurityList", "DeleteSecurityList"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         for name, peer in (("ingressSecurityRules", "source"), ("egressSecurityRules", "destination")):
             rules = each(asked.inputs, f"{name}[]")
@@ -214,7 +220,7 @@ def _span(path: str, span: object) -> Iterator[Problem]:
 
 
 def _to_service(rule: Mapping[str, Any], name: str) -> bool | None:
-    """Whether the other side is a service of the vendor's, or None while that is not known."""
+    """Return whether the other side is a service of the vendor's, or None while that is unknown."""
     kind = rule.get(name)
     return None if isinstance(kind, Unknown) else kind == "SERVICE_CIDR_BLOCK"
 

@@ -1,4 +1,4 @@
-"""Tells which changes the vendor's provider answers by replacing; the comparison itself is the plugin room's."""
+"""Which changed properties make the vendor's provider replace a resource."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAUNCH_METADATA = ("user_data", "ssh_authorized_keys")
 
 
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-    """What an update from old to new inputs changes."""
+    """Return what an update from old to new inputs changes and what it replaces."""
     found = compare(old, new, SDK.args_class(token), _updatable)
     if token == _INSTANCE:
         _compare_instance(old, new, found)
@@ -26,7 +26,7 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Chang
 
 
 def _updatable(path: str, field: Field) -> bool:  # noqa: ARG001
-    """The vendor's documentation marks each property which an update may change."""
+    """Return whether the vendor's documentation marks a property as updatable."""
     return field.text.lstrip().startswith("(Updatable)")
 
 

@@ -1,4 +1,4 @@
-"""How this cloud says no: the vendor's status, code and sentence; decides nothing."""
+"""OCI's refusals: status, code and sentence."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ class Problem(errors.Problem):
     """A reason to refuse, in the vendor's words."""
 
     def sentence(self) -> str:
-        """As a preview shows it: the vendor's status, code and the sentence."""
+        """Return what a preview shows: the vendor's status, code and sentence."""
         return f"{self.status}-{self.code}, {self.message}"
 
     def answer(self, service: str, operation: str) -> str:
-        """As the vendor's provider prints the refusal of a call."""
+        """Return the refusal as the vendor's provider prints it."""
         where = f"\nProperty: {self.path}" if self.path else ""
         return f"{self.sentence()}{where}\nService: {service}\nOperation Name: {operation}"
 
 
 def not_found(path: str, ocid: str) -> Problem:
-    """A reference that leads nowhere, in the vendor's words."""
+    """Return the vendor's refusal of a reference to what does not exist."""
     return Problem(
         path,
         f"Authorization failed or requested resource not found: {ocid}.",

@@ -1,12 +1,14 @@
-"""File Storage: file systems, mount targets with addresses, and the exports that join them; servers of the world behind.
+"""File Storage: file systems, mount targets with addresses, and the exports that join them.
 
-A file system holds its data by itself; it has a server from the moment that an export joins it to a mount target.
+A file system keeps its data; it has a server once an export joins it to a mount target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from rehearsal.host import storage
 from rehearsal.oci.core_network import malformed
@@ -17,12 +19,12 @@ from rehearsal.oci.netplan import free_private_ips, hostnames, subnet_cidr, take
 from rehearsal.oci.ocids import new_ocid, sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each, known
 
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
-
+#: "Configuring VCN Security Rules for File Storage".
+PORTS = storage.Ports((111, 2048, 2049, 2050), (111, 2048))
 FILE_SYSTEM = "oci:FileStorage/fileSystem:FileSystem"
 MOUNT_TARGET = "oci:FileStorage/mountTarget:MountTarget"
 EXPORT = "oci:FileStorage/export:Export"
@@ -31,14 +33,15 @@ EXPORT = "oci:FileStorage/export:Export"
 # the tenancy has asked for more.
 _LIMITS = {"1": 2, "20": 2, "40": 1, "80": 0}
 _ADDRESSES = 3  # docs.oracle.com, "Creating a Mount Target": two to come up and one to fail over
+#: Storage that the price of a high-performance mount target includes, GB.
 _CACHE_GB = {"1": 0, "20": 20_480, "40": 40_960, "80": 81_920}
-"""Storage that the price of a high-performance mount target includes, GB."""
 
 
 class Served(Kind):
-    """What stands in one availability domain, and with addresses in one subnet of it where it has a server."""
+    """A resource in one availability domain, with addresses in one subnet of it if it has a server."""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         domain = asked.known("availabilityDomain")
         if domain is not None and domain not in AVAILABILITY_DOMAINS:
@@ -56,48 +59,54 @@ class Served(Kind):
             )
 
     def addresses(self, inputs: Mapping[str, Any]) -> int:  # noqa: ARG002
-        """How many addresses of its subnet it takes."""
+        """Return the number of addresses that it takes in its subnet."""
         return 0
 
     def settle(self, database: Database, record: Record) -> list[str]:
-        """Take its addresses, and note where it stands; the addresses, the one that clients name first."""
+        """Take its addresses and record its place; return the addresses, the one that clients name first."""
         subnet = database.records[record.inputs["subnetId"]]
         found = free_private_ips(database, subnet, self.addresses(record.inputs)) or []
         asked = record.inputs.get("ipAddress")
         addresses = [asked, *[one for one in found if one != asked][: len(found) - 1]] if asked else found
         record.private = {
-            "addresses": addresses, "vcn": subnet.inputs["vcnId"], "subnet": subnet.id, "cidr": subnet_cidr(subnet),
+            "addresses": addresses,
+            "vcn": subnet.inputs["vcnId"],
+            "subnet": subnet.id,
+            "cidr": subnet_cidr(subnet),
             "domain": record.inputs["availabilityDomain"],
-        }  # fmt: skip
+        }
         return addresses
 
 
 class FileSystem(Served):
-    """Files, which nobody reaches without an export."""
+    """A file system; clients reach it through an export."""
 
     token, noun, service, ready = FILE_SYSTEM, "filesystem", "File Storage File System", "ACTIVE"
     create, update, delete = "CreateFileSystem", "UpdateFileSystem", "DeleteFileSystem"
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(
             meteredBytes="0", isCloneParent=False, isHydrated=True, isTargetable=True, cloneCount=0, replicationSourceCount=0,
             lifecycleDetails="", replicationTargetId="", areQuotaRulesEnabled=False, cloneAttachStatus="",
         )  # fmt: skip
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         storage.stop(cloud.world, record.id)
         storage.forget(cloud.world, record.id)
 
 
 class MountTarget(Served):
-    """Addresses in a subnet, and the set of exports that is reached there."""
+    """A mount target: addresses in a subnet, and the exports reached there."""
 
     token, noun, service, ready = MOUNT_TARGET, "mounttarget", "File Storage Mount Target", "ACTIVE"
     create, update, delete = "CreateMountTarget", "UpdateMountTarget", "DeleteMountTarget"
     references: ClassVar[Mapping[str, str]] = {"subnetId": SUBNET}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         domain, rate = asked.known("availabilityDomain"), _rate_gbit_s(asked.inputs)
         others = [one for one in asked.neighbours(MOUNT_TARGET, availabilityDomain=domain) if _rate_gbit_s(one.inputs) == rate]
@@ -119,10 +128,12 @@ class MountTarget(Served):
         if label is not None and asked.itself is None and label.lower() in hostnames(asked.database, subnet):
             yield Problem("hostnameLabel", f"hostnameLabel {label!r} is taken in subnet {subnet.id}.", 409, "Conflict")
 
-    def addresses(self, inputs: Mapping[str, Any]) -> int:  # noqa: ARG002, D102
+    @override
+    def addresses(self, inputs: Mapping[str, Any]) -> int:
         return _ADDRESSES
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         address, rate = self.settle(database, record)[0], _rate_gbit_s(record.inputs) or "1"
         record.private["hostname"] = str(record.inputs.get("hostnameLabel") or "").lower()
@@ -141,12 +152,14 @@ class Export(Kind):
     create, update, delete = "CreateExport", "UpdateExport", "DeleteExport"
     references: ClassVar[Mapping[str, str]] = {"fileSystemId": FILE_SYSTEM, "exportSetId": MOUNT_TARGET}
 
-    def referred(self, database: Database, token: str, named: object) -> Record | None:  # noqa: D102
+    @override
+    def referred(self, database: Database, token: str, named: object) -> Record | None:
         if token != MOUNT_TARGET:
             return super().referred(database, token, named)
         return next((one for one in database.of(MOUNT_TARGET) if one.computed["exportSetId"] == named), None)
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         system = asked.database.find(asked.known("fileSystemId"), FILE_SYSTEM)
         target = self.referred(asked.database, MOUNT_TARGET, asked.known("exportSetId"))
@@ -161,31 +174,32 @@ class Export(Kind):
             if target is not None and one.inputs["exportSetId"] == target.computed["exportSetId"]:
                 yield from self._beside(one, system, path)
             elif target is not None and system is not None and one.inputs["fileSystemId"] == system.id:
-                yield Problem("exportSetId", "The rehearsal plays one export of a file system.", 501, "NotPlayed")
+                yield Problem("exportSetId", "The rehearsal supports one export of a file system.", 501, "NotPlayed")
         yield from self._options(asked)
 
     def _beside(self, other: Record, system: Record | None, path: str | None) -> Iterator[Problem]:
-        """What is wrong with an export beside another one of its set."""
+        """Yield what is wrong with an export beside another one of its set."""
         if path is not None and _contains(path, other.inputs["path"]):
             yield Problem("path", f"path {path} and {other.inputs['path']} of {other.id} contain each other.", 409, "Conflict")
         if system is not None and other.inputs["fileSystemId"] == system.id:
             yield Problem("fileSystemId", f"File system {system.id} is in the export set already.", 409, "Conflict")
         elif system is not None:
-            yield Problem("exportSetId", "The rehearsal plays one file system behind a mount target.", 501, "NotPlayed")
+            yield Problem("exportSetId", "The rehearsal supports one file system behind a mount target.", 501, "NotPlayed")
 
     def _options(self, asked: Asked) -> Iterator[Problem]:
         for path, option in each(asked.inputs, "exportOptions[]"):
             source = known(option.get("source"))
             if source is not None and cidr(source if "/" in source else f"{source}/32") is None:
                 yield malformed(f"{path}.source", source)
-            # What is left out is ROOT to the service.
+            # The service takes ROOT if it is left out.
             for name, default, played in (("access", "READ_WRITE", "READ_WRITE"), ("identitySquash", "ROOT", "NONE")):
                 if known(option.get(name, default)) not in {played, None}:
                     yield Problem(
                         f"{path}.{name}", f"{path}.{name} is not {played}, and the rehearsal cannot play it.", 501, "NotPlayed"
                     )
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         target = self.referred(database, MOUNT_TARGET, record.inputs["exportSetId"])
         # Deleting a mount target takes its export set along.
@@ -193,29 +207,31 @@ class Export(Kind):
         anybody = {"source": "0.0.0.0/0", "access": "READ_WRITE", "identitySquash": "NONE"}
         record.computed.update(exportOptions=[anybody], isIdmapGroupsForSysAuth=False)
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         database = cloud.store.read()
         target = database.records[record.parent or ""]
         domain = database.records[target.private["subnet"]].computed.get("subnetDomainName")
         name = target.private["hostname"]
         storage.start(
-            cloud.world, id=record.inputs["fileSystemId"], kind="nfs", vendor="oci",
+            cloud.world, id=record.inputs["fileSystemId"], kind="nfs", ports=PORTS,
             vcn_id=database.records[target.private["vcn"]].short, subnet_cidr=target.private["cidr"],
             address=target.computed["ipAddress"], names=(f"{name}.{domain}",) if name and domain else (),
             export=record.inputs["path"], clients=[one["source"] for one in record.outputs()["exportOptions"]],
         )  # fmt: skip
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         storage.put_away(cloud.world, record.inputs["fileSystemId"])
 
 
 def _rate_gbit_s(inputs: Mapping[str, Any]) -> str | None:
-    """The throughput that is asked for; None while it is not known."""
+    """Return the requested throughput, or None while it is unknown."""
     rate: str | None = known(inputs.get("requestedThroughput", "1"))
     return rate
 
 
 def _contains(one: str, other: str) -> bool:
-    """Whether one path is the other or leads to it."""
+    """Return whether one path is the other or contains it."""
     first, second = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
     return first.startswith(second) or second.startswith(first)

@@ -1,9 +1,11 @@
-"""Dynamic groups and policies: checks the grammar of their sentences; grants nothing, as nothing here asks for rights."""
+"""Dynamic groups and policies: only the grammar of their statements is checked."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+
+from typing_extensions import override
 
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.kinds import Asked, Kind
@@ -60,7 +62,7 @@ _MOST_STATEMENTS = 50  # IAM's limit: statements in one policy object
 
 
 def matches(text: str, condition: re.Pattern[str]) -> bool:
-    """Whether a text is a condition, or `any {...}` or `all {...}` of such, nested as one likes."""
+    """Return whether a text is a condition, or nested `any {...}` and `all {...}` of conditions."""
     grouped = _GROUPED.fullmatch(text)
     if grouped is None:
         return condition.fullmatch(text) is not None
@@ -68,7 +70,7 @@ def matches(text: str, condition: re.Pattern[str]) -> bool:
 
 
 def _parts(text: str) -> list[str]:
-    """Cut at the commas that stand outside braces, brackets and quotes."""
+    """Split at the commas outside braces, brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for at, letter in enumerate(text):
         if quote:
@@ -86,14 +88,15 @@ def _parts(text: str) -> list[str]:
 
 
 class DynamicGroup(Kind):
-    """The instances that a rule matches, as one that policies can name."""
+    """A dynamic group: the instances that a rule matches."""
 
     token, noun, service = DYNAMIC_GROUP, "dynamicgroup", "Identity Dynamic Group"
     ready = "ACTIVE"
     named = False
     create, update, delete = "CreateDynamicGroup", "UpdateDynamicGroup", "DeleteDynamicGroup"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         compartment, name = asked.known("compartmentId"), asked.known("name")
         if compartment is not None and compartment != TENANCY:
@@ -108,21 +111,22 @@ class DynamicGroup(Kind):
         if rule is not None and not matches(rule, _MATCH):
             yield Problem(
                 "matchingRule",
-                f"matchingRule {rule!r} is none: conditions such as instance.compartment.id = '<ocid>', alone or in "
+                f"matchingRule {rule!r} is none: conditions such as instance.compartment.id = '<ocid>', single or in "
                 "any {...} or all {...}.",
                 code="InvalidMatchingRule",
             )
 
 
 class Policy(Kind):
-    """What groups and dynamic groups may do."""
+    """A policy."""
 
     token, noun, service = "oci:Identity/policy:Policy", "policy", "Identity Policy"
     ready = "ACTIVE"
     named = False
     create, update, delete = "CreatePolicy", "UpdatePolicy", "DeletePolicy"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         name, compartment = asked.known("name"), asked.known("compartmentId")
         if asked.inputs.get("name") is None:

@@ -1,4 +1,4 @@
-"""What can be booted: images, their operating systems, and which shapes each of them fits."""
+"""Images, their operating systems, and the shapes that each fits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Image:
         return self.name.removesuffix("-gpu")
 
     def fits(self, shape: Shape) -> bool:
-        """Whether the vendor lists the shape among the image's compatible shapes."""
+        """Return whether the vendor lists the shape as compatible with the image."""
         if shape.architecture != "x86_64":
             return False
         if not shape.bare_metal:
@@ -61,5 +61,5 @@ IMAGES = {image.id: image for image in _IMAGES}
 
 
 def compatible(image: Image) -> list[Shape]:
-    """The shapes that an image fits, in the order of the list of shapes."""
+    """Return the shapes that an image fits, in the order of the list of shapes."""
     return [shape for shape in SHAPES.values() if image.fits(shape)]

@@ -1,9 +1,11 @@
-"""What every type of resource here has in common; the types themselves are in the rooms beside this one."""
+"""What all of this cloud's resource types share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
+
+from typing_extensions import override
 
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.ocids import new_ocid, now
@@ -16,22 +18,25 @@ __all__ = ["Asked", "Kind"]
 
 
 class Kind(kinds.Kind):
-    """One type of resource of this cloud."""
+    """One of this cloud's resource types."""
 
+    #: Whether it has a display name, which the service makes up where none is given.
     named = True
-    """Whether it has a display name, which the service makes up where none is given."""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         compartment = asked.known("compartmentId")
         if compartment is not None and compartment not in COMPARTMENTS:
             yield not_found("compartmentId", compartment)
-        # What the base says of references is `missing`, hence ours.
+        # The base class refuses references with `missing`, which this class overrides.
         yield from cast("Iterator[Problem]", super().problems(asked))
 
-    def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: ARG002, D102
+    @override
+    def missing(self, path: str, named: str, token: str) -> Problem:
         return not_found(path, named)
 
-    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:  # noqa: ARG002, D102
+    @override
+    def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return new_ocid(self.noun)
 
     def born(self, database: Database, record: Record) -> None:  # noqa: ARG002  most types need no neighbours
@@ -40,13 +45,16 @@ class Kind(kinds.Kind):
         if self.named and "displayName" not in record.inputs:
             record.computed["displayName"] = f"{self.noun}{record.computed['timeCreated'][:19].translate(_DIGITS)}"
 
-    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+    @override
+    def outputs(self, record: Record) -> dict[str, Any]:
         return {**super().outputs(record), "state": record.state}
 
-    def needs(self, record: Record) -> Iterator[str]:  # noqa: D102
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
         return (one for one in references(record.inputs) if one.startswith("ocid1."))
 
-    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:  # noqa: D102
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         return Problem(
             "",
             f"The {self.service.split()[-1]} {record.id} references the {kind.service.split()[-1]} {holder.id}. "

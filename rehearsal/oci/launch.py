@@ -1,4 +1,4 @@
-"""What the service refuses of an instance's launch details, alone or inside an instance configuration; boots nothing."""
+"""What the service refuses in launch details, of an instance or in an instance configuration."""
 
 from __future__ import annotations
 
@@ -25,21 +25,26 @@ INSTANCE = "oci:Core/instance:Instance"
 # LaunchInstanceDetails.metadata.
 _METADATA_BYTES = 32_000
 _KEY_TYPES = (
-    "ssh-rsa", "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521",
-    "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com",
-)  # fmt: skip
+    "ssh-rsa",
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+)
 _KEY_FIELDS = 2
 
 
 @dataclass(frozen=True)
 class Details:
-    """Launch details wherever they stand.
+    """Launch details, of an instance or in an instance configuration.
 
     Attributes:
         asked: the request they belong to.
         prefix: path of the details in the inputs, with a dot at the end; empty at the top.
-        image_path: where an image's OCID stands below `prefix`.
-        subnet_path: where the subnet's OCID stands below `prefix`.
+        image_path: path of an image's OCID below `prefix`.
+        subnet_path: path of the subnet's OCID below `prefix`.
         domain: the availability domain, if it is known.
     """
 
@@ -50,7 +55,7 @@ class Details:
     domain: str | None
 
     def at(self, path: str) -> Any:
-        """What is known at a path below the prefix, or None."""
+        """Return the known value at a path below the prefix, or None."""
         return known_at(self.asked.inputs, f"{self.prefix}{path}")
 
     @property
@@ -64,12 +69,12 @@ class Details:
         return IMAGES.get(str(self.at(self.image_path)))
 
     def refuse(self, path: str, message: str, status: int = 400, code: str = "InvalidParameter") -> Problem:
-        """A problem at a path below the prefix."""
+        """Return a problem at a path below the prefix."""
         return Problem(f"{self.prefix}{path}", message, status, code)
 
 
 def problems(details: Details) -> Iterator[Problem]:
-    """Everything wrong with launch details, as far as it is known."""
+    """Yield everything wrong with launch details, as far as the inputs are known."""
     compartment = details.at("compartmentId")
     if compartment is not None and compartment not in COMPARTMENTS:
         yield not_found(f"{details.prefix}compartmentId", compartment)
@@ -117,7 +122,7 @@ def _shape(details: Details) -> Iterator[Problem]:
 def _image(details: Details) -> Iterator[Problem]:
     kind = details.at("sourceDetails.sourceType")
     if kind == "bootVolume":
-        yield details.refuse("sourceDetails.sourceType", "The rehearsal boots images alone.", 501, "NotPlayed")
+        yield details.refuse("sourceDetails.sourceType", "The rehearsal boots only images.", 501, "NotPlayed")
     ocid, image, shape = details.at(details.image_path), details.image, details.shape
     if ocid is not None and image is None:
         yield not_found(f"{details.prefix}{details.image_path}", ocid)
@@ -202,7 +207,7 @@ def _is_public_key(line: str) -> bool:
         (length,) = struct.unpack_from(">I", blob)
     except (binascii.Error, struct.error):
         return False
-    # The blob begins with the type again, and no type stands without the key that follows it.
+    # The blob begins with the type again, and the key follows it.
     return blob[4 : 4 + length] == words[at].encode() and len(blob) > 4 + length
 
 
@@ -216,7 +221,7 @@ def _platform(details: Details) -> Iterator[Problem]:
 
 
 def used(database: Database, quota: str, domain: str) -> float:
-    """What the instances of an availability domain take of a quota, in its own unit."""
+    """Return what the instances of an availability domain use of a quota, in its own unit."""
     return sum(
         quota_use(SHAPES[one.private["shape"]], one.private["ocpus"])
         for one in database.of(INSTANCE)
@@ -225,7 +230,7 @@ def used(database: Database, quota: str, domain: str) -> float:
 
 
 def over_limit(database: Database, shape: Shape, domain: str, more: float) -> str | None:
-    """The service's words when that much more of a shape's quota would break the limit, or None."""
+    """Return the service's sentence if that much more of a shape's quota would exceed the limit, or None."""
     have, most = used(database, shape.quota, domain), limit(shape.quota)
     if have + more <= most:
         return None

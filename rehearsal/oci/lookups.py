@@ -1,4 +1,4 @@
-"""Answers the data sources: what can be had here, and what a caller has; changes nothing."""
+"""The data sources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MIB_PER_GIB = 1024
 
 
 def answer(token: str, args: Mapping[str, Any], database: Database) -> Answer:
-    """The result of a data source: its arguments, and what they found.
+    """Return the result of a data source: its arguments and what they found.
 
     Raises:
         KeyError: this cloud has no such data source.
@@ -48,7 +48,7 @@ def _needed(args: Mapping[str, Any], name: str, service: str) -> str:
 
 
 def _filtered(items: Iterable[Answer], args: Mapping[str, Any]) -> list[Answer]:
-    """What passes every filter: a property (`name` or `operating_system`) with one of some values, or patterns."""
+    """Return what passes every filter: a property (`name` or `operating_system`) with one of some values or patterns."""
     kept = list(items)
     for one in args.get("filters") or []:
         head, *rest = str(one["name"]).split("_")
@@ -237,12 +237,17 @@ def _members(args: Mapping[str, Any], database: Database) -> Answer:
 def _instance(args: Mapping[str, Any], database: Database) -> Answer:
     record = _find(database, args, "instanceId", INSTANCE, "Core Instance")
     outputs = {**record.outputs(), "state": record.state}
-    # What is an object on the resource is a list of one here.
+    # An object on the resource is a list of one here.
     listed = {
-        "agentConfigs": "agentConfig", "createVnicDetails": "createVnicDetails", "instanceOptions": "instanceOptions",
-        "shapeConfigs": "shapeConfig", "sourceDetails": "sourceDetails", "platformConfigs": "platformConfig",
-        "launchOptions": "launchOptions", "availabilityConfigs": "availabilityConfig",
-    }  # fmt: skip
+        "agentConfigs": "agentConfig",
+        "createVnicDetails": "createVnicDetails",
+        "instanceOptions": "instanceOptions",
+        "shapeConfigs": "shapeConfig",
+        "sourceDetails": "sourceDetails",
+        "platformConfigs": "platformConfig",
+        "launchOptions": "launchOptions",
+        "availabilityConfigs": "availabilityConfig",
+    }
     objects = {plural: [outputs[one]] if one in outputs else [] for plural, one in listed.items()}
     plain = {name: value for name, value in outputs.items() if name not in listed.values()}
     return {"metadata": {}, "definedTags": {}, "freeformTags": {}, **plain, **objects, "id": record.id}
@@ -286,7 +291,7 @@ def _vnic(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def _addresses_of(record: Record) -> list[tuple[str, bool]]:
-    """Private addresses of a record, each with whether it is its VNIC's first; servers of file systems have theirs too."""
+    """Return private addresses of a record, also of file systems' servers, each with whether it is its VNIC's first."""
     if record.token == INSTANCE:
         return [(record.computed["privateIp"], True)]
     return [(address, at == 0) for at, address in enumerate(record.private.get("addresses", ()))]
@@ -361,11 +366,15 @@ def _availability(args: Mapping[str, Any], database: Database) -> Answer:
         raise _refused(Problem("availabilityDomain", f"availabilityDomain is missing and {quota} is counted in each."), service)
     taken, most = used(database, quota, domain), _limit_in(quota, domain)
     return {
-        "used": f"{taken:g}", "available": f"{most - taken:g}", "fractionalUsage": float(taken),
-        "fractionalAvailability": float(most - taken), "effectiveQuotaValue": float(most),
-    }  # fmt: skip
+        "used": f"{taken:g}",
+        "available": f"{most - taken:g}",
+        "fractionalUsage": float(taken),
+        "fractionalAvailability": float(most - taken),
+        "effectiveQuotaValue": float(most),
+    }
 
 
+#: Token -> what answers it.
 LOOKUPS: Mapping[str, Lookup] = {
     "oci:Core/getServices:getServices": _services,
     "oci:Core/getShapes:getShapes": _shapes,
@@ -386,4 +395,3 @@ LOOKUPS: Mapping[str, Lookup] = {
     "oci:Limits/getLimitValues:getLimitValues": _limit_values,
     "oci:Limits/getResourceAvailability:getResourceAvailability": _availability,
 }
-"""Token -> what answers it."""

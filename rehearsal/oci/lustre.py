@@ -1,21 +1,23 @@
-"""File Storage with Lustre: sizes, steps and addresses as the service wants them; a server of the world behind."""
+"""File Storage with Lustre: what the service refuses, and the server behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from rehearsal.host import storage
 from rehearsal.oci.core_subnet import SUBNET
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.files import Served
 from rehearsal.oci.kinds import Asked
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import known
 
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
-
+#: "Lustre ports" of the vendor's page on network security rules for File Storage with Lustre.
+PORTS = storage.Ports((988,))
 LUSTRE = "oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem"
 
 # docs.oracle.com/iaas/Content/lustre/file-system-capacity.htm: 31.2 at least, up to 124.8 in steps of 10.4, beyond in steps of
@@ -32,7 +34,8 @@ class Lustre(Served):
     create, update, delete = "CreateLustreFileSystem", "UpdateLustreFileSystem", "DeleteLustreFileSystem"
     references: ClassVar[Mapping[str, str]] = {"subnetId": SUBNET}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         size, before = asked.known("capacityInGbs"), asked.database.find(asked.itself)
         if size is not None and (size < _LEAST_GB or size % _STEP_GB):
@@ -45,27 +48,36 @@ class Lustre(Served):
                 "rootSquashConfiguration.identitySquash", "The rehearsal cannot play a squashed root.", 501, "NotPlayed"
             )
 
-    def addresses(self, inputs: Mapping[str, Any]) -> int:  # noqa: D102
+    @override
+    def addresses(self, inputs: Mapping[str, Any]) -> int:
         size = known(inputs.get("capacityInGbs"))
         return -(-size * _ADDRESSES // _FOR_GB) if isinstance(size, int) else 0
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         address = self.settle(database, record)[0]
         record.computed.update(
-            managementServiceAddress=address, lnet="tcp", majorVersion="2.15", lifecycleDetails="", fileSystemDescription="",
-            timeBillingCycleEnd="", timeUpdated=record.computed["timeCreated"],
-        )  # fmt: skip
+            managementServiceAddress=address,
+            lnet="tcp",
+            majorVersion="2.15",
+            lifecycleDetails="",
+            fileSystemDescription="",
+            timeBillingCycleEnd="",
+            timeUpdated=record.computed["timeCreated"],
+        )
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         database = cloud.store.read()
         storage.start(
-            cloud.world, id=record.id, kind="lustre", vendor="oci", vcn_id=database.records[record.private["vcn"]].short,
+            cloud.world, id=record.id, kind="lustre", ports=PORTS, vcn_id=database.records[record.private["vcn"]].short,
             subnet_cidr=record.private["cidr"], address=record.computed["managementServiceAddress"], names=(),
             export=f"/{record.inputs['fileSystemName']}",
         )  # fmt: skip
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         storage.stop(cloud.world, record.id)
 
 

@@ -1,4 +1,4 @@
-"""Turns the records of a VCN into the network builder's plan, and hands out addresses; builds nothing."""
+"""The network plan of a VCN, from its records, and free addresses."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ _FIRST_HOST = 2  # .0 is the network's, .1 the router's (docs.oracle.com: "Three
 
 
 def vcn_cidrs(record: Record) -> tuple[str, ...]:
-    """A VCN's address ranges."""
+    """Return a VCN's address ranges."""
     blocks = record.inputs.get("cidrBlocks") or [record.inputs["cidrBlock"]]
     return tuple(str(block) for block in blocks)
 
 
 def subnet_cidr(record: Record) -> str:
-    """A subnet's address range."""
+    """Return a subnet's address range."""
     return str(record.inputs.get("cidrBlock") or record.inputs["ipv4cidrBlocks"][0])
 
 
 def plan_of(database: Database, vcn: Record) -> VcnPlan:
-    """The whole of a VCN as the builder wants it."""
+    """Return the plan of a whole VCN."""
     subnets = database.of(_SUBNET, vcnId=vcn.id)
     addresses = {
         one.computed["privateIp"]: one.computed["publicIp"]
         for one in database.records.values()
-        if one.token == _INSTANCE and one.private.get("vcn") == vcn.id and one.computed.get("publicIp")
+        if one.token == _INSTANCE
+        and one.private.get("vcn") == vcn.id
+        and one.computed.get("publicIp")
         and one.state != "TERMINATING"
-    }  # fmt: skip
+    }
     return VcnPlan(vcn.short, vcn_cidrs(vcn), tuple(_subnet(database, vcn, one) for one in subnets), addresses)
 
 
@@ -72,7 +74,7 @@ def _rules(inputs: Mapping[str, Any]) -> Iterator[Rule]:
 
 def _rule(rule: Mapping[str, Any], direction: Direction, peer: str, peer_type: str | None) -> Iterator[Rule]:
     protocol = rule["protocol"]
-    # Other protocols than these never leave a host here, so that a rule for one changes nothing.
+    # Other protocols never leave a host here, so a rule for one changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return
     options = rule.get("tcpOptions") or rule.get("udpOptions") or {}
@@ -93,18 +95,18 @@ def _span(ports: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def taken(database: Database) -> set[str]:
-    """All private addresses that an instance, or a server of a file system, has."""
+    """Return all private addresses of instances and of file systems' servers."""
     instances = {str(one.computed.get("privateIp")) for one in database.records.values() if one.token == _INSTANCE}
     return instances | served(database)
 
 
 def served(database: Database) -> set[str]:
-    """All private addresses that a server of a file system has."""
+    """Return all private addresses of file systems' servers."""
     return {address for one in database.records.values() for address in one.private.get("addresses", ())}
 
 
 def free_private_ips(database: Database, subnet: Record, count: int) -> list[str] | None:
-    """The lowest addresses of a subnet that nothing has, or None when there are not so many."""
+    """Return the lowest free addresses of a subnet, or None if there are too few."""
     used, network = taken(database), ip_network(subnet_cidr(subnet))
     hosts = (str(network[number]) for number in range(_FIRST_HOST, network.num_addresses - 1))
     found = list(islice((address for address in hosts if address not in used), count))
@@ -112,17 +114,17 @@ def free_private_ips(database: Database, subnet: Record, count: int) -> list[str
 
 
 def free_private_ip(database: Database, subnet: Record) -> str | None:
-    """The lowest address of a subnet that nothing has, or None when it is full."""
+    """Return the lowest free address of a subnet, or None if it is full."""
     return next(iter(free_private_ips(database, subnet, 1) or ()), None)
 
 
 def hostnames(database: Database, subnet: Record) -> set[str]:
-    """Names that instances and mount targets have in a subnet."""
+    """Return the host names of instances and mount targets in a subnet."""
     there = [one for one in database.records.values() if one.private.get("subnet") == subnet.id]
     return {one.private["hostname"] for one in there if one.private.get("hostname")}
 
 
 def within(address: str, cidr: str) -> bool:
-    """Whether an address is one that a host may have in a subnet."""
+    """Return whether an address can be given to a host in a subnet."""
     network = ip_network(cidr)
     return network[_FIRST_HOST] <= ip_address(address) < network[-1]  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""OCIDs and times as the vendor writes them; knows no resource."""
+"""OCIDs and times as the vendor writes them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _ALPHABET = string.ascii_lowercase + string.digits
 
 
 def new_ocid(noun: str) -> str:
-    """A fresh OCID in the vendor's form."""
+    """Return a new OCID in the vendor's form."""
     return f"ocid1.{noun}.oc1.{REGION_KEY}.{''.join(secrets.choice(_ALPHABET) for _ in range(60))}"
 
 
 def sibling_ocid(ocid: str, noun: str) -> str:
-    """The OCID of what comes and goes with another resource (an instance's VNIC, its boot volume)."""
+    """Return the OCID of what comes and goes with another resource (an instance's VNIC, its boot volume)."""
     return ".".join(["ocid1", noun, *ocid.split(".")[2:]])
 
 
 def now() -> str:
-    """This moment as the vendor writes it."""
+    """Return the current time as the vendor writes it."""
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " +0000 UTC"

@@ -1,4 +1,4 @@
-"""Where this cloud is: its region, availability domains, tenancy, compartments and the services network."""
+"""The region, availability domains, tenancy, compartments and services network."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ REGION_KEY = "rhs"
 
 TENANCY = "ocid1.tenancy.oc1..rehearsed"
 COMPARTMENT = "ocid1.compartment.oc1..rehearsed"
+#: OCID -> name of every compartment; the tenancy is its own root compartment.
 COMPARTMENTS = {TENANCY: "rehearsed", COMPARTMENT: "clusters"}
-"""OCID -> name of every compartment; the tenancy is its own root compartment."""
 
 AVAILABILITY_DOMAINS = ("Uocm:REHEARSED-AD-1", "Uocm:REHEARSED-AD-2", "Uocm:REHEARSED-AD-3")
 FAULT_DOMAINS = ("FAULT-DOMAIN-1", "FAULT-DOMAIN-2", "FAULT-DOMAIN-3")
@@ -16,6 +16,7 @@ FAULT_DOMAINS = ("FAULT-DOMAIN-1", "FAULT-DOMAIN-2", "FAULT-DOMAIN-3")
 # core.get_services of a real region lists these two, named after the region's three-letter key.
 ALL_SERVICES = f"all-{REGION_KEY}-services-in-oracle-services-network"
 OBJECT_STORAGE = f"oci-{REGION_KEY}-objectstorage"
+#: OCID -> (name, what a route or a security rule calls it).
 SERVICES = {
     f"ocid1.service.oc1.{REGION_KEY}.rehearsed-all": (
         f"All {REGION_KEY.upper()} Services In Oracle Services Network",
@@ -26,7 +27,6 @@ SERVICES = {
         OBJECT_STORAGE,
     ),
 }
-"""OCID -> (name, what a route or a security rule calls it)."""
 
+#: The addresses of the rehearsed Oracle services network.
 SERVICES_NETWORK = "240.0.0.0/4"
-"""The addresses which stand for the Oracle services network here."""

@@ -6,7 +6,9 @@ import secrets
 import string
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from typing_extensions import override
 
 from rehearsal.net import network
 from rehearsal.oci import launch
@@ -18,11 +20,9 @@ from rehearsal.oci.ocids import new_ocid, now, sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 from rehearsal.oci.shapes import SHAPES, Shape, quota_use
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each, known_at
-
-if TYPE_CHECKING:
-    from rehearsal.oci.cloud import Cloud
 
 CONFIGURATION = "oci:Core/instanceConfiguration:InstanceConfiguration"
 _DETAILS = "instanceDetails.launchDetails"
@@ -33,14 +33,15 @@ _ALPHABET = string.ascii_lowercase + string.digits
 
 
 class InstanceConfiguration(Kind):
-    """A recipe for instances."""
+    """An instance configuration."""
 
     token, noun, service = CONFIGURATION, "instanceconfiguration", "Core Instance Configuration"
     ready = "ACTIVE"
     create, update, delete = "CreateInstanceConfiguration", "UpdateInstanceConfiguration", "DeleteInstanceConfiguration"
     holds = False
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         for path in ("instanceDetails", f"{_DETAILS}", f"{_DETAILS}.shape"):
             parent = asked.known(path.rpartition(".")[0]) if "." in path else asked.inputs
@@ -65,7 +66,8 @@ class ClusterNetwork(Kind):
     ready = "RUNNING"
     create, update, delete = "CreateClusterNetwork", "UpdateClusterNetwork", "TerminateClusterNetwork"
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:  # noqa: D102
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         pools = asked.known("instancePools")
         if isinstance(pools, list) and len(pools) != 1:
@@ -117,12 +119,14 @@ class ClusterNetwork(Kind):
                 if exceeded:
                     yield Problem(f"{path}.size", exceeded, code="LimitExceeded")
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: D102
+    @override
+    def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed["timeUpdated"] = now()
         record.private["pool"] = sibling_ocid(record.id, "instancepool")
 
-    def effect(self, cloud: Cloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: ARG002, D102
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         pool = record.inputs["instancePools"][0]
         database = cloud.store.read()
         configuration = database.records[pool["instanceConfigurationId"]]
@@ -154,8 +158,8 @@ class ClusterNetwork(Kind):
                 record.id, self.outputs(now_there) | {"state": self.ready}, record.inputs, str(failures[0])
             )
 
-    def _enter(self, cloud: Cloud, owner: Record, configuration: Record, index: int) -> Record:
-        """Record one more instance of the pool, with its name and its addresses.
+    def _enter(self, cloud: ResourceCloud, owner: Record, configuration: Record, index: int) -> Record:
+        """Record one more instance of the pool, with its name and addresses.
 
         Raises:
             ServiceError: the service refused it.
@@ -188,21 +192,22 @@ class ClusterNetwork(Kind):
             database.records[record.id] = record
         return record
 
-    def _boot(self, cloud: Cloud, record: Record) -> None:
-        """Start an instance's host; nothing of either is left when it does not."""
+    def _boot(self, cloud: ResourceCloud, record: Record) -> None:
+        """Start an instance's host; if it fails, nothing is left of either."""
         with cloud.working(record):
             if record.computed["publicIp"]:
                 cloud.render(record.private["vcn"])
             boot(cloud, record)
             cloud.faults.within(_LAUNCH[1])
 
-    def _count(self, cloud: Cloud, record: Record) -> None:
+    def _count(self, cloud: ResourceCloud, record: Record) -> None:
         with cloud.store.change() as database:
             mine = database.records[record.id]
             mine.computed["timeUpdated"] = now()
             mine.private["size"] = len(_members(database, record.id))
 
-    def outputs(self, record: Record) -> dict[str, Any]:  # noqa: D102
+    @override
+    def outputs(self, record: Record) -> dict[str, Any]:
         outputs = super().outputs(record)
         pool = {
             "id": record.private["pool"],
@@ -215,10 +220,11 @@ class ClusterNetwork(Kind):
         }
         return outputs | {"instancePools": [pool]}
 
-    def gone(self, cloud: Cloud, record: Record) -> None:  # noqa: D102
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
         network.delete_fabric(cloud.world, record.short)
 
 
 def _members(database: Database, cluster_network: str | None) -> list[Record]:
-    """The hosts of a cluster network, oldest first."""
+    """Return the hosts of a cluster network, oldest first."""
     return [one for one in database.of(INSTANCE) if one.parent == cluster_network]

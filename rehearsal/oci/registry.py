@@ -1,4 +1,4 @@
-"""The list of all resource types that this cloud serves."""
+"""All resource types of this cloud."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rehearsal.oci.kinds import Kind
 from rehearsal.oci.lustre import Lustre
 from rehearsal.oci.pools import ClusterNetwork, InstanceConfiguration
 
+#: Type token -> what serves it.
 KINDS: Mapping[str, Kind] = {
     kind.token: kind
     for kind in (
@@ -21,4 +22,3 @@ KINDS: Mapping[str, Kind] = {
         FileSystem(), MountTarget(), Export(), Lustre(),
     )
 }  # fmt: skip
-"""Type token -> what serves it."""

@@ -1,6 +1,6 @@
-"""The vendor's enumerations, patterns and ranges as data, and what this rehearsal does not play; no rule of behaviour.
+"""The vendor's enumerations, patterns and ranges, and what the rehearsal does not support.
 
-The enumerations are those of the vendor's own Python SDK (PyPI `oci` 2.189.0); each says in which model it is found there, and
+The enumerations are those of the vendor's Python SDK (PyPI `oci` 2.189.0); each says in which model it is found there, and
 a test compares them wherever that package is installed.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rehearsal.oci.errors import Problem
-from rehearsal.oci.rule import Between, Matches, OneOf, Rule
+from rehearsal.oci.value_rules import Between, Matches, OneOf, Rule
 from rehearsal.plugin.wire import each
 
 _DNS_LABEL = Matches(r"[A-Za-z][A-Za-z0-9]{0,14}", "letters and digits, a letter first, at most 15")
@@ -23,6 +23,7 @@ _DESCRIPTION = Matches(r".{1,400}", "1 to 400 characters")
 _PORT = Between(1, 65535)
 _CIDR_OR_SERVICE = "CIDR_BLOCK", "SERVICE_CIDR_BLOCK"
 
+#: Agent plugins by name (docs.oracle.com/iaas/Content/Compute/Tasks/manage-plugins.htm).
 PLUGINS = (
     "Bastion",
     "Block Volume Management",
@@ -42,7 +43,6 @@ PLUGINS = (
     "Vulnerability Scanning",
     "WebLogic Management Service",
 )
-"""Agent plugins by name (docs.oracle.com/iaas/Content/Compute/Tasks/manage-plugins.htm)."""
 
 _PLATFORMS = (
     "AMD_MILAN_BM", "AMD_MILAN_BM_GPU", "AMD_ROME_BM", "AMD_ROME_BM_GPU", "AMD_VM", "GENERIC_BM",
@@ -99,6 +99,7 @@ def _ports(direction: str) -> dict[str, Rule]:
     return ports | others
 
 
+#: Type token -> path pattern -> what the vendor takes there.
 RULES: Mapping[str, Mapping[str, Rule]] = {
     "oci:Core/vcn:Vcn": {"dnsLabel": _DNS_LABEL, "displayName": _NAME},
     "oci:Core/subnet:Subnet": {"dnsLabel": _DNS_LABEL, "displayName": _NAME},
@@ -174,7 +175,6 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "oci:Identity/dynamicGroup:DynamicGroup": {"name": _IAM_NAME, "description": _DESCRIPTION},
     "oci:Identity/policy:Policy": {"name": _IAM_NAME, "description": _DESCRIPTION},
 }
-"""Type token -> path pattern -> what the vendor takes there."""
 
 _LAUNCH_NOT_PLAYED = (
     "capacityReservationId", "clusterPlacementGroupId", "computeClusterId", "createVnicDetails.nsgIds[]",
@@ -182,6 +182,7 @@ _LAUNCH_NOT_PLAYED = (
     "licensingConfigs", "placementConstraintDetails", "preemptibleInstanceConfig",
 )  # fmt: skip
 
+#: Type token -> what the vendor takes and the rehearsal does not support: refused rather than silently ignored.
 NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
     "oci:Core/vcn:Vcn": ("byoipv6cidrDetails[]", "ipv6privateCidrBlocks[]", "isIpv6enabled"),
     "oci:Core/subnet:Subnet": ("ipv6cidrBlock", "ipv6cidrBlocks[]"),
@@ -207,11 +208,10 @@ NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
         "clusterPlacementGroupId", "kmsKeyId", "maintenanceWindow", "nsgIds[]", "overrideMaintenanceTrigger",
     ),
 }  # fmt: skip
-"""Type token -> what the vendor takes and this rehearsal cannot play: refused rather than silently ignored."""
 
 
 def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every value that the data above refuses; what is not known yet passes."""
+    """Yield every value that the data above refuses; unknown values pass."""
     for pattern, rule in RULES.get(token, {}).items():
         for path, value in each(inputs, pattern):
             allowed = rule.refuses(value)

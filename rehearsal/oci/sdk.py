@@ -1,11 +1,14 @@
-"""Which module of the vendor's Pulumi SDK defines each type; reads none of them itself."""
+"""Which module of the vendor's Pulumi SDK defines each resource type."""
 
 from __future__ import annotations
+
+import importlib
 
 from rehearsal.plugin.sdk import Sdk
 
 SDK = Sdk(
-    "pulumi_oci",
+    # Costs seconds, so only when the first type is looked up.
+    lambda: importlib.import_module("pulumi_oci"),
     {
         "oci:Core/vcn:Vcn": "core.vcn",
         "oci:Core/internetGateway:InternetGateway": "core.internet_gateway",

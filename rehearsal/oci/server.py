@@ -1,9 +1,11 @@
-"""This vendor's part of the provider protocol; the protocol itself is the plugin room's."""
+"""The vendor's part of the provider protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from typing_extensions import override
 
 from rehearsal.oci import lookups, rules
 from rehearsal.oci.diff import changes
@@ -14,17 +16,20 @@ from rehearsal.plugin.diff import Changes
 
 
 class Provider(server.Provider):
-    """The provider of Oracle's cloud."""
+    """The OCI provider."""
 
     version = "5.5.0"  # pulumi_oci's pulumi-plugin.json
     sdk = SDK
     problem = Problem
 
-    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:  # noqa: D102
+    @override
+    def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:
         return rules.broken(token, inputs)
 
-    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: D102
+    @override
+    def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return lookups.answer(token, args, self._cloud.store.read())
 
-    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:  # noqa: D102
+    @override
+    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
         return changes(token, old, new)

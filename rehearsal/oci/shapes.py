@@ -1,6 +1,6 @@
-"""What hardware this cloud rents: GPUs, rails with their names, disks, quotas and where a shape is offered.
+"""Shapes: GPUs, rails with their names, disks, quotas and where each is offered.
 
-Judges nothing. RDMA ports, rates, HCA numbers, memory and disk counts are those of oracle-quickstart/oci-hpc 3.1.0
+RDMA ports, rates, HCA numbers, memory and disk counts are those of oracle-quickstart/oci-hpc 3.1.0
 (playbooks/roles/nhc/templates/oci.nhc.conf.j2, samples/gpu/*.sbatch, roles/healthchecks); disk sizes, OCPUs, quota
 names and flexible ranges are those of the vendor's page "Compute Shapes"
 (docs.oracle.com/iaas/Content/Compute/References/computeshapes.htm).
@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 
 GIGA = 10**9
+#: PCI buses of eight GPUs, as BM.GPU4.8 shows them (seed 000's transcript); the other shapes are given the same.
+GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 _TB = 10**12
 _AD_1 = AVAILABILITY_DOMAINS[:1]
 
 
 @dataclass(frozen=True)
 class Flexible:
-    """What a flexible shape lets its user choose."""
+    """What a user chooses of a flexible shape."""
 
     ocpus: tuple[int, int]
     memory_gib_per_ocpu: tuple[int, int]
@@ -73,7 +75,7 @@ def _mlx(*numbers: int) -> tuple[Port, ...]:
 
 
 def _pairs(hcas: tuple[int, ...], buses: tuple[int, ...]) -> tuple[Port, ...]:
-    """Dual-port adapters: two HCAs on each PCI bus, named after it by systemd's predictable names."""
+    """Return dual-port adapters: two HCAs on each PCI bus, with systemd's predictable names."""
     names = [f"enp{bus}s0f{function}" for bus in buses for function in (0, 1)]
     return tuple(Port(f"mlx5_{hca}", name) for hca, name in zip(hcas, names, strict=True))
 
@@ -170,32 +172,32 @@ _SHAPES = (
 
 SHAPES = {shape.name: shape for shape in _SHAPES}
 
+#: How many hosts of one bare-metal shape the tenancy may have in an availability domain.
 HOSTS_LIMIT = 64
-"""How many hosts of one bare-metal shape the tenancy may have in an availability domain."""
+#: How many cores of one flexible family the tenancy may have in an availability domain.
 CORES_LIMIT = 500
-"""How many cores of one flexible family the tenancy may have in an availability domain."""
 
 
 def limit(quota: str) -> int:
-    """The service limit that a quota name stands for, in its own unit (GPUs, hosts or cores)."""
+    """Return the service limit of a quota name, in its own unit (GPUs, hosts or cores)."""
     units = [shape.quota_per_host for shape in _SHAPES if shape.quota == quota and shape.quota_per_host]
     return max((HOSTS_LIMIT * one for one in units), default=CORES_LIMIT)
 
 
 def quota_use(shape: Shape, ocpus: float | None) -> float:
-    """What one instance takes of its shape's quota, in the quota's own unit; `ocpus` counts for flexible shapes."""
+    """Return what one instance uses of its shape's quota, in the quota's own unit; `ocpus` counts for flexible shapes."""
     return shape.quota_per_host or ocpus or shape.ocpus
 
 
 def rail_names(shape: Shape, family: str) -> list[str]:
-    """The rails' network devices, in rail order, as that operating system names them."""
+    """Return the rails' network devices, in rail order, as an operating system names them."""
     if family == "ol7":
         return [port.ol7_name or f"rdma{index}" for index, port in enumerate(shape.ports)]
     return [f"rdma{index}" for index in range(len(shape.ports))]
 
 
 def front_name(shape: Shape, family: str) -> str:
-    """The front end's network device, as that operating system names it."""
+    """Return the front end's network device, as an operating system names it."""
     if not shape.bare_metal:
         return "ens3"
     return shape.front_ol7_name or "eth0" if family == "ol7" else "eth0"

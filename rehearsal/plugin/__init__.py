@@ -1,1 +1,1 @@
-"""What every stand-in cloud needs alike: the provider protocol, a store that survives a crash, types, faults."""
+"""What both stand-in clouds share: the provider protocol, a store that survives a crash, resource types and faults."""

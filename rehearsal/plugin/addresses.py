@@ -1,4 +1,4 @@
-"""What every cloud means by a CIDR and by a free public address; knows no vendor's limits."""
+"""CIDRs and free public addresses, the same in every cloud."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rehearsal.world.world import PUBLIC_RANGE
 
 
 def cidr(text: str) -> IPv4Network | None:
-    """The network that a CIDR names, or None if it names none (host bits are not allowed either)."""
+    """Return the network of a CIDR, or None if it is invalid or has host bits."""
     try:
         return IPv4Network(text) if "/" in text else None
     except (AddressValueError, NetmaskValueError, ValueError):
@@ -17,6 +17,6 @@ def cidr(text: str) -> IPv4Network | None:
 
 
 def free_public(database: Database) -> str | None:
-    """A public address that nobody has, or None when all are given away."""
+    """Return a free public address, or None if all are taken."""
     taken = {one.computed.get("publicIp") for one in database.records.values()}
     return next((str(one) for one in ip_network(PUBLIC_RANGE).hosts() if str(one) not in taken), None)

@@ -1,4 +1,4 @@
-"""Refuses inputs that do not fit the SDK's own types: unknown names, missing ones, wrong types; knows no resource."""
+"""Inputs that do not fit the SDK's own types: unknown names, missing ones, wrong types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCALARS: Mapping[type, tuple[str, tuple[type, ...]]] = {
 
 
 def misfits(inputs: Mapping[str, Any], args: type, problem: type[Problem] = Problem, path: str = "") -> Iterator[Problem]:
-    """Every place where inputs and an Args class of the SDK disagree; what is not known yet passes.
+    """Yield every place where inputs do not fit an Args class of the SDK; unknown values pass.
 
     `problem` is the vendor's own kind of it.
     """
@@ -52,7 +52,7 @@ def _misfit(value: Any, kind: Any, problem: type[Problem], path: str) -> Iterato
             yield _wrong(value, "an object", problem, path)
     elif kind in _SCALARS:
         name, accepted = _SCALARS[kind]
-        # bool is an int to Python, and is none to the service.
+        # bool is an int in Python, and not for the service.
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
             yield _wrong(value, name, problem, path)
 

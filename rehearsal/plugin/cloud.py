@@ -1,13 +1,15 @@
-"""Creates, changes and deletes what the engine asks for, and survives its own death at any moment.
+"""Create, change and delete what the engine asks for, and survive a crash at any moment.
 
-Every request leaves a record before it has an effect and marks it with this process. Whatever a dead process was
-at work on is undone (or, if it was going, finished) when the next one starts. What was made but never heard of again
-by the engine that asked (it died before it could write its state) gives way when the same resource is asked for anew.
+Every request leaves a record before it has an effect, marked with this process. Whatever a dead process was working on is
+undone (or, if it was being deleted, finished) when the next one starts. What was created but never mentioned again by its
+engine, which died before it could write its state, is removed when the same resource is created again.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,39 +23,45 @@ from rehearsal.plugin.kinds import Asked, Kind
 from rehearsal.plugin.store import Database, Record, Store, alive, this_process
 from rehearsal.world.world import World
 
-CLOUDS = ("oci", "aws")
-"""Every cloud that may have sold something in one world."""
-
 
 class Cloud(ABC):
-    """One world's cloud of one vendor."""
+    """One vendor's cloud in one world.
+
+    Attributes:
+        pace: the part of the vendor's own waiting times that is waited, from BUSBAR_PACE: 1 is all, 0 (the default) none.
+    """
 
     name: ClassVar[str] = ""
     kinds: ClassVar[Mapping[str, Kind]] = {}
+    #: The service's refusal of too many requests.
     throttled: ClassVar[Problem]
-    """What the service says to who asks too often."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = Store(world, self.name)
         self.faults = Faults(world, self.store, self.throttled)
         self.process = this_process()
+        self.pace = _pace(os.environ.get("BUSBAR_PACE", "0"))
         self.rendering = threading.Lock()
 
     @abstractmethod
     def unknown(self, resource_id: str) -> ServiceError:
-        """The answer to a change of what does not exist."""
+        """Return the error for a change of what does not exist."""
+
+    @abstractmethod
+    def render(self, vcn_id: object) -> None:
+        """Make a VCN or VPC in the world what the database says of it."""
 
     @abstractmethod
     def render_all(self) -> None:
         """Make every network in the world what the database says of it."""
 
     def problems(self, token: str, inputs: Mapping[str, Any], urn: str) -> list[Problem]:
-        """What the service would refuse of these inputs, for a preview."""
+        """Return what the service would refuse in these inputs, for a preview."""
         return list(self.kinds[token].problems(Asked(inputs, self.store.read(), urn=urn)))
 
     def create(self, token: str, urn: str, inputs: Mapping[str, Any]) -> Record:
-        """Make one resource.
+        """Create one resource.
 
         Raises:
             ServiceError: the service refused; nothing is left.
@@ -126,7 +134,7 @@ class Cloud(ABC):
         kind = self.kinds[found.token]
         self.faults.before(kind.service, kind.delete)
         stack = _stack(found.urn)
-        # The engine deletes what it knows from the leaves up: what still hangs here and is none of its own died with a run.
+        # The engine deletes what it knows from the leaves up: what is left here is an orphan of a crashed run.
         for orphan in self._orphans(lambda record: _stack(record.urn) == stack and self._needs(record, found)):
             self._discard(orphan.id)
         with self.store.change() as database:
@@ -139,7 +147,7 @@ class Cloud(ABC):
         self._remove(resource_id)
 
     def read(self, resource_id: str) -> Record | None:
-        """A resource as it is, or None when it is gone; the engine surely knows it from now on."""
+        """Return a resource, or None if it is gone; from now on the engine is known to know it."""
         record = self.store.read().find(resource_id)
         if record is None:
             return None
@@ -158,7 +166,7 @@ class Cloud(ABC):
                     database.records[resource_id].acknowledged = True
 
     def recover(self) -> None:
-        """Undo or finish what dead processes were at work on, and stop hosts that no record knows."""
+        """Undo or finish what dead processes were working on, and stop hosts without a record."""
         database = self.store.read()
         broken = [record for record in database.records.values() if record.worker and not alive(record.worker)]
         for record in broken:
@@ -170,7 +178,7 @@ class Cloud(ABC):
             self.render_all()
         folder = self.world.path / "hosts"
         running = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
-        known = {record.short for name in CLOUDS for record in Store(self.world, name).read().records.values()}
+        known = {record.short for store in Store.all_of(self.world) for record in store.read().records.values()}
         for stray in running - known:
             hosts.stop(self.world, stray)
 
@@ -184,12 +192,24 @@ class Cloud(ABC):
             raise
         self._settle(record.id)
 
+    def wait(self, seconds: float) -> None:
+        """Let as much of the vendor's own waiting time pass as was asked for."""
+        time.sleep(seconds * self.pace)
+
+    def failed(self, record: Record, why: str) -> PartlyCreatedError:
+        """Mark a resource that was created and failed; return the error to raise."""
+        with self.store.change() as database:
+            mine = database.records[record.id]
+            mine.private["failed"] = why
+            kind = self.kinds[mine.token]
+            return PartlyCreatedError(kind.shown(record), kind.outputs(mine), record.inputs, why)
+
     def stamp(self, record: Record) -> Record:
-        """The record as this process's own work, for resources that a larger one brings along."""
+        """Return the record as this process's own work, for resources that a larger one brings along."""
         return replace(record, worker=self.process, maker=self.process)
 
     def remove(self, resource_id: str) -> None:
-        """Take away what a larger resource brought along; a missing one is fine."""
+        """Remove what a larger resource brought along; a missing one is fine."""
         self._remove(resource_id)
 
     def _settle(self, resource_id: str) -> Record:
@@ -231,7 +251,7 @@ class Cloud(ABC):
         return any(one in names for one in self.kinds[record.token].needs(record))
 
     def _holders(self, database: Database, record: Record) -> Iterator[Problem]:
-        """What still needs a record, and is neither its own child nor going too."""
+        """Yield what still needs a record and is neither its child nor being deleted."""
         for other in database.records.values():
             kind = self.kinds[other.token]
             if other.state == "TERMINATING" or record.id in {other.parent, other.id} or not kind.holds:
@@ -247,5 +267,15 @@ def _refuse_if(problems: Iterator[Problem], kind: Kind, operation: str) -> None:
 
 
 def _stack(urn: str) -> str:
-    """The stack and the project of a URN (`urn:pulumi:stack::project::type::name`)."""
+    """Return the stack and the project of a URN (`urn:pulumi:stack::project::type::name`)."""
     return "::".join(urn.split("::")[:2])
+
+
+def _pace(text: str) -> float:
+    try:
+        pace = float(text)
+    except ValueError:
+        pace = -1
+    if not 0 <= pace <= 1:
+        raise ValueError(f"BUSBAR_PACE is {text!r} and must be a number from 0 to 1, the part of the vendor's waiting times.")
+    return pace

@@ -1,4 +1,4 @@
-"""Tells what changed between old and new inputs; which changes need a replacement is each vendor's own answer."""
+"""What changed between old and new inputs; each vendor says which changes replace a resource."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Changes:
 def compare(
     old: Mapping[str, Any], new: Mapping[str, Any], args: type, updatable: Callable[[str, sdk.Field], bool], path: str = ""
 ) -> Changes:
-    """What an update from old to new inputs changes; inputs alone are compared, so computed defaults never count.
+    """Return what an update from old to new inputs changes; only inputs are compared, never computed defaults.
 
     `updatable` says of a path and its field whether the vendor's provider changes it in place.
     """

@@ -1,4 +1,4 @@
-"""How a stand-in cloud says no; each cloud gives its problems its vendor's words."""
+"""Refusals; each cloud puts them in its vendor's words."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Problem:
     code: str = "InvalidParameter"
 
     def sentence(self) -> str:
-        """As a preview shows it: the vendor's code and the sentence."""
+        """Return what a preview shows: the vendor's code and sentence."""
         return f"{self.code}: {self.message}"
 
     def answer(self, service: str, operation: str) -> str:
-        """As the vendor's provider prints the refusal of a call."""
+        """Return the refusal as the vendor's provider prints it."""
         return f"{service} {operation}: {self.sentence()}"
 
 

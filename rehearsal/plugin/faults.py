@@ -1,4 +1,4 @@
-"""Lets the world's faults strike: throttling, time-outs, a crash, capacity; invents none of its own."""
+"""Apply the world's API faults: throttling, time-outs, a crash, lack of capacity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Faults:
         self._throttled = throttled
 
     def before(self, service: str, operation: str, stale: Problem | None = None) -> None:
-        """What may meet a request on its way; returns once a retry got through.
+        """Apply the faults of a request; return once a retry succeeds.
 
         `stale` is what a service says that does not know yet what was made a moment ago.
 
@@ -49,12 +49,12 @@ class Faults:
         raise ServiceError(unknown or self._throttled, service, operation)
 
     def within(self, operation: str) -> None:
-        """What may befall this process in the middle of an operation: the end of it."""
+        """Crash this process in the middle of an operation if a fault says so."""
         if self._strikes("crash", operation, default_times=1):
             _die()
 
     def capacity_left(self, launched: int) -> bool:
-        """Whether the vendor has room for one more host, after that many of the same request."""
+        """Return whether there is capacity for one more host after that many of the same request."""
         limits = [fault["after"] for fault in self._world.faults() if fault["kind"] == "capacity"]
         return all(isinstance(limit, int) and launched < limit for limit in limits)
 

@@ -1,4 +1,4 @@
-"""What every type of resource has in common, in whichever cloud; the types themselves are in the clouds' own rooms."""
+"""What all resource types share, in both clouds."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rehearsal.plugin.errors import Problem
+from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record, references
 from rehearsal.plugin.wire import each, known_at
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request to judge: what is wanted, and the cloud as it is.
+    """A request to check: the inputs, and the cloud's current state.
 
     Attributes:
         inputs: the properties; some may not be known yet.
@@ -30,11 +31,11 @@ class Asked:
     urn: str | None = None
 
     def known(self, path: str) -> Any:
-        """What lies at a dotted path, or None when it is absent or not known yet."""
+        """Return the value at a dotted path, or None if it is absent or unknown."""
         return known_at(self.inputs, path)
 
     def neighbours(self, token: str, **inputs: object) -> list[Record]:
-        """The live records of a type with these inputs, other than this one."""
+        """Return the other live records of a type with these inputs."""
         return [
             record
             for record in self.database.of(token, **inputs)
@@ -46,8 +47,7 @@ class Kind(ABC):
     """One type of resource: what the service refuses, adds and does.
 
     The methods that change something run in this order: `born` inside the transaction that records the resource,
-    `effect` after it, then the state becomes `ready`. Going, `gone` runs before the record does. The cloud that they are
-    handed is the vendor's own.
+    `effect` after it, then the state becomes `ready`. Going, `gone` runs before the record does.
     """
 
     token = ""
@@ -57,69 +57,69 @@ class Kind(ABC):
     create = ""
     update = ""
     delete = ""
+    #: Path, such as `subnetIds[]`, -> token of what must exist there.
     references: ClassVar[Mapping[str, str]] = {}
-    """Path, such as `subnetIds[]`, -> token of what must exist there."""
+    #: Whether what its inputs name cannot be deleted while it exists.
     holds = True
-    """Whether what its inputs name cannot be deleted while it exists."""
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
-        """Everything that the service would refuse, as far as it is known yet."""
+        """Yield everything that the service would refuse, as far as the inputs are known."""
         for pattern, token in self.references.items():
             for path, named in each(asked.inputs, pattern):
                 if self.referred(asked.database, token, named) is None:
                     yield self.missing(path, str(named), token)
 
     def referred(self, database: Database, token: str, named: object) -> Record | None:
-        """What a reference leads to; None where nothing of that type is called so."""
+        """Return the record that a reference names, or None."""
         return database.find(named, token)
 
     def stale(self, inputs: Mapping[str, Any]) -> Problem | None:  # noqa: ARG002
-        """What the service says of a creation while it does not know yet what was made a moment ago; None: it knows at once."""
+        """Return the service's error while it does not yet know what was created a moment ago; None: it knows at once."""
         return None
 
     def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: ARG002
-        """The answer to a reference that leads nowhere."""
+        """Return the refusal of a reference to what does not exist."""
         return Problem(path, f"{path} names {named}, which does not exist.", status=404)
 
-    # Most types need nothing of what is empty below, so none of it is abstract.
+    # Most types need none of the empty methods below, so they are not abstract.
 
     @abstractmethod
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
-        """A fresh id in the vendor's form."""
+        """Return a new id in the vendor's form."""
 
     def born(self, database: Database, record: Record) -> None:  # noqa: B027
         """Add what the service decides; the record is not in the database yet."""
 
-    def effect(self, cloud: Any, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: B027
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: B027
         """Make it so in the world; `old` are the inputs before an update, None at creation; idempotent."""
 
     def outputs(self, record: Record) -> dict[str, Any]:
-        """What the engine gets to see of it."""
+        """Return its outputs."""
         return record.outputs()
 
-    def gone(self, cloud: Any, record: Record) -> None:  # noqa: B027
-        """Leave nothing of it in the world; idempotent."""
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: B027
+        """Remove it from the world; idempotent."""
 
-    def exists(self, cloud: Any, record: Record) -> bool:  # noqa: ARG002  most types live in the database alone
-        """Whether what the record speaks of is still in the world."""
+    def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: ARG002  most types are only in the database
+        """Return whether it still exists in the world."""
         return True
 
     def shown(self, record: Record) -> str:
-        """The id by which the engine knows it."""
+        """Return the id by which the engine knows it."""
         return record.id
 
     def key(self, shown: str) -> str:
-        """The record's id of what the engine knows by an id."""
+        """Return the record's id for the engine's id."""
         return shown
 
     def names(self, record: Record) -> frozenset[str]:
-        """By what others may need it; compared with what `needs` yields of them."""
+        """Return the names by which others may need it, as `needs` yields them."""
         return frozenset({record.id})
 
     def needs(self, record: Record) -> Iterator[str]:
-        """What it cannot be without."""
+        """Yield what it needs."""
         return references(record.inputs)
 
     def in_use(self, record: Record, holder: Record, kind: Kind) -> Problem:  # noqa: ARG002
-        """The answer to deleting what a `holder` of type `kind` still needs."""
+        """Return the refusal to delete what a `holder` of type `kind` still needs."""
         return Problem("", f"{record.id} is needed by {holder.id}.", status=409, code="Conflict")

@@ -1,15 +1,14 @@
-"""What a vendor's Pulumi SDK says about a resource's inputs: names, types, needed or not, documentation.
+"""What a vendor's Pulumi SDK says about a resource's inputs: names, types, required or not, documentation.
 
 Loads the part of the SDK that a resource type belongs to when it is first asked for, because all of the SDK costs seconds.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -42,13 +41,13 @@ class Field:
 
 
 class Sdk:
-    """One vendor's SDK: `package`, and in which of its modules each type token is defined."""
+    """One vendor's SDK: how it is imported, and in which of its modules each type token is defined."""
 
-    def __init__(self, package: str, modules: Mapping[str, str]) -> None:
-        self._package, self._modules = package, modules
+    def __init__(self, load: Callable[[], types.ModuleType], modules: Mapping[str, str]) -> None:
+        self._load, self._modules = load, modules
 
     def args_class(self, token: str) -> type:
-        """The SDK's Args class of a resource type.
+        """Return the SDK's Args class of a resource type.
 
         Raises:
             KeyError: the token is none that this cloud serves.
@@ -57,14 +56,14 @@ class Sdk:
         return found
 
     def output_names(self, token: str) -> frozenset[str]:
-        """All properties that a resource of this type has once it exists."""
+        """Return all output properties of a resource type."""
         resource = getattr(self._room(token), token.rpartition(":")[2])
         return frozenset(sdk_types.resource_py_to_pulumi_names(resource).values())
 
     def _room(self, token: str) -> types.ModuleType:
-        # By attribute, never by importing the resource's own file: an SDK's rooms load when they are looked at, and one that is
-        # first looked at in the middle of such an import lacks that resource for good.
-        room: types.ModuleType = importlib.import_module(self._package)
+        # By attribute, never by importing the resource's own file: an SDK's modules load on access, and one that is
+        # first accessed in the middle of such an import lacks that resource for good.
+        room = self._load()
         for name in self._modules[token].split(".")[:-1]:
             room = getattr(room, name)
         return room
@@ -72,7 +71,7 @@ class Sdk:
 
 @cache
 def fields(args: type) -> Mapping[str, Field]:
-    """The input properties of an Args class, by their names on the wire."""
+    """Return the input properties of an Args class, by their names on the wire."""
     names = sdk_types.input_type_py_to_pulumi_names(args)
     wire_types = sdk_types.input_type_types(args)
     parameters = inspect.signature(args.__init__).parameters  # type: ignore[misc]
@@ -88,12 +87,12 @@ def fields(args: type) -> Mapping[str, Field]:
 
 
 def is_object(kind: Any) -> bool:
-    """Whether a field's type is a nested Args class."""
+    """Return whether a field's type is a nested Args class."""
     return isinstance(kind, type) and sdk_types.is_input_type(kind)
 
 
 def _plain(annotation: Any) -> Any:
-    """An SDK annotation without Input, Awaitable and Optional around it."""
+    """Return an SDK annotation without Input, Awaitable and Optional around it."""
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType):
         return _plain(typing.get_args(annotation)[0])

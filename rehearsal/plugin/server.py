@@ -1,4 +1,4 @@
-"""Speaks Pulumi's provider protocol for a stand-in cloud; every decision about resources is made elsewhere."""
+"""Pulumi's provider protocol for a stand-in cloud."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
+from typing_extensions import override
 
 from rehearsal.plugin import check, wire
 from rehearsal.plugin.cloud import Cloud
@@ -31,10 +32,10 @@ _PARENT_POLL_S = 0.5
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
-    """The protocol's methods, in the order of its definition; each cloud adds what its vendor knows."""
+    """The protocol's methods, in the order of its definition; each cloud adds its vendor's part."""
 
+    #: Version of the provider that this replaces.
     version = ""
-    """Of the provider that this stands in for."""
     sdk: Sdk
     problem: type[Problem] = Problem
 
@@ -43,22 +44,22 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @abstractmethod
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[Problem]:
-        """What the vendor's documentation forbids whatever else exists; the types are right already."""
+        """Yield what the vendor's documentation forbids, whatever else exists; the types are already checked."""
 
     def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
-        """What the vendor's provider refuses of its own settings."""
+        """Yield what the vendor's provider refuses in its own settings."""
         return ()
 
     def configure(self, variables: Mapping[str, Any]) -> None:
         """Take the provider's own settings."""
 
     def defaults(self, token: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Properties that the vendor's provider adds to the inputs of a type where they are not given."""
+        """Return properties that the vendor's provider adds to a type's inputs if they are not given."""
         return {}
 
     @abstractmethod
     def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of a data source.
+        """Return the result of a data source.
 
         Raises:
             KeyError: this cloud has no such data source.
@@ -66,39 +67,47 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         """
 
     def outputs(self, record: Record) -> Mapping[str, Any]:
-        """What the engine gets to see of a resource."""
+        """Return the outputs of a resource."""
         return self._cloud.kinds[record.token].outputs(record)
 
     @abstractmethod
     def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-        """What an update from old to new inputs changes and replaces."""
+        """Return what an update from old to new inputs changes and replaces."""
 
-    def Handshake(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def Handshake(self, request: Any, context: Any) -> Any:
         return provider_pb2.ProviderHandshakeResponse()
 
-    def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:
         return plugin_pb2.PluginInfo(version=self.version)
 
-    def Attach(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def Attach(self, request: Any, context: Any) -> Any:
         return empty_pb2.Empty()
 
-    def GetSchema(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def GetSchema(self, request: Any, context: Any) -> Any:
         return provider_pb2.GetSchemaResponse(schema=f'{{"name":"{self._cloud.name}","version":"{self.version}"}}')
 
-    def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def CheckConfig(self, request: Any, context: Any) -> Any:
         problems = self.misconfigured(wire.loads(request.news))
         failures = [provider_pb2.CheckFailure(property=one.path, reason=one.sentence()) for one in problems]
         return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
 
-    def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def DiffConfig(self, request: Any, context: Any) -> Any:
         return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
 
-    def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Configure(self, request: Any, context: Any) -> Any:
         self.configure(wire.loads(request.args))
         self._guarded(context, self._cloud.recover)
         return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True, acceptResources=False)
 
-    def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Invoke(self, request: Any, context: Any) -> Any:
         def found() -> Mapping[str, Any]:
             try:
                 return self.answer(request.tok, wire.loads(request.args))
@@ -107,7 +116,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
         return provider_pb2.InvokeResponse(**{"return": wire.dumps(self._guarded(context, found))})
 
-    def Check(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Check(self, request: Any, context: Any) -> Any:
         token = _token(request.urn)
         if token not in self._cloud.kinds:
             _unserved(context, token)
@@ -117,14 +127,15 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             if name not in news.fields:
                 news.fields[name].string_value = value
         inputs = wire.loads(news)
-        # Rules may rely on types, so that a wrong type is all that is said of such inputs.
+        # Rules rely on types, so only the wrong types of such inputs are reported.
         problems = list(check.misfits(inputs, self.sdk.args_class(token), self.problem))
         if not problems:
             problems = [*self.rules(token, inputs), *self._cloud.problems(token, inputs, request.urn)]
         failures = [provider_pb2.CheckFailure(property=one.path, reason=one.sentence()) for one in problems]
         return provider_pb2.CheckResponse(inputs=news, failures=failures)
 
-    def Diff(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def Diff(self, request: Any, context: Any) -> Any:
         self._cloud.acknowledge(self._key(request))
         found = self.changes(_token(request.urn), wire.loads(request.old_inputs), wire.loads(request.news))
         ignored = set(request.ignoreChanges)
@@ -142,7 +153,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             hasDetailedDiff=bool(detailed),
         )
 
-    def Create(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Create(self, request: Any, context: Any) -> Any:
         token = _token(request.urn)
         inputs = wire.loads(request.properties)
         if request.preview:
@@ -151,7 +163,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         record = self._guarded(context, lambda: self._cloud.create(token, request.urn, inputs))
         return provider_pb2.CreateResponse(id=self._shown(record), properties=self._outputs(record))
 
-    def Read(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Read(self, request: Any, context: Any) -> Any:
         record = self._guarded(context, lambda: self._cloud.read(self._key(request)))
         if record is None or record.token != _token(request.urn):
             return provider_pb2.ReadResponse()
@@ -159,31 +172,36 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             id=self._shown(record), properties=self._outputs(record), inputs=wire.dumps(record.inputs)
         )
 
-    def Update(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Update(self, request: Any, context: Any) -> Any:
         inputs = wire.loads(request.news)
         if request.preview:
             return provider_pb2.UpdateResponse(properties=wire.dumps({**wire.loads(request.olds), **inputs}))
         record = self._guarded(context, lambda: self._cloud.update(self._key(request), inputs))
         return provider_pb2.UpdateResponse(properties=self._outputs(record))
 
-    def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802, D102
+    @override
+    def Delete(self, request: Any, context: Any) -> Any:
         self._guarded(context, lambda: self._cloud.delete(self._key(request)))
         return empty_pb2.Empty()
 
-    def Cancel(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def Cancel(self, request: Any, context: Any) -> Any:
         return empty_pb2.Empty()
 
-    def GetMapping(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def GetMapping(self, request: Any, context: Any) -> Any:
         return provider_pb2.GetMappingResponse()
 
-    def GetMappings(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802, D102
+    @override
+    def GetMappings(self, request: Any, context: Any) -> Any:
         return provider_pb2.GetMappingsResponse()
 
     def _shown(self, record: Record) -> str:
         return self._cloud.kinds[record.token].shown(record)
 
     def _key(self, request: Any) -> str:
-        """The record's id of what a request is about."""
+        """Return the record's id for a request."""
         kind = self._cloud.kinds.get(_token(request.urn))
         return kind.key(request.id) if kind else str(request.id)
 
@@ -191,7 +209,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         return wire.dumps({**self.outputs(record), "id": self._shown(record)})
 
     def _guarded(self, context: Any, work: Callable[[], T]) -> T:
-        """Do it, and turn what the service says into what the engine understands."""
+        """Run a call, and turn the service's errors into the engine's."""
         try:
             return work()
         except PartlyCreatedError as partly:
@@ -202,7 +220,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
 
 def _token(urn: str) -> str:
-    """The resource type in a URN (`urn:pulumi:stack::project::parent$type::name`)."""
+    """Return the resource type in a URN (`urn:pulumi:stack::project::parent$type::name`)."""
     return urn.split("::")[2].rpartition("$")[2] if urn else ""
 
 
@@ -212,7 +230,7 @@ def _unserved(context: Any, token: str) -> NoReturn:
 
 
 def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
-    """Fail in the way by which the engine keeps the resource in its state, to repair or to delete it."""
+    """Fail so that the engine keeps the resource in its state, to repair or to delete it."""
     failed = provider_pb2.ErrorResourceInitFailed(
         id=partly.resource_id,
         properties=wire.dumps(partly.outputs),
@@ -227,7 +245,7 @@ def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
 
 
 def serve(provider: Provider) -> None:
-    """Serve until told to end or until the engine is gone; the port is this program's one line of output."""
+    """Serve until told to end or until the engine is gone; print only the port."""
     quit_quietly = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -245,6 +263,6 @@ def serve(provider: Provider) -> None:
     parent = os.getppid()
     while not quit_quietly.wait(_PARENT_POLL_S) and os.getppid() == parent:
         pass
-    # What is at work now is undone at the next start, as after any other sudden end.
+    # What is being done now is undone at the next start, as after a crash.
     server.stop(grace=None)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Keeps what a stand-in cloud has sold, in one JSON file; knows no resource type and no vendor.
+"""The records of a stand-in cloud, in one JSON file.
 
 A change is made under a file lock and takes effect by renaming a complete file, so that a process killed at any
 moment leaves either the old or the new content. It guards against dying processes, not against power loss.
@@ -22,6 +22,8 @@ from rehearsal.world.world import World
 
 _BIRTH_FIELD = 22  # field of /proc/<pid>/stat that holds the start time, so that a reused pid is not taken for another
 _SHORT_DIGITS = 8
+#: Folder of the world that has one file for each cloud that has sold something.
+_FOLDER = "clouds"
 
 
 @dataclass
@@ -36,10 +38,10 @@ class Record:
         inputs: what was asked for.
         computed: what the service adds where nothing was asked for; both together are the resource's outputs.
         private: what only this cloud needs to know.
-        parent: the id of what it belongs to and goes with; None for what stands alone.
-        worker: the process which is creating, changing or deleting it at this moment; empty when nobody is.
+        parent: the id of what it belongs to and is deleted with, or None.
+        worker: the process that is creating, changing or deleting it, or "".
         maker: the process which made it.
-        acknowledged: whether the engine has ever named it again, hence surely remembers it.
+        acknowledged: whether the engine has named it since, and so has it in its state.
     """
 
     id: str
@@ -58,11 +60,11 @@ class Record:
     def short(self) -> str:
         """A letter and seven hexadecimal digits: what namespaces and folders are named after."""
         digest = hashlib.sha256(self.id.encode())
-        # A letter leads, so that no tool takes the name for a number.
+        # It begins with a letter, so that no tool takes the name for a number.
         return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[: _SHORT_DIGITS - 1]
 
     def outputs(self) -> dict[str, Any]:
-        """What the engine gets to see."""
+        """Return the outputs."""
         return _over(self.computed, self.inputs)
 
 
@@ -74,14 +76,14 @@ class Database:
     struck: dict[str, int] = field(default_factory=dict)
 
     def find(self, record_id: object, token: str | None = None) -> Record | None:
-        """The record with that id, unless it is being deleted or is of another type."""
+        """Return the record with that id, unless it is being deleted or is of another type."""
         record = self.records.get(record_id) if isinstance(record_id, str) else None
         if record is None or record.state == "TERMINATING" or (token is not None and record.token != token):
             return None
         return record
 
     def of(self, token: str, **inputs: object) -> list[Record]:
-        """The live records of a type whose inputs have these values, in order of creation."""
+        """Return the live records of a type whose inputs have these values, in order of creation."""
         return [
             record
             for record in self.records.values()
@@ -91,7 +93,7 @@ class Database:
         ]
 
     def children(self, parent: str) -> list[Record]:
-        """What belongs to a record and goes with it."""
+        """Return the records that belong to a record and go with it."""
         return [record for record in self.records.values() if record.parent == parent]
 
 
@@ -101,11 +103,16 @@ class Store:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self._name = name
-        self._file = world.path / f"{name}.json"
+        self._file = world.path / _FOLDER / f"{name}.json"
         self._threads = threading.Lock()
 
+    @classmethod
+    def all_of(cls, world: World) -> list[Store]:
+        """Return the store of every cloud that has sold something in a world."""
+        return [cls(world, file.stem) for file in sorted((world.path / _FOLDER).glob("*.json"))]
+
     def read(self) -> Database:
-        """A snapshot; an absent file is an empty cloud."""
+        """Return a snapshot; an absent file is an empty cloud."""
         try:
             stored = json.loads(self._file.read_text())
         except FileNotFoundError:
@@ -114,12 +121,13 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[Database]:
-        """A transaction: kept when the block ends, forgotten when it raises; the last record takes the file along."""
+        """Hold a transaction: committed when the block ends, dropped when it raises. The file goes with the last record."""
         with self._threads, locked(self._world, self._name):
             database = self.read()
             sold_something = bool(database.records)
             yield database
             if database.records or not sold_something:
+                self._world.folder(_FOLDER)
                 draft = self._file.with_suffix(".draft")
                 draft.write_text(json.dumps(asdict(database), indent=1))
                 draft.replace(self._file)
@@ -128,7 +136,7 @@ class Store:
 
 
 def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for, with the service's own choices in the gaps."""
+    """Return the inputs, with the service's own choices where none is given."""
     merged = dict(base)
     for name, value in asked.items():
         below = base.get(name)
@@ -137,12 +145,12 @@ def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def this_process() -> str:
-    """A name of this process that no later process can bear."""
+    """Return a name of this process that no later process can have."""
     return f"{os.getpid()}:{_birth(os.getpid())}"
 
 
 def alive(process: str) -> bool:
-    """Whether a process named by `this_process` still runs."""
+    """Return whether a process named by `this_process` still runs."""
     pid, _, birth = process.partition(":")
     return pid.isdecimal() and _birth(int(pid)) == birth
 
@@ -157,7 +165,7 @@ def _birth(pid: int) -> str:
 
 
 def references(value: Any) -> Iterator[str]:
-    """Every string that stands alone somewhere in some inputs."""
+    """Yield every string anywhere in some inputs."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""Turns the protocol's Structs into Python values and back; knows no resource.
+"""The protocol's Structs as Python values, and back.
 
-Unknown values (what a preview cannot know yet) become `UNKNOWN`; secrets are opened, because this provider tells the
+Unknown values (what a preview cannot know yet) become `UNKNOWN`; secrets are unwrapped, because this provider tells the
 engine that it takes none and the engine then marks the outputs itself.
 """
 
@@ -43,7 +43,7 @@ _RESOURCE = "5cf8f73096256a8f31e491e813e4eb8e"
 
 
 def loads(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """A Struct's properties as Python values; numbers that are whole become int; nulls are left out."""
+    """Return a Struct's properties as Python values; whole numbers become int; nulls are left out."""
     return {key: _load(value) for key, value in struct.fields.items() if not value.HasField("null_value")}
 
 
@@ -77,7 +77,7 @@ def _load_object(struct: struct_pb2.Struct) -> Any:
 
 
 def dumps(properties: Mapping[str, Any]) -> struct_pb2.Struct:
-    """Python values as a Struct; `UNKNOWN` becomes the engine's sentinel; None is left out."""
+    """Return Python values as a Struct; `UNKNOWN` becomes the engine's sentinel; None is left out."""
     struct = struct_pb2.Struct()
     for key, value in properties.items():
         if value is not None:
@@ -100,16 +100,16 @@ def _dump(value: Any) -> struct_pb2.Value:  # noqa: PLR0911  one line for each o
         return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[_dump(one) for one in value]))
     if value is None:
         return struct_pb2.Value(null_value=struct_pb2.NULL_VALUE)
-    raise TypeError(f"A property is a {type(value).__name__}, and the protocol carries JSON values alone.")
+    raise TypeError(f"A property is a {type(value).__name__}, and the protocol carries only JSON values.")
 
 
 def known(value: Any) -> Any:
-    """The value, or None while it is not known (for rules that can only judge what is there)."""
+    """Return the value, or None while it is unknown."""
     return None if isinstance(value, Unknown) else value
 
 
 def at(inputs: Any, path: str) -> Any:
-    """What lies at a dotted path; None when absent; `UNKNOWN` as soon as a step is not known yet."""
+    """Return the value at a dotted path; None if absent; `UNKNOWN` if a step on the way is unknown."""
     for step in path.split("."):
         if isinstance(inputs, Unknown):
             return UNKNOWN
@@ -120,12 +120,12 @@ def at(inputs: Any, path: str) -> Any:
 
 
 def known_at(inputs: Any, path: str) -> Any:
-    """What lies at a dotted path, or None when it is absent or not known yet."""
+    """Return the value at a dotted path, or None if it is absent or unknown."""
     return known(at(inputs, path))
 
 
 def each(inputs: Any, pattern: str) -> list[tuple[str, Any]]:
-    """All known values at a pattern such as `rules[].ports.min`, each with its path (`rules[0].ports.min`)."""
+    """Yield all known values at a pattern such as `rules[].ports.min`, each with its path (`rules[0].ports.min`)."""
     found: list[tuple[str, Any]] = [("", inputs)]
     for step in pattern.split("."):
         name = step.removesuffix("[]")

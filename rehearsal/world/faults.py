@@ -1,4 +1,4 @@
-"""What goes wrong on purpose on hosts, read from the world's faults.json; causes nothing itself."""
+"""The faults of hosts, read from the world's faults.json."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rehearsal.world.world import World
 
+#: Space that `disk_full` leaves: first boot just passes, a build or a copy does not.
 NEARLY_FULL_BYTES = 8 << 20
-"""Room that `disk_full` leaves: first boot just passes, a build or a copy does not."""
 
 
 @dataclass(frozen=True)
@@ -15,15 +15,15 @@ class HostFaults:
     """The faults of one host.
 
     Attributes:
-        factors: by rail index, what its line rate is multiplied by.
+        factors: factor of the line rate, by rail index.
         dead: indices of rails without a link.
-        degraded: by rail index, the gigabits per second at which its port says that it runs, and to which it is held.
-        slow_links: by launch index of another host, what traffic with that host alone is multiplied by.
-        wrong_values: what arrives on its rails is altered now and then, and no checksum tells.
+        degraded: by rail index, the rate in Gbit/s that its port shows and is shaped to.
+        slow_links: by launch index of another host, factor of the traffic with that host only.
+        wrong_values: some packets to its rails are altered, and no checksum shows it.
         tcp_fallback: its RDMA devices are there, but no verbs library finds one.
         boot_fails: cloud-init ends with the status `error`.
         never_answers: the host runs and no packet reaches it.
-        free_bytes: room left on its root disk, None for all of it.
+        free_bytes: space left on its root disk, None for all of it.
     """
 
     factors: dict[int, float]
@@ -38,7 +38,7 @@ class HostFaults:
 
     @classmethod
     def of(cls, world: World, index: int, rails: int) -> HostFaults:
-        """The faults of the host with that launch index; a host outside every pool (-1) has none.
+        """Return the faults of the host with that launch index; a host outside every pool (-1) has none.
 
         Raises:
             ValueError: a fault of a kind that concerns hosts names no number where one is needed.
@@ -79,7 +79,7 @@ def _gigabits(fault: dict[str, object]) -> int:
 
 
 def _slow_links(world: World, index: int) -> dict[int, float]:
-    """By launch index of the other end, the factor of each slow link of a host."""
+    """Return the factor of each slow link of a host, by launch index of the other end."""
     found = {}
     for one in world.faults():
         if one["kind"] != "slow_link":

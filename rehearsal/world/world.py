@@ -1,4 +1,4 @@
-"""Where the rehearsal keeps its things and how they are named; makes nothing and stops nothing."""
+"""The folder of a rehearsed world, and the names derived from it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+#: The operator's place on the rehearsed Internet (TEST-NET-2, RFC 5737: never a real one).
 OPERATOR_ADDRESS = "198.51.100.10"
-"""The operator's place on the rehearsed Internet (TEST-NET-2, RFC 5737: never a real one)."""
 
+#: What public addresses are handed out from (TEST-NET-3, RFC 5737).
 PUBLIC_RANGE = "203.0.113.0/24"
-"""What public addresses are handed out from (TEST-NET-3, RFC 5737)."""
 
+#: 100 Gb/s becomes 25 Mb/s: what two busy cores can still fill.
 DEFAULT_SCALE = 4000
-"""100 Gb/s becomes 25 Mb/s: what two busy cores can still fill."""
 
 
 @dataclass(frozen=True)
 class World:
-    """One rehearsed world: a folder, and a tag derived from it that every name of it carries.
+    """One rehearsed world: a folder, and a tag derived from it that all its names carry.
 
     Attributes:
         path: absolute path of the world's folder.
@@ -34,13 +34,13 @@ class World:
 
     @classmethod
     def at(cls, path: Path, scale: int = DEFAULT_SCALE) -> World:
-        """The world that lives in a folder; the folder need not exist yet."""
+        """Return the world of a folder, which need not exist yet."""
         resolved = path.resolve()
         return cls(resolved, hashlib.sha256(str(resolved).encode()).hexdigest()[:6], scale)
 
     @classmethod
     def current(cls) -> World:
-        """The world of this process, from BUSBAR_WORLD and BUSBAR_SCALE.
+        """Return the world of this process, from BUSBAR_WORLD and BUSBAR_SCALE.
 
         Raises:
             RuntimeError: BUSBAR_WORLD is unset or not absolute, or BUSBAR_SCALE is not a positive integer.
@@ -57,26 +57,22 @@ class World:
         return cls.at(Path(where), int(scale))
 
     def netns(self, name: str) -> str:
-        """The network namespace of this world with that name."""
+        """Return the network namespace of this world with that name."""
         return f"bb{self.tag}-{name}"
 
     @property
     def agent_socket(self) -> Path:
-        """Where the operator's agent listens: outside the world's folder, for a socket's path may have 107 bytes alone."""
+        """The socket of the operator's agent, outside the world's folder because a socket's path has at most 107 bytes."""
         return Path("/run") / f"bb{self.tag}-agent"
 
-    def netns_path(self, name: str) -> Path:
-        """Where that network namespace is held open."""
-        return Path("/run/netns") / self.netns(name)
-
     def folder(self, *parts: str) -> Path:
-        """A folder below the world's own, made if absent."""
+        """Return a folder below the world's own, created if absent."""
         made = self.path.joinpath(*parts)
         made.mkdir(parents=True, exist_ok=True)
         return made
 
     def faults(self) -> list[dict[str, object]]:
-        """The faults asked for in faults.json; none when the file is absent.
+        """Return the faults in faults.json; none if the file is absent.
 
         Raises:
             ValueError: the file is not a JSON list of objects that each have a `kind`.
@@ -91,7 +87,7 @@ class World:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write a file whole or not at all, for the owner alone: others read it without a lock."""
+    """Write a file atomically, readable by its owner only; readers take no lock."""
     fresh = file.with_suffix(".new")
     fresh.touch(0o600)
     fresh.write_text(text)

@@ -60,18 +60,19 @@ class _Bench:
         """Run the product once: its own requests say what the others have to run."""
         _good("a first update", self.stage.up(**self.settings))
         state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.resources()}
-        built = json.loads(state["sweep-build"]["outputs"]["stdout"])
-        request = json.loads(state["sweep-measure"]["inputs"]["stdin"])
+        built = json.loads(state["acceptance-build"]["outputs"]["stdout"])
+        request = json.loads(state["acceptance-measure"]["inputs"]["stdin"])
         homes = {"MPI_HOME": built["mpi_home"], "CUDA_HOME": built["cuda_home"], "NCCL_HOME": built["nccl_home"]}
         if homes["MPI_HOME"] == "/usr":
             homes["MPI_HOME"] = "/usr/lib/x86_64-linux-gnu/openmpi"
         words = [f"{key}={value}" for key, value in homes.items()]
-        self.limit = float(self.stage.outputs()["gate"]["limit_gb_s"])
+        self.limit = float(self.stage.outputs()["measured"]["gate"]["limit_gb_s"])
         self.make = f"make -j $(nproc) MPI=1 {' '.join(words)}"
         (self.folder / "commands.sh").write_text(_commands(request, built["binaries"]))
         (self.folder / "hosts").write_text("".join(f"{address}\n" for address in self.addresses))
         self.steps = len(request["steps"])
-        self.runs_s = sum(step.get("seconds", 0.0) for step in json.loads(state["sweep-measure"]["outputs"]["stdout"])["steps"])
+        measured = json.loads(state["acceptance-measure"]["outputs"]["stdout"])
+        self.runs_s = sum(step.get("seconds", 0.0) for step in measured["steps"])
 
     def clean(self) -> None:
         """Take from every host what a run left there; end the stack."""

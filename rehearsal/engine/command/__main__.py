@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-sys.path[0] = str(Path(__file__).resolve().parents[3])  # this folder's module names must not stand before the library's
+sys.path[0] = str(Path(__file__).resolve().parents[3])  # this folder's module names must not hide the library's
 
 from pulumi.runtime.proto import provider_pb2_grpc  # noqa: E402
 

@@ -7,19 +7,15 @@ commands; a remote command that runs is not interrupted.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import grpc
-from pulumi.runtime.proto import engine_pb2
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from pulumi.runtime.proto import engine_pb2_grpc
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc
 
 DEBUG, INFO, WARNING, ERROR = 0, 1, 2, 3
-LINE_LIMIT_BYTES = 64 * 1024  # bufio.Scanner's: at a longer line the genuine plugin stops reading, for ever
+LINE_LIMIT_BYTES = 64 * 1024  # bufio.Scanner's: at a longer line the genuine plugin stops reading for good
 
 
 class CommandError(Exception):

@@ -9,17 +9,13 @@ import hashlib
 import os
 import posixpath
 import stat
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import asyncssh
 
-from .calls import DEBUG, CommandError
+from .calls import DEBUG, Call, CommandError
 from .dial import dialled
-from .wire import ASSET, mark_of
-
-if TYPE_CHECKING:
-    from .calls import Call
-    from .wire import Properties
+from .wire import ASSET, Properties, mark_of
 
 BLOCK_BYTES = 1 << 20
 EMPTY_HASH = hashlib.sha256(b"").hexdigest()  # tells an empty text from an asset that is not known yet

@@ -1,6 +1,6 @@
 """Open an SSH connection as the genuine plugin does: keys, pinned host keys, an agent, a proxy, retries with its words.
 
-It forwards no agent, reads no ssh configuration and no known_hosts file, and asks nobody.
+It forwards no agent, reads no ssh configuration and no known_hosts file, and never prompts.
 """
 
 from __future__ import annotations
@@ -9,19 +9,15 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import asyncssh
 
-from .calls import INFO, CommandError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
-    from .calls import Call
-    from .wire import Properties
+from .calls import INFO, Call, CommandError
+from .wire import Properties
 
 T = TypeVar("T")
 UNLIMITED = -1

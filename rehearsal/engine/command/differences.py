@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
-from .wire import ARCHIVE, ASSET, SECRET, UNKNOWN, has_asset, mark_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .shapes import Shape
-    from .wire import Properties, Value
+from .shapes import Shape
+from .wire import ARCHIVE, ASSET, SECRET, UNKNOWN, Properties, Value, has_asset, mark_of
 
 
 class Kind(IntEnum):

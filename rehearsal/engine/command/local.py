@@ -7,13 +7,10 @@ import os
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from .calls import Transcript, previous_outputs
-
-if TYPE_CHECKING:
-    from .calls import Call
-    from .wire import Properties
+from .calls import Call, Transcript, previous_outputs
+from .wire import Properties
 
 
 async def run(call: Call, command: str, inputs: Properties, state: dict[str, str]) -> tuple[str, str]:

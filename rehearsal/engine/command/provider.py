@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import grpc
 from google.protobuf import empty_pb2
@@ -20,13 +21,8 @@ from pulumi.runtime.proto import engine_pb2_grpc, plugin_pb2, provider_pb2, prov
 
 from . import copy_to_remote, differences, local, remote, shapes
 from .calls import Call, CommandError
-from .wire import UNKNOWN, has_asset, has_unknown, plain, read, write
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from .shapes import Shape
-    from .wire import Properties
+from .shapes import Shape
+from .wire import UNKNOWN, Properties, has_asset, has_unknown, plain, read, write
 
 VERSION = "1.2.1"
 # The genuine plugin writes this into the provider's inputs; a state made here must not differ from one made there.
@@ -77,7 +73,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def GetPluginInfo(  # noqa: N802 - the protocol's names
         self, request: empty_pb2.Empty, context: grpc.aio.ServicerContext
     ) -> plugin_pb2.PluginInfo:
-        """Say the version that this stands in for."""
+        """Say the version that this replaces."""
         del request, context
         return plugin_pb2.PluginInfo(version=VERSION)
 

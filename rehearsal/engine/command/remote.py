@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import asyncssh
 from asyncssh.channel import SSHClientChannel
 
-from .calls import ERROR, WARNING, CommandError, Transcript, previous_outputs
+from .calls import ERROR, WARNING, Call, CommandError, Transcript, previous_outputs
 from .dial import dialled
-
-if TYPE_CHECKING:
-    from .calls import Call
-    from .wire import Properties
+from .wire import Properties
 
 SIGNALS = {"ABRT": 6, "ALRM": 14, "FPE": 8, "HUP": 1, "ILL": 4, "INT": 2, "KILL": 9, "PIPE": 13, "QUIT": 3}
 SIGNALS |= {"SEGV": 11, "TERM": 15}

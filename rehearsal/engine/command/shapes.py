@@ -6,15 +6,10 @@ commands are refused here: nothing rehearsed uses them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from .wire import ARCHIVE, ASSET, UNKNOWN, mark_of, plain, reveal, secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from .wire import Properties, Value
+from .wire import ARCHIVE, ASSET, UNKNOWN, Properties, Value, mark_of, plain, reveal, secret
 
 LIST = "[]interface {}"
 STRINGS = "[]string"

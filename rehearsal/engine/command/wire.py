@@ -51,13 +51,6 @@ def is_secret(value: Value) -> bool:
     return value.get(MARK) == SECRET or (value.get(MARK) == OUTPUT and bool(value.get("secret")))
 
 
-def is_unknown(value: Value) -> bool:
-    """Say whether value itself, secret or not, is not known yet."""
-    if mark_of(value) == OUTPUT and "value" not in cast("Properties", value):
-        return True
-    return reveal(value) == UNKNOWN
-
-
 def has_unknown(value: Value) -> bool:
     """Say whether value or anything in it is not known yet."""
     value = reveal(value)

@@ -1,7 +1,7 @@
 """Serve pulumirpc.LanguageRuntime: start one fresh Python process for every run of a program.
 
 It does not install packages, generate code or name required plugins: the SDKs name provider and version with every
-registration, and plugins lie on PATH.
+registration, and plugins are on PATH.
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent import futures
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EXECUTOR = Path(__file__).resolve().with_name("program.py")
 MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # what the engine and the SDK allow each other
@@ -235,4 +232,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # worker threads of grpc must not keep a host alive that nobody can reach
+    os._exit(code)  # worker threads of grpc must not keep an unreachable host alive

@@ -24,7 +24,7 @@ EXIT_FAILED = 1
 
 
 def user_traceback(error: BaseException, program: Path) -> str:
-    """Return the traceback of error without the frames that lie before the user's own program."""
+    """Return the traceback of error without the frames before the user's own program."""
     main = program / "__main__.py" if program.is_dir() else program
     frames = traceback.extract_tb(error.__traceback__)
     for index, frame in enumerate(frames):
@@ -50,7 +50,7 @@ def main() -> int:
     pulumi.runtime.configure(pulumi.runtime.Settings(**{name: plan[name] for name in names}))
     sys.argv = [str(program), *plan["args"]]
     os.chdir(plan["pwd"])
-    # Where one resource fails, futures that nobody awaits are left over by design; asyncio would report each of them.
+    # Where one resource fails, futures that are never awaited are left over by design; asyncio would report each of them.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

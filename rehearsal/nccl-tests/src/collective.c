@@ -48,7 +48,7 @@ static int64_t all_reduce_wrong(const struct outcome *r)
 static int64_t reduce_wrong(const struct outcome *r)
 {
     if (r->rank == r->root) return all_reduce_wrong(r);
-    // Nobody but the root may find anything changed.
+    // Only the root's buffer may change.
     return r->in_place ? not_of(r->values, r->counts.receive, r->rank, 0, r->round) : not_zero(r->values, r->counts.receive);
 }
 

@@ -15,7 +15,7 @@ struct round {
     struct operation *op;
     struct message (*message)(const struct operation *op, int mask, int from, int to);
     int mask;             // of the hypercube's step
-    bool from_results;    // what is sent lies in the receive buffers
+    bool from_results;    // what is sent is in the receive buffers
 };
 
 // The pieces of one channel that cross from one host to another, in an order that both know.

@@ -166,7 +166,7 @@ static bool usable(struct rail *rail, bool efa)
            address_of(rail->netdev, &rail->address);
 }
 
-// All devices that the list selects (those of EFA's driver alone, or all); the usable ones come first. Returns how many those are.
+// All devices that the list selects (only those of EFA's driver, or all); the usable ones come first. Returns their number.
 static int devices(struct rail *rails, int capacity, const char *list, bool efa, int *count)
 {
     DIR *folder = opendir(HCA_FOLDER);

@@ -20,7 +20,7 @@
 #include "fail.h"
 #include "launch.h"
 
-// No rank works alone for longer than this between two exchanges: filling and checking are all it does there.
+// No rank fills or checks for longer than this between two exchanges.
 static const double EXCHANGE_S = 300, CONNECT_S = 20;
 
 // Shared by the ranks of a host. Two banks: a rank may still read one exchange while another writes the next.

@@ -1,4 +1,4 @@
-// How ranks lie on hosts: the order of a ring over them, for the whole job and for each group of a split.
+// How ranks are placed on hosts: the order of a ring over them, for the whole job and for each group of a split.
 // It knows no memory and no network.
 #pragma once
 #include <stdint.h>
@@ -9,7 +9,7 @@ struct layout {
     int rank, size;
     int host_count, host_index; // hosts in the order of the ring, and this rank's
     int local_rank, local_size; // on this host
-    int order[RANKS_MAX];       // ring position -> rank; ranks of a host lie together
+    int order[RANKS_MAX];       // ring position -> rank; ranks of a host are together
     int position[RANKS_MAX];    // rank -> ring position
     int host_of[RANKS_MAX];     // rank -> host index
     int host_first[RANKS_MAX];  // host index -> ring position of its first rank

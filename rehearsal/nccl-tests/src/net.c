@@ -21,7 +21,7 @@ static bool asks_for_other(const char *name) // NCCL_NET names another network t
     return wanted && *wanted && strcasecmp(wanted, name) != 0;
 }
 
-// NCCL_NET_PLUGIN: a name stands for libnccl-net-NAME.so, `none` for no plugin at all.
+// NCCL_NET_PLUGIN: a name means libnccl-net-NAME.so, `none` for no plugin at all.
 static struct plugin *load(void)
 {
     const char *asked = getenv("NCCL_NET_PLUGIN");

@@ -11,5 +11,5 @@ struct network {
     struct rail rails[RAILS_MAX];
 };
 
-// Find it anew. A plugin's own lines, and why none was taken, go to the debug log.
+// Find it again. A plugin's own lines, and why none was taken, go to the debug log.
 void network_find(struct network *network);

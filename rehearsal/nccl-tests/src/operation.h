@@ -1,4 +1,4 @@
-// One operation as the algorithms see it: where each local rank's values lie and how many there are. Floats throughout.
+// One operation as the algorithms see it: where each local rank's values are and how many there are. Floats throughout.
 #pragma once
 #include <stddef.h>
 
@@ -6,7 +6,7 @@
 
 struct operation {
     struct wire *wire;
-    float *scratch;         // of this process alone: as large as a buffer, for sums that no rank keeps
+    float *scratch;         // of this process: as large as a buffer, for sums that no rank keeps
     size_t count;           // of values, as the collective's call takes it: per rank, or all
     int root;
     float *send[RANKS_MAX]; // by local rank of the group; never written where `receive` is another buffer

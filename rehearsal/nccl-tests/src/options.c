@@ -156,7 +156,7 @@ bool options_parse(struct options *o, const char *program, int argc, char **argv
         if (option == 'h' || option == '?') {
             if (option != 'h') printf("invalid option '%c'\n", option);
             help(program);
-            *exit_code = 0; // as nccl-tests does: whoever reads only the code learns nothing
+            *exit_code = 0; // as nccl-tests does: the exit code says nothing
             return false;
         }
         if (!take(o, program, option, optarg)) {

@@ -20,7 +20,7 @@ static const double CONNECT_S = 20;
 // What ranks tell each other: first the rails, then the ports of the channels they own.
 struct offer {
     int count, selected;
-    int gpu, gpus; // this rank's GPU and how many its host has, where it was told which; gpus 0: the ranks stand for the GPUs
+    int gpu, gpus; // this rank's GPU and how many its host has, where it was told which; gpus 0: the ranks take the place of the GPUs
     uint8_t index[RAILS_MAX];
     char hcas[RAILS_MAX][20]; // names of HCAs are short; the record must stay below RECORD_BYTES
 };
@@ -47,8 +47,8 @@ struct link *rails_link(struct rails *rails, int channel, int host)
     return NULL;
 }
 
-// GPUs and rails lie side by side, as on the shapes that have both: rail r is at GPU r * gpus / rails, and the other way
-// round where rails are fewer. The ranks of a host stand for its GPUs, unless NCCL_TESTS_DEVICE says which GPU each has.
+// GPUs and rails are side by side, as on the shapes that have both: rail r is at GPU r * gpus / rails, and the other way
+// round where rails are fewer. The ranks of a host take the place of its GPUs, unless NCCL_TESTS_DEVICE says which GPU each has.
 static bool near(int rail, int rails, int gpu, int gpus) { return rail * gpus / rails == gpu || gpu * rails / gpus == rail; }
 
 static int place(const struct offer *offer, const char *hca) // -1: not offered
@@ -143,7 +143,7 @@ static int rail_socket(const struct rail *rail)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int one = 1, buffer = SOCKET_BUFFER_BYTES, service = FRONT_END_SERVICE;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = rail->address};
-    // Not allowed to everybody; the address alone decides then, as every rail has a subnet of its own.
+    // Not every user may do this; then only the address decides, because every rail has its own subnet.
     setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, rail->netdev, (socklen_t)strlen(rail->netdev));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (!strcmp(rail->hca, rail->netdev)) setsockopt(fd, IPPROTO_IP, IP_TOS, &service, sizeof service);

@@ -34,7 +34,7 @@ static int modulo(int value, int n) { return ((value % n) + n) % n; }
 static bool shared(const struct walk *w) { return w->kind == ALL_GATHER || w->kind == REDUCE_SCATTER; }
 static int rank_at(const struct walk *w, int local) { return operation_layout(w->op)->order[w->first + local]; }
 
-// Where a block of this channel begins in a whole buffer, and how long it is. Blocks are ring positions; shares lie by rank.
+// Where a block of this channel begins in a whole buffer, and how long it is. Blocks are ring positions; shares are in order of rank.
 static size_t block_start(const struct stream *s, int block)
 {
     const struct walk *w = s->walk;
@@ -94,7 +94,7 @@ static void carry(struct stream *s, size_t at, size_t floats)
             if (step >= w->in_steps) return;
             if (step <= last_sum) add(s->staging, op->send[local] + at, floats);
             if (step < last_sum) continue;
-            // A share lies at the front of its owner's receive buffer; elsewhere every buffer is laid out alike.
+            // A share is at the front of its owner's receive buffer; elsewhere every buffer is laid out alike.
             size_t share = w->kind == REDUCE_SCATTER ? (size_t)rank_at(w, local) * op->count : 0;
             memcpy(op->receive[local] + at - share, s->staging, 4 * floats);
         }
@@ -103,7 +103,7 @@ static void carry(struct stream *s, size_t at, size_t floats)
     memcpy(op->scratch + at, s->staging, 4 * floats);
 }
 
-// The bytes of an out step: whether a sum is made for it here, and where they lie.
+// The bytes of an out step: whether a sum is made for it here, and where they are.
 static bool makes(const struct walk *w, int step) { return step < w->lag && w->kind != ALL_GATHER && w->kind != BROADCAST; }
 
 static const float *outgoing(const struct stream *s, int step)

@@ -1,5 +1,5 @@
-// Moves the bytes of one operation over this rank's links, all at once, without ever waiting on one alone.
-// What the bytes are and where they lie is its callers' business.
+// Moves the bytes of one operation over this rank's links, all at once, without waiting on a single one.
+// Its callers decide what the bytes are and where they are.
 #pragma once
 #include <stddef.h>
 

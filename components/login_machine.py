@@ -9,7 +9,7 @@ import pulumi
 from pulumi_command import local, remote
 
 from cloudinit.steps import ANNOUNCEMENT
-from components import onsite
+from components import remote_scripts
 
 
 def announced(
@@ -18,8 +18,10 @@ def announced(
     """Return the Command that waits here, `timeout_s` at most, until the machine says that its first boot is done."""
     return local.Command(
         f"{name}-announced",
-        create=onsite.PYTHON,
-        stdin=address.apply(lambda host: onsite.text("knock", host=host, announcement=ANNOUNCEMENT, timeout_s=timeout_s)),
+        create=remote_scripts.PYTHON,
+        stdin=address.apply(
+            lambda host: remote_scripts.text("wait_for_banner", host=host, announcement=ANNOUNCEMENT, timeout_s=timeout_s)
+        ),
         triggers=[instance_id],
         logging=local.Logging.STDERR,
         add_previous_output_in_env=False,

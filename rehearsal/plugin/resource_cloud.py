@@ -1,4 +1,4 @@
-"""What resource types ask of the cloud that they live in, so that they need not import it; does nothing."""
+"""What a resource type needs from its cloud, so that it need not import it."""
 
 from __future__ import annotations
 
@@ -11,30 +11,27 @@ from rehearsal.plugin.store import Record, Store
 from rehearsal.world.world import World
 
 
-class Cloud(Protocol):
-    """See `rehearsal.aws.cloud.Cloud`, which this is."""
+class ResourceCloud(Protocol):
+    """The part of `rehearsal.plugin.cloud.Cloud` that resource types use."""
 
     world: World
     store: Store
     faults: Faults
 
+    def render(self, vcn_id: object) -> None:
+        """Make a VCN or VPC in the world what the database says of it."""
+
     def wait(self, seconds: float) -> None:
         """Let as much of the vendor's own waiting time pass as was asked for."""
 
-    def render(self, vpc: object) -> None:
-        """Make a VPC in the world what the database says of it."""
-
-    def leads_out(self, subnet: Record) -> bool:
-        """Whether a subnet's routes lead to an internet gateway."""
-
     def failed(self, record: Record, why: str) -> PartlyCreatedError:
-        """Mark a resource that was made and did not become what it should; the error to raise."""
+        """Mark a resource that was created and failed; return the error to raise."""
 
     def stamp(self, record: Record) -> Record:
-        """The record as this process's own work."""
+        """Return the record as this process's own work."""
 
     def remove(self, resource_id: str) -> None:
-        """Take away what a larger resource brought along; a missing one is fine."""
+        """Remove what a larger resource brought along; a missing one is fine."""
 
     def working(self, record: Record) -> AbstractContextManager[None]:
         """Hold a resource that a larger one is bringing up; ready when the block ends, gone when it raises."""

@@ -1,6 +1,6 @@
-"""What the instance metadata service says of an instance: paths and texts; answers nobody itself.
+"""What the instance metadata service says about an instance: text by path.
 
-Paths: EC2 user guide, "Instance metadata categories". Credentials are not among them: nothing here would take any.
+Paths: EC2 user guide, "Instance metadata categories". There are no credentials, because nothing here takes any.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _META = "latest/meta-data"
 
 
 def metadata(record: Record, region: str, profile: Record | None) -> dict[str, str]:
-    """All that an instance can ask about itself."""
+    """Return all that an instance can read about itself."""
     own, private = record.computed, record.private
     zone, address, name = private["zone"], own["privateIp"], own["privateDns"]
     found = {

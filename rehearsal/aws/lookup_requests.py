@@ -1,4 +1,4 @@
-"""What all data sources do alike with a request: what it must contain, its filters, and refusing it."""
+"""What all data sources share: required arguments, filters and refusals."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Answer = dict[str, Any]
 
 
 def refusal(code: str, message: str, service: str, operation: str, status: int = 400) -> ServiceError:
-    """The error of a request that is refused."""
+    """Return the error for a refused request."""
     return ServiceError(errors.refused("", code, message, status), service, operation)
 
 
 def needed(args: Mapping[str, Any], name: str, service: str, operation: str) -> str:
-    """An argument that the request must have.
+    """Return a required argument.
 
     Raises:
         ServiceError: it has not.
@@ -31,7 +31,7 @@ def needed(args: Mapping[str, Any], name: str, service: str, operation: str) -> 
 
 
 def passes(args: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether something passes all of a request's filters; a filter that nothing here has is refused."""
+    """Return whether some facts pass all of a request's filters; an unknown filter is refused."""
     for one in args.get("filters") or []:
         name = str(one["name"])
         if name not in facts:

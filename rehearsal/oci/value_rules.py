@@ -1,4 +1,4 @@
-"""Kinds of rules for a single value: one of a list, a pattern, a range; knows no property."""
+"""Rules for a single value: one of a list, a pattern, a range."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class OneOf:
 
     Attributes:
         values: what it takes.
-        model: `PACKAGE:MODEL.PREFIX` in that SDK, the package `core` where it is left out; `None`: in documentation alone.
+        model: `PACKAGE:MODEL.PREFIX` in that SDK, the package `core` if left out; `None`: only in the documentation.
     """
 
     values: tuple[str, ...]
     model: str | None = None
 
     def refuses(self, value: Any) -> str | None:
-        """Why not, or None."""
+        """Return why a value is refused, or None."""
         return None if value in self.values else f"one of {', '.join(self.values)}"
 
 
@@ -32,7 +32,7 @@ class Matches:
     words: str
 
     def refuses(self, value: Any) -> str | None:
-        """Why not, or None."""
+        """Return why a value is refused, or None."""
         return None if re.fullmatch(self.pattern, str(value), re.DOTALL) else self.words
 
 
@@ -45,7 +45,7 @@ class Between:
     step: int = 1
 
     def refuses(self, value: Any) -> str | None:
-        """Why not, or None."""
+        """Return why a value is refused, or None."""
         text = str(value)
         fits = re.fullmatch(r"\d{1,9}", text) and self.low <= int(text) <= self.high and int(text) % self.step == 0
         return None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")

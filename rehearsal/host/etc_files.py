@@ -1,4 +1,4 @@
-"""Texts below /etc that all images share in form: os-release, sshd, sudo, shell profile, cloud-init; lays nothing down."""
+"""Files below /etc that all images have: os-release, sshd, sudo, shell profile and cloud-init."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ unset one
 """
 
 _TITLES = {"ol": "Oracle Linux Server", "ubuntu": "Ubuntu", "amzn": "Amazon Linux"}
+#: What cloud-init calls them.
 _DISTROS = {"ol": "rhel", "ubuntu": "ubuntu", "amzn": "amazon"}
-"""What cloud-init calls them."""
 
 
 def os_release(family: Family, release: str, pretty: str) -> str:
-    """The file by which programs know the distribution."""
+    """Return os-release."""
     title = _TITLES[family]
     return f'NAME="{title}"\nVERSION="{release}"\nID="{family}"\nVERSION_ID="{release}"\nPRETTY_NAME="{pretty}"\n'
 
 
 def sshd_config(*, includes: bool) -> str:
-    """The daemon's own file; `includes`: it reads /etc/ssh/sshd_config.d."""
+    """Return sshd_config; `includes`: it reads /etc/ssh/sshd_config.d."""
     first = "Include /etc/ssh/sshd_config.d/*.conf\n" if includes else ""
     return first + (
         "Port 22\nHostKey /etc/ssh/ssh_host_ed25519_key\nHostKey /etc/ssh/ssh_host_ecdsa_key\n"
@@ -39,7 +39,7 @@ def sshd_config(*, includes: bool) -> str:
 
 
 def cloud_config(family: Family, user: str) -> str:
-    """The vendor's modules, less those that look for disks and snaps that a rehearsed host has not."""
+    """Return cloud.cfg: the vendor's modules without those that need disks or snaps."""
     package_sources = "apt-configure" if family == "ubuntu" else "yum-add-repo"
     return f"""# The image's own settings; user data comes over them.
 users: [default]

@@ -1,0 +1,21 @@
+"""The records' command line: one request (JSON) on standard input, one answer (JSON line) on standard output, exit status 0.
+
+python -m benchmarks.records < request.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from benchmarks.records.work import answer
+
+
+def main() -> int:
+    """Answer one request."""
+    print(json.dumps(answer(json.load(sys.stdin)), sort_keys=True))  # noqa: T201 - its contract
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

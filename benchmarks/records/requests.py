@@ -1,0 +1,186 @@
+"""What the records of a measurement are asked to do, as plain data, and what their answers mean.
+
+Pure: a verdict must follow from the stack's state only. `benchmarks.records.work`, which a Command of the stack runs, touches
+files, stores and keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge.checks import PASS
+from benchmarks.records import history
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.judge.verdict import Judgement
+    from benchmarks.plan.asked import Asked
+    from config.stack import Stack
+
+#: Version of requests and answers.
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What a stack wants kept; an empty text leaves that out.
+
+    Attributes:
+        target: what kind of cluster.
+        history: folder or URL of earlier runs.
+        report: folder for page and pictures.
+        certificate_key: path of the ed25519 private key that signs.
+        certificate_days: how long a certificate is valid.
+    """
+
+    target: str
+    history: str
+    report: str
+    certificate_key: str
+    certificate_days: int
+
+    @classmethod
+    def of(cls, stack: Stack) -> Keeping:
+        """Return what `stack` wants kept."""
+        records, certificate = stack.records, stack.records.certificate
+        return cls(stack.target, records.history or "", records.report or "", certificate.key or "", certificate.days)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the records stage answered.
+
+    Attributes:
+        certificate: the signed envelope; None where nothing was signed.
+        report: path of the page; None where none was drawn.
+        changes: sentences on what is different since the run before.
+        warnings: sentences on what could not be read, written, signed or drawn.
+    """
+
+    certificate: dict[str, Any] | None = None
+    report: str | None = None
+    changes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def look_up(found: Judgement, asked: Asked, keeping: Keeping) -> str:
+    """Return the request for the runs before `found`; it asks for nothing where there is no run to compare."""
+    one = _record(found, asked, keeping, {})
+    place = {} if one is None else {"history": keeping.history, "key": asdict(one.key), "before": list(one.order)}
+    return json.dumps({"schema": SCHEMA, "kind": "look-up", **place}, sort_keys=True)
+
+
+def with_history(asked: Asked, answer: str) -> Asked:
+    """Return `asked` with the limit that the runs before give, or with the reason why they could not be read."""
+    line = _line(answer)
+    limit = line.get("limit")
+    if line.get("failed"):
+        return dataclasses.replace(asked, past_unread=str(line["failed"]))
+    return asked if limit is None else dataclasses.replace(asked, past=(float(limit[0]), str(limit[1])))
+
+
+def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
+    found: Judgement,
+    asked: Asked,
+    keeping: Keeping,
+    identity: str,
+    built: dict[str, Any],
+    nodes: Sequence[dict[str, str]],
+    outputs: dict[str, Any],
+    stack: str,
+) -> str:
+    """Return the request that adds the run to history, signs a pass and draws the report of `outputs`."""
+    one = _record(found, asked, keeping, outputs["versions"])
+    attested = None
+    if keeping.certificate_key and found.verdict == PASS:
+        attested = {
+            "key": keeping.certificate_key,
+            "acceptance": _acceptance(found, asked, keeping, identity, built, nodes, outputs),
+        }
+    request = {
+        "schema": SCHEMA,
+        "kind": "keep",
+        "history": keeping.history,
+        "record": None if one is None else one.document(),
+        "report": f"{keeping.report}/{stack}" if keeping.report else "",
+        "outputs": outputs | {"target": keeping.target, "nodes": list(nodes)},
+        "certificate": attested,
+    }
+    return json.dumps(request, sort_keys=True)
+
+
+def kept(answer: str) -> Kept:
+    """Read the answer of the records stage; what cannot be read is a warning."""
+    line = _line(answer)
+    failed = [str(line["failed"])] if line.get("failed") else []
+    certificate = line.get("certificate")
+    return Kept(
+        certificate=certificate if isinstance(certificate, dict) else None,
+        report=str(line["report"]) if line.get("report") else None,
+        changes=tuple(str(change) for change in line.get("changes", [])),
+        warnings=(*(str(warning) for warning in line.get("warnings", [])), *failed),
+    )
+
+
+def inputs(asked: Asked, identity: str, built: dict[str, Any]) -> dict[str, str]:
+    """Return what a measurement depends on; a certificate is worth nothing once one of these is another."""
+    hashes = json.dumps(built.get("hashes", {}), sort_keys=True)
+    return {
+        "cluster": identity,
+        "plan": asked.plan.digest(),
+        "binaries": hashlib.sha256(hashes.encode()).hexdigest(),
+    }
+
+
+def _record(found: Judgement, asked: Asked, keeping: Keeping, versions: dict[str, str]) -> history.Record | None:
+    if not keeping.history:
+        return None
+    try:
+        return history.record(found, keeping.target, asked.shape.name, asked.nodes, versions)
+    except history.HistoryError:
+        return None  # a line without a usable run id; the verdict says so already
+
+
+def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
+    found: Judgement,
+    asked: Asked,
+    keeping: Keeping,
+    identity: str,
+    built: dict[str, Any],
+    nodes: Sequence[dict[str, str]],
+    outputs: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the fields of `certificate.Acceptance`."""
+    machines = found.line.get("machines")
+    known = machines if isinstance(machines, dict) else {}
+    return {
+        "cluster": identity,
+        "nodes": {node["name"]: f"{known.get(node['name'], 'unknown')}@{node['address']}" for node in nodes},
+        "target": keeping.target,
+        "shape": asked.shape.name,
+        "versions": outputs["versions"],
+        "plan": asked.plan.asked(),
+        "inputs": inputs(asked, identity, built),
+        "transcript_sha256": str(outputs["evidence"].get("sha256", "")),
+        "results": outputs["results"],
+        "verdict": found.verdict,
+        "gate": outputs["gate"],
+        "busbw_gb_s": found.busbw_gb_s,
+        "scale": found.scale,
+        "run_id": str(found.line.get("run_id")),
+        "started": str(found.line.get("started")),
+        "valid_days": keeping.certificate_days,
+    }
+
+
+def _line(answer: str) -> dict[str, Any]:
+    try:
+        found = json.loads((answer.splitlines() or [""])[-1])
+    except (ValueError, RecursionError) as error:
+        return {"failed": f"records: the answer is not JSON ({error})"}
+    return found if isinstance(found, dict) else {"failed": "records: the answer is not an object"}

@@ -1,0 +1,102 @@
+"""Carry out what `benchmarks.records.requests` asks for: read and add to history, sign, draw. The operator's machine runs it.
+
+Whatever fails here is a sentence in the answer: a measurement keeps its verdict when its records cannot be kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.records import history
+from benchmarks.records.requests import SCHEMA
+
+#: Names what a report was made from, so that the same one is not drawn again.
+_MADE_FROM = "made-from.txt"
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to `request`; never raises on what a disk, a store or a key does."""
+    if request.get("schema") != SCHEMA or request.get("kind") not in _WORK:
+        return {"schema": SCHEMA, "failed": "records: the request is of a kind or version that is not known here"}
+    return {"schema": SCHEMA, "kind": request["kind"]} | _WORK[request["kind"]](request)
+
+
+def _look_up(request: dict[str, Any]) -> dict[str, Any]:
+    if "key" not in request:
+        return {"limit": None, "warnings": []}
+    try:
+        past = _past(request["history"], history.Key(**request["key"]), request["before"])
+    except history.HistoryError as error:
+        return {"limit": None, "failed": str(error)}
+    limit = history.limit(past.records)
+    return {"limit": None if limit is None else list(limit), "warnings": list(past.warnings)}
+
+
+def _keep(request: dict[str, Any]) -> dict[str, Any]:
+    warnings: list[str] = []
+    last, changes = _added(request, warnings)
+    return {
+        "certificate": _signed(request, warnings),
+        "report": _drawn(request, last, changes, warnings),
+        "changes": changes,
+        "warnings": warnings,
+    }
+
+
+def _added(request: dict[str, Any], warnings: list[str]) -> tuple[history.Record | None, list[str]]:
+    """Add the run to history; return the run before it and what changed since."""
+    if request["record"] is None:
+        return None, []
+    try:
+        one = history.Record.of(request["record"])
+        past = _past(request["history"], one.key, list(one.order))
+        history.append(request["history"], one)
+    except history.HistoryError as error:
+        warnings.append(f"the run was not added to history: {error}")
+        return None, []
+    warnings.extend(past.warnings)
+    return past.last, list(history.changes(past.last, one))
+
+
+def _signed(request: dict[str, Any], warnings: list[str]) -> dict[str, Any] | None:
+    if request["certificate"] is None:
+        return None
+    from benchmarks.records import certificate  # noqa: PLC0415 - a tenth of a second that most runs need not spend
+
+    try:
+        key = certificate.private_key(Path(request["certificate"]["key"]).expanduser())
+        return certificate.sign(certificate.statement(certificate.Acceptance(**request["certificate"]["acceptance"])), key)
+    except (certificate.CertificateError, OSError, TypeError) as error:
+        warnings.append(f"no certificate was made: {error}")
+        return None
+
+
+def _drawn(request: dict[str, Any], last: history.Record | None, changes: list[str], warnings: list[str]) -> str | None:
+    """Draw the report unless it is there already; return the page's path."""
+    if not request["report"]:
+        return None
+    folder = Path(request["report"]).expanduser()
+    past = last.document() if last else None
+    source = json.dumps([request["outputs"], past, changes], sort_keys=True)
+    name = hashlib.sha256(source.encode()).hexdigest()
+    made = folder / _MADE_FROM
+    try:
+        if not made.exists() or made.read_text() != name:
+            from benchmarks.report import web_page  # noqa: PLC0415 - a second that a run without a report need not spend
+
+            web_page.write(request["outputs"], folder, past, tuple(changes))
+            made.write_text(name)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        warnings.append(f"no report was drawn: {error}")
+        return None
+    return str(folder / "report.html")
+
+
+def _past(place: str, key: history.Key, before: list[str]) -> history.Past:
+    return history.load(place, key, (before[0], before[1]))
+
+
+_WORK = {"look-up": _look_up, "keep": _keep}

@@ -1,0 +1,97 @@
+"""First contact as a resource: everything after it depends on it, and its failure names the nodes that are missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from catalogue import Shape
+from catalogue.detection import Facts, complete, recognise
+from components import remote_scripts
+from components.inventory import Inventory, PlannedSet
+from components.reach import Head, Reach, last_line
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadyArgs:
+    """What to wait for.
+
+    Attributes:
+        planned: the node set, with at least one node.
+        inventory: what exists.
+        reach: how programs get onto the nodes.
+        timeout_s: bound on the whole wait.
+    """
+
+    planned: PlannedSet
+    inventory: pulumi.Input[Inventory]
+    reach: Reach
+    timeout_s: int
+
+
+class Ready(pulumi.ComponentResource):
+    """All nodes answer, have ended their first boot, have all rails up, and know each other's host keys.
+
+    Creates: one Command, on the jump host or on the operator's machine, however many nodes there are.
+    Outputs: `head`, the head node with its pinned host key; `shape`, the catalogue's row or what the nodes say of themselves
+    (known at preview where the stack names a whole row); `network`, CIDRs of the front end, separated by commas.
+    """
+
+    head: pulumi.Output[Head]
+    shape: pulumi.Output[Shape]
+    network: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ReadyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("busbar:acceptance:Ready", name, None, opts)
+        planned = args.planned
+        found = pulumi.Output.from_input(args.inventory).apply(lambda inventory: inventory.of(planned.name))
+        stdout = args.reach.contact(
+            f"{name}-contact",
+            found.apply(lambda one: one.nodes),
+            _ask(planned, args.timeout_s),
+            found.apply(lambda one: one.identity),
+            pulumi.ResourceOptions(parent=self),
+        )
+        said: pulumi.Output[dict[str, Any]] = stdout.apply(last_line)
+        self.head = pulumi.Output.all(found=found, said=said).apply(
+            lambda known: Head(known["found"].nodes[0].address, str(known["said"]["host_key"]))
+        )
+        row = planned.shape
+        if row is not None and complete(row, planned.nodes):
+            self.shape = pulumi.Output.from_input(row)
+        else:
+            self.shape = said.apply(lambda line: _shape(line, row))
+            self.shape.apply(self._say, run_with_unknowns=True)
+        self.network = pulumi.Output.all(given=args.reach.network, said=said).apply(
+            lambda known: str(known["given"] or ",".join(known["said"]["networks"]))
+        )
+        self.register_outputs({"shape": self.shape.apply(lambda shape: shape.name)})
+
+    def _say(self, shape: Any) -> None:
+        if not isinstance(shape, Shape):
+            pulumi.log.info("the shape is detected during the update; shape and prediction are shown then", self)
+
+
+def _ask(planned: PlannedSet, timeout_s: int) -> dict[str, Any]:
+    """Return what first contact asks of every node."""
+    shape = planned.shape
+    ask: dict[str, Any] = {
+        "hcas": sorted(shape.rdma.hca) if shape and shape.rdma and planned.nodes > 1 else [],
+        "timeout_s": timeout_s,
+        "first_boot": planned.first_boot,
+    }
+    if planned.ask:
+        mpi = planned.launcher.homes.mpi if not planned.first_boot else ()
+        ask |= {"facts": remote_scripts.source("facts"), "mpi": list(mpi)}
+        if shape is not None:
+            ask["row"] = [shape.name, shape.gpus, shape.gpu]
+    return ask
+
+
+def _shape(line: dict[str, Any], row: Shape | None) -> Shape:
+    try:
+        return recognise(Facts.read(line["groups"][0]["facts"]), line["count"], row, line["fronts"])
+    except ValueError as error:
+        raise pulumi.RunError(f"{error}.") from None

@@ -1,0 +1,89 @@
+"""The runner on the head node: copied there once by content, asked through one Command for each request."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from benchmarks.host import pack
+from components.reach import Head, Ran, Reach
+
+
+class Runner(pulumi.ComponentResource):
+    """The packed runner, and what it needs beside itself, in the head node's home folder.
+
+    Creates: one copy of the runner, and one of every file in `files` (name there -> local path and sha256).
+    Outputs: none; `run` registers one Command for each request. Other machines are another `identity`.
+    """
+
+    def __init__(  # noqa: PLR0913 - what every request needs, once
+        self,
+        name: str,
+        *,
+        reach: Reach,
+        head: pulumi.Output[Head],
+        identity: pulumi.Output[str],
+        files: dict[str, tuple[str, str]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("busbar:acceptance:Runner", name, None, opts)
+        data = pack.runner()
+        self.digest = pack.digest(data)
+        self._program = f"busbar-runner-{self.digest}.pyz"
+        self._reach, self._head, self._identity = reach, head, identity
+        mine = pulumi.ResourceOptions(parent=self)
+        self._copies = [
+            reach.copy(
+                f"{name}-program",
+                head=head,
+                file=_written(data),
+                there=self._program,
+                triggers=[self.digest, identity],
+                opts=mine,
+            ),
+            *(
+                reach.copy(f"{name}-file", head=head, file=path, there=there, triggers=[sha256, identity], opts=mine)
+                for there, (path, sha256) in files.items()
+            ),
+        ]
+        self.register_outputs({})
+
+    def run(self, name: str, request: pulumi.Output[str], after: list[Any], opts: pulumi.ResourceOptions) -> Ran:
+        """Hand `request` to the runner, after the resources `after`; return the Command that prints its one line.
+
+        The runner works detached under the request's own hash. A Command that is cut off, or that runs again for another reason
+        than its request, finds the work where it is.
+        """
+        waits = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*self._copies, *after]))
+        return self._reach.run(
+            name,
+            head=self._head,
+            command=request.apply(self._start),
+            stdin=request,
+            triggers=[self._identity],
+            opts=waits,
+        )
+
+    def _start(self, request: str) -> str:
+        """Return the command for `request`; a search that is not needed is its own answer."""
+        asked = json.loads(request)
+        idle = asked["kind"] == "search" and not asked["needed"] and not asked.get("again")
+        return "cat" if idle else f"python3 -IS {self._program} run"
+
+
+def _written(data: bytes) -> str:
+    """Write the runner into a private folder that ends with this process; return its path.
+
+    The engine compares files by hash, so the folder may be another one each time.
+    """
+    folder = tempfile.mkdtemp(prefix="busbar-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "runner.pyz"
+    path.write_bytes(data)
+    return str(path)

@@ -1,0 +1,137 @@
+"""The waist: what every target hands up, and all that acceptance knows of a cluster.
+
+Three parts: the inventory (what exists), the reach (how a program gets onto a machine: `components.reach`) and the launcher
+(how ranks start there). Nothing here names a cloud; a target that needs a change above this module shows that it is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import pulumi
+
+from catalogue import Homes, Shape
+from catalogue.containers import Container
+from components.reach import Reach
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine that takes part in a measurement.
+
+    Attributes:
+        name: host name, as the target shows it.
+        address: IPv4 address or name by which the nodes reach each other; private where they have a private network.
+        placement: fault domain, block or rack; None where the target does not say.
+        host_key: its public SSH host key where that is known before the first connection; None lets first contact ask for it.
+    """
+
+    name: str
+    address: str
+    placement: str | None = None
+    host_key: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeSet:
+    """Nodes of one shape that exist: a pool, or the static machines of a queue.
+
+    Attributes:
+        name: of the pool, unique in its cluster.
+        nodes: in ring order, head node first; empty while nothing is rented.
+        identity: hash that changes exactly when the machines or what is installed on them may have (image, shape, node ids).
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    identity: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine beside the nodes: where people log in, or where a scheduler runs.
+
+    Attributes:
+        name: what it is called in outputs.
+        address: how the operator reaches it.
+        user: login user.
+        host_key: its public SSH host key.
+    """
+
+    name: str
+    address: str
+    user: str
+    host_key: str
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What exists.
+
+    Attributes:
+        sets: node sets by the order of the stack file.
+        login: the login machine; None where nodes are reached directly.
+        controller: the machine that runs a scheduler; None where there is none.
+    """
+
+    sets: tuple[NodeSet, ...]
+    login: Machine | None = None
+    controller: Machine | None = None
+
+    def nodes(self) -> list[dict[str, str]]:
+        """Return every node as outputs show it."""
+        return [{"name": node.name, "address": node.address, "pool": one.name} for one in self.sets for node in one.nodes]
+
+    def of(self, name: str) -> NodeSet:
+        """Return the node set of that name; an empty one where the target has made none."""
+        return next((one for one in self.sets if one.name == name), NodeSet(name, (), ""))
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """How ranks start on the nodes: by Open MPI's mpirun over SSH, inside a container where there is an image.
+
+    Attributes:
+        homes: folders of MPI, CUDA and NCCL on the nodes.
+        container: the image that ranks run in; None runs them on the nodes themselves.
+    """
+
+    homes: Homes
+    container: Container | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedSet:
+    """A node set as the stack file asks for it, known before anything exists.
+
+    Attributes:
+        name: of the pool.
+        nodes: how many machines always run; 0 while nothing is rented.
+        dynamic: how many more a scheduler may start.
+        shape: the catalogue's row, which may lack rails that first contact finds; None where first contact finds all of it.
+        launcher: how ranks start there.
+        first_boot: the machines are new, so first contact waits until cloud-init has ended.
+        ask: ask every node what it is, because the shape or the network is not known.
+    """
+
+    name: str
+    nodes: int
+    shape: Shape | None
+    launcher: Launcher
+    dynamic: int = 0
+    first_boot: bool = True
+    ask: bool = False
+
+
+def named(planned: tuple[PlannedSet, ...], name: str) -> PlannedSet:
+    """Return the planned set of that name."""
+    return next(one for one in planned if one.name == name)
+
+
+class Cluster(Protocol):
+    """Any target's cluster."""
+
+    planned: tuple[PlannedSet, ...]
+    inventory: pulumi.Output[Inventory]
+    reach: Reach

@@ -1,0 +1,243 @@
+"""How a program gets onto a cluster's machines, and how its result comes back: SSH with pinned host keys.
+
+The operator's key stays in an agent: neither its socket nor a private key is named here, because both would enter the state and
+the socket changes with every session.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pulumi
+from pulumi_command import local, remote
+
+from components import remote_scripts
+
+#: Failed dials before a Command gives up. First contact was made from the nearest machine, so a few will do; a jump host that
+#: drops bursts needs some.
+DIAL_ERROR_LIMIT = 30
+
+
+@dataclass(frozen=True)
+class Access:
+    """How the operator's machine reaches the nodes by SSH.
+
+    Attributes:
+        user: login user on every node.
+        through: address of the jump host; None where nodes are reached directly.
+        through_user: login user on the jump host.
+        through_host_key: the jump host's public host key, pinned before the first connection.
+        network: CIDR of the nodes' front-end network, which carries SSH and MPI's own traffic; None where the nodes are asked.
+    """
+
+    user: str
+    through: str | None
+    through_user: str | None
+    through_host_key: str | None
+    network: str | None
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head node: the first node of a set, where the runner works."""
+
+    address: str
+    host_key: str
+
+
+class Ran(Protocol):
+    """A program that runs as a resource; others may depend on it."""
+
+    @property
+    def stdout(self) -> pulumi.Output[str]:
+        """What it printed."""
+
+
+class Reach(Protocol):
+    """What a target offers for running programs on its machines."""
+
+    @property
+    def network(self) -> pulumi.Output[str | None]:
+        """CIDR of the nodes' front-end network; None where the nodes must be asked."""
+
+    def contact(
+        self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
+    ) -> pulumi.Output[str]:
+        """Make first contact with `nodes`; return the JSON line that says what they are. Another `salt` asks again."""
+
+    def copy(  # noqa: PLR0913 - a resource's own, by name
+        self,
+        name: str,
+        *,
+        head: pulumi.Output[Head],
+        file: str,
+        there: str,
+        triggers: Sequence[Any],
+        opts: pulumi.ResourceOptions,
+    ) -> pulumi.Resource:
+        """Copy the local `file` to `there` in the head node's home folder."""
+
+    def run(  # noqa: PLR0913 - a resource's own, by name
+        self,
+        name: str,
+        *,
+        head: pulumi.Output[Head],
+        command: pulumi.Output[str],
+        stdin: pulumi.Output[str],
+        triggers: Sequence[Any],
+        opts: pulumi.ResourceOptions,
+    ) -> Ran:
+        """Run `command` on the head node."""
+
+    def shell(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
+        """Return the command that opens a shell on the head node, for a person to paste."""
+
+    def known_hosts(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
+        """Return known_hosts lines with the pinned keys of the machines on the way to the head node."""
+
+
+@dataclass(frozen=True)
+class Ssh:
+    """Reach by SSH, through a jump host where there is one.
+
+    Attributes:
+        access: users, jump host and its pinned key.
+        from_jump_host: first contact is made on the jump host, which learns the nodes' keys over their private network; False
+            makes it on the operator's machine, and every node's key must then be pinned.
+    """
+
+    access: pulumi.Output[Access]
+    from_jump_host: bool = True
+
+    @property
+    def network(self) -> pulumi.Output[str | None]:
+        """CIDR of the nodes' front-end network; None where the nodes must be asked."""
+        return self.access.apply(lambda access: access.network)
+
+    def contact(
+        self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
+    ) -> pulumi.Output[str]:
+        """Make first contact with `nodes`; return the JSON line that says what they are. Another `salt` asks again."""
+        program = pulumi.Output.all(nodes=nodes, access=self.access, salt=salt).apply(
+            lambda known: self._program(known["nodes"], known["access"], known["salt"], ask)
+        )
+        logged: dict[str, Any] = {"stdin": program, "add_previous_output_in_env": False, "opts": opts}
+        if self.from_jump_host:
+            jump = self.access.apply(_to_jump_host)
+            made = remote.Command(name, connection=jump, create=remote_scripts.PYTHON, logging=remote.Logging.STDERR, **logged)
+            return made.stdout
+        return local.Command(name, create=f"exec {remote_scripts.PYTHON}", logging=local.Logging.STDERR, **logged).stdout
+
+    def _program(self, nodes: Sequence[Any], access: Access, salt: str, ask: dict[str, Any]) -> str:
+        jump = {}
+        if not self.from_jump_host and access.through is not None:
+            jump = {"jump": {"user": access.through_user, "address": access.through, "host_key": access.through_host_key}}
+        machines = [
+            {"name": node.name, "address": node.address} | ({"host_key": node.host_key} if node.host_key else {})
+            for node in nodes
+        ]
+        call = remote_scripts.text("first_contact", nodes=machines, ask={"user": access.user} | ask | jump)
+        return f"# {salt}\n{call}"  # other machines at the same addresses are another first contact
+
+    def copy(  # noqa: PLR0913 - a resource's own, by name
+        self,
+        name: str,
+        *,
+        head: pulumi.Output[Head],
+        file: str,
+        there: str,
+        triggers: Sequence[Any],
+        opts: pulumi.ResourceOptions,
+    ) -> pulumi.Resource:
+        """Copy the local `file` to `there` in the head node's home folder.
+
+        A changed connection does not copy again: the plugin compares content and remote path.
+        """
+        return remote.CopyToRemote(
+            name,
+            connection=self._to(head),
+            source=pulumi.FileAsset(file),
+            remote_path=there,
+            triggers=list(triggers),
+            opts=opts,
+        )
+
+    def run(  # noqa: PLR0913 - a resource's own, by name
+        self,
+        name: str,
+        *,
+        head: pulumi.Output[Head],
+        command: pulumi.Output[str],
+        stdin: pulumi.Output[str],
+        triggers: Sequence[Any],
+        opts: pulumi.ResourceOptions,
+    ) -> Ran:
+        """Run `command` on the head node."""
+        return remote.Command(
+            name,
+            connection=self._to(head),
+            create=command,
+            stdin=stdin,
+            triggers=list(triggers),
+            logging=remote.Logging.STDERR,
+            add_previous_output_in_env=False,
+            opts=opts,
+        )
+
+    def shell(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
+        """Return the command that opens a shell on the head node, for a person to paste.
+
+        The jump host's key must be in the person's agent or SSH configuration.
+        """
+
+        def command(access: Access, head: Head) -> str:
+            jump = f"-J {access.through_user}@{access.through} " if access.through else ""
+            return f"ssh {jump}{access.user}@{head.address}"
+
+        return pulumi.Output.all(access=self.access, head=head).apply(lambda known: command(**known))
+
+    def known_hosts(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
+        """Return known_hosts lines with the pinned keys of the machines on the way to the head node."""
+
+        def lines(access: Access, head: Head) -> str:
+            jump = [f"{access.through} {access.through_host_key}"] if access.through else []
+            return "\n".join([*jump, f"{head.address} {head.host_key}"])
+
+        return pulumi.Output.all(access=self.access, head=head).apply(lambda known: lines(**known))
+
+    def _to(self, head: pulumi.Output[Head]) -> pulumi.Output[remote.ConnectionArgs]:
+        return pulumi.Output.all(access=self.access, head=head).apply(lambda known: _to_node(known["access"], known["head"]))
+
+
+def _to_jump_host(access: Access) -> remote.ConnectionArgs:
+    if access.through is None or access.through_host_key is None:
+        msg = "there is no jump host to connect to"
+        raise ValueError(msg)
+    return remote.ConnectionArgs(
+        host=access.through,
+        user=access.through_user,
+        host_key=access.through_host_key,
+        dial_error_limit=DIAL_ERROR_LIMIT,
+    )
+
+
+def _to_node(access: Access, head: Head) -> remote.ConnectionArgs:
+    proxy = None
+    if access.through is not None:
+        proxy = remote.ProxyConnectionArgs(
+            host=access.through,
+            user=access.through_user,
+            host_key=access.through_host_key,
+            dial_error_limit=DIAL_ERROR_LIMIT,
+        )
+    return remote.ConnectionArgs(
+        host=head.address, user=access.user, host_key=head.host_key, dial_error_limit=DIAL_ERROR_LIMIT, proxy=proxy
+    )
+
+
+def last_line(stdout: str) -> dict[str, Any]:
+    """Return the one JSON line that a program prints last."""
+    return dict(json.loads(stdout.splitlines()[-1]))

@@ -1,0 +1,50 @@
+"""What AWS's Deep Learning AMIs put on a host's root."""
+
+from __future__ import annotations
+
+from rehearsal.aws import efa_software
+from rehearsal.host import etc_files
+from rehearsal.host.images import DNF, EVERYWHERE, IMAGE_FOLDER, UBUNTU, Image
+
+_COMMANDS = {"aws": "aws", "curl": "curl", "nvidia-smi": "nvidia-smi"}
+_CUDA, _DRIVER = "12.8", "570.133.20"
+
+#: Name -> family, release, full name, login user, commands.
+_ROWS: dict[str, tuple[etc_files.Family, str, str, str, dict[str, str]]] = {
+    "ubuntu2204": ("ubuntu", "22.04", "Ubuntu 22.04.5 LTS", "ubuntu", UBUNTU),
+    "al2023": ("amzn", "2023", "Amazon Linux 2023.7.20250512", "ec2-user", DNF),
+}
+
+
+def image(name: str) -> Image:
+    """Return the image of that name: ubuntu2204-aws or al2023-aws.
+
+    Raises:
+        ValueError: there is none.
+    """
+    base, _, kind = name.partition("-")
+    if kind != "aws" or base not in _ROWS:
+        raise ValueError(f"image {name!r} is not rehearsed; {', '.join(f'{one}-aws' for one in _ROWS)} are.")
+    family, release, pretty, user, commands = _ROWS[base]
+    cuda = f"usr/local/cuda-{_CUDA}"
+    built = f"build/nccl-{efa_software.NCCL}"
+    nccl = {f"{cuda}/lib/libnccl.so.2": f"{built}/libnccl.so.2", f"{cuda}/include/nccl.h": f"{built}/nccl.h"}
+    macros = [f'-D{macro}="{value}"' for macro, value in efa_software.VERSIONS.items()]
+    return Image(
+        name=name,
+        vendor="amazon",
+        family=family,
+        release=release,
+        pretty=pretty,
+        user=user,
+        commands=EVERYWHERE | commands | _COMMANDS,
+        cuda=_CUDA,
+        driver=_DRIVER,
+        mpi=efa_software.MPI,
+        includes=True,
+        nccl=efa_software.NCCL,
+        own_texts=efa_software.texts(family),
+        own_links={f"{cuda}/lib/libnccl.so": "libnccl.so.2"},
+        own_copies=efa_software.copies(family) | nccl,
+        builds={"libnccl-net.so": ("-shared", "-fPIC", *macros, str(IMAGE_FOLDER / "system/ofi.c"))},
+    )

@@ -1,0 +1,26 @@
+"""The address of a host's instance metadata service, and its start; the vendors' rooms have the services."""
+
+from __future__ import annotations
+
+from rehearsal.net import wires
+from rehearsal.world.world import World
+
+#: Where hosts ask. The service listens on their loopback at another port, because port 80 of the loopback is theirs.
+ADDRESS, PORT = "169.254.169.254", 8169
+
+#: Rules of a host's namespace: only port 80 of that address, because its port 53 is the name service.
+REDIRECT = f"""table ip metadata {{
+  chain output {{
+    type nat hook output priority -100;
+    ip daddr {ADDRESS} tcp dport 80 redirect to :{PORT}
+  }}
+}}
+"""
+
+
+def start(world: World, host_id: str, namespace: str, program: str) -> None:
+    """Start a host's metadata service; it ends with the namespace."""
+    wires.call([*wires.inside(namespace), "nft", "-f", "-"], REDIRECT)
+    argv = ["/usr/bin/python3", "-IS", program, str(world.path), host_id, str(PORT)]
+    quiet = ["env", "-i", "sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
+    wires.call(["setsid", "--fork", *wires.inside(namespace), *quiet])

@@ -1,0 +1,99 @@
+"""What OCI's images put on a host's root."""
+
+from __future__ import annotations
+
+from rehearsal.host import etc_files
+from rehearsal.host.images import DNF, EVERYWHERE, IFUP, SECURITY, UBUNTU, YUM, Image
+
+#: The NCCL in OCI's images. No page of the vendor's states it; the rehearsal chose it.
+NCCL = "2.18.5"
+
+
+#: Name -> family, release, login user, commands, CUDA, driver, does sshd include a folder, does the agent serve rails.
+_ROWS: dict[str, tuple[etc_files.Family, str, str, dict[str, str], str, str, bool, bool]] = {
+    "ol7": ("ol", "7.9", "opc", SECURITY | YUM | IFUP, "11.6", "510.47.03", False, False),
+    "ol8": ("ol", "8.10", "opc", SECURITY | DNF | IFUP, "12.4", "550.90.12", False, True),
+    "ol9": ("ol", "9.5", "opc", SECURITY | DNF, "13.0", "580.65.06", True, True),
+    "ubuntu2204": ("ubuntu", "22.04", "ubuntu", UBUNTU, "13.0", "580.65.06", True, True),
+    "ubuntu2404": ("ubuntu", "24.04", "ubuntu", UBUNTU, "13.0", "580.65.06", True, True),
+}
+
+
+def image(name: str) -> Image:
+    """Return the image of that name: ol7, ol8, ol9, ubuntu2204 or ubuntu2404, with `-gpu` for the cluster images.
+
+    Raises:
+        ValueError: there is none.
+    """
+    base, _, kind = name.partition("-")
+    if base not in _ROWS or kind not in {"", "gpu"}:
+        raise ValueError(f"image {name!r} is not rehearsed; {', '.join(_ROWS)} are, each also with -gpu.")
+    gpu = kind == "gpu"
+    family, release, user, commands, cuda, driver, includes, agent = _ROWS[base]
+    old = base == "ol7"
+    fabric = {"ibdev2netdev": "ibdev2netdev"} | ({"nvidia-smi": "nvidia-smi"} if gpu else {})
+    mpi = "" if not gpu else "/usr/mpi/gcc/openmpi-4.1.2a1" if old else "/usr/mpi/gcc/openmpi-4.1.7a1"
+    nccl = gpu and not old
+    return Image(
+        name=name,
+        vendor="oracle",
+        family=family,
+        release=release,
+        pretty=f"Oracle Linux Server {release}" if family == "ol" else f"Ubuntu {release} LTS",
+        user=user,
+        commands=EVERYWHERE | commands | fabric,
+        cuda=cuda if gpu else "",
+        driver=driver if gpu else "",
+        mpi=mpi,
+        includes=includes,
+        agent=agent,
+        nccl=NCCL,
+        lustre=nccl,
+        # OCI's DHCP options name the VCN's domain before the subnet's.
+        parent_domain=True,
+        own_texts=_texts(family, release, mpi),
+        own_links=_links(family, nccl=nccl),
+        own_copies=_copies(family, nccl=nccl),
+    )
+
+
+def _texts(family: etc_files.Family, release: str, mpi: str) -> dict[str, tuple[str, int]]:
+    made = _oracle_linux(release) if family == "ol" else {}
+    if family == "ubuntu":
+        rules = "*filter\n-A INPUT -p tcp --dport 22 -j ACCEPT\n-A INPUT -j REJECT\nCOMMIT\n"
+        made["etc/iptables/rules.v4"] = (rules, 0o640)
+    if mpi:
+        script = f"export MPI_HOME={mpi} PATH={mpi}/bin:$PATH LD_LIBRARY_PATH={mpi}/lib64:$LD_LIBRARY_PATH\n"
+        made[f"{mpi.lstrip('/')}/bin/mpivars.sh"] = (script, 0o755)
+        limits = "* soft memlock unlimited\n* hard memlock unlimited\n"
+        made["etc/security/limits.d/20-rdma.conf"] = (limits, 0o644)
+    return made
+
+
+def _links(family: etc_files.Family, *, nccl: bool) -> dict[str, str]:
+    unit = "firewalld.service" if family == "ol" else "iptables.service"
+    made = {f"etc/systemd/system/multi-user.target.wants/{unit}": f"/usr/lib/systemd/system/{unit}"}
+    if nccl:
+        made |= {"usr/lib64/libnccl.so": "libnccl.so.2", "usr/lib/x86_64-linux-gnu/libnccl.so.2": "/usr/lib64/libnccl.so.2"}
+    return made
+
+
+def _copies(family: etc_files.Family, *, nccl: bool) -> dict[str, str]:
+    made = {"usr/libexec/oci-growfs": "bin/oci-growfs"} if family == "ol" else {}
+    if nccl:
+        made["usr/lib64/libnccl.so.2"] = f"build/nccl-{NCCL}/libnccl.so.2"
+        made["usr/include/nccl.h"] = f"build/nccl-{NCCL}/nccl.h"
+    return made
+
+
+def _oracle_linux(version: str) -> dict[str, tuple[str, int]]:
+    release = version.partition(".")[0]
+    base = f"https://yum$ociregion.oci.oraclecloud.com/repo/OracleLinux/OL{release}/latest/x86_64/"
+    repository = f"[ol{release}_latest]\nname=Oracle Linux {release} Latest\nbaseurl={base}\nenabled=1\ngpgcheck=1\n"
+    return {
+        "etc/oracle-release": (f"Oracle Linux Server release {version}\n", 0o644),
+        "etc/redhat-release": (f"Red Hat Enterprise Linux release {version}\n", 0o644),
+        f"etc/yum.repos.d/oracle-linux-ol{release}.repo": (repository, 0o644),
+        "etc/sysconfig/network-scripts/README": ("One ifcfg file for each interface.\n", 0o644),
+        "etc/sysconfig/network": ("NETWORKING=yes\n", 0o644),
+    }

@@ -1,0 +1,29 @@
+"""A shape's hardware and the parts of its image, as the host builder takes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rehearsal.host.spec import HostSpec, Rail
+from rehearsal.oci.shapes import GIGA, GPU_BUSES, Shape, front_name, rail_names
+
+#: The agent's plugins that give the rails their names and addresses.
+RDMA_PLUGINS = ("Compute HPC RDMA Auto-Configuration", "Compute HPC RDMA Authentication")
+
+
+def equipped(spec: HostSpec, shape: Shape, ocpus: float = 1) -> HostSpec:
+    """Return the host with the hardware of a shape; `ocpus` counts for flexible shapes. It has rails if it is on a fabric."""
+    family = spec.image.name.removesuffix("-gpu")
+    names = rail_names(shape, family) if spec.fabric_id else []
+    ports = zip(names, shape.ports, strict=bool(names))
+    return replace(
+        spec,
+        shape=shape.name,
+        front_name=front_name(shape, family),
+        front_hca=shape.front_hca,
+        rails=tuple(Rail(name, port.hca, shape.port_rate_bits_per_s) for name, port in ports),
+        gpus=(shape.gpu,) * shape.gpus,
+        gpu_buses=GPU_BUSES[: shape.gpus],
+        nvme=shape.nvme_bytes,
+        front_rate_bits_per_s=int(shape.front_gbit_s * (ocpus if shape.flexible else 1) * GIGA),
+    )

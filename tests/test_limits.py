@@ -1,0 +1,236 @@
+"""Every limit from both sides, one criterion at a time; and no part of a measurement can be missing from a pass."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from a_line import ASKED, GPU4, PLAN, a_plan, document, row, with_step
+
+from benchmarks.judge import transport
+from benchmarks.judge.verdict import judge
+from benchmarks.plan.asked import Asked
+from benchmarks.plan.gate import gate
+from benchmarks.plan.steps import steps
+from catalogue import SHAPES
+from config.accept import Limit
+
+H200 = SHAPES["BM.GPU.H200.8"]
+MIB = 1024**2
+LARGE = a_plan(end_bytes=4096 * MIB)
+ONE_SERVER = Asked(LARGE, H200, 1)
+MANY = Asked(a_plan(collectives=("all_reduce", "all_gather")), GPU4, 2)
+
+
+def one_server() -> dict[str, Any]:
+    """Return the line of one real server of eight H200, whose NVLink was counted."""
+    found = document(ONE_SERVER, share=0.78, scale=1)
+    found["transport"] |= {"nvlink_tx_bytes": {"least": int(ring_bytes())}, "said": {"channels": {"P2P/CUMEM": 16}}}
+    return found
+
+
+def ring_bytes() -> float:
+    """Return what a ring inside one server moves in the deciding run: 2 (n-1) S, timed and checked, both placements."""
+    return sum(size * 2 * (LARGE.iterations * LARGE.cycles + 1) for size in LARGE.sizes_bytes) * 2 * (H200.gpus - 1)
+
+
+def state(line: dict[str, Any], name: str, asked: Asked = ASKED) -> str:
+    (found,) = [one.state for one in judge(json.dumps(line), asked).checks if one.name == name]
+    return found
+
+
+# Limits of the gate
+
+
+@pytest.mark.parametrize(("size_bytes", "share"), [(8, 0.31), (1 * MIB, 0.6), (64 * MIB, 1.0)])
+def test_a_users_limit_is_held_against_the_row_of_its_own_size(size_bytes, share):
+    line = document()
+    (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
+    (reached,) = [packed[1][2] for packed in step["rows"] if packed[0] == size_bytes]
+    assert len({packed[1][2] for packed in step["rows"]}) == len(step["rows"])
+    for factor, expected in ((0.999, "pass"), (1.001, "short")):
+        limited = dataclasses.replace(ASKED, limits=(Limit("all_reduce", size_bytes, reached * 4000 * factor),))
+        assert state(line, f"limit all_reduce@{size_bytes}", limited) == expected, share
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.851, "pass"), (0.849, "short")])
+def test_the_gate_is_085_of_the_wire_and_not_a_little_less(share, verdict):
+    assert state(document(share=share), "bandwidth") == verdict
+
+
+@pytest.mark.parametrize(("mib", "share"), [(4096, 0.85), (4095, 0.80), (1024, 0.80), (1023, 0.70), (512, 0.70), (511, None)])
+def test_the_fraction_of_the_rails_follows_the_message_size(mib, share):
+    found = gate(a_plan(end_bytes=mib * MIB, begin_bytes=mib * MIB), GPU4, 4).limit_gb_s
+    assert found == (share and pytest.approx(share * 200))
+
+
+@pytest.mark.parametrize(("mib", "share"), [(1024, 0.65), (1023, 0.55), (256, 0.55), (255, None)])
+def test_the_fraction_of_nvlink_follows_the_message_size(mib, share):
+    found = gate(a_plan(end_bytes=mib * MIB, begin_bytes=mib * MIB), H200, 1).limit_gb_s
+    assert found == (share and pytest.approx(share * 450))
+
+
+@pytest.mark.parametrize(
+    ("cv_pct", "p99_us", "expected"),
+    [(5.0, 1500.0, "pass"), (5.1, 1000.0, "short"), (1.0, 1501.0, "short"), (7.9, 1010.0, "short")],
+)
+def test_operations_are_steady_within_5_percent_and_a_tail_of_one_and_a_half(cv_pct, p99_us, expected):
+    spread = {"iterations": 20, "p50_us": 1000.0, "p99_us": p99_us, "cv_pct": cv_pct}
+    assert state(json.loads(with_step("spread", spread=spread)), "spread") == expected
+
+
+@pytest.mark.parametrize(("off", "expected"), [(0.009, "pass"), (-0.009, "pass"), (0.011, "unknown"), (-0.011, "unknown")])
+def test_bus_and_algorithm_bandwidth_name_the_number_of_ranks_within_one_percent(off, expected):
+    rows = [row(size, 0.049) for size in PLAN.sizes_bytes]
+    rows[-1][1][1] /= 1 + off
+    assert state(json.loads(with_step("all_reduce", rows=rows)), "measurement") == expected
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.04, "pass"), (1.06, "unknown")])
+def test_a_number_is_believed_up_to_five_percent_above_any_algorithm(factor, expected):
+    top = 0.05 * (16 - 1) / 8  # the hierarchical bound of two nodes of eight
+    rows = [row(size, factor * top) for size in PLAN.sizes_bytes]
+    assert state(json.loads(with_step("all_reduce", rows=rows)), "ceiling") == expected
+
+
+@pytest.mark.parametrize(("stage", "wire"), [("node", 300 / 4000), ("rails", 0.05 / 8)])
+def test_each_group_of_a_stage_is_held_against_its_own_limit(stage, wire):
+    (asked,) = [step for step in steps(PLAN, GPU4, 2) if step.stage == stage]
+    share = 0.65 if stage == "node" else 0.85
+    for factor, expected in ((1.002, "pass"), (0.998, "short")):
+        groups = [wire * 0.98] * asked.groups
+        groups[1] = wire * share * factor
+        assert state(json.loads(with_step(stage, groups_gb_s=groups)), stage) == expected
+
+
+# Which way the bytes went
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.81, "pass"), (0.79, "short"), (0.02, "short")])
+def test_counters_must_show_four_fifths_of_the_bytes_that_had_to_move(share, expected):
+    line, least = document(), transport.least_bytes(PLAN, GPU4, 2)
+    for sent in line["transport"]["tx_bytes"].values():
+        sent |= {name: int(share * least / 16) + 1 for name in sent if name.startswith("mlx5")}
+    assert state(line, "transport") == expected
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.51, "pass"), (0.49, "short")])
+def test_a_rail_that_sent_less_than_half_of_the_busiest_was_not_used_like_the_others(share, expected):
+    line = document()
+    for sent in line["transport"]["tx_bytes"].values():
+        sent["mlx5_3"] = int(share * max(sent.values()))
+    assert state(line, "transport") == expected
+
+
+def test_one_server_that_used_nvlink_passes():
+    judged = judge(json.dumps(one_server()), ONE_SERVER)
+    assert (judged.verdict, judged.reasons) == ("pass", ())
+
+
+@pytest.mark.parametrize("way", ["SHM/direct", "NET/Socket/0", "SHM"])
+def test_a_channel_inside_a_server_through_memory_or_network_is_short_however_much_nvlink_sent(way):
+    line = one_server()
+    line["transport"]["said"]["channels"][way] = 2
+    assert state(line, "transport", ONE_SERVER) == "short"
+
+
+@pytest.mark.parametrize(("share", "expected"), [(1.0, "pass"), (0.41, "pass"), (0.39, "short"), (0.0, "short")])
+def test_nvlink_must_have_sent_what_reduction_in_the_switch_moves(share, expected):
+    line = one_server()
+    line["transport"]["nvlink_tx_bytes"]["least"] = int(share * ring_bytes())
+    assert state(line, "transport", ONE_SERVER) == expected
+
+
+@pytest.mark.parametrize("counted", [None, {}, {"least": None}])
+def test_nvlink_that_nobody_counted_is_a_pass_only_by_the_channels_that_nccl_named(counted):
+    line = one_server()
+    line["transport"]["nvlink_tx_bytes"] = counted
+    assert state(line, "transport", ONE_SERVER) == "pass"
+    for said in (None, {}, {"channels": {}}):
+        line["transport"]["said"] = said
+        assert state(line, "transport", ONE_SERVER) == "skipped"
+        assert judge(json.dumps(line), ONE_SERVER).verdict == "unknown"
+
+
+@pytest.mark.parametrize("sent", [{}, {"a": {}}, {"a": {"eth0": 0}}, {"a": {"eth0": None}}, {"a": {"eth0": 1000}}])
+def test_without_a_fabric_some_interface_must_have_counted_the_bytes(sent):
+    bare = dataclasses.replace(GPU4, rdma=None)
+    asked = Asked(PLAN, bare, 2)
+    least = transport.least_bytes(PLAN, bare, 2)
+    assert transport.judge({"transport": {"tx_bytes": sent}}, asked, rehearsed=False).state == "skipped"
+    enough = {"transport": {"tx_bytes": sent | {"b": {"eth1": int(least)}}}}
+    found = transport.judge(enough, asked, rehearsed=False)
+    assert found.state == "pass"
+    assert "eth1 carried" in found.why[0]
+    too_few = {"transport": {"tx_bytes": sent | {"b": {"eth1": int(0.79 * least)}}}}
+    assert transport.judge(too_few, asked, rehearsed=False).state == "skipped"
+
+
+# No data is never a pass
+
+#: Parts of a line that no check reads: they are shown, or the check reads another number of that step.
+SHOWN = (
+    r"(run_id|started|seconds|versions|gpu|evidence)\b.*",
+    r"steps\.\w+\.(stage|seconds|collective)",
+    r"steps\.\w+\.rows\.\d+\.2\b.*",  # in place: only its wrong values count
+    r"steps\.spread\.(rows|ranks|hosts|problems|program)\b.*",
+    r"transport\.(hcas|netdevs|events|network)\b.*",
+)
+#: Parts whose absence says something else and no less: counters prove without words and words without counters, an interface
+#: that is no rail proves nothing, and a run that states no scale is one on real machines.
+ELSE_PROVEN = {
+    "two nodes": (r"transport\.(said|nvlink_tx_bytes)\b.*", r"transport\.tx_bytes\.inst-\d\.eth0"),
+    "one server": (r"rehearsal", r"transport\.(tx_bytes|said|nvlink_tx_bytes)\b.*"),
+}
+
+
+def parts(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of every part of a document; of long lists of numbers the first, the last and one between."""
+    if isinstance(value, dict):
+        keys: list[Any] = list(value)
+    elif isinstance(value, list):
+        keys = list(range(len(value)))
+        if value and not isinstance(value[0], dict):
+            keys = sorted({0, len(value) // 2, len(value) - 1})
+    else:
+        return
+    for key in keys:
+        yield (*at, key)
+        yield from parts(value[key], (*at, key))
+
+
+def without(line: dict[str, Any], place: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the line without the part at `place`."""
+    damaged = copy.deepcopy(line)
+    here: Any = damaged
+    for key in place[:-1]:
+        here = here[key]
+    del here[place[-1]]
+    return damaged
+
+
+def named(line: dict[str, Any], place: tuple[Any, ...]) -> str:
+    """Return a place as the patterns above name it: a step by its name."""
+    words = [str(key) for key in place]
+    if words[0] == "steps" and len(words) > 1:
+        words[1] = line["steps"][place[1]]["name"]
+    return ".".join(words)
+
+
+@pytest.mark.parametrize(
+    ("what", "line", "asked"),
+    [("two nodes", document(MANY), MANY), ("one server", one_server(), ONE_SERVER)],
+    ids=["two-nodes", "one-server"],
+)
+def test_a_measurement_without_any_one_of_its_parts_is_no_pass(what, line, asked):
+    assert judge(json.dumps(line), asked).verdict == "pass"
+    free = re.compile("|".join((*SHOWN, *ELSE_PROVEN[what])))
+    judged = [place for place in parts(line) if not free.fullmatch(named(line, place))]
+    assert len(judged) > 30
+    passed = [named(line, place) for place in judged if judge(json.dumps(without(line, place)), asked).verdict == "pass"]
+    assert passed == []

@@ -1,0 +1,108 @@
+"""What only the account knows is asked before anything is created; what it has not is one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+from conftest import Engine, run_program
+from test_program import LINES
+
+SHAPE, IMAGE = "BM.GPU4.8", "ocid1.image.oc1..rehearsed-ol7-gpu"
+HERE, ELSEWHERE = "Uocm:REHEARSED-AD-1", "Uocm:REHEARSED-AD-2"
+
+
+def account(**changes: Any) -> dict[str, Any]:
+    """Return what an account says that can take two nodes and no more; `changes` are other answers, by data source."""
+    shapes = [{"name": SHAPE, "gpus": 8, "quotaNames": ["gpu4-count"]}, {"name": "BM.Standard.E5.192", "gpus": 0}]
+    pools = [{"size": 3}, {"size": 4}]
+    return {
+        "getAvailabilityDomains": {"availabilityDomains": [{"name": HERE}, {"name": ELSEWHERE}]},
+        "getShapes": {"shapes": shapes},
+        "getImage": {"operatingSystem": "Oracle Linux", "operatingSystemVersion": "7.9"},
+        "getClusterNetworks": {"clusterNetworks": [{"state": "TERMINATED", "instancePools": pools}]},
+        "getResourceAvailability": {"available": "16"},
+    } | changes
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Run the program with preflight on such an account; return the engine, and what it refused."""
+
+    def run(answers: dict[str, Any], **changes: Any) -> tuple[Engine, str]:
+        engines: list[Engine] = []
+        answer = Engine.call
+
+        def call(self: Engine, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+            if self not in engines:
+                engines.append(self)
+            noun = args.token.rpartition(":")[2]
+            if noun not in answers:
+                return answer(self, args)
+            self.invokes.append((args.token, args.args))
+            found = answers[noun]
+            return found(args.args) if callable(found) else found
+
+        monkeypatch.setattr(Engine, "call", call)
+        try:
+            return run_program(LINES, preflight=True, **changes), ""
+        except pulumi.RunError as refused:
+            return engines[0], str(refused)
+
+    return run
+
+
+def of_one_image(args: dict[str, Any]) -> dict[str, Any]:
+    """Return the shapes that an account has and that no GPU image fits."""
+    return {"shapes": account()["getShapes"]["shapes"][1:]} if "imageId" in args else account()["getShapes"]
+
+
+REFUSED = [
+    ({"getAvailabilityDomains": {"availabilityDomains": [{"name": ELSEWHERE}]}}, f"this tenancy's region has {ELSEWHERE}."),
+    ({"getShapes": {"shapes": account()["getShapes"]["shapes"][1:]}}, "does not offer BM.GPU4.8; it has BM.Standard.E5.192."),
+    ({"getShapes": {"shapes": []}}, "does not offer BM.GPU4.8; it has no bare metal."),
+    ({"getShapes": of_one_image}, f"image {IMAGE} does not fit shape BM.GPU4.8; it fits BM.Standard.E5.192."),
+    ({"getShapes": {"shapes": [{"name": SHAPE, "gpus": 4}]}}, "has 4 GPUs, and the catalogue says 8"),
+    ({"getImage": {"operatingSystem": "Canonical Ubuntu", "operatingSystemVersion": "7.9"}}, "is Canonical Ubuntu 7.9"),
+    ({"getImage": {"operatingSystem": "Oracle Linux", "operatingSystemVersion": "8.7"}}, "is Oracle Linux 8.7"),
+    ({"getResourceAvailability": {"available": "15"}}, "2 more of them take 16 GPUs of the limit gpu4-count"),
+    ({"getResourceAvailability": {"available": None}}, "which has 0 left"),
+]
+
+
+def test_an_account_that_has_room_lets_the_program_go_on(asked):
+    engine, refused = asked(account())
+    assert refused == ""
+    assert engine.of("ClusterNetwork")
+
+
+@pytest.mark.parametrize(("changes", "sentence"), REFUSED, ids=[sentence[:40] for _, sentence in REFUSED])
+def test_what_the_account_has_not_is_one_sentence_and_nothing_is_registered(asked, changes, sentence):
+    engine, refused = asked(account(**changes))
+    assert sentence in refused
+    assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []
+
+
+@pytest.mark.parametrize(
+    ("state", "available", "passes"),
+    [("RUNNING", "0", True), ("SCALING", "0", True), ("TERMINATING", "0", False), ("TERMINATED", "16", True)],
+)
+def test_nodes_that_are_there_already_need_no_more_room(asked, state, available, passes):
+    there = {"clusterNetworks": [{"state": state, "instancePools": [{"size": 2}]}]}
+    _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": available}))
+    assert (refused == "") is passes
+
+
+def test_only_the_nodes_that_are_added_need_room(asked):
+    there = {"clusterNetworks": [{"state": "RUNNING", "instancePools": [{"size": 1}]}]}
+    _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "8"}))
+    assert refused == ""
+    _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "7"}))
+    assert "1 more of them take 8 GPUs" in refused
+
+
+def test_limits_are_asked_of_the_tenancy_where_the_nodes_will_be(asked):
+    engine, _ = asked(account())
+    (limit,) = [args for token, args in engine.invokes if token.endswith(":getResourceAvailability")]
+    assert (limit["availabilityDomain"], limit["serviceName"], limit["limitName"]) == (HERE, "compute", "gpu4-count")

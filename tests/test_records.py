@@ -1,0 +1,181 @@
+"""Records beside the stack: each run is kept once, compared with those before it, signed when it passed, and drawn.
+
+What cannot be read, written, signed or drawn is a warning; the verdict follows from the state.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from a_line import ASKED, EVIDENCE, document, line
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from benchmarks.judge import retest
+from benchmarks.judge.verdict import Judgement, judge
+from benchmarks.records import requests, work
+from benchmarks.records.certificate import digest
+from benchmarks.records.requests import Keeping, Kept
+from benchmarks.records.verify import moment, verify
+from benchmarks.report import outputs
+
+ROOT = Path(__file__).parent.parent
+NODES = [{"name": "inst-0", "address": "10.0.1.2"}, {"name": "inst-1", "address": "10.0.1.3"}]
+BUILT = {"versions": {"mpi": "4.1"}, "hashes": {"all_reduce_perf": "0" * 64}}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measurement through all stages: its judgement, and what was kept of it."""
+
+    judged: Judgement
+    kept: Kept
+
+
+@pytest.fixture
+def keeping(tmp_path):
+    key = tmp_path / "key.pem"
+    key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return Keeping("oci", str(tmp_path / "history"), str(tmp_path / "report"), str(key), 30)
+
+
+def answered(request: str) -> str:
+    """Return the answer to a request as a Command's standard output has it."""
+    return json.dumps(work.answer(json.loads(request)))
+
+
+def stages(text: str, keeping: Keeping, searched: dict | None = None) -> Run:
+    """Go through the stages as the program does, records included."""
+    earlier = answered(requests.look_up(judge(text, ASKED), ASKED, keeping))
+    asked = requests.with_history(ASKED, earlier)
+    judged = retest.settled(judge(text, asked), asked, searched or {})
+    record = outputs.measured(judged, asked, BUILT, searched or {})
+    whole = outputs.flat(outputs.expected(asked, None), record)
+    return Run(judged, requests.kept(answered(requests.keep(judged, asked, keeping, "identity", BUILT, NODES, whole, "dev"))))
+
+
+def run(keeping: Keeping, number: int, share: float = 0.98, **changes) -> Run:
+    dated = {"run_id": f"run{number}", "started": f"2026-01-{number:02}T00:00:00Z"}
+    return stages(json.dumps(document(share=share) | dated | changes), keeping)
+
+
+def test_a_run_that_falls_behind_its_own_past_is_short_although_the_gate_is_met(keeping):
+    for number in range(1, 7):
+        assert run(keeping, number).judged.verdict == "pass"
+    fallen = run(keeping, 9, share=0.9)
+    assert fallen.judged.verdict == "short"
+    assert "the history of 6 passes" in fallen.judged.reasons[0]
+
+
+def test_judging_a_run_again_gives_the_same_answer_whatever_came_later(keeping):
+    first = run(keeping, 1)
+    for number in range(2, 9):
+        run(keeping, number, share=0.99)
+    assert run(keeping, 1) == first
+
+
+def test_a_run_that_passed_at_second_sight_is_kept_with_what_it_reached_then(keeping, tmp_path):
+    disturbed = document(share=0.5) | {"run_id": "run1"}
+    searched = {"culprits": [], "again": {"steps": document()["steps"], "evidence": EVIDENCE}}
+    assert stages(json.dumps(disturbed), keeping, searched).judged.verdict == "pass"
+    (kept,) = (tmp_path / "history").rglob("*.json")
+    assert json.loads(kept.read_text())["busbw_gb_s"] == pytest.approx(0.049)
+
+
+def test_a_change_since_the_last_run_is_said_by_number_and_version(keeping):
+    run(keeping, 1)
+    versions = {"nccl": "2.30.0", "nccl_tests": "2.19.6"}
+    said = " ".join(run(keeping, 2, share=0.97, versions=versions).kept.changes)
+    assert "all_reduce busbw went from 0.049 to 0.0485 GB/s" in said
+    assert "nccl went from 2.28.3 to 2.30.0" in said
+
+
+def test_looking_up_the_past_writes_nothing(keeping, tmp_path):
+    answered(requests.look_up(judge(line(), ASKED), ASKED, keeping))
+    assert not (tmp_path / "history").exists()
+
+
+@pytest.mark.parametrize("odd", [{"run_id": "../x"}, {"run_id": ""}, {"started": "yesterday"}, {"run_id": None}])
+def test_a_line_that_does_not_say_which_run_it_is_of_is_no_pass_and_no_crash(keeping, odd):
+    found = run(keeping, 1, **odd)
+    assert found.judged.verdict == "unknown"
+    assert "does not say which run it is of" in found.judged.reasons[0]
+
+
+@pytest.mark.parametrize("share", [0.98, 0.5])
+def test_a_history_that_cannot_be_read_or_written_is_a_warning_and_another_verdict_never(keeping, tmp_path, share):
+    with_one = run(keeping, 1, share=share).judged
+    (tmp_path / "file").write_text("not a folder")
+    without = run(Keeping("oci", str(tmp_path / "file"), "", "", 30), 1, share=share)
+    assert without.judged.verdict == with_one.verdict == ("pass" if share > 0.9 else "short")
+    assert [one.state for one in without.judged.checks if one.name == "history"] == ["skipped"]
+    assert any("was not added to history" in warning for warning in without.kept.warnings)
+
+
+def test_a_pass_is_attested_and_is_valid_until_an_input_changes(keeping, tmp_path):
+    envelope = run(keeping, 1).kept.certificate
+    key = load_pem_private_key((tmp_path / "key.pem").read_bytes(), None).public_key()
+    now = moment("2026-01-10T00:00:00Z")
+    same = digest(requests.inputs(ASKED, "identity", BUILT))
+    other = digest(requests.inputs(ASKED, "another identity", BUILT))
+
+    def failures(**changes) -> list[str]:
+        asked = {"now": now, "inputs_digest": same, "allow_rehearsed": True} | changes
+        return [failure.name for failure in verify(envelope, key, **asked).failures]
+
+    assert failures() == []
+    assert failures(inputs_digest=other) == ["other_inputs"]
+    assert failures(now=moment("2026-03-10T00:00:00Z")) == ["expired"]
+    assert failures(allow_rehearsed=False) == ["rehearsed"]
+    assert EVIDENCE["sha256"] in json.dumps(verify(envelope, key, now, allow_rehearsed=True).statement)
+
+
+def test_what_is_short_is_not_attested(keeping):
+    assert run(keeping, 1, share=0.5).kept.certificate is None
+
+
+def test_a_key_that_cannot_sign_is_a_warning(keeping, tmp_path):
+    (tmp_path / "key.pem").write_text("no key")
+    found = run(keeping, 1)
+    assert (found.judged.verdict, found.kept.certificate) == ("pass", None)
+    assert any("no certificate was made" in warning for warning in found.kept.warnings)
+
+
+def test_a_report_is_drawn_once_and_again_only_when_something_is_different(keeping, tmp_path):
+    page = tmp_path / "report" / "dev" / "report.html"
+    assert run(keeping, 1).kept.report == str(page)
+    first = page.stat().st_mtime_ns
+    assert run(keeping, 1).kept.report == str(page)
+    assert page.stat().st_mtime_ns == first
+    run(keeping, 1, share=0.97)
+    assert page.stat().st_mtime_ns != first
+
+
+def test_a_report_that_cannot_be_drawn_is_a_warning(keeping, tmp_path):
+    (tmp_path / "report").write_text("not a folder")
+    found = run(keeping, 1)
+    assert (found.judged.verdict, found.kept.report) == ("pass", None)
+    assert any("no report was drawn" in warning for warning in found.kept.warnings)
+
+
+@pytest.mark.parametrize("said", ["", "garbage", "[]", '{"failed": "records: it did not run"}', "[" * 5000])
+def test_an_answer_that_is_none_changes_no_verdict_and_says_so(said):
+    assert judge(line(), requests.with_history(ASKED, said)).verdict == "pass"
+    assert requests.kept(said).warnings
+
+
+def test_the_command_line_answers_what_a_command_of_the_stack_asks(keeping):
+    request = requests.look_up(judge(line(), ASKED), ASKED, keeping)
+    words = [sys.executable, "-m", "benchmarks.records"]
+    found = subprocess.run(words, input=request, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert json.loads(found.stdout) == {"schema": 1, "kind": "look-up", "limit": None, "warnings": []}

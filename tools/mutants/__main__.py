@@ -1,0 +1,176 @@
+"""Do the tests notice? Mutants of the product, each run against the pure tests that reach it.
+
+python -m tools.mutants --sample 60 --seed 1      random ones, spread over the rooms
+python -m tools.mutants --known                   those of known.json, which once survived; a test was written for each
+python -m tools.mutants ... --jobs 2              how many at once, each in a copy of the checkout
+
+Ends with 1 where a known mutant survives, or cannot be put in any more because the source changed: then known.json is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tools.mutants.change import Mutant, sample
+from tools.mutants.reach import Reach
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Rooms of the product and how many of 60 random mutants each gets, about as large as they are.
+STRATA: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (16, ("components/**/*.py",)),
+    (10, ("benchmarks/runner/*.py",)),
+    (6, ("benchmarks/records/*.py", "benchmarks/report/*.py")),
+    (10, ("benchmarks/plan/*.py", "benchmarks/judge/*.py", "benchmarks/host/*.py", "benchmarks/launch/*.py")),
+    (8, ("catalogue/**/*.py",)),
+    (6, ("config/**/*.py", "intent/**/*.py", "settings.py", "targets.py", "__main__.py")),
+    (4, ("cloudinit/**/*.py",)),
+)
+#: What a run of tests may take; a mutant that hangs is noticed.
+_BOUND_S = 600
+_ORDER = itertools.count(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant: `by` names the first failing test, or why none was needed; empty where it survived."""
+
+    mutant: Mutant
+    by: str
+    seconds: float
+
+
+def drawn(count: int, seed: int) -> list[Mutant]:
+    """Return `count` random mutants."""
+    dice = random.Random(seed)  # noqa: S311 - a sample, not a secret
+    whole = sum(share for share, _ in STRATA)
+    found: list[Mutant] = []
+    for share, patterns in STRATA:
+        files = sorted({path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)})
+        found += sample(ROOT, files, round(count * share / whole), dice)
+    return found
+
+
+def known() -> list[Mutant]:
+    """Return the mutants of known.json.
+
+    Raises:
+        SystemExit: the source changed, so that one of them cannot be put in.
+    """
+    found, lost = [], []
+    for row in json.loads((Path(__file__).parent / "known.json").read_text()):
+        path = ROOT / row["file"]
+        text = path.read_text() if path.is_file() else ""
+        if text.count(row["old"]) != 1:
+            lost.append(f"{row['file']} holds {text.count(row['old'])} times, and must hold once: {row['old']}")
+            continue
+        before = text[: text.index(row["old"])]
+        line = before.count("\n") + 1
+        found.append(Mutant(row["file"], line, len(before) - before.rfind("\n") - 1, row["old"], row["new"]))
+    if lost:
+        sys.exit("mutants: known.json is out of date; say what became of\n  " + "\n  ".join(lost))
+    return found
+
+
+def copied(folder: Path) -> Path:
+    """Return a copy of the checkout in `folder`."""
+    names = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    for name in names:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    (folder / ".busbar").mkdir()
+    (folder / ".busbar" / "venv").symlink_to(ROOT / ".busbar" / "venv")
+    return folder
+
+
+def tried(mutant: Mutant, copy: Path, reach: Reach) -> Outcome:
+    """Put the mutant into `copy`, run the tests that reach it until one fails, and take it out again."""
+    tests = reach.tests_of(mutant.file)
+    began = time.monotonic()
+    if not tests:
+        return Outcome(mutant, "", 0.0)
+    path, text = copy / mutant.file, (copy / mutant.file).read_text()
+    mutant.apply(copy)
+    _touch(path)
+    try:
+        by = _first_failure(copy, tests)
+    finally:
+        path.write_text(text)
+        _touch(path)
+    return Outcome(mutant, by, time.monotonic() - began)
+
+
+def _touch(path: Path) -> None:
+    """Give the file a time of its own: compiled modules are told apart by whole seconds and size."""
+    os.utime(path, (next(_ORDER), next(_ORDER)))
+
+
+def _first_failure(copy: Path, tests: list[str]) -> str:
+    argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--tb=no", "--no-header"]
+    argv += ["-m", "not rehearsal", f"--basetemp={copy}/.busbar/tmp", *tests]
+    try:
+        done = subprocess.run(argv, cwd=copy, capture_output=True, text=True, timeout=_BOUND_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no end within {_BOUND_S} s"
+    if done.returncode in {0, 5}:  # all passed, or nothing was selected
+        return ""
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0] if failed else f"pytest ended with {done.returncode}"
+
+
+def outcomes(mutants: list[Mutant], jobs: int) -> Iterator[Outcome]:
+    """Try all mutants, `jobs` at once; each copy of the checkout is used by one at a time."""
+    reach = Reach(ROOT)
+    with tempfile.TemporaryDirectory(prefix="busbar-mutants-") as folder, ThreadPoolExecutor(jobs) as window:
+        free: queue.Queue[Path] = queue.Queue()
+        for number in range(jobs):
+            (Path(folder) / str(number)).mkdir()
+            free.put(copied(Path(folder) / str(number)))
+
+        def one(mutant: Mutant) -> Outcome:
+            copy = free.get()
+            try:
+                return tried(mutant, copy, reach)
+            finally:
+                free.put(copy)
+
+        yield from window.map(one, mutants)
+
+
+def main(words: list[str]) -> int:
+    """Run as the command line says; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--known", action="store_true")
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    asked = parser.parse_args(words)
+    mutants = (known() if asked.known else []) + drawn(asked.sample, asked.seed)
+    survived = 0
+    for number, outcome in enumerate(outcomes(mutants, asked.jobs), 1):
+        survived += not outcome.by
+        said = f"killed by {outcome.by}" if outcome.by else "SURVIVED"
+        sys.stdout.write(f"{number}/{len(mutants)} {outcome.mutant.shown(ROOT)}\n  {said} ({outcome.seconds:.0f} s)\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"mutants: {len(mutants) - survived} of {len(mutants)} killed\n")
+    return 1 if asked.known and survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

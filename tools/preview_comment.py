@@ -1,0 +1,67 @@
+"""Turn the JSON of `pulumi preview --json` into a comment for a pull request.
+
+tools/preview_comment.py FILE     FILE may begin with other lines; the comment goes to standard output
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+#: First line of every comment of ours, by which the next one finds it.
+MARK = "<!-- busbar preview -->"
+_ACCEPTANCE = "::busbar:acceptance:Acceptance::"
+#: GitHub takes 65,536 characters.
+_MOST_ROWS = 300
+
+
+def read(text: str) -> dict[str, Any]:
+    """Return the preview in `text`, which may begin with lines of `make`.
+
+    Raises:
+        ValueError: there is none.
+    """
+    for at, line in enumerate(lines := text.splitlines()):
+        if line.startswith("{"):
+            found: dict[str, Any] = json.loads("\n".join(lines[at:]))
+            return found
+    raise ValueError("no preview: the text holds no JSON object")
+
+
+def comment(preview: dict[str, Any]) -> str:
+    """Return the comment as Markdown: what bandwidth to expect, then what would change."""
+    said = [one for one in preview.get("diagnostics", []) if _ACCEPTANCE in one.get("urn", "") and one["severity"] == "info"]
+    expected = [one["message"].strip() for one in said] or ["No bandwidth could be predicted."]
+    errors = [one["message"].strip() for one in preview.get("diagnostics", []) if one["severity"] == "error"]
+    counts = preview.get("changeSummary") or {}
+    summary = ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) or "nothing"
+    rows = [(one["op"], *_named(one["urn"])) for one in preview.get("steps", []) if one["op"] != "same"]
+    table = [f"| {op} | `{kind}` | `{name}` |" for op, kind, name in rows[:_MOST_ROWS]]
+    more = [f"and {len(rows) - _MOST_ROWS} more"] if len(rows) > _MOST_ROWS else []
+    return "\n".join(
+        [
+            MARK,
+            "### busbar: what this change would do",
+            *(f"**Error:** {error}" for error in errors),
+            *expected,
+            "",
+            f"<details><summary>{summary}</summary>",
+            "",
+            *(["| | type | name |", "| --- | --- | --- |", *table] if table else []),
+            *more,
+            "</details>",
+            "",
+        ]
+    )
+
+
+def _named(urn: str) -> tuple[str, str]:
+    """Return a resource's type and name: a URN ends in TYPE$OF$PARENTS$TYPE::NAME."""
+    *_, kinds, name = urn.split("::")
+    return kinds.rpartition("$")[2], name
+
+
+if __name__ == "__main__":
+    sys.stdout.write(comment(read(Path(sys.argv[1]).read_text())))
