@@ -217,7 +217,7 @@ def test_a_client_of_oci_needs_the_port_mapper_and_the_mount_service_as_well(sta
     ("change", "why"),
     [
         ({"kind": "efs"}, "must be one of lustre, nfs"),
-        ({"address": "10.9.9.9"}, "must lie in its subnet"),
+        ({"address": "10.9.9.9"}, "must be in its subnet"),
         ({"system": "../x"}, "plain file"),
     ],
 )
