@@ -26,7 +26,7 @@ from components.reach import Access
 from config import read
 from config.aws.model import Aws
 from config.measure import Measure
-from tools.nested import DEFAULT, merged
+from tools.nested import DEFAULT, merged, settled
 
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -99,7 +99,7 @@ def program(
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
     seen: dict[str, Any] = {}
-    wanted, wrong = read.group("aws", Aws, json.dumps(merged(WANTED, changes or {})))
+    wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, changes or {}))))
     assert isinstance(wanted, Aws), wrong
 
     @pulumi.runtime.test
@@ -111,7 +111,7 @@ def program(
             output.apply(lambda value, name=name: seen.setdefault(name, value))
 
     run()
-    (found,) = seen["inventory"].sets
+    found = seen["inventory"].sets[0]
     seen |= {"nodes": found.nodes, "identity": found.identity}
     return cloud, seen
 

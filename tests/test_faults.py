@@ -15,7 +15,7 @@ from rehearsal.world.world import World
 pytestmark = pytest.mark.rehearsal
 
 #: Long enough to be caught in the middle: about 20 s of measuring at 1/4000.
-LONG_PLAN = {"sizesFrom": "4M", "sizesTo": "8M", "iterations": 12, "warmup": 1, "othersSizesTo": None}
+LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 12, "warmup": 1}}
 
 
 def wait_for(stage, child, text: str, timeout_s: float = 150) -> None:
@@ -34,7 +34,7 @@ def wait_for(stage, child, text: str, timeout_s: float = 150) -> None:
 
 def test_a_host_that_never_answers_is_named_when_the_bound_has_passed(stage):
     stage.faults({"kind": "never_answers", "host": 1})
-    found = stage.up(readyTimeoutMinutes=1)
+    found = stage.up(measure={"readyTimeout": "1 min"})
     assert found.status != 0
     assert "1 of 2 nodes are not ready: inst-" in found.text
     assert "no answer on TCP port 22" in found.text
@@ -42,14 +42,14 @@ def test_a_host_that_never_answers_is_named_when_the_bound_has_passed(stage):
 
 def test_a_failed_first_boot_is_named_with_its_step_at_once(stage):
     stage.faults({"kind": "boot_fails", "host": 0})
-    found = stage.up(readyTimeoutMinutes=3)
+    found = stage.up(measure={"readyTimeout": "3 min"})
     assert found.status != 0
     assert "1 of 2 nodes are not ready: inst-" in found.text
     assert "its first boot failed in step" in found.text or "cloud-init ended in error" in found.text
 
 
 def test_a_private_subnet_that_takes_ssh_alone_fails_with_the_missing_rule_named(stage):
-    found = stage.up(privateIngress="ssh")
+    found = stage.up(oci={"network": {"ingress": "ssh"}})
     assert found.status != 0
     assert "cannot reach inst-" in found.text
     assert "must allow all protocols from the nodes' network" in found.text
@@ -94,7 +94,7 @@ def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(stage):
 
 def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_command(stage):
     stage.faults({"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.4})
-    found = stage.up(nodes=3)
+    found = stage.up(oci={"pools": [{"nodes": 3}]})
     assert found.status != 0
     outputs = stage.outputs()
     (culprit,) = outputs["measured"]["search"]["culprits"]
@@ -106,7 +106,7 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
 
 def test_nccl_that_falls_back_to_tcp_is_short_however_fast_that_is(stage):
     stage.faults({"kind": "tcp_fallback", "host": 0}, {"kind": "tcp_fallback", "host": 1})
-    found = stage.up(searchMinutes=0, sizesFrom="512K", sizesTo="1M", iterations=1, warmup=0)
+    found = stage.up(measure={"search": "0 s", "sizes": {"from": "512K", "to": "1M"}, "iterations": 1, "warmup": 0})
     assert found.status != 0
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "short"
@@ -115,7 +115,7 @@ def test_nccl_that_falls_back_to_tcp_is_short_however_fast_that_is(stage):
 
 def test_wrong_values_are_short_and_counted(stage):
     stage.faults({"kind": "wrong_values", "host": 1})
-    found = stage.up(searchMinutes=0)
+    found = stage.up(measure={"search": "0 s"})
     assert found.status != 0
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "short"
@@ -124,7 +124,7 @@ def test_wrong_values_are_short_and_counted(stage):
 
 def test_a_port_that_came_up_at_half_its_rate_is_named_before_any_search(stage):
     stage.faults({"kind": "port_degraded", "host": 1, "rail": 2, "gbit_s": 50})
-    found = stage.up(searchMinutes=0)
+    found = stage.up(measure={"search": "0 s"})
     assert found.status != 0
     outputs = stage.outputs()
     assert f"{outputs['nodes'][1]['name']}: mlx5_2 has link rate 50 Gb/sec" in outputs["measured"]["reasons"][0]

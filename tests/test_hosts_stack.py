@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rehearsal.world.world import World
+from tools.nested import DEFAULT
 from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]
@@ -72,7 +73,7 @@ def test_an_unchanged_update_changes_nothing(built):
 def test_what_is_detected_is_what_the_name_says_and_naming_it_measures_nothing_again(built):
     stage = built[0]
     before = stage.outputs()
-    found = stage.up(shape="HGX-A100-40GB.8")
+    found = stage.up(hosts={"shape": "HGX-A100-40GB.8"})
     assert found.status == 0, found
     after = stage.outputs()
     assert after["expected"]["shape"] == before["expected"]["shape"]
@@ -138,7 +139,7 @@ def test_a_dead_rail_is_a_host_that_is_not_like_the_others(tmp_path):
         found = stage.up()
         assert found.status != 0
         assert "the hosts are not alike: gpu-b has" in found.text
-        found = stage.up(shape="BM.GPU4.8", readyTimeoutMinutes=1)
+        found = stage.up(hosts={"shape": "BM.GPU4.8"}, measure={"readyTimeout": "1 min"})
         assert found.status != 0
         assert "gpu-b (10.20.1.12): 1 of 16 rails are not active: mlx5_3" in found.text
     finally:
@@ -148,7 +149,7 @@ def test_a_dead_rail_is_a_host_that_is_not_like_the_others(tmp_path):
 def test_one_server_alone_is_measured_inside_itself(tmp_path):
     stage = standing(tmp_path, "server")
     try:
-        found = stage.up(hosts=["server=203.0.113.210"], jump=None)
+        found = stage.up(hosts={"nodes": {"gpu-a": DEFAULT, "gpu-b": DEFAULT, "server": "203.0.113.210"}, "jump": None})
         assert found.status == 0, found
         outputs = stage.outputs()
         assert (outputs["measured"]["verdict"], outputs["expected"]["shape"]) == ("pass", "HGX-A100-40GB.8")

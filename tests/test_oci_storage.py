@@ -16,7 +16,7 @@ from components.oci.preflight import Place
 from components.oci.storage import Storage
 from config import read
 from config.oci.model import Oci
-from tools.nested import merged
+from tools.nested import merged, settled
 
 
 class Recorder(pulumi.runtime.Mocks):
@@ -46,7 +46,7 @@ def recorded(register: Callable[[], None]) -> Recorder:
 
 def wanted(**changes: Any) -> Oci:
     """Return a cluster with `changes`."""
-    found, wrong = read.group("oci", Oci, json.dumps(merged(GIVEN["oci"], changes)))
+    found, wrong = read.group("oci", Oci, json.dumps(settled(merged(GIVEN["oci"], changes))))
     assert isinstance(found, Oci), wrong
     return found
 

@@ -224,7 +224,7 @@ def test_other_machines_are_contacted_built_and_measured_again_and_the_same_ones
         }
 
     assert len(triggers(dev)) == 3
-    assert triggers(run_program(LINES, iterations=2)) == triggers(dev)
+    assert triggers(run_program(LINES, measure={"iterations": 2})) == triggers(dev)
     three = triggers(run_program(LINES | {"ready-contact": ready_line(3)}, members=3, oci={"pools": [{"nodes": 3}]}))
     assert all(three[name] != triggers(dev)[name] for name in three)
 
@@ -260,7 +260,7 @@ def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, 
     (tmp_path / "history").mkdir()
     places = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report")}
     answers = dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
-    engine = run_program(LINES | answers, preview=preview, **places)
+    engine = run_program(LINES | answers, preview=preview, records=places)
     names = {name for kind, name, _ in engine.resources if kind == "command:local:Command"}
     assert names >= set(answers)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

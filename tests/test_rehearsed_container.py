@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jsonschema
 import pytest
@@ -10,9 +11,18 @@ from rehearsed import CONTAINED
 from test_rehearsed_aws import PLAN, QUICK, SCHEMA, changes
 
 from catalogue.aws import STACK
+from tools.nested import merged
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws"), CONTAINED]
+
+OFFICIAL = {"aws": {"container": {"image": STACK.container}}}
+
+
+def ranks_in(image: str, sha256: str | None = None) -> dict[str, Any]:
+    """Return changes to the image that ranks run in."""
+    return {"container": {"image": image, "sha256": sha256}}
+
 
 AMAZON_LINUX = "ami-0123456789abcdef1"
 FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
@@ -22,7 +32,7 @@ FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     """The stack with a short plan in AWS's own image, up."""
     stage = Stage(tmp_path_factory.mktemp("container"), "aws-efa")
-    found = stage.up(**PLAN, container=STACK.container)
+    found = stage.up(**PLAN, **OFFICIAL)
     yield stage, found
     stage.close()
 
@@ -65,7 +75,7 @@ def test_the_image_lies_on_the_shared_file_system_and_is_unpacked_on_every_nodes
 
 def test_the_search_starts_its_ranks_in_the_container_too(built):
     stage = built[0]
-    found = stage.up(**QUICK | {"minimumBusbwGbS": "1000", "searchMinutes": 2}, container=STACK.container)
+    found = stage.up(**merged(QUICK, {"accept": {"gate": "1000 GB/s"}, "measure": {"search": "2 min"}}), **OFFICIAL)
     assert found.status != 0
     search = stage.outputs()["measured"]["search"]
     assert search["rounds"], stage.outputs()["measured"]["reasons"]
@@ -75,16 +85,16 @@ def test_the_search_starts_its_ranks_in_the_container_too(built):
 def test_a_file_of_ones_own_is_measured_where_it_is_the_pinned_one(built):
     stage = built[0]
     digest, file = stage.on_host("sha256sum /fsx/.busbar/images/*.sqsh").split()
-    found = stage.up(**QUICK, container=file, containerSha256="0" * 64)
+    found = stage.up(**QUICK, aws=ranks_in(file, "0" * 64))
     assert f"{file} has sha256 {digest}, and {'0' * 64} is pinned; nothing was started" in found.text
-    found = stage.up(**QUICK, container=file, containerSha256=digest)
+    found = stage.up(**QUICK, aws=ranks_in(file, digest))
     assert "acceptance-measure" in found.text, found
     versions = stage.outputs()["measured"]["versions"]
     assert (versions["image"], versions["image_sha256"]) == (file, digest)
 
 
 def test_an_image_that_no_registry_has_fails_by_its_name(built):
-    found = built[0].up(**PLAN, container="docker://public.ecr.aws#hpc-cloud/nccl-tests:gone")
+    found = built[0].up(**PLAN, aws=ranks_in("docker://public.ecr.aws#hpc-cloud/nccl-tests:gone"))
     assert found.status != 0
     assert (
         "enroot did not import docker://public.ecr.aws#hpc-cloud/nccl-tests:gone: URL https://public.ecr.aws/v2/" in found.text
@@ -94,7 +104,7 @@ def test_an_image_that_no_registry_has_fails_by_its_name(built):
 
 def test_an_image_without_the_plugin_is_short_and_says_that_it_was_not_used(built):
     stage = built[0]
-    found = stage.up(**QUICK, container=FRAMEWORK, searchMinutes=0)
+    found = stage.up(**merged(QUICK, {"measure": {"search": "0 s"}}), aws=ranks_in(FRAMEWORK))
     assert found.status != 0
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "short"
@@ -105,9 +115,9 @@ def test_an_image_without_the_plugin_is_short_and_says_that_it_was_not_used(buil
 
 def test_an_unchanged_update_changes_nothing(built):
     stage = built[0]
-    found = stage.up(**PLAN, container=STACK.container)
+    found = stage.up(**PLAN, **OFFICIAL)
     assert found.status == 0, found
-    found = stage.up(**PLAN, container=STACK.container)
+    found = stage.up(**PLAN, **OFFICIAL)
     assert found.status == 0, found
     assert not changes(found), found
 
@@ -115,8 +125,9 @@ def test_an_unchanged_update_changes_nothing(built):
 def test_without_a_shared_file_system_and_on_amazon_linux_the_head_lays_the_image_on_every_node(tmp_path):
     stage = Stage(tmp_path, "aws-efa")
     try:
-        image = {"image": AMAZON_LINUX, "imageFamily": "al2023", "headImage": AMAZON_LINUX, "headImageFamily": "al2023"}
-        found = stage.up(**QUICK, **image, container=STACK.container, lustre=False, mirrors=[], lustreOnDestroy="delete")
+        image = {"image": AMAZON_LINUX, "imageFamily": "al2023"}
+        changed = image | {"login": image, "storage": {"lustre": None}} | ranks_in(STACK.container)
+        found = stage.up(**QUICK, aws=changed)
         assert "acceptance-measure created" in found.text, found  # a small plan's number is not the point here
         outputs = stage.outputs()
         assert outputs["measured"]["versions"]["image"] == STACK.container

@@ -139,7 +139,7 @@ def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
 def test_raising_the_measurement_measures_again_and_builds_nothing(built):
     stage = built[0]
     before = {resource["urn"].rsplit("::", 1)[1]: resource["outputs"].get("stdout") for resource in commands(stage)}
-    found = stage.up(measurement=2)
+    found = stage.up(measure={"run": 2})
     assert found.status == 0, found
     after = {resource["urn"].rsplit("::", 1)[1]: resource["outputs"].get("stdout") for resource in commands(stage)}
     assert after["acceptance-measure"] != before["acceptance-measure"]
@@ -149,7 +149,7 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built):
 @pytest.mark.alone
 def test_single_operations_are_timed_and_judged_when_the_plan_asks_for_them(built):
     stage = built[0]
-    stage.up(measurement=3, spreadIterations=5, allowSkipped=None)
+    stage.up(measure={"run": 3, "spreadIterations": 5}, accept={"allowSkipped": []})
     outputs = stage.outputs()
     (spread,) = [one for one in outputs["measured"]["checks"] if one["name"] == "spread"]
     assert spread["state"] in {"pass", "short"}, "how even a machine is that runs other tests is not ours to say"
@@ -158,7 +158,7 @@ def test_single_operations_are_timed_and_judged_when_the_plan_asks_for_them(buil
 
 def test_destroy_leaves_nothing_behind(tmp_path):
     stage = Stage(tmp_path)
-    found = stage.up(minimumBusbwGbS="1", measureTimeoutMinutes=5)
+    found = stage.up(accept={"gate": "1 GB/s"}, measure={"timeout": "5 min"})
     assert found.status == 0, found
     tag = f"bb{World.at(stage.world).tag}-"
     assert tag in stage.command("ip", "netns", "list").text
@@ -185,14 +185,9 @@ def _mentions(path: Path, text: str) -> bool:
     [("BM.GPU4.8", "ol8", "ol8"), ("BM.GPU.H200.8", "ol9", "ol9"), ("BM.GPU.H100.8", "ubuntu2204", "ol9")],
 )
 def test_other_shapes_and_images_end_in_a_pass_as_well(stage, shape, family, bastion):
-    found = stage.up(
-        shape=shape,
-        imageFamily=family,
-        image=f"ocid1.image.oc1..rehearsed-{family}-gpu",
-        bastionImageFamily=bastion,
-        bastionImage=f"ocid1.image.oc1..rehearsed-{bastion}",
-        bastionShape="VM.Standard.E5.Flex",
-    )
+    pool = {"shape": shape, "imageFamily": family, "image": f"ocid1.image.oc1..rehearsed-{family}-gpu"}
+    login = {"imageFamily": bastion, "image": f"ocid1.image.oc1..rehearsed-{bastion}", "shape": "VM.Standard.E5.Flex"}
+    found = stage.up(oci={"pools": [pool], "login": login})
     assert found.status == 0, found
     assert stage.outputs()["measured"]["verdict"] == "pass"
 
@@ -201,9 +196,9 @@ def test_a_changed_image_is_other_machines_and_a_changed_size_previews(stage):
     found = stage.up()
     assert found.status == 0, found
     before = stage.outputs()
-    found = stage.preview(nodes=3)
+    found = stage.preview(oci={"pools": [{"nodes": 3}]})
     assert found.status == 0, found
-    found = stage.up(imageFamily="ol8", image="ocid1.image.oc1..rehearsed-ol8-gpu")
+    found = stage.up(oci={"pools": [{"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8-gpu"}]})
     assert found.status == 0, found
     after = stage.outputs()
     assert not {node["name"] for node in before["nodes"]} & {node["name"] for node in after["nodes"]}
@@ -213,6 +208,6 @@ def test_a_changed_image_is_other_machines_and_a_changed_size_previews(stage):
 def test_another_bastion_lets_the_stack_go_on(stage):
     found = stage.up()
     assert found.status == 0, found
-    found = stage.up(timezone="UTC")
+    found = stage.up(oci={"timezone": "UTC"})
     assert found.status == 0, found
     assert stage.outputs()["measured"]["verdict"] == "pass"

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from rehearsal.world.world import World
-from tools.nested import merged
+from tools.nested import merged, settled
 
 ROOT = Path(__file__).parent.parent
 #: A plan that takes seconds: 4 MiB at 1/4000 stands for 16 GiB, so the strictest gate applies.
@@ -116,13 +116,13 @@ class Stage:
         operator = self.world / "operator"
         records = {"history": str(self.folder / "history"), "report": self.report or None}
         target = groups["target"]
-        own = {"knownHosts": str(operator / "known_hosts")}
+        own: dict[str, Any] = {"knownHosts": str(operator / "known_hosts")}
         if target != "hosts":
             own = {"access": {"publicKey": str(operator / "id_ed25519.pub")}}
         for more in ({"records": records, target: own}, SHORT_PLAN, changes):
             groups = merged(groups, more)
         others = {key: value for key, value in stack.items() if not key.startswith("busbar:")}
-        stack = {"config": others | {f"busbar:{key}": value for key, value in groups.items()}}
+        stack = {"config": others | {f"busbar:{key}": value for key, value in settled(groups).items()}}
         path = self.folder / "config" / f"Pulumi.{self.stack}.yaml"
         (self.folder / "config" / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
         if not self.salt:

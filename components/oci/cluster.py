@@ -41,9 +41,7 @@ class OciCluster(pulumi.ComponentResource):
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
         parts = Parts(subnet_id=subnet, bastion_key=bastion.public_key, mounts=mounts)
-        pools = [
-            Pool(f"{name}-pool-{index}", wanted, pool, place, parts, mine) for index, pool in enumerate(wanted.pools)
-        ]
+        pools = [Pool(f"{name}-pool-{index}", wanted, pool, place, parts, mine) for index, pool in enumerate(wanted.pools)]
         login = pulumi.Output.all(address=bastion.address, host_key=bastion.host_key).apply(
             lambda its: Machine("bastion", its["address"], wanted.login.family.login, its["host_key"])
         )
