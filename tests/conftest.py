@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -18,6 +17,7 @@ import pulumi
 import pytest
 import yaml
 from hypothesis import HealthCheck, settings
+from quiet import Machine
 
 from tools.nested import merged, settled
 from tools.stage import Stage
@@ -44,9 +44,13 @@ MAY_SKIP: dict[str, str] = {
 }
 
 
+COVERAGE: pytest.StashKey[Any] = pytest.StashKey()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --no-skips, by which a skipped test fails the run, and --write-golden, by which reviewed texts are written anew."""
+    """Add options of this suite."""
     parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped that MAY_SKIP does not list")
+    parser.addoption("--coverage", action="store_true", help="measure what of the product the tests reach, in .busbar/coverage")
     parser.addoption("--write-golden", action="store_true", help="write reviewed texts anew instead of comparing with them")
 
 
@@ -57,6 +61,32 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.loadgroup = True
     elif getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "loadgroup"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure coverage from here on, before any test file imports the product."""
+    if config.getoption("--coverage") and not getattr(config.option, "numprocesses", None):
+        from coverage import Coverage  # noqa: PLC0415 - only where it is asked for
+
+        measured = Coverage(config_file=str(ROOT / "pyproject.toml"), data_suffix=True)
+        measured.start()
+        config.stash[COVERAGE] = measured
+        config.add_cleanup(measured.save)
+        config.add_cleanup(measured.stop)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Leave out tests that go the same ways again and again: measuring would double their time."""
+    measured = item.config.stash.get(COVERAGE, None)
+    repeats = item.get_closest_marker("simulation") or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    if measured is None or not repeats:
+        return (yield)
+    measured.stop()
+    try:
+        return (yield)
+    finally:
+        measured.start()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -81,20 +111,29 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+#: None where one process runs all tests.
+MACHINE = Machine() if os.environ.get("PYTEST_XDIST_WORKER") else None
+if MACHINE:
+    Stage.before_command = staticmethod(MACHINE.breathe)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Let a test marked `alone` run, with its fixtures, while no other worker has one running.
+    """Run no test while another worker measures."""
+    del item
+    if MACHINE is None:
+        return (yield)
+    MACHINE.share()
+    try:
+        return (yield)
+    finally:
+        MACHINE.leave()
 
-    All workers go through one door, one at a time, so that who waits for the machine to be quiet is not overtaken for ever.
-    Door and room are files that every checkout has: only their locks are used.
-    """
-    if not hasattr(item.config, "workerinput"):
-        return (yield)
-    with Path(__file__).open() as door, (ROOT / "pyproject.toml").open() as room:
-        fcntl.flock(door, fcntl.LOCK_EX)
-        fcntl.flock(room, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
-        fcntl.flock(door, fcntl.LOCK_UN)
-        return (yield)
+
+@pytest.fixture(scope="session")
+def quiet() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """What a measurement that judges a bandwidth runs in: no other worker does anything meanwhile."""
+    return MACHINE.alone if MACHINE else contextlib.nullcontext
 
 
 @dataclass

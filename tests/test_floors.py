@@ -98,6 +98,9 @@ MAY = {
     "rehearsal/enter": {"rehearsal.entry"},
     "rehearsal/engine": {"rehearsal.engine", "grpc", "google", "pulumi", "asyncssh"},
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
+    # A stage plants faults on hosts that run.
+    "tools/stage.py": {"rehearsal.world", "rehearsal.host", "yaml"},
+    "tools/coverage_report.py": {"coverage"},
 }
 
 

@@ -1,4 +1,7 @@
-"""Machines that exist, whole: they stand before the program runs, and it creates nothing of them."""
+"""Machines that exist, whole: they are there before the program runs, and it creates nothing of them.
+
+Its chapters follow each other: each test goes on where the one before it ended.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +10,92 @@ from collections.abc import Iterator
 
 import pytest
 
-from rehearsal.world.world import World
 from tools.nested import DEFAULT
-from tools.stage import ROOT, Finished, Stage
+from tools.stage import ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]
 
 SITES = ROOT / "rehearsal" / "entry" / "sites"
 
 
-def standing(folder, site: str = "hosts") -> Stage:
-    stage = Stage(folder, "hosts", SITES / f"{site}.json")
-    found = stage.inside("true")
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory) -> Iterator[Stage]:
+    """Two hosts behind a jump host, one of them with a dead rail, not contacted yet."""
+    made = Stage(tmp_path_factory.mktemp("hosts"), "hosts", SITES / "hosts.json")
+    made.faults({"kind": "rail_dead", "host": 1, "rail": 3})
+    found = made.inside("true")
     assert found.status == 0, found
-    return stage
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """Two hosts behind a jump host, measured."""
-    stage = standing(tmp_path_factory.mktemp("hosts"))
+def built(stage, quiet) -> tuple[Stage, Finished]:
+    """The same, mended and measured."""
+    stage.refault()
+    made = stage.build()
+    assert made.status == 0, made
+    with quiet():
+        found = stage.up()
+    return stage, found
+
+
+# What is refused before anything is measured
+
+
+def test_a_preview_before_first_contact_says_that_the_machines_have_not_been_asked(stage):
+    found = stage.preview()
+    assert found.status == 0, found
+    assert "the machines have not been asked yet what they are" in found.text
+
+
+def test_a_key_that_nobody_pinned_is_refused_at_preview(stage):
+    found = stage.preview(hosts={"nodes": {"gpu-a": DEFAULT, "gpu-b": DEFAULT, "gpu-c": "10.20.1.13"}})
+    assert found.status != 0
+    assert "holds no host key of 10.20.1.13, and nothing is trusted on first use; type 'ssh-keyscan" in found.text
+
+
+@pytest.mark.parametrize("shape", ["HGX-H200.8", "BM.GPU.H200.8"])
+def test_other_gpus_than_those_named_are_said_by_each_host_at_once(stage, shape):
+    found = stage.up(hosts={"shape": shape})
+    assert found.status != 0
+    for host in ("gpu-a (10.20.1.11)", "gpu-b (10.20.1.12)"):
+        assert f"{host}: it has 8 x NVIDIA A100-SXM4-40GB, and shape {shape} has 8 x NVIDIA H200" in found.text
+
+
+def test_a_host_key_that_changed_is_refused_at_once(stage):
+    known = stage.world / "operator" / "known_hosts"
+    first, second, jump = (line.split(" ", 1) for line in known.read_text().splitlines())
+    own = stage.folder / "changed"
+    own.write_text(f"{first[0]} {first[1]}\n{second[0]} {first[1]}\n{jump[0]} {jump[1]}\n")
+    found = stage.up(hosts={"knownHosts": str(own)})
+    assert found.status != 0
+    assert "gpu-b (10.20.1.12): the host key of 10.20.1.12 is not the one in knownHosts" in found.text
+
+
+def test_a_dead_rail_is_a_host_that_is_not_like_the_others(stage):
     found = stage.up()
-    yield stage, found
-    stage.close()
+    assert found.status != 0
+    assert "the hosts are not alike: gpu-b has" in found.text
 
 
-@pytest.fixture
-def fresh(tmp_path) -> Iterator[Stage]:
-    """The same hosts, not contacted yet."""
-    stage = standing(tmp_path)
-    yield stage
-    stage.close()
+def test_a_dead_rail_and_a_missing_host_are_named_each_when_the_bound_has_passed(stage):
+    known = stage.world / "operator" / "known_hosts"
+    key = known.read_text().splitlines()[0].split(" ", 1)[1]
+    own = stage.folder / "with-a-missing-one"
+    own.write_text(f"{known.read_text()}10.20.1.77 {key}\n")
+    hosts = {"nodes": {"gone": "10.20.1.77"}, "shape": "BM.GPU4.8", "knownHosts": str(own)}
+    found = stage.up(hosts=hosts, measure={"readyTimeout": "1 min"})
+    assert found.status != 0
+    assert "2 of 3 nodes are not ready: " in found.text
+    assert "gpu-b (10.20.1.12): 1 of 16 rails are not active: mlx5_3" in found.text
+    assert "gone (10.20.1.77): SSH lets nobody in yet" in found.text
+    assert stage.outputs().get("measured", {}).get("verdict") is None
 
 
-@pytest.mark.alone
+# What a measured stack says
+
+
 def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
     stage, found = built
     assert found.status == 0, found
@@ -91,63 +146,20 @@ def test_first_contact_added_a_key_and_lines_and_made_no_file_worse(built):
     assert found.text.split()[:5] == ["2", "authorized_keys", "id_ed25519", "id_ed25519.pub", "known_hosts"]
 
 
-def test_a_preview_before_first_contact_says_that_the_machines_have_not_been_asked(fresh):
-    found = fresh.preview()
+def test_hosts_that_are_cleared_leave_nothing_behind(built):
+    stage = built[0]
+    found = stage.destroy()
     assert found.status == 0, found
-    assert "the machines have not been asked yet what they are" in found.text
-
-
-@pytest.mark.parametrize("shape", ["HGX-H200.8", "BM.GPU.H200.8"])
-def test_other_gpus_than_those_named_are_said_by_each_host_at_once(fresh, shape):
-    found = fresh.up(shape=shape)
-    assert found.status != 0
-    for host in ("gpu-a (10.20.1.11)", "gpu-b (10.20.1.12)"):
-        assert f"{host}: it has 8 x NVIDIA A100-SXM4-40GB, and shape {shape} has 8 x NVIDIA H200" in found.text
-
-
-def test_a_host_that_is_missing_is_named_with_what_it_last_said(fresh):
-    known = fresh.world / "operator" / "known_hosts"
-    key = known.read_text().splitlines()[0].split(" ", 1)[1]
-    own = fresh.folder / "known_hosts"
-    own.write_text(f"{known.read_text()}10.20.1.77 {key}\n")
-    found = fresh.up(hosts=["gpu-a=10.20.1.11", "gone=10.20.1.77"], knownHosts=str(own), readyTimeoutMinutes=1)
-    assert found.status != 0
-    assert "1 of 2 nodes are not ready: gone (10.20.1.77): SSH lets nobody in yet" in found.text
-    assert fresh.outputs().get("verdict") is None
-
-
-def test_a_host_key_that_changed_is_refused_at_once(fresh):
-    known = fresh.world / "operator" / "known_hosts"
-    first, second, jump = (line.split(" ", 1) for line in known.read_text().splitlines())
-    own = fresh.folder / "known_hosts"
-    own.write_text(f"{first[0]} {first[1]}\n{second[0]} {first[1]}\n{jump[0]} {jump[1]}\n")
-    found = fresh.up(knownHosts=str(own))
-    assert found.status != 0
-    assert "gpu-b (10.20.1.12): the host key of 10.20.1.12 is not the one in knownHosts" in found.text
-
-
-def test_a_key_that_nobody_pinned_is_refused_at_preview(fresh):
-    found = fresh.preview(hosts=["10.20.1.13"])
-    assert found.status != 0
-    assert "holds no host key of 10.20.1.13, and nothing is trusted on first use; type 'ssh-keyscan" in found.text
-
-
-def test_a_dead_rail_is_a_host_that_is_not_like_the_others(tmp_path):
-    stage = Stage(tmp_path, "hosts", SITES / "hosts.json")
-    stage.faults({"kind": "rail_dead", "host": 1, "rail": 3})
-    try:
-        found = stage.up()
-        assert found.status != 0
-        assert "the hosts are not alike: gpu-b has" in found.text
-        found = stage.up(hosts={"shape": "BM.GPU4.8"}, measure={"readyTimeout": "1 min"})
-        assert found.status != 0
-        assert "gpu-b (10.20.1.12): 1 of 16 rails are not active: mlx5_3" in found.text
-    finally:
-        stage.close()
+    assert [one for one in left_of(stage.world) if one.startswith("/run/netns/")], (
+        "a destroy takes no host away that it did not make"
+    )
+    found = stage.command("rehearsal/enter", "--clear-hosts", "true")
+    assert found.status == 0, found
+    assert left_of(stage.world) == []
 
 
 def test_one_server_alone_is_measured_inside_itself(tmp_path):
-    stage = standing(tmp_path, "server")
+    stage = Stage(tmp_path, "hosts", SITES / "server.json")
     try:
         found = stage.up(hosts={"nodes": {"gpu-a": DEFAULT, "gpu-b": DEFAULT, "server": "203.0.113.210"}, "jump": None})
         assert found.status == 0, found
@@ -157,13 +169,3 @@ def test_one_server_alone_is_measured_inside_itself(tmp_path):
         assert outputs["expected"]["busbw_gb_s"] == pytest.approx(234)
     finally:
         stage.close()
-
-
-def test_hosts_that_are_cleared_leave_nothing_behind(tmp_path):
-    stage = standing(tmp_path)
-    tag = f"bb{World.at(stage.world).tag}-"
-    assert tag in stage.command("ip", "netns", "list").text
-    found = stage.command("rehearsal/enter", "--clear-hosts", "true")
-    assert found.status == 0, found
-    assert tag not in stage.command("ip", "netns", "list").text
-    assert not stage.world.exists() or not [path for path in stage.world.rglob("*") if path.is_file()]

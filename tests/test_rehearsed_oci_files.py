@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
-from tools.stage import Stage
+from tools.stage import Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-files")]
 
@@ -25,9 +26,6 @@ def files(on_destroy: str = "refuse", **home: Any) -> dict[str, Any]:
     return {"oci": {"pools": [OL8], "storage": storage}}
 
 
-FILES = files()
-
-
 def nodes(stage: Stage) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the words by which ssh reaches the first and the second node."""
     first, second = (node["address"] for node in stage.outputs()["nodes"])
@@ -36,90 +34,22 @@ def nodes(stage: Stage) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(words), (*words[:-1], f"{words[-1].partition('@')[0]}@{second}")
 
 
-def test_what_one_node_writes_the_other_reads_and_only_the_choice_lets_a_destroy_delete_it(tmp_path):
-    stage = Stage(tmp_path)
-    try:
-        found = stage.up(**FILES)
-        assert found.status == 0, found
-        assert stage.outputs()["measured"]["verdict"] == "pass"
-        first, second = nodes(stage)
-        stage.on_host("echo files > /fss/mark && echo lustre > /lustre/mark", *first)
-        assert stage.on_host("cat /fss/mark /lustre/mark", *second).split() == ["files", "lustre"]
-        table = stage.on_host("cat /etc/fstab", *second)
-        assert re.search(r"^10\.0\.1\.\d+:/files /fss nfs defaults,noatime,nconnect=16,_netdev 0 0$", table, re.MULTILINE)
-        assert re.search(r"^10\.0\.1\.\d+@tcp:/lustre /lustre lustre defaults,_netdev 0 0$", table, re.MULTILINE)
-        way_in = stage.outputs()["ssh"].split()[2]
-        assert "/fss" not in stage.on_host("cat /etc/fstab", way_in), "the bastion mounts nothing"
-
-        found = stage.up(**FILES)
-        assert found.status == 0, found
-        assert "unchanged" in found.text
-        assert not re.search(r"^ *(\+|-|~|\+-) ", found.text, re.MULTILINE), found
-
-        found = stage.destroy()
-        assert found.status != 0
-        refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
-        assert refused == HOLDERS, found
-        left = {each["type"].rpartition(":")[2] for each in stage.resources()}
-        assert left >= HOLDERS
-        assert not left & {"ClusterNetwork", "Instance", "Export", "MountTarget"}, "nodes, which cost most, end all the same"
-
-        found = stage.up(**files("delete"))
-        assert found.status == 0, found
-        assert stage.on_host("cat /fss/mark /lustre/mark", *nodes(stage)[0]).split() == ["files", "lustre"]
-        found = stage.destroy()
-        assert found.status == 0, found
-        assert stage.resources() == []
-        assert f"bb{World.at(stage.world).tag}-" not in stage.command("ip", "netns", "list").text
-        assert not stage.world.exists()
-    finally:
-        if stage.salt and stage.resources():  # so that what is protected can go
-            stage.up(**files("delete"), accept={"gate": "0.000001 GB/s"})
-        stage.close()
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory) -> Iterator[Stage]:
+    """One stack for all chapters: each test goes on where the one before it ended."""
+    made = Stage(tmp_path_factory.mktemp("oci-files"))
+    world = World.at(made.world)
+    yield made
+    if made.resources():  # so that what is protected can go
+        made.build(**files("delete"))
+    made.close(retained=True)
+    cleanup.demolish(world)
 
 
-def test_retained_lustre_stays_in_the_account_with_the_network_that_it_stands_in(tmp_path):
-    stage = Stage(tmp_path)
-    world = World.at(stage.world)
-    try:
-        found = stage.up(oci={"pools": [OL8], "storage": {"lustre": {"onDestroy": "retain"}}})
-        assert found.status == 0, found
-        stage.on_host("echo kept > /lustre/mark", *nodes(stage)[0])
-        found = stage.destroy()
-        assert found.status == 0, found
-        assert stage.resources() == []
-        records = json.loads((stage.world / "oci.json").read_text())["records"].values()
-        left = sorted(each["token"].rpartition(":")[2] for each in records if each["urn"])
-        network = ["NatGateway", "RouteTable", "SecurityList", "ServiceGateway", "Subnet", "Vcn"]
-        assert left == ["FileStorageLustreFileSystem", *network]
-        (mark,) = stage.world.glob("storage/*/data/mark")
-        assert mark.read_text() == "kept\n"
-    finally:
-        stage.close()
-        cleanup.demolish(world)
-
-
-def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
-    ubuntu = {
-        "image": "ocid1.image.oc1..rehearsed-ubuntu2204-gpu",
-        "imageFamily": "ubuntu2204",
-        "shape": "BM.GPU.H100.8",
-    }
-    found = stage.up(oci={"pools": [ubuntu], "storage": {"home": {"onDestroy": "delete"}}})
-    assert found.status == 0, found
-    first, second = nodes(stage)
-    stage.on_host("sudo sh -c 'echo shared > /home/mark'; echo mine > ~/mark; mountpoint -q /home", *first)
-    assert stage.on_host("cat /home/mark; test -e ~/mark && echo shared || echo apart", *second).split() == ["shared", "apart"]
-
-
-def test_another_mount_point_is_other_nodes_with_the_same_data(stage):
-    assert stage.up(oci={"storage": {"home": {"mount": "/fss", "onDestroy": "delete"}}}).status == 0
-    before = stage.outputs()["nodes"]
-    stage.on_host("echo data > /fss/mark")
-    found = stage.up(oci={"storage": {"home": {"mount": "/data", "onDestroy": "delete"}}})
-    assert found.status == 0, found
-    assert not {node["name"] for node in before} & {node["name"] for node in stage.outputs()["nodes"]}
-    assert stage.on_host("cat /data/mark; grep -c /fss /etc/fstab || true").split() == ["data", "0"]
+def test_a_rate_that_the_account_may_not_have_is_refused_at_preview(stage):
+    found = stage.preview(**files(throughput="80 Gbit/s"))
+    assert found.status != 0
+    assert "Request a service limit increase" in found.text, found
 
 
 def test_an_image_without_the_lustre_client_is_named_by_the_step_that_failed(stage):
@@ -130,12 +60,82 @@ def test_an_image_without_the_lustre_client_is_named_by_the_step_that_failed(sta
         "availabilityDomain": "Uocm:REHEARSED-AD-1",
     }
     lustre = {"pools": [{"imageFamily": "ol8"}], "storage": {"lustre": {"onDestroy": "delete"}}}
-    found = stage.up(oci=unasked | lustre)
+    found = stage.build(oci=unasked | lustre)
     assert found.status != 0
     assert "first boot failed in step lustre-client" in found.text, found
 
 
-def test_a_rate_that_the_account_may_not_have_is_refused_at_preview(stage):
-    found = stage.preview(**files(throughput="80 Gbit/s"))
+def test_what_one_node_writes_the_other_reads(stage):
+    found = stage.up(**files())
+    assert found.status == 0, found
+    assert stage.outputs()["measured"]["verdict"] == "pass"
+    first, second = nodes(stage)
+    stage.on_host("echo files > /fss/mark && echo lustre > /lustre/mark", *first)
+    assert stage.on_host("cat /fss/mark /lustre/mark", *second).split() == ["files", "lustre"]
+    table = stage.on_host("cat /etc/fstab", *second)
+    assert re.search(r"^10\.0\.1\.\d+:/files /fss nfs defaults,noatime,nconnect=16,_netdev 0 0$", table, re.MULTILINE)
+    assert re.search(r"^10\.0\.1\.\d+@tcp:/lustre /lustre lustre defaults,_netdev 0 0$", table, re.MULTILINE)
+    way_in = stage.outputs()["ssh"].split()[2]
+    assert "/fss" not in stage.on_host("cat /etc/fstab", way_in), "the bastion mounts nothing"
+
+
+def test_an_unchanged_update_changes_nothing(stage):
+    found = stage.up(**files())
+    assert found.status == 0, found
+    assert "unchanged" in found.text
+    assert not re.search(r"^ *(\+|-|~|\+-) ", found.text, re.MULTILINE), found
+
+
+def test_another_mount_point_is_other_nodes_with_the_same_data(stage):
+    before = stage.outputs()["nodes"]
+    found = stage.build(**files(mount="/data"))
+    assert found.status == 0, found
+    assert not {node["name"] for node in before} & {node["name"] for node in stage.outputs()["nodes"]}
+    assert stage.on_host("cat /data/mark; grep -c /fss /etc/fstab || true").split() == ["files", "0"]
+
+
+def test_only_the_choice_lets_a_destroy_delete_data(stage):
+    found = stage.destroy()
     assert found.status != 0
-    assert "Request a service limit increase" in found.text, found
+    refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
+    assert refused == HOLDERS, found
+    left = {each["type"].rpartition(":")[2] for each in stage.resources()}
+    assert left >= HOLDERS
+    assert not left & {"ClusterNetwork", "Instance", "Export", "MountTarget"}, "nodes, which cost most, end all the same"
+
+    found = stage.build(**files("delete"))
+    assert found.status == 0, found
+    assert stage.on_host("cat /fss/mark /lustre/mark", *nodes(stage)[0]).split() == ["files", "lustre"]
+    found = stage.destroy()
+    assert found.status == 0, found
+    assert stage.resources() == []
+    assert left_of(stage.world) == []
+    assert not stage.world.exists()
+
+
+def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
+    ubuntu = {
+        "image": "ocid1.image.oc1..rehearsed-ubuntu2204-gpu",
+        "imageFamily": "ubuntu2204",
+        "shape": "BM.GPU.H100.8",
+    }
+    found = stage.build(oci={"pools": [ubuntu], "storage": {"home": {"onDestroy": "delete"}}})
+    assert found.status == 0, found
+    first, second = nodes(stage)
+    stage.on_host("sudo sh -c 'echo shared > /home/mark'; echo mine > ~/mark; mountpoint -q /home", *first)
+    assert stage.on_host("cat /home/mark; test -e ~/mark && echo shared || echo apart", *second).split() == ["shared", "apart"]
+
+
+def test_retained_lustre_stays_in_the_account_with_the_network_that_it_stands_in(stage):
+    found = stage.build(oci={"pools": [OL8], "storage": {"lustre": {"onDestroy": "retain"}}})
+    assert found.status == 0, found
+    stage.on_host("echo kept > /lustre/mark", *nodes(stage)[0])
+    found = stage.destroy()
+    assert found.status == 0, found
+    assert stage.resources() == []
+    records = json.loads((stage.world / "oci.json").read_text())["records"].values()
+    left = sorted(each["token"].rpartition(":")[2] for each in records if each["urn"])
+    network = ["NatGateway", "RouteTable", "SecurityList", "ServiceGateway", "Subnet", "Vcn"]
+    assert left == ["FileStorageLustreFileSystem", *network]
+    (mark,) = stage.world.glob("storage/*/data/mark")
+    assert mark.read_text() == "kept\n"

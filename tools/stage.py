@@ -8,11 +8,13 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from rehearsal.host import cables, spec
 from rehearsal.world.world import World
 from tools.nested import merged, settled
 
@@ -51,6 +53,9 @@ class Finished:
 class Stage:
     """One stack, `dev` or another, in a world below `folder`; `site` names hosts that stand in it beforehand."""
 
+    #: Called before each command; tests let another worker measure there.
+    before_command: Callable[[], None] = staticmethod(lambda: None)
+
     def __init__(self, folder: Path, stack: str = "dev", site: Path | None = None) -> None:
         self.folder, self.stack = folder, stack
         self.door = ["rehearsal/enter", *(["--hosts", str(site)] if site else [])]
@@ -75,9 +80,19 @@ class Stage:
         self.command("python3", "tools/nccl_tests_archive.py", ".busbar/build/nccl-tests.tar")
 
     def faults(self, *faults: dict[str, Any]) -> None:
-        """Plant faults for what is created from now on."""
-        self.world.mkdir(parents=True, exist_ok=True)  # an empty world is cleared away at the end of a command
-        (self.world / "faults.json").write_text(json.dumps(faults))
+        """Plant faults for what is created from now on, in place of those that were planted."""
+        if faults:
+            self.world.mkdir(parents=True, exist_ok=True)  # an empty world is cleared away at the end of a command
+            (self.world / "faults.json").write_text(json.dumps(faults))
+        else:
+            (self.world / "faults.json").unlink(missing_ok=True)
+
+    def refault(self, *faults: dict[str, Any]) -> None:
+        """Plant faults on hosts that run, and take away those that were planted."""
+        self.faults(*faults)
+        world = World.at(self.world)
+        for record in sorted(self.world.glob("hosts/*/spec.json")):
+            cables.refault(world, spec.load(world, record.parent.name))
 
     def command(self, *words: str, timeout_s: float = _PATIENCE_S) -> Finished:
         """Run one command in the checkout's environment, outside the world."""
@@ -86,6 +101,7 @@ class Stage:
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """Start a command without waiting for it."""
+        self.before_command()
         return subprocess.Popen(
             ["bash", "-c", '. tools/env && exec "$@"', "bash", *words],
             cwd=ROOT,
@@ -160,6 +176,10 @@ class Stage:
         """Update the stack with `changes`."""
         return self.command(*self.up_words(**changes))
 
+    def build(self, **changes: Any) -> Finished:
+        """Update the stack with `changes` up to the measurement, which the next `up` makes."""
+        return self.command(*self.up_words(**changes), "--exclude", "**::acceptance-measure", "--exclude-dependents")
+
     def up_words(self, **changes: Any) -> list[str]:
         """Return the command of an update."""
         return self.engine("up", "--yes", "--skip-preview", **changes)
@@ -193,9 +213,9 @@ class Stage:
         outputs: dict[str, Any] = roots[0].get("outputs", {}) if roots else {}
         return outputs
 
-    def close(self) -> None:
-        """Destroy what a test left; nothing of it may outlive that."""
-        (self.world / "faults.json").unlink(missing_ok=True)
+    def close(self, *, retained: bool = False) -> None:
+        """Destroy what a test left; nothing of it may outlive that, but what was `retained` on purpose."""
+        self.faults()
         if self.salt and self.resources():
             gone = self.destroy()
             assert gone.status == 0, gone
@@ -203,7 +223,7 @@ class Stage:
             cleared = self.command("rehearsal/enter", "--clear-hosts", "true")
             assert cleared.status == 0, cleared
         left = left_of(self.world)
-        assert not left, left
+        assert retained or not left, left
 
 
 def left_of(world: Path) -> list[str]:
@@ -225,12 +245,12 @@ def _mentions(environ: Path, text: str) -> bool:
 JUMP = "203.0.113.200"
 
 
-def standing_hosts(folder: Path, count: int) -> tuple[Stage, dict[str, Any]]:
-    """Return a stack of target hosts over `count` 8-GPU servers behind a jump host, and its settings; the first is the head.
+def standing_hosts(folder: Path, count: int, shape: str = "BM.GPU4.8") -> tuple[Stage, dict[str, Any]]:
+    """Return a stack of target hosts over `count` servers behind a jump host, and its settings; the first is the head.
 
     They stand from the first command in that world on, so faults are planted before it.
     """
     addresses = {f"gpu-{number}": f"10.20.1.{10 + number}" for number in range(1, count + 1)}
-    site = {"shape": "BM.GPU4.8", "image": "ubuntu2204-gpu", "jump": JUMP, "hosts": addresses}
+    site = {"shape": shape, "image": "ubuntu2204-gpu", "jump": JUMP, "hosts": addresses}
     (folder / "site.json").write_text(json.dumps(site))
     return Stage(folder, "hosts", folder / "site.json"), {"hosts": {"nodes": addresses}}

@@ -1,0 +1,106 @@
+"""Rules of AWS as the engine shows them: broken ones refuse a preview all at once, doubtful ones are said and it goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from config.aws.rules import RULES
+from tools.stage import Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws-rules")]
+
+PLAN: dict[str, Any] = {"measure": {"sizes": {"to": "16M"}, "iterations": 1}}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Iterator[Stage]:
+    """The AWS stack in a world in which nothing is created."""
+    made = Stage(tmp_path_factory.mktemp("aws-rules"), "aws-efa")
+    yield made
+    assert made.resources() == []
+    made.close()
+
+
+def nodes(**changes: Any) -> dict[str, Any]:
+    """Return changes to the machines."""
+    return {"queues": [{"machines": [changes]}]}
+
+
+GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group"
+
+
+def bought(option: str, reservation: str | None = None, **machines: Any) -> dict[str, Any]:
+    """Return changes to how the machines are bought."""
+    return nodes(**{"purchase": {"option": option, "reservation": reservation}, "placement": "none"} | machines)
+
+
+def targeted(reservation: str, **machines: Any) -> dict[str, Any]:
+    return bought("targeted-odcr", reservation, **machines)
+
+
+HELD, TAKEN, BLOCK = "cr-0aaaaaaaaaaaaaaa1", "cr-0aaaaaaaaaaaaaaa2", "cr-0bbbbbbbbbbbbbbb1"
+#: What is set, and the rules that it breaks: some that need no account, all at once, then those that need one.
+BROKEN = [
+    (
+        {
+            "login": {"type": "m7g.8xlarge"},
+            "root": {"throughput": "1000 MiB/s"},
+            "secondZone": "us-east-1a",
+            "storage": {"lustre": {"size": "3600 GiB", "mount": "/opt/slurm"}, "home": {"size": "32 GiB"}},
+        }
+        | nodes(name="P5", purchase={"allocation": "capacity-optimized"}),
+        "architectures-differ root-ratios second-zone lustre-size mount-points openzfs-size names allocation",
+    ),
+    (nodes(type="p6e-gb200.36xlarge"), "usage-class placement-strategy"),
+    (nodes(static=40) | {"imageFamily": "al2023", "root": {"size": "50 GiB"}}, "quota image-system root-size"),
+    ({"image": "ami-0123456789abcdef4"}, "image-architecture"),
+    ({"image": "ami-0000000000000000a"}, "image-missing"),
+    (targeted("cr-0dead"), "reservation-unknown"),
+    (bought("capacity-block", "cr-0dead"), "reservation-unknown"),
+    (targeted("cr-0aaaaaaaaaaaaaaa3"), "reservation-type reservation-in-group"),
+    (targeted(TAKEN, static=3), "reservation-size"),
+    (targeted(BLOCK), "reservation-kind"),
+    (targeted(HELD) | {"zone": "us-east-1b"}, "reservation-zone"),
+    (targeted(HELD, placement="existing", placementGroup="rehearsed-cluster"), "group-without-reservation"),
+    (bought("odcr-group", f"{GROUP}/nobody"), "reservation-pool"),
+    (nodes(placement="existing", placementGroup="gone"), "placement-missing"),
+    ({"zone": "us-east-1e"}, "type-offered"),
+]
+#: What is shown and lets a preview go on.
+DOUBTED = [
+    (nodes(efa=False) | {"storage": {"lustre": {"mount": "/scratch/fast"}}}, "efa-off mount-scratch destroy-deletes-data"),
+    (targeted(HELD, placement="managed"), "group-beside-reservation"),
+    (bought("capacity-block", BLOCK, placement="managed"), "placement-block"),
+    (nodes(type="trn1.32xlarge"), "not-nvidia"),
+]
+
+
+def rules_in(text: str) -> set[str]:
+    """Return the rules that sentences end with."""
+    return {found for line in text.splitlines() for found in re.findall(r" \[([a-z-]+)\]$", line.strip())}
+
+
+def test_a_zone_of_another_region_is_refused_with_its_path(world):
+    found = world.preview(**PLAN, aws={"zone": "us-east-2a"})
+    assert found.status != 0
+    assert "aws.zone is us-east-2a, and aws:region of this stack is us-east-1; the zone must be in that region." in found.text
+
+
+@pytest.mark.parametrize(("changed", "rules"), BROKEN, ids=[rules.split()[0] for _, rules in BROKEN])
+def test_broken_rules_are_refused_at_preview_by_the_engine_all_at_once(world, changed, rules):
+    found = world.preview(**PLAN, aws=changed)
+    assert found.status != 0
+    assert set(rules.split()) <= rules_in(found.text), found
+    assert set(rules.split()) <= set(RULES)
+    assert "Traceback" not in found.text
+
+
+@pytest.mark.parametrize(("changed", "rules"), DOUBTED, ids=[rules.split()[0] for _, rules in DOUBTED])
+def test_what_is_doubtful_is_said_and_the_preview_goes_on(world, changed, rules):
+    found = world.preview(**PLAN, aws=changed)
+    assert found.status == 0, found
+    assert set(rules.split()) <= rules_in(found.text), found
