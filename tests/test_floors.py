@@ -99,7 +99,7 @@ MAY = {
     "rehearsal/engine": {"rehearsal.engine", "grpc", "google", "pulumi", "asyncssh"},
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
     # A stage plants faults on hosts that run.
-    "tools/stage.py": {"rehearsal.world", "rehearsal.host", "yaml"},
+    "tools/stage.py": {"rehearsal.world", "rehearsal.host", "tools.nested", "yaml"},
     "tools/coverage_report.py": {"coverage"},
 }
 
