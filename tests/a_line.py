@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 from benchmarks.judge.transport import least_bytes
+from benchmarks.launch.protocol import BuildLine, Node
 from benchmarks.plan import ceiling
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
+from benchmarks.plan.ranks import Place
 from benchmarks.plan.steps import NODE, RAILS, SPREAD, steps
 from catalogue import SHAPES
 from config.measure import Measure, Sizes
@@ -24,6 +26,19 @@ def a_plan(begin_bytes: int = 8, end_bytes: int = 64 * 1024**2, **changes: Any) 
 
 PLAN = a_plan()
 ASKED = Asked(PLAN, GPU4, 2)
+#: What a finished build says.
+BUILT = BuildLine(
+    run_id="build1",
+    home="/home/opc",
+    shared="",
+    binaries="/home/opc/.busbar/tests/x",
+    hashes={"all_reduce_perf": "0" * 64},
+    mpi_home="/usr/mpi/gcc/openmpi-4.1.2a1",
+    cuda_home="/usr/local/cuda-11.6",
+    nccl_home="/usr",
+    versions={"nccl_tests": "2.19.6"},
+    seconds=1.0,
+)
 EVIDENCE = {"path": "/home/opc/.busbar/runs/x/y.txt.gz", "sha256": "0" * 64}
 
 
@@ -97,6 +112,12 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
         "evidence": dict(EVIDENCE),
         "seconds": 9.0,
     }
+
+
+def place(asked: Asked = ASKED) -> Place:
+    """Return where the plan runs."""
+    nodes = tuple(Node(f"inst-{number}", f"10.0.1.{number + 2}") for number in range(asked.nodes))
+    return Place(nodes, "10.0.1.0/24", BUILT, asked.interfaces)
 
 
 def line(asked: Asked = ASKED, **changes: Any) -> str:

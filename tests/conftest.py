@@ -191,8 +191,10 @@ def ready_line(nodes: int = 2) -> str:
 
 BUILD_LINE = json.dumps(
     {
-        "schema": 1,
+        "schema": 2,
         "kind": "build",
+        "run_id": "build1",
+        "seconds": 1.0,
         "home": "/home/opc",
         "shared": "~/.busbar/ssh/%C",
         "mpi_home": "/usr/mpi/gcc/openmpi-4.1.2a1",

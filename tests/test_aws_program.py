@@ -16,7 +16,9 @@ import yaml
 from aws_facts import GIVEN, GROUP, OTHER, ZONE
 from conftest import HOST_KEY, KEY
 
-from benchmarks.plan.steps import Launch, exports, mpirun
+from benchmarks.launch.protocol import BuildLine
+from benchmarks.launch.protocol import Node as RunnerNode
+from benchmarks.plan.ranks import Place, exports, launch
 from catalogue.instances import INSTANCES
 from components.aws import preflight
 from components.aws.cluster import AwsCluster
@@ -731,16 +733,14 @@ def test_a_block_on_offer_is_shown_with_its_price_and_not_bought():
 
 def test_ranks_are_told_only_what_the_plugin_does_not_set_itself():
     shape = INSTANCES["p5.48xlarge"].shape()
-    launch = Launch.__new__(Launch)
-    for name in Launch.__dataclass_fields__:
-        object.__setattr__(launch, name, () if name == "fabric" else "x")
-    object.__setattr__(launch, "addresses", ("10.1.0.19", "10.1.0.20"))
-    told = exports(shape, 2, launch)
+    built = BuildLine("b", "/h", "", "/t", {}, "/mpi", "/cuda", "/nccl", {}, 1.0)
+    place = Place((RunnerNode("a", "10.1.0.19"), RunnerNode("b", "10.1.0.20")), "10.1.0.0/17", built)
+    told = exports(shape, 2, place)
     assert told["NCCL_SOCKET_IFNAME"] == "^docker,lo,veth"
     set_by_plugin = {"NCCL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_NVLSTREE_MAX_CHUNKSIZE", "NCCL_NVLS_CHUNKSIZE"}
     needless = {"FI_PROVIDER", "FI_EFA_USE_DEVICE_RDMA", "FI_EFA_FORK_SAFE", "RDMAV_FORK_SAFE", "NCCL_TUNER_PLUGIN"}
     assert not (set_by_plugin | needless | {"UCX_NET_DEVICES"}) & set(told)
-    assert " ".join(mpirun(launch, shape)).count("--mca pml ob1 --mca btl tcp,self") == 1
+    assert (launch(place, shape).mca["pml"], launch(place, shape).mca["btl"]) == ("ob1", "tcp,self")
 
 
 class Throttled(Refused):

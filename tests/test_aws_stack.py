@@ -139,9 +139,9 @@ def test_commands_reach_the_nodes_through_the_head_and_tell_nccl_of_no_hca(monke
     assert '"first_boot": true' in contact["stdin"].replace("\\", "")
     request = json.loads(seen.cloud.named("acceptance-measure")["stdin"])
     assert len(request["hcas"]) == 32
-    words = request["steps"][-1]["argv"]
-    assert "NCCL_SOCKET_IFNAME=^docker,lo,veth" in words
-    assert not [word for word in words if word.startswith("NCCL_IB_HCA")]
+    ranks = request["steps"][-1]["ranks"]["environment"]
+    assert ranks["NCCL_SOCKET_IFNAME"] == "^docker,lo,veth"
+    assert "NCCL_IB_HCA" not in ranks
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,10 @@ def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each(monkey
                 for timing in row[1:]:
                     timing[0], timing[1], timing[2] = timing[0] * 2, timing[1] / 2, timing[2] / 2
     seen = run(monkeypatch, {"acceptance-measure": json.dumps(line)}, preview=False)
-    request = json.loads(seen.cloud.named("acceptance-search")["stdin"])
-    assert (request["needed"], request["by_gpu"], len(request["rails"])) == (True, True, 8)
-    assert request["rails"][1] == ["rdmap96s0", "rdmap97s0", "rdmap98s0", "rdmap99s0"]
-    assert "NCCL_IB_HCA" not in request["exports"]
+    trials = json.loads(seen.cloud.named("acceptance-search")["stdin"])["trials"]
+    assert (trials["by_gpu"], len(trials["rails"])) == (True, 8)
+    assert trials["rails"][1] == ["rdmap96s0", "rdmap97s0", "rdmap98s0", "rdmap99s0"]
+    assert "NCCL_IB_HCA" not in trials["ranks"]["environment"]
     assert seen.outputs["measured"]["verdict"] == "short"
 
 
@@ -216,7 +216,7 @@ def test_a_type_whose_rails_no_source_names_is_asked_by_first_contact(monkeypatc
     assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(380)
     request = json.loads(seen.cloud.named("acceptance-measure")["stdin"])
     assert request["hcas"] == [f"rdmap{n}s0" for n in range(96, 104)]
-    assert "NCCL_SOCKET_IFNAME==ens1" in request["steps"][-1]["argv"]
+    assert request["steps"][-1]["ranks"]["environment"]["NCCL_SOCKET_IFNAME"] == "=ens1"
 
 
 def test_a_machine_that_shows_fewer_rails_than_its_type_has_is_refused():

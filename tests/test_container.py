@@ -14,7 +14,9 @@ from test_aws_stack import measured
 
 from benchmarks.host import requests
 from benchmarks.judge.verdict import SHORT, judge
-from benchmarks.plan import steps
+from benchmarks.launch import launcher
+from benchmarks.launch.protocol import BuildLine, Node, load
+from benchmarks.plan import ranks, steps
 from benchmarks.plan.asked import Asked
 from catalogue.aws import STACK
 from catalogue.aws.versions import Stack
@@ -145,7 +147,7 @@ def test_the_build_is_asked_for_the_image_and_the_nodes_install_enroot(monkeypat
 def test_without_a_container_nothing_of_it_is_asked_or_installed(monkeypatch):
     seen = run(monkeypatch)
     request = json.loads(seen.cloud.named("acceptance-build")["stdin"])
-    assert "container" not in request
+    assert request["container"] is None
     assert "enroot" not in base64.b64decode(seen.cloud.one("LaunchTemplate")["userData"]).decode()
 
 
@@ -168,13 +170,14 @@ def asked() -> Asked:
     return Asked.of(parsed(), INSTANCES["p5.48xlarge"].shape(), 2)
 
 
-NODES = [{"name": "a", "address": "10.1.0.19"}, {"name": "b", "address": "10.1.0.20"}]
+NODES = [Node("a", "10.1.0.19"), Node("b", "10.1.0.20")]
 
 
 def words(**changes: Any) -> list[str]:
-    where = requests.launch(NODES, "10.1.0.0/17", BUILT | changes, asked())
+    where = requests.place(NODES, "10.1.0.0/17", load(BuildLine, BUILT | changes), asked())
     (step,) = [one for one in steps.steps(asked().plan, asked().shape, 2) if one.name == "all_reduce"]
-    return list(steps.argv(step, asked().plan, where, asked().shape))
+    run = ranks.ranks(step, asked().plan, where, asked().shape)
+    return launcher.command(ranks.launch(where, asked().shape), where.nodes, [run])
 
 
 GOLDEN = (
@@ -198,7 +201,7 @@ def test_the_nodes_mpirun_starts_each_rank_in_the_container_by_a_command_that_ca
 
 def test_the_nodes_libraries_do_not_leak_into_the_container():
     assert not [word for word in words() if word.startswith("LD_LIBRARY_PATH")]
-    assert [word for word in words(container={}) if word.startswith("LD_LIBRARY_PATH=/opt/amazon/openmpi/lib")]
+    assert [word for word in words(container=None) if word.startswith("LD_LIBRARY_PATH=/opt/amazon/openmpi/lib")]
 
 
 def test_what_ranks_write_lies_in_the_folder_that_the_container_is_given():
@@ -214,19 +217,20 @@ def test_trials_of_a_search_start_in_the_same_container():
         for row in step["rows"] if step["name"] == "all_reduce" else ():
             for timing in row[1:]:
                 timing[0], timing[1], timing[2] = timing[0] * 2, timing[1] / 2, timing[2] / 2
-    where = requests.launch(NODES, "10.1.0.0/17", BUILT, asked())
+    where = requests.place(NODES, "10.1.0.0/17", load(BuildLine, BUILT), asked())
     judged = judge(json.dumps(broken), asked())
     assert judged.verdict == SHORT
-    request = json.loads(requests.search(NODES, where, asked(), judged, 60, []))
-    assert request["program"] == [*START, "/home/ubuntu/.busbar/tests/b/all_reduce_perf"]
-    assert "LD_LIBRARY_PATH" not in request["exports"]
+    trials = json.loads(requests.search(where, asked(), judged, 60, []))["trials"]
+    assert trials["launch"]["start"] == START
+    assert trials["ranks"]["program"] == "/home/ubuntu/.busbar/tests/b/all_reduce_perf"
+    assert "LD_LIBRARY_PATH" not in trials["ranks"]["environment"]
 
 
 def test_another_image_is_measured_again():
     def run_id(image: str) -> str:
         built = BUILT | {"hashes": BUILT["hashes"] | {"image": image}}
-        where = requests.launch(NODES, "10.1.0.0/17", built, asked())
-        return str(json.loads(requests.measure(NODES, where, built, asked(), []))["run_id"])
+        where = requests.place(NODES, "10.1.0.0/17", load(BuildLine, built), asked())
+        return str(json.loads(requests.measure(where, asked(), []))["run_id"])
 
     assert run_id("1" * 64) != run_id("2" * 64)
 

@@ -14,17 +14,25 @@ ROOT = Path(__file__).parent.parent
 MAY = {
     "catalogue": {"catalogue"},
     # Floors of the measurement, each importing itself and what is below it.
-    "benchmarks/plan": {"benchmarks.plan", "catalogue", "config"},
-    "benchmarks/judge": {"benchmarks.plan", "benchmarks.judge", "catalogue", "config"},
-    "benchmarks/report": {"benchmarks.plan", "benchmarks.judge", "benchmarks.report", "catalogue", "matplotlib"},
-    "benchmarks/host": {"benchmarks.plan", "benchmarks.judge", "benchmarks.host", "catalogue"},
+    "benchmarks/plan": {"benchmarks.launch", "benchmarks.plan", "catalogue", "config"},
+    "benchmarks/judge": {"benchmarks.launch", "benchmarks.plan", "benchmarks.judge", "catalogue", "config"},
+    "benchmarks/report": {
+        "benchmarks.launch",
+        "benchmarks.plan",
+        "benchmarks.judge",
+        "benchmarks.report",
+        "catalogue",
+        "matplotlib",
+    },
+    "benchmarks/host": {"benchmarks.launch", "benchmarks.plan", "benchmarks.judge", "benchmarks.host", "catalogue"},
     "benchmarks/records": {
-        *("benchmarks.plan", "benchmarks.judge", "benchmarks.report", "benchmarks.records", "catalogue"),
+        *("benchmarks.launch", "benchmarks.plan", "benchmarks.judge", "benchmarks.report", "benchmarks.records", "catalogue"),
         *("fsspec", "cryptography", "config"),
     },
     "benchmarks/__init__.py": set(),
-    # On a node there is the standard library and the runner itself, packed side by side under bare names.
-    "benchmarks/runner": {path.stem for path in (ROOT / "benchmarks" / "runner").glob("*.py")},
+    # On a node there is the standard library and the runner itself.
+    "benchmarks/launch": {"benchmarks.launch"},
+    "benchmarks/runner": {"benchmarks.launch", "benchmarks.runner"},
     "cloudinit": {"cloudinit", "yaml", "catalogue"},
     "components": set(),
     "components/inventory.py": {"pulumi", "catalogue", "components.reach"},

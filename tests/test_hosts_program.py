@@ -76,18 +76,17 @@ def test_it_registers_commands_alone_and_needs_no_clouds_sdk(hosts):
 def test_what_the_machines_say_decides_how_ranks_are_started(hosts):
     (measure,) = [inputs for _, name, inputs in hosts().resources if name == "acceptance-measure"]
     request = json.loads(measure["stdin"])
-    argv = request["steps"][-1]["argv"]
+    ranks = request["steps"][-1]["ranks"]["environment"]
     assert request["hcas"] == [f"mlx5_{number}" for number in range(8)]
-    assert "NCCL_IB_HCA==" + ",".join(request["hcas"]) in argv
-    assert "NCCL_SOCKET_IFNAME==bond0" in argv
-    assert argv[argv.index("oob_tcp_if_include") + 1] == "10.0.0.0/16"
-    assert not [word for word in argv if word.startswith(("UCX_NET_DEVICES", "NCCL_IB_TC"))]
+    assert ranks["NCCL_IB_HCA"] == "=" + ",".join(request["hcas"])
+    assert ranks["NCCL_SOCKET_IFNAME"] == "=bond0"
+    assert request["launch"]["mca"]["oob_tcp_if_include"] == "10.0.0.0/16"
+    assert not {"UCX_NET_DEVICES", "NCCL_IB_TC"} & set(ranks)
 
 
 def test_a_network_that_the_stack_names_is_taken(hosts):
     (measure,) = [inputs for _, name, inputs in hosts(network="10.0.8.0/24").resources if name == "acceptance-measure"]
-    argv = json.loads(measure["stdin"])["steps"][-1]["argv"]
-    assert argv[argv.index("oob_tcp_if_include") + 1] == "10.0.8.0/24"
+    assert json.loads(measure["stdin"])["launch"]["mca"]["oob_tcp_if_include"] == "10.0.8.0/24"
 
 
 def test_every_connection_pins_the_heads_key_and_the_jump_hosts(hosts):
@@ -103,5 +102,5 @@ def test_every_connection_pins_the_heads_key_and_the_jump_hosts(hosts):
 def test_one_machine_reached_directly_is_a_cluster(hosts):
     found = hosts(nodes={"one": "10.0.0.1"}, jump=None, shape="HGX-A100-40GB.8")
     (measure,) = [inputs for _, name, inputs in found.resources if name == "acceptance-measure"]
-    assert json.loads(measure["stdin"])["hostfile"]["text"] == "localhost slots=8\n"
+    assert [node["address"] for node in json.loads(measure["stdin"])["nodes"]] == ["10.0.0.1"]
     assert "proxy" not in next(inputs for kind, _, inputs in found.resources if kind.startswith("command:remote"))["connection"]

@@ -6,9 +6,10 @@ import copy
 
 import pytest
 
+from benchmarks.launch.protocol import Node
 from benchmarks.runner import node_differences, traffic
 
-NODES = [{"name": f"n{index}", "address": f"10.0.0.{index}"} for index in range(4)]
+NODES = [Node(f"n{index}", f"10.0.0.{index}") for index in range(4)]
 RAILS = ["mlx5_0", "mlx5_1"]
 ONE = {
     "clock": 1000.0,
@@ -83,7 +84,7 @@ def test_a_fabric_that_differs_everywhere_fits_the_line():
     many = [copy.deepcopy(ONE) for _ in range(100)]
     for each in many:
         each["hca"]["mlx5_0"]["active"] = False
-    nodes = [{"name": f"n{index}", "address": "x"} for index in range(100)]
+    nodes = [Node(f"n{index}", "x") for index in range(100)]
     sentences = node_differences.differences(nodes, many, [(999.0, 1001.0)] * 100, RAILS)
     assert len(sentences) == 33
     assert sentences[-1] == "and 68 more differences"
@@ -94,17 +95,24 @@ def test_counters_that_nobody_keeps_are_absent_and_not_zero(found):
     before[0]["hca"]["mlx5_0"]["tx_bytes"] = None
     after[0]["hca"]["mlx5_1"]["tx_bytes"] = 160
     after[1]["hca"]["mlx5_1"]["events"]["cnp_sent"] = 7
-    moved = traffic.between(NODES[:2], before, after)
+    moved = traffic.between(NODES[:2], before, after, RAILS)
     assert moved["tx_bytes"]["n0"] == {"eth0": 0, "mlx5_1": 60}
     assert moved["events"] == [{"node": "n1", "hca": "mlx5_1", "counter": "cnp_sent", "count": 7}]
     assert moved["nvlink_tx_bytes"] is None
 
 
-def test_above_sixteen_nodes_only_the_extremes_of_each_device_are_kept():
-    many = [copy.deepcopy(ONE) for _ in range(17)]
+def test_above_sixteen_nodes_those_that_sent_least_are_kept_by_name():
+    many = [copy.deepcopy(ONE) for _ in range(40)]
     after = copy.deepcopy(many)
-    after[5]["hca"]["mlx5_0"]["tx_bytes"] = 1100
-    nodes = [{"name": f"n{index}", "address": "x"} for index in range(17)]
-    moved = traffic.between(nodes, many, after)["tx_bytes"]
-    assert moved["most"]["mlx5_0"] == 1000
-    assert moved["least"]["mlx5_0"] == 0
+    for each in after:
+        for rail in RAILS:
+            each["hca"][rail]["tx_bytes"] += 1000
+    after[5]["hca"]["mlx5_0"]["tx_bytes"] = 150  # one rail of it was hardly used
+    for rail in RAILS:
+        after[31]["hca"][rail]["tx_bytes"] -= 990  # none of its rails was
+    nodes = [Node(f"n{index}", "x") for index in range(40)]
+    moved = traffic.between(nodes, many, after, RAILS)
+    assert moved["counted_nodes"] == 40
+    assert len(moved["tx_bytes"]) <= 8
+    assert {"n5", "n31"} <= set(moved["tx_bytes"])
+    assert next(iter(moved["tx_bytes"])) == "n31"

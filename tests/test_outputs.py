@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from a_line import ASKED, PLAN, line, row, with_step
+from a_line import ASKED, BUILT, PLAN, line, row, with_step
 
 from benchmarks.judge.verdict import judge
 from benchmarks.report import outputs, summary
@@ -17,7 +17,6 @@ from catalogue import Price
 
 ROOT = Path(__file__).parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
-BUILT = {"versions": {"nccl_tests": "2.19.6"}}
 SEARCHED = {
     "needed": True,
     "culprits": [

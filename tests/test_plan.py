@@ -6,25 +6,17 @@ import dataclasses
 
 import pytest
 from a_line import a_plan as small_plan
+from a_line import place
 
-from benchmarks.plan import ceiling, steps
+from benchmarks.launch import launcher
+from benchmarks.plan import ceiling, ranks, steps
 from benchmarks.plan.collectives import COLLECTIVES, collective
 from catalogue import SHAPES
 from config.measure import Measure, Sizes
 from config.units import size_bytes
 
 GPU4 = SHAPES["BM.GPU4.8"]
-LAUNCH = steps.Launch(
-    addresses=("10.0.1.2", "10.0.1.3"),
-    network="10.0.1.0/24",
-    mpi_home="/usr/mpi/gcc/openmpi-4.1.2a1",
-    cuda_home="/usr/local/cuda-11.6",
-    nccl_home="/usr",
-    binaries="/home/opc/.busbar/tests/x",
-    hostfile="/home/opc/h",
-    results="/home/opc/r",
-    logs="/home/opc/l",
-)
+PLACE = place()
 
 
 def a_plan(**changes):
@@ -34,14 +26,17 @@ def a_plan(**changes):
 def words_of(name: str, shape=GPU4, **changes) -> tuple[str, ...]:
     asked = a_plan(**changes)
     (step,) = [one for one in steps.steps(asked, shape, 2) if one.name == name]
-    return steps.argv(step, asked, LAUNCH, shape)
+    launch = ranks.launch(PLACE, shape, asked.exports)
+    return tuple(launcher.command(launch, PLACE.nodes, [ranks.ranks(step, asked, PLACE, shape)]))
 
 
 def test_the_command_starts_one_rank_for_each_gpu_on_each_node():
     words = words_of("all_reduce")
     assert words[0] == "/usr/mpi/gcc/openmpi-4.1.2a1/bin/mpirun"
-    assert " -np 16 -npernode 8 --hostfile /home/opc/h " in " ".join(words)
-    assert " ".join(words).endswith("all_reduce_perf -b 8 -e 1024 -f 2 -g 1 -n 20 -w 5 -c 1 -J /home/opc/r/all_reduce.json")
+    assert " -np 16 -npernode 8 --hostfile /home/opc/.busbar/plans/plan/hosts " in " ".join(words)
+    assert " ".join(words).endswith(
+        "all_reduce_perf -b 8 -e 1024 -f 2 -g 1 -n 20 -w 5 -c 1 -J /home/opc/.busbar/plans/plan/all_reduce.json"
+    )
 
 
 def test_every_rail_is_named_exactly_so_that_no_prefix_adds_another():
@@ -61,13 +56,13 @@ def test_the_libraries_that_the_tests_were_linked_against_are_found_on_every_nod
 
 def test_below_four_nodes_the_ring_is_forced_on_every_shape():
     h100 = SHAPES["BM.GPU.H100.8"]
-    assert steps.exports(h100, 2, LAUNCH)["NCCL_ALGO"] == "Ring"
-    assert "NCCL_ALGO" not in steps.exports(h100, 4, LAUNCH)
+    assert ranks.exports(h100, 2, PLACE)["NCCL_ALGO"] == "Ring"
+    assert "NCCL_ALGO" not in ranks.exports(h100, 4, PLACE)
 
 
 def test_a_shape_whose_environment_no_source_states_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match=r"no source says what NCCL wants on BM\.GPU4\.8"):
-        steps.exports(dataclasses.replace(GPU4, environment=None), 2, LAUNCH)
+        ranks.exports(dataclasses.replace(GPU4, environment=None), 2, PLACE)
 
 
 def test_on_two_nodes_nccls_own_choice_is_run_once_as_information():
@@ -91,7 +86,7 @@ def test_the_rail_split_gives_every_gpu_of_a_node_a_group_of_its_own():
 
 def test_only_the_deciding_run_lets_nccl_speak_and_never_into_the_table():
     words = words_of("all_reduce")
-    assert "NCCL_DEBUG_FILE=/home/opc/l/nccl.%h.%p" in words
+    assert "NCCL_DEBUG_FILE=/home/opc/.busbar/nccl/nccl.%h.%p" in words
     assert not [word for word in words_of("spread") if word.startswith("NCCL_DEBUG")]
 
 
@@ -104,10 +99,10 @@ def test_values_are_checked_in_every_run_and_operations_timed_by_themselves_in_t
 
 def test_without_rdma_nccl_is_told_its_socket_interface_exactly():
     plain = dataclasses.replace(SHAPES["BM.GPU.H200.8"], rdma=None, environment="H")
-    where = dataclasses.replace(LAUNCH, fabric=("fab0",))
-    assert steps.exports(plain, 2, where)["NCCL_SOCKET_IFNAME"] == "=fab0"
-    assert "NCCL_IB_HCA" not in steps.exports(plain, 2, where)
-    assert "NCCL_SOCKET_IFNAME" not in steps.exports(plain, 1, where)
+    where = dataclasses.replace(PLACE, fabric=("fab0",))
+    assert ranks.exports(plain, 2, where)["NCCL_SOCKET_IFNAME"] == "=fab0"
+    assert "NCCL_IB_HCA" not in ranks.exports(plain, 2, where)
+    assert "NCCL_SOCKET_IFNAME" not in ranks.exports(plain, 1, where)
 
 
 def test_what_the_site_wants_goes_before_what_the_shape_says():

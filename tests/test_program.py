@@ -172,8 +172,7 @@ def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only
     assert accept["create"] == "cat >&2; exit 1"
     assert "verdict SHORT" in accept["stdin"]
     (search,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-search"]
-    asked = json.loads(search["stdin"])
-    assert asked["needed"]
+    asked = json.loads(search["stdin"])["trials"]
     assert asked["whole_gb_s"] == pytest.approx(0.025)
     assert asked["pair_limit_gb_s"] == pytest.approx(0.05 * 0.85)
 
@@ -190,7 +189,8 @@ def test_a_fabric_that_is_fast_at_second_sight_is_accepted():
 
 def test_a_fabric_that_passes_is_not_searched(dev):
     (search,) = [inputs for _, name, inputs in dev.resources if name == "acceptance-search"]
-    assert not json.loads(search["stdin"])["needed"]
+    assert json.loads(search["stdin"])["trials"] is None
+    assert search["create"] == "cat"
 
 
 def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from a_line import ASKED, EVIDENCE, document, line
+from a_line import ASKED, BUILT, EVIDENCE, document, line, place
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -30,8 +30,6 @@ from benchmarks.records.verify import moment, verify
 from benchmarks.report import outputs
 
 ROOT = Path(__file__).parent.parent
-NODES = [{"name": "inst-0", "address": "10.0.1.2"}, {"name": "inst-1", "address": "10.0.1.3"}]
-BUILT = {"versions": {"mpi": "4.1"}, "hashes": {"all_reduce_perf": "0" * 64}}
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def stages(text: str, keeping: Keeping, searched: dict | None = None) -> Run:
     judged = retest.settled(judge(text, asked), asked, searched or {})
     record = outputs.measured(judged, asked, BUILT, searched or {})
     whole = outputs.flat(outputs.expected(asked, None), record)
-    return Run(judged, requests.kept(answered(requests.keep(judged, asked, keeping, "identity", BUILT, NODES, whole, "dev"))))
+    return Run(judged, requests.kept(answered(requests.keep(judged, asked, keeping, "identity", place(), whole, "dev"))))
 
 
 def run(keeping: Keeping, number: int, share: float = 0.98, **changes) -> Run:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_runner import REAL_RUN, Head, measure_request, step_of
+from test_runner import REAL_RUN, Head, launch_of, measure_request, step_of
 
 from benchmarks.report.outputs import culprit_sentence
 
@@ -39,24 +39,34 @@ class Fabric(Head):
             json.dumps({"rails": 4, "gb_s": 25.0, "slow": slow, "broken": list(broken), "mute": mute})
         )
         request = {
-            "schema": 1,
+            "schema": 2,
             "kind": "search",
             "run_id": "search1",
             "timeout_s": 60,
-            "needed": True,
             "nodes": self.nodes,
             "budget_s": 60,
+        }
+        trials = {
             "gpus": 8,
             "rails": [[rail] for rail in RAILS],
             "by_gpu": False,
-            "mpirun": [str(self.home / "bin" / "mpirun"), "--bind-to", "none"],
-            "exports": {"NCCL_IB_HCA": "=" + ",".join(RAILS), "NCCL_ALGO": "Ring"},
-            "program": ["/x/all_reduce_perf"],
+            "launch": launch_of(self) | {"mpi_home": str(self.home)},
+            "ranks": {
+                "program": "/x/all_reduce_perf",
+                "arguments": [],
+                "environment": {"NCCL_IB_HCA": "=" + ",".join(RAILS), "NCCL_ALGO": "Ring"},
+                "per_node": 8,
+            },
             "size_bytes": 1 << 24,
             "iterations": 5,
             "pair_limit_gb_s": 85.0,
             "whole_gb_s": 40.0,
         }
+        if "environment" in changes:
+            trials["ranks"]["environment"] = changes.pop("environment")
+        trials |= {name: changes.pop(name) for name in [*changes] if name in trials}
+        if changes.pop("needed", True):
+            request["trials"] = trials
         (self.home / ".busbar").mkdir(exist_ok=True)
         status, out, err = self.run(request | changes)
         assert status == 0, err
@@ -90,7 +100,7 @@ def test_a_planted_fault_is_named_with_evidence_and_the_next_command(fabric, slo
 def test_through_a_network_plugin_a_gpu_stands_for_the_devices_near_it_and_all_of_them_are_named(tmp_path):
     two = Fabric(tmp_path, 2)
     near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
-    line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, exports={"NCCL_ALGO": "Ring"}, whole_gb_s=40.0)
+    line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, environment={"NCCL_ALGO": "Ring"}, whole_gb_s=40.0)
     (culprit,) = line["culprits"]
     assert (culprit["kind"], culprit["rails"]) == ("link", near[2])  # two nodes do not tell which end it is
     assert "/sys/class/infiniband/rdmap35s0/ports/1" in culprit["next"]
@@ -139,7 +149,7 @@ def again(fabric, **bodies) -> dict:
     """Return the second look's part of a request, its runs as shell by name."""
     body = measure_request(fabric, "", run_id="second1", nodes=fabric.nodes)
     steps = [step_of(fabric, shell, name, decides=False) for name, shell in bodies.items()]
-    return body | {"kind": "second", "steps": steps, "evidence": {"path": "/x", "sha256": "a" * 64}}
+    return body | {"steps": steps, "evidence": {"path": "/x", "sha256": "a" * 64}}
 
 
 @pytest.fixture
@@ -158,7 +168,7 @@ def test_what_is_short_is_measured_again_first_and_its_evidence_names_the_first(
     assert line["healthy_gb_s"]
     text = gzip.decompress(Path(line["again"]["evidence"]["path"]).read_bytes()).decode()
     assert text.startswith(f"# busbar: measured a second time; the first is {'a' * 64} (/x)\n# busbar step all_reduce\n")
-    assert "no such device" in Path(re.findall(r"its output is (\S+) on", failed["failed"])[0]).read_text()
+    assert "no such device" in Path(re.findall(r"its output is (\S+) ", failed["failed"])[0]).read_text()
 
 
 def test_another_search_finds_the_second_look_that_was_taken(two):
@@ -173,7 +183,7 @@ def test_a_second_look_runs_on_its_own_hosts_whatever_another_cluster_left_there
     (two.home / "plan").mkdir()
     (two.home / "plan" / "hosts").write_text("127.0.1.9 slots=2\n")
     two.search(again=again(two, all_reduce=REAL_RUN))
-    assert (two.home / "plan" / "hosts").read_text() == "127.0.0.1 slots=2\n"
+    assert (two.home / "plan" / "hosts").read_text() == "127.0.1.0 slots=2\n127.0.1.1 slots=2\n"
 
 
 def test_a_second_look_that_cannot_be_taken_says_so_and_the_search_goes_on(two):
@@ -196,7 +206,7 @@ def test_a_whole_that_is_fine_at_second_sight_lets_no_group_be_suspected(fabric)
 def test_a_line_that_would_be_too_long_loses_pairs_and_not_its_finding(two):
     line = {"culprits": ["x" * 20_000], "pairs": [[1, 2, 0.123456789]] * 1500, "again": {"steps": ["y" * 30_000]}}
     program = (
-        "import sys, json; sys.path[:0] = sys.argv[1:]; import search_run; "
+        "import sys, json; sys.path[:0] = sys.argv[1:]; from benchmarks.runner import search_run; "
         "print(json.dumps(search_run._fitting(json.load(sys.stdin))))"
     )
     words = [sys.executable, "-c", program, str(two.program)]

@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from a_line import ASKED, GPU4, PLAN, a_plan, document, line, row, with_step
+from a_line import ASKED, BUILT, GPU4, PLAN, a_plan, document, line, row, with_step
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -281,7 +281,7 @@ def shown(judged) -> None:
     assert judged.verdict in {"pass", "short", "unknown"}
     summary.table(judged, {})
     summary.page(judged, {}, "ssh x", [])
-    outputs.measured(judged, ASKED, {}, {})
+    outputs.measured(judged, ASKED, BUILT, {})
 
 
 def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
@@ -342,4 +342,4 @@ def test_every_collective_of_a_plan_is_in_the_outputs_without_the_sizes_below_a_
     asked = Asked(a_plan(collectives=("all_reduce", "all_gather", "sendrecv", "hypercube")), GPU4, 2)
     judged = judge(line(asked), asked)
     assert (judged.verdict, judged.reasons) == ("pass", ())
-    assert [one["size_bytes"] for one in outputs.measured(judged, ASKED, {}, {})["results"]["all_gather"]][:2] == [256, 512]
+    assert [one["size_bytes"] for one in outputs.measured(judged, ASKED, BUILT, {})["results"]["all_gather"]][:2] == [256, 512]

@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.judge import retest
+from benchmarks.launch import launcher, protocol
 from catalogue.shapes import SHAPES
 from tools.nested import DEFAULT, merged
 from tools.search import figures
@@ -145,16 +146,15 @@ def _two_hosts(stage: Stage) -> None:
     _timed("up with one large size", stage.up(**_LARGE_PLAN))
     outputs = stage.outputs()
     size = outputs["measured"]["gate"]["size_bytes"]
-    say(f"rehearsed busbw / scaled wire ceiling, at {size} B", f"{outputs['wire_efficiency']:.4f}")
+    say(f"rehearsed busbw / scaled wire ceiling, at {size} B", f"{outputs['measured']['wire_efficiency']:.4f}")
     ratios = [outputs["measured"]["busbw_gb_s"] / _by_hand(stage, size) for _ in range(2)]
     say("busbw through the product / by hand with mpirun, twice", ", ".join(f"{ratio:.4f}" for ratio in ratios))
 
 
 def _by_hand(stage: Stage, size_bytes: int) -> float:
     """Run the same binary with the same arguments on the head by hand, at one size; return its busbw in GB/s."""
-    request = json.loads(_inputs(stage, "acceptance-measure")["stdin"])
-    (step,) = [one for one in request["steps"] if one["decides"]]
-    words = [str(word) for word in step["argv"] if not str(word).startswith("NCCL_DEBUG")]
+    request = protocol.load(protocol.Measure, json.loads(_inputs(stage, "acceptance-measure")["stdin"]))
+    words = [word for word in launcher.deciding(request) if not word.startswith("NCCL_DEBUG")]
     words = [word for index, word in enumerate(words) if word != "-x" or "=" in words[index + 1]]
     words[words.index("-b") + 1] = str(size_bytes)
     words = words[: words.index("-J")]
@@ -164,7 +164,7 @@ def _by_hand(stage: Stage, size_bytes: int) -> float:
     found = _timed("the run by hand", stage.inside("ssh", "-F", str(config), *login, shlex.join(words)))
     (row,) = [line.split() for line in found.text.splitlines() if line.split()[:1] == [str(size_bytes)]]
     # The printed busbw has two decimals, too few here: time and rank count give it exactly.
-    ranks = request["gpus"] * len(request["nodes"])
+    ranks = request.gpus * len(request.nodes)
     return float(size_bytes / (float(row[5]) * 1e3) * 2 * (ranks - 1) / ranks)
 
 

@@ -34,6 +34,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tools.nested import merged
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.launch import launcher, protocol  # noqa: E402 - found beside this folder
+
 LOCK = ROOT / "tools" / "requirements" / "server.txt"
 ENGINE_VERSION = "3.259.0"
 WORK = Path("/srv/busbar-gpu")
@@ -374,8 +378,8 @@ class Stack:
         found = self._engine("stack", "export", "--stack", self.name)
         for resource in json.loads(found.stdout)["deployment"]["resources"]:
             if resource["urn"].endswith("::acceptance-measure"):
-                (step,) = [one for one in json.loads(resource["inputs"]["stdin"])["steps"] if one["decides"]]
-                return [str(word) for word in step["argv"]]
+                request = protocol.load(protocol.Measure, json.loads(resource["inputs"]["stdin"]))
+                return launcher.deciding(request)
         sys.exit("gpu-server: the state has no measurement")
 
 

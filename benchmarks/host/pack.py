@@ -1,6 +1,6 @@
-"""Pack the runner into one zipapp whose bytes depend on its source alone, so that its hash names its content.
+"""Pack the runner into one zipapp whose bytes depend on its source only, so that its hash names its content.
 
-It deliberately compiles nothing: the nodes' Pythons differ.
+Nothing is compiled: the nodes' Pythons differ.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ import io
 import zipfile
 from pathlib import Path
 
-_RUNNER = Path(__file__).parent.parent / "runner"
+_PACKAGE = Path(__file__).parent.parent
+#: What travels: the standard library and Python 3.6 are enough for it.
+_ROOMS = ("launch", "runner")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
 _SHEBANG = b"#!/usr/bin/env python3\n"
+_MAIN = b"import sys\nfrom benchmarks.runner.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 
 
 def runner() -> bytes:
-    """Return the runner as an executable zipapp."""
-    modules = [path for path in sorted(_RUNNER.glob("*.py")) if path.name != "__init__.py"]
+    """Return the runner as an executable zipapp, its modules under the names that they have here."""
+    modules = [_PACKAGE / "__init__.py", *(path for room in _ROOMS for path in sorted((_PACKAGE / room).glob("*.py")))]
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
         for path in modules:
-            archive.writestr(zipfile.ZipInfo(path.name, _EPOCH), path.read_bytes())
+            name = path.relative_to(_PACKAGE.parent).as_posix()
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes())
     return _SHEBANG + packed.getvalue()
 
 

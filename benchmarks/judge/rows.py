@@ -6,6 +6,7 @@ Anything may stand in a line until it has been looked at; this is where it is lo
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.plan.collectives import collective
@@ -13,6 +14,7 @@ from benchmarks.plan.collectives import collective
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_PAIR = 2
 _NAMES = ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")
 
 
@@ -70,6 +72,35 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
         yield f"the ranks ran on {step.get('hosts')} hosts instead of {nodes}"
     if any(row["out_of_place"]["wrong"] is None for row in rows):
         yield "the values were not checked, so nothing is known of them"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What groups of ranks reached at once: how many they are, (index, GB/s) slowest first, and the fastest's GB/s.
+
+    Of many groups only the slowest are listed.
+    """
+
+    count: int
+    slowest: tuple[tuple[int, float], ...]
+    most: float
+
+
+def groups(found: Any, count: int) -> Groups | None:
+    """Return what `count` groups reached; None where a line does not say it of each."""
+    if isinstance(found, list) and len(found) == count and all(is_number(one) for one in found) and found:
+        return Groups(count, tuple(sorted(enumerate(found), key=lambda one: one[1])), max(found))
+    if not isinstance(found, dict) or found.get("count") != count or not is_number(found.get("most")):
+        return None
+    listed = found.get("slowest")
+    pairs = [pair for pair in listed if isinstance(pair, list) and len(pair) == _PAIR] if isinstance(listed, list) else []
+    if not pairs or not isinstance(listed, list) or len(pairs) != len(listed):
+        return None
+    if not all(isinstance(index, int) and 0 <= index < count and is_number(value) for index, value in pairs):
+        return None
+    return Groups(
+        count, tuple(sorted(((index, float(value)) for index, value in pairs), key=lambda one: one[1])), found["most"]
+    )
 
 
 def busbw(row: dict[str, Any]) -> float:

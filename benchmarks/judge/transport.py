@@ -46,10 +46,10 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
         return _anywhere(sent, least)
     counted = {node: {rail: _number(by.get(rail)) for rail in rails} for node, by in sent.items()}
     nothing = all(value is None for by in counted.values() for value in by.values())
-    if nothing or len(counted) < nodes:
-        read = (
-            f"no byte counter of {', '.join(rails[:3])}..." if nothing else f"byte counters of {len(counted)} of {nodes} nodes"
-        )
+    # Of many nodes the line holds those that sent least, and says how many were counted.
+    read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted))
+    if nothing or read_nodes < nodes:
+        read = f"no byte counter of {', '.join(rails[:3])}..." if nothing else f"byte counters of {read_nodes} of {nodes} nodes"
         return Check("transport", SKIPPED, (f"{read} could be read",))
     # A rail's interface counts with its rail; that of the front end may have carried everything instead.
     netdevs = _mapping(moved.get("netdevs"))
@@ -176,8 +176,10 @@ def _proof(what: str, counted: dict[str, dict[str, int | None]], least: float, m
     totals = [sum(value or 0 for value in by.values()) for by in counted.values()]
     rails = _some(next(iter(counted.values())))
     networks = ", ".join(sorted(_mapping(_mapping(moved.get("said")).get("networks")))) or "nothing"
+    counted_nodes = _number(moved.get("counted_nodes")) or len(totals)
     return (
-        f"{what} {rails} sent {_gb(min(totals))} or more from every node (at least {_gb(least)} had to); NCCL named {networks}"
+        f"{what} {rails} sent {_gb(min(totals))} or more from each of {counted_nodes} nodes (at least {_gb(least)} had to); "
+        f"NCCL named {networks}"
     )
 
 

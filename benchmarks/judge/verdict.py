@@ -34,6 +34,8 @@ _RUN, _STARTED = re.compile(r"[0-9A-Za-z]{1,128}"), re.compile(r"\d{4}-\d\d-\d\d
 _RATIO_TOLERANCE = 0.01
 #: Printed numbers may be a little above what the wire allows; more is another wire.
 _ABOVE = 1.05
+#: Nodes or rails that are named one by one, slowest first.
+_NAMED = 16
 #: Spread that a healthy fabric stays within: coefficient of variation in percent, and p99 / p50 of single operations.
 CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
 
@@ -252,15 +254,16 @@ def _sizes(step: Step, asked: Asked) -> tuple[int, ...]:
 
 def _groups(groups: Any, asked: Asked, step: Step, scale: int) -> Check:
     """Judge what each node inside, or each GPU's rails between nodes, reached; without a number of each, nothing is known."""
-    if not isinstance(groups, list) or len(groups) != step.groups or not all(rows.is_number(group) for group in groups):
+    numbered = rows.groups(groups, step.groups)
+    if numbered is None:
         why = (
             f"the step {step.name} has no number of each of its {step.groups} groups; nccl-tests from 2.19 on times every rank"
         )
         return Check(step.stage, UNKNOWN, (why,))
-    return check(step.stage, _slow_groups(groups, asked, step, scale))
+    return check(step.stage, _slow_groups(numbered, asked, step, scale))
 
 
-def _slow_groups(groups: list[float], asked: Asked, step: Step, scale: int) -> Iterable[str]:
+def _slow_groups(groups: rows.Groups, asked: Asked, step: Step, scale: int) -> Iterable[str]:
     """Name the node whose inside, or the GPU whose rails, are below what their own wire allows."""
     if step.stage == NODE:
         bound, table, stands_for = ceiling.nvlink_gb_s(asked.shape, scale), NVLINK_FRACTIONS, step.end_bytes
@@ -271,16 +274,18 @@ def _slow_groups(groups: list[float], asked: Asked, step: Step, scale: int) -> I
     share = fraction(stands_for, table, scale)
     if bound is None or share is None:
         return
-    if len(groups) > 1 and all(measured < share * bound for measured in groups):
+    slow = [(index, measured) for index, measured in groups.slowest if measured < share * bound]
+    if groups.count > 1 and groups.most < share * bound:
         what = "every node inside" if step.stage == NODE else "the rails of every GPU between nodes"
-        reached = f"{min(groups):.4g} to {max(groups):.4g} GB/s of {bound:.4g}"
+        reached = f"{groups.slowest[0][1]:.4g} to {groups.most:.4g} GB/s of {bound:.4g}"
         yield f"{what}: all_reduce reached {reached}; {share:g} of that is asked"
         return
-    for index, measured in enumerate(groups):
-        if measured < share * bound:
-            who = asked.name(index) if step.stage == NODE else f"the rails of GPU {index} on all nodes together"
-            where = "inside it" if step.stage == NODE else "between nodes"
-            yield f"{who}: all_reduce {where} reached {measured:.4g} GB/s of {bound:.4g}; {share:g} of that is asked"
+    for index, measured in slow[:_NAMED]:
+        who = asked.name(index) if step.stage == NODE else f"the rails of GPU {index} on all nodes together"
+        where = "inside it" if step.stage == NODE else "between nodes"
+        yield f"{who}: all_reduce {where} reached {measured:.4g} GB/s of {bound:.4g}; {share:g} of that is asked"
+    if len(slow) > _NAMED:
+        yield f"{len(slow) - _NAMED} or more others are slow as well"
 
 
 def _deciding(line: dict[str, Any], asked: Asked) -> tuple[dict[str, Any], ...]:

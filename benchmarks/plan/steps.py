@@ -1,7 +1,4 @@
-"""From a plan to the exact commands on given machines, in the order in which they run, so that a person can type the same.
-
-It deliberately starts nothing and reads nothing: addresses and folders are handed in.
-"""
+"""From a plan to the runs that it takes, in their order. `benchmarks.plan.ranks` turns each into ranks on given machines."""
 
 from __future__ import annotations
 
@@ -9,11 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.plan.collectives import collective
-from catalogue import ENVIRONMENTS, GENERIC
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from catalogue import Shape
     from config.measure import Measure
 
@@ -28,41 +22,6 @@ MEDIAN_ITERATIONS = 12
 _FLOAT_BYTES = 4
 
 NODE, RAILS, ALL, SPREAD, FREE = "node", "rails", "all", "spread", "free"
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Where a plan runs.
-
-    Attributes:
-        addresses: one address for each node, head first; ranks are placed node by node in this order.
-        network: CIDR of the front-end network, which carries MPI's own traffic.
-        mpi_home: Open MPI's folder on every node.
-        cuda_home: CUDA's folder on every node.
-        nccl_home: NCCL's folder on every node.
-        binaries: folder of the built tests on every node.
-        hostfile: path of the hostfile that the runner writes before the start.
-        results: folder on the head for the JSON files that runs write.
-        logs: folder on every node for what NCCL says of its transport.
-        fabric: interfaces for NCCL's own sockets; without RDMA they carry all of it. Empty leaves them to NCCL.
-        shared: ssh's name for the socket of a connection that the runner keeps open; a person's mpirun, who keeps none, opens
-            its own. Empty where there is none.
-        container: words that start a rank's program in a container on its node; empty where it runs on the node itself. MPI,
-            CUDA and NCCL of the ranks are then the image's; mpirun is the node's, for it starts daemons there.
-    """
-
-    addresses: tuple[str, ...]
-    network: str
-    mpi_home: str
-    cuda_home: str
-    nccl_home: str
-    binaries: str
-    hostfile: str
-    results: str
-    logs: str
-    fabric: tuple[str, ...] = ()
-    shared: str = ""
-    container: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,93 +93,3 @@ def _by_rail(plan: Measure, shape: Shape) -> Step:
     size = max(plan.end_bytes // shape.gpus // _FLOAT_BYTES, 1) * _FLOAT_BYTES
     split = f"MOD {shape.gpus}"
     return Step(RAILS, RAILS, "all_reduce", size, size, split, shape.gpus, plan.iterations, plan.warmup, one_by_one=True)
-
-
-def hostfile(launch: Launch, shape: Shape) -> str:
-    """Return Open MPI's hostfile: one line for each node with its slots.
-
-    One machine alone is its own host by that name: it may not hold the address by which it is called from outside.
-    """
-    addresses = launch.addresses if len(launch.addresses) > 1 else ("localhost",)
-    return "".join(f"{address} slots={shape.gpus}\n" for address in addresses)
-
-
-def exports(shape: Shape, nodes: int, launch: Launch, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that every rank is given on `nodes` nodes of `shape`; `own` are the site's."""
-    if shape.environment is None:
-        msg = f"no source says what NCCL wants on {shape.name}, so its ranks cannot be told"
-        raise ValueError(msg)
-    environment = ENVIRONMENTS[shape.environment]
-    variables = dict(environment.exports)
-    if shape.rdma is not None and nodes > 1 and not environment.provider:
-        variables["NCCL_IB_HCA"] = shape.rdma.nccl_ib_hca
-    if shape.rdma is not None and shape.rdma.ucx_net_devices:
-        variables["UCX_NET_DEVICES"] = shape.rdma.ucx_net_devices
-    if launch.fabric and nodes > 1:
-        variables["NCCL_SOCKET_IFNAME"] = "=" + ",".join(launch.fabric)  # exact names: eth1 must not match eth10
-    if nodes < RING_BELOW_NODES:
-        variables["NCCL_ALGO"] = "Ring"
-    if not launch.container:  # in one the node's folders are not there, and the image brings its own
-        # The tests were linked against these folders; an image may list none of them in its loader's configuration.
-        libraries = [f"{home}/{folder}" for home in (launch.mpi_home, launch.nccl_home) for folder in ("lib", "lib64")]
-        variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{launch.cuda_home}/lib64"])
-    return variables | dict(own or {})
-
-
-def mpirun(launch: Launch, shape: Shape, own: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return how every run is started, up to the ranks: `mpirun` with binding and MPI's own network.
-
-    An Open MPI that was moved from where it was built needs OPAL_PREFIX in `own`, and the same on the other nodes.
-    """
-    moved = "OPAL_PREFIX" in (own or {})
-    environment = ENVIRONMENTS[shape.environment or GENERIC]
-    mca = dict(environment.mca)
-    if len(launch.addresses) > 1:
-        shared = f" -o ControlPath={launch.shared}" if launch.shared else ""
-        mca |= {
-            "btl_tcp_if_include": launch.network,
-            "oob_tcp_if_include": launch.network,
-            "prte_if_include": launch.network,  # Open MPI 5's name of the line above; 4 passes it over
-            "plm_rsh_args": f"-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=15{shared}",
-            "plm_rsh_no_tree_spawn": "1",
-        }
-    return (
-        f"{launch.mpi_home}/bin/mpirun",
-        *(("--prefix", launch.mpi_home) if moved else ()),
-        *("--bind-to", environment.bind_to),
-        *(word for name, value in mca.items() for word in ("--mca", name, value)),
-    )
-
-
-def argv(step: Step, plan: Measure, launch: Launch, shape: Shape) -> tuple[str, ...]:
-    """Return the exact command of `step` on `launch`, `mpirun` first."""
-    nodes = len(launch.addresses)
-    variables = exports(shape, nodes, launch, plan.exports)
-    if step.split:
-        variables["NCCL_TESTS_SPLIT"] = step.split
-    if step.stage == FREE:
-        variables.pop("NCCL_ALGO", None)
-    if step.name == plan.collective:
-        # To files, for on standard output a line of NCCL's could cut into a row of the table.
-        variables |= {
-            "NCCL_DEBUG": "INFO",
-            "NCCL_DEBUG_SUBSYS": "INIT,NET",
-            "NCCL_DEBUG_FILE": f"{launch.logs}/nccl.%h.%p",
-        }
-    return (
-        *mpirun(launch, shape, plan.exports),
-        *("-np", str(nodes * shape.gpus), "-npernode", str(shape.gpus), "--hostfile", launch.hostfile),
-        *(word for name, value in sorted(variables.items()) for word in ("-x", f"{name}={value}")),
-        *launch.container,
-        f"{launch.binaries}/{collective(step.collective).program}",
-        *("-b", str(step.begin_bytes), "-e", str(step.end_bytes), "-f", str(plan.sizes.factor)),
-        *("-g", "1", "-n", str(step.iterations), "-w", str(step.warmup), "-c", "1"),
-        *(("-N", str(step.cycles)) if step.cycles > 1 else ()),
-        *(("-I", "1") if step.one_by_one else ()),
-        *("-J", result(step, launch)),
-    )
-
-
-def result(step: Step, launch: Launch) -> str:
-    """Return the path of the JSON file that `step` writes on the head."""
-    return f"{launch.results}/{step.name}.json"

@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge.checks import PASS
+from benchmarks.launch.protocol import data
 from benchmarks.records import history
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from benchmarks.judge.verdict import Judgement
+    from benchmarks.launch.protocol import BuildLine
     from benchmarks.plan.asked import Asked
+    from benchmarks.plan.ranks import Place
     from config.stack import Stack
 
 #: Version of requests and answers.
@@ -89,8 +90,7 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
     asked: Asked,
     keeping: Keeping,
     identity: str,
-    built: dict[str, Any],
-    nodes: Sequence[dict[str, str]],
+    where: Place,
     outputs: dict[str, Any],
     stack: str,
 ) -> str:
@@ -100,7 +100,7 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
     if keeping.certificate_key and found.verdict == PASS:
         attested = {
             "key": keeping.certificate_key,
-            "acceptance": _acceptance(found, asked, keeping, identity, built, nodes, outputs),
+            "acceptance": _acceptance(found, asked, keeping, identity, where, outputs),
         }
     request = {
         "schema": SCHEMA,
@@ -108,7 +108,7 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
         "history": keeping.history,
         "record": None if one is None else one.document(),
         "report": f"{keeping.report}/{stack}" if keeping.report else "",
-        "outputs": outputs | {"target": keeping.target, "nodes": list(nodes)},
+        "outputs": outputs | {"target": keeping.target, "nodes": [data(node) for node in where.nodes]},
         "certificate": attested,
     }
     return json.dumps(request, sort_keys=True)
@@ -127,9 +127,9 @@ def kept(answer: str) -> Kept:
     )
 
 
-def inputs(asked: Asked, identity: str, built: dict[str, Any]) -> dict[str, str]:
+def inputs(asked: Asked, identity: str, built: BuildLine) -> dict[str, str]:
     """Return what a measurement depends on; a certificate is worth nothing once one of these is another."""
-    hashes = json.dumps(built.get("hashes", {}), sort_keys=True)
+    hashes = json.dumps(built.hashes, sort_keys=True)
     return {
         "cluster": identity,
         "plan": asked.plan.digest(),
@@ -151,8 +151,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
     asked: Asked,
     keeping: Keeping,
     identity: str,
-    built: dict[str, Any],
-    nodes: Sequence[dict[str, str]],
+    where: Place,
     outputs: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the fields of `certificate.Acceptance`."""
@@ -160,12 +159,12 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
     known = machines if isinstance(machines, dict) else {}
     return {
         "cluster": identity,
-        "nodes": {node["name"]: f"{known.get(node['name'], 'unknown')}@{node['address']}" for node in nodes},
+        "nodes": {node.name: f"{known.get(node.name, known.get('sha256', 'unknown'))}@{node.address}" for node in where.nodes},
         "target": keeping.target,
         "shape": asked.shape.name,
         "versions": outputs["versions"],
         "plan": asked.plan.asked(),
-        "inputs": inputs(asked, identity, built),
+        "inputs": inputs(asked, identity, where.built),
         "transcript_sha256": str(outputs["evidence"].get("sha256", "")),
         "results": outputs["results"],
         "verdict": found.verdict,

@@ -16,6 +16,7 @@ from catalogue import PRICES
 
 if TYPE_CHECKING:
     from benchmarks.judge.verdict import Judgement
+    from benchmarks.launch.protocol import BuildLine
     from benchmarks.plan.asked import Asked
     from catalogue import Price
 
@@ -57,7 +58,7 @@ def flat(expected: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
     return record | {"shape": expected["shape"], "predicted_results": expected["curve"]}
 
 
-def measured(judged: Judgement, asked: Asked, built: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any]:
+def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[str, Any]) -> dict[str, Any]:
     """Return the record of one judged measurement; `built` and `searched` are the lines of those stages."""
     line = judged.line
     efficiency = None
@@ -124,9 +125,9 @@ def cost(asked: Asked, own_price: Price | None) -> dict[str, Any] | None:
     }
 
 
-def versions(line: dict[str, Any], built: dict[str, Any]) -> dict[str, str]:
+def versions(line: dict[str, Any], built: BuildLine) -> dict[str, str]:
     """Return versions by name, as the build and the measurement `line` found them."""
-    return _texts(built.get("versions")) | _texts(line.get("versions"))
+    return _texts(built.versions) | _texts(line.get("versions"))
 
 
 def _texts(found: Any) -> dict[str, str]:

@@ -14,13 +14,11 @@ import json
 import sys
 from typing import Any, Dict, List
 
-import build
-import jobs
-import measure
-import search_run
-from refusal import Refusal
+from benchmarks.launch import protocol
+from benchmarks.runner import build, jobs, measure, search_run
+from benchmarks.runner.refusal import Refusal
 
-_WORK = {"build": build, "measure": measure, "search": search_run}
+_WORK: Dict[str, Any] = {"build": build, "measure": measure, "search": search_run}
 
 
 def main(argv: List[str]) -> int:
@@ -37,14 +35,14 @@ def _dispatch(argv: List[str]) -> int:
         request = _request()
         jobs.submit(request)
         if argv == ["submit"]:
-            print(request["run_id"])
+            print(request.run_id)
             return 0
-        return jobs.wait(request["run_id"], request["timeout_s"])
+        return jobs.wait(request.run_id, request.timeout_s)
     if argv[:1] == ["wait"] and argv[1:]:
         return jobs.wait(argv[1], None)
     if argv == ["plan"]:
         request = _request()
-        for command in _WORK[request["kind"]].commands(request):
+        for command in _WORK[request.kind].commands(request):
             print(command)
         return 0
     if argv[:1] == ["worker"] and argv[1:]:
@@ -53,15 +51,11 @@ def _dispatch(argv: List[str]) -> int:
     return 2
 
 
-def _request() -> Dict[str, Any]:
+def _request() -> protocol.Request:
     try:
-        request = dict(json.load(sys.stdin))
-        known = request["schema"] == 1 and request["kind"] in _WORK and request["run_id"] and request["timeout_s"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise Refusal(f"the request is not one: {error!r}") from None
-    if not known:
-        raise Refusal("the request is of a kind or version that this runner does not know")
-    return request
+        return protocol.request(json.load(sys.stdin))
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"the request is not one: {error}") from None
 
 
 if __name__ == "__main__":

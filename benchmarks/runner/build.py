@@ -14,14 +14,12 @@ import tarfile
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
-import enroot
-import fanout
-import installed
-import jobs
-from child import bounded
-from refusal import Refusal
+from benchmarks.launch.protocol import Build, BuildLine, ImageLine
+from benchmarks.runner import container_image, fanout, installed, jobs
+from benchmarks.runner.child import bounded
+from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
 _SPREAD_TIMEOUT_S = 120
@@ -29,16 +27,16 @@ _SPREAD_TIMEOUT_S = 120
 _CONF = "container.conf"
 
 
-def commands(request: Dict[str, Any]) -> List[str]:
+def commands(request: Build) -> List[str]:
     """Return the commands that a person would type on the head."""
-    if request.get("container"):
+    if request.container:
         inside = {key: f"${key}" for key in ("CUDA_HOME", "MPI_HOME", "NCCL_HOME")}
         start = "enroot start --mount $HOME/.busbar:$HOME/.busbar busbar "
-        return [*enroot.commands(request), start + " ".join(_make(inside))]
-    return [" ".join(_make(installed.on_node(request["homes"])))]
+        return [*container_image.commands(request), start + " ".join(_make(inside))]
+    return [" ".join(_make(installed.on_node(request.homes)))]
 
 
-def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
+def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
     """Build and spread; return the line.
 
     Raises:
@@ -50,18 +48,18 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
     found, box = _where(request, here, say)
     source = _unpack(archive, jobs.fresh(os.path.join(here, "src")))
     make = _make(box.homes if box else found)
-    say("building nccl-tests {} with {}".format(request["source"]["version"], " ".join(make[1:])))
+    say("building nccl-tests {} with {}".format(request.source.version, " ".join(make[1:])))
     if box:
         conf = os.path.join(here, _CONF)
         with jobs.text(conf, "w") as target:
             target.write(box.conf)
         make = [*box.start(conf), make[0], "-C", source, *make[1:]]
     with ThreadPoolExecutor(1) as meanwhile:
-        meanwhile.submit(fanout.keep, request["nodes"])
+        meanwhile.submit(fanout.keep, request.nodes)
         _run_make(request, make, source, here, say)
-    binaries = os.path.join(jobs.root(), "tests", request["run_id"])
+    binaries = os.path.join(jobs.root(), "tests", request.run_id)
     hashes = _collect(os.path.join(source, "build"), binaries)
-    lacking = [program for program in request["programs"] if program not in hashes]
+    lacking = [program for program in request.programs if program not in hashes]
     if lacking:
         raise Refusal("the build made no {}; it made {}".format(", ".join(lacking), ", ".join(sorted(hashes)) or "nothing"))
     if box:
@@ -69,32 +67,31 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
         hashes[_CONF] = _sha256(os.path.join(binaries, _CONF))
     _spread(request, binaries, hashes, say)
     shutil.rmtree(os.path.join(here, "src"))
-    line = {
-        "schema": 1,
-        "kind": "build",
-        "run_id": request["run_id"],
-        "binaries": binaries,
-        "hashes": hashes,
-        "home": os.path.expanduser("~"),
-        "shared": fanout.shared(),
-        "mpi_home": installed.with_mpirun(found["MPI_HOME"]),
-        "cuda_home": (box.homes if box else found)["CUDA_HOME"],
-        "nccl_home": (box.homes if box else found)["NCCL_HOME"],
-        "versions": {"nccl_tests": request["source"]["version"], **(box.versions if box else _versions(found))},
-        "seconds": round(time.monotonic() - began, 1),
-    }
+    image = None
     if box:
         hashes["image"] = box.image["sha256"]
-        line["container"] = dict(box.image, start=box.start(os.path.join(binaries, _CONF)))
-    return line
+        image = ImageLine(start=box.start(os.path.join(binaries, _CONF)), **box.image)
+    return BuildLine(
+        run_id=request.run_id,
+        home=os.path.expanduser("~"),
+        shared=fanout.shared(),
+        binaries=binaries,
+        hashes=hashes,
+        mpi_home=installed.with_mpirun(found["MPI_HOME"]),
+        cuda_home=(box.homes if box else found)["CUDA_HOME"],
+        nccl_home=(box.homes if box else found)["NCCL_HOME"],
+        versions={"nccl_tests": request.source.version, **(box.versions if box else _versions(found))},
+        seconds=round(time.monotonic() - began, 1),
+        container=image,
+    )
 
 
-def _where(request: Dict[str, Any], here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[enroot.Inside]]:
+def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[container_image.Inside]]:
     """Return what the node itself has, and the image where ranks run in one: the node then gives mpirun alone."""
-    if not request.get("container"):
-        return installed.on_node(request["homes"]), None
-    found = installed.on_node(request["homes"], ("MPI_HOME",))
-    return found, enroot.prepare(request, _mpirun(found), here, say)
+    if not request.container:
+        return installed.on_node(request.homes), None
+    found = installed.on_node(request.homes, ("MPI_HOME",))
+    return found, container_image.prepare(request, _mpirun(found), here, say)
 
 
 def _versions(found: Dict[str, str]) -> Dict[str, str]:
@@ -121,26 +118,24 @@ def _architecture() -> List[str]:
     return [f"NVCC_GENCODE=-gencode=arch=compute_{number},code=sm_{number}"]
 
 
-def _archive(request: Dict[str, Any], say: jobs.Say) -> bytes:
-    source = request["source"]
-    if source.get("url"):
-        say("fetching {}".format(source["url"]))
+def _archive(request: Build, say: jobs.Say) -> bytes:
+    source = request.source
+    if source.url:
+        say(f"fetching {source.url}")
         try:
-            with urllib.request.urlopen(source["url"], timeout=_FETCH_TIMEOUT_S) as reply:  # noqa: S310 - checked by its sha256
+            with urllib.request.urlopen(source.url, timeout=_FETCH_TIMEOUT_S) as reply:  # noqa: S310 - checked by its sha256
                 data = bytes(reply.read())
         except (OSError, ValueError) as error:
             raise Refusal(
-                "the source {} could not be fetched from the head ({}); on a site without a way out set ncclTestsSource to a "
-                "file".format(source["url"], error)
+                f"the source {source.url} could not be fetched from the head node ({error}); on a site without Internet access "
+                "set measure.ncclTests.source to a file"
             ) from None
     else:
-        with open(os.path.join(os.path.expanduser("~"), source["path"]), "rb") as file:
+        with open(os.path.join(os.path.expanduser("~"), source.path), "rb") as file:
             data = file.read()
     found = hashlib.sha256(data).hexdigest()
-    if found != source["sha256"]:
-        raise Refusal(
-            "the nccl-tests archive has sha256 {}, and {} is pinned; nothing was built".format(found, source["sha256"])
-        )
+    if found != source.sha256:
+        raise Refusal(f"the nccl-tests archive has sha256 {found}, and {source.sha256} is pinned; nothing was built")
     return data
 
 
@@ -160,9 +155,9 @@ def _unpack(data: bytes, target: str) -> str:
     raise Refusal("the nccl-tests archive has no Makefile")
 
 
-def _run_make(request: Dict[str, Any], words: List[str], source: str, here: str, say: jobs.Say) -> None:
+def _run_make(request: Build, words: List[str], source: str, here: str, say: jobs.Say) -> None:
     path = os.path.join(here, "make.log")
-    with bounded(words, request["timeout_s"], cwd=source) as make, jobs.text(path, "w") as log:
+    with bounded(words, request.timeout_s, cwd=source) as make, jobs.text(path, "w") as log:
         errors = []
         for line in make.lines():
             log.write(line + "\n")
@@ -172,7 +167,7 @@ def _run_make(request: Dict[str, Any], words: List[str], source: str, here: str,
                 errors.append(line)
         status = make.status()
     if make.late:
-        raise Refusal("nccl-tests did not build within {} s (its output is {} on the head)".format(request["timeout_s"], path))
+        raise Refusal(f"nccl-tests did not build within {request.timeout_s} s (its output is {path} on the head)")
     if status != 0:
         cause = (errors or ["no word"])[0]
         raise Refusal(f"nccl-tests did not build: {cause} (its whole output is {path} on the head)")
@@ -195,9 +190,9 @@ def _sha256(path: str) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def _spread(request: Dict[str, Any], binaries: str, hashes: Dict[str, str], say: jobs.Say) -> None:
+def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say) -> None:
     """Lay the binaries into the same folder on every other node and have each node check them."""
-    say("spreading {} programs to {} nodes".format(len(hashes), len(request["nodes"])))
+    say(f"spreading {len(hashes)} programs to {len(request.nodes)} nodes")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(binaries, arcname=".")
@@ -205,10 +200,8 @@ def _spread(request: Dict[str, Any], binaries: str, hashes: Dict[str, str], say:
     command = (
         f"mkdir -p {binaries} && cd {binaries} && tar -x && echo '{sums}' | sed '/^$/d' | sha256sum --check --quiet --strict -"
     )
-    answers = fanout.each(request["nodes"], command, packed.getvalue(), _SPREAD_TIMEOUT_S)
-    missing = [
-        "{} ({})".format(node["name"], answer.why) for node, answer in zip(request["nodes"], answers) if answer.status != 0
-    ]
+    answers = fanout.each(request.nodes, command, packed.getvalue(), _SPREAD_TIMEOUT_S)
+    missing = [f"{node.name} ({answer.why})" for node, answer in zip(request.nodes, answers) if answer.status != 0]
     if missing:
         raise Refusal("the binaries did not arrive whole on {}".format("; ".join(missing)))
 

@@ -8,7 +8,9 @@ import shlex
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, Dict, List, NamedTuple, Sequence, Union
+from typing import BinaryIO, List, NamedTuple, Sequence, Union
+
+from benchmarks.launch.protocol import Node
 
 #: Connections open at once; sshd's default MaxStartups begins to drop at 10 unauthenticated ones on ONE host, and this is one
 #: connection to each of many, so the limit is the head's own processes.
@@ -54,7 +56,7 @@ class Answer(NamedTuple):
         return lines[-1]
 
 
-def keep(nodes: Sequence[Dict[str, str]]) -> None:
+def keep(nodes: Sequence[Node]) -> None:
     """Open a connection to every other node that what follows shares, mpirun too; idle for a minute, it closes itself.
 
     A node that cannot be reached is not this one's to name: whoever wants something of it then says so.
@@ -64,10 +66,10 @@ def keep(nodes: Sequence[Dict[str, str]]) -> None:
     os.makedirs(os.path.expanduser(os.path.dirname(shared())), mode=0o700, exist_ok=True)
     kept = ("-o", "ControlMaster=auto", "-o", f"ControlPersist={_PERSIST_S}")
 
-    def open_to(node: Dict[str, str]) -> None:
+    def open_to(node: Node) -> None:
         # Older ssh's background half holds standard error open as long as it lives, so nothing is read of it.
         silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        process = subprocess.Popen([*SSH, *kept, node["address"], "true"], **silent)  # type: ignore[call-overload]
+        process = subprocess.Popen([*SSH, *kept, node.address, "true"], **silent)  # type: ignore[call-overload]
         try:
             process.wait(_KEEP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -78,20 +80,20 @@ def keep(nodes: Sequence[Dict[str, str]]) -> None:
         list(pool.map(open_to, nodes[1:]))
 
 
-def each(nodes: Sequence[Dict[str, str]], command: str, stdin: bytes, timeout_s: float) -> List[Answer]:
+def each(nodes: Sequence[Node], command: str, stdin: bytes, timeout_s: float) -> List[Answer]:
     """Run the shell `command` on every node with `stdin`; return one answer for each, in order. The first node is this one."""
-    local = nodes[0]["address"]
+    local = nodes[0].address
 
-    def ask(node: Dict[str, str]) -> Answer:
-        if node["address"] == local:
+    def ask(node: Node) -> Answer:
+        if node.address == local:
             return _ask(["sh", "-c", command], stdin, timeout_s)
-        return on(node["address"], command, stdin, timeout_s)
+        return on(node.address, command, stdin, timeout_s)
 
     with ThreadPoolExecutor(max_workers=WINDOW) as pool:
         return list(pool.map(ask, nodes))
 
 
-def send(nodes: Sequence[Dict[str, str]], path: str, digest: str, timeout_s: float) -> List[Answer]:
+def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> List[Answer]:
     """Lay the file `path` of this node at the same place on every node that lacks one of that sha256, whole or not at all.
 
     Return one answer for each node, in order. It is never read into memory: an image has many GB.
@@ -100,17 +102,17 @@ def send(nodes: Sequence[Dict[str, str]], path: str, digest: str, timeout_s: flo
     check = f"echo {shlex.quote(digest + '  ' + path)} | sha256sum --check --quiet --strict - 2> /dev/null"
     part = shlex.quote(path + ".part")
     take = f"mkdir -p {shlex.quote(os.path.dirname(path))} && cat > {part} && mv {part} {there} && {check}"
-    local = nodes[0]["address"]
+    local = nodes[0].address
     deadline = time.monotonic() + timeout_s
 
-    def lay(node: Dict[str, str]) -> Answer:
-        if node["address"] == local:
+    def lay(node: Node) -> Answer:
+        if node.address == local:
             return Answer(0, "", "")
-        found = on(node["address"], check, b"", max(deadline - time.monotonic(), 1))
+        found = on(node.address, check, b"", max(deadline - time.monotonic(), 1))
         if found.status in (0, 255):
             return found
         with open(path, "rb") as source:
-            return _ask([*SSH, node["address"], take], source, max(deadline - time.monotonic(), 1))
+            return _ask([*SSH, node.address, take], source, max(deadline - time.monotonic(), 1))
 
     with ThreadPoolExecutor(max_workers=WINDOW) as pool:
         return list(pool.map(lay, nodes))

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any, Dict, List, Sequence
 
-from refusal import Refusal
+from benchmarks.runner.refusal import Refusal
 
 #: What a folder must hold: on the node mpirun is started; in a container programs are only built against MPI.
 _PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}

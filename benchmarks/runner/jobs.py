@@ -13,7 +13,8 @@ import sys
 import time
 from typing import IO, Any, Callable, Dict, Optional
 
-from refusal import Refusal
+from benchmarks.launch import protocol
+from benchmarks.runner.refusal import Refusal
 
 #: Longest line that a runner may print: state files and the engine's messages carry it.
 LINE_LIMIT_BYTES = 64 * 1024
@@ -35,9 +36,9 @@ def folder(run_id: str) -> str:
     return os.path.join(root(), "runs", run_id)
 
 
-def submit(request: Dict[str, Any]) -> None:
+def submit(request: protocol.Request) -> None:
     """Start the request's work unless it is running or done."""
-    here = folder(request["run_id"])
+    here = folder(request.run_id)
     os.makedirs(here, mode=0o700, exist_ok=True)
     if os.path.exists(os.path.join(here, "line.json")):
         return
@@ -51,7 +52,7 @@ def submit(request: Dict[str, Any]) -> None:
         for leftover in ("failed.txt", "progress.log"):
             if os.path.exists(os.path.join(here, leftover)):
                 os.unlink(os.path.join(here, leftover))
-        write(os.path.join(here, "request.json"), json.dumps(request))
+        write(os.path.join(here, "request.json"), json.dumps(protocol.data(request)))
         with open(os.path.join(here, "worker.log"), "ab") as log:
             subprocess.Popen(
                 [sys.executable, "-IS", os.path.abspath(sys.argv[0]), "worker", here],
@@ -67,7 +68,7 @@ def submit(request: Dict[str, Any]) -> None:
 def work(here: str, kinds: Dict[str, Any]) -> int:
     """Do the work of the request in folder `here` (the detached half); return an exit status."""
     with text(os.path.join(here, "request.json")) as source:
-        request = json.load(source)
+        request = protocol.request(json.load(source))
     progress = os.path.join(here, "progress.log")
 
     def say(line: str) -> None:
@@ -75,7 +76,7 @@ def work(here: str, kinds: Dict[str, Any]) -> int:
             target.write(line.rstrip("\n") + "\n")
 
     try:
-        write(os.path.join(here, "line.json"), _line(kinds[request["kind"]].work(request, here, say)))
+        write(os.path.join(here, "line.json"), _line(protocol.data(kinds[request.kind].work(request, here, say))))
     except Refusal as refusal:
         write(os.path.join(here, "failed.txt"), str(refusal))
         return 1

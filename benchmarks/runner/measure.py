@@ -13,29 +13,34 @@ import os
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-import fanout
-import jobs
-import mpirun
-import node_differences
-import node_facts
-import reachability
-import traffic
-import transcript
-from refusal import Refusal
+from benchmarks.launch import launcher, mpirun
+from benchmarks.launch.protocol import LINE_SCHEMA, Measure, Node, Search, Step
+from benchmarks.runner import (
+    fanout,
+    jobs,
+    line_size,
+    node_differences,
+    node_facts,
+    program_run,
+    reachability,
+    traffic,
+    transcript,
+)
+from benchmarks.runner.refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
 
 
-def commands(request: Dict[str, Any]) -> List[str]:
+def commands(request: Measure) -> List[str]:
     """Return the commands that a person would type on the head."""
-    hosts = "cat > {} <<'END'\n{}END".format(request["hostfile"]["path"], request["hostfile"]["text"])
-    return [hosts, *(" ".join(shlex.quote(word) for word in step["argv"]) for step in request["steps"])]
+    hosts = f"cat > {request.launch.hostfile} <<'END'\n{mpirun.hostfile(request.nodes, request.gpus)}END"
+    return [hosts, *(" ".join(map(shlex.quote, _argv(request, step))) for step in request.steps)]
 
 
-def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
+def work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     """Measure; return the line.
 
     Raises:
@@ -46,9 +51,9 @@ def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
 
 
 @contextlib.contextmanager
-def alone(request: Dict[str, Any], say: jobs.Say) -> Iterator[None]:
+def alone(request: Union[Measure, Search], say: jobs.Say) -> Iterator[None]:
     """Hold the head for one measurement: two at once would share the rails, and both would come out short."""
-    deadline = time.monotonic() + request["timeout_s"]
+    deadline = time.monotonic() + request.timeout_s
     with open(os.path.join(jobs.root(), "measure.lock"), "w") as lock:
         said = False
         while True:
@@ -57,7 +62,7 @@ def alone(request: Dict[str, Any], say: jobs.Say) -> Iterator[None]:
                 break
             except OSError:
                 if time.monotonic() > deadline:
-                    raise Refusal("another measurement held this head for {} s".format(request["timeout_s"])) from None
+                    raise Refusal(f"another measurement held this head for {request.timeout_s} s") from None
             if not said:
                 say("waiting for another measurement on this head to end")
                 said = True
@@ -65,29 +70,29 @@ def alone(request: Dict[str, Any], say: jobs.Say) -> Iterator[None]:
         yield
 
 
-def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
+def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     began = time.monotonic()
-    nodes = request["nodes"]
+    nodes = request.nodes
     fanout.keep(nodes)
     before, asked_at = _first_look(nodes, request, say)
     lay_hostfile(request)
     absent = [
-        "{} has no interface {} that is up, so NCCL was left to choose".format(node["name"], name)
+        f"{node.name} has no interface {name} that is up, so NCCL was left to choose"
         for node, its in zip(nodes, before)
-        for name in request["fabric"]
+        for name in request.fabric
         if not its["interfaces"].get(name, {}).get("up")
     ]
     if absent:
-        request = dict(request, steps=[dict(step, argv=_unpinned(step["argv"])) for step in request["steps"]])
+        request = request._replace(steps=[_unpinned(step) for step in request.steps])
     ran = carry_out(request, here, say, before, began)
     deciding = ran.deciding
     assert deciding is not None  # noqa: S101 - its failure is raised in _step
     first = before[0]
-    return {
-        "schema": 2,
+    line = {
+        "schema": LINE_SCHEMA,
         "kind": "measure",
-        "run_id": request["run_id"],
+        "run_id": request.run_id,
         "started": started,
         "steps": ran.steps,
         "rehearsal": {"scale": deciding.scale} if deciding.scale else None,
@@ -98,13 +103,14 @@ def _work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
             "os": first["os"],
             "kernel": first["kernel"],
         },
-        "machines": {node["name"]: its["machine"] for node, its in zip(nodes, before)},
+        "machines": {node.name: its["machine"] for node, its in zip(nodes, before)},
         "gpu": first["gpus"][0] if first["gpus"] else None,
-        "inventory": {"differences": [*absent, *node_differences.differences(nodes, before, asked_at, request["hcas"])]},
-        "transport": dict(traffic.between(nodes, before, ran.after), network=deciding.network),
-        "evidence": keep(here, ran.texts),
+        "inventory": {"differences": [*absent, *node_differences.differences(nodes, before, asked_at, request.hcas)]},
+        "transport": dict(traffic.between(nodes, before, ran.after, request.hcas), network=deciding.network),
         "seconds": round(time.monotonic() - began, 2),
-    }
+    }  # type: Dict[str, Any]
+    line["evidence"] = keep(here, dict(ran.texts, nodes=line_size.bulk(line)))
+    return line_size.fitting(line)
 
 
 class Ran(NamedTuple):
@@ -120,74 +126,70 @@ class Ran(NamedTuple):
     counted: List[str]
 
 
-def carry_out(request: Dict[str, Any], here: str, say: jobs.Say, before: List[Dict[str, Any]], began: float) -> Ran:
+def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str, Any]], began: float) -> Ran:
     """Run the request's steps within what is left of its time since `began`; look at every node again after the deciding one.
 
     Raises:
         Refusal: a step that decides ended without a result, or a node does not answer.
     """
-    nodes = request["nodes"]
+    nodes = request.nodes
     ran = Ran([], {}, None, before, [])
-    for step in request["steps"]:
-        left_s = request["timeout_s"] - (time.monotonic() - began)
-        found, run = _step(dict(step, timeout_s=max(left_s, 1.0)), here, say, len(nodes))
+    for step in request.steps:
+        left_s = request.timeout_s - (time.monotonic() - began)
+        found, run = _step(request, step, max(left_s, 1.0), here, say)
         ran.steps.append(found)
         if run is None:
             continue
-        ran.texts[step["name"]] = run.text
-        if step["name"] == request["deciding"]:
-            after, _ = inventories(nodes, "--harvest " + shlex.quote(request["logs"]))
+        ran.texts[step.name] = run.text
+        if step.name == request.deciding:
+            after, _ = inventories(nodes, "--harvest " + shlex.quote(request.logs))
             ran = ran._replace(deciding=run.transcript, after=after, counted=[one["name"] for one in ran.steps])
     return ran
 
 
-def lay_hostfile(request: Dict[str, Any]) -> None:
+def lay_hostfile(request: Measure) -> None:
     """Write the hosts of this request: another cluster's measurement of the same plan on this head wrote its own there."""
-    for folder in (os.path.dirname(request["hostfile"]["path"]), request["results"]):
+    for folder in (os.path.dirname(request.launch.hostfile), request.results):
         os.makedirs(folder, exist_ok=True)
-    with jobs.text(request["hostfile"]["path"], "w") as target:
-        target.write(request["hostfile"]["text"])
+    with jobs.text(request.launch.hostfile, "w") as target:
+        target.write(mpirun.hostfile(request.nodes, request.gpus))
 
 
-def _first_look(
-    nodes: List[Dict[str, str]], request: Dict[str, Any], say: jobs.Say
-) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
+def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
     """Ask every node what it has and, at the same time, whether it reaches the others; refuse what would let MPI fail."""
     with ThreadPoolExecutor(2) as pool:
         reached = pool.submit(_refuse_unreachable, nodes, say)
-        before, asked_at = inventories(nodes, shlex.quote(request["logs"]))
+        before, asked_at = inventories(nodes, shlex.quote(request.logs))
         _refuse_unequal(nodes, before, request)
         reached.result()
     return before, asked_at
 
 
-def inventories(nodes: List[Dict[str, str]], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
+def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
     """Return every node's inventory, and this machine's clock before and after all of them."""
     asked = time.time()
     answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(node_facts), _INVENTORY_TIMEOUT_S)
-    silent = ["{} ({})".format(node["name"], answer.why) for node, answer in zip(nodes, answers) if answer.status != 0]
+    silent = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
     if silent:
         raise Refusal("no inventory from {}".format("; ".join(silent)))
     return [json.loads(answer.out.splitlines()[-1]) for answer in answers], [(asked, time.time())] * len(nodes)
 
 
-def _refuse_unequal(nodes: List[Dict[str, str]], found: List[Dict[str, Any]], request: Dict[str, Any]) -> None:
+def _refuse_unequal(nodes: List[Node], found: List[Dict[str, Any]], request: Measure) -> None:
     """A node with fewer GPUs or another driver would stop mpirun with an error that names neither."""
     for node, its in zip(nodes, found):
-        if len(its["gpus"]) != request["gpus"]:
-            raise Refusal("{} shows {} GPUs, and its shape has {}".format(node["name"], len(its["gpus"]), request["gpus"]))
+        if len(its["gpus"]) != request.gpus:
+            raise Refusal("{} shows {} GPUs, and its shape has {}".format(node.name, len(its["gpus"]), request.gpus))
         if its["driver"] != found[0]["driver"]:
-            raise Refusal(
-                "{} runs driver {}, {} runs {}".format(node["name"], its["driver"], nodes[0]["name"], found[0]["driver"])
-            )
+            raise Refusal("{} runs driver {}, {} runs {}".format(node.name, its["driver"], nodes[0].name, found[0]["driver"]))
 
 
-def _refuse_unreachable(nodes: List[Dict[str, str]], say: jobs.Say) -> None:
+def _refuse_unreachable(nodes: List[Node], say: jobs.Say) -> None:
     if len(nodes) == 1:
         return
     local = [*fanout.PYTHON.split(), "-u", "-c", reachability.BOOT]
     remote = f'{fanout.PYTHON} -u -c "{reachability.BOOT}"'
-    start = [local if index == 0 else [*fanout.SSH, node["address"], remote] for index, node in enumerate(nodes)]
+    start = [local if index == 0 else [*fanout.SSH, node.address, remote] for index, node in enumerate(nodes)]
     sentences = reachability.unreachable(nodes, start, _REACH_TIMEOUT_S)
     if sentences:
         for sentence in sentences:
@@ -202,20 +204,27 @@ def _refuse_unreachable(nodes: List[Dict[str, str]], say: jobs.Say) -> None:
         )
 
 
-def _unpinned(argv: List[str]) -> List[str]:
-    """Return the command without its socket interface: with one that is absent NCCL would end instead of taking another."""
-    pins = [index for index, word in enumerate(argv) if word.startswith("NCCL_SOCKET_IFNAME=")]
-    return [word for index, word in enumerate(argv) if not {index, index + 1} & set(pins)]
+def _argv(request: Measure, step: Step) -> List[str]:
+    return launcher.command(request.launch, request.nodes, [step.ranks])
 
 
-def _step(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[Dict[str, Any], Optional[mpirun.Run]]:
+def _unpinned(step: Step) -> Step:
+    """Return the step without its socket interface: with one that is absent NCCL would end instead of taking another."""
+    environment = {name: value for name, value in step.ranks.environment.items() if name != "NCCL_SOCKET_IFNAME"}
+    return step._replace(ranks=step.ranks._replace(environment=environment))
+
+
+def _step(
+    request: Measure, step: Step, timeout_s: float, here: str, say: jobs.Say
+) -> Tuple[Dict[str, Any], Optional[program_run.Run]]:
     """Run one step; only the deciding one may end the measurement."""
-    say("measuring: {} ({}) on {} nodes".format(step["collective"], step["name"], nodes))
-    found = {name: step[name] for name in ("name", "stage", "collective")}
+    say(f"measuring: {step.collective} ({step.name}) on {len(request.nodes)} nodes")
+    found = {"name": step.name, "stage": step.stage, "collective": step.collective}  # type: Dict[str, Any]
+    job = program_run.Job(step.name, _argv(request, step), step.result, timeout_s, step.cycles)
     try:
-        run = mpirun.run(step, here, say)
+        run = program_run.run(job, here, say)
     except Refusal as refusal:
-        if step["decides"]:
+        if step.decides:
             raise
         say(str(refusal))
         return dict(found, failed=str(refusal)), None
@@ -228,8 +237,8 @@ def _step(step: Dict[str, Any], here: str, say: jobs.Say, nodes: int) -> Tuple[D
         problems=run.problems,
         seconds=round(run.seconds, 2),
     )
-    if step["groups"] > 1 and its.rows:
-        found["groups_gb_s"] = _groups(its.rows[-1], step)
+    if step.groups > 1 and its.rows:
+        found["groups_gb_s"] = _groups(its.rows[-1], step, len(request.nodes) * step.ranks.per_node)
     spread = its.rows[-1].out_of_place_spread if its.rows else None
     if spread is not None:
         found["spread"] = {name: value for name, value in spread._asdict().items() if name != "rank_us"}
@@ -244,17 +253,17 @@ def _placement(placement: Optional[transcript.Placement]) -> Optional[List[Any]]
     return None if placement is None else list(placement)
 
 
-def _groups(row: transcript.Row, step: Dict[str, Any]) -> Optional[List[float]]:
+def _groups(row: transcript.Row, step: Step, ranks: int) -> Optional[List[float]]:
     """Return the all-reduce busbw of each group (GB/s): its slowest rank's median time counts."""
     times = row.out_of_place_spread.rank_us if row.out_of_place_spread else ()
-    if len(times) != step["ranks"]:
+    if len(times) != ranks:
         return None
-    members = step["ranks"] // step["groups"]
-    groups = [[] for _ in range(step["groups"])]  # type: List[List[float]]
+    members = ranks // step.groups
+    groups = [[] for _ in range(step.groups)]  # type: List[List[float]]
     for rank, time_us in enumerate(times):
-        groups[rank // members if step["stage"] == "node" else rank % step["groups"]].append(time_us)
+        groups[rank // members if step.stage == "node" else rank % step.groups].append(time_us)
     factor = 2.0 * (members - 1) / members
-    return [round(row.size_bytes * factor / (max(group) * 1e3), 6) for group in groups]
+    return [float(f"{row.size_bytes * factor / (max(group) * 1e3):.5g}") for group in groups]
 
 
 def keep(here: str, texts: Dict[str, str], head: str = "") -> Dict[str, str]:

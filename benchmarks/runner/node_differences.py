@@ -5,6 +5,8 @@ It deliberately refuses nothing: what makes a run impossible is `measure`'s to r
 
 from typing import Any, Dict, List, Sequence, Tuple
 
+from benchmarks.launch.protocol import Node
+
 #: Clocks further apart make log lines and certificates of different nodes contradict each other.
 CLOCK_LIMIT_S = 5.0
 #: Differences that are named one by one; a fabric that differs everywhere would fill the line.
@@ -12,7 +14,7 @@ _NAMED = 32
 
 
 def differences(
-    nodes: Sequence[Dict[str, str]],
+    nodes: Sequence[Node],
     found: Sequence[Dict[str, Any]],
     asked_at: Sequence[Tuple[float, float]],
     hcas: Sequence[str],
@@ -27,7 +29,7 @@ def differences(
     """
     sentences = []  # type: List[str]
     for node, its, (before, after) in zip(nodes, found, asked_at):
-        name = node["name"]
+        name = node.name
         for hca in hcas:
             if hca not in its["hca"]:
                 sentences.append(f"{name} has no RDMA device {hca}")
@@ -44,7 +46,7 @@ def differences(
 
 
 def _odd(  # noqa: PLR0913, PLR0917 - one comparison, asked twice
-    nodes: Sequence[Dict[str, str]], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, rails: Sequence[str]
+    nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, rails: Sequence[str]
 ) -> List[str]:
     """Name each device whose `key` is not that of most devices of its name; rails must be like all other rails."""
     sentences = []
@@ -59,5 +61,5 @@ def _odd(  # noqa: PLR0913, PLR0917 - one comparison, asked twice
             seen = values.get("" if name in rails else name, [])
             usual = max(sorted(set(seen), key=str), key=seen.count) if seen else value
             if value not in (None, "") and value != usual and seen.count(usual) > seen.count(value):
-                sentences.append("{}: {} has {} {}, where {} is usual".format(node["name"], name, what, value, usual))
+                sentences.append(f"{node.name}: {name} has {what} {value}, where {usual} is usual")
     return sentences

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Dict, List, Sequence
+from typing import Any, List, Sequence
 
 #: Long enough for three SYNs (0, 1 and 3 s): a rule that drops costs exactly this.
 _CONNECT_S = 5.0
@@ -38,7 +38,7 @@ def _accept(server: socket.socket) -> None:
         server.accept()[0].close()
 
 
-def unreachable(nodes: Sequence[Dict[str, str]], start: Sequence[List[str]], timeout_s: float) -> List[str]:
+def unreachable(nodes: Sequence[Any], start: Sequence[List[str]], timeout_s: float) -> List[str]:
     """Return one sentence for each pair of nodes that cannot talk.
 
     Every node tries the head and its neighbour in the ring. `start` holds one argv for each node, which runs this module there.
@@ -53,21 +53,21 @@ def unreachable(nodes: Sequence[Dict[str, str]], start: Sequence[List[str]], tim
         for child in children:
             _send(child, source)
         ports = [_line(child) for child in children]
-        silent = ["{} did not answer over SSH".format(node["name"]) for node, port in zip(nodes, ports) if not port.isdigit()]
+        silent = [f"{node.name} did not answer over SSH" for node, port in zip(nodes, ports) if not port.isdigit()]
         if silent:
             return silent
         for index, child in enumerate(children):
             targets = {0, (index + 1) % len(nodes)} - {index}
-            _send(child, json.dumps([[nodes[target]["address"], int(ports[target])] for target in sorted(targets)]) + "\n")
+            _send(child, json.dumps([[nodes[target].address, int(ports[target])] for target in sorted(targets)]) + "\n")
         answers = [_line(child) for child in children]
         sentences = []
-        names = {node["address"]: node["name"] for node in nodes}
+        names = {node.address: node.name for node in nodes}
         for node, answer in zip(nodes, answers):
             if not answer:
-                sentences.append("{} gave no answer within {:.0f} s".format(node["name"], timeout_s))
+                sentences.append(f"{node.name} gave no answer within {timeout_s:.0f} s")
                 continue
             for address, port, error in json.loads(answer):
-                sentences.append("{} cannot reach {} on TCP port {} ({})".format(node["name"], names[address], port, error))
+                sentences.append(f"{node.name} cannot reach {names[address]} on TCP port {port} ({error})")
         return sentences
     finally:
         reaper.cancel()

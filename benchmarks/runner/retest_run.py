@@ -10,17 +10,16 @@ import shlex
 import time
 from typing import Any, Dict
 
-import jobs
-import measure
-import traffic
-from refusal import Refusal
+from benchmarks.launch.protocol import Measure
+from benchmarks.runner import jobs, measure, traffic
+from benchmarks.runner.refusal import Refusal
 
 _KEPT = "second.json"
 
 
-def look(asked: Dict[str, Any], say: jobs.Say) -> Dict[str, Any]:
+def look(asked: Measure, say: jobs.Say) -> Dict[str, Any]:
     """Return {steps, transport, evidence, failed} of `asked`, a measurement's request with fewer steps; the head is held."""
-    here = jobs.folder(asked["run_id"])
+    here = jobs.folder(asked.run_id)
     path = os.path.join(here, _KEPT)
     if os.path.exists(path):
         with jobs.text(path) as source:
@@ -35,15 +34,16 @@ def look(asked: Dict[str, Any], say: jobs.Say) -> Dict[str, Any]:
     return found
 
 
-def _look(asked: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
+def _look(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     began = time.monotonic()
-    nodes = asked["nodes"]
-    before, _ = measure.inventories(nodes, shlex.quote(asked["logs"]))
+    nodes = asked.nodes
+    before, _ = measure.inventories(nodes, shlex.quote(asked.logs))
     measure.lay_hostfile(asked)
     ran = measure.carry_out(asked, here, say, before, began)
     transport = None
     if ran.deciding is not None:
-        transport = dict(traffic.between(nodes, before, ran.after), network=ran.deciding.network, steps=ran.counted)
-    first = asked["evidence"] or {}
-    head = "# busbar: measured a second time; the first is {} ({})\n".format(first.get("sha256"), first.get("path"))
+        transport = dict(traffic.between(nodes, before, ran.after, asked.hcas), network=ran.deciding.network, steps=ran.counted)
+    first = asked.evidence
+    seen = (first.sha256, first.path) if first else (None, None)
+    head = "# busbar: measured a second time; the first is {} ({})\n".format(*seen)
     return {"steps": ran.steps, "transport": transport, "evidence": measure.keep(here, ran.texts, head), "failed": None}

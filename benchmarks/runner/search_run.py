@@ -12,13 +12,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-import fanout
-import jobs
-import measure
-import mpirun
-import retest_run
-import search
-from refusal import Refusal
+from benchmarks.launch import launcher
+from benchmarks.launch.protocol import Ranks, Search, Trials
+from benchmarks.runner import fanout, jobs, measure, program_run, retest_run, search
+from benchmarks.runner.refusal import Refusal
 
 _NAMES_TIMEOUT_S = 60
 _TRIAL_TIMEOUT_S = 300
@@ -30,43 +27,45 @@ _CULPRITS_KEPT = 16
 _EVIDENCE_KEPT = 4
 
 
-def commands(request: Dict[str, Any]) -> List[str]:
+def commands(request: Search) -> List[str]:
     """Return the commands of the second look, and that of the first trial: all others differ in hosts and rails alone."""
-    argvs = [step["argv"] for step in request.get("again", {}).get("steps", [])]
-    if request["needed"]:
-        argvs.append(_Launch(request, "").groups([search.Trial((0, 1), ())], "first")["argv"])
-    return [" ".join(shlex.quote(word) for word in argv) for argv in argvs]
+    found = measure.commands(request.again)[1:] if request.again else []
+    if request.trials:
+        first = _Launch(request, request.trials, "").groups([search.Trial((0, 1), ())], "first").job
+        found.append(" ".join(shlex.quote(word) for word in first.argv))
+    return found
 
 
-def work(request: Dict[str, Any], here: str, say: jobs.Say) -> Dict[str, Any]:
+def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
     """Take the second look, then search within the budget; return the line."""
-    line = {"schema": 1, "kind": "search", "run_id": request["run_id"], "needed": request["needed"]}  # type: Dict[str, Any]
+    line = {"schema": 1, "kind": "search", "run_id": request.run_id, "needed": request.trials is not None}  # type: Dict[str, Any]
     try:
         with measure.alone(request, say):
-            fanout.keep(request["nodes"])
-            if "again" in request:
-                line["again"] = retest_run.look(request["again"], say)
-            if request["needed"]:
-                line.update(_search(request, _whole_gb_s(request["whole_gb_s"], line.get("again")), here, say))
+            fanout.keep(request.nodes)
+            if request.again:
+                line["again"] = retest_run.look(request.again, say)
+            if request.trials:
+                whole = _whole_gb_s(request.trials.whole_gb_s, line.get("again"))
+                line.update(_search(request, request.trials, whole, here, say))
     except (Refusal, OSError) as error:
         line.update(failed=str(error), complete=False)
     return _fitting(line)
 
 
-def _search(request: Dict[str, Any], whole_gb_s: Optional[float], here: str, say: jobs.Say) -> Dict[str, Any]:
+def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: str, say: jobs.Say) -> Dict[str, Any]:
     """Go from round to round within the budget; return what was found."""
     began = time.monotonic()
-    asking = search.Search(len(request["nodes"]), len(request["rails"]) or 1, request["pair_limit_gb_s"], whole_gb_s)
+    asking = search.Search(len(request.nodes), len(trials.rails) or 1, trials.pair_limit_gb_s, whole_gb_s)
     samples = []  # type: List[search.Sample]
     try:
-        failed = _ask(asking, samples, request, here, say, began)
+        failed = _ask(asking, samples, request, _Launch(request, trials, here), say, began)
     except (Refusal, OSError, _NoTimes) as error:
         failed = str(error)
     found = asking.finding()
     say(found.summary)
     pairs = [[*one.trial.nodes, one.busbw_gb_s] for one in samples if not one.trial.rails and len(one.trial.nodes) == _PAIR]
     return {
-        "culprits": [_culprit(one, request) for one in found.culprits[:_CULPRITS_KEPT]],
+        "culprits": [_culprit(one, request, trials) for one in found.culprits[:_CULPRITS_KEPT]],
         "healthy_gb_s": found.healthy_gb_s,
         "rounds": found.rounds,
         "trials": found.trials,
@@ -93,17 +92,16 @@ def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Opt
 
 
 def _ask(  # noqa: PLR0913, PLR0917 - one loop that its caller would bury
-    asking: search.Search, samples: List[search.Sample], request: Dict[str, Any], here: str, say: jobs.Say, began: float
+    asking: search.Search, samples: List[search.Sample], request: Search, launch: "_Launch", say: jobs.Say, began: float
 ) -> Optional[str]:
     """Go from round to round; return why it ended before its end, None when it did not."""
-    launch = _Launch(request, here)
-    deadline = began + request["budget_s"]
+    deadline = began + request.budget_s
     while True:
         trials = asking.next_round()
         if not trials:
             return None
         if time.monotonic() > deadline:
-            return "the budget of {:.0f} s was used up after {} rounds".format(request["budget_s"], len(launch.rounds))
+            return f"the budget of {request.budget_s:.0f} s was used up after {len(launch.rounds)} rounds"
         got = launch.round(trials, deadline + _TRIAL_TIMEOUT_S)
         asking.record(got)
         samples.extend(got)
@@ -127,11 +125,19 @@ class _Group(NamedTuple):
     ranks: int
 
 
+class _Batch(NamedTuple):
+    """One run of many trials, and their groups in rank order."""
+
+    job: program_run.Job
+    members: List[_Group]
+
+
 class _Launch:
     """How trials become runs."""
 
-    def __init__(self, request: Dict[str, Any], here: str) -> None:
+    def __init__(self, request: Search, trials: Trials, here: str) -> None:
         self._request = request
+        self._trials = trials
         self._here = here
         self._hosts = {}  # type: Dict[str, int]
         self._lock = threading.Lock()
@@ -179,17 +185,17 @@ class _Launch:
             return None
 
     def _measured(self, batch: List[search.Trial], name: str, deadline: float) -> List[search.Sample]:
-        step = self.groups(batch, name)
-        step["timeout_s"] = max(min(_TRIAL_TIMEOUT_S, deadline - time.monotonic()), 1)
-        run = mpirun.run(step, self._here, lambda _line: None)
+        together = self.groups(batch, name)
+        left_s = max(min(_TRIAL_TIMEOUT_S, deadline - time.monotonic()), 1)
+        run = program_run.run(together.job._replace(timeout_s=left_s), self._here, lambda _line: None)
         row = run.transcript.rows[-1] if run.transcript.rows else None
         times = row.out_of_place_spread.rank_us if row and row.out_of_place_spread else ()
-        last = step["members"][-1]
+        last = together.members[-1]
         if row is None or len(times) < last.first + last.ranks:
             why = run.problems[0] if run.problems else "nccl-tests gave no time of every rank (2.19 or later does)"
             raise _NoTimes(f"the run {name} ended well and tells nothing of its trials: {why}")
         hosts = {device.rank: self._hosts.get(device.host.split(".")[0]) for device in run.transcript.devices}
-        return [self._sample(group, row.size_bytes, times, hosts) for group in step["members"]]
+        return [self._sample(group, row.size_bytes, times, hosts) for group in together.members]
 
     def _sample(self, group: _Group, size_bytes: int, times: Sequence[float], hosts: Dict[int, Optional[int]]) -> search.Sample:
         ranks = range(group.first, group.first + group.ranks)
@@ -198,62 +204,48 @@ class _Launch:
         slowest_us = max(times[rank] for rank in ranks)
         return search.Sample(group.trial, size_bytes * 2.0 * (group.ranks - 1) / group.ranks / (slowest_us * 1e3), "")
 
-    def groups(self, batch: List[search.Trial], name: str) -> Dict[str, Any]:
-        """Return the step that runs `batch` at once, one group for each trial, `members` in rank order."""
-        request = self._request
-        single = len(batch[0].rails) == 1
-        size = request["size_bytes"]
-        contexts = []  # type: List[List[str]]
-        members = []  # type: List[_Group]
-        first = 0
-        if single:
-            for rail in sorted({trial.rails[0] for trial in batch}):
-                mine = [trial for trial in batch if trial.rails[0] == rail]
-                contexts.append(self._context(mine, (rail,), 1, size // max(len(request["rails"]), 1)))
-                for trial in mine:
-                    members.append(_Group(trial, first, len(trial.nodes)))
-                    first += len(trial.nodes)
-        else:
-            contexts.append(self._context(batch, batch[0].rails, request["gpus"], size))
-            for trial in batch:
-                members.append(_Group(trial, first, len(trial.nodes) * request["gpus"]))
-                first += len(trial.nodes) * request["gpus"]
+    def groups(self, batch: List[search.Trial], name: str) -> _Batch:
+        """Return the run of `batch`, one group of ranks for each trial."""
+        trials = self._trials
         result = os.path.join(self._here, name + ".json")
-        split = members[0].ranks
-        words = list(request["mpirun"])
-        for index, context in enumerate(contexts):
-            words += [":"] if index else []
-            words += [word.replace("@SPLIT@", str(split)).replace("@RESULT@", result) for word in context]
-        writer = request["nodes"][members[0].trial.nodes[0]]["address"]
-        at = None if writer == request["nodes"][0]["address"] else writer
-        return {"name": name, "argv": words, "result": result, "result_at": at, "members": members, "cycles": 1}
+        per_node = 1 if len(batch[0].rails) == 1 else trials.gpus
+        members = []  # type: List[_Group]
+        contexts = []  # type: List[Ranks]
+        # Trials of one rail each differ in what ranks are told, so each rail is a context of its own.
+        for rails in sorted({trial.rails for trial in batch}) if per_node == 1 else [batch[0].rails]:
+            mine = [trial for trial in batch if trial.rails == rails]
+            split = len(batch[0].nodes) * per_node
+            contexts.append(self._context(mine, rails, per_node, split, result))
+            for trial in mine:
+                first = members[-1].first + members[-1].ranks if members else 0
+                members.append(_Group(trial, first, len(trial.nodes) * per_node))
+        nodes = self._request.nodes
+        argv = launcher.command(trials.launch, nodes, contexts)
+        writer = nodes[members[0].trial.nodes[0]].address
+        at = None if writer == nodes[0].address else writer
+        return _Batch(program_run.Job(name, argv, result, _TRIAL_TIMEOUT_S, result_at=at), members)
 
-    def _context(self, trials: List[search.Trial], rails: Tuple[int, ...], per_node: int, size_bytes: int) -> List[str]:
-        """Return the words for the ranks of `trials`, node by node in their order, on `rails` (none: all)."""
-        request = self._request
-        nodes = [request["nodes"][index] for trial in trials for index in trial.nodes]
-        variables = dict(request["exports"], NCCL_TESTS_SPLIT="DIV @SPLIT@")
-        # Through a network plugin a GPU has the rails near it, so its number alone says which are meant.
-        if rails and not request["by_gpu"]:
-            variables["NCCL_IB_HCA"] = "=" + ",".join(device for rail in rails for device in request["rails"][rail])
-        if per_node == 1 and request["gpus"] > 1:
-            variables["NCCL_TESTS_DEVICE"] = str(rails[0] * request["gpus"] // len(request["rails"]) if rails else 0)
-        return [
-            *("-np", str(len(nodes) * per_node), "--map-by", f"ppr:{per_node}:node"),
-            *("--host", ",".join("{}:{}".format(node["address"], per_node) for node in nodes)),
-            *(word for key, value in sorted(variables.items()) for word in ("-x", f"{key}={value}")),
-            *(*request["program"], "-b", str(_floats(size_bytes)), "-e", str(_floats(size_bytes)), "-f", "2", "-g", "1"),
-            *("-n", str(request["iterations"]), "-w", "2", "-c", "0", "-I", "1", "-J", "@RESULT@"),
+    def _context(self, batch: List[search.Trial], rails: Tuple[int, ...], per_node: int, split: int, result: str) -> Ranks:
+        """Return the ranks of `batch`, node by node in their order, on `rails` (none: all)."""
+        trials = self._trials
+        variables = dict(trials.ranks.environment, NCCL_TESTS_SPLIT=f"DIV {split}")
+        # Through a network plugin a GPU has the rails near it, so its number is enough to say which are meant.
+        if rails and not trials.by_gpu:
+            variables["NCCL_IB_HCA"] = "=" + ",".join(device for rail in rails for device in trials.rails[rail])
+        if per_node == 1 and trials.gpus > 1:
+            variables["NCCL_TESTS_DEVICE"] = str(rails[0] * trials.gpus // len(trials.rails) if rails else 0)
+        size = str(_floats(trials.size_bytes // max(len(trials.rails), 1) if len(rails) == 1 else trials.size_bytes))
+        arguments = [
+            *("-b", size, "-e", size, "-f", "2", "-g", "1"),
+            *("-n", str(trials.iterations), "-w", "2", "-c", "0", "-I", "1", "-J", result),
         ]
+        nodes = [index for trial in batch for index in trial.nodes]
+        return trials.ranks._replace(arguments=arguments, environment=variables, per_node=per_node, nodes=nodes)
 
     def _host_names(self) -> Dict[str, int]:
         """Return each node's index by the host name that it prints."""
-        answers = fanout.each(self._request["nodes"], "hostname", b"", _NAMES_TIMEOUT_S)
-        silent = [
-            "{} ({})".format(node["name"], answer.why)
-            for node, answer in zip(self._request["nodes"], answers)
-            if answer.status != 0
-        ]
+        answers = fanout.each(self._request.nodes, "hostname", b"", _NAMES_TIMEOUT_S)
+        silent = [f"{node.name} ({answer.why})" for node, answer in zip(self._request.nodes, answers) if answer.status != 0]
         if silent:
             raise Refusal("no answer from {}".format("; ".join(silent)))
         return {answer.out.strip().split(".")[0]: index for index, answer in enumerate(answers)}
@@ -263,14 +255,14 @@ def _floats(size_bytes: int) -> int:
     return max(size_bytes // 4, 1) * 4
 
 
-def _culprit(one: search.Culprit, request: Dict[str, Any]) -> Dict[str, Any]:
+def _culprit(one: search.Culprit, request: Search, trials: Trials) -> Dict[str, Any]:
     """Name nodes and rails, keep the evidence that says most, and say what to type next."""
-    names = [request["nodes"][index]["name"] for index in one.nodes]
-    rails = _devices(one.rails, request)
+    names = [request.nodes[index].name for index in one.nodes]
+    rails = _devices(one.rails, trials)
     evidence = [
         {
-            "nodes": [request["nodes"][index]["name"] for index in sample.trial.nodes],
-            "rails": _devices(sample.trial.rails, request),
+            "nodes": [request.nodes[index].name for index in sample.trial.nodes],
+            "rails": _devices(sample.trial.rails, trials),
             "busbw_gb_s": sample.busbw_gb_s,
             "why": sample.why,
         }
@@ -284,21 +276,21 @@ def _culprit(one: search.Culprit, request: Dict[str, Any]) -> Dict[str, Any]:
         "flapping": one.flapping,
         "confidence": round(one.confidence, 3),
         "evidence": evidence,
-        "next": _next(one, request, rails),
+        "next": _next(one, request, trials, rails),
     }
 
 
-def _devices(rails: Sequence[int], request: Dict[str, Any]) -> List[str]:
-    return [device for index in rails if index < len(request["rails"]) for device in request["rails"][index]]
+def _devices(rails: Sequence[int], trials: Trials) -> List[str]:
+    return [device for index in rails if index < len(trials.rails) for device in trials.rails[index]]
 
 
-def _next(one: search.Culprit, request: Dict[str, Any], rails: List[str]) -> str:
+def _next(one: search.Culprit, request: Search, trials: Trials, rails: List[str]) -> str:
     """Return the command that a person types on the head to look at it."""
-    node = request["nodes"][one.nodes[0]]
-    devices = rails or _devices(range(len(request["rails"])), request)
+    node = request.nodes[one.nodes[0]]
+    devices = rails or _devices(range(len(trials.rails)), trials)
     if one.kind in ("rail", "link", "rail_plane") and devices:
         ports = " ".join(f"/sys/class/infiniband/{device}/ports/1" for device in devices[:4])
         look = f"for p in {ports}; do echo $p; cat $p/state $p/rate; grep -s . $p/hw_counters/*; done"
     else:
         look = "nvidia-smi topo -m; nvidia-smi -q -d PERFORMANCE; dmesg | tail -50"
-    return "ssh {} {}".format(node["address"], shlex.quote(look))
+    return f"ssh {node.address} {shlex.quote(look)}"

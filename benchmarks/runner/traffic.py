@@ -1,28 +1,34 @@
 """What moved between two inventories: bytes by node and device, events on RDMA ports, and what NCCL said of its transport.
 
-It deliberately judges nothing: `benchmarks.judge.transport` holds these numbers against what the algorithm must have moved.
+`benchmarks.judge.transport` holds these numbers against what the algorithm must have moved.
 """
 
 from typing import Any, Dict, List, Sequence
 
-#: Nodes whose traffic is kept one by one; above it only the extremes are.
+from benchmarks.launch.protocol import Node
+
+#: Up to so many nodes the bytes of each are kept; above it those of the nodes that sent least.
 _NODES_IN_DETAIL = 16
+_NODES_KEPT = 8
+#: Different sentences of NCCL's that are kept of each kind.
+_SENTENCES_KEPT = 32
 _EVENTS_KEPT = 32
 
 
 def between(
-    nodes: Sequence[Dict[str, str]], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]
+    nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]], rails: Sequence[str]
 ) -> Dict[str, Any]:
     """Return bytes sent by node and device, NVLink's bytes, port events, and NCCL's own words with how often they fell."""
-    sent = {node["name"]: _sent(old, new) for node, old, new in zip(nodes, before, after)}
+    sent = {node.name: _sent(old, new) for node, old, new in zip(nodes, before, after)}
     nvlink = {
-        node["name"]: new["nvlink_tx_bytes"] - old["nvlink_tx_bytes"]
+        node.name: new["nvlink_tx_bytes"] - old["nvlink_tx_bytes"]
         for node, old, new in zip(nodes, before, after)
         if old["nvlink_tx_bytes"] is not None and new["nvlink_tx_bytes"] is not None
     }
     hcas = sorted({name for its in after for name in its["hca"]})
     return {
-        "tx_bytes": _kept(sent),
+        "tx_bytes": _kept(sent, list(rails) or hcas),
+        "counted_nodes": sum(bool(set(rails or counted) & set(counted)) for counted in sent.values()),
         "nvlink_tx_bytes": {"least": min(nvlink.values()), "nodes": len(nvlink)} if nvlink else None,
         "hcas": hcas,
         "netdevs": {hca: after[0]["hca"][hca]["netdev"] for hca in hcas if hca in after[0]["hca"]},
@@ -40,18 +46,27 @@ def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
     }
 
 
-def _kept(sent: Dict[str, Dict[str, int]]) -> Dict[str, Dict[str, int]]:
-    """Keep every node's numbers, or of many nodes those of the one that sent least over each device, and most."""
+def _kept(sent: Dict[str, Dict[str, int]], rails: Sequence[str]) -> Dict[str, Dict[str, int]]:
+    """Keep every node's numbers, or of many nodes those that sent least, by name: when they did their part, all did.
+
+    A node did less than its part in two ways: all its rails together sent little, or one of them sent less than the others.
+    """
     if len(sent) <= _NODES_IN_DETAIL:
         return sent
-    devices = sorted({name for counted in sent.values() for name in counted})
-    columns = {name: [counted.get(name, 0) for counted in sent.values()] for name in devices}
-    return {"least": {n: min(v) for n, v in columns.items()}, "most": {n: max(v) for n, v in columns.items()}}
+
+    def counted(name: str) -> List[int]:
+        return [sent[name].get(rail, 0) for rail in rails]
+
+    def evenness(name: str) -> float:
+        return min(counted(name), default=0) / max(max(counted(name), default=0), 1)
+
+    half = _NODES_KEPT // 2
+    worst = sorted(sent, key=lambda name: sum(counted(name) or sent[name].values()))[:half]
+    worst += [name for name in sorted(sent, key=evenness) if name not in worst][:half]
+    return {name: sent[name] for name in worst}
 
 
-def _events(
-    nodes: Sequence[Dict[str, str]], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]
-) -> List[Dict[str, Any]]:
+def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Return the port counters of trouble that grew, largest first."""
     grown = []
     for node, old, new in zip(nodes, before, after):
@@ -59,7 +74,7 @@ def _events(
             then = old["hca"].get(hca, {}).get("events", {})
             for counter, value in sorted(new["hca"][hca]["events"].items()):
                 if value is not None and then.get(counter) is not None and value > then[counter]:
-                    grown.append({"node": node["name"], "hca": hca, "counter": counter, "count": value - then[counter]})
+                    grown.append({"node": node.name, "hca": hca, "counter": counter, "count": value - then[counter]})
     return sorted(grown, key=lambda event: -event["count"])[:_EVENTS_KEPT]
 
 
@@ -71,7 +86,8 @@ def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]
             for sentence, count in counts.items():
                 plain = sentence if key != "devices" else _without_addresses(sentence)
                 total[key][plain] = total[key].get(plain, 0) + count
-    return total
+    most = {key: sorted(counts, key=lambda one: -counts[one])[:_SENTENCES_KEPT] for key, counts in total.items()}
+    return {key: {sentence: total[key][sentence] for sentence in sentences} for key, sentences in most.items()}
 
 
 def _without_addresses(sentence: str) -> str:

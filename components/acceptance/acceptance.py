@@ -12,7 +12,9 @@ from benchmarks.host import requests
 from benchmarks.judge import retest
 from benchmarks.judge.checks import PASS
 from benchmarks.judge.verdict import Judgement, judge
+from benchmarks.launch import protocol
 from benchmarks.plan.asked import Asked
+from benchmarks.plan.ranks import Place
 from benchmarks.records import requests as records_requests
 from benchmarks.records.requests import Keeping, Kept
 from benchmarks.report import outputs, summary
@@ -48,10 +50,10 @@ class Source:
         """What is copied to the head node: name there -> (local path, sha256)."""
         return {} if self.is_url else {self.file_name: (self.location, self.sha256)}
 
-    def origin(self) -> dict[str, str]:
+    def origin(self) -> protocol.Source:
         """Return where the runner takes it from."""
         place = {"url": self.location} if self.is_url else {"path": self.file_name}
-        return {"version": self.version, "sha256": self.sha256} | place
+        return protocol.Source(self.version, self.sha256, **place)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,10 +128,10 @@ class Acceptance(pulumi.ComponentResource):
         if pulumi.runtime.is_dry_run():
             expects.apply(lambda asked: pulumi.log.info(summary.expectation(asked, args.price), self))
         found = cluster.inventory.apply(lambda inventory: inventory.of(planned.name))
-        nodes: pulumi.Output[list[dict[str, str]]] = found.apply(lambda one: _machines(one.nodes))
+        nodes: pulumi.Output[tuple[Node, ...]] = found.apply(lambda one: one.nodes)
         identity: pulumi.Output[str] = found.apply(lambda one: one.identity)
         asked: pulumi.Output[Asked] = pulumi.Output.all(asked=expects, nodes=nodes).apply(
-            lambda known: replace(known["asked"], names=tuple(node["name"] for node in known["nodes"]))
+            lambda known: replace(known["asked"], names=tuple(node.name for node in known["nodes"]))
         )
         runner = Runner(
             f"{name}-runner", reach=cluster.reach, head=ready.head, identity=identity, files=args.source.files, opts=mine
@@ -138,7 +140,7 @@ class Acceptance(pulumi.ComponentResource):
             f"{name}-build",
             pulumi.Output.all(nodes=nodes, asked=asked).apply(
                 lambda known: requests.build(
-                    known["nodes"],
+                    _machines(known["nodes"]),
                     known["asked"],
                     args.source.origin(),
                     planned.launcher.homes,
@@ -149,16 +151,18 @@ class Acceptance(pulumi.ComponentResource):
             [],
             mine,
         )
-        built: pulumi.Output[dict[str, Any]] = build.stdout.apply(last_line)
-        where = pulumi.Output.all(nodes=nodes, network=ready.network, built=built, asked=asked).apply(
-            lambda known: requests.launch(**known)
+        # A dataclass: the engine's SDK turns tuples that pass through an output into plain ones.
+        where: pulumi.Output[Place] = pulumi.Output.all(
+            nodes=nodes, network=ready.network, stdout=build.stdout, asked=asked
+        ).apply(
+            lambda known: requests.place(
+                _machines(known["nodes"]), known["network"], requests.built(known["stdout"]), known["asked"]
+            )
         )
         measure = runner.run(
             f"{name}-measure",
-            pulumi.Output.all(nodes=nodes, where=where, built=built, asked=asked, identity=identity).apply(
-                lambda known: requests.measure(
-                    known["nodes"], known["where"], known["built"], known["asked"], [known["identity"], runner.digest]
-                )
+            pulumi.Output.all(where=where, asked=asked, identity=identity).apply(
+                lambda known: requests.measure(known["where"], known["asked"], [known["identity"], runner.digest])
             ),
             [build],
             mine,
@@ -178,7 +182,7 @@ class Acceptance(pulumi.ComponentResource):
         )
         search = runner.run(
             f"{name}-search",
-            pulumi.Output.all(nodes=nodes, where=where, asked=bound, judged=first).apply(
+            pulumi.Output.all(where=where, asked=bound, judged=first).apply(
                 lambda known: requests.search(**known, budget_s=args.search_budget_s, reasons=[runner.digest])
             ),
             [measure],
@@ -188,20 +192,19 @@ class Acceptance(pulumi.ComponentResource):
         judged: pulumi.Output[Judgement] = pulumi.Output.all(first=first, asked=bound, searched=searched).apply(
             lambda known: retest.settled(**known)
         )
-        record = pulumi.Output.all(judged=judged, asked=bound, built=built, searched=searched).apply(
-            lambda known: outputs.measured(**known)
+        record = pulumi.Output.all(judged=judged, asked=bound, where=where, searched=searched).apply(
+            lambda known: outputs.measured(known["judged"], known["asked"], known["where"].built, known["searched"])
         )
         kept = records.keep(
             pulumi.Output.all(
-                judged=judged, asked=bound, built=built, nodes=nodes, identity=identity, record=record, expected=self.expected
+                judged=judged, asked=bound, where=where, identity=identity, record=record, expected=self.expected
             ).apply(
                 lambda known: records_requests.keep(
                     known["judged"],
                     known["asked"],
                     args.keeping,
                     known["identity"],
-                    known["built"],
-                    known["nodes"],
+                    known["where"],
                     outputs.flat(known["expected"], known["record"]),
                     pulumi.get_stack(),
                 )
@@ -234,5 +237,5 @@ class Acceptance(pulumi.ComponentResource):
             pulumi.log.info(change, self)
 
 
-def _machines(nodes: tuple[Node, ...]) -> list[dict[str, str]]:
-    return [{"name": node.name, "address": node.address} for node in nodes]
+def _machines(nodes: tuple[Node, ...]) -> list[protocol.Node]:
+    return [protocol.Node(node.name, node.address) for node in nodes]

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.launch import launcher, mpirun, protocol
 from tools.stage import JUMP, ROOT, Finished, standing_hosts
 
 _HOSTS = 8
@@ -58,7 +59,7 @@ class _Bench:
         _good("a first update", self.stage.up(**self.settings))
         state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.resources()}
         built = json.loads(state["acceptance-build"]["outputs"]["stdout"])
-        request = json.loads(state["acceptance-measure"]["inputs"]["stdin"])
+        request = protocol.load(protocol.Measure, json.loads(state["acceptance-measure"]["inputs"]["stdin"]))
         homes = {"MPI_HOME": built["mpi_home"], "CUDA_HOME": built["cuda_home"], "NCCL_HOME": built["nccl_home"]}
         if homes["MPI_HOME"] == "/usr":
             homes["MPI_HOME"] = "/usr/lib/x86_64-linux-gnu/openmpi"
@@ -67,7 +68,7 @@ class _Bench:
         self.make = f"make -j $(nproc) MPI=1 {' '.join(words)}"
         (self.folder / "commands.sh").write_text(_commands(request, built["binaries"]))
         (self.folder / "hosts").write_text("".join(f"{address}\n" for address in self.addresses))
-        self.steps = len(request["steps"])
+        self.steps = len(request.steps)
         measured = json.loads(state["acceptance-measure"]["outputs"]["stdout"])
         self.runs_s = sum(step.get("seconds", 0.0) for step in measured["steps"])
 
@@ -116,30 +117,30 @@ class _Bench:
         return self.ssh(_JUMP, f"cd work && {shlex.join(words)}")
 
 
-def _commands(request: dict[str, Any], binaries: str) -> str:
+def _commands(request: protocol.Measure, binaries: str) -> str:
     """Return a script with the very commands of the product, in the folder of the others; it prints the deciding busbw."""
     lines = [
         "#!/bin/bash",
         "set -e",
         f"mkdir -p {_HERE}/results",
         f"cat >{_HERE}/hosts <<'END'",
-        request["hostfile"]["text"] + "END",
+        mpirun.hostfile(request.nodes, request.gpus) + "END",
     ]
-    for step in request["steps"]:
+    for step in request.steps:
         words = [
             word.replace(binaries, f"{_HERE}/bin")
-            .replace(request["hostfile"]["path"], f"{_HERE}/hosts")
-            .replace(request["results"], f"{_HERE}/results")
-            .replace(request["logs"], f"{_HERE}/results")
-            for word in step["argv"]
+            .replace(request.launch.hostfile, f"{_HERE}/hosts")
+            .replace(request.results, f"{_HERE}/results")
+            .replace(request.logs, f"{_HERE}/results")
+            for word in launcher.command(request.launch, request.nodes, [step.ranks])
         ]
         # mpirun would read the rest of the script.
-        lines.append(f"{shlex.join(words)} </dev/null >{_HERE}/results/{step['name']}.txt")
-        if step["decides"]:
-            ranks = step["ranks"]
+        lines.append(f"{shlex.join(words)} </dev/null >{_HERE}/results/{step.name}.txt")
+        if step.decides:
+            ranks = len(request.nodes) * step.ranks.per_node
             lines.append(
                 'awk \'$1 ~ /^[0-9]+$/ { size = $1; us = $6 } END { printf "BUSBW %.6f\\n", '
-                f"size / us / 1e3 * 2 * {ranks - 1} / {ranks} }}' {_HERE}/results/{step['name']}.txt"
+                f"size / us / 1e3 * 2 * {ranks - 1} / {ranks} }}' {_HERE}/results/{step.name}.txt"
             )
     return "\n".join(lines) + "\n"
 

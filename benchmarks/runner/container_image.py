@@ -12,11 +12,10 @@ import shutil
 import time
 from typing import Any, Dict, List, NamedTuple
 
-import fanout
-import installed
-import jobs
-from child import bounded
-from refusal import Refusal
+from benchmarks.launch.protocol import Build, Image, Node
+from benchmarks.runner import fanout, installed, jobs
+from benchmarks.runner.child import bounded
+from benchmarks.runner.refusal import Refusal
 
 #: Of a rank's environment what MPI and NCCL read; everything else of the node, LD_LIBRARY_PATH first, stays outside.
 _PASSED = ("NCCL_", "FI_", "UCX_", "HCOLL_", "CUDA_", "OMPI_", "PMIX_", "PRTE_MCA_")
@@ -49,35 +48,37 @@ class Inside(NamedTuple):
         return _start(self.name, conf)
 
 
-def commands(request: Dict[str, Any]) -> List[str]:
+def commands(request: Build) -> List[str]:
     """Return what a person would type on the head to get the image, and on every node to unpack it."""
-    wanted = request["container"]
-    file = wanted["path"] or _place(wanted)
-    words = [] if wanted["path"] else [["enroot", "import", "--output", file, wanted["uri"]]]
+    wanted = request.container
+    assert wanted is not None  # noqa: S101 - asked for with an image only
+    file = wanted.path or _place(wanted)
+    words = [] if wanted.path else [["enroot", "import", "--output", file, wanted.uri]]
     return [" ".join(map(shlex.quote, line)) for line in [*words, ["enroot", "create", "--name", "busbar", file]]]
 
 
-def prepare(request: Dict[str, Any], mpirun: str, here: str, say: jobs.Say) -> Inside:
+def prepare(request: Build, mpirun: str, here: str, say: jobs.Say) -> Inside:
     """Get the image onto all nodes and ask it what it holds; `mpirun` is what the head's says of its version.
 
     Raises:
         Refusal: the image cannot be had or is another than is pinned, a node did not take it, or nothing can be built in it.
     """
-    deadline = time.monotonic() + request["timeout_s"]
-    wanted = request["container"]
+    deadline = time.monotonic() + request.timeout_s
+    wanted = request.container
+    assert wanted is not None  # noqa: S101 - asked for with an image only
     if not shutil.which("enroot"):
         raise Refusal(f"the head has no enroot, and ranks shall run in {_text(wanted)}; install it on every node")
-    file = _given(wanted) if wanted["path"] else _imported(wanted, request["run_id"], say, deadline)
+    file = _given(wanted) if wanted.path else _imported(wanted, request.run_id, say, deadline)
     digest = _sha256(file)
     say(f"image {_text(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
-    if not wanted["path"] and not wanted["shared"]:
-        _refuse_missing(request["nodes"], fanout.send(request["nodes"], file, digest, deadline - time.monotonic()), "take it")
+    if not wanted.path and not wanted.shared:
+        _refuse_missing(request.nodes, fanout.send(request.nodes, file, digest, deadline - time.monotonic()), "take it")
     name = "busbar-" + digest[:16]
-    _unpack(request["nodes"], file, digest, name, say, deadline)
+    _unpack(request.nodes, file, digest, name, say, deadline)
     asking = os.path.join(here, "asking.conf")
     with jobs.text(asking, "w") as target:
         target.write(_conf({}))
-    found = installed.inside(wanted["homes"], _ask(name, asking, installed.script(wanted["homes"])))
+    found = installed.inside(wanted.homes, _ask(name, asking, installed.script(wanted.homes)))
     versions = _versions(_ask(name, asking, _versions_script(found)))
     _refuse_other_mpi(versions.get("mpi", ""), mpirun, _text(wanted))
     image = {"reference": _text(wanted), "file": file, "sha256": digest, "bytes": os.path.getsize(file)}
@@ -85,30 +86,30 @@ def prepare(request: Dict[str, Any], mpirun: str, here: str, say: jobs.Say) -> I
     return Inside(name, _conf(found), found, image, versions)
 
 
-def _text(wanted: Dict[str, Any]) -> str:
-    return str(wanted["uri"] or wanted["path"])
+def _text(wanted: Image) -> str:
+    return str(wanted.uri or wanted.path)
 
 
 def _start(name: str, conf: str) -> List[str]:
     return ["enroot", "start", "--conf", conf, name]
 
 
-def _place(wanted: Dict[str, Any]) -> str:
+def _place(wanted: Image) -> str:
     """Return where the file of an imported image lies, the same on every node."""
-    base = os.path.join(wanted["shared"], ".busbar") if wanted["shared"] else jobs.root()
-    return os.path.join(base, "images", hashlib.sha256(wanted["uri"].encode()).hexdigest()[:16] + ".sqsh")
+    base = os.path.join(wanted.shared, ".busbar") if wanted.shared else jobs.root()
+    return os.path.join(base, "images", hashlib.sha256(wanted.uri.encode()).hexdigest()[:16] + ".sqsh")
 
 
-def _given(wanted: Dict[str, Any]) -> str:
-    path = str(wanted["path"])
+def _given(wanted: Image) -> str:
+    path = str(wanted.path)
     if not os.path.isfile(path):
         raise Refusal(f"container is {path}, and the head has no such file; import the image there, or name it in its registry")
-    if wanted["sha256"] and _sha256(path) != wanted["sha256"]:
-        raise Refusal("{} has sha256 {}, and {} is pinned; nothing was started".format(path, _sha256(path), wanted["sha256"]))
+    if wanted.sha256 and _sha256(path) != wanted.sha256:
+        raise Refusal(f"{path} has sha256 {_sha256(path)}, and {wanted.sha256} is pinned; nothing was started")
     return path
 
 
-def _imported(wanted: Dict[str, Any], run_id: str, say: jobs.Say, deadline: float) -> str:
+def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str:
     """Import the image unless it lies there whole; a file that is there is kept, for each import makes another file."""
     file = _place(wanted)
     proof = file + ".sha256"
@@ -121,8 +122,8 @@ def _imported(wanted: Dict[str, Any], run_id: str, say: jobs.Say, deadline: floa
     part = f"{file}.{run_id}"
     if os.path.exists(part):
         os.unlink(part)  # enroot writes over no file
-    words = ["enroot", "import", "--output", part, wanted["uri"]]
-    say("importing {}".format(wanted["uri"]))
+    words = ["enroot", "import", "--output", part, wanted.uri]
+    say(f"importing {wanted.uri}")
     said = []
     with bounded(words, max(deadline - time.monotonic(), 1), cwd=os.path.expanduser("~")) as child:
         for line in child.lines():
@@ -133,9 +134,9 @@ def _imported(wanted: Dict[str, Any], run_id: str, say: jobs.Say, deadline: floa
     if (child.late or status != 0) and os.path.exists(part):
         os.unlink(part)
     if child.late:
-        raise Refusal("the image {} was not imported in time; enroot's last words: {}".format(wanted["uri"], _cause(said)))
+        raise Refusal(f"the image {wanted.uri} was not imported in time; enroot's last words: {_cause(said)}")
     if status != 0:
-        raise Refusal("enroot did not import {}: {}".format(wanted["uri"], _cause(said)))
+        raise Refusal(f"enroot did not import {wanted.uri}: {_cause(said)}")
     with jobs.text(proof, "w") as target:
         target.write(f"{_sha256(part)}  {file}\n")
     os.rename(part, file)
@@ -149,7 +150,7 @@ def _cause(said: List[str]) -> str:
 
 
 def _unpack(  # noqa: PLR0913, PLR0917 - one file on many nodes
-    nodes: List[Dict[str, str]], file: str, digest: str, name: str, say: jobs.Say, deadline: float
+    nodes: List[Node], file: str, digest: str, name: str, say: jobs.Say, deadline: float
 ) -> None:
     """Have every node check the file and unpack it below its own ENROOT_DATA_PATH."""
     say(f"unpacking the image on {len(nodes)} nodes")
@@ -164,8 +165,8 @@ mkdir -p .busbar/images && touch {made}"""
     _refuse_missing(nodes, fanout.each(nodes, command, b"", max(deadline - time.monotonic(), 1)), "unpack it")
 
 
-def _refuse_missing(nodes: List[Dict[str, str]], answers: List[fanout.Answer], what: str) -> None:
-    missing = ["{} ({})".format(node["name"], answer.why) for node, answer in zip(nodes, answers) if answer.status != 0]
+def _refuse_missing(nodes: List[Node], answers: List[fanout.Answer], what: str) -> None:
+    missing = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
     if missing:
         raise Refusal("the image is not on every node: {} did not {}".format("; ".join(missing), what))
 

@@ -7,13 +7,11 @@ import os
 import re
 import shlex
 import time
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
-import fanout
-import jobs
-import transcript
-from child import bounded
-from refusal import Refusal
+from benchmarks.runner import fanout, jobs, transcript
+from benchmarks.runner.child import bounded
+from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
 #: A run with wrong values goes to its end, counts them in its rows, and only then ends badly.
@@ -31,22 +29,39 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run(step: Dict[str, Any], here: str, say: jobs.Say) -> Run:
-    """Run `step` (name, argv, result, cycles, timeout_s); its output is kept in `here` while it works.
+class Job(NamedTuple):
+    """One run: its command, and where its first rank writes the JSON file.
 
-    The first rank writes the JSON file, so it lies on the node of that rank: `step["result_at"]` is its address when that is
-    not this one.
+    Attributes:
+        name: names the file that keeps its output.
+        argv: the command.
+        result: path of the JSON file.
+        timeout_s: limit on the run.
+        cycles: how often each size is measured.
+        result_at: address of the first rank's node where that is not this one.
+    """
+
+    name: str
+    argv: List[str]
+    result: str
+    timeout_s: float
+    cycles: int = 1
+    result_at: Optional[str] = None
+
+
+def run(job: Job, here: str, say: jobs.Say) -> Run:
+    """Run `job`; its output is kept in `here` while it works.
 
     Raises:
         Refusal: it did not start, did not end in time or failed; the message holds the likely cause.
     """
-    result = _Result(step)
+    result = _Result(job)
     result.drop()  # nccl-tests would write beside it, under another name
     began = time.monotonic()
     try:
-        text = _run(step, os.path.join(here, step["name"] + ".txt"), say)
+        text = _run(job, os.path.join(here, job.name + ".txt"), say)
         seconds = time.monotonic() - began
-        found, problems = _read(step, text, result)
+        found, problems = _read(job, text, result)
     finally:
         result.drop()
     return Run(found, problems, text, seconds)
@@ -55,9 +70,9 @@ def run(step: Dict[str, Any], here: str, say: jobs.Say) -> Run:
 class _Result:
     """The JSON file of a run, on this node or on another."""
 
-    def __init__(self, step: Dict[str, Any]) -> None:
-        self._path = step["result"]
-        self._address = step.get("result_at")
+    def __init__(self, job: Job) -> None:
+        self._path = job.result
+        self._address = job.result_at
 
     def drop(self) -> None:
         """Remove it; on another node, leave a folder for it that nobody else can read."""
@@ -92,9 +107,9 @@ def environment(argv: List[str]) -> Dict[str, str]:
     return kept
 
 
-def _run(step: Dict[str, Any], path: str, say: jobs.Say) -> str:
+def _run(job: Job, path: str, say: jobs.Say) -> str:
     kept = []
-    with bounded(step["argv"], step["timeout_s"], cwd=os.path.expanduser("~"), env=environment(step["argv"])) as child:
+    with bounded(job.argv, job.timeout_s, cwd=os.path.expanduser("~"), env=environment(job.argv)) as child:
         with jobs.text(path, "w") as log:
             for line in child.lines():
                 kept.append(line)
@@ -104,17 +119,12 @@ def _run(step: Dict[str, Any], path: str, say: jobs.Say) -> str:
                     say(line)
         status = child.status()
     if child.late:
+        rows = sum(line.lstrip()[:1].isdigit() for line in kept)
         raise Refusal(
-            "the run {} was stopped after {:.0f} s with {} rows done; its output is {} on the head".format(
-                step["name"], step["timeout_s"], sum(line.lstrip()[:1].isdigit() for line in kept), path
-            )
+            f"the run {job.name} was stopped after {job.timeout_s:.0f} s with {rows} rows done; its output is {path} there"
         )
     if status != 0 and not any(_WRONG.match(line) for line in kept):
-        raise Refusal(
-            "the run {} ended with status {}: {} (its output is {} on the head)".format(
-                step["name"], status, _cause(kept), path
-            )
-        )
+        raise Refusal(f"the run {job.name} ended with status {status}: {_cause(kept)} (its output is {path} on the head)")
     return "\n".join(kept) + "\n"
 
 
@@ -125,12 +135,12 @@ def _cause(lines: List[str]) -> str:
     return words[0].strip()[:500]
 
 
-def _read(step: Dict[str, Any], text: str, result: _Result) -> Tuple[transcript.Transcript, List[str]]:
+def _read(job: Job, text: str, result: _Result) -> Tuple[transcript.Transcript, List[str]]:
     """Return the run as its JSON file has it, checked against the text."""
-    cycles = step.get("cycles", 1)
+    cycles = job.cycles
     runs = transcript.parse_text(text, cycles)
     if len(runs) != 1:
-        raise Refusal("the output of {} holds {} runs instead of one".format(step["name"], len(runs)))
+        raise Refusal(f"the output of {job.name} holds {len(runs)} runs instead of one")
     printed = runs[0]
     try:
         precise = transcript.parse_json(result.read(), cycles)

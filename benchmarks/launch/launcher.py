@@ -1,0 +1,29 @@
+"""The launchers by name. A new one is a module with `command`, and a line here."""
+
+from typing import Callable, Dict, List, Sequence
+
+from benchmarks.launch import enroot, mpirun
+from benchmarks.launch.protocol import Launch, Measure, Node, Ranks
+
+#: From how ranks start, the nodes and the ranks of one or several programs to the command that starts them all.
+LAUNCHERS: Dict[str, Callable[[Launch, Sequence[Node], Sequence[Ranks]], List[str]]] = {
+    "mpirun": mpirun.command,
+    "enroot": enroot.command,
+}
+
+
+def deciding(request: Measure) -> List[str]:
+    """Return the command of the run that decides, as the runner starts it."""
+    (step,) = [one for one in request.steps if one.decides]
+    return command(request.launch, request.nodes, [step.ranks])
+
+
+def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
+    """Return the command that starts `contexts` on `nodes`.
+
+    Raises:
+        ValueError: nothing here is called `launch.kind`.
+    """
+    if launch.kind not in LAUNCHERS:
+        raise ValueError("launch.kind is {!r}; it must be one of {}".format(launch.kind, ", ".join(LAUNCHERS)))
+    return LAUNCHERS[launch.kind](launch, nodes, contexts)

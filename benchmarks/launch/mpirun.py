@@ -1,0 +1,37 @@
+"""Ranks by Open MPI's mpirun over SSH; several programs at once become one job with a context for each."""
+
+from typing import List, Sequence
+
+from benchmarks.launch.protocol import Launch, Node, Ranks
+
+
+def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
+    """Return the command that starts `contexts` on `nodes`, typed on the first one."""
+    words = [launch.mpi_home + "/bin/mpirun"]
+    words += ["--prefix", launch.mpi_home] if launch.prefix else []
+    words += ["--bind-to", launch.bind_to]
+    words += [word for name, value in launch.mca.items() for word in ("--mca", name, value)]
+    for index, ranks in enumerate(contexts):
+        words += [":"] if index else []
+        words += placed(launch, nodes, ranks)
+        words += [word for name, value in sorted(ranks.environment.items()) for word in ("-x", name + "=" + value)]
+        words += [*launch.start, ranks.program, *ranks.arguments]
+    return words
+
+
+def placed(launch: Launch, nodes: Sequence[Node], ranks: Ranks) -> List[str]:
+    """Return the words that say how many ranks run where; all nodes together are those of the hostfile."""
+    if ranks.nodes is None:
+        count = str(len(nodes) * ranks.per_node)
+        return ["-np", count, "-npernode", str(ranks.per_node), "--hostfile", launch.hostfile]
+    hosts = ",".join(f"{nodes[index].address}:{ranks.per_node}" for index in ranks.nodes)
+    return ["-np", str(len(ranks.nodes) * ranks.per_node), "--map-by", f"ppr:{ranks.per_node}:node", "--host", hosts]
+
+
+def hostfile(nodes: Sequence[Node], slots: int) -> str:
+    """Return the hostfile: one line for each node with its slots.
+
+    One machine is its own host by the name localhost: it may not hold the address by which it is called from outside.
+    """
+    addresses = [node.address for node in nodes] if len(nodes) > 1 else ["localhost"]
+    return "".join(f"{address} slots={slots}\n" for address in addresses)

@@ -1,0 +1,326 @@
+"""What the operator's side asks of the runner, and what it answers: one JSON document each way, typed on both sides.
+
+Python 3.6 upward, because the runner imports it on a node. `load` refuses what does not fit; `docs/runner.schema.json` is made
+from these types.
+"""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Type, TypeVar, Union, cast, get_type_hints
+
+#: Version of requests.
+SCHEMA = 2
+#: Version of the measurement's line.
+LINE_SCHEMA = 2
+
+T = TypeVar("T")
+
+
+class UnfitError(ValueError):
+    """A document that is not of its type; the message begins with the path in it."""
+
+
+class Node(NamedTuple):
+    """One node: its host name and the address by which the others reach it."""
+
+    name: str
+    address: str
+
+
+class Source(NamedTuple):
+    """The nccl-tests archive: version, sha256, and a URL or the path of a file in the head node's home folder."""
+
+    version: str
+    sha256: str
+    url: str = ""
+    path: str = ""
+
+
+class Image(NamedTuple):
+    """The image that ranks run in.
+
+    Attributes:
+        uri: reference in enroot's form; empty where `path` names a file on the nodes.
+        path: that file.
+        sha256: of the file, where it is pinned.
+        shared: folder that all nodes share, for the file of an imported image; empty copies it to every node.
+        homes: globs for MPI, CUDA and NCCL inside, by variable.
+    """
+
+    uri: str
+    path: str
+    sha256: str
+    shared: str
+    homes: Dict[str, List[str]]
+
+
+class Build(NamedTuple):
+    """Build `programs` from `source` against the folders that `homes` finds, and copy them to every node."""
+
+    run_id: str
+    timeout_s: float
+    nodes: List[Node]
+    programs: List[str]
+    source: Source
+    homes: Dict[str, List[str]]
+    container: Optional[Image] = None
+    schema: int = SCHEMA
+    kind: str = "build"
+
+
+class Launch(NamedTuple):
+    """How ranks start.
+
+    Attributes:
+        kind: the launcher, a module of `benchmarks.launch`: mpirun or enroot.
+        mpi_home: Open MPI's folder on every node.
+        bind_to: what mpirun binds ranks to.
+        mca: Open MPI's parameters by name.
+        prefix: tell mpirun where it was moved to.
+        hostfile: path of the hostfile on the head node.
+        start: words that start a command inside the container; empty on the nodes themselves.
+    """
+
+    kind: str
+    mpi_home: str
+    bind_to: str
+    mca: Dict[str, str]
+    hostfile: str
+    start: List[str]
+    prefix: bool = False
+
+
+class Ranks(NamedTuple):
+    """Ranks of one program.
+
+    Attributes:
+        program: its path on every node.
+        arguments: its arguments.
+        environment: variables of every rank.
+        per_node: ranks on each node.
+        nodes: indices of the nodes, in rank order; None for all.
+    """
+
+    program: str
+    arguments: List[str]
+    environment: Dict[str, str]
+    per_node: int
+    nodes: Optional[List[int]] = None
+
+
+class Step(NamedTuple):
+    """One run of one test program.
+
+    Attributes:
+        name: unique in its request.
+        stage: node, rails, all, spread or free.
+        collective: what is run.
+        ranks: who runs it.
+        result: path of the JSON file that the first rank writes.
+        groups: how many groups run at once.
+        cycles: how often each size is measured.
+        decides: the measurement ends where this step gives nothing.
+    """
+
+    name: str
+    stage: str
+    collective: str
+    ranks: Ranks
+    result: str
+    groups: int = 1
+    cycles: int = 1
+    decides: bool = False
+
+
+class Evidence(NamedTuple):
+    """A transcript kept on the head node: its path, and the sha256 of its text."""
+
+    path: str
+    sha256: str
+
+
+class Measure(NamedTuple):
+    """Run `steps` in their order.
+
+    Attributes:
+        gpus: GPUs that each node must show.
+        hcas: RDMA devices whose bytes are counted.
+        fabric: interfaces that must carry NCCL's sockets; a rank does without where one is absent.
+        deciding: name of the step around which counters are read.
+        results: folder for the JSON files.
+        logs: folder on every node for what NCCL says.
+        evidence: of the first look, where this is a second one.
+    """
+
+    run_id: str
+    timeout_s: float
+    nodes: List[Node]
+    gpus: int
+    hcas: List[str]
+    fabric: List[str]
+    deciding: str
+    launch: Launch
+    steps: List[Step]
+    results: str
+    logs: str
+    evidence: Optional[Evidence] = None
+    schema: int = SCHEMA
+    kind: str = "measure"
+
+
+class Trials(NamedTuple):
+    """What a search tries.
+
+    Attributes:
+        gpus: ranks on each node.
+        rails: what can be tried separately, each as its RDMA devices.
+        by_gpu: a GPU's number picks its rails, because NCCL's plugin takes no list of devices.
+        launch: how ranks start.
+        ranks: program and environment of every trial.
+        size_bytes: message of a trial over all rails.
+        iterations: timed operations of a trial.
+        pair_limit_gb_s: what a healthy pair reaches at least; None where nothing says.
+        whole_gb_s: what the whole ring reached; None where another collective was measured.
+    """
+
+    gpus: int
+    rails: List[List[str]]
+    by_gpu: bool
+    launch: Launch
+    ranks: Ranks
+    size_bytes: int
+    iterations: int
+    pair_limit_gb_s: Optional[float] = None
+    whole_gb_s: Optional[float] = None
+
+
+class Search(NamedTuple):
+    """Measure once more what was short, then look for the cause within the budget.
+
+    Attributes:
+        budget_s: limit on the trials.
+        again: what is measured once more; None for nothing.
+        trials: what is tried; None where no cause needs to be found.
+    """
+
+    run_id: str
+    timeout_s: float
+    nodes: List[Node]
+    budget_s: float
+    again: Optional[Measure] = None
+    trials: Optional[Trials] = None
+    schema: int = SCHEMA
+    kind: str = "search"
+
+
+Request = Union[Build, Measure, Search]
+REQUESTS: Dict[str, Any] = {"build": Build, "measure": Measure, "search": Search}
+
+
+class ImageLine(NamedTuple):
+    """The image that is ready on every node, and the words that start a command in it."""
+
+    reference: str
+    file: str
+    sha256: str
+    bytes: int
+    start: List[str]
+
+
+class BuildLine(NamedTuple):
+    """What a build gave.
+
+    Attributes:
+        home: home folder on every node.
+        shared: ssh's name for the socket of a connection that the runner keeps open; empty where there is none.
+        binaries: folder of the programs on every node.
+        hashes: sha256 of each file in it.
+        mpi_home, cuda_home, nccl_home: folders that were found, CUDA's and NCCL's inside the image where there is one.
+        versions: by name.
+    """
+
+    run_id: str
+    home: str
+    shared: str
+    binaries: str
+    hashes: Dict[str, str]
+    mpi_home: str
+    cuda_home: str
+    nccl_home: str
+    versions: Dict[str, str]
+    seconds: float
+    container: Optional[ImageLine] = None
+    schema: int = SCHEMA
+    kind: str = "build"
+
+
+def load(kind: Type[T], value: Any, path: str = "") -> T:
+    """Return `value`, plain data, as an instance of the NamedTuple `kind`.
+
+    Raises:
+        UnfitError: a field is missing, unknown or of another type; the message begins with its path.
+    """
+    return cast(T, _load(kind, value, path))
+
+
+def request(value: Any) -> Request:
+    """Return the request that plain data describes.
+
+    Raises:
+        UnfitError: it is none, or of a version that is not known here.
+    """
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind not in REQUESTS:
+        raise UnfitError("kind is {!r}; it must be one of {}".format(kind, ", ".join(REQUESTS)))
+    if value.get("schema") != SCHEMA:
+        raise UnfitError("schema is {!r}; it must be {}".format(value.get("schema"), SCHEMA))
+    return cast(Request, load(REQUESTS[kind], value))
+
+
+def data(value: Any) -> Any:
+    """Return a NamedTuple and all inside it as plain data."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: data(getattr(value, name)) for name in value._fields}
+    if isinstance(value, (list, tuple)):
+        return [data(one) for one in value]
+    if isinstance(value, dict):
+        return {key: data(one) for key, one in value.items()}
+    return value
+
+
+def _load(hint: Any, value: Any, path: str) -> Any:  # noqa: PLR0911 - one arm for each kind of type
+    if hint is Any:
+        return value
+    origin: Any = getattr(hint, "__origin__", None)
+    inner: Any = getattr(hint, "__args__", ())
+    if origin is Union:
+        if value is None and type(None) in inner:
+            return None
+        return _load([one for one in inner if one is not type(None)][0], value, path)  # noqa: RUF015 - an index reads better
+    if origin in (list, List):
+        if not isinstance(value, list):
+            raise UnfitError(f"{path} is {value!r}; it must be a list")
+        return [_load(inner[0], one, f"{path}[{index}]") for index, one in enumerate(value)]
+    if origin in (dict, Dict):
+        if not isinstance(value, dict):
+            raise UnfitError(f"{path} is {value!r}; it must be an object")
+        return {key: _load(inner[1], one, f"{path}.{key}") for key, one in value.items()}
+    if hasattr(hint, "_fields"):
+        return _record(hint, value, path)
+    number = hint is float and isinstance(value, int) and not isinstance(value, bool)
+    if not number and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
+        raise UnfitError(f"{path} is {value!r}; it must be of type {hint.__name__}")
+    return value
+
+
+def _record(hint: Any, value: Any, path: str) -> Any:
+    if not isinstance(value, dict):
+        raise UnfitError("{} is {!r}; it must be an object".format(path or "the document", value))
+    hints = get_type_hints(hint)
+    within = path + "." if path else ""
+    for key in value:
+        if key not in hint._fields:
+            raise UnfitError("{}{} is not known; {} has {}".format(within, key, hint.__name__, ", ".join(hint._fields)))
+    optional = getattr(hint, "_field_defaults", {})
+    lacking = [name for name in hint._fields if name not in value and name not in optional]
+    if lacking:
+        raise UnfitError(f"{within}{lacking[0]} is missing")
+    return hint(**{name: _load(hints[name], value[name], within + name) for name in hint._fields if name in value})

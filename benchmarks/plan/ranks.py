@@ -1,0 +1,131 @@
+"""From a run of the plan to ranks on given machines: program, arguments and environment. How they start is the launcher's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.launch.protocol import BuildLine, Launch, Node, Ranks
+from benchmarks.plan.collectives import collective
+from benchmarks.plan.steps import FREE, RING_BELOW_NODES, Step
+from catalogue import ENVIRONMENTS, GENERIC
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from catalogue import Shape
+    from config.measure import Measure
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a plan runs.
+
+    Attributes:
+        nodes: head node first; ranks are placed node by node in this order.
+        network: CIDR of the front-end network, which carries MPI's own traffic.
+        built: the programs, and where MPI, CUDA and NCCL are.
+        fabric: interfaces for NCCL's own sockets; without RDMA they carry all of it. Empty leaves them to NCCL.
+        plan: name of the plan's own folder on the head node.
+    """
+
+    nodes: tuple[Node, ...]
+    network: str
+    built: BuildLine
+    fabric: tuple[str, ...] = ()
+    plan: str = "plan"
+
+    @property
+    def results(self) -> str:
+        """Folder on the head node for the JSON files that runs write."""
+        return f"{self.built.home}/.busbar/plans/{self.plan}"
+
+    @property
+    def logs(self) -> str:
+        """Folder on every node for what NCCL says of its transport."""
+        return f"{self.built.home}/.busbar/nccl"
+
+    @property
+    def start(self) -> list[str]:
+        """Words that start a command in the container; none on the nodes themselves."""
+        return self.built.container.start if self.built.container else []
+
+
+def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables that every rank is given on `nodes` nodes of `shape`; `own` are the site's."""
+    if shape.environment is None:
+        msg = f"no source says what NCCL wants on {shape.name}, so its ranks cannot be told"
+        raise ValueError(msg)
+    environment = ENVIRONMENTS[shape.environment]
+    variables = dict(environment.exports)
+    if shape.rdma is not None and nodes > 1 and not environment.provider:
+        variables["NCCL_IB_HCA"] = shape.rdma.nccl_ib_hca
+    if shape.rdma is not None and shape.rdma.ucx_net_devices:
+        variables["UCX_NET_DEVICES"] = shape.rdma.ucx_net_devices
+    if place.fabric and nodes > 1:
+        variables["NCCL_SOCKET_IFNAME"] = "=" + ",".join(place.fabric)  # exact names: eth1 must not match eth10
+    if nodes < RING_BELOW_NODES:
+        variables["NCCL_ALGO"] = "Ring"
+    if not place.start:  # in a container the node's folders are not there, and the image brings its own
+        # The tests were linked against these folders; an image may list none of them in its loader's configuration.
+        built = place.built
+        libraries = [f"{home}/{folder}" for home in (built.mpi_home, built.nccl_home) for folder in ("lib", "lib64")]
+        variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{built.cuda_home}/lib64"])
+    return variables | dict(own or {})
+
+
+def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> Launch:
+    """Return how ranks start at `place`: binding, and MPI's own network.
+
+    An Open MPI that was moved from where it was built needs OPAL_PREFIX in `own`, and the same on the other nodes.
+    """
+    environment = ENVIRONMENTS[shape.environment or GENERIC]
+    mca = dict(environment.mca)
+    if len(place.nodes) > 1:
+        shared = f" -o ControlPath={place.built.shared}" if place.built.shared else ""
+        mca |= {
+            "btl_tcp_if_include": place.network,
+            "oob_tcp_if_include": place.network,
+            "prte_if_include": place.network,  # Open MPI 5's name of the line above; 4 ignores it
+            "plm_rsh_args": f"-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=15{shared}",
+            "plm_rsh_no_tree_spawn": "1",
+        }
+    return Launch(
+        kind="enroot" if place.start else "mpirun",
+        mpi_home=place.built.mpi_home,
+        bind_to=environment.bind_to,
+        mca=mca,
+        hostfile=f"{place.results}/hosts",
+        prefix="OPAL_PREFIX" in (own or {}),
+        start=place.start,
+    )
+
+
+def ranks(step: Step, plan: Measure, place: Place, shape: Shape) -> Ranks:
+    """Return the ranks of `step` on all nodes of `place`."""
+    variables = exports(shape, len(place.nodes), place, plan.exports)
+    if step.split:
+        variables["NCCL_TESTS_SPLIT"] = step.split
+    if step.stage == FREE:
+        variables.pop("NCCL_ALGO", None)
+    if step.name == plan.collective:
+        # To files, because on standard output a line of NCCL's could cut into a row of the table.
+        variables |= {
+            "NCCL_DEBUG": "INFO",
+            "NCCL_DEBUG_SUBSYS": "INIT,NET",
+            "NCCL_DEBUG_FILE": f"{place.logs}/nccl.%h.%p",
+        }
+    arguments = [
+        *("-b", str(step.begin_bytes), "-e", str(step.end_bytes), "-f", str(plan.sizes.factor)),
+        *("-g", "1", "-n", str(step.iterations), "-w", str(step.warmup), "-c", "1"),
+        *(("-N", str(step.cycles)) if step.cycles > 1 else ()),
+        *(("-I", "1") if step.one_by_one else ()),
+        *("-J", result(step, place)),
+    ]
+    program = f"{place.built.binaries}/{collective(step.collective).program}"
+    return Ranks(program=program, arguments=arguments, environment=variables, per_node=shape.gpus)
+
+
+def result(step: Step, place: Place) -> str:
+    """Return the path of the JSON file that `step` writes on the head node."""
+    return f"{place.results}/{step.name}.json"
