@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -37,21 +38,22 @@ def three(tmp_path_factory) -> Iterator[tuple[Stage, dict]]:
     stage.close()
 
 
-#: The progress of the run that began last.
-NEWEST = "cat $(ls -t /home/*/.busbar/runs/*/progress.log | head -n 1)"
+def runs_with(stage: Stage, text: str) -> set[str]:
+    """Return the runner's runs on the head whose progress shows `text`; the engine's screen comes late through a pipe."""
+    world, search = World.at(stage.world), ["sh", "-c", f"grep -lF '{text}' /home/*/.busbar/runs/*/progress.log"]
+    return {
+        run for host in stage.world.glob("hosts/*/pid") for run in hosts.enter(world, host.parent.name, search).stdout.split()
+    }
 
 
-def wait_for(stage, child, text: str, timeout_s: float = 150) -> None:
-    """Wait until the runner's own progress on the head shows `text`; the engine's screen comes late through a pipe."""
-    world = World.at(stage.world)
+def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[str], timeout_s: float = 150) -> None:
+    """Wait until the progress of a run that is not one of those `before` shows `text`."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         assert child.poll() is None, stage.end(child)
-        for host in stage.world.glob("hosts/*/pid"):
-            found = hosts.enter(world, host.parent.name, ["sh", "-c", NEWEST])
-            if text in found.stdout:
-                return
-        time.sleep(0.5)
+        if runs_with(stage, text) - before:
+            return
+        time.sleep(0.2)
     raise AssertionError(f"{text!r} was not seen within {timeout_s} s")
 
 
@@ -80,8 +82,9 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
 def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(three):
     stage, settings = three
     stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.5})
+    before = runs_with(stage, "(free)")
     child = stage.begin(*stage.up_words(**settings, measure={"run": 2}))
-    wait_for(stage, child, "(free)")  # the deciding run is over
+    wait_for(stage, child, "(free)", before)  # the deciding run is over
     stage.refault()
     found = stage.end(child)
     assert found.status == 0, found
@@ -119,8 +122,9 @@ def test_wrong_values_are_counted_and_a_port_at_half_its_rate_is_named_before_an
 
 def test_ctrl_c_in_the_middle_of_a_measurement_loses_nothing(three):
     stage, settings = three
+    before = runs_with(stage, "measuring:")
     child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}})))
-    wait_for(stage, child, "measuring:")
+    wait_for(stage, child, "measuring:", before)
     os.killpg(child.pid, signal.SIGINT)
     found = stage.end(child)
     assert found.status != 0
@@ -132,8 +136,9 @@ def test_ctrl_c_in_the_middle_of_a_measurement_loses_nothing(three):
 
 def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(three):
     stage, settings = three
+    before = runs_with(stage, "measuring:")
     child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 6}})))
-    wait_for(stage, child, "measuring:")
+    wait_for(stage, child, "measuring:", before)
     cut = stage.inside("ss", "--kill", "-t", "dst", "203.0.113.0/24")
     assert cut.status == 0, cut
     found = stage.end(child)

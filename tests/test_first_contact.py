@@ -87,6 +87,27 @@ def test_equal_machines_are_one_group_with_the_heads_key(contact):
     assert line["networks"] == ["10.0.0.0/16"]
 
 
+def test_two_nodes_are_joined_and_one_is_left_as_it_is(contact, tmp_path):
+    """The head makes a key, and each node authorises it and learns the other's host key."""
+    assert contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO).returncode == 0
+    calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "sh -" in line]
+    assert [next(word for word in line.split() if "@" in word) for line in calls if line.endswith("sh -s")] == ["me@10.0.0.1"]
+    assert sorted(next(word for word in line.split() if "@" in word) for line in calls if "sh -c" in line) == [
+        "me@10.0.0.1",
+        "me@10.0.0.2",
+    ]
+    (tmp_path / "calls").unlink()
+    assert contact({"10.0.0.1": answering()}, TWO[:1]).returncode == 0
+    assert "sh -" not in (tmp_path / "calls").read_text()
+
+
+def test_a_call_that_hangs_is_ended_at_its_bound(tmp_path):
+    hangs = f"echo $$ > {tmp_path}/pid; exec tail -f /dev/null"
+    status, out, why = first_contact._run(["sh", "-c", hangs], "", 0.5)  # noqa: SLF001 - its bound is a minute
+    assert (status, out, why) == (124, "", "no answer within 0 s")
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
 def test_a_silent_node_is_named_with_its_last_words_and_the_other_was_heard(contact):
     found = contact({"10.0.0.1": answering()}, TWO)
     assert found.returncode == 1

@@ -46,7 +46,7 @@ def built(stage, quiet) -> tuple[Stage, Finished]:
 def test_a_preview_before_first_contact_says_that_the_machines_have_not_been_asked(stage):
     found = stage.preview()
     assert found.status == 0, found
-    assert "the machines have not been asked yet what they are" in found.text
+    assert "the shape is detected during the update" in found.text
 
 
 def test_a_key_that_nobody_pinned_is_refused_at_preview(stage):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pulumi
@@ -264,6 +267,14 @@ def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, 
     names = {name for kind, name, _ in engine.resources if kind == "command:local:Command"}
     assert names >= set(answers)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_what_the_program_writes_for_the_engine_is_gone_with_it(tmp_path):
+    writes = "from components.acceptance.runner import _written; import os; p = _written(b'x'); assert os.path.exists(p)"
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", writes], cwd=ROOT, env=environment, check=False)
+    assert done.returncode == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():

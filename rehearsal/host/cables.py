@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -97,8 +98,15 @@ def refault(world: World, spec: HostSpec) -> None:
             _shape(world, partner, theirs, _partners(world, partner, theirs))
     if alive(world, spec.id):
         pid = (world.path / "hosts" / spec.id / "pid").read_text()
-        for path, text in rdma_devices.state(ports(spec, faults)).items():
-            Path("/proc", pid, "root", "sys", "class", path).write_text(text)
+        root, shown = Path("/proc", pid, "root", "sys", "class"), ports(spec, faults)
+        for path, text in rdma_devices.state(shown).items():
+            (root / path).write_text(text)
+        for path, text in rdma_devices.verbs(shown).items():
+            if text:
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            else:
+                shutil.rmtree((root / path).parent, ignore_errors=True)
 
 
 def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec]:

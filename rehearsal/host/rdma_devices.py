@@ -81,12 +81,17 @@ def state(ports: Sequence[Port]) -> dict[str, str]:
 def folders(ports: Sequence[Port]) -> dict[str, str]:
     """Return all of it at boot: a text for each file below /sys/class, `->` and a target for each link."""
     made = state(ports)
-    for number, port in enumerate(ports):
+    for port in ports:
         base = f"infiniband/{port.hca}"
         made |= _efa(port, base) if port.driver == "efa" else _mlx5(port, base)
-        if port.verbs:
-            made[f"infiniband_verbs/uverbs{number}/ibdev"] = f"{port.hca}\n"
-    return made
+    return made | {path: text for path, text in verbs(ports).items() if text}
+
+
+def verbs(ports: Sequence[Port]) -> dict[str, str]:
+    """Return what a verbs library looks for, below /sys/class; no text where it is to find nothing."""
+    return {
+        f"infiniband_verbs/uverbs{number}/ibdev": f"{port.hca}\n" if port.verbs else "" for number, port in enumerate(ports)
+    }
 
 
 def _mlx5(port: Port, base: str) -> dict[str, str]:

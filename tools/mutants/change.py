@@ -37,6 +37,14 @@ class Mutant:
         changed = [f"  {line[0]} {line[1:].strip()}" for line in list(diff)[2:] if line[0] in "-+"]
         return "\n".join([f"{self.file}:{self.line}", *changed])
 
+    def is_python(self, root: Path) -> bool:
+        """Tell whether the file can still be read when it is changed."""
+        try:
+            ast.parse(self._changed(root))
+        except SyntaxError:
+            return False
+        return True
+
     def _changed(self, root: Path) -> str:
         text = (root / self.file).read_text()
         at = sum(len(line) for line in text.splitlines(keepends=True)[: self.line - 1]) + self.column
@@ -51,12 +59,18 @@ def sample(root: Path, files: list[str], count: int, dice: random.Random) -> lis
     for file in files:
         for mutant in of(file, (root / file).read_text()):
             by_line.setdefault((file, mutant.line), []).append(mutant)
-    chosen = dice.sample(sorted(by_line), min(count, len(by_line)))
-    return [dice.choice(by_line[place]) for place in chosen]
+    places, found = sorted(by_line), []
+    dice.shuffle(places)
+    for place in places:
+        if len(found) == count:
+            break
+        whole = [mutant for mutant in by_line[place] if mutant.is_python(root)]
+        found += [dice.choice(whole)] if whole else []
+    return found
 
 
 def of(file: str, source: str) -> Iterator[Mutant]:
-    """Yield every mutant of `source` that is still Python."""
+    """Yield every mutant of `source`; a few are no Python."""
     lines = source.splitlines()
     for node in _walk(ast.parse(source)):
         for at, end, new in _changes(node, source):
@@ -64,8 +78,7 @@ def of(file: str, source: str) -> Iterator[Mutant]:
             if end[0] != row or not lines[row - 1].isascii():  # columns are counted in bytes
                 continue
             old = lines[row - 1][column : end[1]]
-            changed = lines[row - 1][:column] + new + lines[row - 1][end[1] :]
-            if old != new and _parses([*lines[: row - 1], changed, *lines[row:]]):
+            if old != new:
                 yield Mutant(file, row, column, old, new)
 
 
@@ -75,14 +88,6 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.JoinedStr):
             yield from _walk(child)
-
-
-def _parses(lines: list[str]) -> bool:
-    try:
-        ast.parse("\n".join(lines))
-    except SyntaxError:
-        return False
-    return True
 
 
 Place = tuple[int, int]

@@ -1,0 +1,53 @@
+"""Every component registers its outputs, so that a state that is read without the program shows them."""
+
+from __future__ import annotations
+
+import pulumi
+import pytest
+from aws_preview import run
+from conftest import run_program
+from google.protobuf import empty_pb2
+from test_program import FILES, LINES
+
+#: What each component of the dev stack shows of itself.
+OCI = {
+    "busbar:oci:Cluster": {"bastion"},
+    "busbar:oci:Network": {"vcn_id", "public_subnet_id", "private_subnet_id"},
+    "busbar:oci:Bastion": {"instance_id", "address", "host_key", "public_key"},
+    "busbar:oci:Iam": {"policy_id"},
+    "busbar:oci:Storage": {"mounts"},
+    "busbar:acceptance:Acceptance": {"measured"},
+    "busbar:acceptance:Ready": {"shape"},
+}
+AWS = {
+    "busbar:aws:Cluster": {"head", "templates"},
+    "busbar:aws:Network": {"vpc_id", "private_subnet_id"},
+    "busbar:aws:Groups": {"nodes_id", "head_id"},
+    "busbar:aws:Iam": {"head_profile", "node_profile"},
+    "busbar:aws:Pool": {"template_id"},
+    "busbar:aws:Storage": {"bucket"},
+}
+
+
+@pytest.fixture
+def registered(monkeypatch) -> dict[str, set[str]]:
+    """What components register, by type."""
+    found: dict[str, set[str]] = {}
+
+    def note(_, request):
+        found[request.urn.split("::")[2].rpartition("$")[2]] = set(request.outputs)
+        return empty_pb2.Empty()
+
+    monkeypatch.setattr(pulumi.runtime.mocks.MockMonitor, "RegisterResourceOutputs", note)
+    return found
+
+
+def test_the_components_of_an_oci_stack_show_their_outputs(registered):
+    run_program(LINES, **FILES)
+    assert {kind: registered.get(kind) for kind in OCI} == OCI
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_components_of_an_aws_stack_show_their_outputs(registered, monkeypatch):
+    run(monkeypatch, preview=False)
+    assert {kind: registered.get(kind) for kind in AWS} == AWS
