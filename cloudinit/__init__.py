@@ -1,7 +1,4 @@
-"""First-boot text rendered from data: a dict in, `#cloud-config` out.
-
-Pure. It deliberately holds no key, no secret and no address of a particular machine, so that every node boots from one text.
-"""
+"""Renders the first boot of machines as `#cloud-config` text; all nodes of a pool boot from one text without secrets."""
 
 from __future__ import annotations
 

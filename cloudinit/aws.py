@@ -1,7 +1,7 @@
-"""First boots on AWS: the head, which publishes its host key, and the nodes, with EFA, mounts and the keys that may log in.
+"""Renders first boots on AWS: the login node, which publishes its host key, and the nodes, with EFA and file systems.
 
-Public halves of keys and names of file systems are in the text, nothing secret is. It deliberately leaves a machine whose boot
-failed running: first contact reads from it which step failed.
+The text contains no secret, only public keys and names of file systems. A machine whose boot failed keeps running, so that
+first contact can read which step failed.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class ComputeBoot:
         timezone: name from the tz database.
         keys: public keys that may log in.
         mounts: its file systems.
-        efa: EFA devices that must be there; 0 leaves EFA alone.
-        stack: what is installed where the image has no EFA software, or too old.
-        enroot: version of enroot that is installed where the image has none, empty where ranks run in no container.
+        efa: EFA devices that must be there; 0 checks none.
+        stack: what is installed if the image has no EFA software, or too old.
+        enroot: version of enroot that is installed if the image has none; empty if ranks run in no container.
     """
 
     image: MachineImage

@@ -1,7 +1,6 @@
-"""The steps of a first boot on AWS: EFA, file systems and the head's host key, each bounded and safe to run twice.
+"""The steps of a first boot on AWS: EFA, file systems and the login node's host key, each bounded and safe to run twice.
 
-They deliberately build no NCCL and install no driver: the image has them, and what it has is measured.
-
+NCCL and the driver come with the image.
 Sources:
 aws-parallelcluster-cookbook (mount options), awsome-distributed-training (EFA cheat sheet, mounts of /home),
 FSx for Lustre user guide (clients), aws-ofi-nccl, enroot 4.1 (doc/installation.md, doc/configuration.md).
@@ -20,17 +19,17 @@ _INSTALLER = "https://efa-installer.amazonaws.com/aws-efa-installer"
 _LUSTRE_KEYS = "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
 _LUSTRE_REPOSITORY = "https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu"
 _LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
-#: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, less its automount: a mount that fails shall fail the boot.
+#: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, less its automount: a mount that fails must fail the boot.
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
 _ENROOT = "https://github.com/NVIDIA/enroot/releases/download"
 _PACKAGES = ("enroot", "enroot+caps")
-_DOWNLOADS = "/var/tmp"  # noqa: S108 - root's own downloads at first boot, when nobody else is there
+_DOWNLOADS = "/var/tmp"  # noqa: S108 - root's downloads at first boot, before any user can log in
 
 
 def shared_memory() -> Step:
-    """Let ranks of one machine read each other's memory: Debian's default forbids it, and EFA's shared-memory path needs it."""
+    """Let ranks of one machine read each other's memory, which EFA's shared-memory path needs and Debian forbids."""
     return Step(
         "shared-memory",
         """
@@ -43,7 +42,7 @@ fi
 
 
 def efa_software(stack: Stack) -> Step:
-    """Install EFA's software where the image has none, or one that is older than NCCL can use."""
+    """Install EFA's software if the image has none, or one that is too old for NCCL."""
     archive = f"aws-efa-installer-{stack.efa}.tar.gz"
     return Step(
         "efa-software",
@@ -59,7 +58,7 @@ fi
 
 
 def efa_devices(count: int, libraries: tuple[str, ...]) -> Step:
-    """Let the loader find the NCCL plugin wherever this installer puts it, and see that every EFA device is there."""
+    """Let the loader find the NCCL plugin in any of the installer's folders, and check that every EFA device is there."""
     return Step(
         "efa-devices",
         f"""
@@ -86,10 +85,10 @@ done
 
 
 def enroot(image: MachineImage, version: str) -> Step:
-    """Install enroot where the image has none, and keep what it unpacks on the machine's own disks.
+    """Install enroot if the image has none, and keep what it unpacks on the machine's own disks.
 
-    An overlay cannot lie on Lustre, nor a user's folder of a session (/run/user) outlive that session, so both are said. An
-    image that brings enroot has its own settings, which stay. Its `+caps` package lets users who are not root import images.
+    Its default folders do not work: an overlay cannot be on Lustre, and /run/user ends with the user's session. An image that
+    has enroot keeps its own settings. The `+caps` package lets users who are not root import images.
     """
     base = f"{_ENROOT}/v{version}"
     if image.packages == "dnf":
@@ -124,7 +123,7 @@ fi
 
 
 def scratch() -> Step:
-    """Name the volume that the image itself makes of the local disks."""
+    """Link /scratch to the volume that the image makes of the local disks."""
     return Step(
         "scratch",
         """
@@ -142,7 +141,7 @@ def home(login: str, server: str, path: str) -> Step:
 
 
 def keep_kernel(image: MachineImage) -> Step:
-    """Hold the kernel: the Lustre client is built for it, and a later one loses the mount (aws-parallelcluster 5746)."""
+    """Keep the kernel: the Lustre client is built for it, and a newer kernel loses the mount (aws-parallelcluster 5746)."""
     if image.packages != "apt":
         return Step("keep-kernel", "true  # repositories of this image are locked to its release")
     return Step(
@@ -156,7 +155,7 @@ xargs -r apt-mark hold < /run/busbar.kernel
 
 
 def lustre_client(image: MachineImage) -> Step:
-    """Install the Lustre client where the image lacks it."""
+    """Install the Lustre client if the image lacks it."""
     if image.packages == "dnf":
         return Step(
             "lustre-client", f"command -v mount.lustre > /dev/null || {mounts.install(image.packages, 'lustre-client')}"
@@ -177,7 +176,7 @@ fi
 
 
 def lustre_over_efa() -> Step:
-    """Give Lustre all EFA devices, before the first mount and with its modules unloaded: otherwise it binds two of them."""
+    """Give Lustre all EFA devices, before the first mount and with its modules unloaded; otherwise it uses two of them."""
     return Step(
         "lustre-over-efa",
         f"""
@@ -192,14 +191,14 @@ fi
 
 
 def lustre(server: str, name: str, path: str) -> Step:
-    """Mount the Lustre file system; everybody may write."""
+    """Mount the Lustre file system, writable by every user."""
     return mounts.for_everybody("lustre", mounts.Mount("lustre", f"{server}@tcp:/{name}", path, _LUSTRE_OPTIONS))
 
 
 def publish_host_key(region: str, parameter: str) -> Step:
-    """Write this machine's id and public host key where the cloud's own API shows them, before anybody connects.
+    """Write this machine's id and public host key to an SSM parameter, so that the key is pinned before the first connection.
 
-    Only this machine's role may write there, and no private key travels; the id tells the key from that of a predecessor.
+    Only this machine's role may write there. The id distinguishes the key from that of an earlier machine.
     """
     return Step(
         "publish-host-key",
@@ -211,5 +210,5 @@ again aws ssm put-parameter --region {region} --name {parameter} --type String -
 
 
 def reload_sshd() -> Step:
-    """Make a changed configuration of sshd count."""
+    """Make sshd read its changed configuration."""
     return Step("reload-sshd", "systemctl reload sshd || systemctl reload ssh")

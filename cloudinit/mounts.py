@@ -1,6 +1,5 @@
-"""File systems that a first boot mounts on any cloud: a line in /etc/fstab, which outlives reboots, and a bounded wait for it.
+"""Mounts file systems at first boot on any cloud: a line in /etc/fstab for later boots, and a bounded wait.
 
-It deliberately knows no vendor: options, servers and where a client comes from are the caller's.
 Source: aws-parallelcluster-cookbook (10 tries of 6 s).
 """
 
@@ -21,7 +20,7 @@ class Mount:
 
     Attributes:
         kind: `nfs` or `lustre`.
-        source: what the client names, server and export.
+        source: server and export, as the client names them.
         at: where it is mounted.
         options: as in /etc/fstab.
     """
@@ -62,16 +61,15 @@ def install(manager: str, package: str) -> str:
 
 
 def nfs_client(manager: str) -> Step:
-    """Install the NFS client where the image lacks it."""
+    """Install the NFS client if the image lacks it."""
     package = "nfs-common" if manager == "apt" else "nfs-utils"
     return Step("nfs-client", f"command -v mount.nfs > /dev/null || {install(manager, package)}")
 
 
 def home(login: str, share: Mount) -> Step:
-    """Mount the shared home folders, and keep the login user's own where it is.
+    """Mount the shared home folders; the login user's own folder stays on this machine.
 
-    That one holds the keys by which this machine is reached, which must neither vanish under the share nor be written by all
-    machines at once.
+    It has the keys that let the operator in. The share must not hide them, and machines must not overwrite each other's.
     """
     if share.at != "/home":
         return Step("home", mounted(share))
@@ -93,12 +91,12 @@ mountpoint -q /home/{login} || mount /home/{login}
 
 
 def for_everybody(name: str, share: Mount) -> Step:
-    """Mount a file system in which everybody may write."""
+    """Mount a file system that every user may write to."""
     return Step(name, f"{mounted(share)}chmod 1777 {share.at}\n")
 
 
 def mounted(share: Mount) -> str:
-    """Return the shell that mounts a file system once and leaves its line for the next boot."""
+    """Return the shell that adds a file system to /etc/fstab once, and mounts it."""
     return f"""
 mkdir -p {share.at}
 if ! grep -q ' {share.at} {share.kind} ' /etc/fstab; then

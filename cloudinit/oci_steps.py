@@ -1,7 +1,6 @@
-"""The steps of a first boot on OCI that mount its file systems, each bounded and safe to run twice.
+"""The steps of a first boot on OCI that mount file systems, each bounded and safe to run twice.
 
-They deliberately build no Lustre client: the vendor has no package of it, so it belongs into the image, and a boot without it
-fails by the step's name.
+The vendor has no package of the Lustre client, so it must be in the image; without it the boot fails in step `lustre-client`.
 Sources: oci-hpc (roles nfs-client, lustre_client; initial-user home folders), the vendor's page "Mounting file systems".
 """
 
@@ -12,13 +11,13 @@ from cloudinit import mounts
 from cloudinit.mounts import Mount
 from cloudinit.steps import Step
 
-#: File systems of the vendor's take no more than 16 connections to one server, and one alone is too slow (oci-hpc: fss.tf).
+#: The vendor's file systems take at most 16 connections to one server, and a single one is too slow (oci-hpc: fss.tf).
 NFS_OPTIONS = "defaults,noatime,nconnect=16,_netdev"
 LUSTRE_OPTIONS = "defaults,_netdev"
 
 
 def file_systems(image: ImageFamily, wanted: tuple[Mount, ...]) -> list[Step]:
-    """Return the steps that bring the clients and mount every file system of `wanted`; none where nothing is."""
+    """Return the steps that install clients and mount the file systems of `wanted`."""
     if not wanted:
         return []
     work = [mounts.tools()]
@@ -33,7 +32,7 @@ def file_systems(image: ImageFamily, wanted: tuple[Mount, ...]) -> list[Step]:
 
 
 def lustre_client() -> Step:
-    """See that the image has the Lustre client."""
+    """Check that the image has the Lustre client."""
     return Step(
         "lustre-client",
         """

@@ -1,7 +1,7 @@
-"""Turn what a machine is into its cloud-config.
+"""Renders first boots on OCI: the login node and the GPU nodes.
 
-One script does the work, step by step, and leaves `/var/lib/busbar/boot.json` behind: which step failed, or that all are done.
-cloud-init alone would go on after a failed `runcmd` line and call the boot a success. It deliberately starts no benchmark.
+One script runs all steps and writes to `/var/lib/busbar/boot.json` which step failed, or that all succeeded. cloud-init
+itself would go on after a `runcmd` line that fails, and call the boot a success.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NodeBoot:
         shape: its disks and rails.
         timezone: name from the tz database.
         search_domain: DNS domain of the nodes' subnet.
-        trusted_cidrs: networks between nodes, where the machine's own firewall steps aside; nowhere else.
+        trusted_cidrs: networks between nodes, which the machine's own firewall lets through.
         mounts: file systems to mount.
     """
 

@@ -1,6 +1,6 @@
-"""The steps of a first boot: each a name and a piece of POSIX shell that either does its work or ends the boot as failed.
+"""The steps of a first boot on any cloud: POSIX shell that does its work or ends the boot as failed, and is safe to run twice.
 
-They deliberately discover what can differ between machines of one shape (disks, own address) and are safe to run twice.
+What differs between machines of one shape (disks, own address) is found out at boot.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 
 from catalogue import ImageFamily
 
-#: Where a boot says how it ended; first contact reads it.
+#: File in which a boot writes how it ended; first contact reads it.
 MARK = "/var/lib/busbar/boot.json"
-#: What a bastion's SSH version string ends with once its first boot is complete and its host key is on the console.
+#: End of a login node's SSH version string once its first boot is complete and its host key is on the console.
 ANNOUNCEMENT = "busbar-ready"
-#: What precedes the bastion's public host key on its console.
+#: Text before the login node's public host key on its console.
 CONSOLE_KEY = "busbar-host-key:"
 
 #: RDMA registers memory and MPI opens many sockets (oci-hpc:playbooks/roles/limits).
@@ -34,7 +34,7 @@ class Step:
 
 
 def script(work: list[Step]) -> str:
-    """Return the script that runs `work` in order and leaves the mark."""
+    """Return the script that runs `work` in order and writes how it ended."""
     body = "\n".join(f"step={step.name}\n{step.shell.strip()}\n" for step in work)
     return f"""#!/bin/sh
 # First boot, step by step; {MARK} says how it ended.
@@ -60,7 +60,7 @@ def grow_root(command: str) -> Step:
 
 
 def search_domain(domain: str) -> Step:
-    """Let bare host names of the nodes resolve, and keep DHCP from undoing it (seed 000, section 0-2)."""
+    """Let host names of the nodes resolve without a domain, and keep DHCP from undoing that (seed 000, section 0-2)."""
     return Step(
         "search-domain",
         f"""
@@ -115,7 +115,7 @@ fi
 def rails(front_nic: str, netdevs: tuple[str, ...]) -> Step:
     """Write one interface file for each rail and bring it up: 192.168.RAIL.y, y being the last octet of the front-end address.
 
-    Only images whose agent does not do it (seed 000, section 1-1); the plan needs a front-end subnet of /24 or smaller.
+    Only for images whose agent does not do it (seed 000, section 1-1). The front-end subnet must be /24 or smaller.
     """
     return Step(
         "rails",
@@ -148,7 +148,7 @@ done
 
 
 def nccl_packages(image: ImageFamily) -> dict[str, Any]:
-    """Return the cloud-config keys that install NCCL where the image lacks it."""
+    """Return the cloud-config keys that install NCCL if the image lacks it."""
     name = "cuda-rhel7-x86_64"
     repository = {
         "name": name,
@@ -162,9 +162,9 @@ def nccl_packages(image: ImageFamily) -> dict[str, Any]:
 
 
 def sshd_for_bursts() -> Step:
-    """Let many connections begin at once: sshd's default drops some at random from the tenth on.
+    """Let many connections start at once: sshd's default drops some at random from the tenth on.
 
-    Written at the top, for sshd takes the first value that it reads and older ones have no drop-in folder.
+    The lines go to the top of the file, because sshd takes the first value that it reads. Old versions have no drop-in folder.
     """
     return Step(
         "sshd",
@@ -180,9 +180,10 @@ fi
 
 
 def announce() -> Step:
-    """Put the public host key on the console, which the cloud's own API shows, and then say so in the SSH version string.
+    """Write the public host key to the console, then mark the SSH version string.
 
-    The key can so be pinned before the first connection, without a private key in the user-data and without trust on first use.
+    The cloud's API shows the console, so the key is pinned before the first connection: no private key in the user-data, no
+    trust on first use.
     """
     return Step(
         "announce",

@@ -1,7 +1,4 @@
-"""The text of a cloud-config, whatever machine it is for: the one script that first boot runs, and YAML that a person can read.
-
-It deliberately knows no step and no cloud.
-"""
+"""Writes a cloud-config and its script as YAML that a person can read."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Any
 
 import yaml
 
-#: Where the script lies that does the work of a first boot.
+#: Path of the script that first boot runs.
 SCRIPT = "/var/lib/busbar/first-boot"
 
 

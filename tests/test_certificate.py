@@ -422,7 +422,7 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
         (stack_outputs(), {"key": OTHER.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()}, "no signature in it"),
         (stack_outputs(), {"key": "nonsense"}, "the public key is neither"),
         (stack_outputs(), {"min_busbw_gb_s": 94.0}, "it attests 93.5 GB/s, and this work needs 94 GB/s"),
-        (stack_outputs(), {"collective": "alltoall"}, "it is about all_reduce, asked was alltoall"),
+        (stack_outputs(), {"collective": "alltoall"}, "it is about all_reduce, and this work needs alltoall"),
         (stack_outputs(), {"inputs_digest": "0" * 64}, "it is of other inputs"),
         (
             stack_outputs() | {"nodes": [{"name": "inst-0", "pool": "gpu"}, {"name": "inst-9", "pool": "gpu"}]},

@@ -13,7 +13,7 @@ from typing import Any
 import pulumi
 import pytest
 from a_line import document
-from conftest import BUILD_LINE, HOST_KEY, KEY, configuration, ready_line, run_program
+from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, configuration, ready_line, run_program
 
 from benchmarks.plan.asked import Asked
 from components.oci.pool import create_timeout

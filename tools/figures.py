@@ -4,7 +4,7 @@
     make figures PARTS="faults healthy"
 
 PARTS are any of two, many, aws, search, pure (the default), faults and healthy (a quarter of an hour).
-Ratios come of runs side by side in one world. It deliberately judges nothing: the reader compares.
+Ratios come from runs side by side in one world.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MANY_PLAN: dict[str, Any] = {
 }
 #: Operations so long that eight hosts' ranks on a few processors disturb each other little.
 _CALM: dict[str, Any] = {"measure": {"sizes": {"from": "8M", "to": "16M"}}}
-#: Rails of the hosts that stand.
+#: Rails of the existing hosts.
 _RDMA = SHAPES["BM.GPU4.8"].rdma
 
 
@@ -152,7 +152,7 @@ def _two_hosts(stage: Stage) -> None:
 
 
 def _by_hand(stage: Stage, size_bytes: int) -> float:
-    """Run the same binary with the same arguments on the head by hand, at one size; return its busbw in GB/s."""
+    """Run the same binary with the same arguments on the head node by hand, at one size; return its busbw in GB/s."""
     request = protocol.load(protocol.Measure, json.loads(_inputs(stage, "acceptance-measure")["stdin"]))
     words = [word for word in launcher.deciding(request) if not word.startswith("NCCL_DEBUG")]
     words = [word for index, word in enumerate(words) if word != "-x" or "=" in words[index + 1]]

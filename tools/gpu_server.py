@@ -4,13 +4,13 @@
     tools/gpu_server.py prepare FOLDER --nccl-tests ARCHIVE [--python 3.12] [--bare]
     tools/gpu_server.py run FOLDER OUT [--case one-node] [--case two-nodes] [--repeats 3] [--bare]
 
-`prepare`, where there is Internet, puts all that must travel beside the checkout into FOLDER (some 55 MB): the engine, Python
-wheels, Open MPI's wheel, your nccl-tests archive; with `--bare` also Debian's SSH and iproute2. `run`, on the server, needs
-root, Python 3.11 or later, CUDA with nvcc, and NCCL with its headers. It measures one node with all GPUs and, where asked, two
-network-namespace nodes with a GPU each over sockets, on a link of --fabric-gbit and with half of the processors each, so that
-the link is what is measured; each case beside the same command run by hand; and writes OUT/CASE.json.
-With `--bare`, for a machine that is thrown away afterwards, it also installs what SSH needs. It deliberately keeps no
-environment and no key in what it writes.
+`prepare` runs where there is Internet. It puts into FOLDER (about 55 MB) what the server needs beside the checkout: the engine,
+Python wheels, Open MPI's wheel and your nccl-tests archive. `run` runs on the server, as root, and needs Python 3.11 or later,
+CUDA with nvcc, and NCCL with its headers. It measures one node with all GPUs and, if asked, two nodes with a GPU each in
+network namespaces, over sockets on a link of --fabric-gbit and with half of the processors each, so that the link is what is
+measured. Beside each case it runs the same command by hand, and writes OUT/CASE.json, without keys and environments. `--bare`
+is for a
+machine that is thrown away afterwards: it also installs SSH and iproute2.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
 
 def say(text: str) -> None:
     """Print one line of progress."""
-    print(f"gpu-server: {text}", flush=True)  # noqa: T201 - its user waits
+    print(f"gpu-server: {text}", flush=True)  # noqa: T201 - progress
 
 
 def command(*words: str | Path, **options: Any) -> str:
@@ -108,7 +108,7 @@ def carry(folder: Path, archive: Path, python: str, *, bare: bool) -> None:
     words += [word for platform in platforms for word in ("--platform", platform)]
     command(sys.executable, "-m", "pip", "download", "-q", *words, "-r", LOCK, "-d", wheels)
     for path in wheels.glob("debugpy-*"):
-        path.unlink()  # the SDK reads it only where somebody attaches a debugger
+        path.unlink()  # the SDK imports it only for a debugger
     engine = _engine()
     say(f"compressing {engine}")
     (folder / "pulumi.xz").write_bytes(lzma.compress(engine.read_bytes(), preset=6))
@@ -211,7 +211,7 @@ class Site:
     def __init__(self, folder: Path, *, bare: bool) -> None:
         self._children: list[subprocess.Popen[bytes]] = []
         self.archive = folder / "nccl-tests.tar"
-        # Multicast in NVSwitches is left alone: on shared hosts their owners switch it off.
+        # NVLS off: on shared hosts the owners switch multicast in NVSwitches off.
         self.exports = {"NCCL_NVLS_ENABLE": "0"}
         self.mpi = self._unpack_mpi(folder, bare=bare)
         self.cuda = Path(str(shutil.which("nvcc"))).resolve().parent.parent
@@ -253,7 +253,7 @@ class Site:
         return home
 
     def _find_nccl(self) -> Path:
-        """Return a folder with include/nccl.h and lib/libnccl.so, made of links where the two lie apart."""
+        """Return a folder with include/nccl.h and lib/libnccl.so, made of links, because the two may be in different places."""
         headers = [Path(base) for base in ("/usr/include", "/usr/local/include", str(self.cuda / "include"))]
         (header,) = [base / "nccl.h" for base in headers if (base / "nccl.h").exists()][:1] or [_search("nccl.h")]
         libraries = sorted(Path("/usr/lib/x86_64-linux-gnu").glob("libnccl.so*"))
@@ -294,7 +294,7 @@ class Site:
             keys.write((self.ssh / "operator.pub").read_text())
 
     def wait_for(self, address: str) -> None:
-        """Wait until somebody answers there."""
+        """Wait until SSH answers there."""
         _until(lambda: bool(self._try("ssh-keyscan", "-T", "2", "-t", "ed25519", address)), 30, f"no SSH on {address}")
 
     def _try(self, *words: str) -> str:
@@ -370,7 +370,7 @@ class Stack:
         found = self._engine("stack", "output", "--json", "--stack", self.name)
         if found.returncode != 0:
             sys.exit(f"gpu-server: no outputs: {found.stderr}")
-        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # where the user's home lies says nothing elsewhere
+        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # that path means nothing elsewhere
         return {name: value for name, value in values.items() if name not in {"readme", "report", "ssh"}}
 
     def argv(self) -> list[str]:
@@ -386,8 +386,8 @@ class Stack:
 def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, Any]) -> dict[str, Any]:
     """Measure everything once; then the deciding collective, as `again` says, by hand and through the product in turns.
 
-    Each number of the product is held against the mean of the runs by hand just before and just after it: what else moves on
-    the machine meanwhile then weighs on both.
+    Each number of the product is compared with the mean of the runs by hand just before and just after it, so that other load
+    on the machine affects both.
     """
     _succeed(stack, measure={"run": 1})
     outputs = stack.outputs()["measured"]
@@ -419,7 +419,7 @@ def _succeed(stack: Stack, **changes: Any) -> float:
 
 
 def _by_hand(site: Site, stack: Stack, head: str) -> float:
-    """Type the deciding run's own command on the head; return its busbw at the largest size, GB/s."""
+    """Run the deciding run's own command on the head node; return its busbw at the largest size, GB/s."""
     words = stack.argv()
     result = f"{WORK}/by-hand.json"
     words[words.index("-J") + 1] = result
@@ -537,7 +537,7 @@ class Namespace:
         command("ip", "netns", "exec", self.name, "tc", "qdisc", "add", "dev", "fab0", "root", "tbf", *rate)
 
     def start(self) -> None:
-        """Start the node's SSH daemon on its half of the processors, where it sees its own GPU, host name and home alone."""
+        """Start the node's SSH daemon on its half of the processors, where it sees only its own GPU, host name and home."""
         self.site.let_in(self.home)
         others = [path for path in Path("/dev").glob("nvidia[0-9]*") if path.name != f"nvidia{self.index}"]
         hide = "; ".join(f"mount --bind {WORK}/nothing {path}" for path in others)

@@ -1,4 +1,4 @@
-"""Pack rehearsal/nccl-tests into the tar that a stack's ncclTestsSource names; the bytes depend on the sources alone.
+"""Pack rehearsal/nccl-tests into the tar that rehearsed stack files name as source; equal sources give equal bytes.
 
 tools/nccl_tests_archive.py TARGET     write the archive, unless it is there with the same bytes
 """

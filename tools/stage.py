@@ -1,4 +1,4 @@
-"""A rehearsed world of its own for one test: own state, own network namespaces, own stack file; gone afterwards."""
+"""One test's own rehearsed world: state, network namespaces and stack file, all removed afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rehearsal.world.world import World
 from tools.nested import merged, settled
 
 ROOT = Path(__file__).parent.parent
-#: A plan that takes seconds: 4 MiB at 1/4000 stands for 16 GiB, so the strictest gate applies.
+#: A plan that takes seconds: 4 MiB at 1/4000 counts as 16 GiB, so the strictest gate applies.
 SHORT_PLAN: dict[str, Any] = {
     "measure": {
         "sizes": {"from": "1M", "to": "4M"},
@@ -51,7 +51,7 @@ class Finished:
 
 
 class Stage:
-    """One stack, `dev` or another, in a world below `folder`; `site` names hosts that stand in it beforehand."""
+    """One stack, `dev` or another, in a world below `folder`; `site` names hosts that exist in it beforehand."""
 
     #: Called before each command; tests let another worker measure there.
     before_command: Callable[[], None] = staticmethod(lambda: None)
@@ -246,9 +246,9 @@ JUMP = "203.0.113.200"
 
 
 def standing_hosts(folder: Path, count: int, shape: str = "BM.GPU4.8") -> tuple[Stage, dict[str, Any]]:
-    """Return a stack of target hosts over `count` servers behind a jump host, and its settings; the first is the head.
+    """Return a stack of target hosts over `count` servers behind a jump host, and its settings; the first is the head node.
 
-    They stand from the first command in that world on, so faults are planted before it.
+    They run from the first command in that world on, so plant faults before it.
     """
     addresses = {f"gpu-{number}": f"10.20.1.{10 + number}" for number in range(1, count + 1)}
     site = {"shape": shape, "image": "ubuntu2204-gpu", "jump": JUMP, "hosts": addresses}

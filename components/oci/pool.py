@@ -62,7 +62,7 @@ class Pool(pulumi.ComponentResource):
         )
         if not pool.nodes:
             self.made = pulumi.Output.from_input(NodeSet(pool.name, (), _identity(pool, ())))
-            self.register_outputs({})
+            self.register_outputs({"nodes": []})
             return
         network = core.ClusterNetwork(
             f"{name}-nodes",
@@ -100,7 +100,7 @@ class Pool(pulumi.ComponentResource):
                 _identity(pool, its["members"]),
             )
         )
-        self.register_outputs({})
+        self.register_outputs({"nodes": self.made.apply(lambda its: [node.name for node in its.nodes])})
 
 
 def planned(pool: WantedPool) -> PlannedSet:

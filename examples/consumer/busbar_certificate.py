@@ -1,9 +1,9 @@
-"""Refuse to plan work on a cluster that holds no valid busbar certificate; copy this file beside your Pulumi program.
+"""Refuses to plan work on a cluster without a valid busbar certificate; copy this file beside your Pulumi program.
 
     cp busbar_certificate.py busbar_verify.py your-program/
 
-`busbar_verify.py` is benchmarks/records/verify.py. Needs `pulumi` and `cryptography`. Acts at preview as well, for the outputs
-of another stack are known then.
+`busbar_verify.py` is benchmarks/records/verify.py. Needs `pulumi` and `cryptography`. It works at preview too: outputs of
+another stack are known then.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_g
     """Return what is demanded and not attested."""
     judged = said["gate"]["collective"]
     if collective is not None and judged != collective:
-        return f"it is about {judged}, asked was {collective}"
+        return f"it is about {judged}, and this work needs {collective}"
     if min_busbw_gb_s is not None and said["busbw_gb_s"] < min_busbw_gb_s / said["scale"]:
         return f"it attests {said['busbw_gb_s']:.4g} GB/s, and this work needs {min_busbw_gb_s / said['scale']:.4g} GB/s"
     here = sorted(node["name"] for node in nodes)

@@ -2,8 +2,8 @@
 
     make compare
 
-All three do the steps of README.md and run the same commands on the head. They take turns, each on hosts
-that show nothing of the one before. It deliberately judges nothing: the reader compares.
+All three do the steps of README.md and run the same commands on the head node. They take turns, each on hosts that are cleaned
+first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JUMP = f"ubuntu@{JUMP}"
 _HERE = "/home/ubuntu/compare"
 _OURS = Path(__file__).parent
 _ANSIBLE = ROOT / ".busbar" / "compare" / "bin" / "ansible-playbook"
-#: What any of the three leaves on a host; the operator's own key is the one line of authorized_keys that was there before.
+#: Removes what any of the three leaves on a host; line 1 of authorized_keys is the operator's key.
 _CLEAN = (
     "sed -i '2,$d' ~/.ssh/authorized_keys; rm -rf ~/.busbar ~/.ansible ~/compare ~/hostlist.txt; "
     "find ~/.ssh -type f ! -name authorized_keys -delete"
@@ -41,7 +41,7 @@ _ROUNDS = ("busbar", "playbook", "loop"), ("loop", "playbook", "busbar"), ("play
 
 
 class _Bench:
-    """Eight standing hosts behind a jump host, and what the three ways need to know of them."""
+    """Eight running hosts behind a jump host, and what the three ways need to know of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,7 +80,7 @@ class _Bench:
         _good("cleaning", self.ssh(_JUMP, "rm -rf ~/work ~/.ssh/known_hosts"))
 
     def ssh(self, address: str, command: str) -> Finished:
-        """Run a shell command on a host, as the operator; the agent goes along to the jump host alone."""
+        """Run a shell command on a host, as the operator; the agent is forwarded only to the jump host."""
         forward = ["-A"] if address == _JUMP else []
         return self.stage.inside("ssh", *forward, "-F", str(self.config), address, command)
 

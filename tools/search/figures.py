@@ -1,6 +1,6 @@
 """Print how well the fault search does on simulated fabrics; `python -m tools.search.figures`, some 20 seconds.
 
-Every run is seeded, so the figures are the same everywhere. It deliberately judges nothing: tests/test_search.py does.
+Every run is seeded, so the figures are the same everywhere. tests/test_search.py has limits on them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Case:
         whole = fabric.whole()
         for _ in range(100 if fabric.faults else 0):
             if whole < fabric.gate_gb_s():
-                break  # nobody searches before a run was short
+                break  # a search comes after a short run
             whole = fabric.whole()
         return score(fabric, whole_gb_s=whole)
 

@@ -1,8 +1,7 @@
 """A fabric that exists only as numbers: it answers a search's trials with planted faults and noise, and scores what was named.
 
 A ring's time is that of its slowest channel, and channel c crosses between nodes on rail c with its share of the bytes: so
-busbw is the number of rails used times the slowest edge of any of them. It deliberately moves no byte and knows no host;
-`rehearsal/` does that.
+busbw is the number of rails used times the slowest edge of any of them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from benchmarks.runner.search import Culprit, Finding, Sample, Search, Trial
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: What a healthy ring reaches of the wire; published healthy all-reduce fractions lie between 0.92 and 0.99.
+#: What a healthy ring reaches of the wire; published fractions of healthy all-reduces are between 0.92 and 0.99.
 EFFICIENCY = 0.97
 #: The share of the ceiling that a run must reach (`benchmarks.plan.gate` at its largest size).
 GATE = 0.85
@@ -105,7 +104,7 @@ class Fabric:
     def expected(self) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
         """Return (kind, nodes, rails) of every planted fault, as a search that is right names them.
 
-        Between two nodes nobody can tell the ends apart, and one rail is all rails.
+        With two nodes the ends cannot be told apart, and with one rail it is all rails.
         """
         return [self._name(fault) for fault in self.faults]
 
