@@ -1,12 +1,8 @@
-"""Which machines a person names: entries of a list, or the lines of an inventory file, Ansible's simple INI form included.
-
-It deliberately understands no variables but a host's address, no ranges and no dynamic inventories, and says so.
-"""
+"""Machines that an inventory file names, one on a line, or in Ansible's INI form without ranges and variables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -22,14 +18,13 @@ class Machine:
     address: str
 
 
-def entry(text: str) -> Machine:
-    """Return the machine of one list entry, `address` or `name=address`; ValueError with a sentence if it is none."""
-    name, _, address = text.strip().rpartition("=")
-    return _machine(name.strip() or address.strip(), address.strip(), repr(text))
+def is_name(text: str) -> bool:
+    """Tell whether `text` can be a host name or an IPv4 address."""
+    return _NAME.fullmatch(text) is not None
 
 
 def read(text: str) -> tuple[Machine, ...]:
-    """Return the machines of an inventory's text in its order; ValueError with a sentence for a line that is none."""
+    """Return the machines of an inventory's text in its order; ValueError with the rest of a sentence for another line."""
     found: list[Machine] = []
     counts = True
     for number, line in enumerate(text.splitlines(), 1):
@@ -68,16 +63,6 @@ def _machine(name: str, address: str, where: str) -> Machine:
     if "[" in name:
         raise ValueError(f"{where} is a range; list each host, for each is named in results")
     for text in (name, address):
-        if not _NAME.fullmatch(text):
+        if not is_name(text):
             raise ValueError(f"{where} is no host; {text!r} must be an IPv4 address or a host name")
     return Machine(name, address)
-
-
-def refuse_twice(machines: Iterable[Machine]) -> None:
-    """Refuse a name or an address that two machines share: ranks would land on one of them; ValueError with a sentence."""
-    seen: dict[str, str] = {}
-    for machine in machines:
-        for text in {machine.name, machine.address}:
-            if text in seen:
-                raise ValueError(f"hosts has {text} twice; every machine takes part once")
-            seen[text] = machine.name

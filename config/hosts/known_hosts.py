@@ -1,7 +1,4 @@
-"""Host keys that the operator already trusts, read from a known_hosts file as sshd(8) describes it, hashed names included.
-
-It deliberately learns none: a key that is not there is the operator's to fetch and to check.
-"""
+"""Host keys that the operator already trusts, read from a known_hosts file as sshd(8) describes it, hashed names included."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class KnownHosts:
                     return f"{kind} {key}"
         has = f"holds only an {mine[0][0]} key of {address}" if mine else f"holds no host key of {address}"
         raise ValueError(
-            f"knownHosts is {self.path}, which {has}, and nothing is trusted on first use; type "
+            f"is {self.path}, which {has}, and nothing is trusted on first use; type "
             f"'ssh-keyscan -t ed25519 {address} >> {self.path}' where you trust the network, and compare the key there"
         )
 
@@ -43,9 +40,9 @@ def read(path: str) -> KnownHosts:
     try:
         text = Path(path).expanduser().read_text(errors="replace")
     except FileNotFoundError:
-        text = ""  # as good as an empty one: the missing host is what must be said
+        text = ""  # like an empty one: the missing host is what must be said
     except OSError as error:
-        raise ValueError(f"knownHosts is {path}, which cannot be read ({error.strerror})") from None
+        raise ValueError(f"is {path}, which cannot be read ({error.strerror})") from None
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     revoked = {(words[2], words[3]) for words in lines if words[0] == "@revoked" and len(words) > 3}  # noqa: PLR2004 - the key
     plain = [words for words in lines if not words[0].startswith("@") and len(words) > 2]  # noqa: PLR2004 - the key

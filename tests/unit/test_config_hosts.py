@@ -6,98 +6,116 @@ import base64
 import hashlib
 import hmac
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pulumi
 import pytest
-import yaml
+from conftest import texts
+from test_config import begins_with_a_path
 
-import settings
 from catalogue import GENERIC, SERVERS, SHAPES, Rdma, gpus
 from catalogue.detection import OCI_TAG, Facts, Hca, recognise
-from intent import inventory, known_hosts
+from config import read
+from config.hosts import inventory, known_hosts
+from config.hosts.model import Hosts
+from tools.nested import DEFAULT
 
-ROOT = Path(__file__).parents[2]
-DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
 BLOB = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 KEY = f"ssh-ed25519 {BLOB}"
 
 
 @pytest.fixture
-def given(tmp_path):
+def given(tmp_path) -> dict[str, Any]:
     """A stack of two hosts behind a jump host, all of whose keys are known."""
     known = tmp_path / "known_hosts"
     known.write_text(f"10.0.0.1,gpu-a {KEY}\n# a remark\n10.0.0.2 {KEY}\n203.0.113.9 {KEY}\n")
-    defaults = {key: declared["default"] for key, declared in DECLARED.items() if "default" in declared}
-    return defaults | {
-        "target": "hosts",
-        "shape": "detect",
-        "hosts": ["gpu-a=10.0.0.1", "10.0.0.2"],
-        "hostsUser": "ubuntu",
+    return {
+        "nodes": {"gpu-a": "10.0.0.1", "gpu-b": "10.0.0.2"},
+        "user": "ubuntu",
         "jump": "admin@203.0.113.9",
         "knownHosts": str(known),
-        "ncclTestsSha256": "0" * 64,
     }
 
 
-def refused(values) -> str:
+def parsed(values: dict[str, Any]) -> Hosts:
+    found = read.parse(texts({"target": "hosts", "hosts": values})).hosts
+    assert found is not None
+    return found
+
+
+def refused(values: dict[str, Any]) -> list[str]:
     with pytest.raises(pulumi.RunError) as found:
-        settings.parse(values)
-    return str(found.value)
+        parsed(values)
+    sentences = str(found.value).splitlines()
+    assert all(begins_with_a_path(one) for one in sentences), sentences
+    return sentences
 
 
-def test_machines_are_taken_in_order_with_their_pinned_keys_and_no_key_of_a_cloud(given):
-    wanted = settings.parse(given)
-    assert isinstance(wanted, settings.HostsSettings)
-    assert [(machine.name, machine.address) for machine in wanted.machines] == [("gpu-a", "10.0.0.1"), ("10.0.0.2", "10.0.0.2")]
-    assert wanted.pinned == (KEY, KEY)
-    assert (wanted.jump_user, wanted.jump_address, wanted.jump_key) == ("admin", "203.0.113.9", KEY)
-    assert wanted.nodes == 2
-    assert wanted.node_shape is None
-    assert not hasattr(wanted, "tenancy")
+def test_machines_are_taken_with_their_pinned_keys(given):
+    wanted = parsed(given)
+    assert [(machine.name, machine.address) for machine in wanted.machines] == [("gpu-a", "10.0.0.1"), ("gpu-b", "10.0.0.2")]
+    assert [wanted.host_key(machine.address) for machine in wanted.machines] == [KEY, KEY]
+    assert (wanted.jump_user, wanted.jump_address) == ("admin", "203.0.113.9")
+    assert wanted.row is None
+
+
+def test_the_first_machine_by_name_is_the_head_whatever_order_the_engine_gives(given):
+    many = {f"gpu-{number}": f"10.0.0.{number}" for number in (10, 2, 1, 3)}
+    found = Hosts(nodes=many, user="ubuntu").machines
+    assert [machine.name for machine in found] == ["gpu-1", "gpu-2", "gpu-3", "gpu-10"]
+    assert parsed(given | {"nodes": {"b": "10.0.0.2", "a": "10.0.0.1"}}).machines[0].name == "a"
 
 
 def test_one_machine_without_a_jump_host_is_enough(given):
-    wanted = settings.parse(given | {"hosts": ["10.0.0.1"], "jump": "", "shape": "HGX-A100-40GB.8"})
-    assert wanted.nodes == 1
+    wanted = parsed(given | {"nodes": {"one": "10.0.0.1"}, "jump": None, "shape": "HGX-A100-40GB.8"})
+    assert len(wanted.machines) == 1
     assert wanted.jump_address is None
-    assert wanted.node_shape.nvlink_gbytes_per_s == 300
+    assert wanted.row is not None
+    assert wanted.row.nvlink_gbytes_per_s == 300
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"hosts": []}, "hosts and inventory are both empty; name the machines in one of them"),
-        ({"inventory": "list.ini"}, "hosts and inventory are both set"),
-        ({"hosts": "10.0.0.1"}, "hosts is '10.0.0.1'; it must be a list"),
-        ({"hosts": ["10.0.0.1", "x=10.0.0.1"]}, "hosts has 10.0.0.1 twice; every machine takes part once"),
-        ({"hosts": ["a=10.0.0.1", "a=10.0.0.2"]}, "hosts has a twice"),
-        ({"hosts": ["-oProxyCommand=x"]}, "'-oProxyCommand' must be an IPv4 address or a host name"),
-        ({"hosts": ["a;reboot"]}, "'a;reboot' must be an IPv4 address or a host name"),
-        ({"hosts": [], "inventory": "/nowhere/list"}, "inventory is '/nowhere/list', which cannot be read"),
+        ({"nodes": {}}, "hosts.nodes is empty, and hosts.inventory is not set; name at least one machine in one of them"),
+        ({"nodes": ["10.0.0.1"]}, "hosts.nodes is ['10.0.0.1']; it must be a map."),
+        ({"nodes": {"a": "10.0.0.1", "b": "10.0.0.1"}}, "hosts.nodes has 10.0.0.1 twice; every machine takes part once"),
         (
-            {"hosts": ["10.0.0.3"]},
-            "holds no host key of 10.0.0.3, and nothing is trusted on first use; type 'ssh-keyscan -t ed25519",
+            {"nodes": {"a": "-oProxyCommand=x"}},
+            "hosts.nodes has a: -oProxyCommand=x, and '-oProxyCommand=x' is no",
         ),
-        ({"jump": "admin@203.0.113.8"}, "holds no host key of 203.0.113.8"),
-        ({"jump": "203.0.113.9"}, "jump is '203.0.113.9'; it must be user@address"),
-        ({"hostsUser": ""}, "hostsUser is not set, and it has no default"),
-        ({"hostsUser": "root; reboot"}, "hostsUser is 'root; reboot'; it must match"),
-        ({"network": "10.0.0.1/24"}, "which is no IPv4 network"),
-        ({"mpiHome": ["openmpi"]}, "mpiHome is openmpi; it must be a list of absolute paths or globs"),
-        ({"shape": "HGX-H100.9"}, "which is not in the catalogue; the nearest are HGX-H100.8"),
-        ({"shape": "BM.HPC2.36"}, "which has no GPU"),
-        ({"host": ["10.0.0.1"]}, "host is not a configuration key of busbar; did you mean hosts?"),
+        ({"nodes": {"a;reboot": "10.0.0.1"}}, "hosts.nodes has a;reboot: 10.0.0.1, and 'a;reboot' is no IPv4 address"),
+        ({"nodes": {}, "inventory": "/no/list"}, "hosts.inventory is '/no/list', which cannot be read"),
+        ({"nodes": {"c": "10.0.0.3"}}, "hosts.knownHosts is "),
+        ({"jump": "admin@203.0.113.8"}, "hosts.knownHosts is "),
+        ({"jump": "203.0.113.9"}, "hosts.jump is '203.0.113.9'; it must be user@address"),
+        ({"user": DEFAULT}, "hosts.user is not set, and it has no default: Login user on the machines"),
+        ({"user": "root; reboot"}, "hosts.user is 'root; reboot'; it must be a login name"),
+        ({"network": "10.0.0.1/24"}, "hosts.network is '10.0.0.1/24', which is no IPv4 network"),
+        ({"software": {"mpi": ["openmpi"]}}, "hosts.software.mpi is openmpi; it must be a list of absolute paths or globs"),
+        ({"shape": "HGX-H100.9"}, "hosts.shape is 'HGX-H100.9', which is not in the catalogue; the nearest are HGX-H100.8"),
+        ({"shape": "BM.HPC2.36"}, "hosts.shape is 'BM.HPC2.36', which has no GPU"),
+        ({"node": {"a": "10.0.0.1"}}, "hosts.node is not a key of the configuration; did you mean nodes?"),
     ],
 )
-def test_wrong_intent_is_refused_in_one_sentence(given, changes, sentence):
-    text = refused(given | changes)
-    assert sentence in text
-    assert len(text.splitlines()) == 1
+def test_wrong_intent_is_refused_in_one_sentence_that_begins_with_its_path(given, changes, sentence):
+    (said,) = refused({key: value for key, value in (given | changes).items() if value is not DEFAULT})
+    assert said.startswith(sentence)
+
+
+def test_machines_are_named_in_one_place(given, tmp_path):
+    (tmp_path / "list.ini").write_text("gpu-a 10.0.0.1\n")
+    (said,) = refused(given | {"inventory": str(tmp_path / "list.ini")})
+    assert said.startswith("hosts.nodes is set, and so is hosts.inventory; name the machines in one of them")
+
+
+def test_a_host_whose_key_is_not_pinned_is_refused_with_the_command_to_type(given):
+    (said,) = refused(given | {"nodes": {"c": "10.0.0.3"}})
+    assert "holds no host key of 10.0.0.3, and nothing is trusted on first use; type 'ssh-keyscan -t ed25519" in said
 
 
 def test_a_missing_file_of_keys_is_a_missing_key(given):
-    assert "holds no host key of 10.0.0.1" in refused(given | {"knownHosts": "/nowhere/known_hosts"})
+    assert "holds no host key of 10.0.0.1" in refused(given | {"knownHosts": "/nowhere/known_hosts"})[0]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +129,7 @@ def test_a_missing_file_of_keys_is_a_missing_key(given):
 def test_an_inventory_file_names_the_same_machines(given, tmp_path, text):
     file = tmp_path / "inventory"
     file.write_text(text)
-    wanted = settings.parse(given | {"hosts": [], "inventory": str(file)})
+    wanted = parsed(given | {"nodes": {}, "inventory": str(file)})
     assert [(machine.name, machine.address) for machine in wanted.machines] == [("gpu-a", "10.0.0.1"), ("gpu-b", "10.0.0.2")]
 
 

@@ -1,19 +1,9 @@
-"""What an account said of itself, as plain records; empty where nobody asked.
-
-It deliberately judges nothing and asks nobody: `components.aws.preflight` fills it.
-"""
+"""What an AWS account said of itself; empty where it was not asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-_T = TypeVar("_T")
-
-
-class NotAskedError(Exception):
-    """A rule needs what no account was asked for; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -63,30 +53,21 @@ class Facts:
     """Everything that was asked; what is absent was not.
 
     Attributes:
-        reservations: by id.
+        region: of the provider; None where it was not asked.
+        reservations: by id; None where there is none.
         groups: reservations in a resource group, by the group's ARN; None where it is no pool of capacity reservations.
         zones: availability zones that offer an instance type, by type.
         machines: what types are, by name.
-        images: by id.
+        images: by id; None where there is none.
         placement_groups: strategy by name; None where there is no such group.
         quota_vcpus: vCPUs that the account may run of a type, by type; None where that kind is not counted.
     """
 
-    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    region: str | None = None
+    reservations: Mapping[str, Reservation | None] = field(default_factory=dict)
     groups: Mapping[str, tuple[Reservation, ...] | None] = field(default_factory=dict)
     zones: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    images: Mapping[str, Image] = field(default_factory=dict)
+    images: Mapping[str, Image | None] = field(default_factory=dict)
     placement_groups: Mapping[str, str | None] = field(default_factory=dict)
     quota_vcpus: Mapping[str, float | None] = field(default_factory=dict)
-
-
-def known(facts: Mapping[str, _T], key: str, noun: str) -> _T:
-    """Return the fact of `key`; `noun` says what it is.
-
-    Raises:
-        NotAskedError: nobody asked for it.
-    """
-    if key not in facts:
-        raise NotAskedError(f"{noun} {key}")
-    return facts[key]
