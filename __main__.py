@@ -10,7 +10,8 @@ import pulumi
 from benchmarks.plan.asked import Asked
 from benchmarks.records.requests import Keeping
 from benchmarks.report import outputs
-from components.acceptance.acceptance import Acceptance, AcceptanceArgs, Source
+from components.acceptance.acceptance import Acceptance, AcceptanceArgs
+from components.acceptance.build import Source
 from components.inventory import Cluster, named
 from config import read
 
