@@ -178,7 +178,7 @@ class Stage:
         return self.command(*self.up_words(**changes))
 
     def build(self, **changes: Any) -> Finished:
-        """Update the stack with `changes` up to the measurement, which the next `up` makes; one already made must stay as it is."""
+        """Update the stack with `changes` up to the measurement, which the next `up` makes; there must be none yet."""
         return self.command(*self.up_words(**changes), "--exclude", "**::acceptance-measure", "--exclude-dependents")
 
     def up_words(self, **changes: Any) -> list[str]:
