@@ -1,7 +1,4 @@
-"""The rows of a measurement line: unpacked, and only those whose every number is one.
-
-Anything may stand in a line until it has been looked at; this is where it is looked at. It deliberately judges no bandwidth.
-"""
+"""Unpacks the rows of a measurement's line, and finds what is missing or malformed in them."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _NAMES = ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")
 
 
 def all_steps(line: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the steps of `line` that are steps."""
+    """Return the steps of `line` that are mappings."""
     found = line.get("steps")
     return [step for step in found if isinstance(step, dict)] if isinstance(found, list) else []
 
@@ -39,7 +36,7 @@ def whole(step: dict[str, Any]) -> tuple[dict[str, Any], ...]:
 def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     step: dict[str, Any], name: str, sizes_bytes: tuple[int, ...], ranks: int, nodes: int, all_ranks: int | None = None
 ) -> Iterable[str]:
-    """Yield every reason for which `step` is not a whole run of collective `name`.
+    """Yield every reason why `step` is not a complete run of collective `name`.
 
     Args:
         step: as the line has it.
@@ -60,10 +57,10 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
         return
     rows = whole(step)
     if len(rows) != len(packed):
-        yield f"{len(packed) - len(rows)} of {len(packed)} rows lack their out-of-place numbers or hold no measurement"
+        yield f"{len(packed) - len(rows)} of {len(packed)} rows have no out-of-place numbers or no measurement"
         return
     if step.get("program") != name:
-        yield f"the run was {step.get('program')}, asked was {name}"
+        yield f"the run was of {step.get('program')}, expected {name}"
     if [row["size_bytes"] for row in rows] != [collective(name).row_bytes(size, ranks) for size in sizes_bytes]:
         yield f"the plan asks for {len(sizes_bytes)} sizes to {sizes_bytes[-1]} B; measured were {len(rows)}"
     if step.get("ranks") != (all_ranks or ranks):
@@ -71,7 +68,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     if step.get("hosts") != nodes:
         yield f"the ranks ran on {step.get('hosts')} hosts instead of {nodes}"
     if any(row["out_of_place"]["wrong"] is None for row in rows):
-        yield "the values were not checked, so nothing is known of them"
+        yield "the values were not checked"
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class Groups:
 
 
 def groups(found: Any, count: int) -> Groups | None:
-    """Return what `count` groups reached; None where a line does not say it of each."""
+    """Return what `count` groups reached; None if the line does not have all of them."""
     if isinstance(found, list) and len(found) == count and all(is_number(one) for one in found) and found:
         return Groups(count, tuple(sorted(enumerate(found), key=lambda one: one[1])), max(found))
     if not isinstance(found, dict) or found.get("count") != count or not is_number(found.get("most")):
