@@ -1,32 +1,41 @@
-"""The program: configuration, one cluster, one acceptance, exports. No shell, no cloud."""
+"""The program: read the stack, build the cluster of its target, measure and accept it, export."""
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
+
 import pulumi
 
-import settings
+from benchmarks.plan.asked import Asked
+from benchmarks.records.requests import Keeping
 from benchmarks.report import outputs
-from components.acceptance.acceptance import Acceptance, AcceptanceArgs, Source
-from targets import build
+from components.acceptance.acceptance import Acceptance, AcceptanceArgs
+from components.acceptance.build import Source
+from components.inventory import Cluster, named
+from config import read
 
-wanted = settings.load()
-cluster = build(wanted)
+stack = read.load()
+# A target's provider SDK costs seconds, so only that of this stack's target is imported.
+target = import_module(f"components.{stack.target}.cluster")
+cluster: Cluster = getattr(target, f"{stack.target.title()}Cluster")("cluster", stack.wanted, stack.measure)
+tests = stack.measure.nccl_tests
 acceptance = Acceptance(
     "acceptance",
     AcceptanceArgs(
         cluster=cluster,
-        planned=cluster.planned[0],
-        ask=wanted.asked,
-        source=Source(version=wanted.nccl_tests_version, sha256=wanted.nccl_tests_sha256, location=wanted.nccl_tests_source),
-        search_budget_s=wanted.search_minutes * 60,
-        keeping=wanted.keeping,
-        price=wanted.own_price,
-        ready_timeout_s=wanted.ready_timeout_minutes * 60,
+        planned=named(cluster.planned, stack.pool),
+        ask=partial(Asked.of, stack),
+        source=Source(version=tests.version, sha256=tests.digest, location=tests.source),
+        search_budget_s=stack.measure.search_s,
+        keeping=Keeping.of(stack),
+        price=stack.records.price,
+        ready_timeout_s=stack.measure.ready_timeout_s,
     ),
 )
 
 pulumi.export("schema", outputs.SCHEMA)
-pulumi.export("target", wanted.target)
+pulumi.export("target", stack.target)
 pulumi.export("nodes", cluster.inventory.apply(lambda inventory: inventory.nodes()))
 pulumi.export("ssh", acceptance.ssh)
 pulumi.export("known_hosts", acceptance.known_hosts)

@@ -124,6 +124,11 @@ class PlannedSet:
     ask: bool = False
 
 
+def named(planned: tuple[PlannedSet, ...], name: str) -> PlannedSet:
+    """Return the planned set of that name."""
+    return next(one for one in planned if one.name == name)
+
+
 class Cluster(Protocol):
     """Any target's cluster."""
 

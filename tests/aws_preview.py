@@ -9,26 +9,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
-import yaml
-from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT
+from conftest import BUILD_LINE, HOST_KEY, ROOT, groups, texts
 from test_aws_program import Cloud, account
 
-DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
-STACK = yaml.safe_load((ROOT / "Pulumi.aws-efa.yaml").read_text())["config"]
+from config import read
+from config.stack import Stack
+from tools.nested import merged
+
 ZONE, OTHER = "us-east-1a", "us-east-1b"
 READY = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "groups": [], "fronts": [], "networks": []}
+#: A stack that says nothing of destroying, so that the only warnings are a test's own.
+_QUIET = {"aws": {"storage": {"lustre": {"onDestroy": "refuse"}, "home": {"onDestroy": "refuse"}}}}
 
 
-def values(**changes: Any) -> dict[str, Any]:
-    """Return the configuration of Pulumi.aws-efa.yaml by key, with `changes`; None takes a key out."""
-    found = {key: row["default"] for key, row in DECLARED.items() if "default" in row}
-    found |= {key.partition(":")[2]: value for key, value in STACK.items() if key.startswith("busbar:")}
-    # A stack that says nothing of destroying, so that a warning of ours alone is one.
-    found |= {"lustreOnDestroy": "refuse", "homeOnDestroy": "refuse"}
-    found |= {"sshPublicKey": KEY, "ncclTestsSource": str(ROOT / "README.md"), "history": "", "report": ""}
-    # The SDK walks every row of a measurement several times, which would take most of a test's time.
-    found |= {"sizesFrom": "4M", "othersSizesTo": "", "collectives": ["all_reduce"]}
-    return {key: value for key, value in (found | changes).items() if value is not None}
+def parsed(**changes: Any) -> Stack:
+    """Return the stack of Pulumi.aws-efa.yaml, with `changes`."""
+    return read.parse(texts(groups("aws-efa", **merged(_QUIET, changes))))
 
 
 @dataclass
@@ -82,10 +78,8 @@ def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool 
     monkeypatch.chdir(ROOT)
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws-efa", preview=preview)
-    given = values(**changes)
-    pulumi.runtime.set_all_config(
-        {f"busbar:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
-    )
+    given = texts(groups("aws-efa", **merged(_QUIET, changes)))
+    pulumi.runtime.set_all_config({f"busbar:{key}": text for key, text in given.items()})
 
     @pulumi.runtime.test
     def program() -> None:

@@ -19,6 +19,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 from quiet import Machine
 
+from tools.nested import merged, settled
 from tools.stage import Stage
 
 # The machine may be busy with rehearsed hosts: how long an example takes says nothing.
@@ -26,6 +27,12 @@ settings.register_profile("busbar", deadline=None, suppress_health_check=[Health
 settings.load_profile("busbar")
 
 ROOT = Path(__file__).parent.parent
+#: What a dev stack must say where no account is asked.
+DEV_PLACE = {
+    "preflight": False,
+    "tenancy": "ocid1.tenancy.oc1..rehearsed",
+    "availabilityDomain": "Uocm:REHEARSED-AD-1",
+}
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostKeyOfTheBastion0000000000000000000000"
 
@@ -206,16 +213,34 @@ def _read(name: str) -> dict[str, Any]:
     return found
 
 
+def groups(stack: str, **changes: Any) -> dict[str, Any]:
+    """Return the groups of a stack file for a test without rehearsal, with `changes` merged into them."""
+    found = {key.partition(":")[2]: value for key, value in _read(f"Pulumi.{stack}.yaml").items() if key.startswith("busbar:")}
+    own: dict[str, Any] = {
+        # The SDK walks every row of a measurement several times, which would take most of a test's time.
+        "measure": {
+            "sizes": {"from": "1M"},
+            "collectives": ["all_reduce"],
+            "spreadIterations": 0,
+            "ncclTests": {"source": str(ROOT / "README.md")},
+        },
+        "accept": {"allowSkipped": ["spread"]},
+        "records": {"history": None, "report": None},
+    }
+    if found["target"] != "hosts":
+        own[found["target"]] = {"access": {"publicKey": KEY}}
+    return merged(merged(found, own), changes)
+
+
+def texts(found: dict[str, Any]) -> dict[str, str]:
+    """Return groups as the engine hands them over."""
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in settled(found).items()}
+
+
 def configuration(**changes: Any) -> dict[str, Any]:
     """Return what the engine hands the program for the dev stack, with `changes`."""
-    declared, stack = _read("Pulumi.yaml"), _read("Pulumi.dev.yaml")
-    values = {key: row["default"] for key, row in declared.items() if "default" in row}
-    values |= {key.partition(":")[2]: value for key, value in stack.items() if key.startswith("busbar:")}
-    values |= {"sshPublicKey": KEY, "ncclTestsSource": str(ROOT / "README.md"), "preflight": False, "history": "", "report": ""}
-    # The SDK walks every row of a measurement several times, which would take most of a test's time.
-    values |= {"sizesFrom": "1M", "collectives": ["all_reduce"], "spreadIterations": 0, "allowSkipped": ["spread"]}
-    values |= changes
-    return {f"busbar:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    found = merged(merged(groups("dev"), {"oci": DEV_PLACE}), changes)
+    return {f"busbar:{key}": text for key, text in texts(found).items()}
 
 
 def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = False, **changes: Any) -> Engine:
@@ -223,7 +248,7 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
     engine = Engine(lines, members=members)
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=preview)
-    pulumi.runtime.set_all_config(configuration(**changes))
+    pulumi.runtime.set_all_config(configuration(**changes) | {"oci:region": "us-rehearsed-1"})
 
     @pulumi.runtime.test
     def program() -> None:

@@ -6,32 +6,33 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 import pulumi
 import pytest
 import yaml
+from aws_facts import GIVEN, GROUP, OTHER, ZONE
 from conftest import HOST_KEY, KEY
 
 from benchmarks.launch.protocol import BuildLine
 from benchmarks.launch.protocol import Node as RunnerNode
 from benchmarks.plan.ranks import Place, exports, launch
-from catalogue.aws import AwsIntent, Compute, Lustre, OpenZfs, Repository, Volume
 from catalogue.instances import INSTANCES
 from components.aws import preflight
-from components.aws.cluster import AwsArgs, AwsCluster
+from components.aws.cluster import AwsCluster
 from components.aws.iam import partition
-from components.aws.network import NetworkArgs
 from components.inventory import Machine, Node
 from components.reach import Access
+from config import read
+from config.aws.model import Aws
+from config.measure import Measure
+from tools.nested import DEFAULT, merged, settled
 
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-ZONE, OTHER = "ap-northeast-1a", "ap-northeast-1c"
 HEAD_KEY = "ssh-ed25519 AAAAHeadKey"
-GROUP = "arn:aws:resource-groups:ap-northeast-1:111122223333:group/pool"
 MADE: dict[str, dict[str, Any]] = {
     "instance:Instance": {"publicIp": "203.0.113.5", "privateIp": "10.1.0.50"},
     "launchTemplate:LaunchTemplate": {"latestVersion": 3},
@@ -86,41 +87,33 @@ class Cloud(pulumi.runtime.Mocks):
         return [kind.rpartition(":")[2] for kind, _, _ in self.made].index(noun)
 
 
-GPU = Compute(queue="gpu", name="p5", instance_type="p5.48xlarge", static=2, zones=(ZONE,))
-WANTED = AwsIntent(
-    name="training",
-    region="ap-northeast-1",
-    zone=ZONE,
-    image="ami-1",
-    head_image="ami-1",
-    operator_key=KEY,
-    compute=(GPU,),
-    lustre=Lustre(repositories=(Repository(),)),
-    home=OpenZfs(),
-)
-NETWORK = NetworkArgs(label="training", region="ap-northeast-1", zone=ZONE, ssh_from=("198.51.100.0/24",))
+GPU = {"name": "p5", "static": 2}
+WANTED = merged(GIVEN["aws"], {"name": "training", "timezone": "Asia/Tokyo", "preflight": False, "tags": DEFAULT}) | {
+    "storage": {"lustre": {"mirrors": [{"path": "/data"}]}, "home": {}}
+}
 
 
 def program(
-    wanted: AwsIntent = WANTED, *, network: NetworkArgs = NETWORK, running: int = 2, written: str = "", **changes: Any
+    changes: dict[str, Any] | None = None, *, running: int = 2, written: str = "", answers: Any = None
 ) -> tuple[Cloud, dict[str, Any]]:
     """Run the cluster on a recording engine, drained; return what was recorded and the cluster's outputs."""
-    cloud = Cloud(running, written or f"cluster-head-instance-id {HOST_KEY}", answers=changes.pop("answers", {}))
+    cloud = Cloud(running, written or f"cluster-head-instance-id {HOST_KEY}", answers=answers or {})
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
     seen: dict[str, Any] = {}
+    wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, changes or {}))))
+    assert isinstance(wanted, Aws), wrong
 
     @pulumi.runtime.test
     def run() -> None:
-        asked = {"timezone": "Asia/Tokyo", "ready_timeout_s": 600, "preflight": False} | changes
-        cluster = AwsCluster("cluster", AwsArgs(intent=wanted, network=network, **asked))
+        cluster = AwsCluster("cluster", wanted, Measure(ready_timeout_s=600))
         seen["cluster"] = cluster
         handed = {"inventory": cluster.inventory, "access": cluster.reach.access, "templates": cluster.templates}
         for name, output in handed.items():
             output.apply(lambda value, name=name: seen.setdefault(name, value))
 
     run()
-    (found,) = seen["inventory"].sets
+    found = seen["inventory"].sets[0]
     seen |= {"nodes": found.nodes, "identity": found.identity}
     return cloud, seen
 
@@ -135,8 +128,18 @@ def cloud(whole) -> Cloud:
     return whole[0]
 
 
-def nodes(**changes: Any) -> AwsIntent:
-    return replace(WANTED, compute=(replace(GPU, **changes),))
+def nodes(**changes: Any) -> dict[str, Any]:
+    """Return changes to the machines."""
+    return {"queues": [{"machines": [changes]}]}
+
+
+def bought(option: str, **more: Any) -> dict[str, Any]:
+    """Return changes to how the machines are bought."""
+    return nodes(purchase={"option": option, **more}, placement="none")
+
+
+def storage(**systems: Any) -> dict[str, Any]:
+    return {"storage": systems}
 
 
 def template(found: Cloud) -> dict[str, Any]:
@@ -162,7 +165,7 @@ def test_the_cluster_hands_up_what_the_waist_promises(whole):
 
 
 def test_machines_whose_rails_no_source_names_are_asked():
-    _, seen = program(nodes(instance_type="p6-b200.48xlarge"))
+    _, seen = program(nodes(type="p6-b200.48xlarge"))
     (planned,) = seen["cluster"].planned
     assert planned.ask
     assert planned.shape.rdma is None
@@ -170,8 +173,8 @@ def test_machines_whose_rails_no_source_names_are_asked():
 
 def test_the_identity_changes_with_machines_and_image_and_with_nothing_else(whole):
     same = whole[1]["identity"]
-    assert program(replace(WANTED, head_root=Volume(100)))[1]["identity"] == same
-    assert program(replace(WANTED, image="ami-2"))[1]["identity"] != same
+    assert program({"login": {"root": {"size": "100 GiB"}}})[1]["identity"] == same
+    assert program({"image": "ami-2"})[1]["identity"] != same
     assert program(nodes(static=3), running=3)[1]["identity"] != same
 
 
@@ -184,9 +187,20 @@ def test_a_fleet_that_is_short_is_an_error_that_names_who_is_missing():
         program(running=1)
 
 
-def test_one_kind_of_machine_is_measured():
-    with pytest.raises(ValueError, match="one kind of machine has some"):
-        AwsArgs(intent=nodes(static=0, dynamic=4), network=NETWORK, timezone="UTC", ready_timeout_s=60)
+def test_where_no_machine_is_static_there_is_a_template_and_no_node():
+    found, seen = program(nodes(static=0, dynamic=4), running=0)
+    assert (seen["cluster"].planned[0].nodes, seen["cluster"].planned[0].dynamic, seen["nodes"]) == (0, 4, ())
+    assert found.of("LaunchTemplate")
+    assert not found.of("Fleet")
+
+
+def test_of_several_queues_each_has_its_machines_and_the_named_one_is_measured():
+    more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}]}
+    found, seen = program({"queues": [*WANTED["queues"], more]})
+    assert [fleet["targetCapacitySpecification"]["totalTargetCapacity"] for fleet in found.of("Fleet")] == [2, 2]
+    assert set(seen["templates"]) == {"gpu-p5", "test-p4"}
+    assert [(one.name, one.nodes) for one in seen["cluster"].planned] == [("gpu-p5", 2), ("test-p4", 2)]
+    assert [one["instanceType"] for one in found.of("LaunchTemplate")] == ["p5.48xlarge", "p4d.24xlarge"]
 
 
 # The network
@@ -222,23 +236,13 @@ def test_a_private_subnet_waits_for_its_network_and_machines_wait_for_their_way_
 
 def test_there_is_a_second_private_subnet_only_where_a_file_system_needs_one(cloud):
     assert "cluster-network-second" not in {name for _, name, _ in cloud.made}
-    found, _ = program(
-        replace(WANTED, home=OpenZfs(deployment="MULTI_AZ_1"), second_zone=OTHER), network=replace(NETWORK, second_zone=OTHER)
-    )
+    found, _ = program({"secondZone": OTHER} | storage(home={"deployment": "MULTI_AZ_1"}))
     second = found.named("cluster-network-second")
     assert (second["cidrBlock"], second["availabilityZone"]) == ("10.1.128.0/17", OTHER)
     home = found.one("OpenZfsFileSystem")
     assert home["subnetIds"] == ["cluster-network-private-id", "cluster-network-second-id"]
     assert home["preferredSubnetId"] == "cluster-network-private-id"
     assert home["routeTableIds"] == ["cluster-network-private-routes-id", "cluster-network-public-routes-id"]
-
-
-@pytest.mark.parametrize(
-    "cidrs", [("10.0.0.0/16", "10.0.0.0/17"), ("10.0.0.0/15", "10.8.0.0/16"), ("10.0.0.0/28", "10.1.0.0/16")]
-)
-def test_networks_that_a_vpc_cannot_have_are_refused(cidrs):
-    with pytest.raises(ValueError, match="both must be /16 to /27"):
-        NetworkArgs(label="a", region="r", zone="z", ssh_from=(), public_cidr=cidrs[0], private_cidr=cidrs[1])
 
 
 # Groups
@@ -279,15 +283,14 @@ def test_efa_traffic_leaves_to_the_group_itself_by_its_id(cloud):
 
 
 def test_lustre_over_efa_lets_all_traffic_through_between_servers_and_nodes():
-    wanted = replace(WANTED, lustre=Lustre(efa=True, capacity_gib=19_200))
-    found, _ = program(wanted)
+    found, _ = program(storage(lustre={"efa": True, "size": "19200 GiB"}))
     for pair in ((STORAGE, STORAGE), (STORAGE, NODES), (NODES, STORAGE)):
         assert (*pair, ALL) in rules(found, "Ingress") & rules(found, "Egress")
     assert found.one("LustreFileSystem")["efaEnabled"] is True
 
 
 def test_without_file_systems_there_is_no_storage_group():
-    found, _ = program(replace(WANTED, lustre=None, home=None))
+    found, _ = program(storage(lustre=None, home=None))
     assert rules(found, "Ingress") == BASE_IN
     assert rules(found, "Egress") == BASE_OUT
     assert not found.of("LustreFileSystem")
@@ -327,14 +330,9 @@ def test_the_head_may_write_its_host_key_and_nothing_else(cloud):
 
 
 def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
-    wanted = replace(
-        WANTED,
-        compute=(
-            GPU,
-            replace(GPU, name="more", static=0, dynamic=8, capacity="odcr-group", reservation=GROUP, placement="none"),
-        ),
-    )
-    found, seen = program(wanted)
+    purchase = {"option": "odcr-group", "reservation": GROUP}
+    more = {"name": "more", "static": 0, "dynamic": 8, "purchase": purchase, "placement": "none"}
+    found, seen = program({"queues": [{"machines": [GPU, more]}]})
     by_action = {json.dumps(one["Action"]): one for one in policy(found)}
     start = by_action['["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateTags"]']["Resource"]
     assert [arn for arn in start if "subnet" in arn] == ["arn:aws:ec2:ap-northeast-1:*:subnet/cluster-network-private-id"]
@@ -413,8 +411,7 @@ def test_lustre_is_persistent_compressed_and_mirrors_a_private_bucket(cloud):
 
 
 def test_a_mirror_of_a_bucket_that_exists_makes_none():
-    wanted = replace(WANTED, lustre=Lustre(repositories=(Repository(path="/in", bucket="theirs", prefix="/sets/"),)))
-    found, _ = program(wanted)
+    found, _ = program(storage(lustre={"mirrors": [{"path": "/in", "bucket": "theirs", "prefix": "/sets/"}]}))
     assert not found.of("Bucket")
     assert found.one("DataRepositoryAssociation")["dataRepositoryPath"] == "s3://theirs/sets"
 
@@ -424,8 +421,8 @@ def test_machines_mount_only_once_the_mirror_is_there(cloud):
 
 
 def test_a_network_that_is_retained_keeps_what_file_systems_stand_in_and_nothing_that_costs(protection):
-    program(WANTED, network=replace(NETWORK, retain=True))
-    left = {name for name, (_, kept) in protection.items() if kept}
+    program(storage(home={"onDestroy": "retain"}))
+    left = {name for name, (_, kept) in protection.items() if kept} - {"cluster-storage-home"}
     ports = {f"cluster-groups-storage-{way}-itself-tcp-{port}" for way in ("from", "to") for port in (988, 1018)}
     network = {"cluster-network-vpc", "cluster-network-second-network", "cluster-network-private"}
     assert left == network | {"cluster-groups-storage"} | ports
@@ -444,17 +441,12 @@ def test_home_is_a_type_that_the_region_offers(cloud):
     ("on_destroy", "protect", "retain"), [("refuse", True, False), ("retain", False, True), ("delete", False, False)]
 )
 def test_only_what_holds_data_is_protected_or_retained_and_as_was_said(on_destroy, protect, retain, protection):
-    program(
-        replace(
-            WANTED,
-            lustre=Lustre(repositories=(Repository(),), on_destroy=on_destroy),
-            home=OpenZfs(on_destroy=on_destroy),
-        )
-    )
+    program(storage(lustre={"onDestroy": on_destroy}, home={"onDestroy": on_destroy}))
     holding = {"cluster-storage-lustre", "cluster-storage-home", "cluster-storage-bucket"}
     with_it = {"cluster-storage-mirror-0", "cluster-storage-bucket-closed", "cluster-storage-bucket-owner"}
     assert {name for name, (kept, _) in protection.items() if kept} == (holding if protect else set())
-    assert {name for name, (_, left) in protection.items() if left} == (holding | with_it if retain else set())
+    left = {name for name, (_, left) in protection.items() if left and name.startswith("cluster-storage-")}
+    assert left == (holding | with_it if retain else set())
 
 
 # Machines
@@ -469,7 +461,7 @@ def test_only_what_holds_data_is_protected_or_retained_and_as_was_said(on_destro
     ],
 )
 def test_the_template_has_the_interfaces_of_its_type(kind, count, first):
-    found, _ = program(nodes(instance_type=kind))
+    found, _ = program(nodes(type=kind))
     nics = template(found)["networkInterfaces"]
     assert len(nics) == count
     assert tuple(nic["interfaceType"] for nic in nics[:2]) == first
@@ -495,7 +487,7 @@ def test_the_template_is_hardened_and_ends_its_machines_when_they_shut_down(clou
 
 
 def test_legacy_interfaces_and_none_at_all_are_what_was_asked_for():
-    legacy = template(program(nodes(legacy_efa=True))[0])["networkInterfaces"]
+    legacy = template(program(nodes(legacyEfa=True))[0])["networkInterfaces"]
     assert {nic["interfaceType"] for nic in legacy} == {"efa"}
     assert len(template(program(nodes(efa=False))[0])["networkInterfaces"]) == 1
 
@@ -516,13 +508,13 @@ def test_a_fleet_starts_all_machines_or_none_in_one_placement_group(cloud):
     assert config["launchTemplateSpecification"] == {"launchTemplateId": "cluster-pool-0-template-id", "version": "3"}
 
 
-def capacity(**changes: Any) -> tuple[dict[str, Any], Cloud]:
-    found, _ = program(nodes(placement="none", **changes))
+def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
+    found, _ = program(bought(option, **more))
     return template(found), found
 
 
 def test_spot_machines_are_a_fleet_that_says_so_itself():
-    made, found = capacity(capacity="spot", allocation="capacity-optimized", max_price_usd="20")
+    made, found = capacity("spot", allocation="capacity-optimized", maxPrice="20 USD")
     assert "instanceMarketOptions" not in made
     fleet = found.one("Fleet")
     assert fleet["targetCapacitySpecification"]["defaultTargetCapacityType"] == "spot"
@@ -532,13 +524,13 @@ def test_spot_machines_are_a_fleet_that_says_so_itself():
 
 
 def test_open_reservations_are_matched_and_not_named():
-    made, found = capacity(capacity="open-odcr")
+    made, found = capacity("open-odcr")
     assert "capacityReservationSpecification" not in made
     assert found.of("Fleet")
 
 
 def test_a_reservation_that_is_named_is_used_by_instances_for_fleets_cannot():
-    made, found = capacity(capacity="targeted-odcr", reservation="cr-1")
+    made, found = capacity("targeted-odcr", reservation="cr-1")
     assert made["capacityReservationSpecification"] == {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
     assert not found.of("Fleet")
     launched = [one for one in found.of("Instance") if "launchTemplate" in one]
@@ -548,7 +540,7 @@ def test_a_reservation_that_is_named_is_used_by_instances_for_fleets_cannot():
 
 
 def test_a_group_of_reservations_is_used_first_by_a_fleet():
-    made, found = capacity(capacity="odcr-group", reservation=GROUP)
+    made, found = capacity("odcr-group", reservation=GROUP)
     target = made["capacityReservationSpecification"]["capacityReservationTarget"]
     assert target == {"capacityReservationResourceGroupArn": GROUP}
     options = found.one("Fleet")["onDemandOptions"]["capacityReservationOptions"]
@@ -556,7 +548,7 @@ def test_a_group_of_reservations_is_used_first_by_a_fleet():
 
 
 def test_a_capacity_block_is_launched_into_without_a_placement_group():
-    found, _ = program(nodes(capacity="capacity-block", reservation="cr-1"))
+    found, _ = program(nodes(purchase={"option": "capacity-block", "reservation": "cr-1"}))
     made = template(found)
     assert made["instanceMarketOptions"] == {"marketType": "capacity-block"}
     assert made["capacityReservationSpecification"] == {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
@@ -565,28 +557,28 @@ def test_a_capacity_block_is_launched_into_without_a_placement_group():
 
 
 def test_a_block_is_bought_only_where_its_id_was_said_twice():
-    bought = {"capacity": "capacity-block", "placement": "none", "offering": "cb-1"}
-    found, _ = program(nodes(**bought, confirm_purchase="cb-1"))
+    found, _ = program(bought("capacity-block", offering="cb-1", confirm="cb-1"))
     assert found.one("CapacityBlockReservation")["capacityBlockOfferingId"] == "cb-1"
     target = template(found)["capacityReservationSpecification"]["capacityReservationTarget"]
     assert target == {"capacityReservationId": "cluster-pool-0-block-id"}
-    for suppress in ((), ("purchase-unconfirmed",)):
-        with pytest.raises(pulumi.RunError, match="confirmPurchase is ''"):
-            program(nodes(**bought), suppress=suppress)
+    for suppress in ([], ["purchase-unconfirmed"]):
+        with pytest.raises(pulumi.RunError, match=r"purchase\.confirm is None, and Capacity Block cb-1 would be bought"):
+            program(bought("capacity-block", offering="cb-1") | {"suppress": suppress})
 
 
 def test_an_existing_group_is_named_and_none_is_made():
-    found, _ = program(nodes(placement="existing", placement_group="mine"))
+    found, _ = program(nodes(placement="existing", placementGroup="mine"))
     assert template(found)["placement"] == {"groupName": "mine"}
     assert not found.of("PlacementGroup")
 
 
 def test_a_broken_rule_stops_before_anything_is_registered():
-    with pytest.raises(pulumi.RunError, match=r"lustre-capacity: .* 1300 GiB; it must be 1200 or a multiple of 2400\."):
-        program(replace(WANTED, lustre=Lustre(capacity_gib=1300)))
-    assert program(replace(WANTED, lustre=Lustre(capacity_gib=1300)), suppress=("lustre-capacity",))[0].made
+    odd = storage(lustre={"size": "1300 GiB"})
+    with pytest.raises(pulumi.RunError, match=r"^aws\.storage\.lustre\.size is 1300 GiB; .* \[lustre-size\]$"):
+        program(odd)
+    assert program(odd | {"suppress": ["lustre-size"]})[0].made
     with pytest.raises(pulumi.RunError, match="which is no rule"):
-        program(suppress=("nothing",))
+        program({"suppress": ["nothing"]})
 
 
 # The account
@@ -655,8 +647,8 @@ ODCR = {
 }
 
 
-def ask(wanted: AwsIntent = WANTED, **changes: Any) -> Cloud:
-    return program(wanted, preflight=True, answers=account(**changes))[0]
+def ask(wanted: dict[str, Any] | None = None, **changes: Any) -> Cloud:
+    return program({"preflight": True} | (wanted or {}), answers=account(**changes))[0]
 
 
 def test_an_account_that_has_everything_lets_the_cluster_through():
@@ -672,17 +664,20 @@ def test_an_account_that_is_not_asked_is_not_asked_and_says_so(cloud, monkeypatc
     said: list[str] = []
     monkeypatch.setattr(preflight.pulumi.log, "info", said.append)
     program()
-    assert sum("was not checked: no account was asked" in text for text in said) == 7
+    assert sum("was not checked: no account was asked" in text for text in said) == 8
 
 
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"getRegion": {"region": "us-east-1"}}, "aws:region of this stack is us-east-1"),
-        ({"getInstanceTypeOfferings": {"locations": [OTHER]}}, "type-offered: gpu-p5 is p5.48xlarge in ap-northeast-1a"),
+        ({"getRegion": {"region": "us-east-1"}}, r"^aws\.zone is .*, and aws:region of this stack is us-east-1"),
+        (
+            {"getInstanceTypeOfferings": {"locations": [OTHER]}},
+            r"machines\[0\]\.type is p5.48xlarge, and ap-northeast-1a does not offer",
+        ),
         (
             {"getServiceQuota": {"value": 192.0}},
-            "quota: gpu-p5 takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192",
+            r"static is 2, which takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192",
         ),
     ],
 )
@@ -692,9 +687,9 @@ def test_what_the_account_lacks_is_refused_before_anything_is_registered(changes
 
 
 def test_reservations_and_groups_are_looked_up_and_judged():
-    targeted = nodes(capacity="targeted-odcr", reservation="cr-1", placement="none")
+    targeted = bought("targeted-odcr", reservation="cr-1")
     assert ask(targeted, **controlled(CapacityReservation=ODCR)).made
-    with pytest.raises(pulumi.RunError, match=r"reservation-size: gpu-p5 may have 2 machines in cr-1, which holds 1"):
+    with pytest.raises(pulumi.RunError, match=r"is cr-1, which holds 1 machines, and gpu-p5 may have 2"):
         ask(targeted, **controlled(CapacityReservation=ODCR | {"TotalInstanceCount": 1}))
     inside = ODCR | {"PlacementGroupArn": "arn:aws:ec2:r:1:placement-group/mine"}
     with pytest.raises(pulumi.RunError, match="cr-1 was created in placement group mine"):
@@ -703,15 +698,15 @@ def test_reservations_and_groups_are_looked_up_and_judged():
         "Configuration": [{"Type": "AWS::EC2::CapacityReservationPool"}],
         "Resources": ["arn:aws:ec2:r:1:capacity-reservation/cr-1"],
     }
-    grouped = nodes(capacity="odcr-group", reservation=GROUP, placement="none")
+    grouped = bought("odcr-group", reservation=GROUP)
     assert ask(grouped, **controlled(CapacityReservation=ODCR, Group=pool)).made
     with pytest.raises(pulumi.RunError, match="reservation-pool"):
         ask(grouped, **controlled(CapacityReservation=ODCR, Group={"Configuration": []}))
 
 
 def test_capacity_blocks_and_placement_groups_are_looked_up():
-    assert ask(nodes(capacity="capacity-block", reservation="cr-1", placement="none")).made
-    existing = nodes(placement="existing", placement_group="mine")
+    assert ask(bought("capacity-block", reservation="cr-1")).made
+    existing = nodes(placement="existing", placementGroup="mine")
     assert ask(existing, **controlled(PlacementGroup={"Strategy": "cluster"})).made
     with pytest.raises(pulumi.RunError, match="placement-missing"):
         ask(existing, **controlled())
@@ -728,9 +723,9 @@ def test_a_block_on_offer_is_shown_with_its_price_and_not_bought():
         "upfrontFee": "1500.00",
         "currencyCode": "USD",
     }
-    shown = r"never bought unasked\.\nOn offer is cb-9: 2 x p5.48xlarge in ap-northeast-1a for 24 hours .* 1500.00 USD at once"
+    shown = r"never bought unasked\. \[reservation-missing\]\nOn offer is cb-9: 2 x p5.48xlarge .* for 24 hours .* 1500.00 USD"
     with pytest.raises(pulumi.RunError, match=shown):
-        ask(nodes(capacity="capacity-block", placement="none", block_hours=24), getCapacityBlockOffering=on_offer)
+        ask(bought("capacity-block", showOfferings="24 h"), getCapacityBlockOffering=on_offer)
 
 
 # NCCL on EFA
@@ -760,13 +755,14 @@ def test_an_account_that_does_not_answer_is_said_in_a_sentence():
         raise Throttled
 
     with pytest.raises(
-        pulumi.RunError, match=r"could not be asked: Throttling: Rate exceeded\. Set preflight: false to ask nobody"
+        pulumi.RunError,
+        match=r"^aws\.preflight is true, and the account could not be asked: Throttling: Rate exceeded; set",
     ):
         ask(getRegion=throttle)
 
 
 def test_a_reservation_or_a_group_that_is_not_there_is_said_in_a_sentence():
-    with pytest.raises(pulumi.RunError, match="reservation cr-1 is not in ap-northeast-1, or this account may not see it"):
-        ask(nodes(capacity="targeted-odcr", reservation="cr-1", placement="none"), **controlled())
-    with pytest.raises(pulumi.RunError, match=r"reservation-pool: gpu-p5 names .* which is no group of type"):
-        ask(nodes(capacity="odcr-group", reservation=GROUP, placement="none"), **controlled())
+    with pytest.raises(pulumi.RunError, match=r"reservation is cr-1, which is not in ap-northeast-1, or"):
+        ask(bought("targeted-odcr", reservation="cr-1"), **controlled())
+    with pytest.raises(pulumi.RunError, match=r"which is no group of type .* \[reservation-pool\]"):
+        ask(bought("odcr-group", reservation=GROUP), **controlled())

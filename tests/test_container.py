@@ -8,11 +8,10 @@ from typing import Any
 
 import pulumi
 import pytest
-from aws_preview import run, values
-from conftest import BUILD_LINE, configuration
-from test_aws_settings import measured
+from aws_preview import parsed, run
+from conftest import BUILD_LINE, groups, texts
+from test_aws_stack import measured
 
-import settings
 from benchmarks.host import requests
 from benchmarks.judge.verdict import SHORT, judge
 from benchmarks.launch import launcher
@@ -23,6 +22,7 @@ from catalogue.aws import STACK
 from catalogue.aws.versions import Stack
 from catalogue.containers import ENROOT, HOMES_INSIDE, Reference, read, told
 from catalogue.instances import INSTANCES
+from config import read as stack_file
 
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -61,46 +61,44 @@ def test_an_image_is_named_as_enroot_names_it(text, found):
     ("changes", "sentence"),
     [
         (
-            {"container": "dockerd://nccl-tests:1"},
+            {"image": "dockerd://nccl-tests:1"},
             "dockerd:// reads images of a daemon on the machine itself, and nodes have none",
         ),
-        ({"container": "podman://nccl-tests:1"}, "podman:// reads images of a daemon on the machine itself"),
+        ({"image": "podman://nccl-tests:1"}, "podman:// reads images of a daemon on the machine itself"),
         (
-            {"container": "docker://nvcr.io/nvidia/pytorch:25.06-py3"},
+            {"image": "docker://nvcr.io/nvidia/pytorch:25.06-py3"},
             "between registry and image stands a #, as in docker://nvcr.io#nvidia/pytorch:25.06-py3: without it",
         ),
-        ({"container": "docker://ubuntu:22.04"}, "between registry and image stands a #"),
-        ({"container": "docker://r.io#a/b"}, "whose tag is latest, which is another image tomorrow"),
-        ({"container": "docker://r.io#a/b:latest"}, "a measurement must say what it measured"),
-        ({"container": "docker://r.io#a/b@sha256:abc"}, "which enroot cannot read"),
-        ({"container": "docker://r.io#A/b:1"}, "which enroot cannot read"),
-        ({"container": "docker://me:secret@r.io#a/b:1"}, "container holds a password, which would be kept in the state"),
-        ({"container": "nccl-tests:1"}, "container is 'nccl-tests:1'; write docker://"),
-        ({"container": "fsx/a.sqsh"}, "or the path of a .sqsh file that lies on every node"),
-        ({"container": "/fsx/a.tar"}, "must be the whole path of an image"),
-        ({"container": "/fsx/../etc/a.sqsh"}, "must be the whole path of an image"),
-        ({"containerSha256": "1" * 64}, "and container is ''; there is no image"),
-        ({"containerSha256": "1" * 64, "container": "docker://r.io#a/b:1"}, "pin its digest, REGISTRY#IMAGE@sha256:"),
-        ({"containerSha256": "xyz", "container": "/fsx/a.sqsh"}, "containerSha256 is 'xyz'; it must match"),
+        ({"image": "docker://ubuntu:22.04"}, "between registry and image stands a #"),
+        ({"image": "docker://r.io#a/b"}, "whose tag is latest, which is another image tomorrow"),
+        ({"image": "docker://r.io#a/b:latest"}, "a measurement must say what it measured"),
+        ({"image": "docker://r.io#a/b@sha256:abc"}, "which enroot cannot read"),
+        ({"image": "docker://r.io#A/b:1"}, "which enroot cannot read"),
+        ({"image": "docker://me:secret@r.io#a/b:1"}, "aws.container.image holds a password, which would be kept in the state"),
+        ({"image": "nccl-tests:1"}, "aws.container.image is 'nccl-tests:1'; write docker://"),
+        ({"image": "fsx/a.sqsh"}, "or the path of a .sqsh file that lies on every node"),
+        ({"image": "/fsx/a.tar"}, "must be the whole path of an image"),
+        ({"image": "/fsx/../etc/a.sqsh"}, "must be the whole path of an image"),
+        ({"sha256": "1" * 64, "image": "docker://r.io#a/b:1"}, "pin its digest, REGISTRY#IMAGE@sha256:"),
+        ({"sha256": "xyz", "image": "/fsx/a.sqsh"}, "aws.container.sha256 is 'xyz'; it must be a text that matches"),
     ],
 )
 def test_an_image_that_nodes_could_not_have_is_refused_in_one_sentence(changes, sentence):
     with pytest.raises(pulumi.RunError) as found:
-        settings.parse(values(**changes))
+        parsed(aws={"container": changes})
     assert sentence in str(found.value)
     assert len(str(found.value).splitlines()) == 1
 
 
 def test_a_password_is_not_repeated_by_its_refusal():
     with pytest.raises(pulumi.RunError) as found:
-        settings.parse(values(container="docker://me:secret@r.io#a/b:1"))
+        parsed(aws={"container": {"image": "docker://me:secret@r.io#a/b:1"}})
     assert "secret" not in str(found.value)
 
 
 def test_a_target_that_installs_no_enroot_refuses_a_container():
-    given = {key.partition(":")[2]: value for key, value in configuration(container="docker://r.io#a/b:1").items()}
-    with pytest.raises(pulumi.RunError, match="and target is oci; only target aws has it"):
-        settings.parse(given)
+    with pytest.raises(pulumi.RunError, match=r"^oci\.container is not a key of the configuration; "):
+        stack_file.parse(texts(groups("dev", oci={"container": {"image": "docker://r.io#a/b:1"}})))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,7 @@ def test_what_a_tag_does_not_state_is_not_judged():
 
 
 def test_the_build_is_asked_for_the_image_and_the_nodes_install_enroot(monkeypatch):
-    seen = run(monkeypatch, container=STACK.container)
+    seen = run(monkeypatch, aws={"container": {"image": STACK.container}})
     request = json.loads(seen.cloud.named("acceptance-build")["stdin"])
     assert request["container"] == {
         "uri": STACK.container,
@@ -154,23 +152,22 @@ def test_without_a_container_nothing_of_it_is_asked_or_installed(monkeypatch):
 
 
 def test_a_file_is_pinned_where_its_checksum_is_set():
-    wanted = settings.parse(values(container="/fsx/a.sqsh", containerSha256="1" * 64, lustre=True))
-    assert wanted.image_of_ranks is not None
-    assert (wanted.image_of_ranks.image.path, wanted.image_of_ranks.sha256) == ("/fsx/a.sqsh", "1" * 64)
+    image = parsed(aws={"container": {"image": "/fsx/a.sqsh", "sha256": "1" * 64}}).aws.ranks_run_in
+    assert image is not None
+    assert (image.image.path, image.sha256) == ("/fsx/a.sqsh", "1" * 64)
 
 
 def test_where_no_file_system_is_shared_the_image_is_laid_on_every_node():
-    wanted = settings.parse(values(container=STACK.container, lustre=False, mirrors=[]))
-    assert wanted.image_of_ranks is not None
-    assert wanted.image_of_ranks.shared == ""
+    image = parsed(aws={"container": {"image": STACK.container}, "storage": {"lustre": None}}).aws.ranks_run_in
+    assert image is not None
+    assert image.shared == ""
 
 
 # Exact commands
 
 
 def asked() -> Asked:
-    wanted = settings.parse(values())
-    return Asked(wanted.plan, INSTANCES["p5.48xlarge"].shape(), 2)
+    return Asked.of(parsed(), INSTANCES["p5.48xlarge"].shape(), 2)
 
 
 NODES = [Node("a", "10.1.0.19"), Node("b", "10.1.0.20")]
@@ -243,7 +240,7 @@ def test_another_image_is_measured_again():
 
 def test_a_pass_in_a_container_says_its_image(monkeypatch):
     lines = {"acceptance-build": json.dumps(BUILT), "acceptance-measure": measured()}
-    seen = run(monkeypatch, lines, preview=False, container=STACK.container)
+    seen = run(monkeypatch, lines, preview=False, aws={"container": {"image": STACK.container}})
     assert seen.outputs["measured"]["verdict"] == "pass"
     assert seen.outputs["measured"]["versions"]["image"] == STACK.container
     assert seen.outputs["measured"]["versions"]["image_sha256"] == "1" * 64
@@ -256,7 +253,7 @@ def test_an_image_without_the_plugin_is_short_and_says_what_a_container_may_lack
         "channels": {"NET/Socket/0": 9},
     }
     lines = {"acceptance-build": json.dumps(BUILT), "acceptance-measure": measured(**said)}
-    seen = run(monkeypatch, lines, preview=False, container="docker://nvcr.io#nvidia/pytorch:25.06-py3")
+    seen = run(monkeypatch, lines, preview=False, aws={"container": {"image": "docker://nvcr.io#nvidia/pytorch:25.06-py3"}})
     assert seen.outputs["measured"]["verdict"] == "short"
     (reason,) = [text for text in seen.outputs["measured"]["reasons"] if "NCCL fell back to NET/Socket" in text]
     assert "its efa plugin was not used" in reason

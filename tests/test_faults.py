@@ -16,12 +16,13 @@ import pytest
 
 from rehearsal.host import hosts
 from rehearsal.world.world import World
+from tools.nested import merged
 from tools.stage import Stage, standing_hosts
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
 #: Long enough to be caught in the middle: about 20 s of measuring at 1/4000.
-LONG_PLAN = {"sizesFrom": "4M", "sizesTo": "8M", "iterations": 12, "warmup": 1, "othersSizesTo": None}
+LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 12, "warmup": 1}}
 #: What one rail of the machines carries; a third rail, counted from 0.
 RAIL, HCA = 3, "mlx5_4"
 
@@ -30,7 +31,7 @@ RAIL, HCA = 3, "mlx5_4"
 def three(tmp_path_factory) -> Iterator[tuple[Stage, dict]]:
     """Three hosts of four GPUs and four rails each behind a jump host, built and not measured; and their settings."""
     stage, settings = standing_hosts(tmp_path_factory.mktemp("three"), 3, "BM.GPU.GB200.4")
-    settings |= {"history": ""}
+    settings |= {"records": {"history": None}}
     found = stage.build(**settings)
     assert found.status == 0, found
     yield stage, settings
@@ -58,7 +59,7 @@ def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[
 
 def test_nodes_that_cannot_be_used_are_named_each_with_its_own_reason(stage):
     stage.faults({"kind": "boot_fails", "host": 0}, {"kind": "never_answers", "host": 1})
-    found = stage.up(readyTimeoutMinutes=1)
+    found = stage.up(measure={"readyTimeout": "1 min"})
     assert found.status != 0
     assert "2 of 2 nodes are not ready: inst-" in found.text
     assert "no answer on TCP port 22" in found.text
@@ -82,7 +83,7 @@ def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(three):
     stage, settings = three
     stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.5})
     before = runs_with(stage, "(free)")
-    child = stage.begin(*stage.up_words(**settings, measurement=2))
+    child = stage.begin(*stage.up_words(**settings, measure={"run": 2}))
     wait_for(stage, child, "(free)", before)  # the deciding run is over
     stage.refault()
     found = stage.end(child)
@@ -97,8 +98,8 @@ def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(three):
 def test_nccl_that_falls_back_to_tcp_is_short_however_fast_that_is(three):
     stage, settings = three
     stage.refault(*({"kind": "tcp_fallback", "host": host} for host in range(3)))
-    small = {"searchMinutes": 0, "sizesFrom": "512K", "sizesTo": "1M", "iterations": 1, "warmup": 0}
-    found = stage.up(**settings | small, measurement=3)
+    small = {"search": "0 s", "sizes": {"from": "512K", "to": "1M"}, "iterations": 1, "warmup": 0}
+    found = stage.up(**settings, measure=small | {"run": 3})
     stage.refault()
     assert found.status != 0
     measured = stage.outputs()["measured"]
@@ -109,7 +110,7 @@ def test_nccl_that_falls_back_to_tcp_is_short_however_fast_that_is(three):
 def test_wrong_values_are_counted_and_a_port_at_half_its_rate_is_named_before_any_search(three):
     stage, settings = three
     stage.refault({"kind": "wrong_values", "host": 1}, {"kind": "port_degraded", "host": 1, "rail": RAIL, "gbit_s": 50})
-    found = stage.up(**settings, searchMinutes=0, measurement=4)
+    found = stage.up(**settings, measure={"search": "0 s", "run": 4})
     stage.refault()
     assert found.status != 0
     outputs = stage.outputs()
@@ -122,13 +123,13 @@ def test_wrong_values_are_counted_and_a_port_at_half_its_rate_is_named_before_an
 def test_ctrl_c_in_the_middle_of_a_measurement_loses_nothing(three):
     stage, settings = three
     before = runs_with(stage, "measuring:")
-    child = stage.begin(*stage.up_words(**settings | LONG_PLAN, measurement=5))
+    child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}})))
     wait_for(stage, child, "measuring:", before)
     os.killpg(child.pid, signal.SIGINT)
     found = stage.end(child)
     assert found.status != 0
     interrupted = time.time()
-    found = stage.up(**settings | LONG_PLAN, measurement=5)
+    found = stage.up(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}}))
     assert found.status == 0, found
     assert started(stage) < interrupted
 
@@ -136,14 +137,14 @@ def test_ctrl_c_in_the_middle_of_a_measurement_loses_nothing(three):
 def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(three):
     stage, settings = three
     before = runs_with(stage, "measuring:")
-    child = stage.begin(*stage.up_words(**settings | LONG_PLAN, measurement=6))
+    child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 6}})))
     wait_for(stage, child, "measuring:", before)
     cut = stage.inside("ss", "--kill", "-t", "dst", "203.0.113.0/24")
     assert cut.status == 0, cut
     found = stage.end(child)
     interrupted = time.time()
     if found.status != 0:
-        found = stage.up(**settings | LONG_PLAN, measurement=6)
+        found = stage.up(**settings, **merged(LONG_PLAN, {"measure": {"run": 6}}))
     assert found.status == 0, found
     assert started(stage) < interrupted
 

@@ -27,7 +27,7 @@ MAY = {
     "benchmarks/host": {"benchmarks.launch", "benchmarks.plan", "benchmarks.judge", "benchmarks.host", "catalogue"},
     "benchmarks/records": {
         *("benchmarks.launch", "benchmarks.plan", "benchmarks.judge", "benchmarks.report", "benchmarks.records", "catalogue"),
-        *("fsspec", "cryptography"),
+        *("fsspec", "cryptography", "config"),
     },
     "benchmarks/__init__.py": set(),
     # On a node there is the standard library and the runner itself.
@@ -36,6 +36,7 @@ MAY = {
     "cloudinit": {"cloudinit", "yaml", "catalogue"},
     "components": set(),
     "components/inventory.py": {"pulumi", "catalogue", "components.reach"},
+    "components/judged.py": {"pulumi", "config"},
     "components/reach.py": {"pulumi", "pulumi_command", "components.remote_scripts"},
     "components/remote_scripts": set(),
     # The login machine reports its public key and is waited for, so both clouds need Commands.
@@ -43,7 +44,9 @@ MAY = {
     "components/oci": {
         "pulumi",
         "pulumi_oci",
+        "config",
         "components.inventory",
+        "components.judged",
         "components.reach",
         "components.login_machine",
         "components.oci",
@@ -53,7 +56,9 @@ MAY = {
     "components/aws": {
         "pulumi",
         "pulumi_aws",
+        "config",
         "components.inventory",
+        "components.judged",
         "components.reach",
         "components.login_machine",
         "components.aws",
@@ -61,7 +66,7 @@ MAY = {
         "catalogue",
     },
     # Machines that exist need no provider at all.
-    "components/hosts": {"pulumi", "components.inventory", "components.reach", "components.hosts", "catalogue"},
+    "components/hosts": {"pulumi", "components.inventory", "components.reach", "components.hosts", "config", "catalogue"},
     "components/acceptance": {
         "pulumi",
         "pulumi_command",
@@ -73,10 +78,8 @@ MAY = {
         "catalogue",
     },
     "config": {"pydantic", "pydantic_core", "catalogue", "config"},
-    "intent": {"pydantic", "catalogue", "intent"},
-    "settings.py": {"pulumi", "pydantic", "catalogue", "benchmarks", "intent", "config"},
-    "targets.py": {"components", "settings"},
-    "__main__.py": {"pulumi", "settings", "targets", "components.acceptance", "benchmarks"},
+    "config/read.py": {"pulumi", "pydantic", "pydantic_core", "config"},
+    "__main__.py": {"pulumi", "config", "components", "benchmarks"},
     # The rehearsal's floors, from the lowest; the program is on none of them.
     "rehearsal": set(),
     "rehearsal/world": {"rehearsal.world"},
@@ -104,7 +107,7 @@ MAY = {
     "rehearsal/engine": {"rehearsal.engine", "grpc", "google", "pulumi", "asyncssh"},
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
     # A stage plants faults on hosts that run.
-    "tools/stage.py": {"rehearsal.world", "rehearsal.host", "yaml"},
+    "tools/stage.py": {"rehearsal.world", "rehearsal.host", "tools.nested", "yaml"},
     "tools/coverage_report.py": {"coverage"},
 }
 
@@ -163,9 +166,9 @@ def is_python(path: Path) -> bool:
 
 
 def sources() -> list[Path]:
-    rooms = ("catalogue", "config", "intent", "benchmarks", "cloudinit", "components", "rehearsal", "tools")
+    rooms = ("catalogue", "config", "benchmarks", "cloudinit", "components", "rehearsal", "tools")
     found = [path for room in rooms for path in sorted((ROOT / room).rglob("*")) if is_python(path)]
-    return [*found, ROOT / "settings.py", ROOT / "targets.py", ROOT / "__main__.py"]
+    return [*found, ROOT / "__main__.py"]
 
 
 def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
@@ -227,7 +230,7 @@ def test_a_module_imports_only_what_its_room_may(path):
 
 
 def test_the_rehearsal_never_knows_the_program():
-    program = {"settings", "config", "intent", "components", "benchmarks", "cloudinit", "catalogue", "targets", "tools"}
+    program = {"config", "components", "benchmarks", "cloudinit", "catalogue", "tools"}
     for path in filter(is_python, (ROOT / "rehearsal").rglob("*")):
         assert not {name.split(".")[0] for name in imports(path)} & program, path
 
@@ -239,5 +242,5 @@ def test_no_room_is_named_for_what_it_is_not():
 
 def test_only_the_front_door_reads_the_configuration():
     for path in sources():
-        if path.name != "settings.py" and "tools" not in path.parts:
+        if path != ROOT / "config" / "read.py" and "tools" not in path.parts:
             assert "pulumi.Config(" not in path.read_text(), path

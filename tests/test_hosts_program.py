@@ -8,6 +8,8 @@ import sys
 import pytest
 from conftest import BUILD_LINE, HOST_KEY, run_program
 
+from tools.nested import DEFAULT
+
 FACTS = {
     "gpu": "NVIDIA A100-SXM4-40GB",
     "gpus": 8,
@@ -38,14 +40,12 @@ def hosts(tmp_path, monkeypatch):
 
     def run(**changes):
         given = {
-            "target": "hosts",
-            "shape": "detect",
-            "hosts": ["a=10.0.0.1", "b=10.0.0.2"],
-            "hostsUser": "ubuntu",
+            "nodes": {"a": "10.0.0.1", "b": "10.0.0.2"},
+            "user": "ubuntu",
             "jump": "admin@203.0.113.9",
             "knownHosts": str(known),
         }
-        return run_program(LINES, **(given | changes))
+        return run_program(LINES, target="hosts", oci=DEFAULT, hosts=given | changes)
 
     return run
 
@@ -100,7 +100,7 @@ def test_every_connection_pins_the_heads_key_and_the_jump_hosts(hosts):
 
 
 def test_one_machine_reached_directly_is_a_cluster(hosts):
-    found = hosts(hosts=["10.0.0.1"], jump="", shape="HGX-A100-40GB.8")
+    found = hosts(nodes={"one": "10.0.0.1"}, jump=None, shape="HGX-A100-40GB.8")
     (measure,) = [inputs for _, name, inputs in found.resources if name == "acceptance-measure"]
     assert [node["address"] for node in json.loads(measure["stdin"])["nodes"]] == ["10.0.0.1"]
     assert "proxy" not in next(inputs for kind, _, inputs in found.resources if kind.startswith("command:remote"))["connection"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tools.nested import DEFAULT
 from tools.stage import ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]
@@ -49,14 +50,14 @@ def test_a_preview_before_first_contact_says_that_the_machines_have_not_been_ask
 
 
 def test_a_key_that_nobody_pinned_is_refused_at_preview(stage):
-    found = stage.preview(hosts=["10.20.1.13"])
+    found = stage.preview(hosts={"nodes": {"gpu-a": DEFAULT, "gpu-b": DEFAULT, "gpu-c": "10.20.1.13"}})
     assert found.status != 0
     assert "holds no host key of 10.20.1.13, and nothing is trusted on first use; type 'ssh-keyscan" in found.text
 
 
 @pytest.mark.parametrize("shape", ["HGX-H200.8", "BM.GPU.H200.8"])
 def test_other_gpus_than_those_named_are_said_by_each_host_at_once(stage, shape):
-    found = stage.up(shape=shape)
+    found = stage.up(hosts={"shape": shape})
     assert found.status != 0
     for host in ("gpu-a (10.20.1.11)", "gpu-b (10.20.1.12)"):
         assert f"{host}: it has 8 x NVIDIA A100-SXM4-40GB, and shape {shape} has 8 x NVIDIA H200" in found.text
@@ -67,7 +68,7 @@ def test_a_host_key_that_changed_is_refused_at_once(stage):
     first, second, jump = (line.split(" ", 1) for line in known.read_text().splitlines())
     own = stage.folder / "changed"
     own.write_text(f"{first[0]} {first[1]}\n{second[0]} {first[1]}\n{jump[0]} {jump[1]}\n")
-    found = stage.up(knownHosts=str(own))
+    found = stage.up(hosts={"knownHosts": str(own)})
     assert found.status != 0
     assert "gpu-b (10.20.1.12): the host key of 10.20.1.12 is not the one in knownHosts" in found.text
 
@@ -83,8 +84,8 @@ def test_a_dead_rail_and_a_missing_host_are_named_each_when_the_bound_has_passed
     key = known.read_text().splitlines()[0].split(" ", 1)[1]
     own = stage.folder / "with-a-missing-one"
     own.write_text(f"{known.read_text()}10.20.1.77 {key}\n")
-    hosts = ["gpu-a=10.20.1.11", "gpu-b=10.20.1.12", "gone=10.20.1.77"]
-    found = stage.up(hosts=hosts, shape="BM.GPU4.8", knownHosts=str(own), readyTimeoutMinutes=1)
+    hosts = {"nodes": {"gone": "10.20.1.77"}, "shape": "BM.GPU4.8", "knownHosts": str(own)}
+    found = stage.up(hosts=hosts, measure={"readyTimeout": "1 min"})
     assert found.status != 0
     assert "2 of 3 nodes are not ready: " in found.text
     assert "gpu-b (10.20.1.12): 1 of 16 rails are not active: mlx5_3" in found.text
@@ -127,7 +128,7 @@ def test_an_unchanged_update_changes_nothing(built):
 def test_what_is_detected_is_what_the_name_says_and_naming_it_measures_nothing_again(built):
     stage = built[0]
     before = stage.outputs()
-    found = stage.up(shape="HGX-A100-40GB.8")
+    found = stage.up(hosts={"shape": "HGX-A100-40GB.8"})
     assert found.status == 0, found
     after = stage.outputs()
     assert after["expected"]["shape"] == before["expected"]["shape"]
@@ -160,7 +161,7 @@ def test_hosts_that_are_cleared_leave_nothing_behind(built):
 def test_one_server_alone_is_measured_inside_itself(tmp_path):
     stage = Stage(tmp_path, "hosts", SITES / "server.json")
     try:
-        found = stage.up(hosts=["server=203.0.113.210"], jump=None)
+        found = stage.up(hosts={"nodes": {"gpu-a": DEFAULT, "gpu-b": DEFAULT, "server": "203.0.113.210"}, "jump": None})
         assert found.status == 0, found
         outputs = stage.outputs()
         assert (outputs["measured"]["verdict"], outputs["expected"]["shape"]) == ("pass", "HGX-A100-40GB.8")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
 import pulumi
 import pytest
 from conftest import Engine, run_program
 from test_program import LINES
 
+from tools.nested import DEFAULT
+
 SHAPE, IMAGE = "BM.GPU4.8", "ocid1.image.oc1..rehearsed-ol7-gpu"
+POOL = "busbar-gpu"
 HERE, ELSEWHERE = "Uocm:REHEARSED-AD-1", "Uocm:REHEARSED-AD-2"
 
 
@@ -21,7 +25,8 @@ def account(**changes: Any) -> dict[str, Any]:
         "getAvailabilityDomains": {"availabilityDomains": [{"name": HERE}, {"name": ELSEWHERE}]},
         "getShapes": {"shapes": shapes},
         "getImage": {"operatingSystem": "Oracle Linux", "operatingSystemVersion": "7.9"},
-        "getClusterNetworks": {"clusterNetworks": [{"state": "TERMINATED", "instancePools": pools}]},
+        "getClusterNetworks": {"clusterNetworks": [{"state": "TERMINATED", "displayName": POOL, "instancePools": pools}]},
+        "getRegionSubscriptions": {"regionSubscriptions": [{"regionName": "us-rehearsed-1", "isHomeRegion": True}]},
         "getResourceAvailability": {"available": "16"},
     } | changes
 
@@ -30,7 +35,7 @@ def account(**changes: Any) -> dict[str, Any]:
 def asked(monkeypatch):
     """Run the program with preflight on such an account; return the engine, and what it refused."""
 
-    def run(answers: dict[str, Any], **changes: Any) -> tuple[Engine, str]:
+    def run(answers: dict[str, Any], **oci: Any) -> tuple[Engine, str]:
         engines: list[Engine] = []
         answer = Engine.call
 
@@ -46,7 +51,7 @@ def asked(monkeypatch):
 
         monkeypatch.setattr(Engine, "call", call)
         try:
-            return run_program(LINES, preflight=True, **changes), ""
+            return run_program(LINES, oci={"preflight": True} | oci), ""
         except pulumi.RunError as refused:
             return engines[0], str(refused)
 
@@ -59,14 +64,23 @@ def of_one_image(args: dict[str, Any]) -> dict[str, Any]:
 
 
 REFUSED = [
-    ({"getAvailabilityDomains": {"availabilityDomains": [{"name": ELSEWHERE}]}}, f"this tenancy's region has {ELSEWHERE}."),
-    ({"getShapes": {"shapes": account()["getShapes"]["shapes"][1:]}}, "does not offer BM.GPU4.8; it has BM.Standard.E5.192."),
-    ({"getShapes": {"shapes": []}}, "does not offer BM.GPU4.8; it has no bare metal."),
-    ({"getShapes": of_one_image}, f"image {IMAGE} does not fit shape BM.GPU4.8; it fits BM.Standard.E5.192."),
-    ({"getShapes": {"shapes": [{"name": SHAPE, "gpus": 4}]}}, "has 4 GPUs, and the catalogue says 8"),
+    (
+        {"getAvailabilityDomains": {"availabilityDomains": [{"name": ELSEWHERE}]}},
+        f"region has {ELSEWHERE}. [domain]",
+    ),
+    (
+        {"getShapes": {"shapes": account()["getShapes"]["shapes"][1:]}},
+        "it has BM.Standard.E5.192. [shape-offered]",
+    ),
+    ({"getShapes": {"shapes": []}}, "does not offer BM.GPU4.8; it has no bare metal. [shape-offered]"),
+    (
+        {"getShapes": of_one_image},
+        f"image is {IMAGE}, which does not fit shape BM.GPU4.8; it fits BM.Standard.E5",
+    ),
+    ({"getShapes": {"shapes": [{"name": SHAPE, "gpus": 4}]}}, "which has 4 GPUs by the account and 8 by the catalogue"),
     ({"getImage": {"operatingSystem": "Canonical Ubuntu", "operatingSystemVersion": "7.9"}}, "is Canonical Ubuntu 7.9"),
     ({"getImage": {"operatingSystem": "Oracle Linux", "operatingSystemVersion": "8.7"}}, "is Oracle Linux 8.7"),
-    ({"getResourceAvailability": {"available": "15"}}, "2 more of them take 16 GPUs of the limit gpu4-count"),
+    ({"getResourceAvailability": {"available": "15"}}, "2 more nodes take 16 GPUs of the limit gpu4-count"),
     ({"getResourceAvailability": {"available": None}}, "which has 0 left"),
 ]
 
@@ -89,20 +103,68 @@ def test_what_the_account_has_not_is_one_sentence_and_nothing_is_registered(aske
     [("RUNNING", "0", True), ("SCALING", "0", True), ("TERMINATING", "0", False), ("TERMINATED", "16", True)],
 )
 def test_nodes_that_are_there_already_need_no_more_room(asked, state, available, passes):
-    there = {"clusterNetworks": [{"state": state, "instancePools": [{"size": 2}]}]}
+    there = {"clusterNetworks": [{"state": state, "displayName": POOL, "instancePools": [{"size": 2}]}]}
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": available}))
     assert (refused == "") is passes
 
 
 def test_only_the_nodes_that_are_added_need_room(asked):
-    there = {"clusterNetworks": [{"state": "RUNNING", "instancePools": [{"size": 1}]}]}
+    there = {"clusterNetworks": [{"state": "RUNNING", "displayName": POOL, "instancePools": [{"size": 1}]}]}
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "8"}))
     assert refused == ""
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "7"}))
-    assert "1 more of them take 8 GPUs" in refused
+    assert "1 more nodes take 8 GPUs" in refused
 
 
 def test_limits_are_asked_of_the_tenancy_where_the_nodes_will_be(asked):
     engine, _ = asked(account())
     (limit,) = [args for token, args in engine.invokes if token.endswith(":getResourceAvailability")]
     assert (limit["availabilityDomain"], limit["serviceName"], limit["limitName"]) == (HERE, "compute", "gpu4-count")
+
+
+UNSAID = {"tenancy": DEFAULT, "availabilityDomain": DEFAULT}
+
+
+def test_what_is_not_given_is_looked_up(asked):
+    one = account(
+        getShapes=lambda args: account()["getShapes"] if args.get("availabilityDomain") != ELSEWHERE else {"shapes": []},
+        getCompartment={"compartmentId": "ocid1.tenancy.oc1..above"},
+    )
+    engine, refused = asked(one, **UNSAID)
+    assert refused == ""
+    (group,) = engine.of("DynamicGroup")
+    assert group["compartmentId"] == "ocid1.tenancy.oc1..above"
+    (network,) = engine.of("ClusterNetwork")
+    assert network["placementConfiguration"]["availabilityDomain"] == HERE
+    assert not [name for kind, name, _ in engine.resources if kind == "pulumi:providers:oci"]
+
+
+def test_iam_is_written_in_the_home_region(asked):
+    away = {"regionSubscriptions": [{"regionName": "eu-frankfurt-1", "isHomeRegion": True}]}
+    engine, refused = asked(account(getRegionSubscriptions=away))
+    assert refused == ""
+    (provider,) = [inputs for kind, _, inputs in engine.resources if kind == "pulumi:providers:oci"]
+    assert provider["region"] == "eu-frankfurt-1"
+
+
+def test_of_several_domains_that_offer_the_shape_one_must_be_named(asked):
+    _, refused = asked(account(getCompartment={"compartmentId": "ocid1.tenancy.oc1..above"}), **UNSAID)
+    assert refused.startswith(f"oci.availabilityDomain is not set, and BM.GPU4.8 is offered in {HERE}, {ELSEWHERE}; name one")
+
+
+def test_an_image_that_is_not_there_is_refused_with_its_path(asked):
+    def gone(_: dict[str, Any]) -> dict[str, Any]:
+        raise Refused
+
+    _, refused = asked(account(getImage=gone))
+    assert refused.startswith(f"oci.pools[0].image is {IMAGE}, which is not in this region, or this account may not see it.")
+
+
+class Refused(grpc.RpcError):
+    """What the engine says of an invoke that failed."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNKNOWN
+
+    def details(self) -> str:
+        return "invocation of oci:Core/getImage:getImage returned an error: 404-NotAuthorizedOrNotFound"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pulumi
 import pytest
+from test_config import GIVEN
 
-from catalogue.oci_storage import Lustre, Nfs
-from components.oci.network import Network, NetworkArgs
-from components.oci.storage import Storage, StorageArgs
+from components.oci.network import Network
+from components.oci.preflight import Place
+from components.oci.storage import Storage
+from config import read
+from config.oci.model import Oci
+from tools.nested import merged, settled
 
 
 class Recorder(pulumi.runtime.Mocks):
@@ -39,33 +44,31 @@ def recorded(register: Callable[[], None]) -> Recorder:
     return recorder
 
 
-def program(**wanted: Any) -> tuple[Recorder, tuple[str, ...]]:
+def wanted(**changes: Any) -> Oci:
+    """Return a cluster with `changes`."""
+    found, wrong = read.group("oci", Oci, json.dumps(settled(merged(GIVEN["oci"], changes))))
+    assert isinstance(found, Oci), wrong
+    return found
+
+
+def program(**systems: Any) -> tuple[Recorder, tuple[str, ...]]:
     seen = []
+    place = Place("ocid1.tenancy.oc1..t", "Uocm:PHX-AD-1")
 
     def run() -> None:
-        args = StorageArgs(
-            compartment="ocid1.compartment.oc1..a",
-            label="busbar",
-            availability_domain="Uocm:PHX-AD-1",
-            network="10.0.0.0/16",
-            subnet_id="private",
-            **wanted,
-        )
-        Storage("storage", args).mounts.apply(seen.append)
+        Storage("storage", wanted(storage=systems), place, "private").mounts.apply(seen.append)
 
     recorder = recorded(run)
     return recorder, tuple(mount.line for mount in seen[0])
 
 
-def network(**wanted: Any) -> Recorder:
+def network(ingress: str = "ssh", **systems: Any) -> Recorder:
     """Return what a network registers in which nodes accept no more of each other than they must."""
-    cidrs = {"vcn_cidr": "10.0.0.0/16", "public_cidr": "10.0.0.0/24", "private_cidr": "10.0.1.0/24"}
-    given = {"compartment": "c", "label": "busbar", "ssh_from": (), "private_ingress": "ssh"}
-    return recorded(lambda: Network("network", NetworkArgs(**cidrs, **(given | wanted))) and None)
+    return recorded(lambda: Network("network", wanted(network={"ingress": ingress}, storage=systems)) and None)
 
 
 def test_files_are_exported_to_the_network_without_squash_and_mounted_over_16_connections():
-    recorder, mounts = program(nfs=Nfs())
+    recorder, mounts = program(home={"mount": "/fss"})
     (option,) = recorder.made["Export"]["exportOptions"]
     assert option == {
         "source": "10.0.0.0/16",
@@ -82,17 +85,17 @@ def test_files_are_exported_to_the_network_without_squash_and_mounted_over_16_co
 
 
 def test_another_mount_point_is_no_other_export():
-    recorder, mounts = program(nfs=Nfs(mount="/data"))
-    assert recorder.made["Export"]["path"] == program(nfs=Nfs())[0].made["Export"]["path"]
+    recorder, mounts = program(home={"mount": "/data"})
+    assert recorder.made["Export"]["path"] == program(home={"mount": "/fss"})[0].made["Export"]["path"]
     assert mounts[0].startswith("10.0.1.9:/files /data nfs ")
 
 
 def test_a_faster_mount_target_is_asked_for_by_its_throughput():
-    assert program(nfs=Nfs(target_gbit_s=80))[0].made["MountTarget"]["requestedThroughput"] == "80"
+    assert program(home={"throughput": "80 Gbit/s"})[0].made["MountTarget"]["requestedThroughput"] == "80"
 
 
 def test_lustre_has_the_tier_that_was_asked_for_and_is_mounted_by_its_network():
-    recorder, mounts = program(lustre=Lustre(capacity_gb=62_400, throughput=500))
+    recorder, mounts = program(lustre={"size": "62400 GB", "throughput": "500 MB/s"})
     made = recorder.made["FileStorageLustreFileSystem"]
     assert (made["capacityInGbs"], made["performanceTier"]) == (62_400, "MBPS_PER_TB_500")
     assert made["rootSquashConfiguration"] == {"identitySquash": "NONE"}
@@ -101,7 +104,7 @@ def test_lustre_has_the_tier_that_was_asked_for_and_is_mounted_by_its_network():
 
 
 def test_both_may_be_wanted_and_none():
-    assert len(program(nfs=Nfs(), lustre=Lustre())[1]) == 2
+    assert len(program(home={}, lustre={})[1]) == 2
     assert program()[1] == ()
 
 
@@ -109,7 +112,7 @@ def test_both_may_be_wanted_and_none():
     ("on_destroy", "kept"), [("refuse", (True, False)), ("retain", (False, True)), ("delete", (False, False))]
 )
 def test_only_what_holds_data_is_protected_or_retained(on_destroy, kept, protection):
-    program(nfs=Nfs(on_destroy=on_destroy), lustre=Lustre(on_destroy=on_destroy))
+    program(home={"onDestroy": on_destroy}, lustre={"onDestroy": on_destroy})
     assert protection["storage-files"] == protection["storage-lustre"] == kept
     assert protection["storage-target"] == protection["storage-export"] == (False, False)
 
@@ -127,34 +130,20 @@ def test_where_nodes_accept_ssh_alone_the_ports_of_the_file_systems_are_open_all
     ssh, lustre = ("6", 22, 22), ("6", 988, 988)
     nfs = {("6", 111, 111), ("6", 2048, 2050), ("17", 111, 111), ("17", 2048, 2048)}
     assert ports(network()) == {ssh}
-    assert ports(network(nfs=True)) == {ssh, *nfs}
-    assert ports(network(nfs=True, lustre=True)) == {ssh, lustre, *nfs}
+    assert ports(network(home={})) == {ssh, *nfs}
+    assert ports(network(home={}, lustre={})) == {ssh, lustre, *nfs}
 
 
 def test_where_nodes_accept_everything_of_the_network_no_port_needs_a_rule_of_its_own():
-    made = network(private_ingress="all", nfs=True, lustre=True).named["network-private-rules"]["ingressSecurityRules"]
+    made = network("all", home={}, lustre={}).named["network-private-rules"]["ingressSecurityRules"]
     assert [(rule["protocol"], rule["source"]) for rule in made] == [("all", "10.0.0.0/16")]
 
 
 def test_the_network_that_a_retained_file_system_stands_in_is_retained_with_it(protection):
-    network(lustre=True, retain=True)
+    network(lustre={"onDestroy": "retain"})
     kept = {name for name, (_, retained) in protection.items() if retained}
     assert kept == {f"network-{noun}" for noun in ("vcn", "nat", "sgw", "private-routes", "private-rules", "private")}
     assert not any(protected for protected, _ in protection.values())
     protection.clear()
-    network(lustre=True)
+    network(lustre={})
     assert not any(retained for _, retained in protection.values())
-
-
-@pytest.mark.parametrize(
-    ("make", "part"),
-    [
-        (lambda: Nfs(target_gbit_s=10), "the vendor offers 1, 20, 40, 80"),
-        (lambda: Nfs(on_destroy="keep"), "one of refuse, retain, delete"),
-        (lambda: Lustre(capacity_gb=50_000), "must be a multiple of 31200"),
-        (lambda: Lustre(throughput=300), "tiers are 125, 250, 500, 1000"),
-    ],
-)
-def test_what_the_vendor_does_not_offer_is_refused(make, part):
-    with pytest.raises(ValueError, match=part):
-        make()

@@ -8,25 +8,23 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pulumi
 import pytest
-import yaml
 from a_line import document
 from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, configuration, ready_line, run_program
 
-import settings
 from benchmarks.plan.asked import Asked
-from components.oci.cluster import OciArgs
+from components.oci.pool import create_timeout
+from config import read
 
 
 def dev_asked() -> Asked:
     """Return what the dev stack asks for."""
-    values = {key.partition(":")[2]: value for key, value in configuration().items()}
-    typed = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
-    texts = {key: json.loads(text) if typed[key]["type"] != "string" else text for key, text in values.items()}
-    wanted = settings.parse(texts)
-    return Asked(wanted.plan, wanted.node_shape, wanted.nodes)
+    stack = read.parse({key.partition(":")[2]: text for key, text in configuration().items()})
+    assert stack.oci is not None
+    return Asked.of(stack, stack.oci.pools[0].row, 2)
 
 
 DEV = document(dev_asked())
@@ -51,6 +49,7 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("busbar:oci:Cluster", "cluster"),
             ("busbar:oci:Iam", "cluster-iam"),
             ("busbar:oci:Network", "cluster-network"),
+            ("busbar:oci:Pool", "cluster-pool-0"),
             ("busbar:acceptance:Accept", "acceptance-accept"),
             ("busbar:acceptance:Acceptance", "acceptance"),
             ("busbar:acceptance:Ready", "acceptance-ready"),
@@ -65,10 +64,10 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("command:remote:Command", "acceptance-search"),
             ("command:remote:CopyToRemote", "acceptance-runner-program"),
             ("command:remote:CopyToRemote", "acceptance-runner-file"),
-            ("oci:Core/clusterNetwork:ClusterNetwork", "cluster-network-of-nodes"),
+            ("oci:Core/clusterNetwork:ClusterNetwork", "cluster-pool-0-nodes"),
             ("oci:Core/consoleHistory:ConsoleHistory", "cluster-bastion-console"),
             ("oci:Core/instance:Instance", "cluster-bastion-instance"),
-            ("oci:Core/instanceConfiguration:InstanceConfiguration", "cluster-configuration"),
+            ("oci:Core/instanceConfiguration:InstanceConfiguration", "cluster-pool-0-configuration"),
             ("oci:Core/internetGateway:InternetGateway", "cluster-network-igw"),
             ("oci:Core/natGateway:NatGateway", "cluster-network-nat"),
             ("oci:Core/routeTable:RouteTable", "cluster-network-private-routes"),
@@ -86,7 +85,7 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
 
 
 def test_eight_nodes_are_as_many_resources_as_two(dev):
-    eight = run_program(LINES | {"acceptance-ready-contact": ready_line(8)}, members=8, nodes=8)
+    eight = run_program(LINES | {"acceptance-ready-contact": ready_line(8)}, members=8, oci={"pools": [{"nodes": 8}]})
     assert len(eight.resources) == len(dev.resources)
 
 
@@ -112,20 +111,23 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
     assert base64.b64decode(details["metadata"]["user_data"]).startswith(b"#cloud-config\n")
     states = {plugin["name"]: plugin["desiredState"] for plugin in details["agentConfig"]["pluginsConfigs"]}
     assert states["Compute HPC RDMA Auto-Configuration"] == "DISABLED"
-    (configuration,) = run_program(LINES, imageFamily="ol8").of("InstanceConfiguration")
+    (configuration,) = run_program(LINES, oci={"pools": [{"imageFamily": "ol8"}]}).of("InstanceConfiguration")
     details = configuration["instanceDetails"]["launchDetails"]
     states = {plugin["name"]: plugin["desiredState"] for plugin in details["agentConfig"]["pluginsConfigs"]}
     assert states["Compute HPC RDMA Auto-Configuration"] == "ENABLED"
 
 
-FILES = {"imageFamily": "ol8", "home": True, "homeMount": "/fss", "lustre": True}
+def files(home: str = "refuse", lustre: str = "refuse") -> dict[str, Any]:
+    """Return a group with both file systems, and what destroying does to each."""
+    storage = {"home": {"mount": "/fss", "onDestroy": home}, "lustre": {"onDestroy": lustre}}
+    return {"pools": [{"imageFamily": "ol8"}], "storage": storage}
 
 
 def test_file_systems_add_their_resources_and_nothing_else_changes(dev):
     def kinds(engine) -> set[tuple[str, str]]:
         return {(kind, name) for kind, name, _ in engine.resources}
 
-    assert kinds(run_program(LINES, **FILES)) - kinds(dev) == {
+    assert kinds(run_program(LINES, oci=files())) - kinds(dev) == {
         ("busbar:oci:Storage", "cluster-storage"),
         ("oci:FileStorage/fileSystem:FileSystem", "cluster-storage-files"),
         ("oci:FileStorage/mountTarget:MountTarget", "cluster-storage-target"),
@@ -135,7 +137,7 @@ def test_file_systems_add_their_resources_and_nothing_else_changes(dev):
 
 
 def test_nodes_mount_the_file_systems_in_first_boot_and_the_bastion_does_not():
-    engine = run_program(LINES, **FILES)
+    engine = run_program(LINES, oci=files())
     (configuration,) = engine.of("InstanceConfiguration")
     boot = base64.b64decode(configuration["instanceDetails"]["launchDetails"]["metadata"]["user_data"]).decode()
     assert "10.0.1.9:/files /fss nfs defaults,noatime,nconnect=16,_netdev 0 0" in boot
@@ -150,12 +152,12 @@ def test_nodes_mount_the_file_systems_in_first_boot_and_the_bastion_does_not():
 
 
 def test_what_a_destroy_does_is_said_of_data_alone(protection):
-    run_program(LINES, **FILES, homeOnDestroy="retain")
+    run_program(LINES, oci=files(home="retain"))
     assert protection["cluster-storage-files"] == (False, True)
     assert protection["cluster-storage-lustre"] == (True, False)
     others = {name for name, said in protection.items() if any(said)} - {"cluster-storage-files", "cluster-storage-lustre"}
     assert not others
-    run_program(LINES, **FILES, lustreOnDestroy="retain")
+    run_program(LINES, oci=files(lustre="retain"))
     assert protection["cluster-storage-lustre"] == protection["cluster-network-vcn"] == (False, True)
     assert protection["cluster-network-public"] == (False, False)
 
@@ -201,18 +203,18 @@ def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev):
 
     same = run_id(dev)
     assert run_id(run_program(LINES)) == same
-    assert run_id(run_program(LINES, timezone="UTC")) == same
-    assert run_id(run_program(LINES, sshFrom=["198.51.100.0/25"])) == same
-    assert run_id(run_program(LINES, measurement=2)) != same
-    assert run_id(run_program(LINES, iterations=2)) != same
-    assert run_id(run_program(LINES, image="ocid1.image.oc1..other")) != same
+    assert run_id(run_program(LINES, oci={"timezone": "UTC"})) == same
+    assert run_id(run_program(LINES, oci={"access": {"sshFrom": ["198.51.100.0/25"]}})) == same
+    assert run_id(run_program(LINES, measure={"run": 2})) != same
+    assert run_id(run_program(LINES, measure={"iterations": 2})) != same
+    assert run_id(run_program(LINES, oci={"pools": [{"image": "ocid1.image.oc1..other"}]})) != same
 
 
 def test_other_machines_are_given_the_runner_and_the_source_again(dev):
     def triggers(engine) -> list:
         return [inputs["triggers"] for kind, _, inputs in engine.resources if kind.endswith(":CopyToRemote")]
 
-    three = run_program(LINES | {"acceptance-ready-contact": ready_line(3)}, members=3, nodes=3)
+    three = run_program(LINES | {"acceptance-ready-contact": ready_line(3)}, members=3, oci={"pools": [{"nodes": 3}]})
     assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
 
 
@@ -225,8 +227,8 @@ def test_other_machines_are_contacted_built_and_measured_again_and_the_same_ones
         }
 
     assert len(triggers(dev)) == 3
-    assert triggers(run_program(LINES, iterations=2)) == triggers(dev)
-    three = triggers(run_program(LINES | {"ready-contact": ready_line(3)}, members=3, nodes=3))
+    assert triggers(run_program(LINES, measure={"iterations": 2})) == triggers(dev)
+    three = triggers(run_program(LINES | {"ready-contact": ready_line(3)}, members=3, oci={"pools": [{"nodes": 3}]}))
     assert all(three[name] != triggers(dev)[name] for name in three)
 
 
@@ -261,7 +263,7 @@ def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, 
     (tmp_path / "history").mkdir()
     places = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report")}
     answers = dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
-    engine = run_program(LINES | answers, preview=preview, **places)
+    engine = run_program(LINES | answers, preview=preview, records=places)
     names = {name for kind, name, _ in engine.resources if kind == "command:local:Command"}
     assert names >= set(answers)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
@@ -282,7 +284,7 @@ def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():
 
 @pytest.mark.parametrize(("nodes", "minutes"), [(2, 30), (19, 30), (20, 60), (45, 90)])
 def test_a_cluster_network_may_take_half_an_hour_for_every_twenty_nodes_begun(nodes, minutes):
-    assert OciArgs(**dict.fromkeys(OciArgs.__dataclass_fields__) | {"nodes": nodes}).create_timeout == f"{minutes}m"
+    assert create_timeout(nodes) == f"{minutes}m"
 
 
 def test_a_preview_that_asks_nobody_asks_nobody_before_the_network_exists(dev):

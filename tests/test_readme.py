@@ -70,5 +70,5 @@ def test_what_a_newcomer_types_works(tmp_path):
         said[command] = done.stdout
     assert "verdict PASS" in said["make up"]
     assert "inst-" in said["make ssh"]
-    assert json.loads(said["make outputs"])["verdict"] == "pass"
+    assert json.loads(said["make outputs"])["measured"]["verdict"] == "pass"
     assert not (copy / ".busbar" / "world").exists()

@@ -7,7 +7,7 @@ import pytest
 from aws_preview import run
 from conftest import run_program
 from google.protobuf import empty_pb2
-from test_program import FILES, LINES
+from test_program import LINES, files
 
 #: What each component of the dev stack shows of itself.
 OCI = {
@@ -15,6 +15,7 @@ OCI = {
     "busbar:oci:Network": {"vcn_id", "public_subnet_id", "private_subnet_id"},
     "busbar:oci:Bastion": {"instance_id", "address", "host_key", "public_key"},
     "busbar:oci:Iam": {"policy_id"},
+    "busbar:oci:Pool": {"nodes"},
     "busbar:oci:Storage": {"mounts"},
     "busbar:acceptance:Acceptance": {"measured"},
     "busbar:acceptance:Ready": {"shape"},
@@ -43,7 +44,7 @@ def registered(monkeypatch) -> dict[str, set[str]]:
 
 
 def test_the_components_of_an_oci_stack_show_their_outputs(registered):
-    run_program(LINES, **FILES)
+    run_program(LINES, oci=files())
     assert {kind: registered.get(kind) for kind in OCI} == OCI
 
 

@@ -59,6 +59,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getAvailabilityDomains": {"compartmentId": TENANCY},
     "getAvailabilityDomain": {"compartmentId": TENANCY, "adNumber": 2},
     "getCompartment": {"id": COMPARTMENT},
+    "getRegionSubscriptions": {"tenancyId": TENANCY},
     "getLimitValues": {**LIMITS, "name": "gpu4-count"},
     "getResourceAvailability": {**LIMITS, "limitName": "gpu4-count"},
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import jsonschema
 import pytest
 
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
+from tools.nested import merged
 from tools.stage import ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
@@ -18,11 +20,26 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
 HOLDERS = ("LustreFileSystem", "OpenZfsFileSystem", "Bucket")
 #: Large, as 64 rails share a few processors with another test.
-PLAN = {"sizesTo": "16M", "iterations": 1}
+PLAN: dict[str, Any] = {"measure": {"sizes": {"to": "16M"}, "iterations": 1}}
 #: Where the measurement is not the point: small, and no number is too low.
-QUICK = {"sizesTo": "1M", "minimumBusbwGbS": "1", "history": ""}
+QUICK: dict[str, Any] = {
+    "measure": {"sizes": {"to": "1M"}},
+    "accept": {"gate": "1 GB/s"},
+    "records": {"history": None},
+}
 #: Machines of four rails, where rails are not the point either.
-SMALL = QUICK | {"shape": "p4d.24xlarge"}
+FOUR_RAILS = {"aws": {"queues": [{"machines": [{"type": "p4d.24xlarge"}]}]}}
+SMALL: dict[str, Any] = QUICK | FOUR_RAILS
+
+
+def nodes(**changes: Any) -> dict[str, Any]:
+    """Return changes to the machines."""
+    return {"aws": {"queues": [{"machines": [changes]}]}}
+
+
+def destroying(what: str) -> dict[str, Any]:
+    """Return changes to what a destroy does to data."""
+    return {"aws": {"storage": {"lustre": {"onDestroy": what}, "home": {"onDestroy": what}}}}
 
 
 @pytest.fixture(scope="module")
@@ -99,16 +116,16 @@ def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
 
 
 def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
-    found = built[0].preview(**PLAN, placement="none")
+    found = built[0].preview(**PLAN, **nodes(placement="none"))
     assert found.status == 0, found
     assert "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 400)" in found.text
-    assert "placement-off: gpu-p5 has EFA and placement none" in found.text
+    assert "aws.queues[0].machines[0].placement is none with EFA" in found.text
 
 
 def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not_used(built):
     stage = built[0]
     stage.refault({"kind": "tcp_fallback", "host": 0}, {"kind": "tcp_fallback", "host": 1})
-    found = stage.up(**QUICK | {"searchMinutes": 0}, measurement=2)
+    found = stage.up(**merged(QUICK, {"measure": {"search": "0 s", "run": 2}}))
     stage.refault()
     assert found.status != 0
     outputs = stage.outputs()
@@ -120,10 +137,10 @@ def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not
 def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_near(built, quiet):
     stage = built[0]
     stage.faults({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})
-    made = stage.build(**PLAN, nodes=3)
+    made = stage.build(**PLAN, **nodes(static=3))
     assert made.status == 0, made
     with quiet():
-        found = stage.up(**PLAN, nodes=3)
+        found = stage.up(**PLAN, **nodes(static=3))
     assert found.status != 0
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "short"
@@ -147,7 +164,7 @@ def test_a_destroy_refuses_what_holds_data_without_the_choice_and_retained_file_
     stage = Stage(tmp_path, "aws-efa")
     world = World.at(stage.world)
     try:
-        found = stage.build(**SMALL, lustreOnDestroy="refuse", homeOnDestroy="refuse")
+        found = stage.build(**merged(SMALL, destroying("refuse")))
         assert found.status == 0, found
         found = stage.destroy()
         assert found.status != 0
@@ -157,7 +174,7 @@ def test_a_destroy_refuses_what_holds_data_without_the_choice_and_retained_file_
         assert left >= set(HOLDERS)
         assert not left & {"Fleet", "Instance"}, "machines, which cost most, end all the same"
 
-        found = stage.build(**SMALL, lustreOnDestroy="retain", homeOnDestroy="retain")
+        found = stage.build(**merged(SMALL, destroying("retain")))
         assert found.status == 0, found
         stage.on_host("echo kept > /fsx/mark")
         found = stage.destroy()

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jsonschema
 import pytest
 from rehearsed import CONTAINED
-from test_rehearsed_aws import PLAN, SCHEMA, SMALL, changes
+from test_rehearsed_aws import FOUR_RAILS, PLAN, SCHEMA, SMALL, changes
 
 from catalogue.aws import STACK
+from tools.nested import merged
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("container"), CONTAINED]
 
 #: Four rails carry as much as thirty-two in this rehearsal, and cost less.
-FOUR = PLAN | {"shape": "p4d.24xlarge"}
+FOUR = PLAN | FOUR_RAILS
+
+
+def ranks_in(image: str, sha256: str | None = None) -> dict[str, Any]:
+    """Return changes to the image that ranks run in."""
+    return {"aws": {"container": {"image": image, "sha256": sha256}}}
+
+
+OFFICIAL = merged(FOUR, ranks_in(STACK.container))
 AMAZON_LINUX = "ami-0123456789abcdef1"
 FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
 
@@ -25,7 +35,7 @@ def built(tmp_path_factory, quiet) -> Iterator[tuple[Stage, Finished]]:
     """The stack with a short plan in AWS's own image, up."""
     stage = Stage(tmp_path_factory.mktemp("container"), "aws-efa")
     with quiet():
-        found = stage.up(**FOUR, container=STACK.container)
+        found = stage.up(**OFFICIAL)
     yield stage, found
     stage.close()
 
@@ -43,7 +53,7 @@ def test_an_update_with_a_container_ends_in_a_pass_that_says_its_image(built):
 
 
 def test_an_unchanged_update_changes_nothing(built):
-    found = built[0].up(**FOUR, container=STACK.container)
+    found = built[0].up(**OFFICIAL)
     assert found.status == 0, found
     assert not changes(found), found
 
@@ -73,7 +83,9 @@ def test_the_image_lies_on_the_shared_file_system_and_is_unpacked_on_every_nodes
 
 def test_the_search_starts_its_ranks_in_the_container_too(built):
     stage = built[0]
-    found = stage.up(**SMALL | {"minimumBusbwGbS": "1000", "searchMinutes": 2}, container=STACK.container)
+    found = stage.up(
+        **merged(merged(SMALL, {"accept": {"gate": "1000 GB/s"}, "measure": {"search": "2 min"}}), ranks_in(STACK.container))
+    )
     assert found.status != 0
     search = stage.outputs()["measured"]["search"]
     assert search["rounds"], stage.outputs()["measured"]["reasons"]
@@ -83,16 +95,16 @@ def test_the_search_starts_its_ranks_in_the_container_too(built):
 def test_a_file_of_ones_own_is_measured_where_it_is_the_pinned_one(built):
     stage = built[0]
     digest, file = stage.on_host("sha256sum /fsx/.busbar/images/*.sqsh").split()
-    found = stage.up(**SMALL, container=file, containerSha256="0" * 64)
+    found = stage.up(**merged(SMALL, ranks_in(file, "0" * 64)))
     assert f"{file} has sha256 {digest}, and {'0' * 64} is pinned; nothing was started" in found.text
-    found = stage.up(**SMALL, container=file, containerSha256=digest)
+    found = stage.up(**merged(SMALL, ranks_in(file, digest)))
     assert "acceptance-measure" in found.text, found
     versions = stage.outputs()["measured"]["versions"]
     assert (versions["image"], versions["image_sha256"]) == (file, digest)
 
 
 def test_an_image_that_no_registry_has_fails_by_its_name(built):
-    found = built[0].up(**FOUR, container="docker://public.ecr.aws#hpc-cloud/nccl-tests:gone")
+    found = built[0].up(**merged(FOUR, ranks_in("docker://public.ecr.aws#hpc-cloud/nccl-tests:gone")))
     assert found.status != 0
     assert (
         "enroot did not import docker://public.ecr.aws#hpc-cloud/nccl-tests:gone: URL https://public.ecr.aws/v2/" in found.text
@@ -102,7 +114,7 @@ def test_an_image_that_no_registry_has_fails_by_its_name(built):
 
 def test_an_image_without_the_plugin_is_short_and_says_that_it_was_not_used(built):
     stage = built[0]
-    found = stage.up(**SMALL, container=FRAMEWORK, searchMinutes=0)
+    found = stage.up(**merged(merged(SMALL, {"measure": {"search": "0 s"}}), ranks_in(FRAMEWORK)))
     assert found.status != 0
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "short"
@@ -113,8 +125,9 @@ def test_an_image_without_the_plugin_is_short_and_says_that_it_was_not_used(buil
 
 def test_without_a_shared_file_system_and_on_amazon_linux_the_head_lays_the_image_on_every_node(built):
     stage = built[0]
-    image = {"image": AMAZON_LINUX, "imageFamily": "al2023", "headImage": AMAZON_LINUX, "headImageFamily": "al2023"}
-    found = stage.up(**SMALL, **image, container=STACK.container, lustre=False, mirrors=[], lustreOnDestroy="delete")
+    image = {"image": AMAZON_LINUX, "imageFamily": "al2023"}
+    system = {"aws": image | {"login": image, "storage": {"lustre": None}}}
+    found = stage.up(**merged(merged(SMALL, system), ranks_in(STACK.container)))
     outputs = stage.outputs()
     assert outputs["measured"]["versions"]["image"] == STACK.container, found  # a small plan's number is not the point here
     assert any("NCCL took provider efa" in text for text in outputs["measured"]["transport"]["proof"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,16 +17,13 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-files")]
 
 HOLDERS = {"FileSystem", "FileStorageLustreFileSystem"}
 #: The dev stack's own image is too old for any Lustre client.
-FILES = {
-    "image": "ocid1.image.oc1..rehearsed-ol8-gpu",
-    "imageFamily": "ol8",
-    "home": True,
-    "homeMount": "/fss",
-    "lustre": True,
-}
+OL8 = {"image": "ocid1.image.oc1..rehearsed-ol8-gpu", "imageFamily": "ol8"}
 
 
-DELETE = {"homeOnDestroy": "delete", "lustreOnDestroy": "delete"}
+def files(on_destroy: str = "refuse", **home: Any) -> dict[str, Any]:
+    """Return changes to a stack with both file systems."""
+    storage = {"home": {"mount": "/fss", "onDestroy": on_destroy} | home, "lustre": {"onDestroy": on_destroy}}
+    return {"oci": {"pools": [OL8], "storage": storage}}
 
 
 def nodes(stage: Stage) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -43,26 +41,32 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
     world = World.at(made.world)
     yield made
     if made.resources():  # so that what is protected can go
-        made.build(**FILES | DELETE)
+        made.build(**files("delete"))
     made.close(retained=True)
     cleanup.demolish(world)
 
 
 def test_a_rate_that_the_account_may_not_have_is_refused_at_preview(stage):
-    found = stage.preview(**FILES, homeGbitS=80)
+    found = stage.preview(**files(throughput="80 Gbit/s"))
     assert found.status != 0
     assert "Request a service limit increase" in found.text, found
 
 
 def test_an_image_without_the_lustre_client_is_named_by_the_step_that_failed(stage):
-    old = "ocid1.image.oc1..rehearsed-ol7-gpu"
-    found = stage.build(image=old, imageFamily="ol8", preflight=False, lustre=True, lustreOnDestroy="delete")
+    # What is said of the image is not true, and no account is asked.
+    unasked = {
+        "preflight": False,
+        "tenancy": "ocid1.tenancy.oc1..rehearsed",
+        "availabilityDomain": "Uocm:REHEARSED-AD-1",
+    }
+    lustre = {"pools": [{"imageFamily": "ol8"}], "storage": {"lustre": {"onDestroy": "delete"}}}
+    found = stage.build(oci=unasked | lustre)
     assert found.status != 0
     assert "first boot failed in step lustre-client" in found.text, found
 
 
 def test_what_one_node_writes_the_other_reads(stage):
-    found = stage.up(**FILES)
+    found = stage.up(**files())
     assert found.status == 0, found
     assert stage.outputs()["measured"]["verdict"] == "pass"
     first, second = nodes(stage)
@@ -76,7 +80,7 @@ def test_what_one_node_writes_the_other_reads(stage):
 
 
 def test_an_unchanged_update_changes_nothing(stage):
-    found = stage.up(**FILES)
+    found = stage.up(**files())
     assert found.status == 0, found
     assert "unchanged" in found.text
     assert not re.search(r"^ *(\+|-|~|\+-) ", found.text, re.MULTILINE), found
@@ -84,7 +88,7 @@ def test_an_unchanged_update_changes_nothing(stage):
 
 def test_another_mount_point_is_other_nodes_with_the_same_data(stage):
     before = stage.outputs()["nodes"]
-    found = stage.build(**FILES | {"homeMount": "/data"})
+    found = stage.build(**files(mount="/data"))
     assert found.status == 0, found
     assert not {node["name"] for node in before} & {node["name"] for node in stage.outputs()["nodes"]}
     assert stage.on_host("cat /data/mark; grep -c /fss /etc/fstab || true").split() == ["files", "0"]
@@ -99,7 +103,7 @@ def test_only_the_choice_lets_a_destroy_delete_data(stage):
     assert left >= HOLDERS
     assert not left & {"ClusterNetwork", "Instance", "Export", "MountTarget"}, "nodes, which cost most, end all the same"
 
-    found = stage.build(**FILES | DELETE)
+    found = stage.build(**files("delete"))
     assert found.status == 0, found
     assert stage.on_host("cat /fss/mark /lustre/mark", *nodes(stage)[0]).split() == ["files", "lustre"]
     found = stage.destroy()
@@ -110,8 +114,12 @@ def test_only_the_choice_lets_a_destroy_delete_data(stage):
 
 
 def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
-    homes = {"home": True, "homeOnDestroy": "delete", "image": "ocid1.image.oc1..rehearsed-ubuntu2204-gpu"}
-    found = stage.build(**homes, imageFamily="ubuntu2204", shape="BM.GPU.H100.8")
+    ubuntu = {
+        "image": "ocid1.image.oc1..rehearsed-ubuntu2204-gpu",
+        "imageFamily": "ubuntu2204",
+        "shape": "BM.GPU.H100.8",
+    }
+    found = stage.build(oci={"pools": [ubuntu], "storage": {"home": {"onDestroy": "delete"}}})
     assert found.status == 0, found
     first, second = nodes(stage)
     stage.on_host("sudo sh -c 'echo shared > /home/mark'; echo mine > ~/mark; mountpoint -q /home", *first)
@@ -119,7 +127,7 @@ def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
 
 
 def test_retained_lustre_stays_in_the_account_with_the_network_that_it_stands_in(stage):
-    found = stage.build(**FILES | {"home": False, "lustreOnDestroy": "retain"})
+    found = stage.build(oci={"pools": [OL8], "storage": {"lustre": {"onDestroy": "retain"}}})
     assert found.status == 0, found
     stage.on_host("echo kept > /lustre/mark", *nodes(stage)[0])
     found = stage.destroy()

@@ -73,7 +73,7 @@ def test_capacity_that_runs_out_half_way_is_an_error_and_nothing_stays_unseen(st
 
 def test_a_private_subnet_that_takes_ssh_alone_fails_with_the_missing_rule_named(stage):
     """With the rule in place the next update goes on where this one ended."""
-    found = stage.up(privateIngress="ssh")
+    found = stage.up(oci={"network": {"ingress": "ssh"}})
     assert found.status != 0
     assert "cannot reach inst-" in found.text
     assert "must allow all protocols from the nodes' network" in found.text
@@ -140,7 +140,7 @@ def test_an_unchanged_update_changes_nothing(built):
 
 def test_a_preview_predicts_the_bandwidth_and_states_the_gate(built):
     stage = built[0]
-    found = stage.command(*stage.engine("preview", "--json", nodes=3))
+    found = stage.command(*stage.engine("preview", "--json", oci={"pools": [{"nodes": 3}]}))
     assert found.status == 0, found
     text = preview_comment.comment(preview_comment.read(found.text))
     said = "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 200): "
@@ -192,7 +192,7 @@ def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
 def test_one_rail_at_half_rate_is_short_with_every_output_present(built):
     stage = built[0]
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.5})
-    found = stage.up(measurement=2)
+    found = stage.up(measure={"run": 2})
     assert found.status != 0
     assert "verdict SHORT" in found.text
     outputs = stage.outputs()
@@ -201,7 +201,7 @@ def test_one_rail_at_half_rate_is_short_with_every_output_present(built):
     assert outputs["measured"]["wire_efficiency"] == pytest.approx(0.5, abs=0.05)
     assert outputs["measured"]["reasons"][0].startswith("all_reduce reached")
     # The measurement stays; only the acceptance is asked again, and it may not pass on the old number.
-    again = stage.up(measurement=2)
+    again = stage.up(measure={"run": 2})
     assert again.status != 0
     assert stage.outputs()["measured"]["evidence"] == outputs["measured"]["evidence"]
     stage.refault()
@@ -212,7 +212,7 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built, quiet)
     stage = built[0]
     before = stdouts(stage)
     with quiet():
-        stage.up(measurement=3, spreadIterations=5, allowSkipped=None)
+        stage.up(measure={"run": 3, "spreadIterations": 5}, accept={"allowSkipped": []})
     after = stdouts(stage)
     assert after["acceptance-measure"] != before["acceptance-measure"]
     assert after["acceptance-build"] == before["acceptance-build"]
@@ -224,7 +224,7 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built, quiet)
 def test_another_bastion_lets_the_stack_go_on(built):
     """What was measured once is found again by its request."""
     stage = built[0]
-    found = stage.up(timezone="UTC")
+    found = stage.up(oci={"timezone": "UTC"})
     assert found.status == 0, found
     assert stage.outputs()["measured"]["verdict"] == "pass"
 
@@ -236,14 +236,9 @@ def test_another_bastion_lets_the_stack_go_on(built):
 def test_other_shapes_and_images_are_other_machines_and_end_in_a_pass_as_well(built, shape, family, bastion):
     stage = built[0]
     before = stage.outputs()
-    found = stage.up(
-        shape=shape,
-        imageFamily=family,
-        image=f"ocid1.image.oc1..rehearsed-{family}-gpu",
-        bastionImageFamily=bastion,
-        bastionImage=f"ocid1.image.oc1..rehearsed-{bastion}",
-        bastionShape="VM.Standard.E5.Flex",
-    )
+    pool = {"shape": shape, "imageFamily": family, "image": f"ocid1.image.oc1..rehearsed-{family}-gpu"}
+    login = {"imageFamily": bastion, "image": f"ocid1.image.oc1..rehearsed-{bastion}", "shape": "VM.Standard.E5.Flex"}
+    found = stage.up(oci={"pools": [pool], "login": login})
     assert found.status == 0, found
     after = stage.outputs()
     assert after["measured"]["verdict"] == "pass"

@@ -65,7 +65,7 @@ def test_wrong_data_in_a_step_that_does_not_decide_is_no_pass_either():
         ({"rows": [row(8, SPEED)]}, "the plan asks for 24 sizes"),
         ({"ranks": 8}, "8 ranks ran instead of 16"),
         ({"hosts": 1}, "the ranks ran on 1 hosts instead of 2"),
-        ({"program": "all_gather"}, "the run was all_gather"),
+        ({"program": "all_gather"}, "expected all_reduce, got all_gather"),
         ({"problems": ["the run's closing lines are missing"]}, "closing lines are missing"),
         ({"problems": None}, "no list of problems"),
         ({"rows": [[8, None, None]]}, "have no out-of-place numbers"),
@@ -343,3 +343,11 @@ def test_every_collective_of_a_plan_is_in_the_outputs_without_the_sizes_below_a_
     judged = judge(line(asked), asked)
     assert (judged.verdict, judged.reasons) == ("pass", ())
     assert [one["size_bytes"] for one in outputs.measured(judged, ASKED, BUILT, {})["results"]["all_gather"]][:2] == [256, 512]
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "rails", "node"])
+def test_a_step_that_the_line_lists_twice_is_unknown(name):
+    found = document()
+    again = next(step for step in found["steps"] if step["name"] == name)
+    found["steps"].append(dict(again))
+    assert judge(json.dumps(found), ASKED).verdict == "unknown"

@@ -26,35 +26,35 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.judge import retest
 from benchmarks.launch import launcher, protocol
 from catalogue.shapes import SHAPES
+from tools.nested import DEFAULT, merged
 from tools.search import figures
 from tools.stage import ROOT, Finished, Stage, standing_hosts
 
 #: The dev stack's own plan, which `make up` runs.
 _DEV_PLAN: dict[str, Any] = {
-    "sizesFrom": "8",
-    "sizesTo": "8M",
-    "othersSizesTo": "1M",
-    "iterations": 1,
-    "warmup": 0,
-    "collectives": None,  # the program's own default: all of them
-    "spreadIterations": 5,
-    "allowSkipped": None,
+    "measure": {
+        "sizes": {"from": 8, "to": "8M", "othersTo": "1M"},
+        "iterations": 1,
+        "warmup": 0,
+        "collectives": DEFAULT,
+        "spreadIterations": 5,
+    },
+    "accept": {"allowSkipped": DEFAULT},
 }
 #: One large size: short bursts that shaped wires let pass do not show in it.
-_LARGE_PLAN: dict[str, Any] = {"sizesFrom": "64M", "sizesTo": "64M", "othersSizesTo": None}
+_LARGE_PLAN: dict[str, Any] = {
+    "measure": {"sizes": {"from": "64M", "to": "64M", "othersTo": None}, "iterations": 1, "warmup": 0},
+}
 #: As its stack file: single operations of 64 rails on a few processors are not judged.
-_EFA_PLAN: dict[str, Any] = _DEV_PLAN | {"spreadIterations": 0, "allowSkipped": ["spread"]}
+_EFA_PLAN = merged(_DEV_PLAN, {"measure": {"spreadIterations": 0}, "accept": {"allowSkipped": ["spread"]}})
 _MANY = 8
 #: All that a plan has is judged, as by default; one collective, in sizes that take seconds.
 _MANY_PLAN: dict[str, Any] = {
-    "sizesFrom": "2M",
-    "sizesTo": "8M",
-    "othersSizesTo": None,
-    "spreadIterations": 5,
-    "allowSkipped": None,
+    "measure": {"sizes": {"from": "2M", "to": "8M", "othersTo": None}, "spreadIterations": 5},
+    "accept": {"allowSkipped": DEFAULT},
 }
 #: Operations so long that eight hosts' ranks on a few processors disturb each other little.
-_CALM: dict[str, Any] = {"sizesFrom": "8M", "sizesTo": "16M"}
+_CALM: dict[str, Any] = {"measure": {"sizes": {"from": "8M", "to": "16M"}}}
 #: Rails of the existing hosts.
 _RDMA = SHAPES["BM.GPU4.8"].rdma
 
@@ -129,7 +129,7 @@ def _unchanged(stage: Stage, plan: dict[str, Any]) -> str:
 def _efa(stage: Stage) -> None:
     say("aws: up on a clean state, 2 x 32 rails, 10 collectives", f"{_timed('up', stage.up(**_EFA_PLAN)).seconds:.1f} s")
     say("aws: unchanged up", _unchanged(stage, _EFA_PLAN))
-    _timed("up with one large size", stage.up(**_LARGE_PLAN, iterations=1, warmup=0, measurement=2))
+    _timed("up with one large size", stage.up(**merged(_LARGE_PLAN, {"measure": {"run": 2}})))
     outputs = stage.outputs()["measured"]
     sent = [count for by in outputs["transport"]["tx_bytes"].values() for name, count in by.items() if name.endswith("s0")]
     say(f"aws: busbw / ceiling, at {outputs['gate']['size_bytes']} B", f"{outputs['wire_efficiency']:.4f}")
@@ -143,7 +143,7 @@ def _two_hosts(stage: Stage) -> None:
     say("unchanged up", _unchanged(stage, _DEV_PLAN))
     say("program resources, 2 hosts", str(len(_own(stage))))
     say("build and measure beyond the runs' own time, 2 hosts", f"{_overhead(stage):.1f} s")
-    _timed("up with one large size", stage.up(**_LARGE_PLAN, iterations=1, warmup=0))
+    _timed("up with one large size", stage.up(**_LARGE_PLAN))
     outputs = stage.outputs()
     size = outputs["measured"]["gate"]["size_bytes"]
     say(f"rehearsed busbw / scaled wire ceiling, at {size} B", f"{outputs['measured']['wire_efficiency']:.4f}")
@@ -170,11 +170,11 @@ def _by_hand(stage: Stage, size_bytes: int) -> float:
 
 def _many_hosts(stage: Stage) -> None:
     before = _available_mb()
-    _timed("up", stage.up(nodes=_MANY))
+    _timed("up", stage.up(oci={"pools": [{"nodes": _MANY}]}))
     time.sleep(5)  # the last Command's processes go
     own = _own(stage)
     created = {resource["urn"].rsplit("::", 1)[1]: _when(resource) for resource in own if "created" in resource}
-    boot_s = (created["acceptance-ready-contact"] - created["cluster-configuration"]).total_seconds()
+    boot_s = (created["acceptance-ready-contact"] - created["cluster-pool-0-configuration"]).total_seconds()
     say(f"program resources, {_MANY} hosts", str(len(own)))
     say(f"{_MANY} hosts from launch to the last one ready", f"{boot_s:.1f} s")
     say("memory of one idle host", f"{(before - _available_mb()) / (_MANY + 1):.0f} MB")
@@ -206,7 +206,7 @@ def _standing(folder: Path) -> tuple[Stage, dict[str, Any]]:
     """Hosts that are named have an order, the ring's: so a bad link between neighbours is one that the ring crosses."""
     folder.mkdir()
     stage, settings = standing_hosts(folder, _MANY)
-    return stage, _MANY_PLAN | settings
+    return stage, merged(_MANY_PLAN, settings)
 
 
 def _named(outputs: dict[str, Any]) -> list[tuple[str, tuple[int, ...], int | None]]:
@@ -228,7 +228,7 @@ def _healthy(folder: Path) -> None:
     stage, settings = _standing(folder / "healthy")
     try:
         for number in range(1, _HEALTHY_RUNS + 1):
-            stage.up(measurement=number, **settings | _CALM)
+            stage.up(**merged(merged(settings, _CALM), {"measure": {"run": number}}))
             outputs = stage.outputs()
             verdicts.append(outputs["measured"]["verdict"])
             twice += any(why.startswith(retest.NOTE) for check in outputs["measured"]["checks"] for why in check["why"])

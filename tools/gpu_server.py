@@ -16,7 +16,6 @@ machine that is thrown away afterwards: it also installs SSH and iproute2.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import itertools
 import json
 import lzma
@@ -29,6 +28,10 @@ import time
 import zipfile
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tools.nested import merged
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -209,7 +212,7 @@ class Site:
         self._children: list[subprocess.Popen[bytes]] = []
         self.archive = folder / "nccl-tests.tar"
         # NVLS off: on shared hosts the owners switch multicast in NVSwitches off.
-        self.exports = ["NCCL_NVLS_ENABLE=0"]
+        self.exports = {"NCCL_NVLS_ENABLE": "0"}
         self.mpi = self._unpack_mpi(folder, bare=bare)
         self.cuda = Path(str(shutil.which("nvcc"))).resolve().parent.parent
         self.nccl = self._find_nccl()
@@ -246,7 +249,7 @@ class Site:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(packed.read(member))
                     target.chmod(0o755 if inside.startswith("bin/") else 0o644)
-        self.exports.append(f"OPAL_PREFIX={home}")  # it was built for another place
+        self.exports["OPAL_PREFIX"] = str(home)  # it was built for another place
         return home
 
     def _find_nccl(self) -> Path:
@@ -318,20 +321,17 @@ class Stack:
         self.folder = WORK / f"stack-{name}"
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "state").mkdir(parents=True)
-        self.values = {
+        self.values: dict[str, Any] = {
             "target": "hosts",
-            "hostsUser": "root",
-            "shape": "detect",
-            "knownHosts": str(site.known_hosts),
-            "mpiHome": [str(site.mpi)],
-            "cudaHome": [str(site.cuda)],
-            "ncclHome": [str(site.nccl)],
-            "ncclTestsSource": str(site.archive),
-            "ncclTestsSha256": hashlib.sha256(site.archive.read_bytes()).hexdigest(),
-            "rankExports": site.exports,
-            "history": str(self.folder / "history"),
-            "report": "",
-        } | values
+            "hosts": {
+                "user": "root",
+                "knownHosts": str(site.known_hosts),
+                "software": {"mpi": [str(site.mpi)], "cuda": [str(site.cuda)], "nccl": [str(site.nccl)]},
+            },
+            "measure": {"ncclTests": {"source": str(site.archive)}, "exports": site.exports},
+            "records": {"history": str(self.folder / "history"), "report": None},
+        }
+        self.values = merged(self.values, values)
         self.environment = os.environ | {
             "PULUMI_BACKEND_URL": f"file://{self.folder}/state",
             "PULUMI_CONFIG_PASSPHRASE": "a stack that is thrown away",
@@ -349,7 +349,7 @@ class Stack:
         return self.folder / f"Pulumi.{self.name}.yaml"
 
     def _write(self, **changes: Any) -> None:
-        lines = [f"  busbar:{key}: {json.dumps(value)}\n" for key, value in (self.values | changes).items()]
+        lines = [f"  busbar:{key}: {json.dumps(value)}\n" for key, value in merged(self.values, changes).items()]
         self._file.write_text("config:\n" + "".join(lines) + self._salt)
         shutil.copyfile(ROOT / "Pulumi.yaml", self.folder / "Pulumi.yaml")
 
@@ -389,14 +389,14 @@ def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, 
     Each number of the product is compared with the mean of the runs by hand just before and just after it, so that other load
     on the machine affects both.
     """
-    _succeed(stack, measurement=1)
+    _succeed(stack, measure={"run": 1})
     outputs = stack.outputs()["measured"]
     say(f"{stack.name}: {len(outputs['results'])} collectives, verdict {outputs['verdict']}")
     short = {"collectives": ["all_reduce"]} | again
-    _succeed(stack, measurement=2, **short)
+    _succeed(stack, measure={"run": 2} | short)
     product, by_hand = [], [_by_hand(site, stack, head)]
     for number in range(1, repeats + 1):
-        seconds = _succeed(stack, measurement=2 + number, **short)
+        seconds = _succeed(stack, measure={"run": 2 + number} | short)
         product.append(stack.outputs()["measured"]["busbw_gb_s"])
         by_hand.append(_by_hand(site, stack, head))
         say(f"{stack.name} {number}: {product[-1]:.3f} GB/s through the product in {seconds:.0f} s, {by_hand[-1]:.3f} by hand")
@@ -429,7 +429,7 @@ def _by_hand(site: Site, stack: Stack, head: str) -> float:
             plain.pop()  # its -x
         else:
             plain.append(word)
-    own = [text for text in site.exports if text.startswith("OPAL_")]
+    own = [f"{name}={value}" for name, value in site.exports.items() if name.startswith("OPAL_")]
     root = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
     site.on(head, shlex.join(["env", *root, *own, *plain]))
     path = Path(result)
@@ -443,8 +443,9 @@ def _one_node(site: Site, repeats: int, sizes_to: str) -> dict[str, Any]:
     site.let_in(Path.home())
     site.serve("127.0.0.1")
     site.wait_for("127.0.0.1")
-    stack = Stack(site, "one-node", hosts=["gpu-server=127.0.0.1"], network="127.0.0.0/8", sizesTo=sizes_to)
-    return _beside(site, stack, "127.0.0.1", repeats, {"sizesFrom": "64M", "iterations": 50})
+    here = {"nodes": {"gpu-server": "127.0.0.1"}, "network": "127.0.0.0/8"}
+    stack = Stack(site, "one-node", hosts=here, measure={"sizes": {"to": sizes_to}})
+    return _beside(site, stack, "127.0.0.1", repeats, {"sizes": {"from": "64M"}, "iterations": 50})
 
 
 def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
@@ -462,25 +463,28 @@ def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
         stack = Stack(
             site,
             "two-nodes",
-            hosts=[f"node{index}={address}" for index, address in enumerate(addresses)],
-            network="10.78.0.0/24",
-            fabric=["fab0"],
-            sizesTo="256M",
-            iterations=5,
-            # Sockets are no fabric: single operations vary by more than a fabric's may.
-            spreadIterations=0,
-            allowSkipped=["spread"],
-            minimumBusbwGbS=str(0.9 * fabric_gbit / 8) if fabric_gbit else "3",
-            rankExports=[*site.exports, "NCCL_SOCKET_NTHREADS=4", "NCCL_NSOCKS_PERTHREAD=4"],
+            hosts={
+                "nodes": {f"node{index}": address for index, address in enumerate(addresses)},
+                "network": "10.78.0.0/24",
+            },
+            measure={
+                "fabric": ["fab0"],
+                "sizes": {"to": "256M"},
+                "iterations": 5,
+                # Sockets are no fabric: single operations vary by more than a fabric's may.
+                "spreadIterations": 0,
+                "exports": site.exports | {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "4"},
+            },
+            accept={"allowSkipped": ["spread"], "gate": f"{0.9 * fabric_gbit / 8:g} GB/s" if fabric_gbit else "3 GB/s"},
         )
-        result = _beside(site, stack, addresses[0], repeats, {"sizesFrom": "64M", "iterations": 40})
+        result = _beside(site, stack, addresses[0], repeats, {"sizes": {"from": "64M"}, "iterations": 40})
         result["fabric_gbit"] = fabric_gbit
         say(f"{stack.name}: {json.dumps(result['product_gb_s'])} beside {json.dumps(result['by_hand_gb_s'])}")
-        short = {"collectives": ["all_reduce"], "sizesFrom": "64M"}
-        worked, _, _ = stack.up(measurement=90, minimumBusbwGbS="400", **short)
+        short = {"collectives": ["all_reduce"], "sizes": {"from": "64M"}}
+        worked, _, _ = stack.up(measure={"run": 90} | short, accept={"gate": "400 GB/s"})
         result["too_high_limit"] = {"succeeded": worked} | _kept(stack)
         nodes[1].lose_fabric()
-        worked, _, _ = stack.up(measurement=91, **short)
+        worked, _, _ = stack.up(measure={"run": 91} | short)
         result["fabric_taken_away"] = {"succeeded": worked} | _kept(stack)
         return result
     finally:

@@ -16,18 +16,20 @@ import yaml
 
 from rehearsal.host import cables, spec
 from rehearsal.world.world import World
+from tools.nested import merged, settled
 
 ROOT = Path(__file__).parent.parent
 #: A plan that takes seconds: 4 MiB at 1/4000 counts as 16 GiB, so the strictest gate applies.
-SHORT_PLAN = {
-    "sizesFrom": "1M",
-    "sizesTo": "4M",
-    "iterations": 2,
-    "warmup": 1,
-    "collectives": ["all_reduce"],
-    # Beside another test's ranks, single operations vary by more than a healthy fabric's.
-    "spreadIterations": 0,
-    "allowSkipped": ["spread"],
+SHORT_PLAN: dict[str, Any] = {
+    "measure": {
+        "sizes": {"from": "1M", "to": "4M"},
+        "iterations": 2,
+        "warmup": 1,
+        "collectives": ["all_reduce"],
+        # Beside another test's ranks, single operations vary by more than a healthy fabric's.
+        "spreadIterations": 0,
+    },
+    "accept": {"allowSkipped": ["spread"]},
 }
 _PATIENCE_S = 300
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
@@ -124,17 +126,19 @@ class Stage:
         return Finished(child.returncode, text, time.monotonic() - began)
 
     def configure(self, **changes: Any) -> Path:
-        """Write the stack file: the stack's own with a short plan and `changes`."""
-        stack = yaml.safe_load((ROOT / f"Pulumi.{self.stack}.yaml").read_text())
-        own = {
-            "sshPublicKey": str(self.world / "operator" / "id_ed25519.pub"),
-            "knownHosts": str(self.world / "operator" / "known_hosts"),
-            "history": str(self.folder / "history"),
-            "report": self.report,
-        }
-        values = own | SHORT_PLAN | changes
-        stack["config"] |= {f"busbar:{key}": value for key, value in values.items() if value is not None}
-        stack["config"] = {key: value for key, value in stack["config"].items() if changes.get(key[7:], "") is not None}
+        """Write the stack file: the stack's own with a short plan and `changes` to its groups, merged into them."""
+        stack = yaml.safe_load((ROOT / f"Pulumi.{self.stack}.yaml").read_text())["config"]
+        groups = {key.partition(":")[2]: value for key, value in stack.items() if key.startswith("busbar:")}
+        operator = self.world / "operator"
+        records = {"history": str(self.folder / "history"), "report": self.report or None}
+        target = groups["target"]
+        own: dict[str, Any] = {"knownHosts": str(operator / "known_hosts")}
+        if target != "hosts":
+            own = {"access": {"publicKey": str(operator / "id_ed25519.pub")}}
+        for more in ({"records": records, target: own}, SHORT_PLAN, changes):
+            groups = merged(groups, more)
+        others = {key: value for key, value in stack.items() if not key.startswith("busbar:")}
+        stack = {"config": others | {f"busbar:{key}": value for key, value in settled(groups).items()}}
         path = self.folder / "config" / f"Pulumi.{self.stack}.yaml"
         (self.folder / "config" / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
         if not self.salt:
@@ -249,4 +253,4 @@ def standing_hosts(folder: Path, count: int, shape: str = "BM.GPU4.8") -> tuple[
     addresses = {f"gpu-{number}": f"10.20.1.{10 + number}" for number in range(1, count + 1)}
     site = {"shape": shape, "image": "ubuntu2204-gpu", "jump": JUMP, "hosts": addresses}
     (folder / "site.json").write_text(json.dumps(site))
-    return Stage(folder, "hosts", folder / "site.json"), {"hosts": [f"{name}={at}" for name, at in addresses.items()]}
+    return Stage(folder, "hosts", folder / "site.json"), {"hosts": {"nodes": addresses}}

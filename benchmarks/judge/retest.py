@@ -9,12 +9,11 @@ measured again: wrong values, another transport and missing rows are judged by t
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import rows
+from benchmarks.judge import measurement
 from benchmarks.judge.checks import PASS, SHORT, Check
-from benchmarks.judge.verdict import judge
+from benchmarks.judge.verdict import judged as judge_measurement
 from benchmarks.plan.steps import NODE, RAILS, SPREAD
 
 if TYPE_CHECKING:
@@ -44,12 +43,12 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     again = searched.get("again")
     if not isinstance(again, dict):
         return first
-    if not rows.all_steps(again):
+    if not measurement.steps(again):
         return _stands(first, [f"the retest gave nothing: {again.get('failed')}"])
-    fresh = {str(step.get("name")): step for step in rows.all_steps(again)}
-    line = first.line | {"steps": [fresh.get(str(step.get("name")), step) for step in rows.all_steps(first.line)]}
+    fresh = {str(step.get("name")): step for step in measurement.steps(again)}
+    line = first.line | {"steps": [fresh.get(str(step.get("name")), step) for step in measurement.steps(first.line)]}
     line |= {name: again[name] for name in ("transport", "evidence") if isinstance(again.get(name), dict)}
-    second = judge(json.dumps(line), asked)
+    second = judge_measurement(measurement.of(line), asked)
     before = {one.name: one for one in first.checks}
     wanted = {name: PASS if one.state == SHORT else one.state for name, one in before.items()}
     seen = {one.name: one.state for one in second.checks}

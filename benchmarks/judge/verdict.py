@@ -5,14 +5,14 @@ Missing data is never a pass.
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import rows, transport
+from benchmarks.judge import transport
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.judge.checks import verdict as verdict_of
+from benchmarks.judge.measurement import Groups, LineError, Measurement, busbw, is_number, problems, read
+from benchmarks.judge.measurement import groups as measured_groups
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import collective
 from benchmarks.plan.gate import FRACTIONS, NVLINK_FRACTIONS, Gate, fraction, gate, user_gate
@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 
     from benchmarks.plan.asked import Asked
 
-__all__ = ["LINE_SCHEMA", "PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "LineError", "judge", "read_line"]
+__all__ = ["PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "judge", "judged"]
 
-#: Version of the line that a runner prints.
-LINE_SCHEMA = 2
-#: How runs are named and dated; records are named by both.
-_RUN, _STARTED = re.compile(r"[0-9A-Za-z]{1,128}"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 #: Tolerance of busbw / algbw, which gives the rank count; both are printed with six decimals, so large sizes are more exact.
 _RATIO_TOLERANCE = 0.01
 #: Printed numbers may be this much above what the wire allows; more means another wire.
@@ -71,95 +67,72 @@ class Judgement:
     line: dict[str, Any] = field(default_factory=dict)
 
 
-class LineError(ValueError):
-    """A line that is not a measurement; the message says why."""
-
-
-def read_line(text: str) -> dict[str, Any]:
-    """Return the measurement that the last JSON line of `text` holds.
-
-    Raises:
-        LineError: there is none, or it is of another kind or version.
-    """
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
-        msg = "the runner printed nothing"
-        raise LineError(msg)
-    try:
-        line = json.loads(lines[-1])
-    except (ValueError, RecursionError) as error:
-        msg = f"the runner's line is not JSON: {error}"
-        raise LineError(msg) from None
-    if not isinstance(line, dict) or line.get("kind") != "measure" or line.get("schema") != LINE_SCHEMA:
-        msg = f"the runner's line is not a measurement of version {LINE_SCHEMA}"
-        raise LineError(msg)
-    return line
-
-
 def judge(text: str, asked: Asked) -> Judgement:
     """Judge the runner's output `text` against what was `asked`; never raises on content."""
     try:
-        line = read_line(text)
+        found = read(text)
     except LineError as error:
-        return _judgement([Check("measurement", UNKNOWN, (str(error),))], asked, {})
+        return _judgement([Check("measurement", UNKNOWN, (str(error),))], asked, Measurement())
+    return judged(found, asked)
+
+
+def judged(found: Measurement, asked: Asked) -> Judgement:
+    """Judge a measurement that was read."""
     ran = f"{len(asked.plan.sizes_bytes)} sizes on {asked.ranks} ranks of {asked.nodes} nodes, as planned"
-    whole = check("measurement", _unreadable(line, asked), bad=UNKNOWN, good=(ran,))
-    checks = [whole, *_beside(line, asked)] if whole.state == PASS else [whole]
-    return _judgement(checks, asked, line)
+    whole = check("measurement", _unreadable(found, asked), bad=UNKNOWN, good=(ran,))
+    checks = [whole, *_beside(found, asked)] if whole.state == PASS else [whole]
+    return _judgement(checks, asked, found)
 
 
-def _beside(line: dict[str, Any], asked: Asked) -> Iterable[Check]:
-    """Yield the other checks of a line that has a complete measurement."""
-    scale = _scale(line)
-    count = sum(len(rows.whole(step)) for step in rows.all_steps(line))
-    yield check("values", _wrong_values(line), good=(f"all values of {count} rows were right, both placements",))
-    inventory = line.get("inventory")
-    differences = inventory.get("differences") if isinstance(inventory, dict) else None
-    if isinstance(differences, list):
+def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
+    """Put every question to a measurement that is whole."""
+    scale, planned = found.scale, steps(asked.plan, asked.shape, asked.nodes)
+    count = sum(len(run.rows) for run in found.runs.values())
+    yield check("values", _wrong_values(found), good=(f"all values of {count} rows were right, both placements",))
+    if found.differences is not None:
         alike = f"{asked.nodes} nodes are alike in GPUs, driver, rails, link rates, MTUs and clocks"
         alike = alike if asked.nodes > 1 else "there is one node, so nothing can differ"
-        yield check("inventory", (str(difference) for difference in differences), good=(alike,))
+        yield check("inventory", found.differences, good=(alike,))
     else:
         yield Check("inventory", UNKNOWN, ("the line has no comparison of the nodes",))
-    yield transport.judge(line, asked, rehearsed=scale != 1)
-    yield check("ceiling", _beyond(line, asked, scale), bad=UNKNOWN)
-    yield _bandwidth(line, asked, scale)
-    yield from (_limit(line, asked, limit, scale) for limit in asked.limits)
-    yield _spread(line, asked)
-    others = len(steps(asked.plan, asked.shape, asked.nodes)) - 1
-    yield check("collectives", _other_steps(line, asked), bad=UNKNOWN, good=(f"{others} other steps are whole",))
-    for step in steps(asked.plan, asked.shape, asked.nodes):
-        found = rows.step(line, step.name) or {}
-        if step.stage in {NODE, RAILS} and rows.whole(found) and not found.get("failed"):  # else `collectives` says so
-            yield _groups(found.get("groups_gb_s"), asked, step, scale)
+    yield transport.judge(found.line, asked, rehearsed=scale != 1)
+    yield check("ceiling", _beyond(found, asked), bad=UNKNOWN)
+    yield _bandwidth(found, asked)
+    yield from (_limit(found, asked, limit) for limit in asked.limits)
+    yield _spread(found, asked)
+    whole = (f"{len(planned) - 1} other steps are whole",)
+    yield check("collectives", _other_steps(found, asked), bad=UNKNOWN, good=whole)
+    for step in planned:
+        run = found.runs.get(step.name)
+        if step.stage in {NODE, RAILS} and run and run.rows and not run.failed:  # else `collectives` says so
+            yield _groups(run.groups, asked, step, scale)
     if asked.past_unread:
         yield Check("history", SKIPPED, (asked.past_unread,))
     elif asked.past is not None:
         limit, source = asked.past
-        measured = rows.busbw(_deciding(line, asked)[-1])
+        measured = busbw(found.rows(asked.plan.collective)[-1])
         reason = f"{asked.plan.collective} reached {measured:.4g} GB/s, and {source} asks for {limit:.4g} GB/s"
         yield check("history", [reason] if measured < limit else [])
 
 
-def _unreadable(line: dict[str, Any], asked: Asked) -> Iterable[str]:
+def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
     """Yield every reason why the deciding run proves nothing."""
-    run, started = line.get("run_id"), line.get("started")
-    if not (isinstance(run, str) and _RUN.fullmatch(run) and isinstance(started, str) and _STARTED.fullmatch(started)):
-        yield f"the line does not say which run it belongs to and when that started ({run!r}, {started!r})"
-    step = rows.step(line, asked.plan.collective)
-    if step is None:
+    if not found.is_named:
+        said = f"{found.line.get('run_id')!r}, {found.line.get('started')!r}"
+        yield f"the line does not say which run it belongs to and when that started ({said})"
+    run = found.runs.get(asked.plan.collective)
+    if run is None:
         yield f"the line has no run of {asked.plan.collective}"
         return
-    yield from rows.problems(step, asked.plan.collective, asked.plan.sizes_bytes, asked.ranks, asked.nodes)
-    found = rows.whole(step)
-    if found:
-        yield from _ratio(found[-1], asked.plan.collective, asked.ranks)
+    yield from problems(run, asked.plan.collective, asked.plan.sizes_bytes, asked.ranks, asked.nodes)
+    if run.rows:
+        yield from _ratio(run.rows[-1], asked.plan.collective, asked.ranks)
 
 
-def _beyond(line: dict[str, Any], asked: Asked, scale: int) -> Iterable[str]:
+def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
     """Yield a reason if the number is above the wire: another way was measured, or other machines than the shape's."""
-    top = ceiling.hierarchical_gb_s(asked.shape, asked.nodes, scale)
-    measured = rows.busbw(_deciding(line, asked)[-1])
+    top = ceiling.hierarchical_gb_s(asked.shape, asked.nodes, found.scale)
+    measured = busbw(found.rows(asked.plan.collective)[-1])
     if top is not None and asked.plan.collective == "all_reduce" and measured > _ABOVE * top:
         yield (
             f"{measured:.4g} GB/s is more than any algorithm can carry over these rails ({top:.4g}): "
@@ -171,7 +144,7 @@ def _ratio(row: dict[str, Any], name: str, ranks: int) -> Iterable[str]:
     """Yield a reason if busbw / algbw is not that of the rank count, as in a build without MPI, which runs one-rank jobs."""
     expected = collective(name).busbw_factor(ranks)
     algbw = row["out_of_place"]["algbw_gb_s"]
-    ratio = rows.busbw(row) / algbw if algbw > 0 else 0.0
+    ratio = busbw(row) / algbw if algbw > 0 else 0.0
     if abs(ratio - expected) > _RATIO_TOLERANCE * expected:
         yield (
             f"busbw / algbw is {ratio:.4f}, and {ranks} ranks make it {expected:.4f}: another number of ranks took part "
@@ -179,31 +152,30 @@ def _ratio(row: dict[str, Any], name: str, ranks: int) -> Iterable[str]:
         )
 
 
-def _wrong_values(line: dict[str, Any]) -> Iterable[str]:
-    for step in rows.all_steps(line):
-        wrong = sum(rows.wrong(row) for row in rows.whole(step))
-        if wrong:
-            yield f"{wrong} elements arrived with wrong values in {step.get('name')}"
+def _wrong_values(found: Measurement) -> Iterable[str]:
+    for run in found.runs.values():
+        if run.wrong:
+            yield f"{run.wrong} elements arrived with wrong values in {run.name}"
 
 
-def _bandwidth(line: dict[str, Any], asked: Asked, scale: int) -> Check:
-    bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.minimum_gb_s)
+def _bandwidth(found: Measurement, asked: Asked) -> Check:
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=found.scale, minimum_gb_s=asked.minimum_gb_s)
     if bound.limit_gb_s is None:
         return Check("bandwidth", UNKNOWN, (f"there is no gate: {bound.why}",))
-    return _reaches("bandwidth", bound, rows.busbw(_deciding(line, asked)[-1]))
+    return _reaches("bandwidth", bound, busbw(found.rows(asked.plan.collective)[-1]))
 
 
-def _limit(line: dict[str, Any], asked: Asked, limit: Limit, scale: int) -> Check:
+def _limit(found: Measurement, asked: Asked, limit: Limit) -> Check:
     name = f"limit {limit.collective}@{limit.size_bytes}"
-    bound = user_gate(limit, asked.shape, asked.nodes, scale=scale)
+    bound = user_gate(limit, asked.shape, asked.nodes, scale=found.scale)
     size = collective(limit.collective).row_bytes(limit.size_bytes, asked.ranks)
-    step = rows.step(line, limit.collective)
-    at_size = [row for row in rows.whole(step or {}) if row["size_bytes"] == size]
-    if not at_size:
+    run = found.runs.get(limit.collective)
+    row = run.at(size) if run else None
+    if row is None:
         return Check(
             name, UNKNOWN, (f"{limit.collective} was not measured at {limit.size_bytes} B, where the stack has a limit",)
         )
-    return _reaches(name, bound, rows.busbw(at_size[0]))
+    return _reaches(name, bound, busbw(row))
 
 
 def _reaches(name: str, bound: Gate, measured: float) -> Check:
@@ -215,36 +187,36 @@ def _reaches(name: str, bound: Gate, measured: float) -> Check:
     return check(name, [reason] if measured < limit else [], good=(f"{measured:.4g} GB/s of {limit:.4g} asked: {bound.why}",))
 
 
-def _spread(line: dict[str, Any], asked: Asked) -> Check:
+def _spread(found: Measurement, asked: Asked) -> Check:
     if not asked.plan.spread_iterations:
         return Check("spread", SKIPPED, ("the plan times no single operations",))
-    step = rows.step(line, SPREAD)
-    found = step.get("spread") if step else None
-    numbers = [found.get(name) for name in ("p50_us", "p99_us", "cv_pct", "iterations")] if isinstance(found, dict) else []
-    if not numbers or not all(rows.is_number(number) for number in numbers) or not numbers[0]:
-        why = str(step.get("failed")) if step and step.get("failed") else "no single operation was timed"
+    run = found.runs.get(SPREAD)
+    said = run.spread if run else None
+    numbers = [said.get(name) for name in ("p50_us", "p99_us", "cv_pct", "iterations")] if isinstance(said, dict) else []
+    if not numbers or not all(is_number(number) for number in numbers) or not numbers[0]:
+        why = run.failed if run and run.failed else "no single operation was timed"
         return Check("spread", UNKNOWN, (why,))
     p50, p99, cv_pct, count = (float(number) for number in numbers if number is not None)
-    said = f"{count:.0f} single operations vary by {cv_pct:.1f} % (p99 / p50 is {p99 / p50:.2f})"
+    sentence = f"{count:.0f} single operations vary by {cv_pct:.1f} % (p99 / p50 is {p99 / p50:.2f})"
     if cv_pct <= CV_LIMIT_PCT and p99 <= TAIL_LIMIT * p50:
-        return Check("spread", PASS, (said,))
-    return Check("spread", SHORT, (f"{said}; a healthy fabric stays within {CV_LIMIT_PCT:g} % and {TAIL_LIMIT:g}",))
+        return Check("spread", PASS, (sentence,))
+    return Check("spread", SHORT, (f"{sentence}; a healthy fabric stays within {CV_LIMIT_PCT:g} % and {TAIL_LIMIT:g}",))
 
 
-def _other_steps(line: dict[str, Any], asked: Asked) -> Iterable[str]:
+def _other_steps(found: Measurement, asked: Asked) -> Iterable[str]:
     """Yield what is missing or unreadable in the steps that do not decide."""
     for asked_step in steps(asked.plan, asked.shape, asked.nodes):
         if asked_step.name in {asked.plan.collective, SPREAD}:
             continue
-        step = rows.step(line, asked_step.name)
-        if step is None:
+        run = found.runs.get(asked_step.name)
+        if run is None:
             yield f"the step {asked_step.name} is missing"
             continue
         sizes = _sizes(asked_step, asked)
         ranks = asked.ranks // asked_step.groups
         yield from (
             f"{asked_step.name}: {problem}"
-            for problem in rows.problems(step, asked_step.collective, sizes, ranks, asked.nodes, asked.ranks)
+            for problem in problems(run, asked_step.collective, sizes, ranks, asked.nodes, asked.ranks)
         )
 
 
@@ -254,14 +226,14 @@ def _sizes(step: Step, asked: Asked) -> tuple[int, ...]:
 
 def _groups(groups: Any, asked: Asked, step: Step, scale: int) -> Check:
     """Judge what each node inside, or each GPU's rails between nodes, reached; unknown unless there is a number for each."""
-    numbered = rows.groups(groups, step.groups)
+    numbered = measured_groups(groups, step.groups)
     if numbered is None:
         why = f"the step {step.name} lacks numbers of its {step.groups} groups; nccl-tests from 2.19 on times every rank"
         return Check(step.stage, UNKNOWN, (why,))
     return check(step.stage, _slow_groups(numbered, asked, step, scale))
 
 
-def _slow_groups(groups: rows.Groups, asked: Asked, step: Step, scale: int) -> Iterable[str]:
+def _slow_groups(groups: Groups, asked: Asked, step: Step, scale: int) -> Iterable[str]:
     """Name the node whose inside, or the GPU whose rails, are below what their own wire allows."""
     if step.stage == NODE:
         bound, table, stands_for = ceiling.nvlink_gb_s(asked.shape, scale), NVLINK_FRACTIONS, step.end_bytes
@@ -286,22 +258,11 @@ def _slow_groups(groups: rows.Groups, asked: Asked, step: Step, scale: int) -> I
         yield f"{len(slow) - _NAMED} or more others are slow as well"
 
 
-def _deciding(line: dict[str, Any], asked: Asked) -> tuple[dict[str, Any], ...]:
-    return rows.whole(rows.step(line, asked.plan.collective) or {})
-
-
-def _scale(line: dict[str, Any]) -> int:
-    rehearsal = line.get("rehearsal")
-    scale = rehearsal.get("scale") if isinstance(rehearsal, dict) else None
-    return scale if isinstance(scale, int) and scale > 1 else 1
-
-
-def _judgement(checks: list[Check], asked: Asked, line: dict[str, Any]) -> Judgement:
-    scale = _scale(line)
+def _judgement(checks: list[Check], asked: Asked, found: Measurement) -> Judgement:
+    scale, rows = found.scale, found.rows(asked.plan.collective)
     bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.minimum_gb_s)
-    found = _deciding(line, asked)
     gate_row_bytes = collective(bound.collective).row_bytes(bound.size_bytes, asked.ranks)
-    at_gate = [rows.busbw(row) for row in found if row["size_bytes"] == gate_row_bytes]
+    at_gate = [busbw(row) for row in rows if row["size_bytes"] == gate_row_bytes]
     outcome, reasons = verdict_of(checks, asked.allow_skipped)
     memory_for_nvlink = asked.nodes == 1 and scale != 1
     return Judgement(
@@ -309,14 +270,11 @@ def _judgement(checks: list[Check], asked: Asked, line: dict[str, Any]) -> Judge
         reasons=reasons,
         gate=bound,
         busbw_gb_s=at_gate[0] if at_gate else None,
-        peak_busbw_gb_s=max((rows.busbw(row) for row in found), default=None),
-        latency_us=found[0]["out_of_place"]["time_us"] if found else None,
+        peak_busbw_gb_s=max((busbw(row) for row in rows), default=None),
+        latency_us=rows[0]["out_of_place"]["time_us"] if rows else None,
         ceiling_gb_s=None if memory_for_nvlink else ceiling.bound_gb_s(asked.plan.collective, asked.shape, asked.nodes, scale),
         scale=scale,
-        rows={
-            name: tuple(row for row in rows.whole(rows.step(line, name) or {}) if row["size_bytes"])
-            for name in asked.plan.collectives
-        },
+        rows={name: tuple(row for row in found.rows(name) if row["size_bytes"]) for name in asked.plan.collectives},
         checks=tuple(checks),
-        line=line,
+        line=found.line,
     )

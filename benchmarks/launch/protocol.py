@@ -268,7 +268,7 @@ def request(value: Any) -> Request:
         UnfitError: it is none, or of a version that is not known here.
     """
     kind = value.get("kind") if isinstance(value, dict) else None
-    if kind not in REQUESTS:
+    if not isinstance(kind, str) or kind not in REQUESTS:
         raise UnfitError("kind is {!r}; it must be one of {}".format(kind, ", ".join(REQUESTS)))
     if value.get("schema") != SCHEMA:
         raise UnfitError("schema is {!r}; it must be {}".format(value.get("schema"), SCHEMA))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from catalogue import Shape
     from config.accept import Limit
     from config.measure import Measure
+    from config.stack import Stack
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,13 @@ class Asked:
     def name(self, index: int) -> str:
         """Return the host name of node `index`, or its number before it has one."""
         return self.names[index] if index < len(self.names) else f"node {index}"
+
+    @classmethod
+    def of(cls, stack: Stack, shape: Shape, nodes: int) -> Asked:
+        """Return what `stack` asks of `nodes` nodes of `shape`."""
+        measure, accept = stack.measure, stack.accept
+        skipped = frozenset[str](accept.allow_skipped)
+        return cls(measure, shape, nodes, accept.gate_gb_s, accept.own_limits, measure.fabric, skipped)
 
     @property
     def ranks(self) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.launch.protocol import BuildLine
     from benchmarks.plan.asked import Asked
     from benchmarks.plan.ranks import Place
+    from config.stack import Stack
 
 #: Version of requests and answers.
 SCHEMA = 1
@@ -43,6 +44,12 @@ class Keeping:
     report: str
     certificate_key: str
     certificate_days: int
+
+    @classmethod
+    def of(cls, stack: Stack) -> Keeping:
+        """Return what `stack` wants kept."""
+        records, certificate = stack.records, stack.records.certificate
+        return cls(stack.target, records.history or "", records.report or "", certificate.key or "", certificate.days)
 
 
 @dataclass(frozen=True)

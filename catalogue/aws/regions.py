@@ -13,7 +13,7 @@ _HA_2 = "SINGLE_AZ_HA_2"
 _FIRST = (64, 128, 256, 512, 1024, 2048, 3072, 4096)
 _SECOND = (160, 320, 640, 1280, 2560, 3840, 5120, 7680, 10240)
 #: Throughput capacities in MB/s by deployment type.
-OPENZFS_MBPS: dict[str, tuple[int, ...]] = {
+OPENZFS_MB_S: dict[str, tuple[int, ...]] = {
     "SINGLE_AZ_1": _FIRST,
     "SINGLE_AZ_HA_1": _FIRST,
     "SINGLE_AZ_2": _SECOND,

@@ -8,52 +8,20 @@ from typing import Any
 
 import pulumi
 
-from benchmarks.host import requests
-from benchmarks.judge import retest
 from benchmarks.judge.checks import PASS
-from benchmarks.judge.verdict import Judgement, judge
-from benchmarks.launch import protocol
+from benchmarks.judge.verdict import Judgement
 from benchmarks.plan.asked import Asked
-from benchmarks.plan.ranks import Place
-from benchmarks.records import requests as records_requests
 from benchmarks.records.requests import Keeping, Kept
 from benchmarks.report import outputs, summary
 from catalogue import Price, Shape
 from components.acceptance.accept import Accept
+from components.acceptance.build import Source, build
+from components.acceptance.measure import measure
 from components.acceptance.ready import Ready, ReadyArgs
 from components.acceptance.records import Records
 from components.acceptance.runner import Runner
+from components.acceptance.search import search
 from components.inventory import Cluster, Node, PlannedSet
-from components.reach import last_line
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """The nccl-tests archive: its version, the sha256 that pins it, and a URL or the path of a local file."""
-
-    version: str
-    sha256: str
-    location: str
-
-    @property
-    def is_url(self) -> bool:
-        """Whether the head node fetches it itself."""
-        return self.location.startswith("https://")
-
-    @property
-    def file_name(self) -> str:
-        """Its name in the head node's home folder, where it is copied there."""
-        return f"busbar-nccl-tests-{self.sha256[:16]}.tar"
-
-    @property
-    def files(self) -> dict[str, tuple[str, str]]:
-        """What is copied to the head node: name there -> (local path, sha256)."""
-        return {} if self.is_url else {self.file_name: (self.location, self.sha256)}
-
-    def origin(self) -> protocol.Source:
-        """Return where the runner takes it from."""
-        place = {"url": self.location} if self.is_url else {"path": self.file_name}
-        return protocol.Source(self.version, self.sha256, **place)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,98 +104,45 @@ class Acceptance(pulumi.ComponentResource):
         runner = Runner(
             f"{name}-runner", reach=cluster.reach, head=ready.head, identity=identity, files=args.source.files, opts=mine
         )
-        build = runner.run(
-            f"{name}-build",
-            pulumi.Output.all(nodes=nodes, asked=asked).apply(
-                lambda known: requests.build(
-                    _machines(known["nodes"]),
-                    known["asked"],
-                    args.source.origin(),
-                    planned.launcher.homes,
-                    [runner.digest],
-                    planned.launcher.container,
-                )
-            ),
-            [],
-            mine,
-        )
-        # A dataclass: the engine's SDK turns tuples that pass through an output into plain ones.
-        where: pulumi.Output[Place] = pulumi.Output.all(
-            nodes=nodes, network=ready.network, stdout=build.stdout, asked=asked
-        ).apply(
-            lambda known: requests.place(
-                _machines(known["nodes"]), known["network"], requests.built(known["stdout"]), known["asked"]
-            )
-        )
-        measure = runner.run(
-            f"{name}-measure",
-            pulumi.Output.all(where=where, asked=asked, identity=identity).apply(
-                lambda known: requests.measure(known["where"], known["asked"], [known["identity"], runner.digest])
-            ),
-            [build],
-            mine,
-        )
         records = Records(f"{name}-records", args.keeping, mine)
-        earlier = records.look_up(
-            pulumi.Output.all(line=measure.stdout, asked=asked).apply(
-                lambda known: records_requests.look_up(judge(known["line"], known["asked"]), known["asked"], args.keeping)
-            )
+        built = build(
+            f"{name}-build",
+            runner,
+            nodes=nodes,
+            network=ready.network,
+            asked=asked,
+            source=args.source,
+            launcher=planned.launcher,
+            opts=mine,
         )
-        # From here on the verdict is a function of what the state holds, so a preview of what is known shows the same one.
-        bound: pulumi.Output[Asked] = pulumi.Output.all(asked=asked, answer=earlier).apply(
-            lambda known: records_requests.with_history(**known)
-        )
-        first: pulumi.Output[Judgement] = pulumi.Output.all(line=measure.stdout, asked=bound).apply(
-            lambda known: judge(known["line"], known["asked"])
-        )
-        search = runner.run(
-            f"{name}-search",
-            pulumi.Output.all(where=where, asked=bound, judged=first).apply(
-                lambda known: requests.search(**known, budget_s=args.search_budget_s, reasons=[runner.digest])
-            ),
-            [measure],
-            mine,
-        )
-        searched: pulumi.Output[dict[str, Any]] = search.stdout.apply(last_line)
-        judged: pulumi.Output[Judgement] = pulumi.Output.all(first=first, asked=bound, searched=searched).apply(
-            lambda known: retest.settled(**known)
-        )
-        record = pulumi.Output.all(judged=judged, asked=bound, where=where, searched=searched).apply(
-            lambda known: outputs.measured(known["judged"], known["asked"], known["where"].built, known["searched"])
-        )
+        measured = measure(f"{name}-measure", runner, built=built, asked=asked, identity=identity, records=records, opts=mine)
+        searched = search(f"{name}-search", runner, built=built, measured=measured, budget_s=args.search_budget_s, opts=mine)
+        record = pulumi.Output.all(
+            judged=searched.judged, asked=measured.asked, where=built.place, searched=searched.line
+        ).apply(lambda known: outputs.measured(known["judged"], known["asked"], known["where"].built, known["searched"]))
         kept = records.keep(
-            pulumi.Output.all(
-                judged=judged, asked=bound, where=where, identity=identity, record=record, expected=self.expected
-            ).apply(
-                lambda known: records_requests.keep(
-                    known["judged"],
-                    known["asked"],
-                    args.keeping,
-                    known["identity"],
-                    known["where"],
-                    outputs.flat(known["expected"], known["record"]),
-                    pulumi.get_stack(),
-                )
-            )
+            judged=searched.judged,
+            asked=measured.asked,
+            where=built.place,
+            identity=identity,
+            outputs=pulumi.Output.all(expected=self.expected, record=record).apply(lambda known: outputs.flat(**known)),
         )
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(
             lambda known: known["record"] | {"certificate": known["kept"].certificate, "report": known["kept"].report}
         )
         self.ssh, self.known_hosts = cluster.reach.shell(ready.head), cluster.reach.known_hosts(ready.head)
-        self.readme = pulumi.Output.all(judged=judged, searched=searched, ssh=self.ssh, kept=kept).apply(
+        self.readme = pulumi.Output.all(judged=searched.judged, searched=searched.line, ssh=self.ssh, kept=kept).apply(
             lambda known: summary.page(known["judged"], known["searched"], known["ssh"], known["kept"].changes)
         )
-        table = pulumi.Output.all(judged=judged, searched=searched).apply(lambda known: summary.table(**known))
+        table = pulumi.Output.all(judged=searched.judged, searched=searched.line).apply(lambda known: summary.table(**known))
         Accept(
             f"{name}-accept",
-            verdict=judged.apply(lambda its: its.verdict),
+            verdict=searched.judged.apply(lambda its: its.verdict),
             table=table,
             after=[self.measured, self.readme],
             opts=mine,
         )
-        pulumi.Output.all(judged=judged, table=table, kept=kept).apply(
-            lambda known: self._say(known["judged"], known["table"], known["kept"])
-        )
+        pulumi.Output.all(judged=searched.judged, table=table, kept=kept).apply(lambda known: self._say(**known))
 
     def _say(self, judged: Judgement, table: str, kept: Kept) -> None:
         """Show a pass, and what changed since the run before."""
@@ -235,7 +150,3 @@ class Acceptance(pulumi.ComponentResource):
             pulumi.log.info(f"\n{table}", self)
         for change in kept.changes:
             pulumi.log.info(change, self)
-
-
-def _machines(nodes: tuple[Node, ...]) -> list[protocol.Node]:
-    return [protocol.Node(node.name, node.address) for node in nodes]

@@ -6,11 +6,16 @@ Commands on the operator's machine do the work, so nothing is read, written or d
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pulumi
 from pulumi_command import local
 
-from benchmarks.records.requests import Keeping, Kept, kept
+from benchmarks.judge.verdict import Judgement, judge
+from benchmarks.plan.asked import Asked
+from benchmarks.plan.ranks import Place
+from benchmarks.records import requests
+from benchmarks.records.requests import Keeping, Kept
 
 #: The program's own Python where this checkout has set it up, else the one on PATH; what cannot even start says so in JSON.
 _ANSWER = (
@@ -29,7 +34,7 @@ class Records(pulumi.ComponentResource):
 
     def __init__(self, name: str, keeping: Keeping, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:acceptance:Records", name, None, opts)
-        self._name, self._keeping = name, keeping
+        self._name, self.keeping = name, keeping
         if keeping.history and "://" not in keeping.history and not Path(keeping.history).expanduser().is_dir():
             pulumi.log.warn(
                 f"records.history is {keeping.history}, and there is no such folder: the next measurement has no earlier runs "
@@ -38,17 +43,32 @@ class Records(pulumi.ComponentResource):
             )
         self.register_outputs({})
 
-    def look_up(self, request: pulumi.Output[str]) -> pulumi.Output[str]:
-        """Return the answer to the look-up `request`."""
-        if not self._keeping.history:
+    def look_up(self, line: pulumi.Output[str], asked: pulumi.Output[Asked]) -> pulumi.Output[str]:
+        """Return the answer to what earlier runs there are, of the kind of the run that printed `line`."""
+        if not self.keeping.history:
             return pulumi.Output.from_input("{}")
-        return self._ask("history", request)
 
-    def keep(self, request: pulumi.Output[str]) -> pulumi.Output[Kept]:
-        """Carry out `request` and return what was kept; what was not is logged as a warning."""
-        if not (self._keeping.history or self._keeping.report or self._keeping.certificate_key):
+        def request(line: str, asked: Asked) -> str:
+            return requests.look_up(judge(line, asked), asked, self.keeping)
+
+        return self._ask("history", pulumi.Output.all(line=line, asked=asked).apply(lambda known: request(**known)))
+
+    def keep(
+        self,
+        *,
+        judged: pulumi.Output[Judgement],
+        asked: pulumi.Output[Asked],
+        where: pulumi.Output[Place],
+        identity: pulumi.Output[str],
+        outputs: pulumi.Output[dict[str, Any]],
+    ) -> pulumi.Output[Kept]:
+        """Keep the run, and return what was kept; what was not is logged as a warning."""
+        if not (self.keeping.history or self.keeping.report or self.keeping.certificate_key):
             return pulumi.Output.from_input(Kept())
-        done = self._ask("keep", request).apply(kept)
+        known = pulumi.Output.all(found=judged, asked=asked, where=where, identity=identity, outputs=outputs)
+        stack = pulumi.get_stack()
+        request = known.apply(lambda values: requests.keep(**values, keeping=self.keeping, stack=stack))
+        done = self._ask("keep", request).apply(requests.kept)
         done.apply(self._warn)
         return done
 

@@ -1,59 +1,22 @@
 """The head node, which is also the way in: the one machine with a public address, SSH from named networks only.
 
 Its host key is pinned before the first connection. The provider reads no instance console, so the head itself writes id and key
-into an SSM parameter that only its role may write, and the parameter is read over the cloud's own API. It deliberately takes no
-part in measurements: it has no EFA.
+into an SSM parameter that only its role may write, and the parameter is read over the cloud's own API.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 from pulumi_aws import ec2, ssm
 
-from catalogue.aws import MachineImage, Volume
 from cloudinit.aws import HeadBoot, Mounts, render
 from components import login_machine
-from components.aws.network import NetworkArgs
+from components.aws.iam import parameter_name
+from components.aws.parts import Parts
+from config.aws.model import Aws
+from config.measure import Measure
 
 _UNSET = "not written yet"
-
-
-def parameter_name(label: str) -> str:
-    """Return the name of the SSM parameter that takes the head's host key."""
-    return f"/busbar/{label}/head-host-key"
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadArgs:
-    """What head is wanted.
-
-    Attributes:
-        network: names, tags and region.
-        instance_type: such as m5.8xlarge.
-        image: id of its image; `family` what that is.
-        root: its root volume.
-        timezone: its time zone.
-        operator_key: public key that may log in; empty where only Session Manager may.
-        timeout_s: bound on its first boot.
-        subnet_id, group_id: the public subnet and the head's group.
-        profile: its instance profile.
-        mounts: its file systems.
-    """
-
-    network: NetworkArgs
-    instance_type: str
-    image: str
-    family: MachineImage
-    root: Volume
-    timezone: str
-    operator_key: str
-    timeout_s: int
-    subnet_id: pulumi.Input[str]
-    group_id: pulumi.Input[str]
-    profile: pulumi.Input[str]
-    mounts: pulumi.Input[Mounts]
 
 
 class Head(pulumi.ComponentResource):
@@ -68,54 +31,60 @@ class Head(pulumi.ComponentResource):
     host_key: pulumi.Output[str]
     public_key: pulumi.Output[str]
 
-    def __init__(self, name: str, args: HeadArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, wanted: Aws, measure: Measure, parts: Parts, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         super().__init__("busbar:aws:Head", name, None, opts)
+        login, label = wanted.login, wanted.name
         mine = pulumi.ResourceOptions(parent=self)
         parameter = ssm.Parameter(
             f"{name}-host-key",
-            name=parameter_name(args.network.label),
+            name=parameter_name(label),
             type="String",
             insecure_value=_UNSET,  # a public key; as a secret it would hide every address that is shown beside it
-            description=f"Id and public host key of the head of busbar cluster {args.network.label}",
-            tags=args.network.named("head-host-key"),
+            description=f"Id and public host key of the head of busbar cluster {label}",
+            tags=wanted.named("head-host-key"),
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the head writes it
         )
         instance = ec2.Instance(
             f"{name}-instance",
-            ami=args.image,
-            instance_type=args.instance_type,
-            subnet_id=args.subnet_id,
-            vpc_security_group_ids=[args.group_id],
+            ami=login.image,
+            instance_type=login.type,
+            subnet_id=parts.subnet_id,
+            vpc_security_group_ids=[parts.group_id],
             associate_public_ip_address=True,
-            iam_instance_profile=args.profile,
-            user_data=pulumi.Output.from_input(args.mounts).apply(lambda mounts: render(_boot(args, mounts))),
+            iam_instance_profile=parts.profile,
+            user_data=pulumi.Output.from_input(parts.mounts).apply(lambda mounts: render(_boot(wanted, mounts))),
             user_data_replace_on_change=True,
             metadata_options=ec2.InstanceMetadataOptionsArgs(
                 http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
             ),
             root_block_device=ec2.InstanceRootBlockDeviceArgs(
                 volume_type="gp3",
-                volume_size=args.root.gib,
-                iops=args.root.iops,
-                throughput=args.root.mibps,
+                volume_size=login.root.size_gib,
+                iops=login.root.iops,
+                throughput=login.root.throughput_mib_s,
                 encrypted=True,
                 delete_on_termination=True,
             ),
             ebs_optimized=True,
-            tags=args.network.named("head"),
-            volume_tags=args.network.named("head"),
+            tags=wanted.named("head"),
+            volume_tags=wanted.named("head"),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[parameter]),
         )
-        announced = login_machine.announced(name, instance.public_ip, instance.id, args.timeout_s, mine)
-        written = ssm.get_parameter_output(name=pulumi.Output.all(parameter.name, announced.stdout).apply(lambda both: both[0]))
+        announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
+        written = ssm.get_parameter_output(
+            name=pulumi.Output.all(name=parameter.name, after=announced.stdout).apply(lambda its: its["name"])
+        )
         self.instance_id = instance.id
         self.address = instance.public_ip
-        self.host_key = pulumi.Output.all(instance.id, written.insecure_value).apply(lambda both: _host_key(both[0], both[1]))
+        known = pulumi.Output.all(instance=instance.id, written=written.insecure_value)
+        self.host_key = known.apply(lambda its: _host_key(its["instance"], its["written"]))
         made = login_machine.key(
             name,
             comment="busbar-head",
             address=self.address,
-            user=args.family.login,
+            user=login.family.login,
             host_key=self.host_key,
             instance_id=instance.id,
             opts=mine,
@@ -131,14 +100,14 @@ class Head(pulumi.ComponentResource):
         )
 
 
-def _boot(args: HeadArgs, mounts: Mounts) -> HeadBoot:
+def _boot(wanted: Aws, mounts: Mounts) -> HeadBoot:
     return HeadBoot(
-        image=args.family,
-        timezone=args.timezone,
-        keys=(args.operator_key,) if args.operator_key else (),
+        image=wanted.login.family,
+        timezone=wanted.timezone,
+        keys=(wanted.access.public_key,),
         mounts=mounts,
-        region=args.network.region,
-        parameter=parameter_name(args.network.label),
+        region=wanted.region,
+        parameter=parameter_name(wanted.name),
     )
 
 

@@ -1,7 +1,7 @@
-"""One kind of machine of one queue: its launch template, its placement group, and the machines that always run.
+"""Machines of one type in a queue: their launch template, their placement group, and those that always run.
 
-A scheduler starts the dynamic ones from the same template. It deliberately takes a pool that is short of members as failed: the
-vendor bills them, and a ring needs all.
+A scheduler starts the dynamic ones from the same template. A pool that is short of members has failed: the vendor bills them,
+and a ring needs all.
 """
 
 from __future__ import annotations
@@ -14,54 +14,17 @@ from typing import Any
 import pulumi
 from pulumi_aws import ec2
 
-from catalogue.aws import STACK, Compute, MachineImage, Volume
+from catalogue.aws import STACK
 from catalogue.containers import ENROOT
 from catalogue.instances import BLOCK, SPOT
 from catalogue.nic_layout import PLAIN, layout
 from cloudinit.aws import ComputeBoot, Mounts, render
-from components.aws.network import NetworkArgs
+from components.aws.parts import Parts
+from config.aws.model import Aws, Machines
 
 _CREATE_TIMEOUT = "30m"
 #: CreateFleet's words for what RunInstances and settings spell with hyphens.
 _ALLOCATION = {"lowest-price": "lowestPrice"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoolArgs:
-    """What machines are wanted.
-
-    Attributes:
-        network: names, tags and zone.
-        compute: the kind, and how many.
-        image: id of their image; `family` what that is.
-        root: their root volumes.
-        timezone: their time zone.
-        operator_key: public key that may log in.
-        head_key: the head's public key.
-        subnet_id, group_id: the private subnet and the nodes' group.
-        profile: their instance profile.
-        mounts: their file systems.
-        container: ranks run in one.
-    """
-
-    network: NetworkArgs
-    compute: Compute
-    image: str
-    family: MachineImage
-    root: Volume
-    timezone: str
-    operator_key: str
-    head_key: pulumi.Input[str]
-    subnet_id: pulumi.Input[str]
-    group_id: pulumi.Input[str]
-    profile: pulumi.Input[str]
-    mounts: pulumi.Input[Mounts]
-    container: bool = False
-
-    @property
-    def name(self) -> str:
-        """Return the launch template's name, by which a scheduler finds it."""
-        return f"{self.network.label}-{self.compute.key}"
 
 
 @dataclass(frozen=True)
@@ -83,47 +46,51 @@ class Pool(pulumi.ComponentResource):
     members: pulumi.Output[tuple[Member, ...]]
     template_id: pulumi.Output[str]
 
-    def __init__(self, name: str, args: PoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts made
+        self,
+        name: str,
+        wanted: Aws,
+        key: str,
+        parts: Parts,
+        head_key: pulumi.Input[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         super().__init__("busbar:aws:Pool", name, None, opts)
-        self._name, self._args = name, args
+        self._name, self._wanted, self._key, self._parts, self._head_key = name, wanted, key, parts, head_key
+        self._machines = next(one for _, its, one in wanted.located if its == key)
+        self._label = f"{wanted.name}-{key}"
         self._mine = pulumi.ResourceOptions(parent=self)
         template = self._template(self._placement(), self._reservation())
         self.template_id = template.id
-        if not args.compute.static:
+        if not self._machines.static:
             self.members = pulumi.Output.from_input(())
-        elif args.compute.capacity in {"targeted-odcr", BLOCK}:
+        elif self._machines.purchase.option in {"targeted-odcr", BLOCK}:
             self.members = self._instances(template)
         else:
             self.members = self._fleet(template)
         self.register_outputs({"template_id": self.template_id})
 
     def _placement(self) -> pulumi.Input[str] | None:
-        compute = self._args.compute
-        if compute.placement == "existing":
-            return compute.placement_group
-        if not compute.makes_group:
+        machines = self._machines
+        if machines.placement == "existing":
+            return machines.placement_group
+        if not machines.makes_group:
             return None
         group = ec2.PlacementGroup(
-            f"{self._name}-group", strategy="cluster", tags=self._args.network.named(compute.key), opts=self._mine
+            f"{self._name}-group", strategy="cluster", tags=self._wanted.named(self._key), opts=self._mine
         )
         return group.name
 
     def _reservation(self) -> pulumi.Input[str] | None:
         """Return what capacity is targeted; buy a Capacity Block only where its id was given twice."""
-        compute = self._args.compute
-        if not compute.offering:
-            return compute.reservation or None
-        if compute.confirm_purchase != compute.offering:
-            raise pulumi.RunError(
-                f"Capacity Block {compute.offering} is not bought: confirmPurchase is {compute.confirm_purchase!r} and must "
-                "be that "
-                "id again, for the purchase is charged at once and cannot be undone."
-            )
+        bought = self._machines.purchase
+        if not bought.offering:
+            return bought.reservation
         block = ec2.CapacityBlockReservation(
             f"{self._name}-block",
-            capacity_block_offering_id=compute.offering,
+            capacity_block_offering_id=bought.offering,
             instance_platform="Linux/UNIX",
-            tags=self._args.network.named(compute.key),
+            tags=self._wanted.named(self._key),
             # A second purchase must never follow from a changed line, and a block that is paid outlives the stack.
             opts=pulumi.ResourceOptions(
                 parent=self, ignore_changes=["capacityBlockOfferingId", "instancePlatform"], retain_on_delete=True
@@ -132,46 +99,48 @@ class Pool(pulumi.ComponentResource):
         return block.id
 
     def _template(self, group: pulumi.Input[str] | None, reservation: pulumi.Input[str] | None) -> ec2.LaunchTemplate:
-        args, compute = self._args, self._args.compute
-        tags = {**args.network.named(compute.key), **_node_tags(compute), **compute.tags}
+        wanted, parts, machines = self._wanted, self._parts, self._machines
+        tags = {**wanted.named(self._key), **self._node_tags()}
         return ec2.LaunchTemplate(
             f"{self._name}-template",
-            name=args.name,
-            image_id=args.image,
-            instance_type=compute.instance_type,
+            name=self._label,
+            image_id=wanted.image,
+            instance_type=machines.type,
             ebs_optimized="true",
             instance_initiated_shutdown_behavior="terminate",
             update_default_version=True,
-            iam_instance_profile=ec2.LaunchTemplateIamInstanceProfileArgs(name=args.profile),
+            iam_instance_profile=ec2.LaunchTemplateIamInstanceProfileArgs(name=parts.profile),
             metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
                 http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
             ),
-            block_device_mappings=[_root(args)],
-            network_interfaces=_interfaces(args),
+            block_device_mappings=[_root(wanted)],
+            network_interfaces=self._interfaces(),
             placement=ec2.LaunchTemplatePlacementArgs(group_name=group) if group else None,
-            instance_market_options=_market(compute),
-            capacity_reservation_specification=_capacity(compute, reservation),
+            instance_market_options=_market(machines),
+            capacity_reservation_specification=_capacity(machines, reservation),
             tag_specifications=[
                 ec2.LaunchTemplateTagSpecificationArgs(resource_type=noun, tags=tags) for noun in ("instance", "volume")
             ],
-            user_data=pulumi.Output.all(args.mounts, args.head_key).apply(lambda both: _user_data(args, both[0], str(both[1]))),
+            user_data=pulumi.Output.all(mounts=parts.mounts, head_key=self._head_key).apply(
+                lambda its: _user_data(wanted, machines, its["mounts"], its["head_key"])
+            ),
             tags=tags,
             opts=self._mine,
         )
 
     def _fleet(self, template: ec2.LaunchTemplate) -> pulumi.Output[tuple[Member, ...]]:
-        compute = self._args.compute
-        spot = compute.capacity == SPOT
+        machines, bought = self._machines, self._machines.purchase
+        spot = bought.option == SPOT
         overrides = (
-            [ec2.FleetLaunchTemplateConfigOverrideArgs(max_price=compute.max_price_usd)] if compute.max_price_usd else None
+            [ec2.FleetLaunchTemplateConfigOverrideArgs(max_price=f"{bought.max_price_usd:g}")] if bought.max_price_usd else None
         )
         reserved = ec2.FleetOnDemandOptionsCapacityReservationOptionsArgs(usage_strategy="use-capacity-reservations-first")
         # The vendor starts all of them or none, in one place.
         whole: dict[str, Any] = {
-            "min_target_capacity": compute.static,
+            "min_target_capacity": machines.static,
             "single_availability_zone": True,
             "single_instance_type": True,
-            "allocation_strategy": _ALLOCATION.get(compute.allocation or "lowest-price", compute.allocation),
+            "allocation_strategy": _ALLOCATION.get(bought.allocation or "lowest-price", bought.allocation),
         }
         fleet = ec2.Fleet(
             f"{self._name}-fleet",
@@ -185,40 +154,63 @@ class Pool(pulumi.ComponentResource):
                 )
             ],
             target_capacity_specification=ec2.FleetTargetCapacitySpecificationArgs(
-                default_target_capacity_type="spot" if spot else "on-demand", total_target_capacity=compute.static
+                default_target_capacity_type="spot" if spot else "on-demand", total_target_capacity=machines.static
             ),
             spot_options=ec2.FleetSpotOptionsArgs(**whole) if spot else None,
             on_demand_options=None
             if spot
             else ec2.FleetOnDemandOptionsArgs(
-                **whole, capacity_reservation_options=reserved if compute.capacity == "odcr-group" else None
+                **whole, capacity_reservation_options=reserved if bought.option == "odcr-group" else None
             ),
             terminate_instances=True,
-            tags=self._args.network.named(compute.key),
-            opts=self._machines(["launchTemplateConfigs", "targetCapacitySpecification"]),
+            tags=self._wanted.named(self._key),
+            opts=self._replacing(["launchTemplateConfigs", "targetCapacitySpecification"]),
         )
         ids = fleet.fleet_instance_sets.apply(_ids)
         found = ec2.get_instances_output(
             filters=ids.apply(lambda found: [ec2.GetInstancesFilterArgs(name="instance-id", values=found)]),
             instance_state_names=["pending", "running"],
         )
-        return pulumi.Output.all(ids, found.ids, found.private_ips).apply(
-            lambda parts: _members(compute, parts[0], parts[1], parts[2])
-        )
+        key, known = self._key, pulumi.Output.all(wanted=ids, ids=found.ids, addresses=found.private_ips)
+        return known.apply(lambda its: _members(key, machines.static, its["wanted"], its["ids"], its["addresses"]))
 
     def _instances(self, template: ec2.LaunchTemplate) -> pulumi.Output[tuple[Member, ...]]:
         made = [
             ec2.Instance(
                 f"{self._name}-{index}",
                 launch_template=ec2.InstanceLaunchTemplateArgs(id=template.id, version=template.latest_version.apply(str)),
-                opts=self._machines(["launchTemplate"]),
+                opts=self._replacing(["launchTemplate"]),
             )
-            for index in range(self._args.compute.static)
+            for index in range(self._machines.static)
         ]
         pairs = [pulumi.Output.all(one.id, one.private_ip) for one in made]
         return pulumi.Output.all(*pairs).apply(lambda found: tuple(Member(str(one[0]), str(one[1])) for one in found))
 
-    def _machines(self, replaced_by: list[str]) -> pulumi.ResourceOptions:
+    def _node_tags(self) -> dict[str, str]:
+        queue = next(queue for queue in self._wanted.queues if self._machines in queue.machines)
+        names = {"busbar:queue": queue.name, "busbar:compute-resource": self._machines.name}
+        return {**names, "busbar:node-type": "compute"}
+
+    def _interfaces(self) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
+        machines = self._machines
+        if machines.instance is None:
+            raise ValueError(f"{machines.type} is not in the catalogue")
+        return [
+            ec2.LaunchTemplateNetworkInterfaceArgs(
+                network_card_index=nic.card,
+                device_index=nic.device,
+                interface_type=nic.kind,
+                subnet_id=self._parts.subnet_id,
+                security_groups=[self._parts.group_id],
+                delete_on_termination="true",
+                # EC2 takes this only where there is one interface.
+                associate_public_ip_address=None,
+                description=f"{self._label} {'front end' if nic.kind == PLAIN else 'EFA'}",
+            )
+            for nic in layout(machines.instance, efa=machines.has_efa, legacy=machines.legacy_efa)
+        ]
+
+    def _replacing(self, replaced_by: list[str]) -> pulumi.ResourceOptions:
         """Other templates are other machines; capacity is scarce, so the old ones go first."""
         return pulumi.ResourceOptions(
             parent=self,
@@ -228,55 +220,31 @@ class Pool(pulumi.ComponentResource):
         )
 
 
-def _node_tags(compute: Compute) -> dict[str, str]:
-    return {"busbar:queue": compute.queue, "busbar:compute-resource": compute.name, "busbar:node-type": "compute"}
-
-
-def _root(args: PoolArgs) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
+def _root(wanted: Aws) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
-        device_name=args.family.root_device,
+        device_name=wanted.family.root_device,
         ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
             volume_type="gp3",
-            volume_size=args.root.gib,
-            iops=args.root.iops,
-            throughput=args.root.mibps,
+            volume_size=wanted.root.size_gib,
+            iops=wanted.root.iops,
+            throughput=wanted.root.throughput_mib_s,
             encrypted="true",
             delete_on_termination="true",
         ),
     )
 
 
-def _interfaces(args: PoolArgs) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
-    compute = args.compute
-    if compute.instance is None:
-        raise pulumi.RunError(f"{compute.key} is {compute.instance_type}, which is not in the catalogue.")
-    return [
-        ec2.LaunchTemplateNetworkInterfaceArgs(
-            network_card_index=nic.card,
-            device_index=nic.device,
-            interface_type=nic.kind,
-            subnet_id=args.subnet_id,
-            security_groups=[args.group_id],
-            delete_on_termination="true",
-            # EC2 knows no address on the further ones, and takes the word only where there is one interface.
-            associate_public_ip_address=None,
-            description=f"{args.name} {'front end' if nic.kind == PLAIN else 'EFA'}",
-        )
-        for nic in layout(compute.instance, efa=compute.has_efa, legacy=compute.legacy_efa)
-    ]
-
-
-def _market(compute: Compute) -> ec2.LaunchTemplateInstanceMarketOptionsArgs | None:
+def _market(machines: Machines) -> ec2.LaunchTemplateInstanceMarketOptionsArgs | None:
     """A fleet says itself that it wants spot machines, and refuses a template that does."""
-    return ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type=BLOCK) if compute.capacity == BLOCK else None
+    return ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type=BLOCK) if machines.purchase.option == BLOCK else None
 
 
 def _capacity(
-    compute: Compute, reservation: pulumi.Input[str] | None
+    machines: Machines, reservation: pulumi.Input[str] | None
 ) -> ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
     if reservation is None:
         return None
-    by_group = compute.capacity == "odcr-group"
+    by_group = machines.purchase.option == "odcr-group"
     target = ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
         capacity_reservation_id=None if by_group else reservation,
         capacity_reservation_resource_group_arn=reservation if by_group else None,
@@ -284,16 +252,15 @@ def _capacity(
     return ec2.LaunchTemplateCapacityReservationSpecificationArgs(capacity_reservation_target=target)
 
 
-def _user_data(args: PoolArgs, mounts: Mounts, head_key: str) -> str:
-    compute = args.compute
+def _user_data(wanted: Aws, machines: Machines, mounts: Mounts, head_key: str) -> str:
     boot = ComputeBoot(
-        image=args.family,
-        timezone=args.timezone,
-        keys=tuple(key for key in (args.operator_key, head_key.strip()) if key),
+        image=wanted.family,
+        timezone=wanted.timezone,
+        keys=(wanted.access.public_key, head_key.strip()),
         mounts=mounts,
-        efa=compute.instance.efa if compute.instance and compute.has_efa else 0,
+        efa=machines.instance.efa if machines.instance and machines.has_efa else 0,
         stack=STACK,
-        enroot=ENROOT if args.container else "",
+        enroot=ENROOT if wanted.container else "",
     )
     return base64.b64encode(render(boot).encode()).decode()
 
@@ -306,14 +273,13 @@ def _field(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name)
 
 
-def _members(compute: Compute, wanted: Sequence[str], ids: Sequence[str], addresses: Sequence[str]) -> tuple[Member, ...]:
+def _members(key: str, count: int, wanted: Sequence[str], ids: Sequence[str], addresses: Sequence[str]) -> tuple[Member, ...]:
     """Return the fleet's machines by address; refuse a fleet that is short."""
-    if len(ids) != compute.static and not (ids and pulumi.runtime.is_dry_run()):
+    if len(ids) != count and not (ids and pulumi.runtime.is_dry_run()):
         gone = ", ".join(sorted(set(wanted) - set(ids))) or "none of them is known"
         raise pulumi.RunError(
-            f"{compute.key} has {len(ids)} of {compute.static} machines running (missing: {gone}); those that run are billed. "
-            "Run "
-            "the update again if they are just starting; replace the fleet or destroy the stack if they are gone."
+            f"{key} has {len(ids)} of {count} machines running (missing: {gone}); those that run are billed. "
+            "Run the update again if they are just starting; replace the fleet or destroy the stack if they are gone."
         )
     return tuple(Member(*pair) for pair in sorted(zip(ids, addresses, strict=True), key=lambda pair: _order(pair[1])))
 

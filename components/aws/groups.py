@@ -7,12 +7,11 @@ group lets itself out by id. It deliberately opens no port to the world but SSH 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import pulumi
 from pulumi_aws import ec2, vpc
 
-from components.aws.network import NetworkArgs
+from config.aws.model import Aws
 
 _ALL = "-1"
 _ANYWHERE = "0.0.0.0/0"
@@ -20,24 +19,6 @@ _ANYWHERE = "0.0.0.0/0"
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 #: aws-parallelcluster:cli/src/pcluster/constants.py, FSX_PORTS: to the servers, over both protocols.
 OPENZFS_PORTS = ((111, 111), (2049, 2049), (20001, 20003))
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupsArgs:
-    """What is let through.
-
-    Attributes:
-        network: names, tags, and the networks that may open SSH.
-        vpc_id: where.
-        lustre, openzfs: there is such a file system.
-        lustre_efa: the Lustre one is reached over EFA.
-    """
-
-    network: NetworkArgs
-    vpc_id: pulumi.Input[str]
-    lustre: bool
-    openzfs: bool
-    lustre_efa: bool
 
 
 class Groups(pulumi.ComponentResource):
@@ -53,9 +34,9 @@ class Groups(pulumi.ComponentResource):
     head_id: pulumi.Output[str]
     storage_id: pulumi.Output[str] | None
 
-    def __init__(self, name: str, args: GroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, wanted: Aws, vpc_id: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:aws:Groups", name, None, opts)
-        self._name, self._args = name, args
+        self._name, self._wanted, self._vpc_id = name, wanted, vpc_id
         self._rules: dict[str, list[pulumi.Output[str]]] = {}
         nodes, head = self._group("nodes", "nodes and their EFA traffic"), self._group("head", "the head node")
         self._let_in("nodes", nodes, "itself", nodes)
@@ -64,9 +45,9 @@ class Groups(pulumi.ComponentResource):
         self._let_in("nodes", nodes, "head", head)
         self._let_in("head", head, "nodes", nodes)
         self._let_out("head", head, "anywhere", None)
-        for index, source in enumerate(args.network.ssh_from):
+        for index, source in enumerate(wanted.access.ssh_from):
             self._ssh(head, index, source)
-        storage = self._storage(nodes, head) if args.lustre or args.openzfs else None
+        storage = self._storage(nodes, head) if wanted.storage.systems else None
         self.nodes_id = self._settled("nodes", nodes)
         self.head_id = self._settled("head", head)
         self.storage_id = self._settled("storage", storage) if storage else None
@@ -75,14 +56,15 @@ class Groups(pulumi.ComponentResource):
     def _storage(self, nodes: ec2.SecurityGroup, head: ec2.SecurityGroup) -> ec2.SecurityGroup:
         storage = self._group("storage", "file systems")
         clients = {"nodes": nodes, "head": head}
-        if self._args.lustre:
+        lustre = self._wanted.storage.lustre
+        if lustre:
             for ports in LUSTRE_PORTS:
                 self._lustre(storage, clients, ports)
-        if self._args.lustre_efa:
+        if lustre and lustre.efa:
             self._both_ways(storage, {"nodes": nodes, "itself": storage}, None)
             self._let_in("nodes", nodes, "storage", storage)
             self._let_out("nodes", nodes, "storage", storage)
-        if self._args.openzfs:
+        if self._wanted.storage.home:
             for ports, protocol, (noun, peer) in itertools.product(OPENZFS_PORTS, ("tcp", "udp"), clients.items()):
                 self._let_in("storage", storage, noun, peer, ports, protocol)
         return storage
@@ -103,9 +85,9 @@ class Groups(pulumi.ComponentResource):
     def _group(self, noun: str, description: str) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(
             f"{self._name}-{noun}",
-            description=f"{self._args.network.label}: {description}",
-            vpc_id=self._args.vpc_id,
-            tags=self._args.network.named(noun),
+            description=f"{self._wanted.name}: {description}",
+            vpc_id=self._vpc_id,
+            tags=self._wanted.named(noun),
             # Groups name each other in rules, and the last one could not go while another's rule names it.
             revoke_rules_on_delete=True,
             opts=self._kept(noun, noun),
@@ -113,7 +95,9 @@ class Groups(pulumi.ComponentResource):
 
     def _kept(self, of: str, noun: str, after: list[pulumi.Resource] | None = None) -> pulumi.ResourceOptions:
         is_storages = of == "storage" and noun in {"storage", "itself"}
-        return pulumi.ResourceOptions(parent=self, depends_on=after, retain_on_delete=self._args.network.retain and is_storages)
+        return pulumi.ResourceOptions(
+            parent=self, depends_on=after, retain_on_delete=self._wanted.storage.stays and is_storages
+        )
 
     def _let_in(  # noqa: PLR0913, PLR0917 - one private place where all rules are alike
         self,

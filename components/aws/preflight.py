@@ -1,14 +1,12 @@
-"""What only the account knows, asked before anything is created, and all rules judged with it: data sources, no resource.
+"""What only the account knows, asked before anything is created, and all rules judged with it.
 
-It deliberately stops at what data sources can tell: RunInstances' dry run is not among them, so whether the vendor has room now
-is known to nobody before the launch.
+Only data sources are asked: RunInstances' dry run is not among them, so whether the vendor has room now shows at the launch.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,8 +14,12 @@ import pulumi
 import pulumi_aws
 from pulumi_aws import cloudcontrol, ec2, servicequotas
 
-from catalogue.aws import ERROR, WARNING, AwsIntent, Compute, Facts, Image, Machine, Reservation, check
 from catalogue.instances import BLOCK, ON_DEMAND, SPOT, family
+from components.judged import reason, refuse
+from config.aws.facts import Facts, Image, Machine, Reservation
+from config.aws.model import Aws, Machines
+from config.aws.rules import RULES
+from config.rule import ERROR, check
 
 #: Quotas of EC2, counted in vCPUs, by the letters that a type begins with (Service Quotas console, "Amazon EC2").
 _ON_DEMAND_QUOTA = {
@@ -38,79 +40,54 @@ _T = TypeVar("_T")
 _POOL = "AWS::EC2::CapacityReservationPool"
 
 
-def judge(intent: AwsIntent, suppress: Collection[str], *, ask: bool) -> None:
-    """Judge `intent` by all rules but the suppressed ones; log warnings, and what was not checked.
+def judge(wanted: Aws) -> None:
+    """Judge `wanted` by all rules but the suppressed ones, with what the account says.
 
     Raises:
         pulumi.RunError: with one sentence for each error.
     """
-    try:
-        # What is wrong by itself is said first: an account need not be asked about a type that does not exist.
-        findings = check(intent, suppress)
-        if ask and not any(found.severity == ERROR for found in findings):
-            findings = check(replace(intent, facts=gather(intent)), suppress)
-    except ValueError as error:
-        raise pulumi.RunError(str(error)) from None
-    for found in findings:
-        if found.severity == WARNING:
-            pulumi.log.warn(f"{found.rule}: {found.text}")
-        elif found.severity != ERROR:
-            pulumi.log.info(found.text)
-    errors = [f"{found.rule}: {found.text}" for found in findings if found.severity == ERROR]
-    if errors and ask:
-        errors += [f"On offer is {offer(one)}" for one in intent.compute if one.block_hours and _lacks_block(one)]
-    if errors:
-        raise pulumi.RunError("\n".join(errors))
+    # What is wrong by itself is said first: an account need not be asked about a type that does not exist.
+    findings = check(RULES, wanted, Facts(), wanted.suppress, "aws.suppress")
+    ask = wanted.preflight and {found.rule for found in findings if found.severity == ERROR} <= {"reservation-missing"}
+    on_offer: list[str] = []
+    if ask:
+        try:
+            findings = check(RULES, wanted, _gather(wanted), wanted.suppress, "aws.suppress")
+            on_offer = [f"On offer is {offer(one)}" for _, _, one in wanted.located if _lacks_block(one)]
+        except Exception as error:  # noqa: BLE001 - the SDK raises no other
+            raise pulumi.RunError(
+                f"aws.preflight is true, and the account could not be asked: {reason(error)}; set it to false to ask nothing."
+            ) from None
+    refuse(findings, on_offer)
 
 
-def gather(intent: AwsIntent) -> Facts:
-    """Ask the account what the rules need.
-
-    Raises:
-        pulumi.RunError: its region is another one, it has no image or reservation of that id, or it does not answer.
-    """
-    try:
-        return _gather(intent)
-    except pulumi.RunError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the SDK raises no other
-        raise pulumi.RunError(
-            f"the account could not be asked: {_reason(error)}. Set preflight: false to ask nobody."
-        ) from None
-
-
-def _gather(intent: AwsIntent) -> Facts:
-    here = pulumi_aws.get_region().region
-    if here != intent.region:
-        raise pulumi.RunError(f"region is {intent.region}, and aws:region of this stack is {here}; they must be the same.")
-    types = dict.fromkeys(one.instance_type for one in intent.compute)
-    named = [one for one in intent.compute if one.reservation]
+def _gather(wanted: Aws) -> Facts:
+    """Ask the account what the rules need."""
+    machines = [one for _, _, one in wanted.located]
+    types = dict.fromkeys(one.type for one in machines)
+    named = {one.purchase.reservation: one for one in machines if one.purchase.reservation}
+    existing = {one.placement_group for one in machines if one.placement_group}
     return Facts(
+        region=pulumi_aws.get_region().region,
         reservations={
-            one.reservation: _there(f"reservation {one.reservation}", intent, partial(_reservation, one))
-            for one in named
-            if one.capacity != "odcr-group"
+            name: _there(partial(_reservation, name, one)) for name, one in named.items() if one.purchase.option != "odcr-group"
         },
-        groups={one.reservation: _group(one.reservation) for one in named if one.capacity == "odcr-group"},
-        zones={kind: _zones(kind) for kind in (intent.head_type, *types)},
+        groups={name: _group(name) for name, one in named.items() if one.purchase.option == "odcr-group"},
+        zones={kind: _zones(kind) for kind in (wanted.login.type, *types)},
         machines={kind: _machine(kind) for kind in types},
-        images={
-            image: _there(f"image {image}", intent, partial(_image, image))
-            for image in dict.fromkeys((intent.image, intent.head_image))
-            if image
-        },
-        placement_groups={one.placement_group: _strategy(one.placement_group) for one in intent.compute if one.placement_group},
-        quota_vcpus={one.instance_type: _quota(one) for one in intent.compute if one.capacity in {ON_DEMAND, SPOT}},
+        images={image: _there(partial(_image, image)) for image in dict.fromkeys((wanted.image, wanted.login.image))},
+        placement_groups={name: _strategy(name) for name in sorted(existing)},
+        quota_vcpus={one.type: _quota(one) for one in machines if one.purchase.option in {ON_DEMAND, SPOT}},
     )
 
 
-def _there(noun: str, intent: AwsIntent, ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns; refuse in a sentence what is not there."""
+def _there(ask: Callable[[], _T]) -> _T | None:
+    """Return what `ask` returns, or None for what is not there."""
     try:
         return ask()
     except Exception as error:
         if _is_missing(error):
-            raise pulumi.RunError(f"{noun} is not in {intent.region}, or this account may not see it.") from None
+            return None
         raise
 
 
@@ -118,22 +95,17 @@ def _is_missing(error: Exception) -> bool:
     return "NotFound" in str(error) or "returned no results" in str(error)
 
 
-def _reason(error: Exception) -> str:
-    """Return the service's own words, without the way that they came."""
-    text = str(error)
-    for before in (" returned an error: ", "api error "):
-        text = text.partition(before)[2] or text
-    return text.strip().splitlines()[0].rstrip(".")
+def _lacks_block(one: Machines) -> bool:
+    bought = one.purchase
+    return bool(bought.option == BLOCK and bought.show_offerings_h and not bought.reservation and not bought.offering)
 
 
-def _lacks_block(one: Compute) -> bool:
-    return one.capacity == BLOCK and not one.reservation and not one.offering
-
-
-def offer(compute: Compute) -> str:
-    """Return the end of a sentence that names a Capacity Block on offer now for `compute`, and its price; buys nothing."""
+def offer(machines: Machines) -> str:
+    """Return the end of a sentence that names a Capacity Block on offer now, and its price; buys nothing."""
     found = ec2.get_capacity_block_offering(
-        capacity_duration_hours=compute.block_hours, instance_count=compute.static, instance_type=compute.instance_type
+        capacity_duration_hours=machines.purchase.show_offerings_h,
+        instance_count=machines.static,
+        instance_type=machines.type,
     )
     return (
         f"{found.capacity_block_offering_id}: {found.instance_count} x {found.instance_type} in {found.availability_zone} for "
@@ -170,21 +142,21 @@ def _image(image: str) -> Image:
     return Image(found.architecture, f"{found.name} {found.description}".strip(), max(sizes, default=0))
 
 
-def _quota(one: Compute) -> float | None:
+def _quota(one: Machines) -> float | None:
     """Return the vCPUs that the account may run; None where that kind is not counted here."""
-    letters = family(one.instance_type)
-    if one.capacity == SPOT:
-        name = _SPOT_P5 if one.instance_type.startswith("p5") else _SPOT_QUOTA.get(letters)
+    letters = family(one.type)
+    if one.purchase.option == SPOT:
+        name = _SPOT_P5 if one.type.startswith("p5") else _SPOT_QUOTA.get(letters)
     else:
         name = _ON_DEMAND_QUOTA.get(letters)
     return float(servicequotas.get_service_quota(service_code="ec2", quota_name=name).value) if name else None
 
 
-def _reservation(one: Compute) -> Reservation:
-    if one.capacity == BLOCK:
-        block = ec2.get_capacity_block_reservation(id=one.reservation)
+def _reservation(name: str, one: Machines) -> Reservation:
+    if one.purchase.option == BLOCK:
+        block = ec2.get_capacity_block_reservation(id=name)
         return Reservation(
-            id=one.reservation,
+            id=name,
             block=True,
             state=block.state,
             instance_type=block.instance_type,
@@ -192,7 +164,7 @@ def _reservation(one: Compute) -> Reservation:
             instances=int(block.instance_count),
             placement_group=_group_name(block.placement_group_arn),
         )
-    return _on_demand(one.reservation)
+    return _on_demand(name)
 
 
 def _on_demand(name: str) -> Reservation:

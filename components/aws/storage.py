@@ -1,48 +1,23 @@
 """The file systems: FSx for Lustre with folders that mirror S3, and FSx for OpenZFS for home folders.
 
-It deliberately opens no port: the group that it is given must have its rules, for FSx looks at them when it creates. What holds
-data is protected, retained or deleted as was said; nothing else is.
+FSx looks at the group's rules when it creates a file system, so they must be in place. Only what holds data is protected or
+retained, as the stack says.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 from pulumi_aws import fsx, s3
 
-from catalogue.aws import Lustre, OpenZfs, Repository
 from catalogue.aws.regions import needs_second_zone
 from cloudinit.aws import Mounts
-from components.aws.network import NetworkArgs
+from components.aws.network import Network
+from config.aws.model import Aws, Home, Lustre, Mirror
 
 #: Creation takes some ten minutes, and growing hours (FSx user guides); the provider gives up after thirty.
 _CREATE, _UPDATE, _DELETE = "60m", "240m", "60m"
 _EVENTS = ["NEW", "CHANGED", "DELETED"]
 _BACKUP_AT = "19:00"
-
-
-@dataclass(frozen=True, kw_only=True)
-class StorageArgs:
-    """What file systems are wanted.
-
-    Attributes:
-        network: names and tags.
-        lustre, home: file systems; None for none.
-        deployment: the OpenZFS deployment type.
-        group_id: the storage group, usable once its rules are in place.
-        subnet_id: the nodes' subnet; `second_subnet_id` another zone's, for a type that stands in two.
-        route_table_ids: tables of all subnets with clients, for a type that moves its address between zones.
-    """
-
-    network: NetworkArgs
-    lustre: Lustre | None
-    home: OpenZfs | None
-    deployment: str
-    group_id: pulumi.Input[str]
-    subnet_id: pulumi.Input[str]
-    second_subnet_id: pulumi.Input[str] | None
-    route_table_ids: tuple[pulumi.Input[str], ...]
 
 
 class Storage(pulumi.ComponentResource):
@@ -56,45 +31,53 @@ class Storage(pulumi.ComponentResource):
     mounts: pulumi.Output[Mounts]
     bucket: pulumi.Output[str] | None
 
-    def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        wanted: Aws,
+        network: Network,
+        group_id: pulumi.Input[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         super().__init__("busbar:aws:Storage", name, None, opts)
-        self._name, self._args = name, args
+        self._name, self._wanted, self._network, self._group_id = name, wanted, network, group_id
         self.bucket = None
-        lustre = self._lustre(args.lustre) if args.lustre else pulumi.Output.from_input(("", ""))
-        home = self._home(args.home).dns_name if args.home else pulumi.Output.from_input("")
-        self.mounts = pulumi.Output.all(lustre, home).apply(lambda both: _mounts(args, tuple(both[0]), str(both[1])))
+        storage = wanted.storage
+        lustre = self._lustre(storage.lustre) if storage.lustre else pulumi.Output.from_input(("", ""))
+        home = self._home(storage.home).dns_name if storage.home else pulumi.Output.from_input("")
+        known = pulumi.Output.all(lustre=lustre, home=home)
+        self.mounts = known.apply(lambda its: _mounts(wanted, tuple(its["lustre"]), its["home"]))
         self.register_outputs({"bucket": self.bucket})
 
-    def _lustre(self, wanted: Lustre) -> pulumi.Output[tuple[str, ...]]:
+    def _lustre(self, lustre: Lustre) -> pulumi.Output[tuple[str, ...]]:
         """Return DNS name and mount name, known once all associations are available."""
-        args = self._args
         made = fsx.LustreFileSystem(
             f"{self._name}-lustre",
             deployment_type="PERSISTENT_2",
             storage_type="SSD",
             file_system_type_version="2.15",
-            storage_capacity=wanted.capacity_gib,
-            per_unit_storage_throughput=wanted.throughput,
+            storage_capacity=lustre.size_gib,
+            per_unit_storage_throughput=lustre.throughput_mb_s,
             data_compression_type="LZ4",
             metadata_configuration=fsx.LustreFileSystemMetadataConfigurationArgs(mode="AUTOMATIC"),
-            efa_enabled=wanted.efa,
-            automatic_backup_retention_days=wanted.backup_days,
-            skip_final_backup=wanted.on_destroy == "delete" or not wanted.backup_days,
-            subnet_ids=_text(args.subnet_id),
-            security_group_ids=[args.group_id],
-            tags=args.network.named("lustre"),
-            opts=self._holding_data(wanted.on_destroy),
+            efa_enabled=lustre.efa,
+            automatic_backup_retention_days=lustre.backups_days,
+            skip_final_backup=lustre.on_destroy == "delete" or not lustre.backups_days,
+            subnet_ids=self._network.private_subnet_id,
+            security_group_ids=[self._group_id],
+            tags=self._wanted.named("lustre"),
+            opts=self._holding_data(lustre.on_destroy),
         )
-        joined = [self._association(index, one, made, wanted) for index, one in enumerate(wanted.repositories)]
+        joined = [self._association(index, one, made, lustre) for index, one in enumerate(lustre.mirrors)]
         return pulumi.Output.all(made.dns_name, made.mount_name, *(each.id for each in joined)).apply(
             lambda found: (str(found[0]), str(found[1]))
         )
 
     def _association(
-        self, index: int, one: Repository, system: fsx.LustreFileSystem, wanted: Lustre
+        self, index: int, one: Mirror, system: fsx.LustreFileSystem, lustre: Lustre
     ) -> fsx.DataRepositoryAssociation:
         if not one.bucket and self.bucket is None:
-            self.bucket = self._bucket(wanted.on_destroy)
+            self.bucket = self._bucket(lustre.on_destroy)
         bucket: pulumi.Input[str] | None = one.bucket or self.bucket
         policy = fsx.DataRepositoryAssociationS3Args(
             auto_import_policy=fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(events=_EVENTS),
@@ -107,9 +90,9 @@ class Storage(pulumi.ComponentResource):
             data_repository_path=pulumi.Output.concat("s3://", bucket or "", f"/{one.prefix.strip('/')}" if one.prefix else ""),
             s3=policy,
             batch_import_meta_data_on_create=True,
-            tags=self._args.network.named("mirror"),
+            tags=self._wanted.named("mirror"),
             opts=pulumi.ResourceOptions(
-                parent=self, custom_timeouts=_timeouts(), retain_on_delete=wanted.on_destroy == "retain"
+                parent=self, custom_timeouts=_timeouts(), retain_on_delete=lustre.on_destroy == "retain"
             ),
         )
 
@@ -118,7 +101,7 @@ class Storage(pulumi.ComponentResource):
         bucket = s3.Bucket(
             f"{self._name}-bucket",
             force_destroy=on_destroy == "delete",
-            tags=self._args.network.named("data"),
+            tags=self._wanted.named("data"),
             opts=self._holding_data(on_destroy),
         )
         closed = s3.BucketPublicAccessBlock(
@@ -138,35 +121,33 @@ class Storage(pulumi.ComponentResource):
         )
         return pulumi.Output.all(bucket.bucket, closed.id, owned.id).apply(lambda found: str(found[0]))
 
-    def _home(self, wanted: OpenZfs) -> fsx.OpenZfsFileSystem:
-        args = self._args
-        two = needs_second_zone(args.deployment)
+    def _home(self, home: Home) -> fsx.OpenZfsFileSystem:
+        network, deployment = self._network, self._wanted.home_deployment
+        two = needs_second_zone(deployment)
         export = fsx.OpenZfsFileSystemRootVolumeConfigurationNfsExportsClientConfigurationArgs(
             clients="*", options=["rw", "no_root_squash", "crossmnt"]
         )
-        if two and args.second_subnet_id is None:
-            raise ValueError(f"an OpenZFS file system of type {args.deployment} stands in two zones, and there is one subnet")
         return fsx.OpenZfsFileSystem(
             f"{self._name}-home",
-            deployment_type=args.deployment,
+            deployment_type=deployment,
             storage_type="SSD",
-            storage_capacity=wanted.capacity_gib,
-            throughput_capacity=wanted.mbps,
+            storage_capacity=home.size_gib,
+            throughput_capacity=home.throughput_mb_s,
             root_volume_configuration=fsx.OpenZfsFileSystemRootVolumeConfigurationArgs(
                 data_compression_type="NONE",
                 nfs_exports=fsx.OpenZfsFileSystemRootVolumeConfigurationNfsExportsArgs(client_configurations=[export]),
             ),
-            subnet_ids=[args.subnet_id, *([args.second_subnet_id] if two and args.second_subnet_id else [])],
-            preferred_subnet_id=args.subnet_id if two else None,
+            subnet_ids=[network.private_subnet_id, *([network.second_subnet_id] if two and network.second_subnet_id else [])],
+            preferred_subnet_id=network.private_subnet_id if two else None,
             # The public table too: otherwise the head loses its home folders when the address moves.
-            route_table_ids=list(args.route_table_ids) if two else None,
-            security_group_ids=[args.group_id],
-            automatic_backup_retention_days=wanted.backup_days,
-            daily_automatic_backup_start_time=_BACKUP_AT if wanted.backup_days else None,
+            route_table_ids=list(network.route_table_ids) if two else None,
+            security_group_ids=[self._group_id],
+            automatic_backup_retention_days=home.backups_days,
+            daily_automatic_backup_start_time=_BACKUP_AT if home.backups_days else None,
             delete_options=["DELETE_CHILD_VOLUMES_AND_SNAPSHOTS"],
-            skip_final_backup=wanted.on_destroy == "delete",
-            tags=args.network.named("home"),
-            opts=self._holding_data(wanted.on_destroy),
+            skip_final_backup=home.on_destroy == "delete",
+            tags=self._wanted.named("home"),
+            opts=self._holding_data(home.on_destroy),
         )
 
     def _holding_data(self, on_destroy: str) -> pulumi.ResourceOptions:
@@ -182,15 +163,12 @@ def _timeouts() -> pulumi.CustomTimeouts:
     return pulumi.CustomTimeouts(create=_CREATE, update=_UPDATE, delete=_DELETE)
 
 
-def _text(value: pulumi.Input[str]) -> pulumi.Output[str]:
-    return pulumi.Output.from_input(value)
-
-
-def _mounts(args: StorageArgs, lustre: tuple[str, ...], home: str) -> Mounts:
+def _mounts(wanted: Aws, lustre: tuple[str, ...], home: str) -> Mounts:
+    storage = wanted.storage
     return Mounts(
-        lustre=(lustre[0], lustre[1]) if args.lustre else None,
-        lustre_at=args.lustre.mount if args.lustre else "",
-        lustre_efa=bool(args.lustre and args.lustre.efa),
+        lustre=(lustre[0], lustre[1]) if storage.lustre else None,
+        lustre_at=storage.lustre.mount if storage.lustre else "",
+        lustre_efa=bool(storage.lustre and storage.lustre.efa),
         home=home,
-        home_at=args.home.mount if args.home else "",
+        home_at=storage.home.mount if storage.home else "",
     )

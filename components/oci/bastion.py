@@ -1,56 +1,24 @@
 """The one machine with a public address: everything else is reached through it.
 
 Its host key is read from its console over the cloud's own API, so it is pinned before the first connection. Its key pair
-for the nodes is made on it and stays there. It deliberately runs no service but sshd.
+for the nodes is made on it and stays there.
 """
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 
 import pulumi
 from pulumi_oci import core
 
-from catalogue import ImageFamily
 from cloudinit import BastionBoot, render
 from cloudinit.steps import CONSOLE_KEY
 from components import login_machine
+from components.oci.preflight import Place
+from config.measure import Measure
+from config.oci.model import Oci
 
 _CONSOLE_BYTES = 1024 * 1024  # the most that the API keeps
-
-
-@dataclass(frozen=True, kw_only=True)
-class BastionArgs:
-    """What bastion is wanted.
-
-    Attributes:
-        compartment: OCID that it is created in.
-        label: prefix of its display name.
-        availability_domain: where.
-        shape, ocpus, memory_gb: a flexible VM shape and its size.
-        image: OCID of its image.
-        family: what that image is.
-        timezone: its time zone.
-        search_domain: DNS domain of the nodes' subnet.
-        operator_key: public key that may log in.
-        timeout_s: bound on its first boot.
-        subnet_id: the public subnet.
-    """
-
-    compartment: str
-    label: str
-    availability_domain: str
-    shape: str
-    ocpus: int
-    memory_gb: int
-    image: str
-    family: ImageFamily
-    timezone: str
-    search_domain: str
-    operator_key: str
-    timeout_s: int
-    subnet_id: pulumi.Input[str]
 
 
 class Bastion(pulumi.ComponentResource):
@@ -65,31 +33,40 @@ class Bastion(pulumi.ComponentResource):
     host_key: pulumi.Output[str]
     public_key: pulumi.Output[str]
 
-    def __init__(self, name: str, args: BastionArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, where, and the subnet that another part made
+        self,
+        name: str,
+        wanted: Oci,
+        place: Place,
+        measure: Measure,
+        subnet_id: pulumi.Input[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         super().__init__("busbar:oci:Bastion", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
-        boot = render(BastionBoot(args.family, args.timezone, args.search_domain))
+        login = wanted.login
+        boot = render(BastionBoot(login.family, wanted.timezone, wanted.search_domain))
         instance = core.Instance(
             f"{name}-instance",
-            compartment_id=args.compartment,
-            availability_domain=args.availability_domain,
-            display_name=f"{args.label}-bastion",
-            shape=args.shape,
-            shape_config=core.InstanceShapeConfigArgs(ocpus=args.ocpus, memory_in_gbs=args.memory_gb),
-            source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=args.image),
+            compartment_id=wanted.compartment,
+            availability_domain=place.availability_domain,
+            display_name=f"{wanted.name}-bastion",
+            shape=login.shape,
+            shape_config=core.InstanceShapeConfigArgs(ocpus=login.ocpus, memory_in_gbs=login.memory_gb),
+            source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=login.image),
             create_vnic_details=core.InstanceCreateVnicDetailsArgs(
                 # No host name of its own: its successor stands beside it for a moment, and a name can be held once.
-                subnet_id=args.subnet_id,
+                subnet_id=subnet_id,
                 assign_public_ip="true",
             ),
             instance_options=core.InstanceInstanceOptionsArgs(are_legacy_imds_endpoints_disabled=True),
             metadata={
-                "ssh_authorized_keys": args.operator_key,
+                "ssh_authorized_keys": wanted.access.public_key,
                 "user_data": base64.b64encode(boot.encode()).decode(),
             },
             opts=mine,
         )
-        announced = login_machine.announced(name, instance.public_ip, instance.id, args.timeout_s, mine)
+        announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
         history = core.ConsoleHistory(
             f"{name}-console",
             instance_id=instance.id,
@@ -105,7 +82,7 @@ class Bastion(pulumi.ComponentResource):
             name,
             comment="busbar-bastion",
             address=self.address,
-            user=args.family.login,
+            user=login.family.login,
             host_key=self.host_key,
             instance_id=instance.id,
             opts=mine,

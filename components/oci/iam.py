@@ -1,37 +1,19 @@
-"""What the bastion may ask of the cloud on its own: the state of the nodes, read-only.
+"""What the bastion may ask of the cloud by itself: the state of the nodes, read-only.
 
-It deliberately names one instance. The vendor's own stack lets every instance of the compartment manage all of it.
+One instance is named. The vendor's own stack lets every instance of the compartment manage all of it.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_oci
 from pulumi_oci import identity
 
+from components.oci.preflight import Place
+from config.oci.model import Oci
+
 #: Enough to list a pool's members and to see why one does not come up; nothing that changes anything.
 _MAY = ("read instance-family", "read compute-management-family", "read virtual-network-family")
-
-
-@dataclass(frozen=True, kw_only=True)
-class IamArgs:
-    """Whom and where.
-
-    Attributes:
-        tenancy: OCID; dynamic groups and policies of the tenancy live there.
-        compartment: OCID of the compartment that may be read.
-        label: prefix of the names.
-        home_region: where IAM is written; empty for the stack's own region.
-        instance_id: the one instance.
-    """
-
-    tenancy: str
-    compartment: str
-    label: str
-    home_region: str
-    instance_id: pulumi.Input[str]
 
 
 class Iam(pulumi.ComponentResource):
@@ -43,27 +25,29 @@ class Iam(pulumi.ComponentResource):
 
     policy_id: pulumi.Output[str]
 
-    def __init__(self, name: str, args: IamArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, wanted: Oci, place: Place, instance_id: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         super().__init__("busbar:oci:Iam", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
-        if args.home_region:
-            home = pulumi_oci.Provider(f"{name}-home", region=args.home_region, opts=mine)
+        if place.home_region not in {None, pulumi_oci.config.region}:
+            home = pulumi_oci.Provider(f"{name}-home", region=place.home_region, opts=mine)
             mine = pulumi.ResourceOptions(parent=self, provider=home)
         group = identity.DynamicGroup(
             f"{name}-group",
-            compartment_id=args.tenancy,
-            name=f"{args.label}-bastion",
+            compartment_id=place.tenancy,
+            name=f"{wanted.name}-bastion",
             description="The bastion of a busbar cluster",
-            matching_rule=pulumi.Output.concat("instance.id = '", args.instance_id, "'"),
+            matching_rule=pulumi.Output.concat("instance.id = '", instance_id, "'"),
             opts=mine,
         )
         policy = identity.Policy(
             f"{name}-policy",
-            compartment_id=args.compartment,
-            name=f"{args.label}-bastion",
+            compartment_id=wanted.compartment,
+            name=f"{wanted.name}-bastion",
             description="Lets the bastion of a busbar cluster see the state of its nodes",
             statements=[
-                pulumi.Output.concat("Allow dynamic-group ", group.name, f" to {verb} in compartment id {args.compartment}")
+                pulumi.Output.concat("Allow dynamic-group ", group.name, f" to {verb} in compartment id {wanted.compartment}")
                 for verb in _MAY
             ],
             opts=mine,

@@ -1,14 +1,11 @@
-"""The VCN of seed 000, as it ends up: bastions in a public subnet, nodes in a private one that trusts the VCN.
-
-It deliberately opens nothing to the world: SSH comes from named networks only.
-"""
+"""The VCN of seed 000, as it ends up: the bastion in a public subnet, nodes in a private one that trusts the VCN."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 from pulumi_oci import core
+
+from config.oci.model import Oci
 
 _ALL = "all"
 _ICMP, _TCP, _UDP = "1", "6", "17"
@@ -22,37 +19,6 @@ _ANYWHERE = "0.0.0.0/0"
 _ICMP_UNREACHABLE = core.SecurityListIngressSecurityRuleIcmpOptionsArgs(type=3)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkArgs:
-    """What network is wanted.
-
-    Attributes:
-        compartment: OCID that everything is created in.
-        label: prefix of display names and DNS label of the VCN.
-        vcn_cidr, public_cidr, private_cidr: the network and its two subnets.
-        ssh_from: networks that may open SSH to the public subnet.
-        private_ingress: `all` (every protocol from the VCN) or `ssh`.
-        nfs, lustre: their servers stand in the private subnet, so their ports are open there whatever `private_ingress` is.
-        retain: destroying the stack leaves the VCN and what the private subnet needs, for servers that stay stand in it.
-    """
-
-    compartment: str
-    label: str
-    vcn_cidr: str
-    public_cidr: str
-    private_cidr: str
-    ssh_from: tuple[str, ...]
-    private_ingress: str
-    nfs: bool = False
-    lustre: bool = False
-    retain: bool = False
-
-    @property
-    def search_domain(self) -> str:
-        """DNS domain of the private subnet, as the VCN's resolver will serve it."""
-        return f"private.{self.label}.oraclevcn.com"
-
-
 class Network(pulumi.ComponentResource):
     """A VCN with a public and a private subnet.
 
@@ -64,20 +30,22 @@ class Network(pulumi.ComponentResource):
     public_subnet_id: pulumi.Output[str]
     private_subnet_id: pulumi.Output[str]
 
-    def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, wanted: Oci, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:oci:Network", name, None, opts)
+        cidrs, compartment, label = wanted.network, wanted.compartment, wanted.name
         mine = pulumi.ResourceOptions(parent=self)
-        kept = pulumi.ResourceOptions(parent=self, retain_on_delete=args.retain)
+        # Where a file system's servers stay, the VCN and what the private subnet needs stay with them.
+        kept = pulumi.ResourceOptions(parent=self, retain_on_delete=wanted.storage.stays)
         vcn = core.Vcn(
             f"{name}-vcn",
-            compartment_id=args.compartment,
-            cidr_blocks=[args.vcn_cidr],
-            display_name=f"{args.label}-vcn",
-            dns_label=args.label,
+            compartment_id=compartment,
+            cidr_blocks=[cidrs.vcn],
+            display_name=f"{label}-vcn",
+            dns_label=label,
             opts=kept,
         )
-        to_internet = core.InternetGateway(f"{name}-igw", compartment_id=args.compartment, vcn_id=vcn.id, opts=mine)
-        to_outside = core.NatGateway(f"{name}-nat", compartment_id=args.compartment, vcn_id=vcn.id, opts=kept)
+        to_internet = core.InternetGateway(f"{name}-igw", compartment_id=compartment, vcn_id=vcn.id, opts=mine)
+        to_outside = core.NatGateway(f"{name}-nat", compartment_id=compartment, vcn_id=vcn.id, opts=kept)
         # Asked once the VCN exists: a preview of a new stack then needs no account for it.
         services = core.get_services_output(
             filters=[
@@ -88,21 +56,21 @@ class Network(pulumi.ComponentResource):
         # The agent plugins that address the rails talk to the services network; without a way there rails stay without address.
         to_services = core.ServiceGateway(
             f"{name}-sgw",
-            compartment_id=args.compartment,
+            compartment_id=compartment,
             vcn_id=vcn.id,
             services=[core.ServiceGatewayServiceArgs(service_id=services.services[0].id)],
             opts=kept,
         )
         public_routes = core.RouteTable(
             f"{name}-public-routes",
-            compartment_id=args.compartment,
+            compartment_id=compartment,
             vcn_id=vcn.id,
             route_rules=[_route(_ANYWHERE, to_internet.id)],
             opts=mine,
         )
         private_routes = core.RouteTable(
             f"{name}-private-routes",
-            compartment_id=args.compartment,
+            compartment_id=compartment,
             vcn_id=vcn.id,
             route_rules=[
                 _route(_ANYWHERE, to_outside.id),
@@ -112,13 +80,13 @@ class Network(pulumi.ComponentResource):
         )
         public_rules = core.SecurityList(
             f"{name}-public-rules",
-            compartment_id=args.compartment,
+            compartment_id=compartment,
             vcn_id=vcn.id,
             ingress_security_rules=[
-                *(_ingress_ssh(source) for source in args.ssh_from),
+                *(_ingress_ssh(source) for source in wanted.access.ssh_from),
                 core.SecurityListIngressSecurityRuleArgs(
                     protocol=_ICMP,
-                    source=args.vcn_cidr,
+                    source=cidrs.vcn,
                     icmp_options=_ICMP_UNREACHABLE,
                     description="unreachable hosts, path MTU",
                 ),
@@ -128,18 +96,18 @@ class Network(pulumi.ComponentResource):
         )
         private_rules = core.SecurityList(
             f"{name}-private-rules",
-            compartment_id=args.compartment,
+            compartment_id=compartment,
             vcn_id=vcn.id,
-            ingress_security_rules=_ingress_private(args),
+            ingress_security_rules=_ingress_private(wanted),
             egress_security_rules=[_egress_all()],
             opts=kept,
         )
         public = core.Subnet(
             f"{name}-public",
-            compartment_id=args.compartment,
+            compartment_id=compartment,
             vcn_id=vcn.id,
-            cidr_block=args.public_cidr,
-            display_name=f"{args.label}-public",
+            cidr_block=cidrs.public,
+            display_name=f"{label}-public",
             dns_label="public",
             route_table_id=public_routes.id,
             security_list_ids=[public_rules.id],
@@ -147,10 +115,10 @@ class Network(pulumi.ComponentResource):
         )
         private = core.Subnet(
             f"{name}-private",
-            compartment_id=args.compartment,
+            compartment_id=compartment,
             vcn_id=vcn.id,
-            cidr_block=args.private_cidr,
-            display_name=f"{args.label}-private",
+            cidr_block=cidrs.private,
+            display_name=f"{label}-private",
             dns_label="private",
             prohibit_public_ip_on_vnic=True,
             route_table_id=private_routes.id,
@@ -183,14 +151,15 @@ def _ingress_udp(source: str, port: int, what: str) -> core.SecurityListIngressS
     return core.SecurityListIngressSecurityRuleArgs(protocol=_UDP, source=source, udp_options=ports, description=what)
 
 
-def _ingress_private(args: NetworkArgs) -> list[core.SecurityListIngressSecurityRuleArgs]:
-    vcn = args.vcn_cidr
-    if args.private_ingress == "all":
+def _ingress_private(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleArgs]:
+    """Return what the private subnet takes in; servers of file systems are there too, so their ports are always open."""
+    vcn = wanted.network.vcn
+    if wanted.network.ingress == "all":
         everything = "MPI and NCCL use any port between nodes"
         return [core.SecurityListIngressSecurityRuleArgs(protocol=_ALL, source=vcn, description=everything)]
-    nfs = [_ingress_tcp(vcn, first, last, "NFS") for first, last in _NFS_TCP] if args.nfs else []
-    nfs += [_ingress_udp(vcn, port, "NFS") for port in _NFS_UDP] if args.nfs else []
-    lustre = [_ingress_tcp(vcn, _LUSTRE_PORT, _LUSTRE_PORT, "Lustre")] if args.lustre else []
+    nfs = [_ingress_tcp(vcn, first, last, "NFS") for first, last in _NFS_TCP] if wanted.storage.home else []
+    nfs += [_ingress_udp(vcn, port, "NFS") for port in _NFS_UDP] if wanted.storage.home else []
+    lustre = [_ingress_tcp(vcn, _LUSTRE_PORT, _LUSTRE_PORT, "Lustre")] if wanted.storage.lustre else []
     return [_ingress_ssh(vcn), *nfs, *lustre]
 
 

@@ -11,7 +11,7 @@ from rehearsal.oci.images import IMAGES, Image, compatible
 from rehearsal.oci.launch import INSTANCE, used
 from rehearsal.oci.netplan import subnet_cidr
 from rehearsal.oci.ocids import sibling_ocid
-from rehearsal.oci.places import AVAILABILITY_DOMAINS, COMPARTMENT, COMPARTMENTS, REGION, SERVICES, TENANCY
+from rehearsal.oci.places import AVAILABILITY_DOMAINS, COMPARTMENT, COMPARTMENTS, REGION, REGION_KEY, SERVICES, TENANCY
 from rehearsal.oci.shapes import GIGA, SHAPES, Shape, limit
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
@@ -108,6 +108,13 @@ def _one_compartment(args: Mapping[str, Any], database: Database) -> Answer:  # 
         "description": COMPARTMENTS[ocid], "state": "ACTIVE", "inactiveState": "", "isAccessible": True,
         "timeCreated": "2020-01-01 00:00:00 +0000 UTC", "definedTags": {}, "freeformTags": {},
     }  # fmt: skip
+
+
+def _region_subscriptions(args: Mapping[str, Any], database: Database) -> Answer:  # noqa: ARG001
+    if _needed(args, "tenancyId", "Identity Region Subscription") != TENANCY:
+        raise _refused(not_found("tenancyId", str(args["tenancyId"])), "Identity Region Subscription")
+    here = {"regionName": REGION, "regionKey": REGION_KEY.upper(), "isHomeRegion": True, "state": "READY"}
+    return {"regionSubscriptions": _filtered([here], args)}
 
 
 def _shape(shape: Shape) -> Answer:
@@ -384,6 +391,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     "oci:Identity/getAvailabilityDomains:getAvailabilityDomains": _domains,
     "oci:Identity/getAvailabilityDomain:getAvailabilityDomain": _one_domain,
     "oci:Identity/getCompartment:getCompartment": _one_compartment,
+    "oci:Identity/getRegionSubscriptions:getRegionSubscriptions": _region_subscriptions,
     "oci:Limits/getLimitValues:getLimitValues": _limit_values,
     "oci:Limits/getResourceAvailability:getResourceAvailability": _availability,
 }

@@ -33,11 +33,8 @@ _CLEAN = (
 )
 #: One size, as tutorials do. The times of interest are those around the runs.
 _PLAN: dict[str, Any] = {
-    "sizesFrom": "4M",
-    "sizesTo": "4M",
-    "othersSizesTo": None,
-    "searchMinutes": 0,
-    "report": "",  # the other two draw none
+    "measure": {"sizes": {"from": "4M", "to": "4M", "othersTo": None}, "search": "0 s"},
+    "records": {"report": None},  # the other two draw none
 }
 _TRIES = 3
 _ROUNDS = ("busbar", "playbook", "loop"), ("loop", "playbook", "busbar"), ("playbook", "busbar", "loop")
@@ -49,7 +46,7 @@ class _Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stage, settings = standing_hosts(folder, _HOSTS)
-        self.addresses = [one.partition("=")[2] for one in settings["hosts"]]
+        self.addresses = list(settings["hosts"]["nodes"].values())
         self.settings = _PLAN | settings
         self.config = folder / "ssh_config"
         self.config.write_text(

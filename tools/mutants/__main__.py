@@ -36,7 +36,7 @@ STRATA: tuple[tuple[int, tuple[str, ...]], ...] = (
     (6, ("benchmarks/records/*.py", "benchmarks/report/*.py")),
     (10, ("benchmarks/plan/*.py", "benchmarks/judge/*.py", "benchmarks/host/*.py", "benchmarks/launch/*.py")),
     (8, ("catalogue/**/*.py",)),
-    (6, ("config/**/*.py", "intent/**/*.py", "settings.py", "targets.py", "__main__.py")),
+    (6, ("config/**/*.py", "__main__.py")),
     (4, ("cloudinit/**/*.py",)),
 )
 #: What a run of tests may take; a mutant that hangs is noticed.

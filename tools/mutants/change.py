@@ -59,7 +59,8 @@ def sample(root: Path, files: list[str], count: int, dice: random.Random) -> lis
     for file in files:
         for mutant in of(file, (root / file).read_text()):
             by_line.setdefault((file, mutant.line), []).append(mutant)
-    places, found = sorted(by_line), []
+    places = sorted(by_line)
+    found: list[Mutant] = []
     dice.shuffle(places)
     for place in places:
         if len(found) == count:

@@ -1,0 +1,242 @@
+"""Parses a measurement's line into types: its runs with their complete rows, and what else the line says."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.launch.protocol import LINE_SCHEMA
+from benchmarks.plan.collectives import collective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PAIR = 2
+_NAMES = ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")
+#: Forms of a run's id and start; records are named by both.
+_RUN, _STARTED = re.compile(r"[0-9A-Za-z]{1,128}"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+class LineError(ValueError):
+    """A line that is not a measurement; the message says why."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one test program, as the line has it.
+
+    Attributes:
+        name: of its step.
+        program: the collective that ran.
+        rows: {size_bytes, out_of_place, in_place}, each placement {time_us, algbw_gb_s, busbw_gb_s, wrong}; whole ones only.
+        listed: how many rows the line lists, complete or not; None if it has no list.
+        ranks, hosts: how many took part, as the line has it.
+        problems: what the runner found odd; None if it has no list.
+        failed: why the run gave nothing.
+        groups: the numbers of its groups, as the line has them.
+        spread: times of single operations, as the line has them.
+    """
+
+    name: str
+    program: Any = None
+    rows: tuple[dict[str, Any], ...] = ()
+    listed: int | None = None
+    ranks: Any = None
+    hosts: Any = None
+    problems: tuple[str, ...] | None = None
+    failed: str = ""
+    groups: Any = None
+    spread: Any = None
+
+    @property
+    def wrong(self) -> int:
+        """How many elements arrived wrong, both placements of all rows together."""
+        placements = [row.get(placement) or {} for row in self.rows for placement in ("out_of_place", "in_place")]
+        return sum(int(placement.get("wrong") or 0) for placement in placements)
+
+    def at(self, size_bytes: int) -> dict[str, Any] | None:
+        """Return the row of that size."""
+        return next((row for row in self.rows if row["size_bytes"] == size_bytes), None)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a runner's line says.
+
+    Attributes:
+        line: the line itself.
+        runs: by name of their step.
+        scale: divisor of line rates that the run stated, 1 on real hardware.
+        differences: how nodes differ; None if the line does not compare them.
+    """
+
+    line: dict[str, Any] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    scale: int = 1
+    differences: tuple[str, ...] | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the line says which run it belongs to, and when that started."""
+        run, started = self.line.get("run_id"), self.line.get("started")
+        return bool(isinstance(run, str) and _RUN.fullmatch(run) and isinstance(started, str) and _STARTED.fullmatch(started))
+
+    def rows(self, name: str) -> tuple[dict[str, Any], ...]:
+        """Return the rows of that step; empty if it is missing."""
+        return self.runs[name].rows if name in self.runs else ()
+
+
+def read(text: str) -> Measurement:
+    """Return the measurement that the last JSON line of `text` holds.
+
+    Raises:
+        LineError: there is none, or it is of another kind or version.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise LineError("the runner printed nothing")
+    try:
+        line = json.loads(lines[-1])
+    except (ValueError, RecursionError) as error:
+        raise LineError(f"the runner's line is not JSON: {error}") from None
+    if not isinstance(line, dict) or line.get("kind") != "measure" or line.get("schema") != LINE_SCHEMA:
+        raise LineError(f"the runner's line is not a measurement of version {LINE_SCHEMA}")
+    return of(line)
+
+
+def of(line: dict[str, Any]) -> Measurement:
+    """Return the measurement of a line of the right kind."""
+    runs: dict[str, Run] = {}
+    for step in steps(line):
+        run = _run(step)
+        twice = ("the line lists this step twice",) if run.name in runs else ()
+        runs[run.name] = replace(run, problems=(*(run.problems or ()), *twice)) if twice else run
+    rehearsal, inventory = line.get("rehearsal"), line.get("inventory")
+    scale = rehearsal.get("scale") if isinstance(rehearsal, dict) else None
+    differences = inventory.get("differences") if isinstance(inventory, dict) else None
+    return Measurement(
+        line=line,
+        runs=runs,
+        scale=scale if isinstance(scale, int) and scale > 1 else 1,
+        differences=tuple(str(one) for one in differences) if isinstance(differences, list) else None,
+    )
+
+
+def steps(line: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the steps of `line` that are mappings."""
+    found = line.get("steps")
+    return [step for step in found if isinstance(step, dict)] if isinstance(found, list) else []
+
+
+def problems(  # noqa: PLR0913, PLR0917 - what a run must be
+    run: Run, name: str, sizes_bytes: tuple[int, ...], ranks: int, nodes: int, all_ranks: int | None = None
+) -> Iterable[str]:
+    """Yield every reason why `run` is not a complete run of collective `name`.
+
+    Args:
+        run: as the line has it.
+        name: the collective that was asked for.
+        sizes_bytes: the sizes that were asked for.
+        ranks: ranks of one group.
+        nodes: nodes that had to take part.
+        all_ranks: ranks of all groups together; None if there is one group.
+    """
+    if run.failed:
+        yield run.failed
+        return
+    yield from run.problems if run.problems is not None else ("no list of problems",)
+    if not run.listed:
+        yield "no row was measured"
+        return
+    if len(run.rows) != run.listed:
+        yield f"{run.listed - len(run.rows)} of {run.listed} rows have no out-of-place numbers or no measurement"
+        return
+    if run.program != name:
+        yield f"expected {name}, got {run.program}"
+    if [row["size_bytes"] for row in run.rows] != [collective(name).row_bytes(size, ranks) for size in sizes_bytes]:
+        yield f"the plan asks for {len(sizes_bytes)} sizes to {sizes_bytes[-1]} B; measured were {len(run.rows)}"
+    if run.ranks != (all_ranks or ranks):
+        yield f"{run.ranks} ranks ran instead of {all_ranks or ranks}"
+    if run.hosts != nodes:
+        yield f"the ranks ran on {run.hosts} hosts instead of {nodes}"
+    if any(row["out_of_place"]["wrong"] is None for row in run.rows):
+        yield "the values were not checked"
+
+
+def _run(step: dict[str, Any]) -> Run:
+    packed, named = step.get("rows"), step.get("problems")
+    listed = packed if isinstance(packed, list) else []
+    rows = [_row(one) for one in listed]
+    return Run(
+        name=str(step.get("name")),
+        program=step.get("program"),
+        rows=tuple(row for row in rows if row is not None),
+        listed=len(listed) if isinstance(packed, list) else None,
+        ranks=step.get("ranks"),
+        hosts=step.get("hosts"),
+        problems=tuple(str(one) for one in named if one) if isinstance(named, list) else None,
+        failed=str(step["failed"]) if step.get("failed") else "",
+        groups=step.get("groups_gb_s"),
+        spread=step.get("spread"),
+    )
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What groups of ranks reached at once: how many they are, (index, GB/s) slowest first, and the fastest's GB/s.
+
+    Of many groups only the slowest are listed.
+    """
+
+    count: int
+    slowest: tuple[tuple[int, float], ...]
+    most: float
+
+
+def groups(found: Any, count: int) -> Groups | None:
+    """Return what `count` groups reached; None if the line does not have all of them."""
+    if isinstance(found, list) and len(found) == count and all(is_number(one) for one in found) and found:
+        return Groups(count, tuple(sorted(enumerate(found), key=lambda one: one[1])), max(found))
+    if not isinstance(found, dict) or found.get("count") != count or not is_number(found.get("most")):
+        return None
+    listed = found.get("slowest")
+    pairs = [pair for pair in listed if isinstance(pair, list) and len(pair) == _PAIR] if isinstance(listed, list) else []
+    if not pairs or not isinstance(listed, list) or len(pairs) != len(listed):
+        return None
+    if not all(isinstance(index, int) and 0 <= index < count and is_number(value) for index, value in pairs):
+        return None
+    return Groups(
+        count, tuple(sorted(((index, float(value)) for index, value in pairs), key=lambda one: one[1])), found["most"]
+    )
+
+
+def busbw(row: dict[str, Any]) -> float:
+    """Return the row's out-of-place busbw in GB/s."""
+    return float(row["out_of_place"]["busbw_gb_s"])
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether `value` is a finite number that is not negative."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
+
+
+def _row(packed: Any) -> dict[str, Any] | None:
+    if not isinstance(packed, list) or len(packed) != 3 or not isinstance(packed[0], int) or isinstance(packed[0], bool):  # noqa: PLR2004
+        return None
+    size, first, second = packed
+    placements = [_placement(first), None if second is None else _placement(second)]
+    if size < 0 or placements[0] is None or (second is not None and placements[1] is None):
+        return None
+    return {"size_bytes": size, "out_of_place": placements[0], "in_place": placements[1]}
+
+
+def _placement(packed: Any) -> dict[str, Any] | None:
+    if not isinstance(packed, list) or len(packed) != len(_NAMES):
+        return None
+    timing = dict(zip(_NAMES, packed, strict=True))
+    numbers = [timing[name] for name in _NAMES[:3]]
+    whole_numbers = timing["wrong"] is None or (is_number(timing["wrong"]) and float(timing["wrong"]).is_integer())
+    return timing if all(is_number(number) for number in numbers) and whole_numbers else None

@@ -1,0 +1,60 @@
+"""Stage `measure`: the runner runs every step of the plan; the judgement follows from its line and from earlier runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+
+from benchmarks.host import requests
+from benchmarks.judge.verdict import Judgement, judge
+from benchmarks.plan.asked import Asked
+from benchmarks.plan.ranks import Place
+from benchmarks.records import requests as records_requests
+from components.acceptance.build import Built
+from components.acceptance.records import Records
+from components.acceptance.runner import Runner
+from components.reach import Ran
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished measurement.
+
+    Attributes:
+        command: the Command; a search comes after it.
+        asked: what was asked, with the limit that earlier runs give.
+        judged: what the first look means.
+    """
+
+    command: Ran
+    asked: pulumi.Output[Asked]
+    judged: pulumi.Output[Judgement]
+
+
+def measure(  # noqa: PLR0913 - what a measurement depends on, by name
+    name: str,
+    runner: Runner,
+    *,
+    built: Built,
+    asked: pulumi.Output[Asked],
+    identity: pulumi.Output[str],
+    records: Records,
+    opts: pulumi.ResourceOptions,
+) -> Measured:
+    """Register the measurement of what `asked` says, after the build.
+
+    The judgement is a function of what the state holds, so a preview of a measured stack shows the same one.
+    """
+
+    def request(where: Place, asked: Asked, identity: str) -> str:
+        return requests.measure(where, asked, [identity, runner.digest])
+
+    wanted = pulumi.Output.all(where=built.place, asked=asked, identity=identity).apply(lambda known: request(**known))
+    command = runner.run(name, wanted, [built.command], opts)
+    earlier = records.look_up(command.stdout, asked)
+    limited: pulumi.Output[Asked] = pulumi.Output.all(asked=asked, answer=earlier).apply(
+        lambda known: records_requests.with_history(**known)
+    )
+    judged = pulumi.Output.all(line=command.stdout, asked=limited).apply(lambda known: judge(known["line"], known["asked"]))
+    return Measured(command, limited, judged)

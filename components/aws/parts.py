@@ -1,0 +1,26 @@
+"""What the network, groups, roles and file systems of a cluster hand to its machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+
+from cloudinit.aws import Mounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What machines of one kind are launched into.
+
+    Attributes:
+        subnet_id: their subnet.
+        group_id: their security group.
+        profile: their instance profile.
+        mounts: their file systems.
+    """
+
+    subnet_id: pulumi.Input[str]
+    group_id: pulumi.Input[str]
+    profile: pulumi.Input[str]
+    mounts: pulumi.Input[Mounts]

@@ -1,0 +1,149 @@
+"""Nodes of one shape in one cluster network: instance configuration, pool, and the nodes that came of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi_oci import core
+
+from components.inventory import Launcher, Node, NodeSet, PlannedSet
+from components.oci.launch import Parts, details
+from components.oci.preflight import Place
+from config.oci.model import Oci
+from config.oci.model import Pool as WantedPool
+
+#: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
+_MINUTES_PER_TWENTY_NODES = 30
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a pool says of one machine; a class of ours, because Pulumi turns the SDK's own into dictionaries in apply."""
+
+    ocid: str
+    name: str
+    state: str
+    fault_domain: str
+
+
+class Pool(pulumi.ComponentResource):
+    """A cluster network of GPU nodes.
+
+    Creates: instance configuration; cluster network, where there are nodes.
+    Outputs: `made`, its nodes, as many as are wanted. A pool that is short of members has failed: the vendor bills them, and a
+    ring needs all.
+    """
+
+    made: pulumi.Output[NodeSet]
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, where, and what other parts made
+        self,
+        name: str,
+        wanted: Oci,
+        pool: WantedPool,
+        place: Place,
+        parts: Parts,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("busbar:oci:Pool", name, None, opts)
+        compartment, label = wanted.compartment, wanted.label(pool)
+        configuration = core.InstanceConfiguration(
+            f"{name}-configuration",
+            compartment_id=compartment,
+            display_name=f"{label}-node",
+            source="NONE",
+            instance_details=details(wanted, pool, place, parts),
+            # Only new nodes follow a changed configuration; the pool must point at the new one before the old one may go.
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=False),
+        )
+        if not pool.nodes:
+            self.made = pulumi.Output.from_input(NodeSet(pool.name, (), _identity(pool, ())))
+            self.register_outputs({"nodes": []})
+            return
+        network = core.ClusterNetwork(
+            f"{name}-nodes",
+            compartment_id=compartment,
+            display_name=label,
+            instance_pools=[
+                core.ClusterNetworkInstancePoolArgs(
+                    instance_configuration_id=configuration.id, size=pool.nodes, display_name=label
+                )
+            ],
+            placement_configuration=core.ClusterNetworkPlacementConfigurationArgs(
+                availability_domain=place.availability_domain, primary_subnet_id=parts.subnet_id
+            ),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                custom_timeouts=pulumi.CustomTimeouts(create=create_timeout(pool.nodes), update=create_timeout(pool.nodes)),
+                # A pool whose configuration changes keeps its old machines, and what was measured would not be what was asked
+                # for. Capacity is scarce, so the old ones go first.
+                replacement_trigger=configuration.id,
+                delete_before_replace=True,
+            ),
+        )
+        listed = core.get_cluster_network_instances_output(compartment_id=compartment, cluster_network_id=network.id)
+        addresses = core.get_private_ips_output(subnet_id=network.id.apply(lambda _: parts.subnet_id))
+        attachments = core.get_vnic_attachments_output(compartment_id=network.id.apply(lambda _: compartment))
+        found = pulumi.Output.all(
+            members=listed.instances.apply(_members),
+            vnics=attachments.vnic_attachments.apply(_vnic_by_instance),
+            addresses=addresses.private_ips.apply(_address_by_vnic),
+        )
+        self.made = found.apply(
+            lambda its: NodeSet(
+                pool.name,
+                _nodes(its["members"], its["vnics"], its["addresses"], pool),
+                _identity(pool, its["members"]),
+            )
+        )
+        self.register_outputs({"nodes": self.made.apply(lambda its: [node.name for node in its.nodes])})
+
+
+def planned(pool: WantedPool) -> PlannedSet:
+    """Return the nodes of `pool` as they are known before anything exists."""
+    return PlannedSet(name=pool.name, nodes=pool.nodes, shape=pool.row, launcher=Launcher(pool.homes))
+
+
+def create_timeout(nodes: int) -> str:
+    """Return how long a cluster network of `nodes` nodes may take to come up, in the engine's notation."""
+    return f"{(nodes // 20 + 1) * _MINUTES_PER_TWENTY_NODES}m"
+
+
+def _members(instances: Sequence[Any]) -> tuple[Member, ...]:
+    return tuple(Member(each.id, each.display_name, each.state.upper(), each.fault_domain) for each in instances)
+
+
+def _vnic_by_instance(attachments: Sequence[Any]) -> dict[str, str]:
+    return {each.instance_id: each.vnic_id for each in attachments if each.state.upper() == "ATTACHED"}
+
+
+def _address_by_vnic(addresses: Sequence[Any]) -> dict[str, str]:
+    return {each.vnic_id: each.ip_address for each in addresses if each.is_primary}
+
+
+def _nodes(
+    members: tuple[Member, ...], vnic_by_instance: dict[str, str], address_by_vnic: dict[str, str], pool: WantedPool
+) -> tuple[Node, ...]:
+    """Join three listings into nodes, however many there are; refuse a pool that is short.
+
+    Ordered by fault domain, then name, so that neighbours in the ring are near each other.
+    """
+    running = [member for member in members if member.state == "RUNNING"]
+    # A preview lists what runs today, and a pool that is about to grow or shrink is not short.
+    if len(running) != pool.nodes and not (running and pulumi.runtime.is_dry_run()):
+        states = ", ".join(f"{member.name} {member.state}" for member in members) or "none"
+        raise pulumi.RunError(
+            f"pool {pool.name} has {len(running)} of {pool.nodes} nodes running ({states}); they are billed. Run the update "
+            "again to let the pool fill up, or destroy the stack: both see these nodes."
+        )
+    ordered = sorted(running, key=lambda member: (member.fault_domain, member.name))
+    return tuple(Node(member.name, address_by_vnic[vnic_by_instance[member.ocid]], member.fault_domain) for member in ordered)
+
+
+def _identity(pool: WantedPool, members: tuple[Member, ...]) -> str:
+    parts = [pool.shape, pool.image, *sorted(member.ocid for member in members)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

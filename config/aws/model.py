@@ -1,0 +1,381 @@
+"""Machines with EFA on AWS, in queues, behind a login node, with FSx file systems."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from catalogue import Homes, Shape
+from catalogue.aws import MACHINE_IMAGES, MachineImage
+from catalogue.aws.regions import default_openzfs
+from catalogue.containers import Container as RankImage
+from catalogue.containers import Reference
+from catalogue.containers import read as read_reference
+from catalogue.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT, Instance
+from config.kinds import Access, Cidr, OnDestroy, Timezone, some
+from config.measure import Measure
+from config.model import Model
+from config.units import Days, Gib, Hours, MbS, MibS, Usd
+
+Family = Literal["ubuntu2204", "al2023"]
+#: How machines are bought. open-odcr uses any matching reservation, targeted-odcr one by its id, odcr-group a group by its ARN.
+Option = Literal["on-demand", "spot", "open-odcr", "targeted-odcr", "odcr-group", "capacity-block"]
+_ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d+)?[a-z]")
+#: Tags that every resource has from us, or that the vendor keeps for itself.
+_OURS = ("Name", "busbar:", "aws:")
+
+
+def _image(value: str) -> str:
+    if not re.fullmatch(r"ami-[0-9a-z]+", value):
+        raise ValueError(f"is {value!r}; it must be the id of an AMI, ami-...")
+    return value
+
+
+def _zone(value: str) -> str:
+    if not _ZONE.fullmatch(value):
+        raise ValueError(f"is {value!r}; it must be an availability zone, such as us-east-1a")
+    return value
+
+
+def _tags(value: dict[str, str]) -> dict[str, str]:
+    for key in value:
+        if not key or key.startswith(_OURS):
+            raise ValueError(f"has {key!r}; tags are keys of your own, not Name, busbar:... or aws:...")
+    return value
+
+
+def _reference(value: str) -> str:
+    read_reference(value)
+    return value
+
+
+_Image = Annotated[str, AfterValidator(_image)]
+_Backups = Annotated[Days, Field(ge=0)]
+
+
+class Volume(Model):
+    """A gp3 root volume."""
+
+    size_gib: Gib = Field(default=512, description="Size.", examples=["600 GiB"])
+    iops: int = Field(default=3000, description="I/O operations per second.", examples=[16000])
+    throughput_mib_s: MibS = Field(default=125, description="Throughput.", examples=["1000 MiB/s"])
+
+
+class Login(Model):
+    """The login node: the only machine with a public address, through which all others are reached."""
+
+    type: str = Field(default="m5.8xlarge", description="Instance type.", examples=["m5.2xlarge"])
+    image: _Image = Field(description="Id of its AMI.", examples=["ami-0123456789abcdef0"])
+    image_family: Family = Field(
+        default="ubuntu2204", description="What that image is; first boot differs.", examples=["al2023"]
+    )
+    root: Volume = Field(default=Volume(), description="Its root volume (gp3).")
+
+    @property
+    def family(self) -> MachineImage:
+        """Its image's row of the catalogue."""
+        return MACHINE_IMAGES[self.image_family]
+
+
+class Network(Model):
+    """The two networks of the VPC; each is cut into halves, which are its subnets."""
+
+    public: Cidr = Field(
+        default="10.0.0.0/16",
+        description="The VPC's first network; its first half is the login node's subnet.",
+        examples=["172.16.0.0/20"],
+    )
+    private: Cidr = Field(
+        default="10.1.0.0/16",
+        description="The VPC's second network; its first half is the nodes' subnet.",
+        examples=["172.17.0.0/16"],
+    )
+
+    @property
+    def public_subnet(self) -> str:
+        """The login node's subnet."""
+        return _halves(self.public)[0]
+
+    @property
+    def private_subnets(self) -> tuple[str, str]:
+        """The nodes' subnet and the one in the second zone."""
+        return _halves(self.private)
+
+
+class Purchase(Model):
+    """How machines are bought."""
+
+    option: Option = Field(default="on-demand", description="Purchase option.", examples=["spot"])
+    reservation: str | None = Field(
+        default=None,
+        description="Id of a capacity reservation or Capacity Block (cr-...), or ARN of a resource group of reservations.",
+        examples=["cr-0123456789abcdef0"],
+    )
+    offering: str | None = Field(
+        default=None, description="Id of a Capacity Block offering (cb-...) to buy.", examples=["cb-0123456789abcdef0"]
+    )
+    confirm: str | None = Field(
+        default=None,
+        description="The offering's id again, because a purchase is charged at once and cannot be undone.",
+        examples=["cb-0123456789abcdef0"],
+    )
+    show_offerings_h: Annotated[Hours, Field(ge=0)] = Field(
+        default=0, description="Show a Capacity Block of this length that is on offer; 0 h shows none."
+    )
+    allocation: str | None = Field(
+        default=None,
+        description="Allocation strategy of the fleet; null is lowest-price.",
+        examples=["capacity-optimized"],
+    )
+    max_price_usd: Annotated[Usd, Field(gt=0)] | None = Field(
+        default=None, description="The most that a spot machine may cost for an hour; null is the on-demand price."
+    )
+
+    @property
+    def usage(self) -> str:
+        """How it is bought, in the vendor's word; reservations are on-demand machines."""
+        return self.option if self.option in {SPOT, BLOCK} else ON_DEMAND
+
+
+class Machines(Model):
+    """Machines of one type in a queue; they become one launch template."""
+
+    name: str = Field(description="Their name, unique in the queue.", examples=["p5"])
+    type: str = Field(default="p5.48xlarge", description="Instance type.", examples=["p5en.48xlarge"])
+    static: int = Field(default=0, ge=0, description="Machines that always run; 0 rents nothing yet.", examples=[2])
+    dynamic: int = Field(
+        default=0, ge=0, description="Machines that a scheduler may start from the same template; not measured.", examples=[8]
+    )
+    efa: bool = Field(default=True, description="Launch with EFA on every network card that takes it.", examples=[False])
+    legacy_efa: bool = Field(
+        default=False, description="Launch with the older combined interfaces, each of which takes an address.", examples=[True]
+    )
+    placement: Literal["managed", "existing", "none"] = Field(
+        default="managed",
+        description="Placement group: managed makes a cluster placement group, existing names one.",
+        examples=["none"],
+    )
+    placement_group: str | None = Field(
+        default=None, description="Name of the placement group, for placement existing.", examples=["mine"]
+    )
+    purchase: Purchase = Field(default=Purchase(), description="How they are bought.")
+
+    @property
+    def instance(self) -> Instance | None:
+        """The type's row of the catalogue; None where there is none."""
+        return INSTANCES.get(self.type)
+
+    @property
+    def has_efa(self) -> bool:
+        """Whether the machines have EFA."""
+        return self.efa and self.instance is not None and self.instance.efa > 0
+
+    @property
+    def makes_group(self) -> bool:
+        """Whether they have a placement group of their own: never with a Capacity Block, which is in one place already."""
+        return self.placement == "managed" and self.purchase.option != BLOCK
+
+    @property
+    def row(self) -> Shape | None:
+        """The shape that is measured; None where the catalogue has no such type."""
+        return self.instance.shape(efa=self.has_efa) if self.instance else None
+
+
+class Queue(Model):
+    """A queue of machines."""
+
+    name: str = Field(description="Its name, unique in the stack.", examples=["gpu"])
+    machines: Annotated[tuple[Machines, ...], AfterValidator(some)] = Field(description="Machines, one entry for each type.")
+
+
+class Mirror(Model):
+    """A folder of the Lustre file system that mirrors S3."""
+
+    path: str = Field(description="The folder.", examples=["/data"])
+    bucket: str | None = Field(
+        default=None, description="An existing bucket; null makes a private one.", examples=["training-sets"]
+    )
+    prefix: str | None = Field(default=None, description="Where in the bucket.", examples=["sets/2026"])
+
+
+class Lustre(Model):
+    """FSx for Lustre (PERSISTENT_2), mounted on every machine."""
+
+    size_gib: Gib = Field(default=1200, description="Capacity: 1200 GiB, or a multiple of 2400 GiB.")
+    throughput_mb_s: MbS = Field(
+        default=250, description="Throughput for each TiB: 125, 250, 500 or 1000 MB/s.", examples=["500 MB/s"]
+    )
+    efa: bool = Field(
+        default=False, description="Machines reach it over EFA; the size must then fill whole servers.", examples=[True]
+    )
+    mount: str = Field(default="/fsx", description="Where machines mount it.", examples=["/data"])
+    mirrors: tuple[Mirror, ...] = Field(
+        default=(), description="Folders that mirror S3.", examples=[[{"path": "/data", "bucket": "training-sets"}]]
+    )
+    backups_days: _Backups = Field(default=0, description="How long daily backups are kept; 0 days makes none.")
+    on_destroy: OnDestroy = Field(
+        default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
+    )
+
+
+class Home(Model):
+    """FSx for OpenZFS for home folders, mounted on every machine."""
+
+    deployment: str | None = Field(
+        default=None,
+        description="Deployment type, which can never be changed; null takes one that the region offers.",
+        examples=["SINGLE_AZ_HA_2"],
+    )
+    size_gib: Gib = Field(default=512, description="Capacity.", examples=["1 TiB"])
+    throughput_mb_s: MbS = Field(default=640, description="Throughput.", examples=["1280 MB/s"])
+    mount: str = Field(
+        default="/home",
+        description="Where machines mount it; at /home the login user's own folder stays on each machine.",
+        examples=["/shared"],
+    )
+    backups_days: _Backups = Field(default=30, description="How long daily backups are kept; 0 days makes none.")
+    on_destroy: OnDestroy = Field(
+        default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
+    )
+
+
+class Storage(Model):
+    """File systems that every machine mounts; both where nothing is said."""
+
+    lustre: Lustre | None = Field(default=Lustre(), description="FSx for Lustre; null for none.")
+    home: Home | None = Field(default=Home(), description="FSx for OpenZFS; null for none.")
+
+    @property
+    def systems(self) -> dict[str, Lustre | Home]:
+        """The file systems that are wanted, by key."""
+        both: dict[str, Lustre | Home | None] = {"lustre": self.lustre, "home": self.home}
+        return {key: one for key, one in both.items() if one is not None}
+
+    @property
+    def stays(self) -> bool:
+        """Whether a file system stays when the stack is destroyed."""
+        return any(system.on_destroy == "retain" for system in self.systems.values())
+
+
+class Container(Model):
+    """The image that ranks run in."""
+
+    image: Annotated[str, AfterValidator(_reference)] = Field(
+        description="As enroot names it (docker://REGISTRY#IMAGE:TAG), or a .sqsh file on the nodes.",
+        examples=["docker://public.ecr.aws#hpc-cloud/nccl-tests:TAG"],
+    )
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        default=None,
+        description="sha256 of a .sqsh file; null takes what is there. An image in a registry is pinned by @sha256:...",
+        examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
+    )
+
+    @property
+    def reference(self) -> Reference:
+        """The image, read."""
+        return read_reference(self.image)
+
+
+class Aws(Model):
+    """A cluster on AWS: queues of machines with EFA behind a login node."""
+
+    name: str = Field(
+        default="busbar",
+        description="Prefix of every name: lower-case letters, digits and hyphens, 40 at most.",
+        examples=["train"],
+    )
+    zone: Annotated[str, AfterValidator(_zone)] = Field(
+        description="Availability zone of machines and file systems; its region must be aws:region.", examples=["us-east-1a"]
+    )
+    second_zone: Annotated[str, AfterValidator(_zone)] | None = Field(
+        default=None, description="Another zone of the region, for a home file system in two zones.", examples=["us-east-1b"]
+    )
+    access: Access = Field(description="Who may log in, and from where.")
+    login: Login = Field(description="The login node.")
+    image: _Image = Field(description="Id of the nodes' AMI.", examples=["ami-0123456789abcdef0"])
+    image_family: Family = Field(
+        default="ubuntu2204", description="What that image is; first boot differs.", examples=["al2023"]
+    )
+    open_modules: bool = Field(default=True, description="The nodes' image has NVIDIA's open kernel modules.", examples=[False])
+    root: Volume = Field(default=Volume(), description="Root volume of a node (gp3).")
+    network: Network = Field(default=Network(), description="The VPC's networks.")
+    queues: Annotated[tuple[Queue, ...], AfterValidator(some)] = Field(description="Queues of machines.")
+    storage: Storage = Field(default=Storage(), description="File systems that every machine mounts.")
+    container: Container | None = Field(default=None, description="Image that ranks run in; null runs them on the machines.")
+    timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
+    preflight: bool = Field(
+        default=True,
+        description="Ask the account before anything is created: is the type offered, does the image fit, quotas.",
+        examples=[False],
+    )
+    tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(
+        default={}, description="Tags on everything.", examples=[{"team": "training"}]
+    )
+    suppress: tuple[str, ...] = Field(
+        default=(), description="Rules that are not judged, by the names that refusals end with.", examples=[["efa-off"]]
+    )
+
+    @property
+    def region(self) -> str:
+        """The zone's region."""
+        found = _ZONE.fullmatch(self.zone)
+        return found[1] if found else ""
+
+    @property
+    def family(self) -> MachineImage:
+        """The nodes' image's row of the catalogue."""
+        return MACHINE_IMAGES[self.image_family]
+
+    @property
+    def homes(self) -> Homes:
+        """Where MPI, CUDA and NCCL are on the nodes."""
+        return self.family.homes
+
+    @property
+    def located(self) -> Iterator[tuple[str, str, Machines]]:
+        """All machines, each with its path and the key that is unique in the stack."""
+        for at, queue in enumerate(self.queues):
+            for index, one in enumerate(queue.machines):
+                yield f"aws.queues[{at}].machines[{index}]", f"{queue.name}-{one.name}", one
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Static machines by key."""
+        return {key: one.static for _, key, one in self.located}
+
+    def measured(self, measure: Measure) -> str:
+        """Return the key of the machines that are measured; the first where none is static yet."""
+        keys = [key for _, key, _ in self.located]
+        able = [key for _, key, one in self.located if one.static and measure.pool in {None, key}]
+        return [*able, *keys][0]
+
+    @property
+    def home_deployment(self) -> str:
+        """The OpenZFS deployment type that is meant."""
+        return (self.storage.home.deployment if self.storage.home else None) or default_openzfs(self.region)
+
+    @property
+    def mounts(self) -> tuple[str, ...]:
+        """Where machines mount file systems."""
+        return tuple(system.mount for system in self.storage.systems.values())
+
+    @property
+    def ranks_run_in(self) -> RankImage | None:
+        """The image that ranks run in; None where they run on the machines."""
+        if self.container is None:
+            return None
+        shared = self.storage.lustre.mount if self.storage.lustre else ""
+        return RankImage(self.container.reference, self.container.sha256 or "", shared)
+
+    def named(self, noun: str) -> dict[str, str]:
+        """Return the tags of one resource."""
+        return {"Name": f"{self.name}-{noun}", "busbar:cluster": self.name, **self.tags}
+
+
+def _halves(cidr: str) -> tuple[str, str]:
+    first, second = ipaddress.IPv4Network(cidr).subnets(prefixlen_diff=1)
+    return str(first), str(second)

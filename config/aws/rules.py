@@ -1,0 +1,25 @@
+"""Every rule of AWS by its name, and why the vendor's other checks have nothing to judge here."""
+
+from __future__ import annotations
+
+from config.aws import rules_capacity, rules_fabric, rules_machines, rules_storage
+from config.rule import collected
+
+RULES = collected(rules_fabric, rules_capacity, rules_machines, rules_storage)
+
+#: Of the 43 checks of aws-parallelcluster that this project counts, those that have nothing to judge here.
+HELD_ELSEWHERE: dict[int, str] = {
+    3: "machines of one entry have one instance type; there is no list of alternatives",
+    5: "security groups are made here, and the EFA group's rules to itself are tested where they are made",
+    6: "all machines are in the one zone that is set",
+    7: "every image family has EFA on every architecture of the catalogue, which a test holds",
+    8: "no key asks for public addresses",
+    10: "all machines are in the one zone that is set",
+    19: "there is no list of alternatives; a reservation's id is launched by RunInstances, never by CreateFleet",
+    26: "all subnets are made in one VPC, whose DNS support and host names are always on",
+    28: "all nodes have the same groups, made here",
+    29: "file systems are made here, in the same VPC",
+    30: "the storage group is made here, and its ports are tested where they are made",
+    40: "slurm.conf keys cannot be handed in",
+    42: "Slurm weights and memory sizes cannot be handed in",
+}

@@ -1,0 +1,339 @@
+"""Rules about capacity: reservations, Capacity Blocks, spot, quotas, addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from catalogue.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT
+from catalogue.nic_layout import addresses, layout
+from catalogue.shapes import nearest
+from config.aws.facts import Facts, Reservation
+from config.aws.model import Aws, Machines
+from config.rule import ERROR, WARNING, Breach, known, rule
+
+_EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
+_CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
+_GROUPS = f"{_EC2} PlacementGroupCapacityReservationValidator"
+#: Options whose reservation is checked machine by machine.
+_BY_ID = ("targeted-odcr", BLOCK)
+_NAMED = ("targeted-odcr", "odcr-group")
+#: The vendor keeps the first four addresses and the last one of a subnet.
+_RESERVED_ADDRESSES = 5
+#: What else is in the nodes' subnet: file servers of FSx and the way to them.
+_OTHER_ADDRESSES = 32
+_ALLOCATIONS = {
+    ON_DEMAND: ("lowest-price",),
+    SPOT: ("lowest-price", "capacity-optimized", "price-capacity-optimized"),
+    BLOCK: (),
+}
+_Breaches = Iterator[Breach]
+
+
+def _reservations(facts: Facts, one: Machines) -> tuple[Reservation, ...]:
+    """Return the reservations that `one` names; none where it names none, or a group that is no pool."""
+    name = one.purchase.reservation
+    if not name:
+        return ()
+    if one.purchase.option == "odcr-group":
+        return known(facts.groups, name, "reservation group") or ()
+    held = known(facts.reservations, name, "reservation")
+    return () if held is None else (held,)
+
+
+@rule("reservation-unknown", ERROR, "EC2 API, DescribeCapacityReservations", guard=True)
+def reservation_unknown(wanted: Aws, facts: Facts) -> _Breaches:
+    """A reservation that does not exist."""
+    for path, _, one in wanted.located:
+        name = one.purchase.reservation
+        if name and one.purchase.option in _BY_ID and known(facts.reservations, name, "reservation") is None:
+            yield Breach(
+                f"{path}.purchase.reservation", f"is {name}, which is not in {wanted.region}, or this account may not see it"
+            )
+
+
+@rule("group-without-reservation", ERROR, _GROUPS, number=12)
+def group_without_reservation(wanted: Aws, facts: Facts) -> _Breaches:
+    """A placement group that holds none of the reservations which are named."""
+    for path, _, one in wanted.located:
+        if one.placement == "existing" and one.purchase.option in _NAMED:
+            found = [held.placement_group for held in _reservations(facts, one)]
+            if found and one.placement_group not in found:
+                groups = ", ".join(sorted(set(found) - {""})) or "none"
+                yield Breach(
+                    f"{path}.placementGroup",
+                    f"is {one.placement_group}, and {one.purchase.reservation} was created in {groups}; machines of a "
+                    "reservation start only in the group that it was created in",
+                )
+
+
+@rule("group-beside-reservation", WARNING, _GROUPS, number=12)
+def group_beside_reservation(wanted: Aws, facts: Facts) -> _Breaches:
+    """A placement group beside a reservation that was created in none."""
+    for path, _, one in wanted.located:
+        beside = one.purchase.option in _NAMED and one.placement == "managed"
+        if beside and any(not held.placement_group for held in _reservations(facts, one)):
+            yield Breach(
+                f"{path}.placement",
+                f"is managed, and {one.purchase.reservation} was created in no placement group; say none, or the group may "
+                "have no room although the reservation has some",
+            )
+        if one.purchase.option == "open-odcr" and one.placement in {"managed", "existing"}:
+            yield Breach(
+                f"{path}.placement",
+                f"is {one.placement} with open reservations; those that were created in no group, or in another, are not used",
+            )
+
+
+@rule("reservation-in-group", ERROR, _GROUPS, number=13)
+def reservation_in_group(wanted: Aws, facts: Facts) -> _Breaches:
+    """A reservation inside a placement group that the machines are not launched into."""
+    for path, _, one in wanted.located:
+        if one.placement != "existing":
+            groups = sorted({held.placement_group for held in _reservations(facts, one)} - {""})
+            if groups:
+                yield Breach(
+                    f"{path}.placement",
+                    f"is {one.placement}, and {one.purchase.reservation} was created in placement group {', '.join(groups)}; "
+                    "say existing and name that group, or nothing of the reservation can be used",
+                )
+
+
+@rule("reservation-type", ERROR, f"{_EC2} CapacityReservationValidator", number=15)
+def reservation_type(wanted: Aws, facts: Facts) -> _Breaches:
+    """A reservation of another instance type."""
+    for path, _, one in wanted.located:
+        for held in _reservations(facts, one) if one.purchase.option in _BY_ID else ():
+            if held.instance_type != one.type:
+                yield Breach(
+                    f"{path}.type", f"is {one.type}, and {held.id} reserves {held.instance_type}; they must be the same type"
+                )
+
+
+@rule("reservation-zone", ERROR, f"{_EC2} CapacityReservationValidator", number=16)
+def reservation_zone(wanted: Aws, facts: Facts) -> _Breaches:
+    """A reservation in another zone."""
+    for path, _, one in wanted.located:
+        for held in _reservations(facts, one) if one.purchase.option in _BY_ID else ():
+            if held.zone != wanted.zone:
+                yield Breach(
+                    f"{path}.purchase.reservation",
+                    f"is {held.id}, which is in {held.zone}, and aws.zone is {wanted.zone}; they must be in one zone",
+                )
+
+
+@rule("reservation-missing", ERROR, f"{_CLUSTER} CapacityTypeValidator", guard=True, number=17)
+def reservation_missing(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A Capacity Block, a target or a group without saying which; or one that nothing uses."""
+    for path, _, one in wanted.located:
+        bought = one.purchase
+        if bought.option == BLOCK and not bought.reservation and not bought.offering:
+            yield Breach(
+                f"{path}.purchase.reservation",
+                "is not set with option capacity-block; name a reservation (cr-...), or an offering (cb-...) to buy: blocks "
+                "are never bought unasked",
+            )
+        elif bought.option in _NAMED and not bought.reservation:
+            needed = "the ARN of a resource group" if bought.option == "odcr-group" else "an id (cr-...)"
+            yield Breach(f"{path}.purchase.reservation", f"is not set with option {bought.option}; give {needed}")
+        elif bought.option in {ON_DEMAND, SPOT, "open-odcr"} and (bought.reservation or bought.offering):
+            key = "reservation" if bought.reservation else "offering"
+            yield Breach(
+                f"{path}.purchase.{key}",
+                f"is {bought.reservation or bought.offering}, which option {bought.option} does not use; say targeted-odcr, "
+                "odcr-group or capacity-block",
+            )
+
+
+@rule("reservation-kind", ERROR, f"{_EC2} CapacityReservationValidator", number=17)
+def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
+    """A reservation of the other kind, or one that is not active."""
+    for path, _, one in wanted.located:
+        for held in _reservations(facts, one):
+            if held.block != (one.purchase.option == BLOCK):
+                kind = "a Capacity Block" if held.block else "an on-demand reservation"
+                yield Breach(
+                    f"{path}.purchase.option",
+                    f"is {one.purchase.option}, and {held.id} is {kind}; a launch asks for one or the other by name",
+                )
+            if held.state != "active":
+                yield Breach(
+                    f"{path}.purchase.reservation",
+                    f"is {held.id}, which is {held.state}; machines start only in one that is active",
+                )
+
+
+@rule(
+    "purchase-unconfirmed",
+    ERROR,
+    "EC2 API, PurchaseCapacityBlock: it cannot be cancelled and is charged at once",
+    guard=True,
+    number=17,
+)
+def purchase_unconfirmed(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A purchase that was not confirmed."""
+    for path, _, one in wanted.located:
+        bought = one.purchase
+        if bought.offering and bought.confirm != bought.offering:
+            yield Breach(
+                f"{path}.purchase.confirm",
+                f"is {bought.confirm!r}, and Capacity Block {bought.offering} would be bought; it must be that id again, "
+                "because the purchase is charged at once and cannot be undone",
+            )
+        if bought.offering and bought.reservation:
+            yield Breach(
+                f"{path}.purchase.offering",
+                f"is {bought.offering}, which would be bought, and reservation is {bought.reservation}; name one of them",
+            )
+
+
+@rule("reservation-size", ERROR, f"{_EC2} CapacityReservationSizeValidator", number=18)
+def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
+    """More machines than a reservation holds, summed over all that use it."""
+    for name in dict.fromkeys(one.purchase.reservation for _, _, one in wanted.located if one.purchase.reservation):
+        users = [(path, key, one) for path, key, one in wanted.located if one.purchase.reservation == name]
+        first = users[0][2]
+        held = [each for each in _reservations(facts, first) if each.instance_type == first.type]
+        machines = sum(one.static + one.dynamic for _, _, one in users)
+        room = sum(each.instances for each in held)
+        if held and machines > room:
+            yield Breach(
+                f"{users[0][0]}.purchase.reservation",
+                f"is {name}, which holds {room} machines, and {', '.join(key for _, key, _ in users)} may have {machines}; ask "
+                "for fewer, or reserve more",
+            )
+
+
+@rule("reservation-pool", ERROR, f"{_EC2} CapacityReservationResourceGroupValidator", number=20)
+def reservation_pool(wanted: Aws, facts: Facts) -> _Breaches:
+    """A resource group that is no pool of reservations, or one without any that fit."""
+    for path, _, one in wanted.located:
+        name = one.purchase.reservation
+        if one.purchase.option != "odcr-group" or not name:
+            continue
+        held = known(facts.groups, name, "reservation group")
+        if held is None:
+            yield Breach(
+                f"{path}.purchase.reservation",
+                f"is {name}, which is no group of type AWS::EC2::CapacityReservationPool; EC2 launches into no other",
+            )
+        elif not any(each.instance_type == one.type and each.zone == wanted.zone for each in held):
+            yield Breach(
+                f"{path}.purchase.reservation",
+                f"is {name}, which holds no reservation of {one.type} in {wanted.zone}",
+            )
+
+
+@rule("block-dynamic", ERROR, f"{_CLUSTER} capacity blocks are launched whole", number=21)
+def block_dynamic(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A Capacity Block that is used in part."""
+    for path, _, one in wanted.located:
+        if one.purchase.option == BLOCK and one.dynamic:
+            yield Breach(
+                f"{path}.dynamic",
+                f"is {one.dynamic} with a Capacity Block; all its machines are static, because the block is paid for whether "
+                "it is used or not",
+            )
+
+
+@rule("usage-class", ERROR, f"{_EC2} usage classes of instance types", number=22)
+def usage_class(wanted: Aws, facts: Facts) -> _Breaches:
+    """A purchase option that the type does not have, by the catalogue and then by the account."""
+    for path, _, one in wanted.located:
+        if one.instance is not None and one.purchase.usage not in one.instance.usage:
+            ways = ", ".join(sorted(one.instance.usage))
+            yield Breach(f"{path}.purchase.option", f"buys {one.type} as {one.purchase.usage}; it is sold as {ways}")
+    for path, _, one in wanted.located:
+        said = known(facts.machines, one.type, "instance type").usage
+        if one.instance is not None and one.purchase.usage in one.instance.usage and one.purchase.usage not in said:
+            yield Breach(
+                f"{path}.purchase.option",
+                f"buys {one.type} as {one.purchase.usage}, and this account sees it as {', '.join(sorted(said))}",
+            )
+
+
+@rule("allocation", ERROR, f"{_CLUSTER} AllocationStrategyValidator", number=23)
+def allocation(wanted: Aws, _facts: Facts) -> _Breaches:
+    """An allocation strategy that the purchase option does not know."""
+    for path, _, one in wanted.located:
+        may = _ALLOCATIONS[one.purchase.usage]
+        if one.purchase.allocation and one.purchase.allocation not in may:
+            yield Breach(
+                f"{path}.purchase.allocation",
+                f"is {one.purchase.allocation} for {one.purchase.usage} machines, which take "
+                f"{', '.join(may) or 'none: a block is in one place already'}",
+            )
+
+
+@rule("type-unknown", ERROR, f"{_EC2} InstanceTypeValidator", guard=True, number=24)
+def type_unknown(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A type that the catalogue does not know: nothing could be said of its interfaces."""
+    for path, _, one in wanted.located:
+        if one.instance is None:
+            near = ", ".join(nearest(one.type, among=INSTANCES))
+            yield Breach(f"{path}.type", f"is {one.type}, which is not in the catalogue; the nearest are {near}")
+
+
+@rule("type-offered", ERROR, f"{_EC2} InstanceTypeOSCompatibleValidator, zone offerings", number=24)
+def type_offered(wanted: Aws, facts: Facts) -> _Breaches:
+    """A type that the zone does not offer."""
+    types = [("aws.login.type", wanted.login.type), *((f"{path}.type", one.type) for path, _, one in wanted.located)]
+    for path, kind in types:
+        offered = known(facts.zones, kind, "zones that offer")
+        if wanted.zone not in offered:
+            where = f"it is in {', '.join(offered)}" if offered else f"{wanted.region} does not offer it at all"
+            yield Breach(path, f"is {kind}, and {wanted.zone} does not offer it; {where}")
+
+
+@rule("catalogue-current", ERROR, "EC2 API, DescribeInstanceTypes: NetworkInfo", number=24)
+def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
+    """A row of the catalogue that the vendor contradicts: a layout made of it would not launch."""
+    for path, _, one in wanted.located:
+        said = known(facts.machines, one.type, "instance type")
+        row = one.instance
+        if row is not None and one.makes_group and row.cluster_placement and "cluster" not in said.strategies:
+            yield Breach(
+                f"{path}.placement", f"is managed, and the account says that {one.type} takes no cluster placement group"
+            )
+        if row is not None and (said.efa, said.cards) != (row.efa, row.cards):
+            yield Breach(
+                f"{path}.type",
+                f"is {one.type}, which has {said.efa} EFA devices on {len(said.cards)} cards by the account, and {row.efa} on "
+                f"{len(row.cards)} by the catalogue; the catalogue is out of date, so its layout would be wrong",
+            )
+
+
+@rule("quota", ERROR, f"{_EC2} dry run: VcpuLimitExceeded", number=25)
+def quota(wanted: Aws, facts: Facts) -> _Breaches:
+    """More vCPUs than the account may run; reservations were counted when they were made."""
+    for path, _, one in wanted.located:
+        if one.purchase.option not in {ON_DEMAND, SPOT} or one.instance is None:
+            continue
+        room = known(facts.quota_vcpus, one.type, f"{one.purchase.usage} quota of")
+        vcpus = one.static * one.instance.vcpus
+        if room is not None and vcpus > room:
+            yield Breach(
+                f"{path}.static",
+                f"is {one.static}, which takes {one.static} x {one.instance.vcpus} = {vcpus} vCPUs, and the account's "
+                f"{one.purchase.usage} quota is {room:.0f}; ask for an increase or for fewer machines",
+            )
+
+
+@rule("addresses", ERROR, f"{_EC2} dry run: InsufficientFreeAddressesInSubnet", number=25)
+def address_room(wanted: Aws, _facts: Facts) -> _Breaches:
+    """More addresses than the nodes' subnet has."""
+    subnet = ipaddress.IPv4Network(wanted.network.private).prefixlen + 1
+    room = 2 ** (32 - subnet) - _RESERVED_ADDRESSES - _OTHER_ADDRESSES
+    needed = sum(_addresses(one) for _, _, one in wanted.located)
+    if needed > room:
+        yield Breach(
+            "aws.network.private",
+            f"is {wanted.network.private}, whose first half, a /{subnet}, has {room} addresses for machines that take "
+            f"{needed}; take a larger network, or no legacy EFA, whose interfaces take an address each",
+        )
+
+
+def _addresses(one: Machines) -> int:
+    if one.instance is None:
+        return 0
+    return (one.static + one.dynamic) * addresses(layout(one.instance, efa=one.has_efa, legacy=one.legacy_efa))

@@ -1,0 +1,179 @@
+"""Rules about EFA, placement groups, zones and networks; they need nothing but the configuration and group names."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from catalogue.aws.versions import Stack
+from catalogue.instances import BLOCK, INSTANCES
+from config.aws.facts import Facts
+from config.aws.model import Aws
+from config.rule import ERROR, WARNING, Breach, known, rule
+
+_CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
+_EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
+#: A network of a VPC is /16 to /28 (VPC user guide), and halves of ours are subnets.
+_LARGEST, _SMALLEST = 16, 27
+_Breaches = Iterator[Breach]
+
+
+@rule("ssh-sources", ERROR, "the login node is on the Internet", guard=True)
+def ssh_sources(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Networks that let nobody in, or everybody."""
+    yield from wanted.access.broken("aws.access")
+
+
+@rule("networks", ERROR, "VPC user guide: sizes of networks and subnets", guard=True)
+def networks(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Networks that a VPC cannot have."""
+    public, private = ipaddress.IPv4Network(wanted.network.public), ipaddress.IPv4Network(wanted.network.private)
+    for key, network in (("public", public), ("private", private)):
+        if not _LARGEST <= network.prefixlen <= _SMALLEST:
+            yield Breach(
+                f"aws.network.{key}",
+                f"is {network}; it must be /{_LARGEST} to /{_SMALLEST}, because its halves are subnets of a VPC",
+            )
+    if public.overlaps(private):
+        yield Breach(
+            "aws.network.private",
+            f"is {private}, which overlaps aws.network.public {public}; they are two networks of one VPC and must be apart",
+        )
+
+
+@rule("second-zone", ERROR, f"{_CLUSTER} DuplicateSubnets and multi-AZ subnets", number=27)
+def second_zone(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A second zone that is the first, or in another region."""
+    if wanted.second_zone is None:
+        return
+    if wanted.second_zone == wanted.zone:
+        yield Breach("aws.secondZone", f"is {wanted.second_zone}, like aws.zone; it must be another zone of {wanted.region}")
+    elif not wanted.second_zone.startswith(wanted.region):
+        yield Breach("aws.secondZone", f"is {wanted.second_zone}, which is no zone of region {wanted.region}, as aws.zone is")
+
+
+@rule("provider-region", ERROR, "the provider creates everything in its own region", guard=True)
+def provider_region(wanted: Aws, facts: Facts) -> _Breaches:
+    """A zone of another region than the provider's."""
+    if facts.region is not None and facts.region != wanted.region:
+        yield Breach(
+            "aws.zone", f"is {wanted.zone}, and aws:region of this stack is {facts.region}; the zone must be in that region"
+        )
+
+
+@rule("efa-unsupported", ERROR, f"{_CLUSTER} EfaValidator", number=1)
+def efa_unsupported(wanted: Aws, _facts: Facts) -> _Breaches:
+    """EFA on a type that has none."""
+    able = ", ".join(name for name, row in INSTANCES.items() if row.efa)
+    for path, _, one in wanted.located:
+        if one.efa and one.instance is not None and not one.instance.efa:
+            yield Breach(f"{path}.efa", f"is true, and {one.type} has none; types with EFA are {able}")
+
+
+@rule("efa-off", WARNING, f"{_CLUSTER} EfaValidator", number=2)
+def efa_off(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A type with EFA, launched without."""
+    for path, _, one in wanted.located:
+        if not one.efa and one.instance is not None and one.instance.efa:
+            yield Breach(
+                f"{path}.efa",
+                f"is false, and {one.type} has {one.instance.efa} EFA devices; NCCL will go over TCP, at a small part of their "
+                "rate",
+            )
+
+
+@rule("placement-off", WARNING, f"{_CLUSTER} EfaPlacementGroupValidator", number=4)
+def placement_off(wanted: Aws, _facts: Facts) -> _Breaches:
+    """EFA without a placement group."""
+    for path, _, one in wanted.located:
+        if one.has_efa and one.purchase.option != BLOCK and one.placement == "none":
+            yield Breach(
+                f"{path}.placement",
+                "is none with EFA; a cluster placement group (managed) keeps machines near each other",
+            )
+
+
+@rule("placement-strategy", ERROR, f"{_EC2} PlacementGroupCapacityTypeValidator", number=9)
+def placement_strategy(wanted: Aws, facts: Facts) -> _Breaches:
+    """A placement group for a type that takes none, or of a strategy that is not `cluster`."""
+    for path, _, one in wanted.located:
+        if one.placement in {"managed", "existing"} and one.instance is not None and not one.instance.cluster_placement:
+            yield Breach(
+                f"{path}.placement", f"is {one.placement}, and {one.type} supports no placement group of strategy cluster"
+            )
+        if one.placement == "existing" and one.placement_group:
+            strategy = known(facts.placement_groups, one.placement_group, "placement group")
+            if strategy not in {None, "cluster"}:
+                yield Breach(
+                    f"{path}.placementGroup", f"is {one.placement_group}, whose strategy is {strategy}; it must be cluster"
+                )
+
+
+@rule("placement-block", WARNING, f"{_EC2} capacity blocks and placement groups", number=11)
+def placement_block(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A placement group together with a Capacity Block."""
+    for path, _, one in wanted.located:
+        if one.purchase.option == BLOCK and one.placement in {"managed", "existing"}:
+            yield Breach(
+                f"{path}.placement",
+                f"is {one.placement} with a Capacity Block; say none, because the block is in one place already and the group "
+                "may have no room although the block has some",
+            )
+
+
+@rule("placement-contradiction", ERROR, f"{_CLUSTER} PlacementGroupNamingValidator", number=14)
+def placement_contradiction(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A group named but not used, or used but not named."""
+    for path, _, one in wanted.located:
+        if one.placement_group and one.placement != "existing":
+            yield Breach(
+                f"{path}.placementGroup",
+                f"is {one.placement_group} with placement {one.placement}; only placement existing takes a name",
+            )
+        if one.placement == "existing" and not one.placement_group:
+            yield Breach(f"{path}.placementGroup", "is not set with placement existing; give the group's name, or say managed")
+
+
+@rule("placement-missing", ERROR, f"{_CLUSTER} PlacementGroupNamingValidator", number=14)
+def placement_missing(wanted: Aws, facts: Facts) -> _Breaches:
+    """A group that does not exist."""
+    for path, _, one in wanted.located:
+        group = one.placement_group if one.placement == "existing" else None
+        if group and known(facts.placement_groups, group, "placement group") is None:
+            yield Breach(f"{path}.placementGroup", f"is {group}, and {wanted.region} has none of that name")
+
+
+@rule("container-versions", ERROR, "awsome-distributed-training:1.architectures/efa-cheatsheet.md, by the image's tag")
+def container_versions(wanted: Aws, _facts: Facts) -> _Breaches:
+    """An image whose own tag says that its software cannot carry NCCL over EFA; what a tag does not say is not judged."""
+    if wanted.container is None:
+        return
+    image = wanted.container.reference
+    stack = Stack.of(image.text, image.tag)
+    for _, _, one in wanted.located:
+        if one.has_efa and (why := stack.refusal(one.type)):
+            yield Breach("aws.container.image", f"is {image.text}, and by its tag {why}")
+
+
+@rule("container-file", WARNING, "enroot 4.1: doc/cmd/create.md; a path must mean the same file on every node")
+def container_file(wanted: Aws, _facts: Facts) -> _Breaches:
+    """An image's file where only the machine image can have put it."""
+    path = wanted.container.reference.path if wanted.container else ""
+    if path and not any(path.startswith(f"{mount.rstrip('/')}/") for mount in wanted.mounts):
+        shared = ", ".join(wanted.mounts) or "none"
+        yield Breach(
+            "aws.container.image",
+            f"is {path}, on no file system that the nodes share ({shared}); new machines have it only where their image "
+            f"{wanted.image} brings it",
+        )
+
+
+@rule("container-sum", ERROR, "enroot 4.1: doc/cmd/import.md; an image is packed anew each time", guard=True)
+def container_sum(wanted: Aws, _facts: Facts) -> _Breaches:
+    """The sum of a file where there is no file."""
+    if wanted.container is not None and wanted.container.sha256 and not wanted.container.reference.path:
+        yield Breach(
+            "aws.container.sha256",
+            f"is the sum of a file on the nodes, and image is {wanted.container.image}; an imported image is packed anew each "
+            "time, so no two files of it are alike: pin its digest, REGISTRY#IMAGE@sha256:...",
+        )

@@ -1,0 +1,188 @@
+"""Rules about machines: architecture, image, root volume, driver, names, keys and tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from catalogue.instances import architecture
+from config.aws.facts import Facts, Image
+from config.aws.model import Aws, Volume
+from config.rule import ERROR, WARNING, Breach, known, rule
+
+_CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
+_EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
+_EBS = "aws-parallelcluster:cli/src/pcluster/validators/ebs_validators.py"
+_INSTANCES = "aws-parallelcluster:cli/src/pcluster/validators/instances_validators.py"
+_TAGS = "aws-parallelcluster:cli/src/pcluster/validators/tags_validators.py"
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_QUEUE_CHARACTERS, _CLUSTER_CHARACTERS = 25, 40
+_TAGS_MOST = 40
+#: Families whose GPUs NVIDIA's open kernel modules do not drive.
+_OLD = ("p2.", "p3.", "p3dn.", "g2.", "g3.", "g3s.")
+#: gp3: I/O operations for each GiB, MiB/s for each operation, and the least and most of both (EBS user guide).
+_IOPS_PER_GIB, _MIB_S_PER_IOPS = 500, 0.25
+_IOPS, _MIB_S = (3000, 80_000), (125, 2000)
+_WRONG_BOOT = "first boot would do the wrong things"
+_Breaches = Iterator[Breach]
+
+
+@rule("architectures-differ", ERROR, f"{_CLUSTER} ArchitectureOsValidator", number=36)
+def architectures_differ(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A login node and nodes of different CPUs: what is built on one does not run on the other."""
+    login = architecture(wanted.login.type)
+    for path, _, one in wanted.located:
+        if architecture(one.type) != login:
+            yield Breach(
+                f"{path}.type",
+                f"is {one.type} ({architecture(one.type)}), and aws.login.type is {wanted.login.type} ({login}); they must "
+                "have one architecture, because they share programs",
+            )
+
+
+def _images(wanted: Aws, facts: Facts) -> Iterator[tuple[str, str, str, Image]]:
+    """Yield where an image is named: path of its group, its id, the architecture that it must have, and what it is."""
+    types = dict.fromkeys(architecture(one.type) for _, _, one in wanted.located)
+    named = [("aws", wanted.image, kind) for kind in types]
+    for path, image, kind in [*named, ("aws.login", wanted.login.image, architecture(wanted.login.type))]:
+        found = known(facts.images, image, "image")
+        if found is not None:
+            yield path, image, kind, found
+
+
+@rule("image-missing", ERROR, "EC2 API, DescribeImages", guard=True)
+def image_missing(wanted: Aws, facts: Facts) -> _Breaches:
+    """An image that does not exist."""
+    for path, image in (("aws.image", wanted.image), ("aws.login.image", wanted.login.image)):
+        if known(facts.images, image, "image") is None:
+            yield Breach(path, f"is {image}, which is not in {wanted.region}, or this account may not see it")
+
+
+@rule("image-architecture", ERROR, f"{_EC2} InstanceTypeBaseAMICompatibleValidator", number=36)
+def image_architecture(wanted: Aws, facts: Facts) -> _Breaches:
+    """An image of other CPUs."""
+    for path, image, needed, found in _images(wanted, facts):
+        if found.architecture != needed:
+            yield Breach(f"{path}.image", f"is {image}, which is for {found.architecture}; the machines are {needed}")
+
+
+@rule("image-system", ERROR, f"{_EC2} AMI OS and cluster OS", number=36)
+def image_system(wanted: Aws, facts: Facts) -> _Breaches:
+    """An image of another kind than is said."""
+    families = {"aws": wanted.family, "aws.login": wanted.login.family}
+    for path, image, _, found in _images(wanted, facts):
+        if not all(word.lower() in found.name.lower() for word in families[path].words):
+            yield Breach(f"{path}.imageFamily", f"is {families[path].key}, and {image} is {found.name!r}; {_WRONG_BOOT}")
+
+
+def _volumes(wanted: Aws) -> tuple[tuple[str, Volume], ...]:
+    return (("aws.root", wanted.root), ("aws.login.root", wanted.login.root))
+
+
+@rule("root-ratios", ERROR, f"{_EBS} EbsVolumeIopsValidator, EbsVolumeThroughputIopsValidator", number=37)
+def root_ratios(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A gp3 volume that cannot be."""
+    for path, volume in _volumes(wanted):
+        if not _IOPS[0] <= volume.iops <= _IOPS[1] or volume.iops > max(_IOPS_PER_GIB * volume.size_gib, _IOPS[0]):
+            yield Breach(
+                f"{path}.iops",
+                f"is {volume.iops} on {volume.size_gib} GiB; gp3 takes {_IOPS[0]} to {_IOPS[1]}, and at most {_IOPS_PER_GIB} "
+                "for each GiB",
+            )
+        if not _MIB_S[0] <= volume.throughput_mib_s <= _MIB_S[1] or volume.throughput_mib_s > _MIB_S_PER_IOPS * volume.iops:
+            yield Breach(
+                f"{path}.throughput",
+                f"is {volume.throughput_mib_s} MiB/s with {volume.iops} IOPS; gp3 takes {_MIB_S[0]} to {_MIB_S[1]} MiB/s, and "
+                f"at most {_MIB_S_PER_IOPS} for each IOPS",
+            )
+
+
+@rule("root-size", ERROR, f"{_EBS} root volume size", number=37)
+def root_size(wanted: Aws, facts: Facts) -> _Breaches:
+    """A root volume that the image does not fit on."""
+    volumes = dict(_volumes(wanted))
+    for path, image, _, found in _images(wanted, facts):
+        size = volumes[f"{path}.root"].size_gib
+        if size < found.root_gib:
+            yield Breach(f"{path}.root.size", f"is {size} GiB, and image {image} needs {found.root_gib} GiB")
+
+
+@rule("open-modules", ERROR, f"{_INSTANCES} InstancesNVIDIADriverValidator", number=38)
+def open_modules(wanted: Aws, _facts: Facts) -> _Breaches:
+    """GPUs that the image's driver does not know."""
+    for path, _, one in wanted.located:
+        if wanted.open_modules and one.type.startswith(_OLD):
+            yield Breach(
+                f"{path}.type",
+                f"is {one.type}, whose GPUs NVIDIA's open kernel modules do not drive; take a later type, or an image with the "
+                "proprietary modules and aws.openModules: false",
+            )
+
+
+@rule("not-nvidia", WARNING, f"{_INSTANCES} InstancesAcceleratorManufacturerValidator", number=38)
+def not_nvidia(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Machines on which NCCL cannot be measured."""
+    for path, _, one in wanted.located:
+        if one.instance is not None and one.instance.accelerator != "nvidia":
+            has = {"neuron": "Neuron devices"}.get(one.instance.accelerator, "no GPU")
+            yield Breach(
+                f"{path}.type", f"is {one.type}, which has {has}; NCCL needs NVIDIA GPUs, so nothing can be measured there"
+            )
+
+
+@rule("names", ERROR, f"{_CLUSTER} NameValidator, ClusterNameValidator, DuplicateNameValidator", guard=True, number=39)
+def names(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Names that the scheduler or the vendor would not take, or that are not unique."""
+    if not _NAME.fullmatch(wanted.name) or len(wanted.name) > _CLUSTER_CHARACTERS:
+        yield Breach(
+            "aws.name",
+            f"is {wanted.name!r}; it must be lower-case letters, digits and hyphens from a letter on, at most "
+            f"{_CLUSTER_CHARACTERS} of them",
+        )
+    for at, queue in enumerate(wanted.queues):
+        for path, name in (
+            (f"aws.queues[{at}].name", queue.name),
+            *((f"aws.queues[{at}].machines[{index}].name", one.name) for index, one in enumerate(queue.machines)),
+        ):
+            if not _NAME.fullmatch(name) or len(name) > _QUEUE_CHARACTERS or name == "default":
+                yield Breach(
+                    path,
+                    f"is {name!r}; it must be lower-case letters, digits and hyphens from a letter on, at most "
+                    f"{_QUEUE_CHARACTERS} of them, and not 'default'",
+                )
+            elif "-st-" in f"{name}-" or "-dy-" in f"{name}-":
+                yield Breach(path, f"is {name!r}; -st- and -dy- tell static machines from dynamic ones in the names of nodes")
+    seen: set[str] = set()
+    for path, key, _ in wanted.located:
+        if key in seen:
+            yield Breach(
+                f"{path}.name", f"makes the name {key} a second time; launch templates are named by it, so it must be unique"
+            )
+        seen.add(key)
+
+
+@rule("static-one", ERROR, "one node has no fabric", number=0)
+def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
+    """One machine, which cannot be measured over EFA."""
+    for path, _, one in wanted.located:
+        if one.static == 1:
+            yield Breach(
+                f"{path}.static",
+                "is 1; machines with EFA are measured together from 2 on, and one has no fabric (0 rents nothing yet)",
+            )
+
+
+@rule("key-type", ERROR, f"{_EC2} KeyPairValidator: RSA on Ubuntu 22.04", number=41)
+def key_type(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A key that the image refuses."""
+    if wanted.access.public_key.startswith("ssh-rsa ") and wanted.login.family.refuses_rsa:
+        yield Breach("aws.access.publicKey", f"is ssh-rsa, which {wanted.login.image_family} refuses; make one of type ed25519")
+
+
+@rule("tag-count", ERROR, f"{_TAGS} ComputeResourceTagsValidator", number=43)
+def tag_count(wanted: Aws, _facts: Facts) -> _Breaches:
+    """More tags than a resource takes beside our own."""
+    if len(wanted.tags) > _TAGS_MOST:
+        yield Breach(
+            "aws.tags", f"has {len(wanted.tags)} tags; a resource takes {_TAGS_MOST} beside those that name the cluster"
+        )

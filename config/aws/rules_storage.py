@@ -1,0 +1,174 @@
+"""Rules about file systems: sizes, throughput, S3, mount points, zones, and what a destroy deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from catalogue.aws.regions import OPENZFS_GIB, OPENZFS_MB_S, OPENZFS_MISSING, needs_second_zone
+from catalogue.file_systems import misplaced
+from config.aws.facts import Facts
+from config.aws.model import Aws
+from config.rule import ERROR, WARNING, Breach, rule
+
+_FSX = "aws-parallelcluster:cli/src/pcluster/validators/fsx_validators.py"
+_CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
+_LUSTRE_API = "FSx API, LustreConfiguration"
+_SMALLEST_GIB, _STEP_GIB = 1200, 2400
+_THROUGHPUT_MB_S = (125, 250, 500, 1000)
+#: EFA needs whole servers: steps of storage by throughput for each TiB (FSx for Lustre user guide, EFA-enabled file systems).
+_EFA_STEP_GIB = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
+_MIRRORS_MOST = 8
+_BACKUP_DAYS_MOST = 90
+#: Where the image's local disks are.
+_SCRATCH = "/scratch"
+_Breaches = Iterator[Breach]
+
+
+@rule("lustre-size", ERROR, f"{_FSX} FsxStorageCapacityValidator", number=31)
+def lustre_size(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A size that PERSISTENT_2 cannot have."""
+    if wanted.storage.lustre is None:
+        return
+    size = wanted.storage.lustre.size_gib
+    if size != _SMALLEST_GIB and (size < _STEP_GIB or size % _STEP_GIB):
+        yield Breach(
+            "aws.storage.lustre.size", f"is {size} GiB; it must be {_SMALLEST_GIB} GiB or a multiple of {_STEP_GIB} GiB"
+        )
+
+
+@rule("lustre-throughput", ERROR, f"{_FSX} FsxPersistentOptionsValidator", number=31)
+def lustre_throughput(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A throughput that PERSISTENT_2 cannot have."""
+    lustre = wanted.storage.lustre
+    if lustre is not None and lustre.throughput_mb_s not in _THROUGHPUT_MB_S:
+        steps = ", ".join(map(str, _THROUGHPUT_MB_S))
+        yield Breach(
+            "aws.storage.lustre.throughput", f"is {lustre.throughput_mb_s} MB/s for each TiB; PERSISTENT_2 has {steps}"
+        )
+
+
+@rule("lustre-efa", ERROR, f"{_LUSTRE_API}: EfaEnabled")
+def lustre_efa(wanted: Aws, _facts: Facts) -> _Breaches:
+    """EFA on a file system whose size does not fill its servers, or without clients that have EFA."""
+    lustre = wanted.storage.lustre
+    if lustre is None or not lustre.efa:
+        return
+    step = _EFA_STEP_GIB.get(lustre.throughput_mb_s)
+    if step is not None and (lustre.size_gib < step or lustre.size_gib % step):
+        yield Breach(
+            "aws.storage.lustre.size",
+            f"is {lustre.size_gib} GiB with EFA and {lustre.throughput_mb_s} MB/s for each TiB; with EFA it must be a multiple "
+            f"of {step} GiB",
+        )
+    if not any(one.has_efa for _, _, one in wanted.located):
+        yield Breach("aws.storage.lustre.efa", "is true, and no machine has EFA, so none could use it; turn it off, or EFA on")
+
+
+@rule("mirrors", ERROR, f"{_FSX} FsxS3Validator and data repository associations", number=32)
+def mirrors(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Mirrors that cannot be made."""
+    if wanted.storage.lustre is None:
+        return
+    found = wanted.storage.lustre.mirrors
+    where = "aws.storage.lustre.mirrors"
+    if len(found) > _MIRRORS_MOST:
+        yield Breach(where, f"names {len(found)} folders; a file system takes {_MIRRORS_MOST}")
+    paths = [PurePosixPath(one.path) for one in found]
+    for index, path in enumerate(paths):
+        if not path.is_absolute():
+            yield Breach(f"{where}[{index}].path", f"is {str(path)!r}; it must begin with a slash")
+        for other in paths[:index]:
+            if path == other or path in other.parents or other in path.parents:
+                yield Breach(f"{where}[{index}].path", f"is {path}, which overlaps {other}; each must be apart from the others")
+        if found[index].prefix and not found[index].bucket:
+            yield Breach(
+                f"{where}[{index}].prefix", f"is {found[index].prefix!r} without a bucket; name the bucket that has it"
+            )
+
+
+@rule("backups", ERROR, f"{_FSX} FsxBackupOptionsValidator", number=32)
+def backups(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Backups of a file system that mirrors S3, or for longer than they can be kept."""
+    for key, system in wanted.storage.systems.items():
+        if system.backups_days > _BACKUP_DAYS_MOST:
+            yield Breach(f"aws.storage.{key}.backups", f"is {system.backups_days} days; it must be 0 to {_BACKUP_DAYS_MOST}")
+    lustre = wanted.storage.lustre
+    if lustre is not None and lustre.mirrors and lustre.backups_days:
+        yield Breach(
+            "aws.storage.lustre.backups",
+            f"is {lustre.backups_days} days, and mirrors is set; a file system that mirrors S3 has none, because S3 holds the "
+            "data",
+        )
+
+
+@rule("storage-zones", ERROR, f"{_CLUSTER} MultiAzFsxValidator", guard=True, number=33)
+def storage_zones(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A file system in two zones where one is named."""
+    deployment = wanted.home_deployment
+    if wanted.storage.home is not None and needs_second_zone(deployment) and not wanted.second_zone:
+        yield Breach(
+            "aws.storage.home.deployment",
+            f"is {deployment}, which is in two zones; set aws.secondZone to a second zone of {wanted.region}",
+        )
+
+
+@rule(
+    "mount-points",
+    ERROR,
+    f"{_CLUSTER} DuplicateMountDirValidator, OverlappingMountDirValidator, ReservedMountDirValidator",
+    guard=True,
+    number=34,
+)
+def mount_points(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Mount points that hide something or each other."""
+    mounts = {f"aws.storage.{key}.mount": system.mount for key, system in wanted.storage.systems.items()}
+    yield from (Breach(*one) for one in misplaced(mounts))
+
+
+@rule("mount-scratch", WARNING, f"{_CLUSTER} ephemeral mount clash", number=34)
+def mount_scratch(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A mount point where local disks are."""
+    for key, system in wanted.storage.systems.items():
+        if system.mount == _SCRATCH or system.mount.startswith(f"{_SCRATCH}/"):
+            yield Breach(
+                f"aws.storage.{key}.mount", f"is {system.mount}, where the machines' own disks are; they will not be seen"
+            )
+
+
+@rule("destroy-deletes-data", WARNING, f"{_CLUSTER} DeletionPolicy notice", number=35)
+def destroy_deletes_data(wanted: Aws, _facts: Facts) -> _Breaches:
+    """File systems whose data go with the stack."""
+    for key, system in wanted.storage.systems.items():
+        if system.on_destroy == "delete":
+            yield Breach(f"aws.storage.{key}.onDestroy", f"is delete: destroying the stack deletes what is on {system.mount}")
+
+
+@rule("openzfs-type", ERROR, "FSx for OpenZFS user guide, Availability by AWS Region; awsome-distributed-ai 1097, 1102")
+def openzfs_type(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A deployment type that does not exist, or not in this region."""
+    if wanted.storage.home is None:
+        return
+    deployment, region = wanted.home_deployment, wanted.region
+    if deployment not in OPENZFS_MB_S:
+        yield Breach("aws.storage.home.deployment", f"is {deployment!r}; deployment types are {', '.join(OPENZFS_MB_S)}")
+    elif region in OPENZFS_MISSING.get(deployment, frozenset()):
+        others = [name for name in OPENZFS_MB_S if region not in OPENZFS_MISSING.get(name, frozenset())]
+        able = ", ".join(name for name in others if name == "MULTI_AZ_1" or name.startswith("SINGLE_AZ_HA"))
+        yield Breach("aws.storage.home.deployment", f"is {deployment}, which {region} does not offer; it has {able}")
+
+
+@rule("openzfs-size", ERROR, "FSx API, OpenZFSConfiguration: ThroughputCapacity, StorageCapacity")
+def openzfs_size(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Throughput or size that the deployment type cannot have."""
+    home = wanted.storage.home
+    if home is None:
+        return
+    may = OPENZFS_MB_S.get(wanted.home_deployment, ())
+    if may and home.throughput_mb_s not in may:
+        yield Breach(
+            "aws.storage.home.throughput",
+            f"is {home.throughput_mb_s} MB/s; {wanted.home_deployment} has {', '.join(map(str, may))}",
+        )
+    if not OPENZFS_GIB[0] <= home.size_gib <= OPENZFS_GIB[1]:
+        yield Breach("aws.storage.home.size", f"is {home.size_gib} GiB; it must be {OPENZFS_GIB[0]} to {OPENZFS_GIB[1]} GiB")

@@ -1,0 +1,1 @@
+"""Machines that exist already, as a stack file names them."""

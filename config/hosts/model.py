@@ -1,0 +1,180 @@
+"""Machines that exist already: which they are, how they are reached, what they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from catalogue import SERVERS, SHAPES, Homes, Shape, nearest
+from catalogue.detection import named
+from config.hosts import inventory, known_hosts
+from config.hosts.inventory import Machine
+from config.kinds import Cidr
+from config.model import Model
+
+#: What `shape` says where the machines are asked.
+DETECT = "detect"
+#: Name of the one set of machines.
+SET = "hosts"
+_USER = r"[a-z_][a-z0-9_.-]{0,31}"
+
+
+def _shape(value: str) -> str:
+    if value == DETECT:
+        return value
+    row = named(value)
+    if row is None:
+        near = ", ".join(nearest(value, among=[*SERVERS, *SHAPES]))
+        raise ValueError(f"is {value!r}, which is not in the catalogue; the nearest are {near}, and {DETECT} asks the machines")
+    if not row.gpus:
+        raise ValueError(f"is {value!r}, which has no GPU, so NCCL cannot be measured on it")
+    return value
+
+
+def _user(value: str) -> str:
+    if not re.fullmatch(_USER, value):
+        raise ValueError(f"is {value!r}; it must be a login name, such as ubuntu")
+    return value
+
+
+def _jump(value: str) -> str:
+    user, at, address = value.partition("@")
+    if not at or not re.fullmatch(_USER, user) or not inventory.is_name(address):
+        raise ValueError(f"is {value!r}; it must be user@address, or null where the hosts are reached directly")
+    return value
+
+
+def _nodes(value: dict[str, str]) -> dict[str, str]:
+    for name, address in value.items():
+        for text in (name, address):
+            if not inventory.is_name(text):
+                raise ValueError(f"has {name}: {address}, and {text!r} is no IPv4 address or host name")
+    return value
+
+
+def _inventory(value: str) -> str:
+    try:
+        found = inventory.read(Path(value).expanduser().read_text())
+    except OSError as error:
+        raise ValueError(f"is {value!r}, which cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise ValueError(f"is {value!r}, where {error}") from None
+    if not found:
+        raise ValueError(f"is {value!r}, which names no host")
+    return value
+
+
+def _globs(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value or not all(pattern.startswith("/") for pattern in value):
+        raise ValueError(f"is {', '.join(value) or 'empty'}; it must be a list of absolute paths or globs")
+    return value
+
+
+_Globs = Annotated[tuple[str, ...], AfterValidator(_globs)]
+
+
+class Software(Model):
+    """Where software is on the machines: globs in order of preference; of one glob's matches the newest wins."""
+
+    mpi: _Globs = Field(
+        default=(
+            "/usr/mpi/gcc/openmpi-*",
+            "/opt/amazon/openmpi",
+            "/opt/hpcx*/ompi",
+            "/usr/local/mpi",
+            "/usr/local/openmpi*",
+            "/opt/openmpi*",
+            "/usr/lib/x86_64-linux-gnu/openmpi",
+            "/usr/lib/aarch64-linux-gnu/openmpi",
+        ),
+        description="Folders of Open MPI.",
+        examples=[["/opt/openmpi"]],
+    )
+    cuda: _Globs = Field(
+        default=("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"),
+        description="Folders of CUDA.",
+        examples=[["/usr/local/cuda-12.8"]],
+    )
+    nccl: _Globs = Field(
+        default=("/usr", "/usr/local", "/usr/local/nccl*", "/opt/nccl*/build"),
+        description="Folders of NCCL, each with include/nccl.h.",
+        examples=[["/opt/nccl"]],
+    )
+
+
+class Hosts(Model):
+    """Machines that exist already. Nothing is created but Commands."""
+
+    nodes: Annotated[dict[str, str], AfterValidator(_nodes)] = Field(
+        default={},
+        description="Addresses of the machines by name. The first by name (numbers by value) is the head node; one is enough.",
+        examples=[{"gpu-1": "10.20.1.11", "gpu-2": "10.20.1.12"}],
+    )
+    inventory: Annotated[str, AfterValidator(_inventory)] | None = Field(
+        default=None,
+        description="File that names the machines instead: lines 'name address', or an Ansible inventory in INI form.",
+        examples=["inventory.ini"],
+    )
+    user: Annotated[str, AfterValidator(_user)] = Field(
+        description="Login user on the machines; the key that they know stays in your SSH agent.", examples=["ubuntu"]
+    )
+    jump: Annotated[str, AfterValidator(_jump)] | None = Field(
+        default=None,
+        description="Jump host, user@address; null where the machines are reached directly.",
+        examples=["ubuntu@203.0.113.200"],
+    )
+    known_hosts: str = Field(
+        default="~/.ssh/known_hosts",
+        description="File with the host keys of all machines and of the jump host; nothing is trusted on first use.",
+        examples=["./known_hosts"],
+    )
+    shape: Annotated[str, AfterValidator(_shape)] = Field(
+        default=DETECT,
+        description="Row of catalogue/servers.py or catalogue/oci/shapes.py; detect asks the machines.",
+        examples=["HGX-H100.8"],
+    )
+    network: Cidr | None = Field(
+        default=None,
+        description="Front-end network of the machines (CIDR), for MPI's own traffic; null asks the machines.",
+        examples=["10.20.1.0/24"],
+    )
+    software: Software = Field(default=Software(), description="Where software is on the machines.")
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """The machines; the first is the head node."""
+        if self.inventory:
+            return inventory.read(Path(self.inventory).expanduser().read_text())
+        return tuple(Machine(name, self.nodes[name]) for name in sorted(self.nodes, key=_by_number))
+
+    def host_key(self, address: str) -> str:
+        """Return the pinned key of `address`; ValueError with the rest of a sentence about knownHosts where there is none."""
+        return known_hosts.read(self.known_hosts).key(address)
+
+    @property
+    def jump_user(self) -> str | None:
+        """Login user on the jump host, if there is one."""
+        return self.jump.partition("@")[0] if self.jump else None
+
+    @property
+    def jump_address(self) -> str | None:
+        """The jump host's address, if there is one."""
+        return self.jump.partition("@")[2] if self.jump else None
+
+    @property
+    def row(self) -> Shape | None:
+        """The machines' row of the catalogue; None where they are asked."""
+        return named(self.shape)
+
+    @property
+    def homes(self) -> Homes:
+        """Where MPI, CUDA and NCCL are on the machines."""
+        return Homes(self.software.mpi, self.software.cuda, self.software.nccl)
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that puts gpu-2 before gpu-10: a stack file's own order does not reach the program."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

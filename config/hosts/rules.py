@@ -1,0 +1,42 @@
+"""Rules about machines that exist: named once, and each with a host key that is pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.hosts.model import Hosts
+from config.rule import ERROR, Breach, Rule, rule
+
+_NONE = "nothing is trusted on first use"
+
+
+@rule("hosts-named", ERROR, "ranks start on machines that are named", guard=True)
+def hosts_named(wanted: Hosts, _facts: None) -> Iterator[Breach]:
+    """Machines that are named nowhere, in two places, or twice."""
+    if wanted.nodes and wanted.inventory:
+        yield Breach("hosts.nodes", "is set, and so is hosts.inventory; name the machines in one of them")
+    if not wanted.nodes and not wanted.inventory:
+        yield Breach("hosts.nodes", "is empty, and hosts.inventory is not set; name at least one machine in one of them")
+    seen: dict[str, str] = {}
+    for machine in wanted.machines:
+        for text in {machine.name, machine.address}:
+            if text in seen:
+                yield Breach(
+                    "hosts.inventory" if wanted.inventory else "hosts.nodes",
+                    f"has {text} twice; every machine takes part once",
+                )
+            seen[text] = machine.name
+
+
+@rule("host-keys", ERROR, f"sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; {_NONE}", guard=True)
+def host_keys(wanted: Hosts, _facts: None) -> Iterator[Breach]:
+    """A machine or a jump host whose key nobody pinned."""
+    jump = [wanted.jump_address] if wanted.jump_address else []
+    for address in dict.fromkeys([*(machine.address for machine in wanted.machines), *jump]):
+        try:
+            wanted.host_key(address)
+        except ValueError as error:
+            yield Breach("hosts.knownHosts", str(error))
+
+
+RULES: dict[str, Rule[Hosts, None]] = {one.id: one for one in (hosts_named, host_keys)}

@@ -1,0 +1,112 @@
+"""Values that several groups share: networks, public keys, time zones, mount points, who may log in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import ipaddress
+import zoneinfo
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, Field
+
+from config.model import Model
+from config.rule import Breach
+
+_T = TypeVar("_T")
+_WORLD = ipaddress.IPv4Network("0.0.0.0/0")
+_KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
+#: Where ssh-keygen writes the key that it makes without further words.
+_USUAL_KEY = "~/.ssh/id_ed25519.pub"
+
+
+def _network(value: str) -> str:
+    try:
+        return str(ipaddress.IPv4Network(value))
+    except ValueError as error:
+        raise ValueError(f"is {value!r}, which is no IPv4 network ({error}); write it like 10.0.0.0/16") from None
+
+
+def _public_key(value: str) -> str:
+    """Return type and base64 text of a key that is given as text or as a .pub file's path."""
+    text = value.strip()
+    if text.endswith(".pub") and "\n" not in text:
+        try:
+            text = Path(text).expanduser().read_text().strip()
+        except OSError as error:
+            raise ValueError(
+                f"is {value!r}, a file that cannot be read ({error.strerror}); give a public key, or the path of one"
+            ) from None
+    if "PRIVATE KEY" in text:
+        raise ValueError("is a private key, which must never leave its owner; give the public half (the .pub file)")
+    words = text.split()
+    if len(words) < 2 or words[0] not in _KEY_TYPES or not _is_key(words[0], words[1]):  # noqa: PLR2004 - type and key
+        raise ValueError(
+            f"is not an OpenSSH public key; it must look like '{_KEY_TYPES[0]} AAAA...', with one of {', '.join(_KEY_TYPES)}"
+        )
+    return " ".join(words[:2])  # the comment often names a person and a machine, and no node needs it
+
+
+def _is_key(kind: str, encoded: str) -> bool:
+    """Tell whether the base64 text holds the key type that it claims (RFC 4253, section 6.6)."""
+    try:
+        raw = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return raw[4 : 4 + int.from_bytes(raw[:4], "big")] == kind.encode()
+
+
+def _timezone(value: str) -> str:
+    if value not in zoneinfo.available_timezones():
+        near = difflib.get_close_matches(value, zoneinfo.available_timezones(), n=2)
+        raise ValueError(
+            f"is {value!r}, which the tz database does not know; like it are {', '.join(near) or 'UTC, Asia/Tokyo'}"
+        )
+    return value
+
+
+Cidr = Annotated[str, AfterValidator(_network)]
+PublicKey = Annotated[str, AfterValidator(_public_key)]
+Timezone = Annotated[str, AfterValidator(_timezone)]
+#: What destroying the stack does to data: it fails, it leaves them, or it deletes them.
+OnDestroy = Literal["refuse", "retain", "delete"]
+
+
+def some(value: tuple[_T, ...]) -> tuple[_T, ...]:
+    """Refuse an empty list; ValueError with the rest of a sentence."""
+    if not value:
+        raise ValueError("is empty; it needs at least one entry")
+    return value
+
+
+class Access(Model):
+    """Who may log in, and from where."""
+
+    public_key: PublicKey = Field(
+        default=_USUAL_KEY,
+        validate_default=True,
+        description="Your OpenSSH public key, or the path of its .pub file; the private half stays in your agent.",
+        examples=["~/.ssh/id_ed25519.pub"],
+    )
+    ssh_from: tuple[Cidr, ...] = Field(
+        description="Networks that may open SSH to the login node; at least one.", examples=[["203.0.113.7/32"]]
+    )
+    allow_world: bool = Field(
+        default=False, description="Must be true before sshFrom may contain the whole Internet.", examples=[True]
+    )
+
+    def broken(self, path: str) -> Iterator[Breach]:
+        """Yield what is wrong with `sshFrom`, given the path of this group."""
+        networks = tuple(ipaddress.IPv4Network(cidr) for cidr in self.ssh_from)
+        if not networks:
+            yield Breach(
+                f"{path}.sshFrom", "is empty; name at least one network that may reach the login node, such as your office's"
+            )
+        elif not self.allow_world and _WORLD in ipaddress.collapse_addresses(networks):
+            yield Breach(
+                f"{path}.sshFrom",
+                "contains 0.0.0.0/0, the whole Internet; name your networks, or set allowWorld: true if you mean it",
+            )

@@ -1,0 +1,237 @@
+"""A cluster network of bare-metal GPU nodes on OCI, or several, behind a login node."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from catalogue import IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
+from catalogue.oci_storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
+from config.kinds import Access, Cidr, OnDestroy, Timezone, some
+from config.measure import Measure
+from config.model import Model
+from config.units import Gb, GbitS, MbS
+
+Family = Literal["ol7", "ol8", "ol9", "ubuntu2204"]
+
+
+def _ocid(kind: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not re.fullmatch(rf"ocid1\.(?:{kind})\.[a-z0-9]+\.[a-z0-9-]*\.[A-Za-z0-9_-]+", value):
+            raise ValueError(f"is {value!r}; it must be an OCID that begins with ocid1.{kind.replace('|', '. or ocid1.')}.")
+        return value
+
+    return AfterValidator(check)
+
+
+def _label(value: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9]{0,14}", value):
+        raise ValueError(f"is {value!r}; it must be 1 to 15 lower-case letters and digits, a letter first, as a DNS label is")
+    return value
+
+
+def _shape(value: str) -> str:
+    if value not in SHAPES:
+        raise ValueError(
+            f"is {value!r}, which is not an RDMA shape in the catalogue; the nearest are {', '.join(nearest(value))}"
+        )
+    row = SHAPES[value]
+    if not row.gpus or row.rdma is None:
+        lack = "no GPU" if not row.gpus else "no rail data in the catalogue"
+        raise ValueError(f"is {value!r}, which has {lack}, so NCCL cannot be measured on it")
+    return value
+
+
+class Login(Model):
+    """The login node: the only machine with a public address, through which all others are reached."""
+
+    image: Annotated[str, _ocid("image")] = Field(
+        description="OCID of its image.", examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"]
+    )
+    image_family: Family = Field(default="ol8", description="What that image is; first boot differs.", examples=["ol9"])
+    shape: str = Field(default="VM.Standard.E5.Flex", description="Flexible VM shape.", examples=["VM.Optimized3.Flex"])
+    ocpus: int = Field(default=1, ge=1, description="OCPUs.", examples=[2])
+    memory_gb: Annotated[Gb, Field(ge=1)] = Field(default=14, description="Memory.", examples=["32 GB"])
+
+    @property
+    def family(self) -> ImageFamily:
+        """Its image's row of the catalogue."""
+        return IMAGES[self.image_family]
+
+
+class Network(Model):
+    """The VCN and its two subnets. RDMA rails use 192.168.0.0/16 and 10.224.0.0/12, so it must not overlap them."""
+
+    vcn: Cidr = Field(default="10.0.0.0/16", description="The VCN.", examples=["172.16.0.0/16"])
+    public: Cidr = Field(default="10.0.0.0/24", description="Subnet of the login node.", examples=["172.16.0.0/24"])
+    private: Cidr = Field(
+        default="10.0.1.0/24", description="Subnet of the nodes and file systems.", examples=["172.16.1.0/24"]
+    )
+    ingress: Literal["all", "ssh"] = Field(
+        default="all",
+        description="What nodes accept from the VCN. MPI and NCCL need all; ssh shows what happens without.",
+        examples=["ssh"],
+    )
+
+
+class Pool(Model):
+    """Nodes of one shape in one cluster network."""
+
+    name: Annotated[str, AfterValidator(_label)] = Field(description="Its name, unique in the stack.", examples=["gpu"])
+    shape: Annotated[str, AfterValidator(_shape)] = Field(
+        default="BM.GPU4.8", description="Shape of the nodes, one of catalogue/oci/shapes.py.", examples=["BM.GPU.H100.8"]
+    )
+    nodes: int = Field(ge=0, description="How many nodes; 0 rents nothing yet, else 2 or more.", examples=[2])
+    image: Annotated[str, _ocid("image")] = Field(
+        description="OCID of their image.", examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"]
+    )
+    image_family: Family = Field(default="ol8", description="What that image is; first boot differs.", examples=["ol9"])
+    boot_volume_gb: Gb = Field(
+        default=256, description="Boot volume of a node; 200 GB or more, for drivers, containers and logs.", examples=["512 GB"]
+    )
+
+    @property
+    def row(self) -> Shape:
+        """The shape's row of the catalogue."""
+        return SHAPES[self.shape]
+
+    @property
+    def family(self) -> ImageFamily:
+        """The image's row of the catalogue."""
+        return IMAGES[self.image_family]
+
+    @property
+    def homes(self) -> Homes:
+        """Where MPI, CUDA and NCCL are on the nodes."""
+        return self.family.homes
+
+
+class Home(Model):
+    """File Storage (NFS) for home folders or shared software, behind one mount target."""
+
+    mount: str = Field(
+        default="/home",
+        description="Where nodes mount it; at /home the login user's own folder stays on each machine.",
+        examples=["/fss"],
+    )
+    throughput_gbit_s: GbitS = Field(
+        default=1,
+        description="Throughput of the mount target: 1 Gbit/s, or 20, 40 or 80, which are billed for 30 days at least.",
+    )
+    on_destroy: OnDestroy = Field(
+        default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
+    )
+
+    @property
+    def addresses(self) -> int:
+        """How many addresses of its subnet it takes."""
+        return MOUNT_TARGET_ADDRESSES
+
+
+class Lustre(Model):
+    """A Lustre file system that every node mounts."""
+
+    size_gb: Gb = Field(default=LUSTRE_STEP_GB, description="Capacity, a multiple of 31200 GB.", examples=["62400 GB"])
+    throughput_mb_s: MbS = Field(
+        default=250, description="Throughput for each TB: 125, 250, 500 or 1000 MB/s.", examples=["500 MB/s"]
+    )
+    mount: str = Field(default="/lustre", description="Where nodes mount it.", examples=["/data"])
+    on_destroy: OnDestroy = Field(
+        default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
+    )
+
+    @property
+    def addresses(self) -> int:
+        """How many addresses of its subnet it may take."""
+        return lustre_addresses(self.size_gb)
+
+
+class Storage(Model):
+    """File systems that every node mounts; none where nothing is said."""
+
+    home: Home | None = Field(default=None, description="File Storage (NFS); null for none.")
+    lustre: Lustre | None = Field(default=None, description="Lustre; null for none.")
+
+    @property
+    def systems(self) -> dict[str, Home | Lustre]:
+        """The file systems that are wanted, by key."""
+        both = {"home": self.home, "lustre": self.lustre}
+        return {key: one for key, one in both.items() if one is not None}
+
+    @property
+    def stays(self) -> bool:
+        """Whether servers stay in the private subnet when the stack is destroyed."""
+        return self.lustre is not None and self.lustre.on_destroy == "retain"
+
+
+class Oci(Model):
+    """A cluster on OCI: pools of bare-metal GPU nodes behind a login node."""
+
+    name: Annotated[str, AfterValidator(_label)] = Field(
+        default="busbar", description="Prefix of display names, and DNS label of the VCN.", examples=["train"]
+    )
+    compartment: Annotated[str, _ocid("compartment|tenancy")] = Field(
+        description="OCID of the compartment that everything is created in.", examples=["ocid1.compartment.oc1..aaaa"]
+    )
+    tenancy: Annotated[str, _ocid("tenancy")] | None = Field(
+        default=None,
+        description="OCID of the tenancy, where dynamic groups and limits are; null looks it up from the compartment.",
+        examples=["ocid1.tenancy.oc1..aaaa"],
+    )
+    availability_domain: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Availability domain; null takes the one that offers the shapes, and several are refused.",
+        examples=["Uocm:PHX-AD-1"],
+    )
+    access: Access = Field(description="Who may log in, and from where.")
+    login: Login = Field(description="The login node.")
+    network: Network = Field(default=Network(), description="The VCN and its subnets.")
+    pools: Annotated[tuple[Pool, ...], AfterValidator(some)] = Field(description="Pools of GPU nodes.")
+    storage: Storage = Field(default=Storage(), description="File systems that every node mounts.")
+    timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
+    iam: bool = Field(
+        default=True,
+        description="Create a dynamic group of the login node with a read-only policy; needs rights in the tenancy.",
+        examples=[False],
+    )
+    preflight: bool = Field(
+        default=True,
+        description="Look up what is not given, and ask the account first: is the shape offered, does the image fit, limits.",
+        examples=[False],
+    )
+    suppress: tuple[str, ...] = Field(
+        default=(), description="Rules that are not judged, by the names that refusals end with.", examples=[["limit"]]
+    )
+
+    @property
+    def search_domain(self) -> str:
+        """DNS domain of the private subnet, as the VCN's resolver serves it."""
+        return f"private.{self.name}.oraclevcn.com"
+
+    @property
+    def located(self) -> Iterator[tuple[str, Pool]]:
+        """Every pool with its path."""
+        return ((f"oci.pools[{index}]", pool) for index, pool in enumerate(self.pools))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Nodes of every pool by its name."""
+        return {pool.name: pool.nodes for pool in self.pools}
+
+    def measured(self, measure: Measure) -> Pool:
+        """Return the pool that is measured; the first one where none has nodes yet."""
+        able = [pool for pool in self.pools if pool.nodes and measure.pool in {None, pool.name}]
+        return [*able, *self.pools][0]
+
+    def label(self, pool: Pool) -> str:
+        """Return the display name of a pool's cluster network."""
+        return f"{self.name}-{pool.name}"
+
+    @property
+    def private(self) -> ipaddress.IPv4Network:
+        """The private subnet."""
+        return ipaddress.IPv4Network(self.network.private)

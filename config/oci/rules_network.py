@@ -1,0 +1,90 @@
+"""Rules about the VCN: what its networks may be, and that everything has room in them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from config.oci.facts import Facts
+from config.oci.model import Oci
+from config.rule import ERROR, Breach, rule
+
+#: Networks of the RDMA rails: written by first boot on Oracle Linux 7, given by the vendor's agent on later images.
+RAIL_NETWORKS = (ipaddress.IPv4Network("192.168.0.0/16"), ipaddress.IPv4Network("10.224.0.0/12"))
+#: The vendor keeps the first two addresses and the last one of a subnet.
+_RESERVED_ADDRESSES = 3
+_LARGEST, _SMALLEST = 16, 30
+_VCN = "OCI Networking, VCNs and Subnets: allowed sizes"
+
+
+@rule("ssh-sources", ERROR, "the login node is on the Internet", guard=True)
+def ssh_sources(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """Networks that let nobody in, or everybody."""
+    yield from wanted.access.broken("oci.access")
+
+
+@rule("vcn-rails", ERROR, "oci-hpc: RDMA networks; seed 000, section 1-1")
+def vcn_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A VCN that overlaps the rails."""
+    vcn = ipaddress.IPv4Network(wanted.network.vcn)
+    for rails in RAIL_NETWORKS:
+        if vcn.overlaps(rails):
+            yield Breach(
+                "oci.network.vcn",
+                f"is {vcn}, which overlaps {rails}; the RDMA rails use that network, and traffic would go astray",
+            )
+
+
+@rule("vcn-size", ERROR, _VCN)
+def vcn_size(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A size that a VCN or a subnet cannot have."""
+    vcn = ipaddress.IPv4Network(wanted.network.vcn)
+    if not _LARGEST <= vcn.prefixlen <= _SMALLEST:
+        yield Breach("oci.network.vcn", f"is {vcn}; the cloud takes /{_LARGEST} to /{_SMALLEST}")
+    for key, cidr in (("public", wanted.network.public), ("private", wanted.network.private)):
+        if ipaddress.IPv4Network(cidr).prefixlen > _SMALLEST:
+            yield Breach(f"oci.network.{key}", f"is {cidr}; the cloud takes no subnet smaller than /{_SMALLEST}")
+
+
+@rule("subnets", ERROR, _VCN)
+def subnets(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A subnet outside the VCN, or two that overlap."""
+    vcn = ipaddress.IPv4Network(wanted.network.vcn)
+    public = ipaddress.IPv4Network(wanted.network.public)
+    for key, subnet in (("public", public), ("private", wanted.private)):
+        if not subnet.subnet_of(vcn):
+            yield Breach(f"oci.network.{key}", f"is {subnet}, which is outside of oci.network.vcn {vcn}")
+    if public.overlaps(wanted.private):
+        yield Breach(
+            "oci.network.private", f"is {wanted.private}, which overlaps oci.network.public {public}; they must be apart"
+        )
+
+
+@rule("subnet-room", ERROR, "OCI Networking: three addresses of each subnet are reserved")
+def subnet_room(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """More machines and servers than the private subnet has addresses."""
+    room = wanted.private.num_addresses - _RESERVED_ADDRESSES
+    nodes = sum(pool.nodes for pool in wanted.pools)
+    servers = sum(system.addresses for system in wanted.storage.systems.values())
+    if room < nodes:
+        yield Breach(
+            "oci.network.private", f"is {wanted.private}, which has room for {room} machines; {nodes} nodes are asked for"
+        )
+    elif room < nodes + servers:
+        yield Breach(
+            "oci.network.private",
+            f"is {wanted.private}, which has {room} addresses; {nodes} nodes and the servers of the file systems take "
+            f"{nodes + servers}, so it must be larger",
+        )
+
+
+@rule("rails-subnet", ERROR, "seed 000, section 1-1: y of 192.168.x.y is the last octet of the node's address")
+def rails_subnet(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A subnet in which two nodes would share a rail's address."""
+    for pool in wanted.pools:
+        if pool.family.rdma == "ifcfg" and wanted.private.prefixlen < 24:  # noqa: PLR2004 - one octet
+            yield Breach(
+                "oci.network.private",
+                f"is {wanted.private}; on {pool.image_family} the rails take the last octet of a node's address, so the subnet "
+                "must be /24 or smaller, or two nodes would share one",
+            )

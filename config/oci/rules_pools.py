@@ -1,0 +1,161 @@
+"""Rules about pools: counts, images, boot volumes, and whether the account has what they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.oci.facts import Facts, OfferedShape
+from config.oci.model import Oci, Pool
+from config.rule import ERROR, Breach, NotAskedError, known, rule
+
+#: The vendor's tutorials say 200 GB for GPU nodes.
+_LEAST_BOOT_GB = 200
+
+
+@rule("pool-names", ERROR, "pools are found by their names", guard=True)
+def pool_names(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """Two pools of one name."""
+    seen: set[str] = set()
+    for path, pool in wanted.located:
+        if pool.name in seen:
+            yield Breach(f"{path}.name", f"is {pool.name!r}, as another pool's is; each needs a name of its own")
+        seen.add(pool.name)
+
+
+@rule("pool-nodes", ERROR, "OCI Compute: a cluster network joins machines")
+def pool_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A cluster network of one node."""
+    for path, pool in wanted.located:
+        if pool.nodes == 1:
+            yield Breach(
+                f"{path}.nodes",
+                "is 1; a cluster network joins 2 or more, and one node has no fabric to measure (0 rents nothing yet)",
+            )
+
+
+@rule("boot-volume", ERROR, "seed 000: boot volumes of GPU nodes")
+def boot_volume(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A boot volume that drivers and containers fill."""
+    for path, pool in wanted.located:
+        if pool.boot_volume_gb < _LEAST_BOOT_GB:
+            yield Breach(
+                f"{path}.bootVolume",
+                f"is {pool.boot_volume_gb} GB; GPU nodes need {_LEAST_BOOT_GB} GB or more for drivers, containers and logs",
+            )
+
+
+@rule("image-rails", ERROR, "oci-hpc:samples/gpu/ifup.sh: names of rail interfaces", guard=True)
+def image_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """An image whose first boot cannot name the shape's rails."""
+    for path, pool in wanted.located:
+        if pool.family.rdma == "ifcfg" and pool.row.rdma is not None and not pool.row.rdma.el7_netdevs:
+            yield Breach(
+                f"{path}.imageFamily",
+                f"is {pool.image_family}, and no such image drives the rails of {pool.shape}; use ol8 or later",
+            )
+
+
+@rule("domain", ERROR, "OCI Identity, ListAvailabilityDomains; Compute, ListShapes", guard=True)
+def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """An availability domain that does not exist, or none where several would do."""
+    if not facts.domains:
+        if wanted.availability_domain is None and not wanted.preflight:
+            yield Breach("oci.availabilityDomain", "is not set, and oci.preflight is false, so it is not looked up; name it")
+            return
+        raise NotAskedError("its availability domains")
+    shapes = frozenset(pool.shape for pool in wanted.pools)
+    offering = facts.offering(shapes)
+    if wanted.availability_domain is None and len(offering) != 1:
+        found = f"{', '.join(sorted(shapes))} is offered in {', '.join(offering) or 'none of ' + ', '.join(facts.domains)}"
+        yield Breach("oci.availabilityDomain", f"is not set, and {found}; name one that offers what the pools ask for")
+    if wanted.availability_domain is not None and wanted.availability_domain not in facts.domains:
+        yield Breach(
+            "oci.availabilityDomain",
+            f"is {wanted.availability_domain!r}, and this tenancy's region has {', '.join(facts.domains)}",
+        )
+
+
+@rule("tenancy", ERROR, "OCI Identity: dynamic groups are created in the tenancy", guard=True)
+def tenancy(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A dynamic group whose tenancy is neither given nor looked up."""
+    given = wanted.tenancy or wanted.compartment.startswith("ocid1.tenancy.")
+    if wanted.iam and not wanted.preflight and not given:
+        yield Breach(
+            "oci.tenancy", "is not set, and oci.preflight is false, so it is not looked up; name it, or set oci.iam: false"
+        )
+
+
+def _offered(wanted: Oci, facts: Facts) -> tuple[str, dict[str, OfferedShape]]:
+    """Return the availability domain that is meant and what it offers."""
+    offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
+    here = wanted.availability_domain or (offering[0] if offering else "")
+    return here, dict(known(facts.shapes, here, "shapes of availability domain"))
+
+
+@rule("shape-offered", ERROR, "OCI Compute, ListShapes")
+def shape_offered(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """A shape that the availability domain does not offer, or that the catalogue describes otherwise than the account."""
+    here, offered = _offered(wanted, facts)
+    for path, pool in wanted.located:
+        if pool.shape not in offered:
+            bare = ", ".join(name for name in offered if name.startswith("BM.")) or "no bare metal"
+            yield Breach(f"{path}.shape", f"is {pool.shape}, and {here} does not offer {pool.shape}; it has {bare}")
+        elif offered[pool.shape].gpus != pool.row.gpus:
+            yield Breach(
+                f"{path}.shape",
+                f"is {pool.shape}, which has {offered[pool.shape].gpus} GPUs by the account and {pool.row.gpus} by the "
+                "catalogue; the catalogue is out of date, so nothing measured could be judged",
+            )
+
+
+@rule("image-missing", ERROR, "OCI Compute, GetImage", guard=True)
+def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """An image that does not exist."""
+    for path, pool in wanted.located:
+        if known(facts.images, pool.image, "image") is None:
+            yield Breach(f"{path}.image", f"is {pool.image}, which is not in this region, or this account may not see it")
+
+
+@rule("image-fits", ERROR, "OCI Compute, ListShapes of an image")
+def image_fits(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """An image that does not fit the shape."""
+    for path, pool in wanted.located:
+        image = known(facts.images, pool.image, "image")
+        if image is not None and pool.shape not in image.shapes:
+            yield Breach(
+                f"{path}.image",
+                f"is {pool.image}, which does not fit shape {pool.shape}; it fits {', '.join(sorted(image.shapes)) or 'none'}",
+            )
+
+
+@rule("image-system", ERROR, "OCI Compute, GetImage: operatingSystem")
+def image_system(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """An image of another operating system than is said: its first boot would do the wrong things."""
+    wrong = "its first boot would do the wrong things"
+    for path, pool in wanted.located:
+        image = known(facts.images, pool.image, "image")
+        if image is not None and not _is(pool, image.system, image.version):
+            yield Breach(
+                f"{path}.imageFamily",
+                f"is {pool.image_family}, and image {pool.image} is {image.system} {image.version}; {wrong}",
+            )
+
+
+def _is(pool: Pool, system: str, version: str) -> bool:
+    return pool.family.operating_system == system and version.startswith(pool.family.version_prefix)
+
+
+@rule("limit", ERROR, "OCI Limits, GetResourceAvailability; limits of GPU shapes are counted in GPUs")
+def limit(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """More nodes than the account's limits have room for."""
+    here, offered = _offered(wanted, facts)
+    for path, pool in wanted.located:
+        more = pool.nodes - known(facts.running, pool.name, "nodes of pool")
+        for name in offered[pool.shape].limits if more > 0 and pool.shape in offered else ():
+            available, needed = known(facts.available, name, "limit"), more * pool.row.gpus
+            if available < needed:
+                yield Breach(
+                    f"{path}.nodes",
+                    f"is {pool.nodes}; {more} more nodes take {needed} GPUs of the limit {name} in {here}, which has "
+                    f"{available} left: ask for a limit increase or for fewer nodes",
+                )

@@ -1,0 +1,190 @@
+"""Reads the stack's configuration, the only reader of pulumi.Config, and refuses everything that is wrong with it at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from config.model import Model, fields_by_key, inner
+from config.rule import nearest
+from config.stack import TARGETS, Stack
+
+_GROUPS = fields_by_key(Stack)
+#: Groups that every target has.
+_SHARED = [key for key in _GROUPS if key not in {*TARGETS, "target"}]
+
+
+def load() -> Stack:
+    """Return what the stack asks for.
+
+    Raises:
+        pulumi.RunError: with one sentence for each thing that is wrong, which begins with the path as typed.
+    """
+    project = pulumi.get_project()
+    raw = {**pulumi.runtime.config.get_config_env(), **pulumi.runtime.config.CONFIG.get()}
+    texts = {key.partition(":")[2]: str(text) for key, text in raw.items() if key.startswith(f"{project}:")}
+    return parse(texts, region=raw.get("aws:region"))
+
+
+def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
+    """Return what the configuration asks for: JSON texts by group, as the engine hands them over, and the target's name.
+
+    `region` is that of the AWS provider, where the stack file has it.
+
+    Raises:
+        pulumi.RunError: with one sentence for each thing that is wrong.
+    """
+    target = texts.get("target")
+    if target not in TARGETS:
+        raise pulumi.RunError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}.")
+    wrong = [*_foreign(texts, target)]
+    found: dict[str, Any] = {"target": target}
+    for key in (target, *_SHARED):
+        model = inner(_GROUPS[key].annotation)
+        assert model is not None  # noqa: S101 - every group is a model
+        made, errors = group(key, model, texts.get(key, "{}"))
+        wrong += errors
+        if made is not None:
+            found[key] = made
+    if target in found:
+        stack = Stack.model_construct(**{name: info.get_default() for name, info in Stack.model_fields.items()} | found)
+        wrong += [breach.sentence for breach in stack.breaches()]
+        wrong += _elsewhere(stack, region)
+        if not wrong:
+            return stack
+    raise pulumi.RunError("\n".join(wrong))
+
+
+def _foreign(texts: Mapping[str, str], target: str) -> list[str]:
+    """Return a sentence for each group that is unknown, or another target's."""
+    sentences = [
+        _ended(f"{key} is not a group of the configuration; {nearest(key, _GROUPS)}") for key in texts if key not in _GROUPS
+    ]
+    # Pulumi.yaml declares every group with the default {}, so a group that is there and empty was not given.
+    given = [key for key in TARGETS if key != target and texts.get(key, "{}").strip() not in {"", "{}", "null"}]
+    return sentences + [f"{key} is set, and target is {target}; remove it, or change the target." for key in given]
+
+
+def _elsewhere(stack: Stack, region: str | None) -> list[str]:
+    """Return a sentence where the provider works in another region than the zone's."""
+    if stack.aws is None or region is None or region == stack.aws.region:
+        return []
+    return [f"aws.zone is {stack.aws.zone}, and aws:region of this stack is {region}; the zone must be in that region."]
+
+
+def group(key: str, model: type[Model], text: str) -> tuple[Model | None, list[str]]:
+    """Return one group and a sentence for each thing wrong with it; the group is None where no rule could judge it."""
+    try:
+        return _validated(model, text), []
+    except ValidationError as error:
+        errors = error.errors()
+    sentences = [_sentence(key, model, one) for one in errors]
+    # Unknown keys have no effect, so the rules can judge what is left and say what else is wrong.
+    if {one["type"] for one in errors} != {"extra_forbidden"}:
+        return None, sentences
+    values = json.loads(text)
+    for one in errors:
+        _drop(values, one["loc"])
+    return _validated(model, json.dumps(values)), sentences
+
+
+def _validated(model: type[Model], text: str) -> Model:
+    """Read `text` strictly: a number is no text and a text no truth, and keys are those of stack files alone."""
+    return model.model_validate_json(text, strict=True, by_alias=True, by_name=False)
+
+
+def _drop(values: Any, loc: tuple[int | str, ...]) -> None:
+    for step in loc[:-1]:
+        values = values[step]
+    del values[loc[-1]]
+
+
+def _path(key: str, loc: tuple[int | str, ...]) -> str:
+    """Return a path as it is typed, such as `aws.queues[0].machines[1].type`."""
+    steps = [step for step in loc if step != "[key]"]
+    return key + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+
+
+def _sentence(key: str, model: type[Model], found: ErrorDetails) -> str:
+    path, given = _path(key, found["loc"]), found.get("input")
+    context: dict[str, Any] = found.get("ctx", {})
+    match found["type"]:
+        case "extra_forbidden":
+            hint = nearest(str(found["loc"][-1]), _siblings(model, found["loc"][:-1]))
+            return _ended(f"{path} is not a key of the configuration; {hint}")
+        case "missing":
+            return f"{path} is not set, and it has no default{_needs(model, found['loc'])}."
+        case "value_error":
+            return f"{path} {context['error']}."
+        case kind:
+            return f"{path} is {_shown(given)}; it must be {_must(kind, context, found['msg'])}."
+
+
+def _must(kind: str, context: dict[str, Any], message: str) -> str:
+    """Return what a value must be, by the name of the check that it failed."""
+    if kind == "literal_error":
+        return f"one of {context['expected'].replace(' or ', ', ')}"
+    if kind in _BOUNDS:
+        words, name = _BOUNDS[kind]
+        return f"{words} {context[name]:g}"
+    if kind == "string_pattern_mismatch":
+        return f"a text that matches {context['pattern']}"
+    return _KINDS.get(kind, message[0].lower() + message[1:])
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("?") else f"{text}."
+
+
+#: Failed comparisons: in words, and the name of the bound in pydantic's context.
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+#: What a value must be, by the name of the failed check.
+_KINDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a map",
+    "model_type": "a map",
+    "float_type": "a number",
+    "string_too_short": "a text that is not empty",
+}
+
+
+def _shown(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) < 60 else f"{text[:60]}..."  # noqa: PLR2004 - a line's worth
+
+
+def _siblings(model: type[Model], loc: tuple[int | str, ...]) -> list[str]:
+    """Return the keys that are known at `loc` within `model`."""
+    here: type[Model] | None = model
+    for step in loc:
+        if isinstance(step, str) and here is not None:
+            info = fields_by_key(here).get(step)
+            here = inner(info.annotation) if info else None
+    return list(fields_by_key(here)) if here else []
+
+
+def _needs(model: type[Model], loc: tuple[int | str, ...]) -> str:
+    """Return what the field at `loc` is, for a sentence that says that it is missing."""
+    here: type[Model] | None = model
+    description = ""
+    for step in loc:
+        if isinstance(step, str) and here is not None:
+            info = fields_by_key(here).get(step)
+            description = (info.description or "") if info else ""
+            here = inner(info.annotation) if info else None
+    return f": {re.sub(r'[.]$', '', description)}" if description else ""

@@ -1,0 +1,122 @@
+"""Named rules over the configuration and over what an account said: one engine for every target."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+ERROR, WARNING, NOTE = "error", "warning", "note"
+#: A configuration that is judged, and what an account said.
+M = TypeVar("M")
+F = TypeVar("F")
+_T = TypeVar("_T")
+
+
+class Breach(NamedTuple):
+    """One thing that is wrong: the path of a key as typed, and the rest of a sentence without its full stop."""
+
+    path: str
+    text: str
+
+
+Judge = Callable[[M, F], Iterator[Breach]]
+
+
+class NotAskedError(Exception):
+    """A rule needs what no account was asked for; the message names it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One breach, or one thing that could not be judged (`note`)."""
+
+    rule: str
+    severity: str
+    path: str
+    text: str
+
+    @property
+    def sentence(self) -> str:
+        """Return it as people read it: the path as typed, what is wrong with it, and the rule's name."""
+        return f"{self.path} {self.text}{'' if self.text.endswith('?') else '.'} [{self.rule}]"
+
+
+@dataclass(frozen=True)
+class Rule(Generic[M, F]):
+    """One rule.
+
+    Attributes:
+        id: its name, by which it can be suppressed.
+        severity: `error` or `warning`.
+        source: where it was read.
+        judge: yields each breach.
+        guard: it protects data, money or what is rendered from the configuration, so it cannot be suppressed.
+        number: of the vendor's own check that it stands for; 0 where there is none.
+    """
+
+    id: str
+    severity: str
+    source: str
+    judge: Judge[M, F]
+    guard: bool = False
+    number: int = 0
+
+    def findings(self, wanted: M, facts: F) -> Iterator[Finding]:
+        """Yield what the rule says; a note where it needs what no account was asked for."""
+        try:
+            for path, text in self.judge(wanted, facts):
+                yield Finding(self.id, self.severity, path, text)
+        except NotAskedError as missing:
+            yield Finding(self.id, NOTE, self.id, f"was not checked: no account was asked for {missing}")
+
+
+def rule(name: str, severity: str, source: str, *, guard: bool = False, number: int = 0) -> Callable[[Judge[M, F]], Rule[M, F]]:
+    """Turn a function into a rule."""
+    return lambda judge: Rule(name, severity, source, judge, guard, number)
+
+
+def collected(*modules: Any) -> dict[str, Rule[Any, Any]]:
+    """Return every rule of `modules` by its name, in the order in which they are written."""
+    return {one.id: one for module in modules for one in vars(module).values() if isinstance(one, Rule)}
+
+
+def check(
+    rules: Mapping[str, Rule[M, F]], wanted: M, facts: F, suppress: Collection[str] = (), where: str = "suppress"
+) -> tuple[Finding, ...]:
+    """Return what all rules but the suppressed ones find, in the rules' order; `where` is the path of `suppress`."""
+    wrong = [
+        Finding("suppress", ERROR, f"{where}[{index}]", text)
+        for index, name in enumerate(suppress)
+        if (text := _unsuppressible(name, rules))
+    ]
+    kept = {name for name in suppress if name in rules and not rules[name].guard}
+    found = [finding for one in rules.values() if one.id not in kept for finding in one.findings(wanted, facts)]
+    return (*wrong, *found)
+
+
+def _unsuppressible(name: str, rules: Mapping[str, Rule[Any, Any]]) -> str:
+    if name not in rules:
+        return f"is {name!r}, which is no rule; {nearest(name, rules)}"
+    if rules[name].guard:
+        return f"is {name!r}, which cannot be suppressed: it guards data, money or what is made of the configuration"
+    return ""
+
+
+def nearest(name: str, among: Iterable[str]) -> str:
+    """Return the end of a sentence that names what `name` may have meant."""
+    known = list(among)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+
+
+def known(facts: Mapping[str, _T], key: str, noun: str) -> _T:
+    """Return the fact of `key`; `noun` says what it is.
+
+    Raises:
+        NotAskedError: no account was asked for it.
+    """
+    if key not in facts:
+        raise NotAskedError(f"{noun} {key}")
+    return facts[key]

@@ -1,0 +1,63 @@
+"""Rules about what every stack has: the measurement, its limits, and the pool that is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from catalogue.nccl_tests import SHA256
+from config.accept import Accept
+from config.measure import Measure
+from config.rule import ERROR, Breach, Rule, nearest, rule
+
+_Breaches = Iterator[Breach]
+
+
+@rule("sizes", ERROR, "nccl-tests: -b, -e", guard=True)
+def sizes(measure: Measure, _facts: Accept) -> _Breaches:
+    """Sizes that end before they begin."""
+    found = measure.sizes
+    for key, last in (("to", found.to_bytes), ("othersTo", found.others_to_bytes)):
+        if last is not None and last < found.from_bytes:
+            yield Breach(f"measure.sizes.{key}", f"is {last} bytes, below measure.sizes.from, {found.from_bytes} bytes")
+
+
+@rule("source-sum", ERROR, "what is built on the nodes must be what was meant", guard=True)
+def source_sum(measure: Measure, _facts: Accept) -> _Breaches:
+    """An archive of a URL that nobody vouches for."""
+    tests = measure.nccl_tests
+    if tests.is_url and tests.sha256 is None and tests.source not in SHA256:
+        yield Breach(
+            "measure.ncclTests.sha256",
+            f"is not set, and the sum of {tests.source} is not in catalogue/nccl_tests.py; give the sum of the archive that "
+            "you trust",
+        )
+
+
+@rule("limits", ERROR, "a limit is read where it was measured", guard=True)
+def limits(measure: Measure, accept: Accept) -> _Breaches:
+    """A limit on what is never measured."""
+    for limit in accept.own_limits:
+        path = f"accept.limits.{limit.collective}"
+        if limit.collective not in measure.collectives:
+            yield Breach(path, "is set, and measure.collectives does not run it; name one of its collectives")
+        elif limit.size_bytes not in measure.sizes_of(limit.collective):
+            yield Breach(
+                path, f"has a limit at {limit.size_bytes} bytes, which measure.sizes never runs; name one of its sizes"
+            )
+
+
+RULES: dict[str, Rule[Measure, Accept]] = {one.id: one for one in (sizes, source_sum, limits)}
+
+
+def pool_chosen(measure: Measure, nodes: Mapping[str, int], where: str) -> _Breaches:
+    """Yield what is wrong with `measure.pool`, given the nodes of every pool by name; `where` is the path of the pools."""
+    filled = [name for name, count in nodes.items() if count]
+    if measure.pool is None:
+        if len(filled) > 1:
+            yield Breach(
+                "measure.pool", f"is not set, and {', '.join(filled)} of {where} all have nodes; name the one to measure"
+            )
+    elif measure.pool not in nodes:
+        yield Breach("measure.pool", f"is {measure.pool!r}, which is none of {where}; {nearest(measure.pool, nodes)}")
+    elif not nodes[measure.pool]:
+        yield Breach("measure.pool", f"is {measure.pool!r}, which has no nodes; measured can be {', '.join(filled) or 'none'}")

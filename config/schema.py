@@ -1,0 +1,211 @@
+"""The JSON schema of stack files and the tables in docs/, made of the models: python -m config.schema writes both."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import PydanticUndefined, core_schema
+
+from config.model import Model, fields_by_key, inner
+from config.stack import TARGETS, Stack
+from config.units import Quantity
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "docs" / "stack.schema.json"
+#: Page -> the groups whose tables it has.
+PAGES = {
+    "oci.md": ("oci",),
+    "aws.md": ("aws",),
+    "hosts.md": ("hosts",),
+    "measure.md": ("measure", "accept", "records"),
+}
+_NAMESPACE = "busbar"
+_TYPES = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
+
+
+class _Generator(GenerateJsonSchema):
+    """Shows quantities with their unit, and leaves out the defaults of whole groups: their keys have their own."""
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        found = super().default_schema(schema)
+        value = schema.get("default")
+        if isinstance(value, Model):
+            found.pop("default", None)
+        quantity = _BY_EXAMPLE.get(_example(found) or "")
+        if quantity is not None and isinstance(value, int | float) and not isinstance(value, bool):
+            found["default"] = quantity.show(value)
+        return found
+
+
+def _example(schema: JsonSchemaValue) -> str | None:
+    places = [schema, *schema.get("anyOf", [])]
+    found = [place["examples"][0] for place in places if place.get("examples") and "pattern" in place]
+    return found[0] if found else None
+
+
+def _quantity(annotation: Any) -> Quantity | None:
+    """Return the quantity that a field of this type holds; None where it holds none."""
+    for part in (annotation, *get_args(annotation)):
+        metadata = getattr(part, "__metadata__", ())
+        found = next((one for one in metadata if isinstance(one, Quantity)), None)
+        if found is None and part is not annotation:
+            found = _quantity(part)
+        if found is not None:
+            return found
+    return None
+
+
+def _quantity_of(info: FieldInfo) -> Quantity | None:
+    return next((one for one in info.metadata if isinstance(one, Quantity)), None) or _quantity(info.annotation)
+
+
+def _walk(model: type[Model], path: str) -> Iterator[tuple[str, FieldInfo, type[Model] | None]]:
+    """Yield path, field and inner model of every key of `model` and of its groups, in their order."""
+    for key, info in fields_by_key(model).items():
+        below = inner(info.annotation)
+        here = f"{path}{key}"
+        yield here, info, below
+        if below is not None:
+            many = "[]" if "tuple" in str(info.annotation) else ""
+            yield from _walk(below, f"{here}{many}.")
+
+
+def leaves(group: str) -> list[tuple[str, FieldInfo]]:
+    """Return every key of a group that holds a value, by its path."""
+    model = inner(Stack.model_fields[group].annotation)
+    return [(path, info) for path, info, below in _walk(model, "") if below is None] if model else []
+
+
+_BY_EXAMPLE = {
+    quantity.example: quantity
+    for group in (*TARGETS, "measure", "accept", "records")
+    for _, info in leaves(group)
+    if (quantity := _quantity_of(info)) is not None
+}
+
+
+def stack_schema() -> dict[str, Any]:
+    """Return the JSON schema of a stack file."""
+    made = Stack.model_json_schema(by_alias=True, schema_generator=_Generator, ref_template="#/$defs/{model}")
+    groups = {f"{_NAMESPACE}:{key}": _plain(value) for key, value in made["properties"].items()}
+    others = "|".join(made["properties"])
+    config = {
+        "type": "object",
+        "properties": groups,
+        "required": [f"{_NAMESPACE}:target"],
+        "propertyNames": {"not": {"pattern": f"^{_NAMESPACE}:(?!({others})$)"}},
+        "allOf": [_only(target) for target in TARGETS],
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A stack file of busbar",
+        "type": "object",
+        "properties": {"config": config},
+        "required": ["config"],
+        "$defs": {name: _tidy(value) for name, value in made["$defs"].items()},
+    }
+
+
+def _only(target: str) -> dict[str, Any]:
+    """Return that a stack of `target` has its group and no other target's."""
+    rest = {f"{_NAMESPACE}:{other}": {"maxProperties": 0} for other in TARGETS if other != target}
+    named = {"properties": {f"{_NAMESPACE}:target": {"const": target}}}
+    return {"if": named, "then": {"required": [f"{_NAMESPACE}:{target}"], "properties": rest}}
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    """Return a group of the stack itself: it is there or not, and never null."""
+    found = {key: value for key, value in _tidy(group).items() if key not in {"anyOf", "default"}}
+    options = [one for one in group.get("anyOf", []) if one.get("type") != "null"]
+    return found | (options[0] if options else {})
+
+
+def _tidy(value: Any) -> Any:
+    """Return a schema without titles, and without number's bounds on texts."""
+    if isinstance(value, list):
+        return [_tidy(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: one for key, one in value.items() if key != "title" or isinstance(one, dict)}
+    if "pattern" in kept:
+        kept = {key: one for key, one in kept.items() if not key.lower().endswith("minimum") and not key.endswith("maximum")}
+    return {key: _tidy(one) for key, one in kept.items()}
+
+
+def table(group: str) -> str:
+    """Return the Markdown table of a group's keys."""
+    rows = [
+        f"| `{path}` | {_kind(info)} | {_default(info)} | {_shown_example(info)} | {info.description} |"
+        for path, info in leaves(group)
+    ]
+    return "\n".join(["| key | value | default | example | what it says |", "| --- | --- | --- | --- | --- |", *rows])
+
+
+def _kind(info: FieldInfo) -> str:
+    quantity, text = _quantity_of(info), str(info.annotation)
+    if "dict[" in text:
+        return "map"
+    if "tuple[" in text:
+        return "list"
+    if quantity is not None:
+        return f"quantity ({', '.join(unit for unit in quantity.factors if unit)})"
+    if "Literal" in text:
+        return ", ".join(re.findall(r"'([^']+)'", text))
+    return next((words for name, words in _TYPES.items() if re.search(rf"\b{name}\b", text)), "text")
+
+
+def _default(info: FieldInfo) -> str:
+    if info.default is PydanticUndefined:
+        return "**needed**"
+    if info.default is None:
+        return "`null`"
+    quantity = _quantity_of(info)
+    if quantity is not None and isinstance(info.default, int | float):
+        return f"`{quantity.show(info.default)}`"
+    return f"`{_yaml(info.default)}`"
+
+
+def _shown_example(info: FieldInfo) -> str:
+    quantity = _quantity_of(info)
+    example = info.examples[0] if info.examples else quantity.example if quantity else None
+    return "" if example is None else f"`{_yaml(example)}`"
+
+
+def _yaml(value: Any) -> str:
+    """Return a value in YAML's flow style."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_yaml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_yaml, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def page(text: str, name: str) -> str:
+    """Return the text of a page with the tables of its groups renewed."""
+    for group in PAGES[name]:
+        begin, end = f"<!-- keys of {group}, by python -m config.schema -->", "<!-- end of keys -->"
+        text = re.sub(
+            rf"{re.escape(begin)}.*?{re.escape(end)}",
+            lambda _, group=group, begin=begin, end=end: f"{begin}\n{table(group)}\n{end}",  # type: ignore[misc]
+            text,
+            flags=re.DOTALL,
+        )
+    return text
+
+
+def main() -> None:
+    """Write the schema and the tables."""
+    SCHEMA.write_text(json.dumps(stack_schema(), indent=2) + "\n")
+    for name in PAGES:
+        place = ROOT / "docs" / name
+        place.write_text(page(place.read_text(), name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""A stack file of target aws and what an account that has everything says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from conftest import KEY, texts
+
+from catalogue.instances import INSTANCES
+from config import read
+from config.aws.facts import Facts, Image, Machine, Reservation
+from config.stack import Stack
+from tools.nested import merged
+
+ZONE, OTHER = "ap-northeast-1a", "ap-northeast-1c"
+GROUP = "arn:aws:resource-groups:ap-northeast-1:111122223333:group/pool"
+GIVEN: dict[str, Any] = {
+    "target": "aws",
+    "aws": {
+        "zone": ZONE,
+        "access": {"publicKey": KEY, "sshFrom": ["198.51.100.0/24"]},
+        "image": "ami-1",
+        "login": {"image": "ami-1"},
+        "queues": [{"name": "gpu", "machines": [{"name": "p5", "static": 2}]}],
+        "tags": {"team": "training"},
+    },
+}
+
+
+def parsed(**changes: Any) -> Stack:
+    """Return the stack with `changes` to its groups."""
+    return read.parse(texts(merged(GIVEN, changes)))
+
+
+def machine(name: str, **changes: Any) -> Machine:
+    """Return an instance type as the account describes it."""
+    row = INSTANCES[name]
+    return replace(Machine(row.usage, frozenset({"cluster"}), row.efa, row.cards), **changes)
+
+
+ODCR = Reservation("cr-1", block=False, state="active", instance_type="p5.48xlarge", zone=ZONE, instances=8)
+BLOCK = replace(ODCR, block=True)
+IMAGE = Image("x86_64", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260901", 75)
+FACTS = Facts(
+    region="ap-northeast-1",
+    reservations={"cr-1": ODCR},
+    groups={GROUP: (ODCR,)},
+    zones=dict.fromkeys(("m5.8xlarge", "m7g.8xlarge", *INSTANCES), (ZONE, OTHER)),
+    machines={name: machine(name) for name in INSTANCES},
+    images={"ami-1": IMAGE},
+    placement_groups={"mine": "cluster"},
+    quota_vcpus=dict.fromkeys(INSTANCES, 3840.0),
+)

@@ -1,0 +1,234 @@
+"""Target aws from its stack file on: wrong intent and every broken rule stop a preview before anything is registered."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pulumi
+import pytest
+from a_line import document
+from aws_preview import READY, parsed, run
+from conftest import ROOT
+from test_aws_program import Cloud
+
+from benchmarks.judge.verdict import judge
+from benchmarks.plan.asked import Asked
+from catalogue.detection import Facts, Hca, recognise
+from catalogue.instances import INSTANCES
+from config.aws.rules import RULES
+
+# The SDK warns of its own older classes when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+#: A machine of the right GPUs, launched without EFA.
+PLAIN = {
+    "gpu": "NVIDIA H100 80GB HBM3",
+    "gpus": 8,
+    "hca": [],
+    "tag": "Amazon EC2",
+    "mpi": "/opt/amazon/openmpi",
+    "front": "ens1",
+    "network": "10.1.0.0/17",
+}
+
+
+@pytest.fixture
+def made(monkeypatch) -> list[str]:
+    """Types of what the program registers, also where it fails."""
+    found: list[str] = []
+    register = Cloud.new_resource
+    monkeypatch.setattr(Cloud, "new_resource", lambda self, args: found.append(args.typ) or register(self, args))
+    return found
+
+
+def machine(name: str) -> dict[str, Any]:
+    row = INSTANCES[name]
+    return {
+        "supportedUsagesClasses": sorted(row.usage),
+        "supportedPlacementStrategies": ["cluster"],
+        "efaSupported": True,
+        "efaMaximumInterfaces": row.efa,
+        "networkCards": [{"index": n, "maximumInterfaces": most} for n, most in enumerate(row.cards)],
+    }
+
+
+def nodes(**changes: Any) -> dict[str, Any]:
+    return {"queues": [{"machines": [changes]}]}
+
+
+def test_all_broken_rules_are_said_at_once_and_nothing_is_registered(monkeypatch, made):
+    odd = nodes(purchase={"allocation": "capacity-optimized"}) | {
+        "storage": {"lustre": {"size": "3600 GiB"}, "home": {"throughput": "512 MB/s"}}
+    }
+    with pytest.raises(pulumi.RunError) as refused:
+        run(monkeypatch, aws=odd)
+    assert sorted(line.rpartition("[")[2] for line in str(refused.value).splitlines()) == [
+        "allocation]",
+        "lustre-size]",
+        "openzfs-size]",
+    ]
+    assert set(made) <= {"pulumi:pulumi:Stack"}
+
+
+def test_what_the_account_says_is_judged_before_anything_is_registered(monkeypatch, made):
+    with pytest.raises(pulumi.RunError, match=r"^aws\.queues\[0\]\.machines\[0\]\.static is 2, which takes .* \[quota\]$"):
+        run(monkeypatch, answers={"getServiceQuota": {"value": 192.0}})
+    assert set(made) <= {"pulumi:pulumi:Stack"}
+
+
+def test_a_warning_is_said_in_the_preview_and_stops_nothing(monkeypatch, made):
+    ready = READY | {"groups": [{"facts": PLAIN, "nodes": ["a", "b"]}]}
+    seen = run(monkeypatch, {"acceptance-ready-contact": json.dumps(ready)}, aws=nodes(efa=False))
+    (warned,) = seen.warned
+    assert warned.startswith("aws.queues[0].machines[0].efa is false, and p5.48xlarge has 32 EFA devices")
+    assert warned.endswith("[efa-off]")
+    assert made.count("aws:ec2/launchTemplate:LaunchTemplate") == 1
+
+
+def test_a_suppressed_rule_neither_stops_nor_warns(monkeypatch):
+    odd = {"storage": {"lustre": {"size": "3600 GiB"}}} | nodes(placement="none")
+    seen = run(monkeypatch, aws=odd | {"suppress": ["lustre-size", "placement-off"]})
+    assert seen.cloud.one("LustreFileSystem")["storageCapacity"] == 3600
+    assert seen.warned == []
+
+
+# The whole program
+
+
+def asked() -> Asked:
+    return Asked.of(parsed(), INSTANCES["p5.48xlarge"].shape(), 2)
+
+
+def measured(**said: dict[str, int]) -> str:
+    """Return the line of a healthy run on EFA in which NCCL `said` what the plugin writes."""
+    line = document(asked())
+    line["transport"]["said"] = {
+        "networks": {"AWS Libfabric": 16},
+        "devices": {"Selected provider is efa, fabric is efa-direct (found 32 nics)": 16},
+        "channels": {"NET/AWS Libfabric/3": 16},
+    } | said
+    return json.dumps(line)
+
+
+def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):
+    seen = run(monkeypatch)
+    assert seen.warned == []
+    assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(380)
+    assert (seen.outputs["target"], seen.outputs["expected"]["shape"]) == ("aws", "p5.48xlarge")
+    assert any(text.startswith("2 x p5.48xlarge: a healthy fabric gives") and "allows 400" in text for text in seen.told)
+
+
+def test_a_healthy_run_is_a_pass_whose_proof_names_provider_and_devices(monkeypatch):
+    seen = run(monkeypatch, {"acceptance-measure": measured()}, preview=False)
+    assert (seen.outputs["measured"]["verdict"], seen.outputs["measured"]["reasons"]) == ("pass", [])
+    assert seen.outputs["measured"]["wire_efficiency"] == pytest.approx(0.98)
+    proof = " ".join(seen.outputs["measured"]["transport"]["proof"])
+    assert "rdmap79s0" in proof
+    assert "NCCL took provider efa (fabric efa-direct) with 32 devices" in proof
+    assert [node["name"] for node in seen.outputs["nodes"]] == ["ip-10-1-0-19", "ip-10-1-0-20"]
+    assert seen.outputs["ssh"] == "ssh -J ubuntu@203.0.113.5 ubuntu@10.1.0.19"
+
+
+def test_commands_reach_the_nodes_through_the_head_and_tell_nccl_of_no_hca(monkeypatch):
+    seen = run(monkeypatch)
+    contact = seen.cloud.named("acceptance-ready-contact")
+    assert contact["connection"]["value"]["host"] == "203.0.113.5"
+    assert '"first_boot": true' in contact["stdin"].replace("\\", "")
+    request = json.loads(seen.cloud.named("acceptance-measure")["stdin"])
+    assert len(request["hcas"]) == 32
+    ranks = request["steps"][-1]["ranks"]["environment"]
+    assert ranks["NCCL_SOCKET_IFNAME"] == "^docker,lo,veth"
+    assert "NCCL_IB_HCA" not in ranks
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            {"networks": {"Socket": 16}, "devices": {"NET/Socket : Using [0]eth0": 16}, "channels": {"NET/Socket/0": 9}},
+            "NCCL fell back to NET/Socket: its efa plugin was not used",
+        ),
+        (
+            {"devices": {"Selected provider is tcp, fabric is 10.1.0.0/17 (found 1 nics)": 16}},
+            "took provider tcp instead of efa",
+        ),
+        (
+            {
+                "devices": {
+                    "Selected provider is efa, fabric is efa-direct (found 32 nics)": 8,
+                    "Selected provider is efa, fabric is efa-direct (found 31 nics)": 8,
+                }
+            },
+            "found 31 efa devices on some node, and the shape has 32",
+        ),
+        ({"devices": {}}, "NCCL did not log which provider carried its bytes"),
+    ],
+)
+def test_another_way_than_efa_is_no_pass_however_fast_it_was(said, reason):
+    judged = judge(measured(**said), asked())
+    assert judged.verdict in {"short", "unknown"}
+    assert any(reason in text for text in judged.reasons), judged.reasons
+
+
+def test_older_plugins_write_the_same_with_other_letters():
+    older = {"networks": {"Libfabric": 16}, "devices": {"Selected Provider is efa (found 32 nics)": 16}}
+    assert judge(measured(**older), asked()).verdict == "pass"
+
+
+def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each(monkeypatch):
+    line = json.loads(measured())
+    for step in line["steps"]:
+        if step["name"] == "all_reduce":
+            for row in step["rows"]:
+                for timing in row[1:]:
+                    timing[0], timing[1], timing[2] = timing[0] * 2, timing[1] / 2, timing[2] / 2
+    seen = run(monkeypatch, {"acceptance-measure": json.dumps(line)}, preview=False)
+    trials = json.loads(seen.cloud.named("acceptance-search")["stdin"])["trials"]
+    assert (trials["by_gpu"], len(trials["rails"])) == (True, 8)
+    assert trials["rails"][1] == ["rdmap96s0", "rdmap97s0", "rdmap98s0", "rdmap99s0"]
+    assert "NCCL_IB_HCA" not in trials["ranks"]["environment"]
+    assert seen.outputs["measured"]["verdict"] == "short"
+
+
+def test_a_type_whose_rails_no_source_names_is_asked_by_first_contact(monkeypatch):
+    facts = {
+        "gpu": "NVIDIA B200",
+        "gpus": 8,
+        "hca": [
+            [name, 100, None, True] for name in sorted(f"rdmap{n}s0" for n in range(96, 104))
+        ],  # whatever their rate is, older drivers say 100
+        "tag": "Amazon EC2",
+        "mpi": "/opt/amazon/openmpi",
+        "front": "ens1",
+        "network": "10.1.0.0/17",
+    }
+    ready = READY | {"groups": [{"facts": facts, "nodes": ["a", "b"]}], "fronts": ["ens1"], "networks": ["10.1.0.0/17"]}
+    seen = run(
+        monkeypatch,
+        {"acceptance-ready-contact": json.dumps(ready)},
+        preview=False,
+        aws=nodes(type="p6-b200.48xlarge"),
+        answers={"getInstanceType": machine("p6-b200.48xlarge")},
+    )
+    assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(380)
+    request = json.loads(seen.cloud.named("acceptance-measure")["stdin"])
+    assert request["hcas"] == [f"rdmap{n}s0" for n in range(96, 104)]
+    assert request["steps"][-1]["ranks"]["environment"]["NCCL_SOCKET_IFNAME"] == "=ens1"
+
+
+def test_a_machine_that_shows_fewer_rails_than_its_type_has_is_refused():
+    seven = tuple(Hca(f"rdmap{n}s0", 400, None, active=True) for n in range(7))
+    facts = Facts("NVIDIA B200", 8, seven, "ens1", "10.1.0.0/17")
+    with pytest.raises(ValueError, match=r"p6-b200\.48xlarge, which has 8 rails, and the machines show 7 that are active"):
+        recognise(facts, 2, INSTANCES["p6-b200.48xlarge"].shape())
+
+
+# The page
+
+
+def test_the_page_names_no_rule_that_does_not_exist():
+    page = (ROOT / "docs" / "aws.md").read_text()
+    assert set(re.findall(r"suppress: \[([a-z-]+)\]", page)) <= set(RULES)

@@ -1,0 +1,258 @@
+"""A stack file is read strictly, and everything wrong with it is refused at once, each in a sentence with its path."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+from conftest import KEY, ROOT, groups, texts
+
+from config import read
+from config.aws.rules import RULES as AWS_RULES
+from config.hosts.rules import RULES as HOSTS_RULES
+from config.model import fields_by_key, inner
+from config.oci.rules import RULES as OCI_RULES
+from config.rules import RULES as STACK_RULES
+from config.stack import Stack
+from tools.nested import DEFAULT, merged
+
+DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+IMAGE = "ocid1.image.oc1.ap-tokyo-1.aaaa"
+GIVEN: dict[str, Any] = {
+    "target": "oci",
+    "oci": {
+        "compartment": "ocid1.compartment.oc1..dddd",
+        "access": {"publicKey": f"{KEY} operator@example", "sshFrom": ["198.51.100.0/24"]},
+        "login": {"image": IMAGE},
+        "pools": [{"name": "gpu", "nodes": 2, "image": IMAGE}],
+    },
+}
+
+
+def parsed(**changes: Any) -> Stack:
+    return read.parse(texts(merged(GIVEN, changes)))
+
+
+def refused(**changes: Any) -> list[str]:
+    """Return the sentences of a refusal, whose first words are paths that the models have."""
+    with pytest.raises(pulumi.RunError) as found:
+        parsed(**changes)
+    sentences = str(found.value).splitlines()
+    assert sentences
+    assert all(begins_with_a_path(one) for one in sentences), sentences
+    return sentences
+
+
+def begins_with_a_path(sentence: str) -> bool:
+    """Tell whether the first word is a path of the models as it is typed, or an unknown key in a group that exists."""
+    path = sentence.split(" ", maxsplit=1)[0]
+    here: Any = Stack
+    for step in re.sub(r"\[\d+\]", "", path).split("."):
+        known = fields_by_key(here) if here is not None else {}
+        if step not in known:
+            # A key of a map (tags, limits), or one that is not known: the group around it must be.
+            return here is None or "is not a" in sentence
+        here = inner(known[step].annotation)
+    return True
+
+
+def test_a_sound_stack_is_accepted_and_the_keys_comment_is_dropped():
+    stack = parsed()
+    assert stack.oci is not None
+    assert stack.oci.pools[0].nodes == 2
+    assert stack.oci.access.public_key == KEY
+
+
+def test_few_keys_are_declared_and_none_is_an_empty_text():
+    assert len(DECLARED) <= 10
+    assert set(DECLARED) == set(fields_by_key(Stack))
+    assert not [key for key, row in DECLARED.items() if row.get("default") == "" or not row["description"].endswith(".")]
+
+
+def test_quantities_are_read_with_their_units_and_kept_as_numbers():
+    stack = parsed(
+        measure={"timeout": "15 min", "search": "1 h", "sizes": {"to": "4 MiB", "othersTo": 1048576}},
+        accept={"gate": "350 GB/s", "limits": {"all_gather": {"1M": "0.5 TB/s"}}},
+        records={"pricePerNodeHour": "32.5 USD"},
+        oci={"pools": [{"bootVolume": "1 TB"}], "storage": {"home": {"throughput": "80 Gbit/s"}}},
+    )
+    assert (stack.measure.timeout_s, stack.measure.search_s) == (900, 3600)
+    assert (stack.measure.end_bytes, stack.measure.sizes.others_to_bytes) == (4 << 20, 1 << 20)
+    assert (stack.accept.gate_gb_s, stack.accept.own_limits[0].busbw_gb_s) == (350, 500)
+    assert stack.records.price is not None
+    assert stack.records.price.usd_per_node_hour == 32.5
+    assert stack.oci is not None
+    assert stack.oci.pools[0].boot_volume_gb == 1000
+    assert stack.oci.storage.home is not None
+    assert stack.oci.storage.home.throughput_gbit_s == 80
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"mesure": {}}, "mesure is not a group of the configuration; did you mean measure?"),
+        ({"oci": {"zzz": "x"}}, "oci.zzz is not a key of the configuration; known are name,"),
+        ({"oci": {"pools": [{"shpae": "x"}]}}, "oci.pools[0].shpae is not a key of the configuration; did you mean shape?"),
+        ({"measure": {"sizes": {"form": 8}}}, "measure.sizes.form is not a key of the configuration; did you mean from?"),
+        ({"measure": {"timeout_s": 8}}, "measure.timeout_s is not a key of the configuration; did you mean timeout?"),
+        ({"aws": {"name": "x"}}, "aws is set, and target is oci; remove it, or change the target."),
+        ({"target": "gcp"}, "target is 'gcp'; it must be one of oci, aws, hosts."),
+        ({"measure": {"iterations": "7"}}, "measure.iterations is '7'; it must be a whole number."),
+        ({"measure": {"iterations": 7.5}}, "measure.iterations is 7.5; it must be a whole number."),
+        ({"measure": {"iterations": 0}}, "measure.iterations is 0; it must be at least 1."),
+        ({"measure": {"sizes": {"factor": 1}}}, "measure.sizes.factor is 1; it must be at least 2."),
+        ({"measure": {"sizes": {"from": 6}}}, "measure.sizes.from is 6; messages are floats, so it must be a multiple of 4"),
+        ({"measure": {"sizes": {"to": "64MB"}}}, "measure.sizes.to is '64MB'; write bytes, or a whole number and K, M, G"),
+        ({"measure": {"sizes": {"from": "1G", "to": "1M"}}}, "measure.sizes.to is 1048576 bytes, below measure.sizes.from"),
+        ({"measure": {"sizes": {"from": "1M", "othersTo": "1K"}}}, "measure.sizes.othersTo is 1024 bytes, below"),
+        ({"measure": {"timeout": 15}}, "measure.timeout is 15; write a number and its unit (s, min, h), such as 15 min."),
+        ({"measure": {"timeout": "0 s"}}, "measure.timeout is '0 s'; it must be at least 1."),
+        ({"measure": {"collectives": ["allreduce"]}}, "measure.collectives[0] is 'allreduce'; it must be one of 'all_reduce',"),
+        ({"measure": {"collectives": []}}, "measure.collectives is empty; name at least one."),
+        ({"measure": {"collectives": ["reduce", "reduce"]}}, "measure.collectives has reduce twice; name each once."),
+        ({"measure": {"spreadIterations": 3}}, "measure.spreadIterations is 3, too few to have a spread; time 5 or more"),
+        ({"measure": {"exports": {"SECRET": "x"}}}, "measure.exports has 'SECRET', which is not given to ranks"),
+        ({"measure": {"exports": {"NCCL_X": "a b"}}}, "measure.exports has NCCL_X with the value 'a b'"),
+        ({"measure": {"fabric": ["eth 1"]}}, "measure.fabric[0] is 'eth 1'; it must be the name of a network interface"),
+        ({"measure": {"pool": "xyz"}}, "measure.pool is 'xyz', which is none of oci.pools; known are gpu. [pool]"),
+        (
+            {"measure": {"ncclTests": {"source": "http://example.org/x.tar"}}},
+            "measure.ncclTests.source is 'http://example.org/x.tar'; it must be an https URL, or a file on this machine.",
+        ),
+        ({"measure": {"ncclTests": {"source": "https://x.org/a.tar"}}}, "measure.ncclTests.sha256 is not set, and the sum of"),
+        ({"measure": {"ncclTests": {"sha256": "abc"}}}, "measure.ncclTests.sha256 is 'abc'; it must be a text that matches"),
+        (
+            {"accept": {"gate": "80 Gbit/s"}},
+            "accept.gate is '80 Gbit/s'; write a number and its unit (GB/s, TB/s), such as 350",
+        ),
+        ({"accept": {"gate": 350}}, "accept.gate is 350; write a number and its unit"),
+        ({"accept": {"gate": "0 GB/s"}}, "accept.gate is '0 GB/s'; it must be more than 0."),
+        ({"accept": {"limits": {"all_gather": {"1X": "3 GB/s"}}}}, "accept.limits.all_gather.1X is '1X'; write bytes"),
+        (
+            {"measure": {"collectives": ["all_reduce"]}, "accept": {"limits": {"all_gather": {"1G": "3 GB/s"}}}},
+            "accept.limits.all_gather is set, and measure.collectives does not run it",
+        ),
+        ({"accept": {"limits": {"all_gather": {"1000": "3 GB/s"}}}}, "accept.limits.all_gather has a limit at 1000 bytes"),
+        (
+            {"accept": {"allowSkipped": ["values"]}},
+            "accept.allowSkipped[0] is 'values'; it must be one of 'transport', 'spread'",
+        ),
+        ({"records": {"certificate": {"key": "/no/key"}}}, "records.certificate.key is '/no/key', and there is no such file"),
+        ({"records": {"certificate": {"days": "0 days"}}}, "records.certificate.days is '0 days'; it must be at least 1."),
+        ({"records": {"pricePerNodeHour": "cheap"}}, "records.pricePerNodeHour is 'cheap'; write a number and its unit (USD)"),
+    ],
+)
+def test_wrong_intent_is_refused_in_one_sentence_that_begins_with_its_path(changes, sentence):
+    (said,) = refused(**changes)
+    assert said.startswith(sentence)
+    assert said.rstrip("]").endswith((".", "?")) or " [" in said
+
+
+def test_one_run_reports_every_mistake():
+    said = refused(
+        oci={
+            "colour": "blue",
+            "pools": [{"nodes": 1, "shpae": "x"}],
+            "network": {"vcn": "10.0.0.0/8"},
+            "access": {"sshFrom": ["0.0.0.0/0"]},
+        },
+        hosts={"user": "ubuntu"},
+        mesure={},
+        measure={"iterations": 0, "timeout": 5},
+        accept={"gate": "350 Gbit/s"},
+    )
+    paths = [one.split(" ")[0] for one in said]
+    assert set(paths) == {
+        "oci.colour",
+        "oci.pools[0].shpae",
+        "oci.pools[0].nodes",
+        "oci.network.vcn",
+        "oci.access.sshFrom",
+        "hosts",
+        "mesure",
+        "measure.iterations",
+        "measure.timeout",
+        "accept.gate",
+    }
+
+
+def test_a_group_that_is_no_map_is_refused():
+    with pytest.raises(pulumi.RunError, match=r"^measure is .*; it must be a"):
+        read.parse(texts(GIVEN) | {"measure": "[1]"})
+
+
+@pytest.mark.parametrize("key", ["compartment", "access", "login", "pools"])
+def test_a_missing_key_is_named_with_what_it_is(key):
+    (said,) = refused(oci={key: DEFAULT})
+    assert said.startswith(f"oci.{key} is not set, and it has no default: ")
+
+
+def test_absent_is_the_default_and_null_is_none():
+    assert parsed().records.history == ".busbar/history"
+    assert parsed(records={"history": None}).records.history is None
+
+
+def test_the_sum_of_the_usual_archive_is_shipped_and_that_of_a_file_is_computed(tmp_path):
+    assert len(parsed().measure.nccl_tests.digest) == 64
+    archive = tmp_path / "nccl-tests.tar"
+    archive.write_bytes(b"x")
+    tests = parsed(measure={"ncclTests": {"source": str(archive)}}).measure.nccl_tests
+    assert tests.digest == "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
+
+
+def test_of_several_pools_with_nodes_one_must_be_named():
+    second = {"name": "more", "nodes": 2, "image": IMAGE}
+    pools = [*GIVEN["oci"]["pools"], second]
+    (said,) = refused(oci={"pools": pools})
+    assert said.startswith("measure.pool is not set, and gpu, more of oci.pools all have nodes; name the one to measure.")
+    stack = parsed(oci={"pools": pools}, measure={"pool": "more"})
+    assert stack.pool == "more"
+    assert parsed(oci={"pools": [GIVEN["oci"]["pools"][0], second | {"nodes": 0}]}).measure.pool is None
+    (said,) = refused(oci={"pools": [GIVEN["oci"]["pools"][0], second | {"nodes": 0}]}, measure={"pool": "more"})
+    assert said.startswith("measure.pool is 'more', which has no nodes; measured can be gpu")
+
+
+def test_nothing_rented_yet_is_a_stack():
+    stack = parsed(oci={"pools": [{"nodes": 0}]})
+    assert stack.oci is not None
+    assert (stack.pool, stack.oci.sizes) == ("gpu", {"gpu": 0})
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda path: path.stem)
+def test_every_key_of_a_stack_file_is_known(path):
+    text = path.read_text()
+    assert text.startswith("# yaml-language-server: $schema=docs/stack.schema.json\n")
+    given = {key.partition(":")[2]: value for key, value in yaml.safe_load(text)["config"].items() if key.startswith("busbar:")}
+    said = ""
+    with contextlib.suppress(pulumi.RunError):
+        try:
+            read.parse(texts(given))
+        except pulumi.RunError as error:
+            said = str(error)
+            raise
+    assert "is not a" not in said
+
+
+def test_every_field_has_a_description_and_every_rule_a_source():
+    def walk(model: Any, path: str) -> None:
+        for key, info in fields_by_key(model).items():
+            assert info.description, f"{path}.{key}"
+            assert info.description.endswith("."), f"{path}.{key}"
+            nested = inner(info.annotation)
+            if nested is not None:
+                walk(nested, f"{path}.{key}")
+
+    walk(Stack, "stack")
+    for rules in (OCI_RULES, AWS_RULES, HOSTS_RULES, STACK_RULES):
+        assert all(rule.source and rule.id == name for name, rule in rules.items())
+
+
+def test_the_dev_stack_needs_nothing_but_what_it_says():
+    stack = read.parse(texts(groups("dev")))
+    assert stack.target == "oci"
+    assert json.dumps(stack.measure.asked())

@@ -1,0 +1,677 @@
+"""A stack file of target aws: every rule is broken, each in a sentence with its path, and none was forgotten."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pulumi
+import pytest
+from aws_facts import BLOCK, FACTS, GIVEN, GROUP, IMAGE, ODCR, OTHER, ZONE, machine, parsed
+from conftest import texts
+from test_config import begins_with_a_path
+
+from catalogue.aws import MACHINE_IMAGES, STACK, Stack
+from catalogue.aws.regions import OPENZFS_MB_S, OPENZFS_MISSING, default_openzfs
+from catalogue.instances import INSTANCES
+from config import read
+from config.aws.facts import Facts, Reservation
+from config.aws.model import Aws, Home, Lustre, Mirror
+from config.aws.rules import HELD_ELSEWHERE, RULES
+from config.rule import ERROR, NOTE, WARNING, check
+from tools.nested import merged
+
+RSA = "ssh-rsa " + base64.b64encode((7).to_bytes(4, "big") + b"ssh-rsa").decode()
+P5 = "aws.queues[0].machines[0]"
+
+
+def nodes(**changes: Any) -> dict[str, Any]:
+    """Return changes to the machines."""
+    return {"queues": [{"machines": [changes]}]}
+
+
+def bought(option: str, **more: Any) -> dict[str, Any]:
+    """Return changes to how the machines are bought."""
+    placement = {"placement": more.pop("placement")} if "placement" in more else {"placement": "none"}
+    return nodes(purchase={"option": option, **more}, **placement)
+
+
+TARGETED = bought("targeted-odcr", reservation="cr-1")
+POOLED = bought("odcr-group", reservation=GROUP)
+IN_MINE = replace(ODCR, placement_group="mine")
+
+
+def reserved(held: Reservation | None) -> Facts:
+    return replace(FACTS, reservations={"cr-1": held})
+
+
+def lustre(**changes: Any) -> dict[str, Any]:
+    return {"storage": {"lustre": changes}}
+
+
+def home(**changes: Any) -> dict[str, Any]:
+    return {"storage": {"home": changes}}
+
+
+def mirrors(*paths: str) -> dict[str, Any]:
+    return lustre(mirrors=[{"path": path} for path in paths])
+
+
+TAGS = {f"t{n}": "x" for n in range(41)}
+#: Rule -> changes to the stack, what the account says, and how the sentence begins.
+CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
+    "ssh-sources": [
+        ({"access": {"sshFrom": []}}, FACTS, "aws.access.sshFrom is empty; name at least one network that may reach the login"),
+        ({"access": {"sshFrom": ["0.0.0.0/0"]}}, FACTS, "aws.access.sshFrom contains 0.0.0.0/0, the whole Internet"),
+    ],
+    "networks": [
+        ({"network": {"public": "10.0.0.0/28"}}, FACTS, "aws.network.public is 10.0.0.0/28; it must be /16 to /27"),
+        (
+            {"network": {"private": "10.0.128.0/17"}},
+            FACTS,
+            "aws.network.private is 10.0.128.0/17, which overlaps aws.network.public",
+        ),
+        ({"network": {"private": "172.16.0.0/15"}}, FACTS, "aws.network.private is 172.16.0.0/15; it must be /16 to /27"),
+    ],
+    "second-zone": [
+        ({"secondZone": ZONE}, FACTS, f"aws.secondZone is {ZONE}, like aws.zone; it must be another zone of ap-northeast-1"),
+        ({"secondZone": "eu-west-1a"}, FACTS, "aws.secondZone is eu-west-1a, which is no zone of region ap-northeast-1"),
+    ],
+    "provider-region": [
+        ({}, replace(FACTS, region="us-east-1"), f"aws.zone is {ZONE}, and aws:region of this stack is us-east-1")
+    ],
+    "efa-unsupported": [(nodes(type="m5.xlarge"), FACTS, f"{P5}.efa is true, and m5.xlarge has none; types with EFA are p3dn")],
+    "efa-off": [(nodes(efa=False), FACTS, f"{P5}.efa is false, and p5.48xlarge has 32 EFA devices; NCCL will go over TCP")],
+    "placement-off": [(nodes(placement="none"), FACTS, f"{P5}.placement is none with EFA; a cluster placement group")],
+    "placement-strategy": [
+        (
+            nodes(type="p6e-gb200.36xlarge"),
+            FACTS,
+            f"{P5}.placement is managed, and p6e-gb200.36xlarge supports no placement group",
+        ),
+        (
+            nodes(placement="existing", placementGroup="s"),
+            replace(FACTS, placement_groups={"s": "spread"}),
+            f"{P5}.placementGroup is s, whose strategy is spread; it must be cluster",
+        ),
+    ],
+    "placement-block": [
+        (
+            bought("capacity-block", reservation="cr-1", placement="managed"),
+            reserved(BLOCK),
+            f"{P5}.placement is managed with a Cap",
+        )
+    ],
+    "placement-contradiction": [
+        (nodes(placementGroup="mine"), FACTS, f"{P5}.placementGroup is mine with placement managed; only placement existing"),
+        (nodes(placement="existing"), FACTS, f"{P5}.placementGroup is not set with placement existing"),
+    ],
+    "placement-missing": [
+        (
+            nodes(placement="existing", placementGroup="gone"),
+            replace(FACTS, placement_groups={"gone": None}),
+            f"{P5}.placementGroup is gone, and ap-northeast-1 has none of that name",
+        )
+    ],
+    "container-versions": [
+        (
+            {"container": {"image": "docker://r.io#tests:efa1.28.0-ofi1.7.4-nccl2.18.5-1-tests2.13.8"}},
+            FACTS,
+            "aws.container.image is docker://r.io#tests:efa1.28.0-ofi1.7.4-nccl2.18.5-1-tests2.13.8, and by its tag the EFA",
+        )
+    ],
+    "container-file": [
+        (
+            {"container": {"image": "/opt/images/tests.sqsh"}},
+            FACTS,
+            "aws.container.image is /opt/images/tests.sqsh, on no file system that the nodes share (/fsx, /home)",
+        )
+    ],
+    "container-sum": [
+        (
+            {"container": {"image": "docker://r.io#a/b:1", "sha256": "1" * 64}},
+            FACTS,
+            "aws.container.sha256 is the sum of a file on the nodes, and image is docker://r.io#a/b:1",
+        )
+    ],
+    "group-without-reservation": [
+        (
+            bought("targeted-odcr", reservation="cr-1", placement="existing") | {},
+            FACTS,
+            f"{P5}.placementGroup is mine, and cr-1 was created in none",
+        )
+    ],
+    "group-beside-reservation": [
+        (
+            bought("targeted-odcr", reservation="cr-1", placement="managed"),
+            FACTS,
+            f"{P5}.placement is managed, and cr-1 was created in no placement group",
+        ),
+        (bought("open-odcr", placement="managed"), FACTS, f"{P5}.placement is managed with open reservations"),
+    ],
+    "reservation-in-group": [
+        (TARGETED, reserved(IN_MINE), f"{P5}.placement is none, and cr-1 was created in placement group mine; say existing")
+    ],
+    "reservation-unknown": [(TARGETED, reserved(None), f"{P5}.purchase.reservation is cr-1, which is not in ap-northeast-1")],
+    "reservation-type": [
+        (
+            TARGETED,
+            reserved(replace(ODCR, instance_type="p5en.48xlarge")),
+            f"{P5}.type is p5.48xlarge, and cr-1 reserves p5en.48",
+        )
+    ],
+    "reservation-zone": [
+        (TARGETED, reserved(replace(ODCR, zone=OTHER)), f"{P5}.purchase.reservation is cr-1, which is in {OTHER}, and aws.zone")
+    ],
+    "reservation-missing": [
+        (
+            bought("capacity-block"),
+            FACTS,
+            f"{P5}.purchase.reservation is not set with option capacity-block; name a reservation",
+        ),
+        (bought("targeted-odcr"), FACTS, f"{P5}.purchase.reservation is not set with option targeted-odcr; give an id"),
+        (bought("odcr-group"), FACTS, f"{P5}.purchase.reservation is not set with option odcr-group; give the ARN of a res"),
+        (
+            bought("on-demand", reservation="cr-1"),
+            FACTS,
+            f"{P5}.purchase.reservation is cr-1, which option on-demand does not use",
+        ),
+        (
+            bought("spot", offering="cb-1", confirm="cb-1"),
+            FACTS,
+            f"{P5}.purchase.offering is cb-1, which option spot does not use",
+        ),
+    ],
+    "reservation-kind": [
+        (
+            bought("capacity-block", reservation="cr-1"),
+            FACTS,
+            f"{P5}.purchase.option is capacity-block, and cr-1 is an on-demand",
+        ),
+        (TARGETED, reserved(BLOCK), f"{P5}.purchase.option is targeted-odcr, and cr-1 is a Capacity Block"),
+        (TARGETED, reserved(replace(ODCR, state="scheduled")), f"{P5}.purchase.reservation is cr-1, which is scheduled"),
+    ],
+    "purchase-unconfirmed": [
+        (
+            bought("capacity-block", offering="cb-1"),
+            FACTS,
+            f"{P5}.purchase.confirm is None, and Capacity Block cb-1 would be bought",
+        ),
+        (
+            bought("capacity-block", offering="cb-1", confirm="cb-1", reservation="cr-1"),
+            reserved(BLOCK),
+            f"{P5}.purchase.offering is cb-1, which would be bought, and reservation is cr-1; name one of them",
+        ),
+    ],
+    "reservation-size": [
+        (
+            merged(TARGETED, nodes(static=6, dynamic=3)),
+            FACTS,
+            f"{P5}.purchase.reservation is cr-1, which holds 8 machines, and gpu-p5 may have 9",
+        )
+    ],
+    "reservation-pool": [
+        (
+            POOLED,
+            replace(FACTS, groups={GROUP: None}),
+            f"{P5}.purchase.reservation is {GROUP}, which is no group of type AWS::EC2",
+        ),
+        (
+            POOLED,
+            replace(FACTS, groups={GROUP: (replace(ODCR, zone=OTHER),)}),
+            f"{P5}.purchase.reservation is {GROUP}, which holds no reservation of p5.48xlarge in {ZONE}",
+        ),
+    ],
+    "block-dynamic": [
+        (
+            merged(bought("capacity-block", reservation="cr-1"), nodes(dynamic=1)),
+            reserved(BLOCK),
+            f"{P5}.dynamic is 1 with a Capacity Block; all its machines are static",
+        )
+    ],
+    "usage-class": [
+        (
+            nodes(type="p6e-gb200.36xlarge"),
+            FACTS,
+            f"{P5}.purchase.option buys p6e-gb200.36xlarge as on-demand; it is sold as cap",
+        ),
+        (
+            bought("spot"),
+            replace(FACTS, machines={"p5.48xlarge": machine("p5.48xlarge", usage=frozenset({"on-demand"}))}),
+            f"{P5}.purchase.option buys p5.48xlarge as spot, and this account sees it as on-demand",
+        ),
+    ],
+    "allocation": [
+        (
+            bought("on-demand", allocation="capacity-optimized"),
+            FACTS,
+            f"{P5}.purchase.allocation is capacity-optimized for on-demand machines, which take lowest-price",
+        ),
+        (
+            bought("capacity-block", reservation="cr-1", allocation="lowest-price"),
+            reserved(BLOCK),
+            f"{P5}.purchase.allocation is lowest-price for capacity-block machines, which take none: a block is in one place",
+        ),
+    ],
+    "type-unknown": [
+        (
+            nodes(type="p5.48xlrage"),
+            FACTS,
+            f"{P5}.type is p5.48xlrage, which is not in the catalogue; the nearest are p5.48xlarge",
+        )
+    ],
+    "type-offered": [
+        (
+            {},
+            replace(FACTS, zones={"m5.8xlarge": (ZONE,), "p5.48xlarge": (OTHER,)}),
+            f"{P5}.type is p5.48xlarge, and {ZONE} does not offer it; it is in {OTHER}",
+        ),
+        (
+            {},
+            replace(FACTS, zones={"m5.8xlarge": (), "p5.48xlarge": (ZONE,)}),
+            f"aws.login.type is m5.8xlarge, and {ZONE} does not offer it; ap-northeast-1 does not offer it at all",
+        ),
+    ],
+    "catalogue-current": [
+        (
+            {},
+            replace(FACTS, machines={"p5.48xlarge": machine("p5.48xlarge", efa=16)}),
+            f"{P5}.type is p5.48xlarge, which has 16 EFA devices on 32 cards by the account, and 32 on 32 by the catalogue",
+        ),
+        (
+            {},
+            replace(FACTS, machines={"p5.48xlarge": machine("p5.48xlarge", strategies=frozenset({"spread"}))}),
+            f"{P5}.placement is managed, and the account says that p5.48xlarge takes no cluster placement group",
+        ),
+    ],
+    "quota": [
+        (
+            {},
+            replace(FACTS, quota_vcpus={"p5.48xlarge": 192.0}),
+            f"{P5}.static is 2, which takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192",
+        )
+    ],
+    "addresses": [
+        (
+            nodes(static=20, legacyEfa=True) | {"network": {"private": "10.1.0.0/23"}},
+            FACTS,
+            "aws.network.private is 10.1.0.0/23, whose first half, a /24, has 219 addresses for machines that take 640",
+        )
+    ],
+    "architectures-differ": [
+        (
+            {"login": {"type": "m7g.8xlarge"}},
+            FACTS,
+            f"{P5}.type is p5.48xlarge (x86_64), and aws.login.type is m7g.8xlarge (arm64)",
+        )
+    ],
+    "image-missing": [
+        (
+            {"image": "ami-2"},
+            replace(FACTS, images={"ami-1": IMAGE, "ami-2": None}),
+            "aws.image is ami-2, which is not in ap-north",
+        ),
+        (
+            {"login": {"image": "ami-2"}},
+            replace(FACTS, images={"ami-1": IMAGE, "ami-2": None}),
+            "aws.login.image is ami-2, which is not in ap-northeast-1, or this account may not see it",
+        ),
+    ],
+    "image-architecture": [
+        (
+            {},
+            replace(FACTS, images={"ami-1": replace(IMAGE, architecture="arm64")}),
+            "aws.image is ami-1, which is for arm64; the machines are x86_64",
+        )
+    ],
+    "image-system": [
+        ({"imageFamily": "al2023"}, FACTS, "aws.imageFamily is al2023, and ami-1 is 'Deep Learning Base OSS"),
+        ({"login": {"imageFamily": "al2023"}}, FACTS, "aws.login.imageFamily is al2023, and ami-1 is 'Deep Learning Base OSS"),
+    ],
+    "root-ratios": [
+        (
+            {"root": {"throughput": "1000 MiB/s"}},
+            FACTS,
+            "aws.root.throughput is 1000 MiB/s with 3000 IOPS; gp3 takes 125 to 2000",
+        ),
+        (
+            {"login": {"root": {"size": "8 GiB", "iops": 16000}}},
+            FACTS,
+            "aws.login.root.iops is 16000 on 8 GiB; gp3 takes 3000 to",
+        ),
+    ],
+    "root-size": [
+        ({"root": {"size": "50 GiB"}}, FACTS, "aws.root.size is 50 GiB, and image ami-1 needs 75 GiB"),
+        ({"login": {"root": {"size": "50 GiB"}}}, FACTS, "aws.login.root.size is 50 GiB, and image ami-1 needs 75 GiB"),
+    ],
+    "open-modules": [
+        (
+            nodes(type="p3dn.24xlarge"),
+            FACTS,
+            f"{P5}.type is p3dn.24xlarge, whose GPUs NVIDIA's open kernel modules do not drive",
+        )
+    ],
+    "not-nvidia": [
+        (nodes(type="trn1.32xlarge"), FACTS, f"{P5}.type is trn1.32xlarge, which has Neuron devices; NCCL needs NVIDIA GPUs")
+    ],
+    "names": [
+        ({"name": "Busbar"}, FACTS, "aws.name is 'Busbar'; it must be lower-case letters, digits and hyphens"),
+        ({"queues": [{"name": "GPU"}]}, FACTS, "aws.queues[0].name is 'GPU'; it must be lower-case letters"),
+        ({"queues": [{"name": "default"}]}, FACTS, "aws.queues[0].name is 'default'; it must be"),
+        (nodes(name="gpu-st-x"), FACTS, f"{P5}.name is 'gpu-st-x'; -st- and -dy- tell static machines from dynamic ones"),
+        (
+            {"queues": [{"machines": [{}, {"name": "p5", "static": 0}]}]},
+            FACTS,
+            "aws.queues[0].machines[1].name makes the name gpu-p5 a second time",
+        ),
+    ],
+    "static-one": [(nodes(static=1), FACTS, f"{P5}.static is 1; machines with EFA are measured together from 2 on")],
+    "key-type": [
+        ({"access": {"publicKey": RSA}}, FACTS, "aws.access.publicKey is ssh-rsa, which ubuntu2204 refuses; make one")
+    ],
+    "tag-count": [({"tags": TAGS}, FACTS, "aws.tags has 42 tags; a resource takes 40")],
+    "lustre-size": [
+        (lustre(size="3600 GiB"), FACTS, "aws.storage.lustre.size is 3600 GiB; it must be 1200 GiB or a multiple of 2400")
+    ],
+    "lustre-throughput": [
+        (
+            lustre(throughput="200 MB/s"),
+            FACTS,
+            "aws.storage.lustre.throughput is 200 MB/s for each TiB; PERSISTENT_2 has 125, 250",
+        )
+    ],
+    "lustre-efa": [
+        (
+            lustre(efa=True, size="4800 GiB", throughput="500 MB/s"),
+            FACTS,
+            "aws.storage.lustre.size is 4800 GiB with EFA and 500 MB/s for each TiB; with EFA it must be a multiple of 9600",
+        ),
+        (
+            lustre(efa=True, size="4800 GiB", throughput="1000 MB/s") | nodes(efa=False),
+            FACTS,
+            "aws.storage.lustre.efa is true, and no machine has EFA, so none could use it",
+        ),
+    ],
+    "mirrors": [
+        (mirrors("/a", "/a/b"), FACTS, "aws.storage.lustre.mirrors[1].path is /a/b, which overlaps /a; each must be apart"),
+        (mirrors(*(f"/{n}" for n in range(9))), FACTS, "aws.storage.lustre.mirrors names 9 folders; a file system takes 8"),
+        (mirrors("data"), FACTS, "aws.storage.lustre.mirrors[0].path is 'data'; it must begin with a slash"),
+        (
+            lustre(mirrors=[{"path": "/a", "prefix": "x"}]),
+            FACTS,
+            "aws.storage.lustre.mirrors[0].prefix is 'x' without a bucket; name the bucket that has it",
+        ),
+    ],
+    "backups": [
+        (merged(mirrors("/a"), lustre(backups="7 days")), FACTS, "aws.storage.lustre.backups is 7 days, and mirrors is set"),
+        (home(backups="91 days"), FACTS, "aws.storage.home.backups is 91 days; it must be 0 to 90"),
+    ],
+    "storage-zones": [
+        (
+            home(deployment="MULTI_AZ_1"),
+            FACTS,
+            "aws.storage.home.deployment is MULTI_AZ_1, which is in two zones; set aws.second",
+        )
+    ],
+    "mount-points": [
+        (
+            lustre(mount="/opt/slurm"),
+            FACTS,
+            "aws.storage.lustre.mount is /opt/slurm; it must be an absolute path of plain letters",
+        ),
+        (lustre(mount="fsx"), FACTS, "aws.storage.lustre.mount is fsx; it must be an absolute path"),
+        (
+            lustre(mount="/home/fsx"),
+            FACTS,
+            "aws.storage.home.mount is /home, and aws.storage.lustre.mount is /home/fsx; neither",
+        ),
+    ],
+    "mount-scratch": [
+        (lustre(mount="/scratch/fast"), FACTS, "aws.storage.lustre.mount is /scratch/fast, where the machines' own disks are")
+    ],
+    "destroy-deletes-data": [
+        (
+            lustre(onDestroy="delete"),
+            FACTS,
+            "aws.storage.lustre.onDestroy is delete: destroying the stack deletes what is on /fsx",
+        )
+    ],
+    "openzfs-type": [
+        (
+            home(deployment="SINGLE_AZ_HA_1"),
+            FACTS,
+            "aws.storage.home.deployment is SINGLE_AZ_HA_1, which ap-northeast-1 does not offer; it has SINGLE_AZ_HA_2, MULTI",
+        ),
+        (home(deployment="TWO_AZ"), FACTS, "aws.storage.home.deployment is 'TWO_AZ'; deployment types are SINGLE_AZ_1"),
+    ],
+    "openzfs-size": [
+        (home(throughput="512 MB/s"), FACTS, "aws.storage.home.throughput is 512 MB/s; SINGLE_AZ_HA_2 has 160, 320, 640"),
+        (home(size="32 GiB"), FACTS, "aws.storage.home.size is 32 GiB; it must be 64 to 524288 GiB"),
+    ],
+}
+CASES["group-without-reservation"] = [
+    (merged(case[0], nodes(placementGroup="mine")), *case[1:]) for case in CASES["group-without-reservation"]
+]
+ALL = [(name, *case) for name, cases in CASES.items() for case in cases]
+IDS = [f"{name}-{n}" for name, cases in CASES.items() for n, _ in enumerate(cases)]
+
+
+def built(changes: dict[str, Any]) -> Aws:
+    """Return the model without its rules."""
+    found = merged(GIVEN["aws"], changes)
+    model, wrong = read.group("aws", Aws, texts({"aws": found})["aws"])
+    assert isinstance(model, Aws), wrong
+    return model
+
+
+@pytest.mark.parametrize(("name", "changes", "facts", "sentence"), ALL, ids=IDS)
+def test_what_a_rule_forbids_is_found_in_one_sentence_that_begins_with_its_path(name, changes, facts, sentence):
+    found = [one for one in check(RULES, built(changes), facts) if one.rule == name]
+    assert any(one.sentence.startswith(sentence) for one in found), [one.sentence for one in found]
+    for one in found:
+        assert one.severity == RULES[name].severity in {ERROR, WARNING}
+        assert one.sentence.endswith((f". [{name}]", f"? [{name}]"))
+        assert "\n" not in one.sentence
+        assert begins_with_a_path(one.sentence)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not RULES[name].guard])
+def test_a_suppressed_rule_says_nothing(name):
+    changes, facts, _ = CASES[name][0]
+    assert name not in {found.rule for found in check(RULES, built(changes), facts, suppress=(name,))}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if RULES[name].guard])
+def test_a_guard_cannot_be_suppressed(name):
+    changes, facts, _ = CASES[name][0]
+    found = check(RULES, built(changes), facts, suppress=(name,), where="aws.suppress")
+    assert found[0].sentence.startswith(f"aws.suppress[0] is {name!r}, which cannot be suppressed")
+    assert name in {one.rule for one in found}
+
+
+def test_every_rule_has_its_cases():
+    assert set(CASES) == set(RULES)
+
+
+#: Stacks that come close to breaking a rule.
+SOUND = [
+    ({}, FACTS),
+    (nodes(type="m5.xlarge", efa=False, placement="none") | lustre(efa=False), FACTS),
+    (nodes(placement="existing", placementGroup="mine"), FACTS),
+    ({"secondZone": OTHER} | home(deployment="MULTI_AZ_1"), FACTS),
+    (TARGETED, FACTS),
+    (merged(TARGETED, nodes(static=6, dynamic=2)), FACTS),
+    (POOLED, FACTS),
+    (
+        merged(bought("targeted-odcr", reservation="cr-1", placement="existing"), nodes(placementGroup="mine")),
+        reserved(IN_MINE),
+    ),
+    (bought("capacity-block", reservation="cr-1"), reserved(BLOCK)),
+    (bought("capacity-block", offering="cb-1", confirm="cb-1"), FACTS),
+    (bought("spot", allocation="capacity-optimized", placement="managed"), FACTS),
+    (nodes(static=200) | {"network": {"private": "10.1.0.0/23"}}, replace(FACTS, quota_vcpus={"p5.48xlarge": None})),
+    (nodes(static=0, dynamic=4), FACTS),
+    (nodes(static=0), FACTS),
+    ({"container": {"image": STACK.container}}, FACTS),
+    ({"container": {"image": "/fsx/images/tests.sqsh", "sha256": "1" * 64}}, FACTS),
+    ({"root": {"iops": 16000, "throughput": "1000 MiB/s"}}, FACTS),
+    (nodes(type="p3dn.24xlarge") | {"openModules": False}, FACTS),
+    ({"access": {"publicKey": RSA}, "login": {"imageFamily": "al2023"}}, FACTS),
+    ({"tags": dict(list(TAGS.items())[:39])}, FACTS),
+    (lustre(size="4800 GiB"), FACTS),
+    (lustre(throughput="1000 MB/s"), FACTS),
+    (lustre(efa=True, size="9600 GiB", throughput="500 MB/s"), FACTS),
+    (mirrors("/a", "/b"), FACTS),
+    (lustre(mount="/data"), FACTS),
+    (home(onDestroy="retain"), FACTS),
+    (home(throughput="320 MB/s"), FACTS),
+    ({"storage": {"lustre": None, "home": None}}, FACTS),
+]
+_EXPECTED = {"not-nvidia", "placement-off", "image-system"}
+
+
+@pytest.mark.parametrize(("changes", "facts"), SOUND)
+def test_what_the_rules_allow_passes(changes, facts):
+    assert {found.rule for found in check(RULES, built(changes), facts)} <= _EXPECTED
+
+
+def test_a_good_cluster_has_nothing_to_be_said_about():
+    assert check(RULES, built({}), FACTS) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"zone": "virginia"}, "aws.zone is 'virginia'; it must be an availability zone, such as us-east-1a."),
+        ({"image": "ocid1.image.oc1..x"}, "aws.image is 'ocid1.image.oc1..x'; it must be the id of an AMI, ami-..."),
+        ({"imageFamily": "ol8"}, "aws.imageFamily is 'ol8'; it must be one of 'ubuntu2204', 'al2023'."),
+        (nodes(placement="close"), f"{P5}.placement is 'close'; it must be one of 'managed', 'existing', 'none'."),
+        (nodes(static=-1), f"{P5}.static is -1; it must be at least 0."),
+        (nodes(purchase={"option": "rented"}), f"{P5}.purchase.option is 'rented'; it must be one of 'on-demand', 'spot'"),
+        (
+            nodes(purchase={"maxPrice": "cheap"}),
+            f"{P5}.purchase.maxPrice is 'cheap'; write a number and its unit (USD), such as",
+        ),
+        (nodes(purchase={"showOfferings": "-1 h"}), f"{P5}.purchase.showOfferings is '-1 h'; write a number and its unit"),
+        ({"tags": {"Name": "mine"}}, "aws.tags has 'Name'; tags are keys of your own, not Name, busbar:... or aws:..."),
+        ({"tags": ["team=x"]}, "aws.tags is ['team=x']; it must be a map."),
+        (lustre(gib=1200), "aws.storage.lustre.gib is not a key of the configuration; known are size,"),
+        (home(onDestroy="keep"), "aws.storage.home.onDestroy is 'keep'; it must be one of 'refuse', 'retain', 'delete'."),
+        (lustre(efa="yes"), "aws.storage.lustre.efa is 'yes'; it must be true or false."),
+        ({"queues": []}, "aws.queues is empty; it needs at least one entry."),
+        ({"queues": [{"machines": []}]}, "aws.queues[0].machines is empty; it needs at least one entry."),
+        ({"container": {"sha256": "1" * 64}}, "aws.container.image is not set, and it has no default: As enroot names it"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
+    with pytest.raises(pulumi.RunError) as found:
+        read.parse(texts(merged(GIVEN, {"aws": changes})))
+    said = [one for one in str(found.value).splitlines() if one.startswith(sentence)]
+    assert len(said) == 1, str(found.value)
+    assert all(begins_with_a_path(one) for one in str(found.value).splitlines())
+
+
+def test_the_region_is_that_of_the_zone_and_must_be_the_providers():
+    assert parsed().aws.region == "ap-northeast-1"
+    assert built({"zone": "us-west-2-lax-1a"}).region == "us-west-2"
+    with pytest.raises(
+        pulumi.RunError, match=rf"^aws\.zone is {ZONE}, and aws:region of this stack is us-east-1; the zone must"
+    ):
+        read.parse(texts(GIVEN), region="us-east-1")
+    assert read.parse(texts(GIVEN), region="ap-northeast-1")
+
+
+def test_absent_file_systems_are_the_defaults_and_null_ones_are_none():
+    assert parsed().aws.storage.systems == {"lustre": Lustre(), "home": Home()}
+    assert parsed(aws={"storage": {"lustre": None}}).aws.storage.systems == {"home": Home()}
+    found = parsed(aws=lustre(mirrors=[{"path": "/data"}, {"path": "/sets", "bucket": "mine", "prefix": "deep/er"}])).aws
+    assert found.storage.lustre.mirrors == (Mirror(path="/data"), Mirror(path="/sets", bucket="mine", prefix="deep/er"))
+
+
+def test_several_queues_of_several_types_are_one_cluster_of_which_one_is_measured():
+    more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}, {"name": "cheap", "static": 0}]}
+    queues = [*GIVEN["aws"]["queues"], more]
+    with pytest.raises(pulumi.RunError, match=r"^measure\.pool is not set, and gpu-p5, test-p4 of aws\.queues all have nodes"):
+        parsed(aws={"queues": queues})
+    stack = parsed(aws={"queues": queues}, measure={"pool": "test-p4"})
+    assert stack.pool == "test-p4"
+
+
+@pytest.mark.parametrize(
+    ("gib", "iops", "mib_s"), [(8, 4000, 125), (160, 80_000, 125), (1, 3000, 125), (75, 3000, 750), (75, 8000, 2000)]
+)
+def test_a_volume_may_have_all_that_its_size_and_its_operations_allow(gib, iops, mib_s):
+    volume = {"size": f"{gib} GiB", "iops": iops, "throughput": f"{mib_s} MiB/s"}
+    found = check(RULES, built({"root": volume, "login": {"root": volume}}), Facts())
+    assert "root-ratios" not in {one.rule for one in found}
+
+
+def test_all_43_checks_of_the_vendors_own_tool_are_ruled_or_answered_for():
+    ruled = {found.number for found in RULES.values()}
+    assert not ruled & set(HELD_ELSEWHERE)
+    assert (ruled | set(HELD_ELSEWHERE)) - {0} == set(range(1, 44))
+    assert {row.architecture for row in INSTANCES.values()} <= set.intersection(
+        *(set(image.architectures) for image in MACHINE_IMAGES.values())
+    ), "check 7: every image family has EFA on every architecture"
+
+
+def test_without_an_account_the_rules_that_need_one_say_so_and_find_no_breach():
+    found = check(RULES, built({}), Facts())
+    assert {each.severity for each in found} == {NOTE}
+    assert {each.rule for each in found} == {
+        "usage-class",
+        "type-offered",
+        "catalogue-current",
+        "quota",
+        "image-missing",
+        "image-architecture",
+        "image-system",
+        "root-size",
+    }
+    assert all("no account was asked for" in each.text for each in found)
+
+
+def test_a_reservation_that_was_not_looked_up_is_a_note_and_not_a_pass():
+    found = check(RULES, built(bought("targeted-odcr", reservation="cr-9")), Facts())
+    assert {"reservation-type", "reservation-zone", "reservation-size", "reservation-kind"} <= {
+        each.rule for each in found if each.severity == NOTE
+    }
+
+
+def test_the_seeds_own_defaults_are_refused_where_the_seed_would_fail():
+    seed = built(home(deployment="SINGLE_AZ_HA_1", throughput="512 MB/s"))
+    assert {found.rule for found in check(RULES, seed, FACTS)} == {"openzfs-type"}
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "ap-northeast-1", "eu-west-2", "ap-northeast-3", "sa-east-1", "xx-new-1"])
+def test_the_default_file_system_for_home_exists_in_every_region(region):
+    deployment = default_openzfs(region)
+    assert region not in OPENZFS_MISSING.get(deployment, frozenset())
+    assert Home().throughput_mb_s in OPENZFS_MB_S[deployment]
+
+
+def test_the_pinned_software_meets_the_minimums_of_every_type():
+    assert {STACK.refusal(name) for name in INSTANCES} == {""}
+    assert all(part in STACK.container for part in (f"efa{STACK.efa}", f"ofiv{STACK.plugin}", f"ncclv{STACK.nccl}"))
+
+
+@pytest.mark.parametrize(
+    ("stack", "kind", "part"),
+    [
+        (Stack("1.28.0", "1.7.4", "2.18.5", ""), "p5.48xlarge", "the EFA installer is 1.28.0"),
+        (Stack("1.29.0", "1.7.2", "2.18.5", ""), "p5.48xlarge", "the plugin is 1.7.2"),
+        (Stack("1.29.0", "1.7.4", "2.18.3", ""), "p5.48xlarge", "the NCCL is 2.18.3"),
+        (Stack("1.28.0", "1.7.4", "2.19.4", ""), "p4d.24xlarge", "fails to register memory"),
+        (Stack("1.47.0", "1.18.0", "2.27.7-1", ""), "p4d.24xlarge", "hangs in broadcasts"),
+    ],
+)
+def test_software_that_cannot_carry_nccl_is_refused(stack, kind, part):
+    assert part in stack.refusal(kind)
+
+
+def test_every_kind_of_image_has_what_first_boot_and_the_build_need():
+    for image in MACHINE_IMAGES.values():
+        assert image.homes.mpi[0] == "/opt/amazon/openmpi"
+        assert image.packages in {"apt", "dnf"}
+        assert bool(image.release) == (image.packages == "apt")

@@ -1,0 +1,260 @@
+"""Machines that exist: which are named, whose keys are pinned, what they are; wrong intent is refused in one sentence."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from dataclasses import replace
+from typing import Any
+
+import pulumi
+import pytest
+from conftest import texts
+from test_config import begins_with_a_path
+
+from catalogue import GENERIC, SERVERS, SHAPES, Rdma, gpus
+from catalogue.detection import OCI_TAG, Facts, Hca, recognise
+from config import read
+from config.hosts import inventory, known_hosts
+from config.hosts.model import Hosts
+from tools.nested import DEFAULT
+
+BLOB = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+KEY = f"ssh-ed25519 {BLOB}"
+
+
+@pytest.fixture
+def given(tmp_path) -> dict[str, Any]:
+    """A stack of two hosts behind a jump host, all of whose keys are known."""
+    known = tmp_path / "known_hosts"
+    known.write_text(f"10.0.0.1,gpu-a {KEY}\n# a remark\n10.0.0.2 {KEY}\n203.0.113.9 {KEY}\n")
+    return {
+        "nodes": {"gpu-a": "10.0.0.1", "gpu-b": "10.0.0.2"},
+        "user": "ubuntu",
+        "jump": "admin@203.0.113.9",
+        "knownHosts": str(known),
+    }
+
+
+def parsed(values: dict[str, Any]) -> Hosts:
+    found = read.parse(texts({"target": "hosts", "hosts": values})).hosts
+    assert found is not None
+    return found
+
+
+def refused(values: dict[str, Any]) -> list[str]:
+    with pytest.raises(pulumi.RunError) as found:
+        parsed(values)
+    sentences = str(found.value).splitlines()
+    assert all(begins_with_a_path(one) for one in sentences), sentences
+    return sentences
+
+
+def test_machines_are_taken_with_their_pinned_keys(given):
+    wanted = parsed(given)
+    assert [(machine.name, machine.address) for machine in wanted.machines] == [("gpu-a", "10.0.0.1"), ("gpu-b", "10.0.0.2")]
+    assert [wanted.host_key(machine.address) for machine in wanted.machines] == [KEY, KEY]
+    assert (wanted.jump_user, wanted.jump_address) == ("admin", "203.0.113.9")
+    assert wanted.row is None
+
+
+def test_the_first_machine_by_name_is_the_head_whatever_order_the_engine_gives(given):
+    many = {f"gpu-{number}": f"10.0.0.{number}" for number in (10, 2, 1, 3)}
+    found = Hosts(nodes=many, user="ubuntu").machines
+    assert [machine.name for machine in found] == ["gpu-1", "gpu-2", "gpu-3", "gpu-10"]
+    assert parsed(given | {"nodes": {"b": "10.0.0.2", "a": "10.0.0.1"}}).machines[0].name == "a"
+
+
+def test_one_machine_without_a_jump_host_is_enough(given):
+    wanted = parsed(given | {"nodes": {"one": "10.0.0.1"}, "jump": None, "shape": "HGX-A100-40GB.8"})
+    assert len(wanted.machines) == 1
+    assert wanted.jump_address is None
+    assert wanted.row is not None
+    assert wanted.row.nvlink_gbytes_per_s == 300
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"nodes": {}}, "hosts.nodes is empty, and hosts.inventory is not set; name at least one machine in one of them"),
+        ({"nodes": ["10.0.0.1"]}, "hosts.nodes is ['10.0.0.1']; it must be a map."),
+        ({"nodes": {"a": "10.0.0.1", "b": "10.0.0.1"}}, "hosts.nodes has 10.0.0.1 twice; every machine takes part once"),
+        (
+            {"nodes": {"a": "-oProxyCommand=x"}},
+            "hosts.nodes has a: -oProxyCommand=x, and '-oProxyCommand=x' is no",
+        ),
+        ({"nodes": {"a;reboot": "10.0.0.1"}}, "hosts.nodes has a;reboot: 10.0.0.1, and 'a;reboot' is no IPv4 address"),
+        ({"nodes": {}, "inventory": "/no/list"}, "hosts.inventory is '/no/list', which cannot be read"),
+        ({"nodes": {"c": "10.0.0.3"}}, "hosts.knownHosts is "),
+        ({"jump": "admin@203.0.113.8"}, "hosts.knownHosts is "),
+        ({"jump": "203.0.113.9"}, "hosts.jump is '203.0.113.9'; it must be user@address"),
+        ({"user": DEFAULT}, "hosts.user is not set, and it has no default: Login user on the machines"),
+        ({"user": "root; reboot"}, "hosts.user is 'root; reboot'; it must be a login name"),
+        ({"network": "10.0.0.1/24"}, "hosts.network is '10.0.0.1/24', which is no IPv4 network"),
+        ({"software": {"mpi": ["openmpi"]}}, "hosts.software.mpi is openmpi; it must be a list of absolute paths or globs"),
+        ({"shape": "HGX-H100.9"}, "hosts.shape is 'HGX-H100.9', which is not in the catalogue; the nearest are HGX-H100.8"),
+        ({"shape": "BM.HPC2.36"}, "hosts.shape is 'BM.HPC2.36', which has no GPU"),
+        ({"node": {"a": "10.0.0.1"}}, "hosts.node is not a key of the configuration; did you mean nodes?"),
+    ],
+)
+def test_wrong_intent_is_refused_in_one_sentence_that_begins_with_its_path(given, changes, sentence):
+    (said,) = refused({key: value for key, value in (given | changes).items() if value is not DEFAULT})
+    assert said.startswith(sentence)
+
+
+def test_machines_are_named_in_one_place(given, tmp_path):
+    (tmp_path / "list.ini").write_text("gpu-a 10.0.0.1\n")
+    (said,) = refused(given | {"inventory": str(tmp_path / "list.ini")})
+    assert said.startswith("hosts.nodes is set, and so is hosts.inventory; name the machines in one of them")
+
+
+def test_a_host_whose_key_is_not_pinned_is_refused_with_the_command_to_type(given):
+    (said,) = refused(given | {"nodes": {"c": "10.0.0.3"}})
+    assert "holds no host key of 10.0.0.3, and nothing is trusted on first use; type 'ssh-keyscan -t ed25519" in said
+
+
+def test_a_missing_file_of_keys_is_a_missing_key(given):
+    assert "holds no host key of 10.0.0.1" in refused(given | {"knownHosts": "/nowhere/known_hosts"})[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# ours\ngpu-a 10.0.0.1\ngpu-b\t10.0.0.2  # the new one\n\n",
+        "[gpus]\ngpu-a ansible_host=10.0.0.1 ansible_user=me\ngpu-b ansible_host=10.0.0.2\n[gpus:vars]\nx=1\n[all]\ngpu-a\n",
+    ],
+    ids=["plain", "ini"],
+)
+def test_an_inventory_file_names_the_same_machines(given, tmp_path, text):
+    file = tmp_path / "inventory"
+    file.write_text(text)
+    wanted = parsed(given | {"nodes": {}, "inventory": str(file)})
+    assert [(machine.name, machine.address) for machine in wanted.machines] == [("gpu-a", "10.0.0.1"), ("gpu-b", "10.0.0.2")]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("gpu[01:04]", "line 1, 'gpu[01:04]', is a range"),
+        ("a 10.0.0.1 10.0.0.2", "write 'name address'"),
+        ("a ansible_host=10.0.0.1 ansible_port=2222", "names port 2222; sshd must listen on 22"),
+    ],
+)
+def test_a_line_that_is_no_host_is_named(line, sentence):
+    with pytest.raises(ValueError, match="line 1") as found:
+        inventory.read(line)
+    assert sentence in str(found.value)
+
+
+def hashed(name: str) -> str:
+    salt = b"0123456789abcdefghij"
+    digest = hmac.new(salt, name.encode(), hashlib.sha1).digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("line", "address", "found"),
+    [
+        (f"{hashed('10.0.0.1')} {KEY}", "10.0.0.1", True),
+        (f"{hashed('10.0.0.1')} {KEY}", "10.0.0.2", False),
+        (f"*.example.org,!bad.example.org {KEY}", "a.example.org", True),
+        (f"*.example.org,!bad.example.org {KEY}", "bad.example.org", False),
+        (f"[10.0.0.1]:22 {KEY}", "10.0.0.1", True),
+        (f"[10.0.0.1]:2222 {KEY}", "10.0.0.1", False),
+        (f"@cert-authority 10.0.0.1 {KEY}", "10.0.0.1", False),
+        (f"10.0.0.1 {KEY}\n@revoked * {KEY}", "10.0.0.1", False),
+        ("|1|not-base64|x ssh-ed25519 AAAA", "10.0.0.1", False),
+    ],
+)
+def test_keys_are_found_as_ssh_finds_them(tmp_path, line, address, found):
+    file = tmp_path / "known_hosts"
+    file.write_text(line + "\n")
+    known = known_hosts.read(str(file))
+    if found:
+        assert known.key(address) == KEY
+    else:
+        with pytest.raises(ValueError, match="holds no host key"):
+            known.key(address)
+
+
+def test_the_best_kind_of_key_is_pinned_and_an_rsa_key_alone_is_not_enough(tmp_path):
+    file = tmp_path / "known_hosts"
+    file.write_text("a ssh-rsa AAAAB3\na ecdsa-sha2-nistp256 AAAAE2\n" + f"a {KEY}\nb ssh-rsa AAAAB3\n")
+    known = known_hosts.read(str(file))
+    assert known.key("a") == KEY
+    with pytest.raises(ValueError, match="holds only an ssh-rsa key of b"):
+        known.key("b")
+
+
+RAILS = tuple(Hca(f"mlx5_{number}", 400, f"ib{number}", active=True) for number in range(8))
+FRONT = Hca("mlx5_8", 100, "eth0", active=True)
+H100 = Facts("NVIDIA H100 80GB HBM3", 8, (*RAILS, FRONT), "eth0", "10.0.0.0/24")
+
+
+def test_rails_are_the_fastest_active_devices_beside_the_front_end():
+    down = Hca("mlx5_9", 400, "ib9", active=False)
+    storage = Hca("mlx5_10", 200, "ib10", active=True)
+    found = recognise(replace(H100, hcas=(*RAILS, FRONT, down, storage)), 4)
+    assert found.rdma == Rdma(8, 400, tuple(f"mlx5_{number}" for number in range(8)), "")
+    assert (found.name, found.environment, found.front) == ("HGX-H100.8", GENERIC, "eth0")
+    assert found.rdma.node_gbytes_per_s == 400
+
+
+def test_a_server_named_is_the_server_detected():
+    assert recognise(H100, 4, SERVERS["HGX-H100.8"]) == recognise(H100, 4)
+
+
+def test_a_machine_of_the_cloud_is_its_row_where_gpus_and_rails_are_all_there():
+    row = SHAPES["BM.GPU4.8"]
+    hcas = (
+        *(Hca(name, 100, f"rdma{at}", active=True) for at, name in enumerate(row.rdma.hca)),
+        Hca("mlx5_4", 100, "eth0", active=True),
+    )
+    facts = Facts(row.gpu, 8, hcas, "eth0", "10.0.0.0/24", OCI_TAG)
+    assert recognise(facts, 2) == row
+    assert recognise(replace(facts, hcas=hcas[1:]), 2).name == "8 x NVIDIA A100-SXM4-40GB"
+    assert recognise(replace(facts, tag=""), 2).name == "HGX-A100-40GB.8"
+
+
+def test_machines_that_no_row_fits_are_described_by_what_they_say():
+    found = recognise(Facts("NVIDIA L4", 2, (), "ens5", "10.0.0.0/24"), 3)
+    assert (found.name, found.gpus, found.rdma, found.nvlink_gbytes_per_s) == ("2 x NVIDIA L4", 2, None, None)
+    assert found.environment == GENERIC
+
+
+def test_one_machine_needs_no_rails():
+    assert recognise(replace(H100, hcas=()), 1) == SERVERS["HGX-H100.8"]
+
+
+def test_other_gpus_than_those_named_are_refused():
+    with pytest.raises(
+        ValueError, match=r"shape is HGX-H200\.8, which has 8 x NVIDIA H200, and the hosts have 8 x NVIDIA H100"
+    ):
+        recognise(H100, 2, SERVERS["HGX-H200.8"])
+    with pytest.raises(ValueError, match="no GPU there"):
+        recognise(replace(H100, gpu="", gpus=0), 2)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "rate"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 300),
+        ("NVIDIA A100 80GB PCIe", None),
+        ("NVIDIA H100 80GB HBM3", 450),
+        ("NVIDIA H100 NVL", None),
+        ("NVIDIA H200", 450),
+        ("NVIDIA B200", 900),
+        ("NVIDIA B300 SXM6 AC", 900),
+        ("NVIDIA L40S", None),
+    ],
+)
+def test_nvlink_is_that_of_one_gpu_in_one_direction(gpu, rate):
+    assert gpus.nvlink_gbytes_per_s(gpu) == rate
+
+
+@pytest.mark.parametrize("shape", SERVERS.values(), ids=lambda shape: shape.name)
+def test_every_server_is_consistent(shape):
+    assert shape.source
+    assert shape.gpus
+    assert shape.environment == GENERIC

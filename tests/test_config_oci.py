@@ -1,0 +1,304 @@
+"""A stack file of target oci: every rule is broken once, and what cannot be built is refused before anything exists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import KEY
+from test_config import IMAGE, begins_with_a_path, parsed, refused
+
+from config.oci.facts import Facts, Image, OfferedShape
+from config.oci.model import Home, Lustre, Oci
+from config.oci.rules import RULES
+from config.rule import ERROR, NOTE, check
+
+BOTH = {"home": {}, "lustre": {}}
+
+
+def network(**cidrs: str) -> dict[str, Any]:
+    return {"network": cidrs}
+
+
+def pool(**changes: Any) -> dict[str, Any]:
+    return {"pools": [changes]}
+
+
+def storage(**systems: Any) -> dict[str, Any]:
+    return {"storage": systems, "pools": [{"imageFamily": "ol8"}]}
+
+
+SHAPE = "oci.pools[0].shape is 'BM.GPU4.9', which is not an RDMA shape in the catalogue; the nearest are BM.GPU4.8,"
+VALUES = [
+    (pool(shape="BM.GPU4.9"), SHAPE),
+    (pool(shape="BM.HPC2.36"), "oci.pools[0].shape is 'BM.HPC2.36', which has no GPU"),
+    (pool(shape="BM.GPU.L40S.4"), "oci.pools[0].shape is 'BM.GPU.L40S.4', which has no rail data"),
+    (pool(nodes=-1), "oci.pools[0].nodes is -1; it must be at least 0."),
+    (pool(nodes="two"), "oci.pools[0].nodes is 'two'; it must be a whole number."),
+    (pool(image="ol8"), "oci.pools[0].image is 'ol8'; it must be an OCID that begins with ocid1.image."),
+    (pool(imageFamily="ol6"), "oci.pools[0].imageFamily is 'ol6'; it must be one of 'ol7', 'ol8'"),
+    (pool(bootVolume=256), "oci.pools[0].bootVolume is 256; write a number and its unit (GB, TB), such as 256 GB."),
+    ({"compartment": "x"}, "oci.compartment is 'x'; it must be an OCID that begins with ocid1.compartment. or ocid1.tenancy."),
+    ({"name": "My Cluster"}, "oci.name is 'My Cluster'; it must be 1 to 15 lower-case letters and digits"),
+    ({"timezone": "Asia/Tokio"}, "oci.timezone is 'Asia/Tokio', which the tz database does not know; like it are Asia/Tokyo"),
+    ({"iam": "yes"}, "oci.iam is 'yes'; it must be true or false."),
+    ({"pools": []}, "oci.pools is empty; it needs at least one entry."),
+    ({"login": {"ocpus": 0}}, "oci.login.ocpus is 0; it must be at least 1."),
+    (network(vcn="10.0.0.1/16"), "oci.network.vcn is '10.0.0.1/16', which is no IPv4 network"),
+    (network(ingress="none"), "oci.network.ingress is 'none'; it must be one of 'all', 'ssh'."),
+    ({"access": {"sshFrom": ["office"]}}, "oci.access.sshFrom[0] is 'office', which is no IPv4 network"),
+    ({"access": {"publicKey": "hello"}}, "oci.access.publicKey is not an OpenSSH public key"),
+    ({"access": {"publicKey": "ssh-ed25519 AAAAC3NzaC1yc2E"}}, "oci.access.publicKey is not an OpenSSH public key"),
+    ({"access": {"publicKey": KEY.replace("ssh-ed25519", "ssh-rsa")}}, "oci.access.publicKey is not an OpenSSH public key"),
+    ({"access": {"publicKey": "/no/key.pub"}}, "oci.access.publicKey is '/no/key.pub', a file that cannot be read"),
+    (
+        {"access": {"publicKey": "-----BEGIN OPENSSH PRIVATE KEY-----"}},
+        "oci.access.publicKey is a private key, which must never leave its owner",
+    ),
+    (storage(home={"throughput": "10 GB/s"}), "oci.storage.home.throughput is '10 GB/s'; write a number and its unit (Gbit/s)"),
+    (
+        storage(home={"onDestroy": "keep"}),
+        "oci.storage.home.onDestroy is 'keep'; it must be one of 'refuse', 'retain', 'delete'.",
+    ),
+    (storage(home=True), "oci.storage.home is True; it must be a map."),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), VALUES, ids=[one[1].split(" ")[0] + f"-{n}" for n, one in enumerate(VALUES)])
+def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
+    (said,) = refused(oci=changes)
+    assert said.startswith(sentence)
+
+
+#: Rule -> what breaks it, and the beginning of the sentence.
+CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "ssh-sources": [
+        ({"access": {"sshFrom": []}}, "oci.access.sshFrom is empty; name at least one network that may reach the login node"),
+        ({"access": {"sshFrom": ["0.0.0.0/0"]}}, "oci.access.sshFrom contains 0.0.0.0/0, the whole Internet"),
+        ({"access": {"sshFrom": ["0.0.0.0/1", "128.0.0.0/1"]}}, "oci.access.sshFrom contains 0.0.0.0/0, the whole Internet"),
+    ],
+    "vcn-rails": [
+        (network(vcn="192.168.0.0/16", public="192.168.0.0/24", private="192.168.1.0/24"), "oci.network.vcn is 192.168.0.0/16"),
+        (network(vcn="10.224.0.0/16", public="10.224.0.0/24", private="10.224.1.0/24"), "oci.network.vcn is 10.224.0.0/16"),
+    ],
+    "vcn-size": [
+        (
+            network(vcn="172.16.0.0/12", public="172.16.0.0/24", private="172.16.1.0/24"),
+            "oci.network.vcn is 172.16.0.0/12; the cloud takes /16 to /30",
+        ),
+        (network(public="10.0.0.0/31"), "oci.network.public is 10.0.0.0/31; the cloud takes no subnet smaller than /30"),
+    ],
+    "subnets": [
+        (network(private="10.1.0.0/24"), "oci.network.private is 10.1.0.0/24, which is outside of oci.network.vcn 10.0.0.0/16"),
+        (network(public="10.1.0.0/24"), "oci.network.public is 10.1.0.0/24, which is outside of oci.network.vcn 10.0.0.0/16"),
+        (network(private="10.0.0.0/25"), "oci.network.private is 10.0.0.0/25, which overlaps oci.network.public 10.0.0.0/24"),
+    ],
+    "subnet-room": [
+        (network(private="10.0.1.0/30"), "oci.network.private is 10.0.1.0/30, which has room for 1 machines; 2 nodes"),
+        (
+            storage(lustre={}) | network(private="10.0.1.0/28"),
+            "oci.network.private is 10.0.1.0/28, which has 13 addresses; 2 nodes and the servers of the file systems take 21",
+        ),
+        (
+            {"storage": {"home": {}}, "pools": [{"nodes": 3}]} | network(private="10.0.1.0/29"),
+            "oci.network.private is 10.0.1.0/29, which has 5 addresses; 3 nodes and the servers",
+        ),
+    ],
+    "rails-subnet": [
+        (
+            pool(imageFamily="ol7") | network(private="10.0.2.0/23"),
+            "oci.network.private is 10.0.2.0/23; on ol7 the rails take the last octet of a node's address",
+        ),
+    ],
+    "pool-names": [
+        (
+            {"pools": [{}, {"name": "gpu", "nodes": 0, "image": IMAGE}]},
+            "oci.pools[1].name is 'gpu', as another pool's is; each needs a name of its own",
+        )
+    ],
+    "pool-nodes": [(pool(nodes=1), "oci.pools[0].nodes is 1; a cluster network joins 2 or more")],
+    "boot-volume": [(pool(bootVolume="100 GB"), "oci.pools[0].bootVolume is 100 GB; GPU nodes need 200 GB or more")],
+    "image-rails": [
+        (
+            pool(imageFamily="ol7", shape="BM.GPU.H100.8"),
+            "oci.pools[0].imageFamily is ol7, and no such image drives the rails of BM.GPU.H100.8; use ol8 or later",
+        )
+    ],
+    "domain": [({"preflight": False, "iam": False}, "oci.availabilityDomain is not set, and oci.preflight is false")],
+    "tenancy": [
+        ({"preflight": False, "availabilityDomain": "x"}, "oci.tenancy is not set, and oci.preflight is false"),
+    ],
+    "home-throughput": [
+        (storage(home={"throughput": "10 Gbit/s"}), "oci.storage.home.throughput is 10 Gbit/s; the vendor offers 1, 20, 40, 80")
+    ],
+    "lustre-size": [
+        (storage(lustre={"size": "50 TB"}), "oci.storage.lustre.size is 50000 GB; it must be a multiple of 31200 GB"),
+        (storage(lustre={"size": "0 GB"}), "oci.storage.lustre.size is 0 GB; it must be a multiple of 31200 GB"),
+    ],
+    "lustre-throughput": [
+        (
+            storage(lustre={"throughput": "300 MB/s"}),
+            "oci.storage.lustre.throughput is 300 MB/s for each TB; tiers are 125, 250",
+        )
+    ],
+    "lustre-client": [
+        (
+            {"storage": {"lustre": {}}, "pools": [{"imageFamily": "ol7"}]},
+            "oci.pools[0].imageFamily is ol7, for which no Lustre client can be built, and oci.storage.lustre is set; use ol8",
+        )
+    ],
+    "mount-points": [
+        (storage(home={"mount": "fss"}), "oci.storage.home.mount is fss; it must be an absolute path of plain letters"),
+        (storage(home={"mount": "/"}), "oci.storage.home.mount is /; it must be an absolute path"),
+        (storage(home={"mount": "/usr"}), "oci.storage.home.mount is /usr; it must be an absolute path"),
+        (storage(home={"mount": "/etc/shared"}), "oci.storage.home.mount is /etc/shared; it must be"),
+        (storage(home={"mount": "/fss/../etc"}), "oci.storage.home.mount is /fss/../etc; it must be"),
+        (storage(home={"mount": "/my files"}), "oci.storage.home.mount is /my files; it must be"),
+        (storage(lustre={"mount": "/fss;reboot"}), "oci.storage.lustre.mount is /fss;reboot; it must be"),
+        (
+            storage(home={"mount": "/data"}, lustre={"mount": "/data/l"}),
+            "oci.storage.lustre.mount is /data/l, and oci.storage.home.mount is /data; neither may hide the other",
+        ),
+        (storage(lustre={"mount": "/mnt"}), "oci.storage.lustre.mount is /mnt, and the nodes have /mnt/localdisk of their own"),
+        (storage(lustre={"mount": "/home"}), "oci.storage.lustre.mount is /home, over /home/opc, which holds the keys"),
+        (storage(home={"mount": "/home/opc"}), "oci.storage.home.mount is /home/opc, over /home/opc, which holds the keys"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "sentence"),
+    [(name, *case) for name, cases in CASES.items() for case in cases],
+    ids=[f"{name}-{n}" for name, cases in CASES.items() for n, _ in enumerate(cases)],
+)
+def test_a_broken_rule_is_refused_by_its_name_with_its_path(name, changes, sentence):
+    said = refused(oci=changes)
+    found = [one for one in said if one.endswith(f"[{name}]")]
+    assert any(one.startswith(sentence) for one in found), said
+
+
+def facts(**changes: Any) -> Facts:
+    shapes = {"BM.GPU4.8": OfferedShape(8, ("gpu4-count",)), "BM.GPU.H100.8": OfferedShape(8, ("h100-count",))}
+    good: dict[str, Any] = {
+        "domains": ("AD-1", "AD-2"),
+        "shapes": {"AD-1": shapes, "AD-2": {}},
+        "images": {IMAGE: Image("Oracle Linux", "8.10", frozenset({"BM.GPU4.8"}))},
+        "available": {"gpu4-count": 16},
+        "running": {"gpu": 0},
+    }
+    return Facts(**good | changes)
+
+
+SHAPES = facts().shapes["AD-1"]
+#: Rule -> what the account says or the stack asks, and the beginning of the sentence.
+ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
+    "domain": [
+        (
+            {},
+            facts(shapes={"AD-1": SHAPES, "AD-2": SHAPES}),
+            "oci.availabilityDomain is not set, and BM.GPU4.8 is offered in AD-1, AD-2",
+        ),
+        ({}, facts(shapes={}), "oci.availabilityDomain is not set, and BM.GPU4.8 is offered in none of AD-1, AD-2"),
+        ({"availabilityDomain": "AD-9"}, facts(), "oci.availabilityDomain is 'AD-9', and this tenancy's region has AD-1, AD-2"),
+    ],
+    "shape-offered": [
+        (
+            {"availabilityDomain": "AD-2"},
+            facts(),
+            "oci.pools[0].shape is BM.GPU4.8, and AD-2 does not offer BM.GPU4.8; it has no bare",
+        ),
+        (
+            {},
+            facts(shapes={"AD-1": {"BM.GPU4.8": OfferedShape(4, ())}}),
+            "oci.pools[0].shape is BM.GPU4.8, which has 4 GPUs by the account and 8 by the catalogue",
+        ),
+    ],
+    "image-missing": [({}, facts(images={IMAGE: None}), f"oci.pools[0].image is {IMAGE}, which is not in this region")],
+    "image-fits": [
+        (pool(shape="BM.GPU.H100.8"), facts(), f"oci.pools[0].image is {IMAGE}, which does not fit shape BM.GPU.H100.8")
+    ],
+    "image-system": [
+        (pool(imageFamily="ol9"), facts(), f"oci.pools[0].imageFamily is ol9, and image {IMAGE} is Oracle Linux 8.10")
+    ],
+    "limit": [
+        (pool(nodes=4), facts(running={"gpu": 1}), "oci.pools[0].nodes is 4; 3 more nodes take 24 GPUs of the limit gpu4-count")
+    ],
+}
+
+
+def wanted(**changes: Any) -> Oci:
+    found = parsed(oci=changes).oci
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said", "sentence"),
+    [(name, *case) for name, cases in ASKED.items() for case in cases],
+    ids=[f"{name}-{n}" for name, cases in ASKED.items() for n, _ in enumerate(cases)],
+)
+def test_what_the_account_lacks_is_refused_by_its_rule_with_its_path(name, changes, said, sentence):
+    found = check(RULES, wanted(**changes), said)
+    (mine,) = [one for one in found if one.rule == name]
+    assert mine.severity == ERROR
+    assert mine.sentence.startswith(sentence)
+    assert begins_with_a_path(mine.sentence)
+
+
+def test_every_rule_is_broken_here():
+    assert set(CASES) | set(ASKED) == set(RULES)
+
+
+def test_an_account_that_has_everything_breaks_no_rule_and_one_that_is_not_asked_is_noted():
+    assert check(RULES, wanted(), facts()) == ()
+    notes = check(RULES, wanted(), Facts())
+    assert {one.severity for one in notes} == {NOTE}
+    assert {one.rule for one in notes} == set(ASKED)
+
+
+def test_a_rule_can_be_suppressed_by_its_name_and_a_guard_cannot():
+    assert parsed(oci=pool(bootVolume="100 GB") | {"suppress": ["boot-volume"]})
+    (said,) = refused(oci={"suppress": ["boot-vloume"]})
+    assert said.startswith("oci.suppress[0] is 'boot-vloume', which is no rule; did you mean boot-volume?")
+    said = refused(oci=storage(home={"mount": "fss"}) | {"suppress": ["mount-points"]})
+    assert said[0].startswith("oci.suppress[0] is 'mount-points', which cannot be suppressed")
+    assert said[1].startswith("oci.storage.home.mount is fss")
+
+
+def test_a_stack_that_says_nothing_has_no_file_system():
+    assert wanted().storage.systems == {}
+
+
+def test_file_systems_are_asked_for_by_the_keys_of_the_other_cloud():
+    found = wanted(
+        **storage(home={"mount": "/fss", "onDestroy": "retain"}, lustre={"throughput": "500 MB/s", "size": "62400 GB"})
+    )
+    assert found.storage.home == Home(mount="/fss", throughput_gbit_s=1, on_destroy="retain")
+    assert found.storage.lustre == Lustre(size_gb=62_400, throughput_mb_s=500, mount="/lustre", on_destroy="refuse")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        storage(home={"mount": "/home"}),
+        storage(home={"mount": "/home/shared"}),
+        storage(home={"mount": "/opt/shared"}),
+        storage(home={"mount": "/mnt/fss"}),
+        storage(home={"mount": "/data1"}, lustre={"mount": "/data10"}),
+        storage(home={}) | network(private="10.0.1.0/29"),
+        {"storage": {"home": {}}, "pools": [{"imageFamily": "ol7"}]},
+    ],
+)
+def test_what_hides_nothing_is_accepted(changes):
+    assert parsed(oci=changes)
+
+
+def test_the_world_is_let_in_only_by_name():
+    assert wanted(access={"sshFrom": ["0.0.0.0/0"], "allowWorld": True}).access.ssh_from == ("0.0.0.0/0",)
+
+
+def test_pools_may_differ_in_shape():
+    second = {"name": "h100", "shape": "BM.GPU.H100.8", "nodes": 0, "image": IMAGE}
+    found = wanted(pools=[{}, second])
+    assert [one.row.name for one in found.pools] == ["BM.GPU4.8", "BM.GPU.H100.8"]
+    assert found.sizes == {"gpu": 2, "h100": 0}

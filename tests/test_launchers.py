@@ -1,0 +1,181 @@
+"""One contract for every launcher, and for what passes between the operator's side and the runner."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+from a_line import ASKED, BUILT, document, place
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.host import requests, schema
+from benchmarks.judge.verdict import judge
+from benchmarks.launch import launcher, mpirun, protocol
+from benchmarks.launch.protocol import Launch, Node, Ranks, UnfitError
+
+ROOT = Path(__file__).parent.parent
+SCHEMA = json.loads((ROOT / "docs" / "runner.schema.json").read_text())
+NODES = [Node("a", "10.0.0.1"), Node("b", "10.0.0.2"), Node("c", "10.0.0.3")]
+START = ["enroot", "start", "--conf", "/x/conf", "busbar-1"]
+
+
+def launch(kind: str) -> Launch:
+    """Return a launcher of that kind, as a target would name it."""
+    start = START if kind == "enroot" else []
+    return Launch(kind=kind, mpi_home="/mpi", bind_to="none", mca={"btl": "tcp,self"}, hostfile="/x/hosts", start=start)
+
+
+def ranks(**changes) -> Ranks:
+    given = {"program": "/bin/echo", "arguments": ["-b", "8"], "environment": {"NCCL_DEBUG": "INFO"}, "per_node": 2}
+    return Ranks(**given | changes)
+
+
+@pytest.fixture(params=sorted(launcher.LAUNCHERS))
+def kind(request) -> str:
+    return str(request.param)
+
+
+def test_every_rank_gets_its_program_arguments_and_environment(kind):
+    words = launcher.command(launch(kind), NODES, [ranks()])
+    assert words[words.index("/bin/echo") :] == ["/bin/echo", "-b", "8"]
+    assert "NCCL_DEBUG=INFO" in " ".join(words[: words.index("/bin/echo")])
+
+
+def test_ranks_on_all_nodes_are_as_many_as_nodes_times_ranks_of_each(kind):
+    words = " ".join(launcher.command(launch(kind), NODES, [ranks()]))
+    assert "-np 6 -npernode 2 --hostfile /x/hosts" in words
+
+
+def test_ranks_on_some_nodes_run_there_in_the_order_given(kind):
+    words = " ".join(launcher.command(launch(kind), NODES, [ranks(nodes=[2, 0], per_node=1)]))
+    assert "-np 2 --map-by ppr:1:node --host 10.0.0.3:1,10.0.0.1:1" in words
+
+
+def test_several_programs_at_once_keep_their_own_environment(kind):
+    contexts = [ranks(nodes=[0, 1], environment={"RAIL": "0"}), ranks(nodes=[0, 1], environment={"RAIL": "1"})]
+    words = " ".join(launcher.command(launch(kind), NODES, contexts))
+    first, second = re.split(r" : ", words)
+    assert ("RAIL=0" in first, "RAIL=1" in first) == (True, False)
+    assert ("RAIL=0" in second, "RAIL=1" in second) == (False, True)
+
+
+def test_a_person_can_type_what_the_launcher_starts(kind):
+    spaced = ranks(environment={"NCCL_TESTS_SPLIT": "MOD 8"}, arguments=["a b", "$HOME", "'"])
+    words = launcher.command(launch(kind), NODES, [spaced])
+    typed = subprocess.run(["sh", "-c", f"printf '%s\\0' {shlex.join(words)}"], capture_output=True, text=True, check=True)
+    assert typed.stdout.split("\0")[:-1] == words
+
+
+def test_in_a_container_the_program_comes_behind_the_words_that_start_one():
+    words = launcher.command(launch("enroot"), NODES, [ranks()])
+    at = words.index("/bin/echo")
+    assert words[at - len(START) : at] == START
+    with pytest.raises(ValueError, match=r"launch\.start is empty"):
+        launcher.command(launch("enroot")._replace(start=[]), NODES, [ranks()])
+
+
+def test_a_launcher_that_nothing_here_is_called_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot"):
+        launcher.command(launch("charm"), NODES, [ranks()])
+
+
+def test_the_hostfile_names_every_node_and_one_machine_is_its_own_host():
+    assert mpirun.hostfile(NODES[:2], 8) == "10.0.0.1 slots=8\n10.0.0.2 slots=8\n"
+    assert mpirun.hostfile(NODES[:1], 8) == "localhost slots=8\n"
+
+
+# What passes between the two sides
+
+
+def asked() -> list[dict]:
+    """Return one request of each kind, as the operator's side writes them."""
+    short = judge(json.dumps(document(share=0.5)), ASKED)
+    where = place()
+    source = protocol.Source("2.19.6", "0" * 64, path="x.tar")
+    homes = type("Homes", (), {"mpi": ("/mpi",), "cuda": ("/cuda",), "nccl": ("/nccl",)})
+    return [
+        json.loads(text)
+        for text in (
+            requests.build(list(where.nodes), ASKED, source, homes, []),
+            requests.measure(where, ASKED, []),
+            requests.search(where, ASKED, short, 600, []),
+        )
+    ]
+
+
+REQUESTS = asked()
+
+
+def test_the_schema_is_made_from_the_types_and_committed():
+    assert schema.document() == SCHEMA, "run: python -m benchmarks.host.schema > docs/runner.schema.json"
+
+
+@pytest.mark.parametrize("request_", [*REQUESTS, protocol.data(BUILT)], ids=["build", "measure", "search", "built"])
+def test_what_passes_fits_the_schema(request_):
+    jsonschema.validate(request_, SCHEMA, cls=jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=["build", "measure", "search"])
+def test_a_request_is_read_back_as_it_was_written(request_):
+    assert protocol.data(protocol.request(request_)) == request_
+
+
+def test_a_search_of_a_short_fabric_asks_for_trials_and_a_second_look():
+    found = protocol.request(REQUESTS[2])
+    assert found.trials is not None
+    assert found.again is not None
+    assert not [step for step in found.again.steps if step.decides]
+
+
+def leaves(value, path=()):
+    """Yield the path of everything in plain data."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield (*path, key)
+            yield from leaves(one, (*path, key))
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield (*path, index)
+            yield from leaves(one, (*path, index))
+
+
+@given(st.integers(0, 2), st.randoms(use_true_random=False), st.sampled_from([None, {}, [], "x", -1, True, 1.5]))
+def test_a_request_that_was_damaged_anywhere_is_refused_with_a_path_or_still_fits(number, chance: random.Random, value):
+    damaged = copy.deepcopy(REQUESTS[number])
+    *way, last = chance.choice(list(leaves(damaged)))
+    at = damaged
+    for key in way:
+        at = at[key]
+    at[last] = value
+    try:
+        found, refused = protocol.request(damaged), ""
+    except UnfitError as refusal:
+        found, refused = None, str(refusal)
+    if found is None:
+        assert re.match(r"[\w.\[\]]+ is ", refused), refused
+    else:
+        jsonschema.validate(protocol.data(found), SCHEMA, cls=jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"kind": "dance"}, "kind is 'dance'; it must be one of build, measure, search"),
+        ({"schema": 1}, "schema is 1; it must be 2"),
+        ({"gpus": "8"}, "gpus is '8'; it must be of type int"),
+        ({"nodes": [{"name": "a"}]}, "nodes[0].address is missing"),
+        ({"wishes": 1}, "wishes is not known; Measure has run_id"),
+    ],
+)
+def test_a_refusal_of_the_runner_begins_with_the_path(change, sentence):
+    with pytest.raises(UnfitError) as refusal:
+        protocol.request(REQUESTS[1] | change)
+    assert str(refusal.value).startswith(sentence)
