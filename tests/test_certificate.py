@@ -105,7 +105,7 @@ def test_nothing_but_a_pass_is_attested(verdict):
     ("changes", "why"),
     [
         ({"busbw_gb_s": None}, "only a measured pass"),
-        ({"transcript_sha256": ""}, "no evidence to point to"),
+        ({"transcript_sha256": ""}, "so there is no evidence"),
         ({"valid_days": 0}, "both must be at least 1"),
         ({"valid_days": 10**7}, "give no date"),
         ({"nodes": {}}, "both must be at least 1"),
