@@ -29,7 +29,7 @@ from benchmarks.records.requests import Keeping, Kept
 from benchmarks.records.verify import moment, verify
 from benchmarks.report import outputs
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from benchmarks.judge.verdict import judge
 from benchmarks.report import outputs, summary
 from catalogue import Price
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
 SEARCHED = {
     "needed": True,

@@ -33,7 +33,7 @@ from benchmarks.records import verify as verifier
 from benchmarks.records.certificate import Acceptance, CertificateError, digest, private_key, sign, statement
 from benchmarks.records.verify import UnusableError, public_key, verify
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key()
 LINE = PUBLIC.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
