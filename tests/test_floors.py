@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,3 +245,10 @@ def test_only_the_front_door_reads_the_configuration():
     for path in sources():
         if path != ROOT / "config" / "read.py" and "tools" not in path.parts:
             assert "pulumi.Config(" not in path.read_text(), path
+
+
+def test_no_name_says_gbps_which_is_read_as_gigabits_and_as_gigabytes():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [ROOT / name for name in listed.split("\0") if name]
+    texts = [path for path in paths if path.is_file() and path.suffix != ".png" and path != Path(__file__)]
+    assert not [path for path in texts if "_gbps" in path.read_text(errors="replace").lower()]

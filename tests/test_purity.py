@@ -1,0 +1,143 @@
+"""The program computes outputs from outputs: while it does, it reads and writes no file, network or process; and it writes
+nothing into the folder from which it is run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import runpy
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+from a_line import document
+from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from test_program import dev_asked
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+#: What touches the world outside, as Python audits it (library reference, "Audit events table").
+_TOUCHES = ("open", "os.", "socket.", "subprocess.", "shutil.", "tempfile.", "urllib.", "glob.")
+#: An import reads modules; the first call of a function may bring one.
+_IMPORTS = (".py", ".pyc", "__pycache__", "site-packages", "/lib/python")
+
+
+class Watch:
+    """What happens inside `apply`, on the thread that runs it."""
+
+    def __init__(self) -> None:
+        self.inside = threading.local()
+        self.seen: list[str] = []
+        self.calls = 0
+        self.on = True
+
+    def hook(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.on or not getattr(self.inside, "depth", 0) or not event.startswith(_TOUCHES):
+            return
+        said = " ".join(str(arg) for arg in args[:1])
+        if not any(part in said for part in _IMPORTS):
+            self.seen.append(f"{event} {said}")
+
+
+WATCH = Watch()
+WATCH.on = False
+sys.addaudithook(WATCH.hook)
+
+
+@pytest.fixture
+def watched(monkeypatch) -> Iterator[Watch]:
+    genuine, clock = pulumi.Output.apply, time.time
+
+    def apply(self, func, run_with_unknowns=False):  # noqa: FBT002 - as the genuine one
+        def noted(value):
+            WATCH.calls += 1
+            WATCH.inside.depth = getattr(WATCH.inside, "depth", 0) + 1
+            try:
+                return func(value)
+            finally:
+                WATCH.inside.depth -= 1
+
+        return genuine(self, noted, run_with_unknowns)
+
+    def now() -> float:
+        if WATCH.on and getattr(WATCH.inside, "depth", 0):
+            WATCH.seen.append("time.time")
+        return clock()
+
+    monkeypatch.setattr(pulumi.Output, "apply", apply)
+    monkeypatch.setattr(time, "time", now)
+    WATCH.seen.clear()
+    WATCH.calls, WATCH.on = 0, True
+    yield WATCH
+    WATCH.on = False
+
+
+def run(records: dict[str, Any], *, share: float = 0.98, preview: bool = False) -> Engine:
+    """Run the real program on a recording engine."""
+    kept = {"schema": 1, "kind": "keep", "certificate": None, "report": None, "changes": [], "warnings": []}
+    lines = {
+        "acceptance-ready-contact": ready_line(),
+        "acceptance-build": BUILD_LINE,
+        "acceptance-measure": json.dumps(document(dev_asked(), share=share)),
+        "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
+        "acceptance-records-history": json.dumps({"schema": 1, "kind": "look-up", "limit": None, "warnings": []}),
+        "acceptance-records-keep": json.dumps(kept),
+    }
+    engine = Engine(lines)
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=preview)
+    pulumi.runtime.set_all_config(configuration(records=records) | {"oci:region": "us-rehearsed-1"})
+
+    @pulumi.runtime.test
+    def program() -> None:
+        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+
+    program()
+    return engine
+
+
+def records(folder: Path) -> dict[str, Any]:
+    """Return everything that can be kept, in `folder`."""
+    key = folder / "key.pem"
+    key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return {"history": str(folder / "history"), "report": str(folder / "report"), "certificate": {"key": str(key)}}
+
+
+@pytest.mark.parametrize("share", [0.98, 0.5], ids=["pass", "short"])
+def test_nothing_is_read_written_or_timed_while_outputs_are_computed(watched, monkeypatch, tmp_path, share):
+    (tmp_path / "kept").mkdir()
+    monkeypatch.chdir(ROOT)
+    run(records(tmp_path / "kept"), share=share)
+    assert watched.calls > 20, "the program computes outputs"
+    assert watched.seen == []
+
+
+def test_a_watched_apply_that_reads_a_file_is_seen(watched, tmp_path):
+    (tmp_path / "x").write_text("x")
+
+    @pulumi.runtime.test
+    def program() -> None:
+        pulumi.Output.from_input(1).apply(lambda _: (tmp_path / "x").read_text() + str(time.time()))
+
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    program()
+    assert [seen.split()[0] for seen in watched.seen] == ["open", "time.time"]
+
+
+@pytest.mark.parametrize("preview", [True, False], ids=["preview", "update"])
+def test_the_program_writes_nothing_into_the_folder_it_is_run_from(monkeypatch, tmp_path, preview):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "kept").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.syspath_prepend(str(ROOT))
+    engine = run(records(tmp_path / "kept"), preview=preview)
+    assert [name for _, name, _ in engine.resources if name.startswith("acceptance-")]
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["key.pem"], "records are kept by Commands only"

@@ -1,0 +1,154 @@
+"""One contract for every target: what a cluster hands up is all that acceptance knows, so it is the same from each."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import aws_preview
+import pytest
+from conftest import BUILD_LINE, HOST_KEY, ready_line, run_program
+
+from components.acceptance import acceptance
+from components.inventory import Cluster, Inventory
+from components.reach import Head
+from tools.nested import DEFAULT
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+LINES = {
+    "acceptance-ready-contact": ready_line(),
+    "acceptance-build": BUILD_LINE,
+    "acceptance-measure": "{}",
+    "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
+}
+FACTS = {
+    "gpu": "NVIDIA A100-SXM4-40GB",
+    "gpus": 8,
+    "hca": [[f"mlx5_{number}", 200, f"ib{number}", True] for number in range(8)],
+    "tag": "",
+    "mpi": "/opt/openmpi",
+    "front": "bond0",
+    "network": "10.0.0.0/16",
+}
+OCI_POOL = {"shape": "BM.GPU4.8", "imageFamily": "ol7", "image": "ocid1.image.oc1..rehearsed-ol7-gpu"}
+
+
+@dataclass
+class Seen:
+    """The cluster that a run of the program handed up, its outputs, and what acceptance made of it."""
+
+    cluster: Cluster | None = None
+    inventory: Inventory | None = None
+    shell: str = ""
+    known_hosts: str = ""
+    measured: dict[str, Any] = field(default_factory=dict)
+    commands: list[str] = field(default_factory=list)
+
+
+def oci(monkeypatch, tmp_path, **changes: Any) -> Seen:  # noqa: ARG001 - every target is run alike
+    return watched(monkeypatch, lambda: run_program(LINES, **changes).resources)
+
+
+def hosts(monkeypatch, tmp_path, **changes: Any) -> Seen:
+    known = tmp_path / "known_hosts"
+    known.write_text("".join(f"{address} {HOST_KEY}\n" for address in ("10.0.0.1", "10.0.0.2", "203.0.113.9")))
+    line = json.loads(ready_line()) | {"fronts": ["bond0"], "networks": ["10.0.0.0/16"]}
+    contact = {"acceptance-ready-contact": json.dumps(line | {"groups": [{"facts": FACTS, "nodes": ["a", "b"]}]})}
+    given = {"nodes": {"a": "10.0.0.1", "b": "10.0.0.2"}, "user": "ubuntu", "jump": "admin@203.0.113.9"}
+    group = given | {"knownHosts": str(known)}
+    return watched(
+        monkeypatch, lambda: run_program(LINES | contact, target="hosts", oci=DEFAULT, hosts=group, **changes).resources
+    )
+
+
+def aws(monkeypatch, tmp_path, **changes: Any) -> Seen:  # noqa: ARG001 - every target is run alike
+    return watched(monkeypatch, lambda: aws_preview.run(monkeypatch, LINES, preview=False, **changes).cloud.made)
+
+
+def watched(monkeypatch, run: Callable[[], list[tuple[str, str, dict[str, Any]]]]) -> Seen:
+    """Run the program, and keep what its acceptance was given and gave."""
+    seen = Seen()
+    genuine = acceptance.Acceptance.__init__
+
+    def init(self, name, args, opts=None) -> None:
+        genuine(self, name, args, opts)
+        seen.cluster = args.cluster
+        args.cluster.inventory.apply(lambda its: setattr(seen, "inventory", its))
+        self.measured.apply(lambda its: setattr(seen, "measured", its))
+        head = args.cluster.inventory.apply(lambda its: Head(its.nodes()[0]["address"] if its.nodes() else "none", HOST_KEY))
+        args.cluster.reach.shell(head).apply(lambda its: setattr(seen, "shell", its))
+        args.cluster.reach.known_hosts(head).apply(lambda its: setattr(seen, "known_hosts", its))
+
+    monkeypatch.setattr(acceptance.Acceptance, "__init__", init)
+    seen.commands = [name for kind, name, _ in run() if kind.startswith("command:")]
+    assert seen.cluster is not None
+    assert seen.inventory is not None
+    return seen
+
+
+@pytest.fixture(params=[oci, aws, hosts], ids=["oci", "aws", "hosts"])
+def seen(request, monkeypatch, tmp_path) -> Seen:
+    found: Seen = request.param(monkeypatch, tmp_path)
+    return found
+
+
+def test_the_contract_of_a_target_holds(seen):
+    planned = {one.name: one for one in seen.cluster.planned}
+    sets = {one.name: one for one in seen.inventory.sets}
+    assert len(planned) == len(seen.cluster.planned), "names of node sets are unique"
+    assert list(sets) == list(planned), "what was planned exists under the same name, in the same order"
+    for name, one in planned.items():
+        found = sets[name]
+        assert len(found.nodes) == one.nodes, "as many nodes as were planned"
+        assert len({node.name for node in found.nodes}) == len({node.address for node in found.nodes}) == one.nodes
+        assert all(ipaddress.ip_address(node.address) for node in found.nodes)
+        assert found.identity, "a set has an identity"
+        assert one.shape is not None or one.ask, "where the shape is not known, the nodes are asked"
+        for places in (one.launcher.homes.mpi, one.launcher.homes.cuda, one.launcher.homes.nccl):
+            assert places, "the target says where MPI, CUDA and NCCL are"
+            assert all(place.startswith("/") for place in places)
+    head = seen.inventory.sets[0].nodes[0].address
+    assert seen.shell.startswith("ssh "), "a person can get onto the head node"
+    assert seen.shell.endswith(f"@{head}")
+    pinned = dict(line.split(" ", 1) for line in seen.known_hosts.splitlines())
+    assert pinned[head] == HOST_KEY
+    assert all(key.startswith("ssh-") for key in pinned.values()), "every machine on the way is pinned"
+    if seen.inventory.login is not None:
+        assert pinned[seen.inventory.login.address] == seen.inventory.login.host_key
+    assert [name for name in seen.commands if name.startswith("acceptance-")] == [
+        "acceptance-ready-contact",
+        "acceptance-runner-program",
+        "acceptance-runner-file",
+        "acceptance-build",
+        "acceptance-measure",
+        "acceptance-search",
+        "acceptance-accept-verdict",
+    ]
+
+
+def nothing_rented(monkeypatch, tmp_path) -> dict[str, Seen]:
+    machines = [{"name": "p5", "type": "p5.48xlarge", "static": 0, "dynamic": 4}]
+    return {
+        "oci": oci(monkeypatch, tmp_path, oci={"pools": [OCI_POOL | {"name": "gpu", "nodes": 0}]}, members=0),
+        "aws": aws(monkeypatch, tmp_path, aws={"queues": [{"name": "gpu", "machines": machines}]}),
+    }
+
+
+@pytest.mark.parametrize("target", ["oci", "aws"])
+def test_a_cluster_without_nodes_is_not_measured_and_vouches_for_nothing(monkeypatch, tmp_path, target):
+    found = nothing_rented(monkeypatch, tmp_path)[target]
+    assert not found.inventory.nodes()
+    assert found.measured["verdict"] == "unknown"
+    assert "has no nodes yet" in found.measured["reasons"][0]
+    assert not [name for name in found.commands if name.startswith("acceptance-")]
+
+
+def test_of_several_pools_the_named_one_is_measured_and_all_of_them_exist(monkeypatch, tmp_path):
+    pools = [OCI_POOL | {"name": "small", "nodes": 2}, OCI_POOL | {"name": "large", "nodes": 2}]
+    found = oci(monkeypatch, tmp_path, oci={"pools": pools}, measure={"pool": "large"})
+    assert [one.name for one in found.inventory.sets] == ["small", "large"]
+    assert {node["pool"] for node in found.inventory.nodes()} == {"small", "large"}
+    assert found.measured["pool"] == "large"
