@@ -1,5 +1,5 @@
-"""What is measured and what it means: plans, transcripts, ceilings, gates, verdicts; plus the runner for a head node.
+"""What is measured and what it means: plans, requests, verdicts, reports, records, and the runner for a head node.
 
-Pure functions over data. It deliberately knows nothing of Pulumi, of a cloud or of SSH (the runner, which does, is a
-program of its own that is packed from here and never imported).
+All of it is pure functions over data but `records` and `runner`. The runner is a separate program: it is packed from here and
+never imported by the operator's side.
 """

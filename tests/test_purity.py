@@ -1,6 +1,4 @@
-"""The program computes outputs from outputs: while it does, it reads and writes no file, network or process; and it writes
-nothing into the folder from which it is run.
-"""
+"""The program computes outputs from outputs and touches nothing else meanwhile; nor does it write where it is run."""
 
 from __future__ import annotations
 

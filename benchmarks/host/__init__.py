@@ -1,1 +1,1 @@
-"""What is sent to the head node: the packed runner and its requests."""
+"""Makes what is sent to the head node: the packed runner and its requests."""

@@ -1,6 +1,6 @@
-"""Pack the runner into one zipapp whose bytes depend on its source only, so that its hash names its content.
+"""Packs the runner into one zipapp; equal sources give equal bytes, so its hash names its content.
 
-Nothing is compiled: the nodes' Pythons differ.
+Nothing is compiled, because the nodes' Python versions differ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent.parent
-#: What travels: the standard library and Python 3.6 are enough for it.
+#: Rooms that need only the standard library of Python 3.6.
 _ROOMS = ("launch", "runner")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
 _SHEBANG = b"#!/usr/bin/env python3\n"

@@ -1,6 +1,6 @@
-"""What the runner on the head is asked to do: requests as plain data, each under a run id that is a hash of all that matters.
+"""Makes requests to the runner; a request's run id is a hash of everything that could change the answer.
 
-`components.acceptance` hands a request to the head node, and a person can do the same by hand.
+`components.acceptance` sends a request to the head node; a person can do the same by hand.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from catalogue.containers import Container
 
 _BUILD_TIMEOUT_S = 1800
-#: With an image of 10 GB or more that is fetched, packed, laid on every node and unpacked there.
+#: With an image of 10 GB or more, which is fetched, packed, copied to every node and unpacked there.
 _CONTAINER_TIMEOUT_S = 5400
-#: A trial of the search runs at twice the size from which the strictest fraction of the wire is promised.
+#: A trial of the search runs at this many times the smallest size of the strictest gate.
 _SEARCH_SIZES = 2
 #: What the searching Command may need beyond its budget: the last round, and waiting for another measurement's end.
 _SEARCH_GRACE_S = 900
@@ -63,8 +63,8 @@ def build(  # noqa: PLR0913, PLR0917 - what a build depends on
 ) -> str:
     """Return the request that builds all programs of the plan from `source`.
 
-    With `container` they are built in it, against what it holds: the tests of an image itself are often older than the options
-    that a plan needs, and an image that people train with has none.
+    With `container` they are built in it, against its libraries. Tests that an image brings are often too old for the plan's
+    options, and images for training have none.
     """
     programs = sorted({collective(step.collective).program for step in steps(asked.plan, asked.shape, asked.nodes)})
     image = None
@@ -101,7 +101,7 @@ def place(nodes: Sequence[Node], network: str, built: BuildLine, asked: Asked) -
 def measure(where: Place, asked: Asked, reasons: Sequence[str]) -> str:
     """Return the request that runs every step of the plan."""
     body = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))
-    # The number of the run is part of the plan's digest: raising it measures again.
+    # `measure.run` is part of the plan's digest, so raising it measures again.
     return _named(body, asked.plan.digest(), json.dumps(where.built.hashes, sort_keys=True), *reasons)
 
 
@@ -136,9 +136,9 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
 
 
 def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]) -> Measure | None:
-    """Return the second look, a measurement of what is short that may fail; None where nothing is measured once more.
+    """Return the retest of what is short; None if nothing is measured once more.
 
-    Its id names the first look and its steps only, so whatever else is asked of a search, it is the same second look.
+    Its run id depends only on the first measurement and the steps, so a changed search does not measure again.
     """
     names = retest.steps_of(judged, asked)
     chosen = [repeated(step) for step in steps(asked.plan, asked.shape, asked.nodes) if step.name in names]
@@ -155,7 +155,7 @@ def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]
 
 
 def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons: Sequence[str]) -> str:
-    """Return the request that measures once more what `judged` finds slow and looks for the cause; else it asks for nothing."""
+    """Return the request that measures once more what `judged` finds slow and looks for the cause; empty if nothing is slow."""
     slow = any(one.state == SHORT and one.name.split(" ")[0] in _SLOW_CHECKS for one in judged.checks)
     needed = slow and asked.nodes > 1 and budget_s > 0
     again = _again(where, asked, judged, reasons)
@@ -184,9 +184,9 @@ def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
 
 
 def rails(shape: Shape) -> list[list[str]]:
-    """Return what a search may try alone, each as the RDMA devices that it has: every rail, or the rails near each GPU.
+    """Return what a search can try separately, as lists of RDMA devices: every rail, or the rails near each GPU.
 
-    NCCL takes a list of HCAs; a network plugin takes none, and gives each GPU the devices near it: a trial by GPU tries those.
+    NCCL takes a list of HCAs. A network plugin takes none, and gives each GPU the devices near it.
     """
     devices = shape.rdma.hca if shape.rdma else ()
     together = max(len(devices) // shape.gpus, 1) if _by_gpu(shape) else 1
@@ -198,7 +198,7 @@ def _by_gpu(shape: Shape) -> bool:
 
 
 def _search_bytes(asked: Asked, scale: int) -> int:
-    """Return a trial's message: well inside the strictest band where the plan goes as far, the plan's largest otherwise."""
+    """Return a trial's message size: above the strictest gate's smallest size if the plan goes as far, else its largest."""
     strict = [
         size for size in asked.plan.sizes_bytes if gate.fraction(size / _SEARCH_SIZES, gate.FRACTIONS[:1], scale) is not None
     ]

@@ -1,1 +1,1 @@
-"""What a measurement means: rows checked, bytes traced, checks made, one verdict. Pure functions over data."""
+"""From a measurement's line to checks and a verdict. Pure functions over data."""

@@ -1,7 +1,4 @@
-"""What a check of a measurement may come to, and how checks add up to one verdict.
-
-It deliberately looks at no measurement: `benchmarks.judge.verdict` does.
-"""
+"""The states of a check, and how checks add up to one verdict."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PASS, SHORT, UNKNOWN, SKIPPED = "pass", "short", "unknown", "skipped"
-#: Checks that cannot be put to every machine or plan; a stack may accept that for each by its name.
+#: Checks that some machines or plans do not allow; a stack may accept that for each by its name.
 SKIPPABLE = frozenset({"transport", "spread"})
-#: Checks that only compare with records: where those cannot be read, the measurement says as much as without them.
+#: Checks that only compare with records; if those cannot be read, the verdict is the same as without them.
 _ADVISORY = frozenset({"history"})
 
 
@@ -24,8 +21,8 @@ class Check:
 
     Attributes:
         name: what was asked, one word.
-        state: pass, short, unknown, or skipped where the question could not be put.
-        why: sentences; what is wrong, or how it was seen that nothing is.
+        state: pass, short, unknown, or skipped if the check could not be made.
+        why: sentences: what is wrong, or what shows that nothing is.
     """
 
     name: str
@@ -40,7 +37,7 @@ def check(name: str, reasons: Iterable[str], *, bad: str = SHORT, good: tuple[st
 
 
 def verdict(checks: Iterable[Check], allow_skipped: frozenset[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the verdict of all `checks` and its reasons: no data is never a pass, and nothing skipped is, unless allowed."""
+    """Return the verdict of all `checks` and its reasons; missing data is never a pass, and a skipped check only if allowed."""
     asked = tuple(checks)
     states = {one.state for one in asked}
     short = [reason for one in asked if one.state == SHORT for reason in one.why]

@@ -1,7 +1,6 @@
-"""What NCCL's network plugin says of itself, held against the shape: which provider it took, and how many devices it found.
+"""Compares what NCCL's network plugin logs with the shape: which provider it took, and how many devices it found.
 
-A plugin that is missing, or that took another provider, leaves NCCL on sockets at a small part of the rails' rate, and says so
-in a line each. It deliberately counts no bytes: `benchmarks.judge.transport` does, and asks for both.
+If the plugin is missing or takes another provider, NCCL falls back to sockets at a small part of the rails' rate.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 _SELECTED = re.compile(
     r"Selected [Pp]rovider is (?P<name>[^\s,]+)(?:, fabric is (?P<fabric>\S+))?(?:.*\(found (?P<nics>\d+) nics\))?"
 )
-#: NCCL's name of the plugin; newer ones leave the vendor out.
+#: NCCL's name for the plugin; newer versions leave the vendor out.
 _NETWORK = re.compile(r"(?:AWS )?Libfabric")
 
 
 @dataclass(frozen=True)
 class Told:
-    """Sentences on what is `wrong`, on what proves it right, or one on what is `missing`; nothing where no plugin is wanted."""
+    """Sentences: what is `wrong`, `proof` that it is right, or what is `missing`; all empty if the shape needs no plugin."""
 
     wrong: tuple[str, ...] = ()
     proof: tuple[str, ...] = ()
@@ -35,7 +34,7 @@ class Told:
 
 
 def told(said: Mapping[str, Any], shape: Shape) -> Told:
-    """Return what NCCL's words `said` (networks, devices and channels, each with how often) tell of the plugin of `shape`."""
+    """Return what NCCL's log (`said`: networks, devices and channels with their counts) tells about the plugin of `shape`."""
     wanted = ENVIRONMENTS[shape.environment].provider if shape.environment else ""
     if not wanted or shape.rdma is None:
         return Told()
@@ -43,14 +42,14 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
     others = [f"NET/{name}" for name in networks if not _NETWORK.fullmatch(name)]
     others += [way.rpartition("/")[0] for way in channels if way.startswith("NET/") and not _NETWORK.search(way)]
     if others:
-        why = "its folder is not where the loader looks, a container brings an NCCL of its own, or it found no device"
+        why = "the loader does not find it, a container has its own NCCL, or it found no device"
         return Told(wrong=(f"NCCL fell back to {', '.join(dict.fromkeys(others))}: its {wanted} plugin was not used ({why})",))
     found = [match for match in map(_SELECTED.search, devices) if match]
     wrong = [sentence for match in found for sentence in _odd(match["name"], match["nics"], wanted, shape.rdma.ports)]
     if wrong:
         return Told(wrong=tuple(dict.fromkeys(wrong)))
     if not found:
-        return Told(missing=f"NCCL did not say which provider carried its bytes, and {wanted} must have")
+        return Told(missing=f"NCCL did not log which provider carried its bytes; it must be {wanted}")
     fabric = ", ".join(sorted({str(match["fabric"]) for match in found if match["fabric"]}))
     return Told(
         proof=(f"NCCL took provider {wanted}{f' (fabric {fabric})' if fabric else ''} with {shape.rdma.ports} devices",)

@@ -1,7 +1,4 @@
-"""A measurement, parsed once into types: its runs with the rows whose every number is one, and what else the line says.
-
-Anything may be in a line until it has been looked at; this is where it is looked at.
-"""
+"""Parses a measurement's line into types: its runs with their complete rows, and what else the line says."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
 _PAIR = 2
 _NAMES = ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")
-#: How runs are named and dated; records are named by both.
+#: Forms of a run's id and start; records are named by both.
 _RUN, _STARTED = re.compile(r"[0-9A-Za-z]{1,128}"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -29,15 +26,15 @@ class LineError(ValueError):
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one test program, as the runner says it.
+    """One run of one test program, as the line has it.
 
     Attributes:
         name: of its step.
         program: the collective that ran.
         rows: {size_bytes, out_of_place, in_place}, each placement {time_us, algbw_gb_s, busbw_gb_s, wrong}; whole ones only.
-        listed: how many rows the line lists, readable or not; None where it lists none.
+        listed: how many rows the line lists, complete or not; None if it has no list.
         ranks, hosts: how many took part, as the line has it.
-        problems: what the runner found odd; None where it says nothing.
+        problems: what the runner found odd; None if it has no list.
         failed: why the run gave nothing.
         groups: the numbers of its groups, as the line has them.
         spread: times of single operations, as the line has them.
@@ -73,7 +70,7 @@ class Measurement:
         line: the line itself.
         runs: by name of their step.
         scale: divisor of line rates that the run stated, 1 on real hardware.
-        differences: ways in which nodes differ; None where the line does not compare them.
+        differences: how nodes differ; None if the line does not compare them.
     """
 
     line: dict[str, Any] = field(default_factory=dict)
@@ -83,12 +80,12 @@ class Measurement:
 
     @property
     def is_named(self) -> bool:
-        """Whether the line says which run it is of, and when that started."""
+        """Whether the line says which run it belongs to, and when that started."""
         run, started = self.line.get("run_id"), self.line.get("started")
         return bool(isinstance(run, str) and _RUN.fullmatch(run) and isinstance(started, str) and _STARTED.fullmatch(started))
 
     def rows(self, name: str) -> tuple[dict[str, Any], ...]:
-        """Return the rows of that step; none where it is missing."""
+        """Return the rows of that step; empty if it is missing."""
         return self.runs[name].rows if name in self.runs else ()
 
 
@@ -111,7 +108,7 @@ def read(text: str) -> Measurement:
 
 
 def of(line: dict[str, Any]) -> Measurement:
-    """Return what a line of the right kind says."""
+    """Return the measurement of a line of the right kind."""
     runs: dict[str, Run] = {}
     for step in steps(line):
         run = _run(step)
@@ -129,7 +126,7 @@ def of(line: dict[str, Any]) -> Measurement:
 
 
 def steps(line: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the steps of `line` that are steps."""
+    """Return the steps of `line` that are mappings."""
     found = line.get("steps")
     return [step for step in found if isinstance(step, dict)] if isinstance(found, list) else []
 
@@ -137,7 +134,7 @@ def steps(line: dict[str, Any]) -> list[dict[str, Any]]:
 def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     run: Run, name: str, sizes_bytes: tuple[int, ...], ranks: int, nodes: int, all_ranks: int | None = None
 ) -> Iterable[str]:
-    """Yield every reason for which `run` is not a whole run of collective `name`.
+    """Yield every reason why `run` is not a complete run of collective `name`.
 
     Args:
         run: as the line has it.
@@ -145,7 +142,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
         sizes_bytes: the sizes that were asked for.
         ranks: ranks of one group.
         nodes: nodes that had to take part.
-        all_ranks: ranks of all groups together; None where there is one group.
+        all_ranks: ranks of all groups together; None if there is one group.
     """
     if run.failed:
         yield run.failed
@@ -155,7 +152,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
         yield "no row was measured"
         return
     if len(run.rows) != run.listed:
-        yield f"{run.listed - len(run.rows)} of {run.listed} rows lack their out-of-place numbers or hold no measurement"
+        yield f"{run.listed - len(run.rows)} of {run.listed} rows have no out-of-place numbers or no measurement"
         return
     if run.program != name:
         yield f"expected {name}, got {run.program}"
@@ -166,7 +163,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     if run.hosts != nodes:
         yield f"the ranks ran on {run.hosts} hosts instead of {nodes}"
     if any(row["out_of_place"]["wrong"] is None for row in run.rows):
-        yield "the values were not checked, so nothing is known of them"
+        yield "the values were not checked"
 
 
 def _run(step: dict[str, Any]) -> Run:
@@ -200,7 +197,7 @@ class Groups:
 
 
 def groups(found: Any, count: int) -> Groups | None:
-    """Return what `count` groups reached; None where a line does not say it of each."""
+    """Return what `count` groups reached; None if the line does not have all of them."""
     if isinstance(found, list) and len(found) == count and all(is_number(one) for one in found) and found:
         return Groups(count, tuple(sorted(enumerate(found), key=lambda one: one[1])), max(found))
     if not isinstance(found, dict) or found.get("count") != count or not is_number(found.get("most")):

@@ -1,10 +1,9 @@
-"""A number that is short is measured once more before it is believed.
+"""Decides what is measured once more, and what counts afterwards.
 
-A fabric that is slow is slow twice; a moment's disturbance (another job's last packets, a node that was busy) is not, and
-calling it short would send somebody looking for a fault that is not there. A second look takes back a first one only as a
-whole: when every check that was short passes, no other is different, and the search, where there was to be one, came to its
-end and names nobody. It deliberately excuses nothing but slowness: wrong values, another transport or missing rows are judged
-by the first measurement.
+A slow fabric is slow twice; a moment's disturbance (another job's last packets, a busy node) is not. The retest counts if every
+check that was short passes, no other check changes, and the search, if there is one, completes and names nothing. Only slowness
+is
+measured again: wrong values, another transport and missing rows are judged by the first measurement.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ if TYPE_CHECKING:
     from benchmarks.judge.verdict import Judgement
     from benchmarks.plan.asked import Asked
 
-#: How the sentence begins that a check gains when its second number is the one that counts.
+#: Begins the sentence that a check gains when the retest counts.
 NOTE = "measured a second time; the first time: "
 _LIMIT = "limit "
 
 
 def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
-    """Return the names of the steps to measure once more: those of checks that are short, where every one may be chance."""
+    """Return the names of the steps to measure once more: those of short checks; none if one cannot be chance."""
     short = [one.name for one in judged.checks if one.state == SHORT]
     named = [_step(name, asked) for name in short]
     return () if None in named else tuple(dict.fromkeys(name for name in named if name))
 
 
 def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgement:
-    """Return what holds after the second look that `searched`, the searching stage's line, may contain.
+    """Return the judgement that counts after the retest that `searched`, the search stage's line, may contain.
 
-    The measurement then has the steps as they were measured the second time, with the transport and the evidence of that time,
-    and each check that was short says what it was. Where the first look stands, its reasons say what the second one saw.
+    If the retest counts, the judgement has its steps, transport and evidence, and each check that was short says what the first
+    number was. Otherwise the first judgement counts, and its reasons say what the retest found.
     """
     again = searched.get("again")
     if not isinstance(again, dict):
         return first
     if not measurement.steps(again):
-        return _stands(first, [f"the second look gave nothing: {again.get('failed')}"])
+        return _stands(first, [f"the retest gave nothing: {again.get('failed')}"])
     fresh = {str(step.get("name")): step for step in measurement.steps(again)}
     line = first.line | {"steps": [fresh.get(str(step.get("name")), step) for step in measurement.steps(first.line)]}
     line |= {name: again[name] for name in ("transport", "evidence") if isinstance(again.get(name), dict)}
@@ -57,16 +56,16 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
         return dataclasses.replace(second, checks=tuple(_noted(second.checks, before)))
     short = {one.name for one in first.checks if one.state == SHORT}
     told = [one for one in second.checks if one.name in short or one.state != wanted.get(one.name)]
-    notes = [f"{one.name} a second time: {one.state}, {'; '.join(one.why) or 'without a word'}" for one in told]
+    notes = [f"{one.name} in the retest: {one.state}, {'; '.join(one.why) or 'no reason given'}" for one in told]
     return _stands(first, [*notes, *_doubt(searched)])
 
 
 def _doubt(searched: dict[str, Any]) -> list[str]:
-    """Return why a second number alone excuses nothing: the search names somebody, or was to be made and did not end."""
+    """Return why the retest does not count: the search names a cause, or did not complete."""
     if searched.get("culprits"):
-        return ["a second look excuses nothing where the search names a cause"]
+        return ["the retest does not count, because the search names a cause"]
     if searched.get("needed") and (searched.get("failed") or not searched.get("complete")):
-        return ["a second look excuses nothing where the search did not come to its end"]
+        return ["the retest does not count, because the search did not complete"]
     return []
 
 
@@ -84,7 +83,7 @@ def _noted(checks: Iterable[Check], before: dict[str, Check]) -> Iterable[Check]
 
 
 def _step(check: str, asked: Asked) -> str | None:
-    """Return the step that a check reads, None where a second look would excuse what is no chance."""
+    """Return the step that a check reads; None if the check is not about slowness."""
     if check in {"bandwidth", "history"}:
         return asked.plan.collective
     if check.startswith(_LIMIT):

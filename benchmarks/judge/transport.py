@@ -1,8 +1,7 @@
-"""Which way the bytes went: counter deltas held against the least that the algorithm must have moved.
+"""Finds which way the bytes went: compares byte counters with the least that the algorithm must have moved.
 
-A fallback to TCP, one rail of many or half of them is told apart here even where the number is high enough. It deliberately
-trusts counters before words; what NCCL says of itself decides where nobody counts, and where a network plugin must have been
-taken (`benchmarks.judge.libfabric`): there both are asked.
+This detects a fallback to TCP or unused rails even if the bandwidth is high enough. Counters decide; what NCCL logs decides
+only if there are no counters. If NCCL needs a network plugin, both must agree (`benchmarks.judge.libfabric`).
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
     from catalogue import Shape
     from config.measure import Measure
 
-#: Share of the least possible bytes that counters must show: they also miss what moved before their first reading.
+#: Counters must show this share of the least possible bytes; they miss what moved before their first reading.
 _ENOUGH = 0.8
 #: A rail that carried less than this share of the busiest one was not used like the others.
 _USED = 0.5
 #: In-switch reduction (NVLS) moves about half of what a ring moves over NVLink.
 _NVLS_SHARE = 0.4
-#: What NCCL calls ways inside a machine that are not NVLink or PCIe peer access.
+#: NCCL's names for ways inside a machine other than NVLink and PCIe peer access.
 _SLOW_INSIDE = ("SHM", "NET")
 
 
@@ -46,12 +45,12 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
         return _anywhere(sent, least)
     counted = {node: {rail: _number(by.get(rail)) for rail in rails} for node, by in sent.items()}
     nothing = all(value is None for by in counted.values() for value in by.values())
-    # Of many nodes the line holds those that sent least, and says how many were counted.
+    # With many nodes the line has only those that sent least, and the number of nodes that were counted.
     read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted))
     if nothing or read_nodes < nodes:
         read = f"no byte counter of {', '.join(rails[:3])}..." if nothing else f"byte counters of {read_nodes} of {nodes} nodes"
         return Check("transport", SKIPPED, (f"{read} could be read",))
-    # A rail's interface counts with its rail; that of the front end may have carried everything instead.
+    # A rail's interface belongs to its rail; the front-end interface may have carried everything instead.
     netdevs = _mapping(moved.get("netdevs"))
     apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
     what = "rails" if shape.rdma else "fabric interfaces"
@@ -68,7 +67,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
 def least_bytes(plan: Measure, shape: Shape, nodes: int, counted: frozenset[str] | None = None) -> float:
     """Return what each node must at least send to the others in the runs between the two counter readings, in bytes.
 
-    Those are the steps named in `counted`; None stands for the deciding run and all before it.
+    Those are the steps named in `counted`; None means the deciding run and all before it.
 
     An all-reduce of S bytes over k nodes sends at least 2 (k-1)/k S from each node by any algorithm (half of it where switches
     reduce); timed and checked operations of both placements count, warm-up does not.
@@ -84,13 +83,13 @@ def least_bytes(plan: Measure, shape: Shape, nodes: int, counted: frozenset[str]
 
 
 def _counted(moved: dict[str, Any]) -> frozenset[str] | None:
-    """Return between which steps a second look read the counters; None where it was the first."""
+    """Return the steps that a retest counted; None for the first measurement."""
     named = moved.get("steps")
     return frozenset(str(name) for name in named) if isinstance(named, list) else None
 
 
 def _least_share(name: str, nodes: int) -> float:
-    """Return the least share of a message that each node sends, of the collectives that may decide."""
+    """Return the least share of a message that each node sends."""
     if name == "all_reduce":
         return 2 * (nodes - 1) / nodes
     # The least busy node of a rooted test may send nothing at all.
@@ -128,7 +127,7 @@ def _node(  # noqa: PLR0913, PLR0917 - one sentence's parts
 
 
 def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
-    """No way is expected: name the one that was taken."""
+    """Name the interface that carried the bytes; the shape expects none."""
     totals: dict[str, int] = {}
     for by in sent.values():
         for name, value in by.items():
@@ -141,7 +140,7 @@ def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
 
 def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bool) -> Check:
     if rehearsed:
-        return Check("transport", PASS, ("rehearsed inside one host: memory stands for NVLink",))
+        return Check("transport", PASS, ("rehearsed inside one host: memory takes the place of NVLink",))
     ranks = shape.gpus
     ring = sum(
         _operations_bytes(step, plan) * 2 * (ranks - 1)
@@ -152,7 +151,7 @@ def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bo
     counted = _number(_mapping(moved.get("nvlink_tx_bytes")).get("least"))
     slow = [way for way in ways if way.split("/")[0] in _SLOW_INSIDE]
     if slow:
-        return Check("transport", SHORT, (f"channels inside the machine went via {', '.join(slow)} instead of peer access",))
+        return Check("transport", SHORT, (f"channels inside the machine used {', '.join(slow)} instead of peer access",))
     if counted is not None and counted < _NVLS_SHARE * ring:
         return Check("transport", SHORT, (f"NVLink sent {_gb(counted)}, and a ring moves {_gb(ring)}: it went another way",))
     if counted is None and not ways:
@@ -160,7 +159,7 @@ def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bo
     seen = (
         f"NVLink sent {_gb(counted)} (a ring moves {_gb(ring)})" if counted is not None else "NVLink's counters cannot be read"
     )
-    return Check("transport", PASS, (f"{seen}; NCCL's channels went via {', '.join(ways) or 'ways that it did not name'}",))
+    return Check("transport", PASS, (f"{seen}; NCCL's channels used {', '.join(ways) or 'ways that it did not name'}",))
 
 
 def _ways(moved: dict[str, Any]) -> list[str]:

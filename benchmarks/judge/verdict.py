@@ -1,6 +1,6 @@
-"""The judgement: a pure function from one measurement line to pass, short or unknown, with its checks and reasons.
+"""Judges one measurement line against what was asked: pass, short or unknown, with checks and reasons.
 
-It deliberately never passes on missing data, and never looks at anything but the line and what was asked for.
+Missing data is never a pass.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "judge", "judged"]
 
-#: busbw / algbw must name the rank count; both are printed with six decimals, so large sizes resolve it well below this.
+#: Tolerance of busbw / algbw, which gives the rank count; both are printed with six decimals, so large sizes are more exact.
 _RATIO_TOLERANCE = 0.01
-#: Printed numbers may be a little above what the wire allows; more is another wire.
+#: Printed numbers may be this much above what the wire allows; more means another wire.
 _ABOVE = 1.05
-#: Nodes or rails that are named one by one, slowest first.
+#: At most this many nodes or rails are named, slowest first.
 _NAMED = 16
 #: Spread that a healthy fabric stays within: coefficient of variation in percent, and p99 / p50 of single operations.
 CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
@@ -49,9 +49,9 @@ class Judgement:
         latency_us: time at its smallest size, out of place.
         ceiling_gb_s: what the wire (or NVLink) allows, scaled where rehearsed.
         scale: divisor of line rates that the run stated, 1 on real hardware.
-        rows: rows by collective, whose every number is one.
-        checks: every question that was put to the measurement.
-        line: the measurement itself, as read; nothing else in it has been checked.
+        rows: complete rows by collective.
+        checks: all checks of the measurement.
+        line: the measurement as read; its other fields are unchecked.
     """
 
     verdict: str
@@ -91,7 +91,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     yield check("values", _wrong_values(found), good=(f"all values of {count} rows were right, both placements",))
     if found.differences is not None:
         alike = f"{asked.nodes} nodes are alike in GPUs, driver, rails, link rates, MTUs and clocks"
-        alike = alike if asked.nodes > 1 else "one node alone has no other to differ from"
+        alike = alike if asked.nodes > 1 else "there is one node, so nothing can differ"
         yield check("inventory", found.differences, good=(alike,))
     else:
         yield Check("inventory", UNKNOWN, ("the line has no comparison of the nodes",))
@@ -116,13 +116,13 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
 
 
 def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
-    """Yield every reason for which the deciding run proves nothing."""
+    """Yield every reason why the deciding run proves nothing."""
     if not found.is_named:
         said = f"{found.line.get('run_id')!r}, {found.line.get('started')!r}"
-        yield f"the line does not say which run it is of and when that started ({said})"
+        yield f"the line does not say which run it belongs to and when that started ({said})"
     run = found.runs.get(asked.plan.collective)
     if run is None:
-        yield f"the line holds no run of {asked.plan.collective}"
+        yield f"the line has no run of {asked.plan.collective}"
         return
     yield from problems(run, asked.plan.collective, asked.plan.sizes_bytes, asked.ranks, asked.nodes)
     if run.rows:
@@ -130,7 +130,7 @@ def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
 
 
 def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
-    """A number above the wire was measured on another way, or on other machines than the shape says."""
+    """Yield a reason if the number is above the wire: another way was measured, or other machines than the shape's."""
     top = ceiling.hierarchical_gb_s(asked.shape, asked.nodes, found.scale)
     measured = busbw(found.rows(asked.plan.collective)[-1])
     if top is not None and asked.plan.collective == "all_reduce" and measured > _ABOVE * top:
@@ -141,7 +141,7 @@ def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
 
 
 def _ratio(row: dict[str, Any], name: str, ranks: int) -> Iterable[str]:
-    """A build without MPI runs one-rank jobs side by side: busbw / algbw then does not name the rank count."""
+    """Yield a reason if busbw / algbw is not that of the rank count, as in a build without MPI, which runs one-rank jobs."""
     expected = collective(name).busbw_factor(ranks)
     algbw = row["out_of_place"]["algbw_gb_s"]
     ratio = busbw(row) / algbw if algbw > 0 else 0.0
@@ -189,12 +189,12 @@ def _reaches(name: str, bound: Gate, measured: float) -> Check:
 
 def _spread(found: Measurement, asked: Asked) -> Check:
     if not asked.plan.spread_iterations:
-        return Check("spread", SKIPPED, ("the plan times no operation by itself",))
+        return Check("spread", SKIPPED, ("the plan times no single operations",))
     run = found.runs.get(SPREAD)
     said = run.spread if run else None
     numbers = [said.get(name) for name in ("p50_us", "p99_us", "cv_pct", "iterations")] if isinstance(said, dict) else []
     if not numbers or not all(is_number(number) for number in numbers) or not numbers[0]:
-        why = run.failed if run and run.failed else "no operation was timed by itself"
+        why = run.failed if run and run.failed else "no single operation was timed"
         return Check("spread", UNKNOWN, (why,))
     p50, p99, cv_pct, count = (float(number) for number in numbers if number is not None)
     sentence = f"{count:.0f} single operations vary by {cv_pct:.1f} % (p99 / p50 is {p99 / p50:.2f})"
@@ -225,12 +225,10 @@ def _sizes(step: Step, asked: Asked) -> tuple[int, ...]:
 
 
 def _groups(groups: Any, asked: Asked, step: Step, scale: int) -> Check:
-    """Judge what each node inside, or each GPU's rails between nodes, reached; without a number of each, nothing is known."""
+    """Judge what each node inside, or each GPU's rails between nodes, reached; unknown unless there is a number for each."""
     numbered = measured_groups(groups, step.groups)
     if numbered is None:
-        why = (
-            f"the step {step.name} has no number of each of its {step.groups} groups; nccl-tests from 2.19 on times every rank"
-        )
+        why = f"the step {step.name} lacks numbers of its {step.groups} groups; nccl-tests from 2.19 on times every rank"
         return Check(step.stage, UNKNOWN, (why,))
     return check(step.stage, _slow_groups(numbered, asked, step, scale))
 

@@ -1,1 +1,1 @@
-"""What is measured and what it should give: sizes, collectives, steps, ceilings, gates. Pure functions over data."""
+"""What is measured and what it should reach: steps, ranks, ceilings, gates. Pure functions over data."""

@@ -1,4 +1,4 @@
-"""What one measurement is asked to show: the plan, the machines, and the limits that decide."""
+"""What one measurement must show: the plan, the machines and the limits."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Asked:
         nodes: how many of them.
         minimum_gb_s: the user's own limit at the gate's size (GB/s, real hardware); it replaces the rule.
         limits: the user's limits on single collectives and sizes.
-        fabric: interfaces that must carry the bytes where there is no RDMA; empty where any may.
+        fabric: interfaces that must carry the bytes if there is no RDMA; empty for any.
         allow_skipped: names of checks that may be skipped.
         past: a limit from earlier runs of the same kind: (GB/s as measured, where it comes from).
         pool: name of the node set.
         names: host names of the nodes in ring order, once they exist.
-        past_unread: why the earlier runs, which the stack wants looked at, could not be; empty where nothing is wrong.
+        past_unread: why earlier runs could not be read; empty if they were, or are not kept.
     """
 
     plan: Measure
@@ -45,7 +45,7 @@ class Asked:
     names: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """Return a hash of the plan, the machines and the limits: what a number answers."""
+        """Return a hash of the plan, the machines and the limits."""
         said = {
             "plan": self.plan.digest(),
             "shape": self.shape.name,
@@ -75,5 +75,5 @@ class Asked:
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """Return the interfaces that NCCL is told to use for sockets; none leaves it to find them."""
+        """Return the interfaces that NCCL is told to use for sockets; empty lets NCCL choose."""
         return self.fabric or tuple(name for name in self.shape.front.split(",") if name)

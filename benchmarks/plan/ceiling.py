@@ -1,7 +1,4 @@
-"""What the wire allows: ceilings computed from line rates instead of memorised numbers.
-
-It deliberately knows no measured value except the healthy fractions and the latency that predictions use.
-"""
+"""Computes ceilings from line rates, and predicts what a healthy run reaches of them."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ if TYPE_CHECKING:
     from catalogue import Shape
 
 #: Time of the smallest all-reduce on a healthy machine, us: 12 on one H200 server over NVLink, 35 on two A100 nodes over RoCE.
-#: Trees deepen by a level each time the nodes double, so the step from one node to two is taken again for each doubling.
+#: A tree is one level deeper each time the nodes double, so each doubling adds what the step from one node to two adds.
 _LATENCY_US = (12.0, 23.0)
 
 #: Median of the published healthy large-message all-reduce fractions of the ring ceiling on RoCE with the ring algorithm
@@ -25,7 +22,7 @@ HEALTHY_NVLINK_FRACTION = 0.78
 
 
 def ring_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that a ring over all rails cannot exceed, None where no rail is involved or known.
+    """Return the busbw in GB/s that a ring over all rails cannot exceed; None if no rail is used or known.
 
     Every byte of a ring enters and leaves each node once for each of its channels, so busbw is at most the node's summed
     line rate in one direction. `scale` divides line rates, as a rehearsal states it.
@@ -47,22 +44,22 @@ def hierarchical_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
 
 
 def collective_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that the rails allow collective `name`, None where they are no bound that is known."""
+    """Return the busbw in GB/s that the rails allow collective `name`, None if no such bound is known."""
     ring = ring_gb_s(shape, nodes, scale)
     share = collective(name).wire_share
     return None if ring is None or share is None else ring * share(nodes * shape.gpus, shape.gpus)
 
 
 def bound_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that the slowest part in the way allows: NVLink on one node, the rails on more."""
+    """Return the busbw in GB/s that the slowest part allows: NVLink on one node, the rails on more."""
     return nvlink_gb_s(shape, scale) if nodes == 1 else collective_gb_s(name, shape, nodes, scale)
 
 
 def nvlink_gb_s(shape: Shape, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that a ring inside one machine cannot exceed, None where no NVLink is known.
+    """Return the busbw in GB/s that a ring inside one machine cannot exceed; None if no NVLink is known.
 
-    Every byte of a ring enters and leaves each GPU once, so busbw is at most one GPU's NVLink rate in one direction. In-switch
-    reduction (NVLS) moves less and may beat it.
+    Every byte of a ring enters and leaves each GPU once, so busbw is at most one GPU's NVLink rate in one direction. Reduction
+    in the switch (NVLS) moves less and can exceed it.
     """
     rate = shape.nvlink_gbytes_per_s
     return None if rate is None else rate / scale
@@ -74,7 +71,7 @@ def latency_us(nodes: int) -> float:
 
 
 def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name: str = "all_reduce") -> dict[int, float]:
-    """Return the busbw in GB/s of a healthy run of `name` by size in bytes; empty where no ceiling is known.
+    """Return the busbw in GB/s of a healthy run of `name` by size in bytes; empty if no ceiling is known.
 
     A message of wire time x takes T + x + sqrt(T x) with the latency T: within a sixth of every size from 1 MiB up in two real
     transcripts (2 x H200 over NVLink; 16 A100 over RoCE).
@@ -92,7 +89,7 @@ def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name
 
 
 def predicted_gb_s(shape: Shape, nodes: int) -> float | None:
-    """Return the busbw in GB/s of a healthy all-reduce at large sizes on real hardware, None where no ceiling is known."""
+    """Return the busbw in GB/s of a healthy all-reduce at large sizes on real hardware; None if no ceiling is known."""
     bound = bound_gb_s("all_reduce", shape, nodes)
     return None if bound is None else bound * _healthy(nodes)
 

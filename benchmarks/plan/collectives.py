@@ -1,6 +1,6 @@
-"""The collectives of nccl-tests: how each turns time into busbw, which size it really runs, and what the wire allows it.
+"""The collectives of nccl-tests: how time becomes busbw, which sizes really run, and what the wire allows.
 
-It deliberately measures nothing; formulas follow nccl-tests 2.19.6 (the GetBw and GetCollByteCount functions of each test).
+Formulas follow nccl-tests 2.19.6 (the GetBw and GetCollByteCount functions of each test).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Collective:
         name: without `_perf`.
         busbw_factor: busbw / algbw over `ranks` ranks.
         wire_share: highest busbw over `ranks` ranks, `gpus` on each node, as a share of one node's summed line rate in one
-            direction; None where rails are no bound that is known.
-        shared: whether the message is cut into a share for each rank.
-        power_of_two: whether it runs on 2, 4, 8 ... ranks alone.
+            direction; None if the rails are no known bound.
+        shared: whether each rank has a share of the message.
+        power_of_two: whether it runs only on 2, 4, 8 ... ranks.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Collective:
         return f"{self.name}_perf"
 
     def row_bytes(self, asked_bytes: int, ranks: int) -> int:
-        """Return the size column of the row that a run of `asked_bytes` over `ranks` ranks prints: 0 below a share's size."""
+        """Return the size that a run of `asked_bytes` over `ranks` ranks prints: 0 if that is less than the smallest share."""
         if not self.shared:
             return asked_bytes
         return asked_bytes // ranks // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES * ranks
@@ -69,7 +69,7 @@ def _rooted(ranks: int, gpus: int) -> float:
     return (ranks - 1) / (ranks - gpus)
 
 
-#: sendrecv crosses a node's border once for each node, so one GPU's rails carry it: no bound by all rails together.
+#: sendrecv leaves each node once, so one GPU's rails carry it, and all rails together are no bound.
 COLLECTIVES = {
     one.name: one
     for one in (

@@ -1,6 +1,6 @@
-"""The numbers that a cluster has to reach, and why they are those numbers.
+"""Computes the gate: the busbw that a cluster must reach, and why.
 
-It deliberately measures nothing and forgives nothing: a size or a machine without a rule has no gate.
+A size or a machine without a rule has no gate, so its verdict is unknown.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ FRACTIONS: tuple[tuple[int, float], ...] = ((4096 * _MIB, 0.85), (1024 * _MIB, 0
 #: The same inside one machine, of one GPU's NVLink rate: healthy rings show 0.73 to 0.82 from 1 GiB (A100 235 of 300 GB/s, H200
 #: 328 to 368 of 450) and 0.67 at 256 MiB; a pair that fell back to PCIe shows 0.1.
 NVLINK_FRACTIONS: tuple[tuple[int, float], ...] = ((1024 * _MIB, 0.65), (256 * _MIB, 0.55))
-#: A rehearsal's scale is no power of two, so its 1 MiB at 1/4000 stands for 4 GiB although it is 2 % less.
+#: A rehearsal's scale is no power of two, so 1 MiB at 1/4000 counts as 4 GiB although it is 2 % less.
 _ROUNDING = 1.03
-#: A user's limit below this share of the ceiling lets half a fabric pass.
+#: With a user's limit below this share of the ceiling, half a fabric would pass.
 _LAX = 0.5
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What is asked of the measurement.
+    """What the measurement must reach.
 
     Attributes:
         collective: whose number decides.
         size_bytes: at which message size, out of place.
-        limit_gb_s: busbw in GB/s that must be reached; None where no rule applies.
+        limit_gb_s: busbw in GB/s that must be reached; None if no rule applies.
         why: where the limit comes from, or why there is none.
-        notes: what is odd about the limit; empty where nothing is.
+        notes: warnings about the limit.
     """
 
     collective: str
@@ -48,7 +48,7 @@ class Gate:
 
 
 def fraction(size: float, rows: tuple[tuple[int, float], ...], scale: int = 1) -> float | None:
-    """Return the fraction of a ceiling that `rows` promise at `size` bytes, None below the smallest."""
+    """Return the fraction of a ceiling that `rows` ask for at `size` bytes; None below the smallest size."""
     stands_for = size * scale * (_ROUNDING if scale != 1 else 1)
     return next((share for at_least, share in rows if stands_for >= at_least), None)
 
@@ -75,7 +75,7 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     rows = NVLINK_FRACTIONS if inside else FRACTIONS
     share = fraction(size, rows, scale)
     if share is None:
-        why = f"the largest size is {size} B, and no fraction of the wire is promised below {rows[-1][0]} B"
+        why = f"the largest size is {size} B, and there is no gate below {rows[-1][0]} B"
         return Gate(name, size, None, why)
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
     what = "NVLink's" if inside else "the ring ceiling"
@@ -84,7 +84,7 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
 
 def user_gate(limit: Limit, shape: Shape, nodes: int, *, scale: int = 1) -> Gate:
-    """Return the gate that a user's own limit makes, flagged where it is above the ceiling or under half of it."""
+    """Return the gate of a user's own limit, with a note if it is above the ceiling or under half of it."""
     bound = ceiling.bound_gb_s(limit.collective, shape, nodes, scale)
     own = limit.busbw_gb_s / scale
     notes = []

@@ -1,4 +1,4 @@
-"""From a run of the plan to ranks on given machines: program, arguments and environment. How they start is the launcher's."""
+"""Turns a step of the plan into ranks on given machines: program, arguments and environment."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Place:
         nodes: head node first; ranks are placed node by node in this order.
         network: CIDR of the front-end network, which carries MPI's own traffic.
         built: the programs, and where MPI, CUDA and NCCL are.
-        fabric: interfaces for NCCL's own sockets; without RDMA they carry all of it. Empty leaves them to NCCL.
-        plan: name of the plan's own folder on the head node.
+        fabric: interfaces for NCCL's sockets, which carry everything if there is no RDMA; empty lets NCCL choose.
+        plan: name of the plan's folder on the head node.
     """
 
     nodes: tuple[Node, ...]
@@ -42,7 +42,7 @@ class Place:
 
     @property
     def logs(self) -> str:
-        """Folder on every node for what NCCL says of its transport."""
+        """Folder on every node for NCCL's log of its transport."""
         return f"{self.built.home}/.busbar/nccl"
 
     @property
@@ -52,9 +52,9 @@ class Place:
 
 
 def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that every rank is given on `nodes` nodes of `shape`; `own` are the site's."""
+    """Return the variables of every rank on `nodes` nodes of `shape`; `own` are the stack's, and come first."""
     if shape.environment is None:
-        msg = f"no source says what NCCL wants on {shape.name}, so its ranks cannot be told"
+        msg = f"the catalogue has no environment of NCCL for {shape.name}, so ranks cannot start there"
         raise ValueError(msg)
     environment = ENVIRONMENTS[shape.environment]
     variables = dict(environment.exports)
@@ -66,8 +66,8 @@ def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | Non
         variables["NCCL_SOCKET_IFNAME"] = "=" + ",".join(place.fabric)  # exact names: eth1 must not match eth10
     if nodes < RING_BELOW_NODES:
         variables["NCCL_ALGO"] = "Ring"
-    if not place.start:  # in a container the node's folders are not there, and the image brings its own
-        # The tests were linked against these folders; an image may list none of them in its loader's configuration.
+    if not place.start:  # a container does not have the node's folders
+        # The tests were linked against these folders, and the loader of the node's image may not know them.
         built = place.built
         libraries = [f"{home}/{folder}" for home in (built.mpi_home, built.nccl_home) for folder in ("lib", "lib64")]
         variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{built.cuda_home}/lib64"])
@@ -109,7 +109,7 @@ def ranks(step: Step, plan: Measure, place: Place, shape: Shape) -> Ranks:
     if step.stage == FREE:
         variables.pop("NCCL_ALGO", None)
     if step.name == plan.collective:
-        # To files, because on standard output a line of NCCL's could cut into a row of the table.
+        # To files: on standard output a line of NCCL's log could interrupt a row of the table.
         variables |= {
             "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,NET",

@@ -1,4 +1,4 @@
-"""From a plan to the runs that it takes, in their order. `benchmarks.plan.ranks` turns each into ranks on given machines."""
+"""Turns a plan into steps, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from catalogue import Shape
     from config.measure import Measure
 
-#: Below this many nodes NCCL may pick a tree that moves less over the rails than a ring, and the number would flatter the
-#: fabric; so the ring is forced (two-node all-reduce on H100: 1.12 to 1.22 x the ring ceiling).
+#: Below this many nodes the ring is forced: NCCL may choose a tree, which moves less over the rails, and the number would
+#: flatter the fabric (two-node all-reduce on H100: 1.12 to 1.22 x the ring ceiling).
 RING_BELOW_NODES = 4
-#: Message of the run inside each node: large enough for NVLink's full rate, small enough to be over at once.
+#: Message of the run inside each node: large enough for NVLink's full rate, small enough to take little time.
 _NODE_BYTES = 1024**3
-#: The median of so many operations stands for a group or a trial: a busy processor disturbs single ones.
+#: How many operations the median of a group or a trial needs: a busy processor disturbs single ones.
 MEDIAN_ITERATIONS = 12
 #: Bytes of a float, the smallest message.
 _FLOAT_BYTES = 4
@@ -40,7 +40,7 @@ class Step:
         iterations: timed operations at each size.
         warmup: untimed ones.
         cycles: how often each size is measured.
-        one_by_one: whether every operation is timed by itself (`-I 1`).
+        one_by_one: whether every single operation is timed (`-I 1`).
     """
 
     name: str
@@ -57,7 +57,7 @@ class Step:
 
 
 def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
-    """Return the runs of `plan` on `nodes` nodes of `shape`, cheapest first; search comes after, and only when short."""
+    """Return the steps of `plan` on `nodes` nodes of `shape`, cheapest first."""
     found = []
     if nodes > 1 and shape.gpus > 1:
         found += [_inside_nodes(plan, shape, nodes), _by_rail(plan, shape)]
@@ -76,7 +76,7 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
 
 
 def repeated(step: Step) -> Step:
-    """Return `step` as a second look takes it: where a median decides, of so many operations that single ones do not."""
+    """Return `step` as the retest runs it: with enough operations for a median, if a median decides."""
     if step.stage not in {NODE, RAILS}:
         return step
     return replace(step, iterations=max(step.iterations, MEDIAN_ITERATIONS))
@@ -89,7 +89,7 @@ def _inside_nodes(plan: Measure, shape: Shape, nodes: int) -> Step:
 
 
 def _by_rail(plan: Measure, shape: Shape) -> Step:
-    """Each group has its GPU's share of the rails, so the same time fits a message that much smaller."""
+    """Return the step with a group for each GPU, whose message is smaller as its share of the rails is."""
     size = max(plan.end_bytes // shape.gpus // _FLOAT_BYTES, 1) * _FLOAT_BYTES
     split = f"MOD {shape.gpus}"
     return Step(RAILS, RAILS, "all_reduce", size, size, split, shape.gpus, plan.iterations, plan.warmup, one_by_one=True)

@@ -1,4 +1,4 @@
-"""The records' command line: one request (JSON) on standard input, one answer (JSON line) on standard output, exit status 0.
+"""Command line of the records: reads a request (JSON) from standard input, prints the answer as a JSON line.
 
 python -m benchmarks.records < request.json
 """

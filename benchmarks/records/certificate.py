@@ -1,7 +1,6 @@
-"""Attest a passed measurement: an in-toto statement about a cluster, signed with an ed25519 key.
+"""Attests a pass: an in-toto statement about a cluster, signed with an ed25519 key.
 
-The same measurement gives the same bytes: its time of issue is the start of the run. It deliberately signs nothing but a pass,
-and checks nothing; that is `verify`, which others can copy.
+The same measurement gives the same bytes: the time of issue is the start of the run. `benchmarks.records.verify` checks it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: How long a measurement speaks for a fabric, where the user says nothing: links age, and others move in.
+#: How long a certificate is valid by default: links age, and other tenants move in.
 VALID_DAYS = 30
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -44,7 +43,7 @@ class Acceptance:
         shape: the vendor's name of the nodes' shape.
         versions: by name.
         plan: what was run, as data.
-        inputs: everything whose change makes the attestation worthless; only its digest is attested.
+        inputs: everything that the measurement depends on; only its digest is attested.
         transcript_sha256: of the whole transcript.
         results: rows by collective, as the outputs show them; only their digest is attested.
         verdict: pass, or there is nothing to attest.
@@ -75,7 +74,7 @@ class Acceptance:
 
 
 def digest(value: Any) -> str:
-    """Return the sha256 of plain data, whatever the order of its keys."""
+    """Return the sha256 of plain data; the order of keys does not matter."""
     return hashlib.sha256(_canonical(value)).hexdigest()
 
 
@@ -88,9 +87,7 @@ def statement(one: Acceptance) -> dict[str, Any]:
     if one.verdict != "pass" or one.busbw_gb_s is None:
         raise CertificateError(f"the verdict is {one.verdict}; only a measured pass is attested")
     if not _SHA256.fullmatch(one.transcript_sha256):
-        raise CertificateError(
-            f"{one.transcript_sha256!r} is not the sha256 of a transcript, so there is no evidence to point to"
-        )
+        raise CertificateError(f"{one.transcript_sha256!r} is not the sha256 of a transcript, so there is no evidence")
     if one.valid_days < 1 or not one.nodes:
         raise CertificateError(f"{one.valid_days} days for {len(one.nodes)} nodes attest nothing; both must be at least 1")
     try:
@@ -139,7 +136,7 @@ def private_key(path: Path) -> Ed25519PrivateKey:
     """Read an ed25519 private key without a passphrase: PEM (PKCS 8) or OpenSSH's own format.
 
     Raises:
-        CertificateError: there is none; the message never holds anything of the file.
+        CertificateError: there is none; the message has nothing of the file's content.
     """
     try:
         data = path.read_bytes()
@@ -149,7 +146,7 @@ def private_key(path: Path) -> Ed25519PrivateKey:
         load = load_ssh_private_key if b"OPENSSH PRIVATE KEY" in data else load_pem_private_key
         key: Any = load(data, None)
     except TypeError:
-        raise CertificateError(f"the signing key {path} has a passphrase, and nobody is there to be asked for it") from None
+        raise CertificateError(f"the signing key {path} has a passphrase; keys with a passphrase are not supported") from None
     except (ValueError, UnsupportedAlgorithm):
         raise CertificateError(f"the signing key {path} is neither PEM nor a private key of OpenSSH") from None
     if not isinstance(key, Ed25519PrivateKey):

@@ -1,6 +1,6 @@
-"""Earlier runs of the same kind: one file for each, the limit that they give, and what changed since the last one.
+"""Keeps runs and compares a run with earlier ones of its kind: the limit that they give, and what changed since the last.
 
-Records are only ever added. It deliberately does not judge, and reaches out to nothing unless a URL says so.
+There is one file for each run; files are only added.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 #: Version of a record.
 SCHEMA = 1
-#: Fewer passes than these say nothing about what is usual.
+#: With fewer passes than these there is no limit.
 NEEDED = 5
-#: Robust standard deviations (1.4826 MAD) below the median at which the limit lies.
+#: The limit is this many robust standard deviations (1.4826 MAD) below the median.
 DEVIATIONS = 4.0
-#: Share of the median that one deviation is at least: a few runs that happen to agree would forbid the next one.
+#: A deviation is at least this share of the median; otherwise a few runs that happen to agree would fail the next one.
 FLOOR = 0.01
-#: How many of the runs before are read; years of weekly runs.
+#: How many earlier runs are read: years of weekly runs.
 NEWEST = 200
 _MAD_TO_SD = 1.4826
 _STARTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -85,9 +85,9 @@ class Record:
     def __post_init__(self) -> None:
         """Refuse what could not be named or ordered."""
         if not re.fullmatch(r"[0-9A-Za-z]{1,128}", self.run_id):
-            raise HistoryError(f"run id {self.run_id!r} is not one: up to 128 letters and digits, for it names a file")
+            raise HistoryError(f"run id {self.run_id!r} must be 1 to 128 letters and digits, because it names a file")
         if not _STARTED.fullmatch(self.started):
-            raise HistoryError(f"start {self.started!r} is not UTC such as 2025-11-21T04:49:00Z, by which runs are ordered")
+            raise HistoryError(f"start {self.started!r} is not UTC such as 2025-11-21T04:49:00Z; runs are ordered by it")
 
     @property
     def order(self) -> tuple[str, str]:
@@ -95,7 +95,7 @@ class Record:
         return self.started, self.run_id
 
     def name(self) -> str:
-        """Return the record's place below the folder: a run has one, so writing it twice is writing it once."""
+        """Return the record's path below the folder; a run that is written twice has one file."""
         return f"{self.key.digest()}/{re.sub('[-:]', '', self.started)}-{self.run_id}.json"
 
     def document(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Record:
             raise HistoryError(f"its fields are not those of a record ({error})") from None
         numbers = (found.busbw_gb_s, found.peak_busbw_gb_s, found.latency_us)
         if any(not (number is None or _is_number(number)) for number in numbers):
-            raise HistoryError(f"its numbers are none: {numbers}")
+            raise HistoryError(f"its numbers are not valid: {numbers}")
         if not all(isinstance(row, dict) for row in found.rows) or not isinstance(found.versions, dict):
             raise HistoryError("its rows or versions are not what a record holds")
         return found
@@ -138,7 +138,7 @@ class Past:
 
 
 def record(judged: Judgement, target: str, shape: str, nodes: int, versions: Mapping[str, str]) -> Record | None:
-    """Return the record of a judged measurement; None where the line names no run, so that there is nothing to keep."""
+    """Return the record of a judged measurement; None if the line names no run."""
     line = judged.line
     run_id, started = line.get("run_id"), line.get("started")
     if not isinstance(run_id, str) or not isinstance(started, str):
@@ -161,7 +161,7 @@ def record(judged: Judgement, target: str, shape: str, nodes: int, versions: Map
 def append(folder: str, one: Record) -> bool:
     """Add a record to `folder` (a path or a URL that fsspec knows); say whether it was new.
 
-    A run that is there stays as it was: what was judged then is not judged again.
+    A run that is there already is not changed.
 
     Raises:
         HistoryError: it could not be written.
@@ -178,10 +178,10 @@ def append(folder: str, one: Record) -> bool:
 def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
     """Return the newest runs of `key` that precede `before` (start and run id), at most `NEWEST`.
 
-    Only what came before is looked at, so judging a run again later gives the same answer.
+    Later runs are ignored, so judging a run again gives the same answer.
 
     Raises:
-        HistoryError: the folder cannot be reached; a folder that is not there holds nothing.
+        HistoryError: the folder cannot be reached; one that does not exist is empty.
     """
     prefix = key.digest()
     limit = (re.sub("[-:]", "", before[0]), before[1])

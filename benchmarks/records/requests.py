@@ -1,7 +1,7 @@
-"""What the records of a measurement are asked to do, as plain data, and what their answers mean.
+"""Makes the requests to the records stage and reads its answers.
 
-Pure: a verdict must follow from the stack's state only. `benchmarks.records.work`, which a Command of the stack runs, touches
-files, stores and keys.
+Pure, because a verdict must follow from the stack's state only. `benchmarks.records.work`, which a Command runs, reads and
+writes files, stores and keys.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Kept:
 
 
 def look_up(found: Judgement, asked: Asked, keeping: Keeping) -> str:
-    """Return the request for the runs before `found`; it asks for nothing where there is no run to compare."""
+    """Return the request for the runs before `found`; it asks for nothing if there is no run to compare."""
     one = _record(found, asked, keeping, {})
     place = {} if one is None else {"history": keeping.history, "key": asdict(one.key), "before": list(one.order)}
     return json.dumps({"schema": SCHEMA, "kind": "look-up", **place}, sort_keys=True)
@@ -128,7 +128,7 @@ def kept(answer: str) -> Kept:
 
 
 def inputs(asked: Asked, identity: str, built: BuildLine) -> dict[str, str]:
-    """Return what a measurement depends on; a certificate is worth nothing once one of these is another."""
+    """Return what a measurement depends on; a certificate does not hold for others."""
     hashes = json.dumps(built.hashes, sort_keys=True)
     return {
         "cluster": identity,

@@ -1,7 +1,6 @@
-"""A folder of small files that only grows: here, or wherever a URL says, through fsspec.
+"""Stores small files in a local folder, or behind a URL through fsspec; files are added, never changed or deleted.
 
-A path is handled by the standard library alone. It deliberately deletes and overwrites nothing, and every call to elsewhere is
-bounded in time.
+A local folder needs only the standard library. Every call to a URL has a time limit.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: A file above this is none of ours.
+#: Larger files are not read or written.
 MAX_BYTES = 4 * 1024 * 1024
-#: How long one call to a place elsewhere may take.
+#: Time limit of one call to a URL.
 TIMEOUT_S = 30.0
 
 T = TypeVar("T")
@@ -70,7 +69,7 @@ class _Local:
                     file.flush()
                     os.fsync(file.fileno())
                 Path(draft).chmod(0o644)
-                os.link(draft, target)  # unlike a rename, this fails where someone else was faster
+                os.link(draft, target)  # unlike a rename, this fails if the file exists by now
             finally:
                 Path(draft).unlink()
         except FileExistsError:
@@ -108,7 +107,7 @@ class _Elsewhere:
         self._fs, self._root = self._bounded("reach", self._connect)
 
     def _connect(self) -> tuple[Any, str]:
-        import fsspec  # noqa: PLC0415 - most histories are a local folder, which needs none of it
+        import fsspec  # noqa: PLC0415 - most histories are a local folder, which does not need it
 
         fs, root = fsspec.core.url_to_fs(self._url)
         return fs, str(root).rstrip("/")
@@ -148,7 +147,7 @@ class _Elsewhere:
         return found if len(found) <= MAX_BYTES else f"it is larger than {MAX_BYTES} bytes"
 
     def _bounded(self, what: str, call: Callable[[], T]) -> T:
-        """Do `call` within the bound; drivers have timeouts of their own, but not all of them and not the same."""
+        """Return what `call` returns within the time limit; not every driver has its own."""
         done: list[T] = []
         failed: list[Exception] = []
 

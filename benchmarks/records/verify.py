@@ -1,10 +1,9 @@
-"""Check a busbar certificate offline: whose signature it bears, what it is about, and whether it still holds.
+"""Checks a busbar certificate offline: who signed it, what it is about, and whether it still holds.
 
     python -m benchmarks.records.verify CERT.json --key KEY.pub [--inputs-digest HEX] [--allow-rehearsed] [--json]
 
-CERT.json is the stack output `certificate` (`-` reads standard input). Exit: 0 it holds, 1 it does not, 2 it could not be
-checked. This file needs the standard library and `cryptography` alone, so that others can copy it beside their program. It
-deliberately signs nothing, asks no network and trusts no clock but the one it is handed.
+CERT.json is the stack output `measured.certificate` (`-` reads standard input). Exit: 0 it holds, 1 it does not, 2 it could
+not be checked. This file needs only the standard library and `cryptography`, so that others can copy it beside their program.
 Formats: in-toto Statement v1 in a DSSE envelope v1, ed25519.
 """
 
@@ -33,7 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "urn:busbar:acceptance:v1"
 PAYLOAD = "application/vnd.in-toto+json"
-#: Clocks of two machines differ; more than this before its start a certificate is of the future.
+#: Clocks of two machines may differ by this much before a certificate counts as issued in the future.
 SKEW = timedelta(minutes=5)
 
 
@@ -43,7 +42,7 @@ class UnusableError(ValueError):
 
 @dataclass(frozen=True)
 class Failure:
-    """One reason for which a certificate does not hold: a stable `name` and a sentence."""
+    """One reason why a certificate does not hold: a stable `name` and a sentence."""
 
     name: str
     why: str
@@ -51,19 +50,19 @@ class Failure:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found: `failures`, empty where the certificate holds; `statement` only where the signature is good."""
+    """`failures` is empty if the certificate holds; `statement` is set only if the signature is good."""
 
     failures: tuple[Failure, ...]
     statement: dict[str, Any] | None
 
     @property
     def holds(self) -> bool:
-        """Whether nothing speaks against the certificate."""
+        """Whether the certificate holds."""
         return not self.failures
 
     @property
     def predicate(self) -> dict[str, Any]:
-        """Return what is attested, empty where the signature is not good."""
+        """Return what is attested; empty if the signature is not good."""
         return self.statement["predicate"] if self.statement else {}
 
 
@@ -79,7 +78,7 @@ def public_key(text: str | bytes) -> Ed25519PublicKey:
     except (ValueError, UnsupportedAlgorithm) as error:
         raise UnusableError(f"the public key is neither PEM nor a line of OpenSSH ({error})") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise UnusableError("the public key is not ed25519, and certificates are signed with nothing else")
+        raise UnusableError("the public key is not ed25519, and certificates are signed only with ed25519")
     return key
 
 
@@ -113,7 +112,7 @@ def verify(
     except (ValueError, KeyError, TypeError) as error:
         return _failed("malformed", f"it is not a certificate: {error}")
     if not any(_signed(key, payload, *each) for each in signatures):
-        return _failed("bad_signature", f"no signature in it is of the key {key_id(key)} over what it says")
+        return _failed("bad_signature", f"it has no valid signature by the key {key_id(key)}")
     try:
         statement = json.loads(payload)
         failures = tuple(_failures(statement, now, inputs_digest, allow_rehearsed))
@@ -127,7 +126,7 @@ def _failed(name: str, why: str) -> Verification:
 
 
 def _opened(envelope: Any) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Take a DSSE envelope apart; anything in it that nobody signed and nobody needs is refused."""
+    """Return the payload and signatures of a DSSE envelope; refuse any other field, because it is not signed."""
     if not isinstance(envelope, dict) or set(envelope) != {"payload", "payloadType", "signatures"}:
         raise ValueError("it has other fields than payload, payloadType and signatures")
     if envelope["payloadType"] != PAYLOAD:
@@ -167,17 +166,17 @@ def _failures(statement: dict[str, Any], now: datetime, inputs_digest: str | Non
     if now >= expires:
         found.append(Failure("expired", f"it expired at {said['expires']}; measure again"))
     if now < started - SKEW:
-        found.append(Failure("not_yet_valid", f"it is of {said['started']}, which is in the future"))
+        found.append(Failure("not_yet_valid", f"it was issued at {said['started']}, which is in the future"))
     if inputs_digest is not None and said["inputs_digest"] != inputs_digest:
         found.append(
             Failure(
-                "other_inputs", f"it is of other inputs ({said['inputs_digest'][:12]}... instead of {inputs_digest[:12]}...)"
+                "other_inputs", f"its inputs are others ({said['inputs_digest'][:12]}... instead of {inputs_digest[:12]}...)"
             )
         )
     if said["verdict"] != "pass":
         found.append(Failure("not_a_pass", f"its verdict is {said['verdict']}"))
     if said["rehearsed"] is not False and not allow_rehearsed:
-        found.append(Failure("rehearsed", f"it is of a rehearsal at 1/{said['scale']} of the line rates"))
+        found.append(Failure("rehearsed", f"it is from a rehearsal at 1/{said['scale']} of the line rates"))
     return found
 
 
@@ -189,9 +188,9 @@ def moment(text: str) -> datetime:
 def main(argv: list[str] | None = None) -> int:
     """Check one file; return the exit status."""
     parser = argparse.ArgumentParser(prog="verify", description="Check a busbar certificate offline.")
-    parser.add_argument("certificate", help="file of the stack output `certificate`, - for standard input")
+    parser.add_argument("certificate", help="file of the stack output `measured.certificate`, - for standard input")
     parser.add_argument("--key", required=True, help="file of the public key: PEM, or a line of OpenSSH")
-    parser.add_argument("--inputs-digest", help="refuse a certificate of other inputs")
+    parser.add_argument("--inputs-digest", help="refuse a certificate for other inputs")
     parser.add_argument("--allow-rehearsed", action="store_true", help="accept numbers of a rehearsal")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     asked = parser.parse_args(argv)

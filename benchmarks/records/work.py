@@ -1,6 +1,6 @@
-"""Carry out what `benchmarks.records.requests` asks for: read and add to history, sign, draw. The operator's machine runs it.
+"""Carries out what `benchmarks.records.requests` asks for, on the operator's machine: history, certificate, report.
 
-Whatever fails here is a sentence in the answer: a measurement keeps its verdict when its records cannot be kept.
+A failure is a sentence in the answer: a measurement keeps its verdict when its records cannot be kept.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from benchmarks.records import history
 from benchmarks.records.requests import SCHEMA
 
-#: Names what a report was made from, so that the same one is not drawn again.
+#: File with the hash of what the report was made from, so that the same one is not drawn again.
 _MADE_FROM = "made-from.txt"
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to `request`; never raises on what a disk, a store or a key does."""
+    """Return the answer to `request`; failures of a disk, a store or a key are part of it."""
     if request.get("schema") != SCHEMA or request.get("kind") not in _WORK:
         return {"schema": SCHEMA, "failed": "records: the request is of a kind or version that is not known here"}
     return {"schema": SCHEMA, "kind": request["kind"]} | _WORK[request["kind"]](request)

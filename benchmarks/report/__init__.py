@@ -1,1 +1,1 @@
-"""What people and other stacks read: outputs, table, page, pictures."""
+"""Outputs, tables, pages and pictures of a judged measurement."""

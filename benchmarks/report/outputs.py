@@ -1,8 +1,4 @@
-"""What other teams read: stack outputs of version 1.
-
-Every number was measured or judged elsewhere. Schema: docs/outputs.schema.json. What a person reads is
-`benchmarks.report.summary`.
-"""
+"""Makes the stack outputs of version 1, which other stacks read; their schema is docs/outputs.schema.json."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ if TYPE_CHECKING:
     from catalogue import Price
 
 SCHEMA = 1
-#: What a measurement's record says where nothing was measured; one record replaces the other as a whole.
+#: The record when nothing was measured. Each record has every field, because it replaces the one before as a whole.
 _NOTHING: dict[str, Any] = {
     "pool": None,
     "run": None,
@@ -89,9 +85,9 @@ def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[s
 
 
 def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
-    """Return what is known before any measurement; `own_price` goes before the catalogue's list price.
+    """Return what is known before any measurement; `own_price` replaces the catalogue's list price.
 
-    `busbw_gb_s` and `curve` are for real hardware, `gate` as it applies there.
+    All numbers are for real hardware.
     """
     bound = gate(asked.plan, asked.shape, asked.nodes, minimum_gb_s=asked.minimum_gb_s)
     return {
@@ -112,7 +108,7 @@ def predicted(asked: Asked) -> list[dict[str, float]]:
 
 
 def cost(asked: Asked, own_price: Price | None) -> dict[str, Any] | None:
-    """Return what the nodes cost (USD an hour) and what a GB/s of predicted busbw costs; None where no price is known."""
+    """Return what the nodes cost (USD an hour) and what a GB/s of predicted busbw costs; None if no price is known."""
     price = own_price or PRICES.get(asked.shape.name)
     if price is None:
         return None
@@ -140,7 +136,7 @@ def reasons(judged: Judgement, searched: dict[str, Any]) -> list[str]:
         return []
     found = [culprit_sentence(culprit) for culprit in culprits(searched)]
     if searched.get("needed") and not found:
-        found = [str(searched.get("failed") or searched.get("summary") or "the search gave no word")]
+        found = [str(searched.get("failed") or searched.get("summary") or "the search gave no result")]
     return [*judged.reasons, *found]
 
 
@@ -153,7 +149,7 @@ def culprits(searched: dict[str, Any]) -> list[dict[str, Any]]:
 def culprit_sentence(culprit: dict[str, Any]) -> str:
     """Return one culprit as a sentence: what it is, its evidence, and the next command to type."""
     nodes, rails = ", ".join(culprit.get("nodes", [])), ", ".join(culprit.get("rails", []))
-    together = len(culprit.get("rails", [])) > 1  # a GPU's rails, which only a trial of all of them tries
+    together = len(culprit.get("rails", [])) > 1  # a GPU's rails, which are tried together
     rail, is_slow = ("rails", "are slow") if together else ("rail", "is slow")
     what = {
         "node": f"node {nodes} is slow with every partner",
@@ -170,7 +166,7 @@ def culprit_sentence(culprit: dict[str, Any]) -> str:
     flapping = ", now and then" if culprit.get("flapping") else ""
     return (
         f"{what} ({culprit.get('ratio', 0):.0%} of what is healthy{flapping}; {'; '.join(numbers)}); "
-        f"next, on the head: {culprit.get('next')}"
+        f"next, on the head node: {culprit.get('next')}"
     )
 
 

@@ -1,8 +1,4 @@
-"""Pictures of one measurement: busbw over size for every collective, and the matrix of pairs where one was searched.
-
-It deliberately draws nothing that is not in the outputs or the history: ceiling, gate and prediction are lines of their own,
-never mixed with what was measured.
-"""
+"""Draws one measurement: busbw over size for every collective, and the matrix of pairs if the cause was searched for."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-mpl.use("Agg")  # no display is asked for, whatever the machine has
+mpl.use("Agg")  # no display is needed
 
-#: The deciding collective stands out; the others share quiet hues, told apart by their order (Okabe and Ito's set, which
-#: people with any colour vision can tell apart).
+#: The deciding collective is prominent; the others have Okabe and Ito's hues, which people with any colour vision can tell
+#: apart.
 _DECIDING = "#0b5394"
 _OTHERS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7a7a7a", "#8c564b", "#5b5bd6")
 _CEILING, _GATE, _PAST = "#444444", "#c1121f", "#b5b5b5"
@@ -67,7 +63,7 @@ def curves(outputs: dict[str, Any], past: dict[str, Any] | None = None) -> Figur
 
 
 def matrix(outputs: dict[str, Any]) -> Figure | None:
-    """Return the matrix of the pairs that a search measured (GB/s), None where nothing was searched."""
+    """Return the matrix of the pairs that a search measured (GB/s), None if nothing was searched."""
     search = outputs.get("search") or {}
     pairs = [pair for pair in search.get("pairs") or [] if len(pair) == 3]  # noqa: PLR2004 - two nodes and a number
     if not pairs:
@@ -94,7 +90,7 @@ def matrix(outputs: dict[str, Any]) -> Figure | None:
                 if value == value:  # noqa: PLR0124 - nan is not itself
                     ink = "black" if 0.2 < value / top < 0.8 else "white"  # the map's ends are dark  # noqa: PLR2004
                     axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=7, color=ink)
-        axes.set_title("all_reduce of pairs, GB/s; blank: not asked", loc="left", fontsize=11, fontweight="bold")
+        axes.set_title("all_reduce of pairs, GB/s; blank: not measured", loc="left", fontsize=11, fontweight="bold")
         figure.colorbar(image, ax=axes, label="bus bandwidth, GB/s", shrink=0.8)
     return figure
 
@@ -107,7 +103,7 @@ def png(figure: Figure) -> bytes:
 
 
 def svg(figure: Figure) -> str:
-    """Return `figure` as an SVG element, to stand in a page."""
+    """Return `figure` as an SVG element for a page."""
     target = io.StringIO()
     with mpl.rc_context(_STYLE):
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})

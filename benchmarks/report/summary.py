@@ -1,7 +1,4 @@
-"""What a person reads: what a preview expects, the table of a finished run, and the stack's page.
-
-It deliberately computes nothing new: every number was measured or judged elsewhere.
-"""
+"""Writes what people read: what a preview expects, the table of a finished run, and the stack's page."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
     from catalogue import Price
 
-#: Sizes that a preview shows, largest first counted from the end of the plan.
+#: How many sizes a preview shows, the largest of the plan.
 _SHOWN_SIZES = 6
 
 
@@ -79,7 +76,7 @@ def page(judged: Judgement, searched: dict[str, Any], ssh: str, changes: Sequenc
         f"# {sentence(judged)}\n\n```\n{table(judged, searched)}\n```\n\n"
         f"| check | state | why |\n| --- | --- | --- |\n{checks}\n\n"
         + (f"Since the last run:\n\n{since}\n" if since else "")
-        + f"A shell on the head: `{ssh}`\n\nGate: {judged.gate.why}.\n"
+        + f"A shell on the head node: `{ssh}`\n\nGate: {judged.gate.why}.\n"
     )
 
 

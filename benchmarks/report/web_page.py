@@ -1,9 +1,9 @@
-"""One self-contained page of a measurement: no script, no link outward, nothing that was not in the stack's outputs.
+"""Writes one self-contained page of a measurement, without scripts and links, from the stack's outputs.
 
     python -m benchmarks.report.web_page OUTPUTS.json FOLDER [LAST.json]
 
-writes `report.html`, `busbw.png` and, where pairs were searched, `pairs.png` into FOLDER. OUTPUTS.json is what
-`pulumi stack output --json` prints. It deliberately computes nothing new.
+writes `report.html`, `busbw.png` and, if pairs were searched, `pairs.png` into FOLDER. OUTPUTS.json is what
+`pulumi stack output --json` prints.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _versions(outputs: dict[str, Any]) -> str:
     rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in sorted(outputs["versions"].items()))
     evidence = outputs["evidence"]
     kept = (
-        f"<p>Whole transcript on the head: <code>{escape(str(evidence['path']))}</code>, sha256 of its text "
+        f"<p>Whole transcript on the head node: <code>{escape(str(evidence['path']))}</code>, sha256 of its text "
         f"<code>{escape(str(evidence['sha256']))}</code></p>"
         if evidence
         else ""

@@ -1,6 +1,6 @@
 """Print how well the fault search does on simulated fabrics; `python -m tools.search.figures`, some 20 seconds.
 
-Every run is seeded, so the figures are the same everywhere. tests/test_search.py has limits on them.
+Every run is seeded, so the figures are the same everywhere. tests/unit/test_search.py has limits on them.
 """
 
 from __future__ import annotations

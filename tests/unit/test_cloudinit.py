@@ -15,7 +15,7 @@ from catalogue import IMAGES, SHAPES
 from cloudinit import BastionBoot, Mount, NodeBoot, render
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 
-GOLDEN = Path(__file__).parent / "golden" / "cloudinit"
+GOLDEN = Path(__file__).parents[1] / "golden" / "cloudinit"
 DOMAIN = "private.busbar.oraclevcn.com"
 #: The vendor's limit on all metadata of an instance is 32,000 bytes, base64 included.
 METADATA_BYTES = 32_000

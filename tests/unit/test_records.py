@@ -29,7 +29,7 @@ from benchmarks.records.requests import Keeping, Kept
 from benchmarks.records.verify import moment, verify
 from benchmarks.report import outputs
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def test_looking_up_the_past_writes_nothing(keeping, tmp_path):
 def test_a_line_that_does_not_say_which_run_it_is_of_is_no_pass_and_no_crash(keeping, odd):
     found = run(keeping, 1, **odd)
     assert found.judged.verdict == "unknown"
-    assert "does not say which run it is of" in found.judged.reasons[0]
+    assert "does not say which run it belongs to" in found.judged.reasons[0]
 
 
 @pytest.mark.parametrize("share", [0.98, 0.5])

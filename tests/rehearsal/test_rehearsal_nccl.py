@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.xdist_group("nccl-tests")
-SOURCE = Path(__file__).resolve().parents[1] / "rehearsal" / "nccl-tests"
+SOURCE = Path(__file__).resolve().parents[2] / "rehearsal" / "nccl-tests"
 MPI_HOME = "/usr/lib/x86_64-linux-gnu/openmpi"
 SCALE = 4000
 LETTERS = iter("abcdefgh")  # several benches may stand at once
-GOLDEN = Path(__file__).resolve().parent / "golden" / "transcripts"
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "transcripts"
 RAIL_BITS_PER_S = 100_000_000  # four of these are as much as sixteen rails of a rehearsed host
 BUILD_TOOLS = shutil.which("gcc") and shutil.which("make") and Path(MPI_HOME, "include", "mpi.h").is_file()
 needs_build_tools = pytest.mark.skipif(not BUILD_TOOLS, reason="needs gcc, make and libopenmpi-dev")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from catalogue.aws.instances import ARM, INSTANCES, X86, Instance, architecture, family
 from catalogue.aws.nics import BOTH, EFA_ONLY, PLAIN, Nic, addresses, checked, layout
 
-TABLE = Path(__file__).parent / "golden" / "aws" / "nic_layouts.txt"
+TABLE = Path(__file__).parents[1] / "golden" / "aws" / "nic_layouts.txt"
 
 
 def reviewed(column: str) -> tuple[Nic, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import test_cloudinit
 import test_cloudinit_aws
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def test_every_reviewed_first_boot_is_compared_and_none_is_left_over():
@@ -25,6 +25,6 @@ def test_every_reviewed_file_says_where_it_comes_from():
 
 
 def test_every_transcript_is_read_by_some_test():
-    tests = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
+    tests = "".join(path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py"))
     for path in (GOLDEN / "transcripts").iterdir():
         assert path.name in tests or path.stem in tests, path.name

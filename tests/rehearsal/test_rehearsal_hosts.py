@@ -19,7 +19,7 @@ from rehearsal.net import network, wires
 from rehearsal.world.world import World
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("booted")]
-ENTER = Path(__file__).parent.parent / "rehearsal/enter"
+ENTER = Path(__file__).parents[2] / "rehearsal/enter"
 
 # Seed 000's first boot, shorter: NCCL from its repository, scratch on NVMe, firewall off, every rail up.
 FIRST_BOOT = """#cloud-config

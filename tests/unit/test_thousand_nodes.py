@@ -47,7 +47,7 @@ def measured(tmp_path_factory, asked) -> tuple[str, str]:
     facts(head, asked)
     mpirun = head.home / "mpi" / "bin" / "mpirun"
     mpirun.parent.mkdir(parents=True)
-    mpirun.symlink_to(Path(__file__).parent / "fakes" / "mpirun-many")
+    mpirun.symlink_to(Path(__file__).parents[1] / "fakes" / "mpirun-many")
     speed = {name: 0.97 * (ceiling.bound_gb_s(name, SHAPE, NODES) or 20.0) for name in asked.plan.collectives}
     speed |= {"node": 0.97 * (ceiling.nvlink_gb_s(SHAPE) or 0), "rails": 0.97 * (ceiling.ring_gb_s(SHAPE, NODES) or 0) / 8}
     (head.home / "many.json").write_text(json.dumps({"busbw_gb_s": speed, "slow_nodes": {str(SLOW): 0.5}}))

@@ -163,7 +163,7 @@ def test_nothing_half_written_is_left_and_writers_at_once_write_once(tmp_path):
 
 @pytest.mark.parametrize("run_id", ["", "../up", "a/b", "a b", "x" * 129])
 def test_a_run_id_that_could_leave_the_folder_is_refused(run_id):
-    with pytest.raises(HistoryError, match="up to 128 letters and digits"):
+    with pytest.raises(HistoryError, match="1 to 128 letters and digits"):
         made(run_id=run_id)
 
 

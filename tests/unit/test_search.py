@@ -16,7 +16,7 @@ from benchmarks.runner.search import Sample, Search, Trial
 from tools.search.figures import ALL_PAIRS_OF_EIGHT, CAUSES, Case
 from tools.search.simulate import Fabric, Fault, Score, planted, ring_factor, run, score
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def named(fabric: Fabric, **known: float):

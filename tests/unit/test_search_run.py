@@ -14,7 +14,7 @@ from test_runner import REAL_RUN, Head, launch_of, measure_request, step_of
 
 from benchmarks.report.outputs import culprit_sentence
 
-FAKES = Path(__file__).parent / "fakes"
+FAKES = Path(__file__).parents[1] / "fakes"
 RAILS = [f"mlx5_{number}" for number in range(4)]
 
 

@@ -61,7 +61,7 @@ def test_below_four_nodes_the_ring_is_forced_on_every_shape():
 
 
 def test_a_shape_whose_environment_no_source_states_is_refused_in_a_sentence():
-    with pytest.raises(ValueError, match=r"no source says what NCCL wants on BM\.GPU4\.8"):
+    with pytest.raises(ValueError, match=r"the catalogue has no environment of NCCL for BM\.GPU4\.8"):
         ranks.exports(dataclasses.replace(GPU4, environment=None), 2, PLACE)
 
 

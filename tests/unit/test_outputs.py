@@ -15,7 +15,7 @@ from benchmarks.judge.verdict import judge
 from benchmarks.report import outputs, summary
 from catalogue import Price
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
 SEARCHED = {
     "needed": True,
@@ -76,7 +76,7 @@ def test_what_a_search_named_stands_in_reasons_and_outputs_and_fits_the_schema()
     jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft202012Validator)
     assert found["measured"]["search"]["culprits"][0]["rails"] == ["mlx5_3"]
     assert "rail mlx5_3 of node inst-a is slow" in found["measured"]["reasons"][-1]
-    assert "next, on the head: ssh 10.0.1.2 'cat state'" in found["measured"]["reasons"][-1]
+    assert "next, on the head node: ssh 10.0.1.2 'cat state'" in found["measured"]["reasons"][-1]
 
 
 def test_a_stack_without_nodes_has_outputs_that_fit_the_schema_and_vouch_for_nothing():

@@ -27,7 +27,7 @@ import pytest
 from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime.proto import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
 
-PLUGINS = Path(__file__).resolve().parents[1] / "rehearsal" / "engine"
+PLUGINS = Path(__file__).resolve().parents[2] / "rehearsal" / "engine"
 MARK = "4dabf18193072939515e22adb298388d"
 SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a mark, not a secret
 ASSET = "c44067f5952c0a294b673a41bacd8c17"

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
+from benchmarks.launch.protocol import Node
 from benchmarks.runner import reachability
 
-NODES = [{"name": f"n{index}", "address": f"127.0.0.{index + 1}"} for index in range(3)]
+NODES = [Node(f"n{index}", f"127.0.0.{index + 1}") for index in range(3)]
 LISTENS = [sys.executable, "-u", "-c", reachability.BOOT]
 #: A node whose network is closed: it says a port on which nobody listens.
 CLOSED = [

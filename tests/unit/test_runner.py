@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.host import pack
 
-GOLDEN = Path(__file__).parent / "golden" / "transcripts"
+GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
 NODE = [{"name": "head", "address": "127.0.0.1"}]
 
 

@@ -33,7 +33,7 @@ from benchmarks.records import verify as verifier
 from benchmarks.records.certificate import Acceptance, CertificateError, digest, private_key, sign, statement
 from benchmarks.records.verify import UnusableError, public_key, verify
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key()
 LINE = PUBLIC.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
@@ -105,7 +105,7 @@ def test_nothing_but_a_pass_is_attested(verdict):
     ("changes", "why"),
     [
         ({"busbw_gb_s": None}, "only a measured pass"),
-        ({"transcript_sha256": ""}, "no evidence to point to"),
+        ({"transcript_sha256": ""}, "so there is no evidence"),
         ({"valid_days": 0}, "both must be at least 1"),
         ({"valid_days": 10**7}, "give no date"),
         ({"nodes": {}}, "both must be at least 1"),
@@ -419,11 +419,15 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
         ({}, {}, "has no certificate"),
         (stack_outputs(31), {}, "it expired at"),
         (stack_outputs(scale=4000), {}, "rehearsal at 1/4000"),
-        (stack_outputs(), {"key": OTHER.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()}, "no signature in it"),
+        (
+            stack_outputs(),
+            {"key": OTHER.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()},
+            "it has no valid signature",
+        ),
         (stack_outputs(), {"key": "nonsense"}, "the public key is neither"),
         (stack_outputs(), {"min_busbw_gb_s": 94.0}, "it attests 93.5 GB/s, and this work needs 94 GB/s"),
         (stack_outputs(), {"collective": "alltoall"}, "it is about all_reduce, and this work needs alltoall"),
-        (stack_outputs(), {"inputs_digest": "0" * 64}, "it is of other inputs"),
+        (stack_outputs(), {"inputs_digest": "0" * 64}, "its inputs are others"),
         (
             stack_outputs() | {"nodes": [{"name": "inst-0", "pool": "gpu"}, {"name": "inst-9", "pool": "gpu"}]},
             {},
@@ -467,5 +471,5 @@ def consumer(monkeypatch: pytest.MonkeyPatch, **config: str) -> None:
 def test_the_example_demands_a_certificate_where_it_is_given_a_key(monkeypatch):
     consumer(monkeypatch)
     consumer(monkeypatch, publicKey=LINE, allowRehearsed="true")
-    with pytest.raises(pulumi.RunError, match="it is of a rehearsal"):
+    with pytest.raises(pulumi.RunError, match="it is from a rehearsal"):
         consumer(monkeypatch, publicKey=LINE)

@@ -164,7 +164,7 @@ def test_commands_reach_the_nodes_through_the_head_and_tell_nccl_of_no_hca(monke
             },
             "found 31 efa devices on some node, and the shape has 32",
         ),
-        ({"devices": {}}, "NCCL did not say which provider carried its bytes"),
+        ({"devices": {}}, "NCCL did not log which provider carried its bytes"),
     ],
 )
 def test_another_way_than_efa_is_no_pass_however_fast_it_was(said, reason):

@@ -16,7 +16,7 @@ from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT
 from cloudinit.aws import USER_DATA_BYTES, ComputeBoot, HeadBoot, Mounts, render
 
-GOLDEN = Path(__file__).parent / "golden" / "cloudinit"
+GOLDEN = Path(__file__).parents[1] / "golden" / "cloudinit"
 HEAD_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeadKey00000000000000000000000000000000000000"
 MOUNTS = Mounts(
     lustre=("fs-0123456789abcdef0.fsx.ap-northeast-1.amazonaws.com", "abcdefgh"),

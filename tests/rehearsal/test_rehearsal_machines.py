@@ -23,7 +23,7 @@ from rehearsal.net import network, wires
 from rehearsal.oci import host_images as oci_images
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("machines")]
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 P5 = INSTANCES["p5.48xlarge"]
 LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
 DOMAIN = "fsx.ap-northeast-1.amazonaws.com"

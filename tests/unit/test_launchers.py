@@ -21,7 +21,7 @@ from benchmarks.judge.verdict import judge
 from benchmarks.launch import launcher, mpirun, protocol
 from benchmarks.launch.protocol import Launch, Node, Ranks, UnfitError
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "runner.schema.json").read_text())
 NODES = [Node("a", "10.0.0.1"), Node("b", "10.0.0.2"), Node("c", "10.0.0.3")]
 START = ["enroot", "start", "--conf", "/x/conf", "busbar-1"]

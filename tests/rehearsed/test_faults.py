@@ -76,7 +76,7 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
     assert (culprit["kind"], culprit["nodes"], culprit["rails"]) == ("rail", [outputs["nodes"][1]["name"]], [HCA])
     assert culprit["next"].startswith(f"ssh {outputs['nodes'][1]['address']} ")
     assert f"rail {HCA} of node {outputs['nodes'][1]['name']} is slow" in outputs["measured"]["reasons"][-1]
-    assert "next, on the head: ssh" in found.text
+    assert "next, on the head node: ssh" in found.text
 
 
 def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(three):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 #: This suite is `make test`, and `make figures` takes minutes: its own figures are checked where they are printed.
 ELSEWHERE = {"make test", "make figures"}
 

@@ -257,4 +257,4 @@ def test_an_image_without_the_plugin_is_short_and_says_what_a_container_may_lack
     assert seen.outputs["measured"]["verdict"] == "short"
     (reason,) = [text for text in seen.outputs["measured"]["reasons"] if "NCCL fell back to NET/Socket" in text]
     assert "its efa plugin was not used" in reason
-    assert "a container brings an NCCL of its own" in reason
+    assert "a container has its own NCCL" in reason

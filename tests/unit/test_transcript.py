@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.runner.transcript import nccl_version, parse_json, parse_text
 
-GOLDEN = Path(__file__).parent / "golden" / "transcripts"
+GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
 H200 = (GOLDEN / "h200x2.txt").read_text()
 H200_JSON = (GOLDEN / "h200x2.json").read_text()
 
@@ -217,7 +217,7 @@ def test_any_json_document_is_read_or_refused(document):
 
 
 def test_what_travels_to_a_node_is_python_3_6():
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     travelling = [path for room in ("launch", "runner") for path in (root / "benchmarks" / room).glob("*.py")]
     scripts = [path for path in (root / "components" / "remote_scripts").glob("*.py") if path.name != "__init__.py"]
     assert travelling

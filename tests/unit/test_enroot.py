@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_runner import Head, archive, build_request
 
-FAKES = Path(__file__).parent / "fakes"
+FAKES = Path(__file__).parents[1] / "fakes"
 URI = "docker://r.io#tests:1"
 MAKEFILE = (
     "build:\n\tmkdir -p build\n"
