@@ -390,8 +390,8 @@ def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, 
     on the machine affects both.
     """
     _succeed(stack, measure={"run": 1})
-    outputs = stack.outputs()["measured"]
-    say(f"{stack.name}: {len(outputs['results'])} collectives, verdict {outputs['verdict']}")
+    outputs = stack.outputs()
+    say(f"{stack.name}: {len(outputs['measured']['results'])} collectives, verdict {outputs['measured']['verdict']}")
     short = {"collectives": ["all_reduce"]} | again
     _succeed(stack, measure={"run": 2} | short)
     product, by_hand = [], [_by_hand(site, stack, head)]

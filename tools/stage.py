@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from rehearsal.host import cables, spec
+from rehearsal.plugin.store import Store
 from rehearsal.world.world import World
 from tools.nested import merged, settled
 
@@ -177,7 +178,7 @@ class Stage:
         return self.command(*self.up_words(**changes))
 
     def build(self, **changes: Any) -> Finished:
-        """Update the stack with `changes` up to the measurement, which the next `up` makes."""
+        """Update the stack with `changes` up to the measurement, which the next `up` makes; there must be none yet."""
         return self.command(*self.up_words(**changes), "--exclude", "**::acceptance-measure", "--exclude-dependents")
 
     def up_words(self, **changes: Any) -> list[str]:
@@ -212,6 +213,11 @@ class Stage:
         roots = [one for one in self.resources() if one["type"] == "pulumi:pulumi:Stack"]
         outputs: dict[str, Any] = roots[0].get("outputs", {}) if roots else {}
         return outputs
+
+    def sold(self, cloud: str) -> list[str]:
+        """Return what the stand-in cloud still has of what the engine ordered: a noun for each resource."""
+        records = Store(World.at(self.world), cloud).read().records.values()
+        return [record.token.rpartition(":")[2] for record in records if record.urn]
 
     def close(self, *, retained: bool = False) -> None:
         """Destroy what a test left; nothing of it may outlive that, but what was `retained` on purpose."""

@@ -108,7 +108,7 @@ MAY = {
     "rehearsal/engine": {"rehearsal.engine", "grpc", "google", "pulumi", "asyncssh"},
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
     # A stage plants faults on hosts that run.
-    "tools/stage.py": {"rehearsal.world", "rehearsal.host", "tools.nested", "yaml"},
+    "tools/stage.py": {"rehearsal.world", "rehearsal.host", "tools.nested", "yaml", "rehearsal.plugin"},
     "tools/coverage_report.py": {"coverage"},
 }
 
