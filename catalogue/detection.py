@@ -12,8 +12,9 @@ from typing import Any
 
 from catalogue import gpus
 from catalogue.environments import GENERIC
+from catalogue.oci.shapes import SHAPES
 from catalogue.servers import SERVERS
-from catalogue.shapes import SHAPES, Rdma, Shape
+from catalogue.shape import Rdma, Shape
 
 #: What the firmware of a machine that OCI rents says of itself (chassis asset tag; cloud-init knows OCI by it as well).
 OCI_TAG = "OracleCloud.com"

@@ -15,9 +15,9 @@ import pulumi
 from pulumi_aws import ec2
 
 from catalogue.aws import STACK
+from catalogue.aws.instances import BLOCK, SPOT
+from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
-from catalogue.instances import BLOCK, SPOT
-from catalogue.nic_layout import PLAIN, layout
 from cloudinit.aws import ComputeBoot, Mounts, render
 from components.aws.parts import Parts
 from config.aws.model import Aws, Machines

@@ -14,7 +14,7 @@ import pulumi
 import pulumi_aws
 from pulumi_aws import cloudcontrol, ec2, servicequotas
 
-from catalogue.instances import BLOCK, ON_DEMAND, SPOT, family
+from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT, family
 from components.judged import reason, refuse
 from config.aws.facts import Facts, Image, Machine, Reservation
 from config.aws.model import Aws, Machines

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from catalogue.aws.instances import BLOCK, INSTANCES
 from catalogue.aws.versions import Stack
-from catalogue.instances import BLOCK, INSTANCES
 from config.aws.facts import Facts
 from config.aws.model import Aws
 from config.rule import ERROR, WARNING, Breach, known, rule

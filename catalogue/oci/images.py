@@ -1,6 +1,5 @@
-"""How operating-system images differ where first boot and the build touch them, one row for each family.
+"""How OCI's operating-system images differ where first boot and the build touch them, one row for each family.
 
-It deliberately holds no image ids: they are regional and belong in a stack file.
 Sources: seed tutorials (oracle-japan/ocitutorials, intermediates/spinup-gpu-cluster) and oci-hpc 3.1.0 roles
 firewall, boot-volume, localdisk, mpivars, limits, oci-cloud-agent.
 """
@@ -9,14 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Homes:
-    """Where MPI, CUDA and NCCL lie: globs for each, tried in order; of one glob's matches the newest counts."""
-
-    mpi: tuple[str, ...]
-    cuda: tuple[str, ...]
-    nccl: tuple[str, ...]
+from catalogue.homes import Homes
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class ImageFamily:
 
     @property
     def homes(self) -> Homes:
-        """Return where the software lies on it."""
+        """Return where the software is on it."""
         return Homes((self.mpi_home,), (self.cuda_home,), (self.nccl_home,))
 
 
