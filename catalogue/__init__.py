@@ -1,7 +1,4 @@
-"""Facts with sources: shapes, images and the environment that NCCL wants on them.
-
-Pure data on the standard library. It deliberately knows nothing of Pulumi, of a cloud's API or of what a user asked for.
-"""
+"""Facts with sources: shapes, images, prices, and the environment that NCCL needs on them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What NCCL and Open MPI are told on each kind of machine, as the vendor's own samples do.
+"""The variables and parameters for NCCL and Open MPI on each kind of machine, from the vendors' samples.
 
-It deliberately holds no HCA list: that is the shape's (`catalogue.shapes.Rdma.nccl_ib_hca`).
+The list of HCAs is in the shape (`catalogue.shapes.Rdma.nccl_ib_hca`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Environment:
         mca: Open MPI parameters (`--mca name value`).
         bind_to: Open MPI's binding of ranks.
         source: where the set was read.
-        provider: libfabric provider that carries NCCL's bytes through its plugin; empty where NCCL drives the HCAs itself. A
+        provider: libfabric provider that carries NCCL's bytes through its plugin; empty if NCCL drives the HCAs itself. A
             plugin gives each GPU the rails that are near it and takes no list of them.
     """
 
@@ -57,8 +57,8 @@ _C = {
     "NCCL_SOCKET_IFNAME": "eth0",
 }
 
-#: Machines of no cloud of ours: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's own few messages go over
-#: TCP, which every build of Open MPI can. Binding is left to NCCL, which knows where each GPU is.
+#: Machines that are in no cloud that busbar knows: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's own
+#: few messages go over TCP, which every build of Open MPI supports. NCCL does the binding, because it knows where each GPU is.
 GENERIC = "H"
 
 #: Environment by the letter that shapes refer to.
@@ -127,8 +127,8 @@ ENVIRONMENTS: dict[str, Environment] = {
         "numa",
         "oci-hpc:playbooks/roles/latency_check",
     ),
-    # EFA: the plugin sets protocol, buffers and topology for each type by itself, and libfabric 1.18 or later the rest. What is
-    # left is to keep NCCL's bootstrap off bridges, and MPI's own few messages on TCP.
+    # EFA: the plugin sets protocol, buffers and topology for each type, and libfabric 1.18 or later the rest. These keep NCCL's
+    # bootstrap off bridges, and MPI's own few messages on TCP.
     "I": Environment(
         {"NCCL_SOCKET_IFNAME": "^docker,lo,veth"},
         {"pml": "ob1", "btl": "tcp,self"},

@@ -1,6 +1,6 @@
-"""How operating-system images differ where first boot and the build touch them, one row for each family.
+"""Operating-system images of OCI: what first boot and the build must know about each family.
 
-It deliberately holds no image ids: they are regional and belong in a stack file.
+Image ids are regional, so stack files have them.
 Sources: seed tutorials (oracle-japan/ocitutorials, intermediates/spinup-gpu-cluster) and oci-hpc 3.1.0 roles
 firewall, boot-volume, localdisk, mpivars, limits, oci-cloud-agent.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Homes:
-    """Where MPI, CUDA and NCCL lie: globs for each, tried in order; of one glob's matches the newest counts."""
+    """Folders of MPI, CUDA and NCCL: globs for each, tried in order; the newest match of a glob wins."""
 
     mpi: tuple[str, ...]
     cuda: tuple[str, ...]
@@ -28,13 +28,13 @@ class ImageFamily:
         operating_system: the vendor's name for it, as its API returns it.
         version_prefix: the vendor's version begins with this.
         login: the user that first boot prepares for SSH.
-        rdma: who names and addresses the rails: `ifcfg` (first boot writes 16 interface files) or `agent` (the vendor's
-            cloud agent does; writing files as well would fight it).
+        rdma: what names and addresses the rails: `ifcfg` (first boot writes 16 interface files) or `agent` (the vendor's
+            cloud agent does, and files would conflict with it).
         front_nic: name of the interface in the subnet.
         firewall: `firewalld` or `iptables`.
         packages: the package manager, `yum`, `dnf` or `apt`.
         lustre: whether a Lustre client can be built for it (oci-hpc: roles/lustre_client knows Oracle Linux 8, 9 and Ubuntu).
-        grow_root: command that grows the root file system to the boot volume, empty where the image does it itself.
+        grow_root: command that grows the root file system to the boot volume, empty if the image does it itself.
         mpi_home: glob of Open MPI's folder; the newest match is used.
         cuda_home: glob of CUDA's folder.
         nccl_home: folder with include/nccl.h and lib64/libnccl.so.
@@ -61,7 +61,7 @@ class ImageFamily:
 
     @property
     def homes(self) -> Homes:
-        """Return where the software lies on it."""
+        """Return the folders of its software."""
         return Homes((self.mpi_home,), (self.cuda_home,), (self.nccl_home,))
 
 

@@ -1,10 +1,9 @@
 """One typed row for each AWS instance type: GPUs, memory, network cards, EFA devices and how it may be bought and placed.
 
-It deliberately holds no layout (that is a rule, `catalogue.nic_layout`) and no price. It is what is known without an account;
-with one, `components.aws.preflight` asks the vendor and refuses a row that is out of date.
-Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory, NVMe, line rates
-karpenter-provider-aws:website reference/instance-types.md; types that both lack: aws-parallelcluster PR 7210 (B300), the EC2
-user guide (GB200). Usage classes: EC2 user guide, "Capacity Blocks for ML" and the pages of each family.
+The layout of interfaces is in `catalogue.nic_layout`. With an account, `components.aws.preflight` asks the vendor and refuses a
+row that is out of date. Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory,
+NVMe, line rates karpenter-provider-aws:website reference/instance-types.md; types that both lack: aws-parallelcluster PR 7210
+(B300), the EC2 user guide (GB200). Usage classes: EC2 user guide, "Capacity Blocks for ML" and the pages of each family.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Instance:
 
     Attributes:
         name: the vendor's name.
-        gpu: the driver's name of its GPUs; empty where it has none of NVIDIA's.
+        gpu: the driver's name of its GPUs; empty if it has none of NVIDIA's.
         gpus: how many of them.
         accelerator: `nvidia`, `neuron` or empty.
         vcpus: virtual CPUs.
@@ -141,7 +140,7 @@ _ROWS = (
         frozenset({BLOCK}),
         _GB200,
         ARM,
-        cluster_placement=False,  # an UltraServer is one place by itself, and comes as a capacity block only
+        cluster_placement=False,  # an UltraServer is already one place, and is only sold as a Capacity Block
     ),
     Instance("g5.48xlarge", "NVIDIA A10G", 8, _NV, 192, 768, (7,), 1, 100, 7_600, _BOUGHT, _CNI),
     Instance("g6.48xlarge", "NVIDIA L4", 8, _NV, 192, 768, (15,), 1, 100, 7_520, _BOUGHT, _CNI),

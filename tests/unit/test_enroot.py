@@ -185,12 +185,12 @@ def test_a_file_that_is_pinned_must_be_that_file(head):
             {"container": {"uri": "docker://r.io#gone:1"}},
             "enroot did not import docker://r.io#gone:1: URL https://r.io/v2/gone:1/manifests/1 returned error code: 404 Not",
         ),
-        ({"container": {"uri": "", "path": "/nowhere/a.sqsh"}}, "container is /nowhere/a.sqsh, and the head node has no such file"),
+        ({"container": {"uri": "", "path": "/nowhere/a.sqsh"}}, "and the head node has no such file"),
         (
             {"container": {"homes": {"MPI_HOME": ["/"], "CUDA_HOME": ["/nowhere"], "NCCL_HOME": ["/"]}}},
-            "the image has no MPI_HOME: no folder like / in it holds include/mpi.h",
+            "the image has no MPI_HOME: no folder like / in it has include/mpi.h",
         ),
-        ({"mpi": "mpirun (Open MPI) 5.0.3"}, "holds 'mpirun (Open MPI) 5.0.3'; they must be of one major version"),
+        ({"mpi": "mpirun (Open MPI) 5.0.3"}, "has 'mpirun (Open MPI) 5.0.3'; they must be of one major version"),
         ({"homes": {"MPI_HOME": ["/nowhere"]}}, "the head node has no MPI_HOME"),
     ],
 )
