@@ -1,12 +1,14 @@
-"""Facts with sources: shapes, images, prices, and the environment that NCCL needs on them."""
+"""Facts with sources, by vendor: shapes, images, and the environment that NCCL wants on them."""
 
 from __future__ import annotations
 
 from catalogue.environments import ENVIRONMENTS, GENERIC, Environment
-from catalogue.images import IMAGES, Homes, ImageFamily
+from catalogue.homes import Homes
+from catalogue.oci.images import IMAGES, ImageFamily
+from catalogue.oci.shapes import SHAPES
 from catalogue.prices import PRICES, Price
 from catalogue.servers import SERVERS
-from catalogue.shapes import SHAPES, Rdma, Shape, nearest
+from catalogue.shape import Rdma, Shape, nearest
 
 __all__ = [
     "ENVIRONMENTS",

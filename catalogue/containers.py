@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from catalogue.images import Homes
+from catalogue.homes import Homes
 
 _SCHEME = "docker://"
 _EXAMPLE = "docker://public.ecr.aws#hpc-cloud/nccl-tests:<tag>"

@@ -12,8 +12,9 @@ from typing import Any
 
 from catalogue import gpus
 from catalogue.environments import GENERIC
+from catalogue.oci.shapes import SHAPES
 from catalogue.servers import SERVERS
-from catalogue.shapes import SHAPES, Rdma, Shape
+from catalogue.shape import Rdma, Shape
 
 #: Chassis asset tag of machines that OCI rents (cloud-init recognises OCI by it as well).
 OCI_TAG = "OracleCloud.com"

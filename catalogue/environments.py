@@ -1,7 +1,4 @@
-"""The variables and parameters for NCCL and Open MPI on each kind of machine, from the vendors' samples.
-
-The list of HCAs is in the shape (`catalogue.shapes.Rdma.nccl_ib_hca`).
-"""
+"""What NCCL and Open MPI are told on each kind of machine, as the vendors' own samples do."""
 
 from __future__ import annotations
 
@@ -59,11 +56,13 @@ _C = {
 
 #: Machines that are in no cloud that busbar knows: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's own
 #: few messages go over TCP, which every build of Open MPI supports. NCCL does the binding, because it knows where each GPU is.
-GENERIC = "H"
+GENERIC = "generic"
+#: AWS machines with EFA.
+EFA = "efa"
 
-#: Environment by the letter that shapes refer to.
+#: Environment by the name that shapes refer to.
 ENVIRONMENTS: dict[str, Environment] = {
-    "A": Environment(
+    "oci-a100": Environment(
         {
             "UCX_TLS": "ud,self,sm",
             "HCOLL_ENABLE_MCAST_ALL": "0",
@@ -78,9 +77,9 @@ ENVIRONMENTS: dict[str, Environment] = {
         "numa",
         _ALLREDUCE,
     ),
-    "B": Environment(_B, _UCX, "numa", _ALLREDUCE),
-    "C": Environment(_C, _UCX, "none", _GB200),
-    "D": Environment(
+    "oci-hopper": Environment(_B, _UCX, "numa", _ALLREDUCE),
+    "oci-gb200": Environment(_C, _UCX, "none", _GB200),
+    "oci-gb300": Environment(
         _C
         | {
             "NCCL_IB_GID_INDEX": "3",
@@ -97,7 +96,7 @@ ENVIRONMENTS: dict[str, Environment] = {
         "none",
         _GB200,
     ),
-    "E": Environment(
+    "oci-mi300x": Environment(
         {
             "NCCL_IB_QPS_PER_CONNECTION": "4",
             "NCCL_IB_SL": "0",
@@ -110,7 +109,7 @@ ENVIRONMENTS: dict[str, Environment] = {
         "numa",
         _RCCL,
     ),
-    "F": Environment(
+    "oci-mi355x": Environment(
         {
             "NCCL_IB_QPS_PER_CONNECTION": "1",
             "NCCL_IB_GID_INDEX": "3",
@@ -121,7 +120,7 @@ ENVIRONMENTS: dict[str, Environment] = {
         "numa",
         _RCCL,
     ),
-    "G": Environment(
+    "oci-hpc": Environment(
         {"UCX_IB_TRAFFIC_CLASS": "105", "UCX_IB_GID_INDEX": "3"},
         _UCX,
         "numa",
@@ -129,7 +128,7 @@ ENVIRONMENTS: dict[str, Environment] = {
     ),
     # EFA: the plugin sets protocol, buffers and topology for each type, and libfabric 1.18 or later the rest. These keep NCCL's
     # bootstrap off bridges, and MPI's own few messages on TCP.
-    "I": Environment(
+    EFA: Environment(
         {"NCCL_SOCKET_IFNAME": "^docker,lo,veth"},
         {"pml": "ob1", "btl": "tcp,self"},
         "none",

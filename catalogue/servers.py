@@ -5,7 +5,8 @@ A row has rails only if the maker's manual states them; otherwise the machine is
 
 from __future__ import annotations
 
-from catalogue.shapes import Rdma, Shape
+from catalogue.environments import GENERIC
+from catalogue.shape import Rdma, Shape
 
 _HGX = "NVIDIA HGX platform: 4 or 8 GPUs on one board; network adapters are the integrator's choice"
 _PCIE = "GPUs in PCIe slots; no NVLink"
@@ -15,20 +16,20 @@ _DGX = "NVIDIA DGX H100/H200 User Guide, table of network modules (default RDMA 
 _DGX_HOPPER = Rdma(8, 400, tuple(f"mlx5_{number}" for number in (0, 3, 4, 5, 6, 9, 10, 11)), "")
 
 _ROWS = (
-    Shape("HGX-A100-40GB.8", "NVIDIA A100-SXM4-40GB", 8, 0, 0, None, "H", _HGX),
-    Shape("HGX-A100-40GB.4", "NVIDIA A100-SXM4-40GB", 4, 0, 0, None, "H", _HGX),
-    Shape("HGX-A100-80GB.8", "NVIDIA A100-SXM4-80GB", 8, 0, 0, None, "H", _HGX),
-    Shape("HGX-A100-80GB.4", "NVIDIA A100-SXM4-80GB", 4, 0, 0, None, "H", _HGX),
-    Shape("HGX-H100.8", "NVIDIA H100 80GB HBM3", 8, 0, 0, None, "H", _HGX),
-    Shape("HGX-H100.4", "NVIDIA H100 80GB HBM3", 4, 0, 0, None, "H", _HGX),
-    Shape("HGX-H200.8", "NVIDIA H200", 8, 0, 0, None, "H", _HGX),
-    Shape("HGX-H200.4", "NVIDIA H200", 4, 0, 0, None, "H", _HGX),
-    Shape("HGX-B200.8", "NVIDIA B200", 8, 0, 0, None, "H", _HGX),
-    Shape("HGX-B300.8", "NVIDIA B300", 8, 0, 0, None, "H", _HGX),
-    Shape("L40S.4", "NVIDIA L40S", 4, 0, 0, None, "H", _PCIE),
-    Shape("L40S.8", "NVIDIA L40S", 8, 0, 0, None, "H", _PCIE),
-    Shape("DGX-H100", "NVIDIA H100 80GB HBM3", 8, 2048, 8, _DGX_HOPPER, "H", _DGX),
-    Shape("DGX-H200", "NVIDIA H200", 8, 2048, 8, _DGX_HOPPER, "H", _DGX),
+    Shape("HGX-A100-40GB.8", "NVIDIA A100-SXM4-40GB", 8, 0, 0, None, GENERIC, _HGX),
+    Shape("HGX-A100-40GB.4", "NVIDIA A100-SXM4-40GB", 4, 0, 0, None, GENERIC, _HGX),
+    Shape("HGX-A100-80GB.8", "NVIDIA A100-SXM4-80GB", 8, 0, 0, None, GENERIC, _HGX),
+    Shape("HGX-A100-80GB.4", "NVIDIA A100-SXM4-80GB", 4, 0, 0, None, GENERIC, _HGX),
+    Shape("HGX-H100.8", "NVIDIA H100 80GB HBM3", 8, 0, 0, None, GENERIC, _HGX),
+    Shape("HGX-H100.4", "NVIDIA H100 80GB HBM3", 4, 0, 0, None, GENERIC, _HGX),
+    Shape("HGX-H200.8", "NVIDIA H200", 8, 0, 0, None, GENERIC, _HGX),
+    Shape("HGX-H200.4", "NVIDIA H200", 4, 0, 0, None, GENERIC, _HGX),
+    Shape("HGX-B200.8", "NVIDIA B200", 8, 0, 0, None, GENERIC, _HGX),
+    Shape("HGX-B300.8", "NVIDIA B300", 8, 0, 0, None, GENERIC, _HGX),
+    Shape("L40S.4", "NVIDIA L40S", 4, 0, 0, None, GENERIC, _PCIE),
+    Shape("L40S.8", "NVIDIA L40S", 8, 0, 0, None, GENERIC, _PCIE),
+    Shape("DGX-H100", "NVIDIA H100 80GB HBM3", 8, 2048, 8, _DGX_HOPPER, GENERIC, _DGX),
+    Shape("DGX-H200", "NVIDIA H200", 8, 2048, 8, _DGX_HOPPER, GENERIC, _DGX),
 )
 
 #: Every such server by its name.

@@ -7,7 +7,7 @@ from typing import Any
 
 from conftest import KEY, texts
 
-from catalogue.instances import INSTANCES
+from catalogue.aws.instances import INSTANCES
 from config import read
 from config.aws.facts import Facts, Image, Machine, Reservation
 from config.stack import Stack

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.judge import retest
 from benchmarks.launch import launcher, protocol
-from catalogue.shapes import SHAPES
+from catalogue.oci.shapes import SHAPES
 from tools.nested import DEFAULT, merged
 from tools.search import figures
 from tools.stage import ROOT, Finished, Stage, standing_hosts

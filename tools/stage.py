@@ -17,7 +17,7 @@ import yaml
 from rehearsal.host import cables, spec
 from rehearsal.plugin.store import Store
 from rehearsal.world.world import World
-from tools.nested import merged, settled
+from tools.nested import DEFAULT, merged, settled
 
 ROOT = Path(__file__).parent.parent
 #: A plan that takes seconds: 4 MiB at 1/4000 counts as 16 GiB, so the strictest gate applies.
@@ -259,4 +259,5 @@ def standing_hosts(folder: Path, count: int, shape: str = "BM.GPU4.8") -> tuple[
     addresses = {f"gpu-{number}": f"10.20.1.{10 + number}" for number in range(1, count + 1)}
     site = {"shape": shape, "image": "ubuntu2204-gpu", "jump": JUMP, "hosts": addresses}
     (folder / "site.json").write_text(json.dumps(site))
-    return Stage(folder, "hosts", folder / "site.json"), {"hosts": {"nodes": addresses}}
+    named = yaml.safe_load((ROOT / "Pulumi.hosts.yaml").read_text())["config"]["busbar:hosts"]["nodes"]
+    return Stage(folder, "hosts", folder / "site.json"), {"hosts": {"nodes": dict.fromkeys(named, DEFAULT) | addresses}}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalogue.images import Homes
-from catalogue.instances import ARM, X86
+from catalogue.aws.instances import ARM, X86
+from catalogue.homes import Homes
 
 #: The EFA installer's Open MPI; CUDA and NCCL as in the Deep Learning images.
 _HOMES = Homes(

@@ -1,7 +1,7 @@
 """Machines of one type in a queue: their launch template, their placement group, and those that always run.
 
-A scheduler starts the dynamic ones from the same template. A pool that is short of members has failed: the vendor bills them,
-and a ring needs all.
+A scheduler starts the dynamic ones from the same template. A pool with too few members has failed: the vendor bills them, and a
+ring needs all.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pulumi
 from pulumi_aws import ec2
 
 from catalogue.aws import STACK
+from catalogue.aws.instances import BLOCK, SPOT
+from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
-from catalogue.instances import BLOCK, SPOT
-from catalogue.nic_layout import PLAIN, layout
 from cloudinit.aws import ComputeBoot, Mounts, render
 from components.aws.parts import Parts
 from config.aws.model import Aws, Machines

@@ -1,6 +1,6 @@
-"""What only the account knows, asked before anything is created, and all rules judged with it.
+"""Asks the account what only it knows, before anything is created, and judges all rules with the answers.
 
-Only data sources are asked: RunInstances' dry run is not among them, so whether the vendor has room now shows at the launch.
+Data sources cannot do a dry run of RunInstances, so whether the vendor has capacity now shows at the launch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pulumi
 import pulumi_aws
 from pulumi_aws import cloudcontrol, ec2, servicequotas
 
-from catalogue.instances import BLOCK, ON_DEMAND, SPOT, family
+from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT, family
 from components.judged import reason, refuse
 from config.aws.facts import Facts, Image, Machine, Reservation
 from config.aws.model import Aws, Machines
@@ -46,7 +46,7 @@ def judge(wanted: Aws) -> None:
     Raises:
         pulumi.RunError: with one sentence for each error.
     """
-    # What is wrong by itself is said first: an account need not be asked about a type that does not exist.
+    # Errors that need no account come first: there is no point in asking about a type that does not exist.
     findings = check(RULES, wanted, Facts(), wanted.suppress, "aws.suppress")
     ask = wanted.preflight and {found.rule for found in findings if found.severity == ERROR} <= {"reservation-missing"}
     on_offer: list[str] = []

@@ -1,7 +1,7 @@
-"""The one machine with a public address: everything else is reached through it.
+"""The login node: the only machine with a public address, through which all others are reached.
 
-Its host key is read from its console over the cloud's own API, so it is pinned before the first connection. Its key pair
-for the nodes is made on it and stays there.
+Its host key is read from its console over the cloud's API, so it is pinned before the first connection. Its key pair for the
+nodes is made on it and stays there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Bastion(pulumi.ComponentResource):
             shape_config=core.InstanceShapeConfigArgs(ocpus=login.ocpus, memory_in_gbs=login.memory_gb),
             source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=login.image),
             create_vnic_details=core.InstanceCreateVnicDetailsArgs(
-                # No host name of its own: its successor stands beside it for a moment, and a name can be held once.
+                # No host name: a replacement exists beside it for a moment, and a name can be used only once.
                 subnet_id=subnet_id,
                 assign_public_ip="true",
             ),

@@ -1,4 +1,4 @@
-"""What only the account knows, asked before anything is created: where machines go, and whether they can be had there."""
+"""Asks the account what only it knows, before anything is created: where machines go, and whether they are offered there."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from pydantic import AfterValidator, Field
 
 from catalogue import Homes, Shape
 from catalogue.aws import MACHINE_IMAGES, MachineImage
+from catalogue.aws.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT, Instance
 from catalogue.aws.regions import default_openzfs
 from catalogue.containers import Container as RankImage
 from catalogue.containers import Reference
 from catalogue.containers import read as read_reference
-from catalogue.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT, Instance
 from config.kinds import Access, Cidr, OnDestroy, Timezone, some
 from config.measure import Measure
 from config.model import Model

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from catalogue.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT
-from catalogue.nic_layout import addresses, layout
-from catalogue.shapes import nearest
+from catalogue.aws.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT
+from catalogue.aws.nics import addresses, layout
+from catalogue.shape import nearest
 from config.aws.facts import Facts, Reservation
 from config.aws.model import Aws, Machines
 from config.rule import ERROR, WARNING, Breach, known, rule
@@ -270,7 +270,7 @@ def type_unknown(wanted: Aws, _facts: Facts) -> _Breaches:
     """A type that the catalogue does not know: nothing could be said of its interfaces."""
     for path, _, one in wanted.located:
         if one.instance is None:
-            near = ", ".join(nearest(one.type, among=INSTANCES))
+            near = ", ".join(nearest(one.type, INSTANCES))
             yield Breach(f"{path}.type", f"is {one.type}, which is not in the catalogue; the nearest are {near}")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from catalogue.aws.instances import BLOCK, INSTANCES
 from catalogue.aws.versions import Stack
-from catalogue.instances import BLOCK, INSTANCES
 from config.aws.facts import Facts
 from config.aws.model import Aws
 from config.rule import ERROR, WARNING, Breach, known, rule
@@ -20,7 +20,7 @@ _Breaches = Iterator[Breach]
 
 @rule("ssh-sources", ERROR, "the login node is on the Internet", guard=True)
 def ssh_sources(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Networks that let nobody in, or everybody."""
+    """Networks that let no one in, or everyone."""
     yield from wanted.access.broken("aws.access")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from catalogue.instances import architecture
+from catalogue.aws.instances import architecture
 from config.aws.facts import Facts, Image
 from config.aws.model import Aws, Volume
 from config.rule import ERROR, WARNING, Breach, known, rule

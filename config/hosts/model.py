@@ -27,7 +27,7 @@ def _shape(value: str) -> str:
         return value
     row = named(value)
     if row is None:
-        near = ", ".join(nearest(value, among=[*SERVERS, *SHAPES]))
+        near = ", ".join(nearest(value, [*SERVERS, *SHAPES]))
         raise ValueError(f"is {value!r}, which is not in the catalogue; the nearest are {near}, and {DETECT} asks the machines")
     if not row.gpus:
         raise ValueError(f"is {value!r}, which has no GPU, so NCCL cannot be measured on it")

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from catalogue import IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
-from catalogue.oci_storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
+from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
 from config.kinds import Access, Cidr, OnDestroy, Timezone, some
 from config.measure import Measure
 from config.model import Model
@@ -37,7 +37,7 @@ def _label(value: str) -> str:
 def _shape(value: str) -> str:
     if value not in SHAPES:
         raise ValueError(
-            f"is {value!r}, which is not an RDMA shape in the catalogue; the nearest are {', '.join(nearest(value))}"
+            f"is {value!r}, which is not an RDMA shape in the catalogue; the nearest are {', '.join(nearest(value, SHAPES))}"
         )
     row = SHAPES[value]
     if not row.gpus or row.rdma is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from catalogue import IMAGES
 from catalogue.file_systems import misplaced, overlap
-from catalogue.oci_storage import LUSTRE_STEP_GB, LUSTRE_TIERS, MOUNT_TARGET_GBIT_S
+from catalogue.oci.storage import LUSTRE_STEP_GB, LUSTRE_TIERS, MOUNT_TARGET_GBIT_S
 from config.oci.facts import Facts
 from config.oci.model import Oci
 from config.rule import ERROR, Breach, rule

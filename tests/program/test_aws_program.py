@@ -19,7 +19,7 @@ from conftest import HOST_KEY, KEY
 from benchmarks.launch.protocol import BuildLine
 from benchmarks.launch.protocol import Node as RunnerNode
 from benchmarks.plan.ranks import Place, exports, launch
-from catalogue.instances import INSTANCES
+from catalogue.aws.instances import INSTANCES
 from components.aws import preflight
 from components.aws.cluster import AwsCluster
 from components.aws.iam import partition

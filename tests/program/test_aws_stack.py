@@ -15,8 +15,8 @@ from test_aws_program import Cloud
 
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
+from catalogue.aws.instances import INSTANCES
 from catalogue.detection import Facts, Hca, recognise
-from catalogue.instances import INSTANCES
 from config.aws.rules import RULES
 
 # The SDK warns of its own older classes when it is imported.

@@ -19,9 +19,9 @@ from benchmarks.launch.protocol import BuildLine, Node, load
 from benchmarks.plan import ranks, steps
 from benchmarks.plan.asked import Asked
 from catalogue.aws import STACK
+from catalogue.aws.instances import INSTANCES
 from catalogue.aws.versions import Stack
 from catalogue.containers import ENROOT, HOMES_INSIDE, Reference, read, told
-from catalogue.instances import INSTANCES
 from config import read as stack_file
 
 # The SDK warns of its own older classes when it is imported.

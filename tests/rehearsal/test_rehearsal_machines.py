@@ -13,7 +13,7 @@ import pytest
 from rehearsed import Stage, vcn
 
 from catalogue.aws import MACHINE_IMAGES, STACK
-from catalogue.instances import INSTANCES
+from catalogue.aws.instances import INSTANCES
 from cloudinit.aws import ComputeBoot, HeadBoot, Mounts, render
 from rehearsal.aws import efa_software, host_images, metadata_service, parameters
 from rehearsal.aws.fsx import PORTS as FSX_PORTS

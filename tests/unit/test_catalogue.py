@@ -53,9 +53,9 @@ def test_a_row_that_contradicts_itself_is_refused():
 
 
 def test_a_misspelt_shape_finds_its_neighbours():
-    assert nearest("BM.GPU4.9")[0] == "BM.GPU4.8"
-    assert nearest("bm.gpu.h100.8")[0] == "BM.GPU.H100.8"
-    assert len(nearest("nonsense")) == 3
+    assert nearest("BM.GPU4.9", SHAPES)[0] == "BM.GPU4.8"
+    assert nearest("bm.gpu.h100.8", SHAPES)[0] == "BM.GPU.H100.8"
+    assert len(nearest("nonsense", SHAPES)) == 3
 
 
 @pytest.mark.parametrize("family", IMAGES.values(), ids=lambda family: family.key)

@@ -13,8 +13,8 @@ from conftest import texts
 from test_config import begins_with_a_path
 
 from catalogue.aws import MACHINE_IMAGES, STACK, Stack
+from catalogue.aws.instances import INSTANCES
 from catalogue.aws.regions import OPENZFS_MB_S, OPENZFS_MISSING, default_openzfs
-from catalogue.instances import INSTANCES
 from config import read
 from config.aws.facts import Facts, Reservation
 from config.aws.model import Aws, Home, Lustre, Mirror

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.host import requests
 from benchmarks.runner import node_facts
 from catalogue import SHAPES
-from catalogue.instances import INSTANCES
+from catalogue.aws.instances import INSTANCES
 from components.remote_scripts import first_contact
 
 

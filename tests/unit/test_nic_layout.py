@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.instances import ARM, INSTANCES, X86, Instance, architecture, family
-from catalogue.nic_layout import BOTH, EFA_ONLY, PLAIN, Nic, addresses, checked, layout
+from catalogue.aws.instances import ARM, INSTANCES, X86, Instance, architecture, family
+from catalogue.aws.nics import BOTH, EFA_ONLY, PLAIN, Nic, addresses, checked, layout
 
 TABLE = Path(__file__).parents[1] / "golden" / "aws" / "nic_layouts.txt"
 
@@ -124,7 +124,7 @@ def test_nvlink_is_half_of_what_data_sheets_print(name, both_directions):
     [("p4d.24xlarge", 400), ("p5.48xlarge", 3200), ("p5en.48xlarge", 3200), ("p6-b300.48xlarge", 6400), ("g7e.48xlarge", 1600)],
 )
 def test_line_rates_add_up_to_what_is_published(name, gbit_s):
-    assert INSTANCES[name].efa_total_gbit_s == gbit_s
+    assert INSTANCES[name].efa * INSTANCES[name].efa_gbit_s == gbit_s
 
 
 def test_a_shape_has_the_rails_of_the_type_where_a_source_names_them():

@@ -98,7 +98,7 @@ def test_values_are_checked_in_every_run_and_operations_timed_by_themselves_in_t
 
 
 def test_without_rdma_nccl_is_told_its_socket_interface_exactly():
-    plain = dataclasses.replace(SHAPES["BM.GPU.H200.8"], rdma=None, environment="H")
+    plain = dataclasses.replace(SHAPES["BM.GPU.H200.8"], rdma=None, environment="generic")
     where = dataclasses.replace(PLACE, fabric=("fab0",))
     assert ranks.exports(plain, 2, where)["NCCL_SOCKET_IFNAME"] == "=fab0"
     assert "NCCL_IB_HCA" not in ranks.exports(plain, 2, where)

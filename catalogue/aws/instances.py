@@ -1,6 +1,6 @@
 """One typed row for each AWS instance type: GPUs, memory, network cards, EFA devices and how it may be bought and placed.
 
-The layout of interfaces is in `catalogue.nic_layout`. With an account, `components.aws.preflight` asks the vendor and refuses a
+The layout of interfaces is in `catalogue.aws.nics`. With an account, `components.aws.preflight` asks the vendor and refuses a
 row that is out of date. Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory,
 NVMe, line rates karpenter-provider-aws:website reference/instance-types.md; types that both lack: aws-parallelcluster PR 7210
 (B300), the EC2 user guide (GB200). Usage classes: EC2 user guide, "Capacity Blocks for ML" and the pages of each family.
@@ -12,12 +12,11 @@ import re
 from dataclasses import dataclass
 
 from catalogue import gpus as gpu_models
-from catalogue.shapes import Rdma, Shape
+from catalogue.environments import EFA
+from catalogue.shape import Rdma, Shape
 
 ON_DEMAND, SPOT, BLOCK = "on-demand", "spot", "capacity-block"
 X86, ARM = "x86_64", "arm64"
-#: Key of `catalogue.ENVIRONMENTS` for machines with EFA.
-EFA_ENVIRONMENT = "I"
 
 _CNI = "amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; karpenter-provider-aws:instance-types.md"
 _B300 = "aws-parallelcluster PR 7210; amazon-vpc-cni-k8s; card 0 is ENA only"
@@ -45,7 +44,6 @@ class Instance:
         cards: the most interfaces that each network card takes, by card index.
         efa: the most EFA interfaces that the type takes.
         efa_gbit_s: line rate of one of them, Gb/s, one direction.
-        nvme_gb: local NVMe, decimal GB; 0 where there is none or no source says.
         usage: how it may be bought: `on-demand`, `spot`, `capacity-block`.
         source: where the row was read.
         architecture: `x86_64` or `arm64`.
@@ -62,7 +60,6 @@ class Instance:
     cards: tuple[int, ...]
     efa: int
     efa_gbit_s: int
-    nvme_gb: int
     usage: frozenset[str]
     source: str
     architecture: str = X86
@@ -79,11 +76,6 @@ class Instance:
             raise ValueError(msg)
 
     @property
-    def efa_total_gbit_s(self) -> int:
-        """Return the summed line rate of all EFA interfaces, Gb/s, one direction."""
-        return self.efa * self.efa_gbit_s
-
-    @property
     def nvlink_gbytes_per_s(self) -> float | None:
         """Return one GPU's NVLink rate, GB/s in one direction; None where it has none."""
         return gpu_models.nvlink_gbytes_per_s(self.gpu)
@@ -97,7 +89,7 @@ class Instance:
         """Return it as everything above the waist sees it; rails are its EFA devices, None where no source names them."""
         rails = Rdma(self.efa, self.efa_gbit_s, self.hca, "") if efa and self.hca else None
         unnamed = (self.efa, self.efa_gbit_s) if efa and self.efa and not self.hca else None
-        return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA_ENVIRONMENT, self.source, unnamed=unnamed)
+        return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA, self.source, unnamed=unnamed)
 
 
 def _rdmap(slot: int, *buses: int) -> tuple[str, ...]:
@@ -118,14 +110,14 @@ _NV, _NEURON = "nvidia", "neuron"
 _GB200_CARDS = tuple(2 - index % 2 for index in range(17))
 
 _ROWS = (
-    Instance("p3dn.24xlarge", "Tesla V100-SXM2-32GB", 8, _NV, 96, 768, (15,), 1, 100, 1_800, _BOUGHT, _CNI),
-    Instance("p4d.24xlarge", _A100_40, 8, _NV, 96, 1152, (15,) * 4, 4, 100, 8_000, _RESERVED, _CNI, hca=_P4),
-    Instance("p4de.24xlarge", _A100_80, 8, _NV, 96, 1152, (15,) * 4, 4, 100, 8_000, _RESERVED, _CNI, hca=_P4),
-    Instance("p5.48xlarge", _H100, 8, _NV, 192, 2048, (2,) * 32, 32, 100, 30_400, _RESERVED, _CNI, hca=_P5),
-    Instance("p5e.48xlarge", _H200, 8, _NV, 192, 2048, (2,) * 32, 32, 100, 30_400, _RESERVED, _CNI),
-    Instance("p5en.48xlarge", _H200, 8, _NV, 192, 2048, (4,) * 16, 16, 200, 30_400, _RESERVED, _CNI, hca=_P5EN),
-    Instance("p6-b200.48xlarge", "NVIDIA B200", 8, _NV, 192, 2048, (4,) * 8, 8, 400, 30_400, _RESERVED, _CNI),
-    Instance("p6-b300.48xlarge", "NVIDIA B300", 8, _NV, 192, 4096, (4,) * 17, 16, 400, 30_400, _RESERVED, _B300),
+    Instance("p3dn.24xlarge", "Tesla V100-SXM2-32GB", 8, _NV, 96, 768, (15,), 1, 100, _BOUGHT, _CNI),
+    Instance("p4d.24xlarge", _A100_40, 8, _NV, 96, 1152, (15,) * 4, 4, 100, _RESERVED, _CNI, hca=_P4),
+    Instance("p4de.24xlarge", _A100_80, 8, _NV, 96, 1152, (15,) * 4, 4, 100, _RESERVED, _CNI, hca=_P4),
+    Instance("p5.48xlarge", _H100, 8, _NV, 192, 2048, (2,) * 32, 32, 100, _RESERVED, _CNI, hca=_P5),
+    Instance("p5e.48xlarge", _H200, 8, _NV, 192, 2048, (2,) * 32, 32, 100, _RESERVED, _CNI),
+    Instance("p5en.48xlarge", _H200, 8, _NV, 192, 2048, (4,) * 16, 16, 200, _RESERVED, _CNI, hca=_P5EN),
+    Instance("p6-b200.48xlarge", "NVIDIA B200", 8, _NV, 192, 2048, (4,) * 8, 8, 400, _RESERVED, _CNI),
+    Instance("p6-b300.48xlarge", "NVIDIA B300", 8, _NV, 192, 4096, (4,) * 17, 16, 400, _RESERVED, _B300),
     Instance(
         "p6e-gb200.36xlarge",
         "NVIDIA GB200",
@@ -136,24 +128,23 @@ _ROWS = (
         _GB200_CARDS,
         16,
         100,
-        22_500,
         frozenset({BLOCK}),
         _GB200,
         ARM,
         cluster_placement=False,  # an UltraServer is already one place, and is only sold as a Capacity Block
     ),
-    Instance("g5.48xlarge", "NVIDIA A10G", 8, _NV, 192, 768, (7,), 1, 100, 7_600, _BOUGHT, _CNI),
-    Instance("g6.48xlarge", "NVIDIA L4", 8, _NV, 192, 768, (15,), 1, 100, 7_520, _BOUGHT, _CNI),
-    Instance("g6e.48xlarge", "NVIDIA L40S", 8, _NV, 192, 1536, (10,) * 4, 4, 100, 7_600, _BOUGHT, _CNI),
-    Instance("g7e.48xlarge", _RTX, 8, _NV, 192, 2048, (10,) * 4, 4, 400, 15_200, _BOUGHT, _CNI),
-    Instance("trn1.32xlarge", "", 0, _NEURON, 128, 512, (5,) * 8, 8, 100, 7_600, _RESERVED, _CNI),
-    Instance("trn1n.32xlarge", "", 0, _NEURON, 128, 512, (5,) * 16, 16, 100, 7_600, _BOUGHT, _CNI),
-    Instance("trn2.48xlarge", "", 0, _NEURON, 192, 2048, (2,) * 16, 16, 200, 7_600, _RESERVED, _CNI),
-    Instance("hpc6id.32xlarge", "", 0, "", 64, 1024, (1,) * 2, 2, 100, 15_200, frozenset({ON_DEMAND}), _HPC),
-    Instance("hpc7a.96xlarge", "", 0, "", 192, 768, (2,) * 2, 2, 150, 0, frozenset({ON_DEMAND}), _HPC),
-    Instance("m5.xlarge", "", 0, "", 4, 16, (4,), 0, 0, 0, _BOUGHT, _PLAIN),
-    Instance("m5.2xlarge", "", 0, "", 8, 32, (4,), 0, 0, 0, _BOUGHT, _PLAIN),
-    Instance("m5.8xlarge", "", 0, "", 32, 128, (8,), 0, 0, 0, _BOUGHT, _PLAIN),
+    Instance("g5.48xlarge", "NVIDIA A10G", 8, _NV, 192, 768, (7,), 1, 100, _BOUGHT, _CNI),
+    Instance("g6.48xlarge", "NVIDIA L4", 8, _NV, 192, 768, (15,), 1, 100, _BOUGHT, _CNI),
+    Instance("g6e.48xlarge", "NVIDIA L40S", 8, _NV, 192, 1536, (10,) * 4, 4, 100, _BOUGHT, _CNI),
+    Instance("g7e.48xlarge", _RTX, 8, _NV, 192, 2048, (10,) * 4, 4, 400, _BOUGHT, _CNI),
+    Instance("trn1.32xlarge", "", 0, _NEURON, 128, 512, (5,) * 8, 8, 100, _RESERVED, _CNI),
+    Instance("trn1n.32xlarge", "", 0, _NEURON, 128, 512, (5,) * 16, 16, 100, _BOUGHT, _CNI),
+    Instance("trn2.48xlarge", "", 0, _NEURON, 192, 2048, (2,) * 16, 16, 200, _RESERVED, _CNI),
+    Instance("hpc6id.32xlarge", "", 0, "", 64, 1024, (1,) * 2, 2, 100, frozenset({ON_DEMAND}), _HPC),
+    Instance("hpc7a.96xlarge", "", 0, "", 192, 768, (2,) * 2, 2, 150, frozenset({ON_DEMAND}), _HPC),
+    Instance("m5.xlarge", "", 0, "", 4, 16, (4,), 0, 0, _BOUGHT, _PLAIN),
+    Instance("m5.2xlarge", "", 0, "", 8, 32, (4,), 0, 0, _BOUGHT, _PLAIN),
+    Instance("m5.8xlarge", "", 0, "", 32, 128, (8,), 0, 0, _BOUGHT, _PLAIN),
 )
 
 #: Every instance type by the vendor's name.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalogue.instances import Instance
+from catalogue.aws.instances import Instance
 
 #: Plain ENA; EFA with its own ENA and IP address; EFA without ENA, which takes no address.
 PLAIN, BOTH, EFA_ONLY = "interface", "efa", "efa-only"

@@ -1,6 +1,5 @@
-"""Operating-system images of OCI: what first boot and the build must know about each family.
+"""How OCI's operating-system images differ where first boot and the build touch them, one row for each family.
 
-Image ids are regional, so stack files have them.
 Sources: seed tutorials (oracle-japan/ocitutorials, intermediates/spinup-gpu-cluster) and oci-hpc 3.1.0 roles
 firewall, boot-volume, localdisk, mpivars, limits, oci-cloud-agent.
 """
@@ -9,14 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Homes:
-    """Folders of MPI, CUDA and NCCL: globs for each, tried in order; the newest match of a glob wins."""
-
-    mpi: tuple[str, ...]
-    cuda: tuple[str, ...]
-    nccl: tuple[str, ...]
+from catalogue.homes import Homes
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class ImageFamily:
 
     @property
     def homes(self) -> Homes:
-        """Return the folders of its software."""
+        """Return where the software is on it."""
         return Homes((self.mpi_home,), (self.cuda_home,), (self.nccl_home,))
 
 

@@ -1,0 +1,14 @@
+"""Where software is on machines and in images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Where MPI, CUDA and NCCL are: globs for each, tried in order; of one glob's matches the newest wins."""
+
+    mpi: tuple[str, ...]
+    cuda: tuple[str, ...]
+    nccl: tuple[str, ...]

@@ -1,0 +1,1 @@
+"""What OCI offers: shapes, operating-system images, file systems."""
