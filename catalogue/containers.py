@@ -67,7 +67,7 @@ class Container:
     Attributes:
         image: which one.
         sha256: of the image's file, where it is pinned.
-        shared: folder that all nodes see, for the file of an imported image; empty lays it on every node.
+        shared: folder that all nodes see, for the file of an imported image; empty copies it to every node.
     """
 
     image: Reference

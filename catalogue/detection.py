@@ -66,7 +66,7 @@ class Facts:
 
 
 def named(name: str) -> Shape | None:
-    """Return the row of that name, rented or not, with an environment; None where there is none."""
+    """Return the row of that name, rented or not, with an environment; None if there is none."""
     row = SHAPES.get(name) or SERVERS.get(name)
     return row if row is None or row.environment else replace(row, environment=GENERIC)
 

@@ -57,10 +57,10 @@ class Shape:
         gpus: GPUs in one machine.
         memory_gib: main memory, 0 where it varies.
         nvme: local NVMe disks, 0 where they vary.
-        rdma: its rails; None where no source states them, or there are none.
-        environment: key of `catalogue.ENVIRONMENTS`; None where no source states one.
+        rdma: its rails; None if no source states them, or there are none.
+        environment: key of `catalogue.ENVIRONMENTS`; None if no source states one.
         source: where the row was read.
-        front: interface of the front-end network, or several with commas; empty where NCCL is told by the
+        front: interface of the front-end network, or several with commas; empty if NCCL is told by the
             environment, or finds it.
         unnamed: number and line rate (Gbit/s) of rails that sources count but do not name. The names come from the machine; the
             rate does not, because older EFA drivers report 100 Gbit/s for every device.

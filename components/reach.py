@@ -61,7 +61,7 @@ class Reach(Protocol):
 
     @property
     def network(self) -> pulumi.Output[str | None]:
-        """CIDR of the nodes' front-end network; None where the nodes must be asked."""
+        """CIDR of the nodes' front-end network; None if the nodes must be asked."""
 
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
@@ -114,7 +114,7 @@ class Ssh:
 
     @property
     def network(self) -> pulumi.Output[str | None]:
-        """CIDR of the nodes' front-end network; None where the nodes must be asked."""
+        """CIDR of the nodes' front-end network; None if the nodes must be asked."""
         return self.access.apply(lambda access: access.network)
 
     def contact(

@@ -49,7 +49,7 @@ class Trial(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a trial gave: `busbw_gb_s` (GB/s, None where it gave no number) and `why` not."""
+    """What a trial gave: `busbw_gb_s` (GB/s, None if it gave no number) and `why` not."""
 
     trial: Trial
     busbw_gb_s: Optional[float]
@@ -60,7 +60,7 @@ class Culprit(NamedTuple):
     """One cause.
 
     `kind` says what the rest holds. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
-    slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with everybody
+    slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all others
     else, which no smaller set explains. `ratio` is measured over healthy, 0.0 where nothing arrived; `flapping` says that some
     of its trials were fine; `confidence` grows from 0 to 1 with the trials that agree.
     """
@@ -762,7 +762,7 @@ def _summary(culprits: Tuple[Culprit, ...], suspects: Tuple[Tuple[int, ...], ...
     if not trials:
         return "nothing was tried yet"
     if reading.healthy:
-        return f"nothing stands out in {trials} trials; a pair gives {reading.healthy:.4g} GB/s"
+        return f"nothing is slow in {trials} trials; a pair gives {reading.healthy:.4g} GB/s"
     return f"no pair gave a number in {trials} trials"
 
 

@@ -42,7 +42,7 @@ class Spread(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One size: `size_bytes`, `elements`, and its two placements (None where the run printed none).
+    """One size: `size_bytes`, `elements`, and its two placements (None if the run printed none).
 
     The spread of operations timed one by one comes only from the JSON file.
     """
@@ -130,7 +130,7 @@ def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
         if "out-of-place" in line or "in-place" in line:
             placements = line
         elif line.startswith("#") and words[:2] == ["size", "count"] and "busbw" in words:
-            if draft.columns:  # a second table begins: what came before was a run of its own
+            if draft.columns:  # a second table begins: what came before was another run
                 drafts.append(draft)
                 draft = _Draft()
             draft.columns = words

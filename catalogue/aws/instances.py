@@ -77,7 +77,7 @@ class Instance:
 
     @property
     def nvlink_gbytes_per_s(self) -> float | None:
-        """Return one GPU's NVLink rate, GB/s in one direction; None where it has none."""
+        """Return one GPU's NVLink rate, GB/s in one direction; None if it has none."""
         return gpu_models.nvlink_gbytes_per_s(self.gpu)
 
     @property
@@ -86,7 +86,7 @@ class Instance:
         return 0 < self.efa < len(self.cards)
 
     def shape(self, *, efa: bool = True) -> Shape:
-        """Return it as everything above the waist sees it; rails are its EFA devices, None where no source names them."""
+        """Return it as everything above the waist sees it; rails are its EFA devices; None if no source names them."""
         rails = Rdma(self.efa, self.efa_gbit_s, self.hca, "") if efa and self.hca else None
         unnamed = (self.efa, self.efa_gbit_s) if efa and self.efa and not self.hca else None
         return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA, self.source, unnamed=unnamed)

@@ -143,7 +143,7 @@ def _image(image: str) -> Image:
 
 
 def _quota(one: Machines) -> float | None:
-    """Return the vCPUs that the account may run; None where that kind is not counted here."""
+    """Return the vCPUs that the account may run; None if that kind is not counted here."""
     letters = family(one.type)
     if one.purchase.option == SPOT:
         name = _SPOT_P5 if one.type.startswith("p5") else _SPOT_QUOTA.get(letters)

@@ -18,11 +18,11 @@ from components.oci.preflight import Place
 from config.measure import Measure
 from config.oci.model import Oci
 
-_CONSOLE_BYTES = 1024 * 1024  # the most that the API keeps
+_CONSOLE_BYTES = 1024 * 1024  # the API keeps no more
 
 
 class Bastion(pulumi.ComponentResource):
-    """A bastion whose first boot is done and whose host key is known.
+    """The login node, with its first boot done and its host key known.
 
     Creates: instance, a Command that waits for it here, its console history, a Command that makes its key.
     Outputs: `instance_id`, `address` (public IPv4), `host_key`, `public_key` (the half that nodes authorise).
@@ -99,11 +99,11 @@ class Bastion(pulumi.ComponentResource):
 
 
 def _host_key(instance: str, console: str) -> str:
-    """Return the host key that first boot wrote to the console; the last one, for a console outlives reboots."""
+    """Return the last host key that first boot wrote to the console, which keeps its text over reboots."""
     for line in reversed(console.splitlines()):
         _, found, key = line.partition(CONSOLE_KEY)
         if found:
             return " ".join(key.split()[:2])
     raise pulumi.RunError(
-        f"the console of {instance} shows no line '{CONSOLE_KEY}', so its host key cannot be pinned; does its image log there?"
+        f"the console of {instance} shows no line '{CONSOLE_KEY}', so its host key cannot be pinned; does its image write to the serial console?"
     )

@@ -25,9 +25,9 @@ class Place:
     """Where a cluster goes.
 
     Attributes:
-        tenancy: OCID, where dynamic groups are; empty where it is neither given nor looked up.
+        tenancy: OCID, where dynamic groups are; empty if it is neither given nor looked up.
         availability_domain: of machines and file systems.
-        home_region: the tenancy's, where IAM is written; None where it was not looked up.
+        home_region: the tenancy's, where IAM is written; None if it was not looked up.
     """
 
     tenancy: str
