@@ -105,5 +105,6 @@ def _host_key(instance: str, console: str) -> str:
         if found:
             return " ".join(key.split()[:2])
     raise pulumi.RunError(
-        f"the console of {instance} shows no line '{CONSOLE_KEY}', so its host key cannot be pinned; does its image write to the serial console?"
+        f"the console of {instance} shows no line '{CONSOLE_KEY}', so its host key cannot be pinned; "
+        "does its image write to the serial console?"
     )
