@@ -13,7 +13,7 @@ from typing import Any
 import pulumi
 import pytest
 from a_line import document
-from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, configuration, ready_line, run_program
+from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, Engine, configuration, ready_line, run_program
 
 from benchmarks.plan.asked import Asked
 from components.oci.pool import create_timeout
@@ -275,6 +275,16 @@ def test_what_the_program_writes_for_the_engine_is_gone_with_it(tmp_path):
     done = subprocess.run([sys.executable, "-c", writes], cwd=ROOT, env=environment, check=False)
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("preflight", [False, True])
+def test_a_broken_rule_stops_the_program_before_anything_is_registered(monkeypatch, preflight):
+    made, register = [], Engine.new_resource
+    monkeypatch.setattr(Engine, "new_resource", lambda self, args: made.append(args.typ) or register(self, args))
+    outside = {"preflight": preflight, "network": {"private": "10.1.0.0/24"}}
+    with pytest.raises(pulumi.RunError, match=r"oci\.network\.private is 10\.1\.0\.0/24"):
+        run_program(LINES, oci=outside)
+    assert set(made) <= {"pulumi:pulumi:Stack"}
 
 
 def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():
