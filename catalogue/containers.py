@@ -1,6 +1,6 @@
-"""What a container image is called, in enroot's own words, and where MPI, CUDA and NCCL lie inside such images.
+"""Checks names of container images in enroot's form; knows where MPI, CUDA and NCCL are in such images.
 
-It deliberately asks no registry: a name that is not there is the head's to find out. Sources: enroot 4.1 (doc/cmd/import.md,
+Sources: enroot 4.1 (doc/cmd/import.md,
 how src/docker.sh reads a reference; a digest from 4.0 on), awsome-distributed-training:micro-benchmarks/nccl-tests (Dockerfile,
 names of images).
 """
@@ -18,7 +18,7 @@ _REGISTRY = re.compile(r"(?:[^#/@:\s]+@)?[A-Za-z0-9][A-Za-z0-9.:-]*")
 _NAME = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-#: What a tag may say of its contents, as AWS's own tags do: part, and how it is written.
+#: What a tag may say about its contents, as AWS's own tags do: part, and how it is written.
 _TOLD = {
     "cuda": r"cuda",
     "efa": r"efa",
@@ -27,10 +27,10 @@ _TOLD = {
     "nccl_tests": r"tests",
 }
 
-#: What first boot installs where an image has no enroot: from 4.0 on it reads digests. Its vendor states no checksums.
+#: What first boot installs if an image has no enroot; it reads digests from 4.0 on. Its vendor publishes no checksums.
 ENROOT = "4.1.2"
 
-#: Where the three lie in images that can build nccl-tests: AWS's own, NVIDIA's for frameworks, plain ones.
+#: Folders in images that can build nccl-tests: AWS's own, NVIDIA's for frameworks, plain ones.
 HOMES_INSIDE = Homes(
     mpi=(
         "/opt/amazon/openmpi",
@@ -67,7 +67,7 @@ class Container:
     Attributes:
         image: which one.
         sha256: of the image's file, where it is pinned.
-        shared: folder that all nodes see, for the file of an imported image; empty lays it on every node.
+        shared: folder that all nodes see, for the file of an imported image; empty copies it to every node.
     """
 
     image: Reference
@@ -90,7 +90,7 @@ def read(text: str) -> Reference:
     if text.startswith("/"):
         return _file(text)
     if not text.startswith(_SCHEME):
-        raise ValueError(f"is {text!r}; write {_EXAMPLE}, or the path of a .sqsh file that lies on every node")
+        raise ValueError(f"is {text!r}; write {_EXAMPLE}, or the path of a .sqsh file that is on every node")
     return _in_registry(text)
 
 
@@ -108,7 +108,8 @@ def _in_registry(text: str) -> Reference:
         host, _, name = registry.partition("/")
         hint = f"docker://{host}#{name}" if "." in host and name else _EXAMPLE
         raise ValueError(
-            f"is {text!r}; between registry and image stands a #, as in {hint}: without it enroot before 4 looks on Docker Hub"
+            f"is {text!r}; between registry and image there must be a #, as in {hint}: without it enroot before 4 looks on "
+            "Docker Hub"
         )
     if ":" in registry.rpartition("@")[0]:
         raise ValueError(

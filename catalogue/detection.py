@@ -1,6 +1,6 @@
-"""From what a machine says of itself to a shape: the catalogue's row where one fits, else one made of those facts.
+"""Finds the shape of a machine from its facts: the row of the catalogue that fits, else one made from those facts.
 
-Pure. It deliberately trusts no name that the machine does not prove: a row with rails is taken only where it has them all.
+A row with rails fits only if the machine has all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from catalogue.oci.shapes import SHAPES
 from catalogue.servers import SERVERS
 from catalogue.shape import Rdma, Shape
 
-#: What the firmware of a machine that OCI rents says of itself (chassis asset tag; cloud-init knows OCI by it as well).
+#: Chassis asset tag of machines that OCI rents (cloud-init recognises OCI by it as well).
 OCI_TAG = "OracleCloud.com"
 _SAID = "said by the machine itself at first contact"
 
@@ -33,15 +33,15 @@ class Hca:
 
 @dataclass(frozen=True)
 class Facts:
-    """What one machine says of itself.
+    """What one machine reported about itself.
 
     Attributes:
-        gpu: the driver's name of its GPUs; empty where there is none.
+        gpu: the driver's name of its GPUs; empty if there is none.
         gpus: how many of them.
         hcas: its RDMA devices.
         front: interface of the front-end network.
         network: CIDR of that network.
-        tag: chassis asset tag, empty where the firmware states none.
+        tag: chassis asset tag, empty if the firmware has none.
     """
 
     gpu: str
@@ -66,13 +66,13 @@ class Facts:
 
 
 def named(name: str) -> Shape | None:
-    """Return the row of that name, rented or not, with an environment; None where there is none."""
+    """Return the row of that name, rented or not, with an environment; None if there is none."""
     row = SHAPES.get(name) or SERVERS.get(name)
     return row if row is None or row.environment else replace(row, environment=GENERIC)
 
 
 def complete(shape: Shape, nodes: int) -> bool:
-    """Tell whether a row says all that `nodes` machines need: one machine alone needs no rails."""
+    """Tell whether a row has all that `nodes` machines need; a single machine needs no rails."""
     return nodes == 1 or shape.rdma is not None
 
 

@@ -19,7 +19,7 @@ class Environment:
         mca: Open MPI parameters (`--mca name value`).
         bind_to: Open MPI's binding of ranks.
         source: where the set was read.
-        provider: libfabric provider that carries NCCL's bytes through its plugin; empty where NCCL drives the HCAs itself. A
+        provider: libfabric provider that carries NCCL's bytes through its plugin; empty if NCCL drives the HCAs itself. A
             plugin gives each GPU the rails that are near it and takes no list of them.
     """
 
@@ -54,8 +54,8 @@ _C = {
     "NCCL_SOCKET_IFNAME": "eth0",
 }
 
-#: Machines of no cloud of ours: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's own few messages go over
-#: TCP, which every build of Open MPI can. Binding is left to NCCL, which knows where each GPU is.
+#: Machines that are in no cloud that busbar knows: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's own
+#: few messages go over TCP, which every build of Open MPI supports. NCCL does the binding, because it knows where each GPU is.
 GENERIC = "generic"
 #: AWS machines with EFA.
 EFA = "efa"
@@ -126,8 +126,8 @@ ENVIRONMENTS: dict[str, Environment] = {
         "numa",
         "oci-hpc:playbooks/roles/latency_check",
     ),
-    # EFA: the plugin sets protocol, buffers and topology for each type by itself, and libfabric 1.18 or later the rest. What is
-    # left is to keep NCCL's bootstrap off bridges, and MPI's own few messages on TCP.
+    # EFA: the plugin sets protocol, buffers and topology for each type, and libfabric 1.18 or later the rest. These keep NCCL's
+    # bootstrap off bridges, and MPI's own few messages on TCP.
     EFA: Environment(
         {"NCCL_SOCKET_IFNAME": "^docker,lo,veth"},
         {"pml": "ob1", "btl": "tcp,self"},

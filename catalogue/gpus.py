@@ -1,14 +1,11 @@
-"""How GPUs of one machine are joined, by the name that the driver gives them.
-
-It deliberately holds no rail and no machine: those are `catalogue.shapes` and `catalogue.servers`.
-"""
+"""NVLink rates of GPUs, by the name that the driver reports."""
 
 from __future__ import annotations
 
 import re
 
-#: NVLink of one GPU in one direction, GB/s: half of what data sheets print, which add both directions. First match wins.
-#: NVIDIA's architecture papers: V100 6 links of 25 GB/s, A100 12 of 25, H100 and H200 18 of 25, Blackwell 18 of 50. Cards
+#: NVLink of one GPU in one direction, GB/s: half of what data sheets print, because they add both directions. The first match
+#: wins. NVIDIA's architecture papers: V100 6 links of 25 GB/s, A100 12 of 25, H100 and H200 18 of 25, Blackwell 18 of 50. Cards
 #: for a PCIe slot (L40S, A10, "H100 PCIe", "H100 NVL", "H200 NVL") have none or bridge only pairs, and so have no row.
 _NVLINK = (
     (r"Tesla V100-SXM\d?-.*", 150.0),

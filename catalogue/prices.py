@@ -1,6 +1,6 @@
-"""List prices of machines, USD for a node and hour on demand, each with its source and date; few on purpose.
+"""List prices of machines, USD for a node and hour on demand, with source and date.
 
-It deliberately holds no price that two sources do not agree on: a stack may state its own, and most contracts differ anyway.
+There are few, because most contracts differ: a price is here only if two sources agree, and a stack may state its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _LIST = "OCI pay-as-you-go list price for a GPU and hour x GPUs, as published 20
 
 @dataclass(frozen=True)
 class Price:
-    """What one node costs for an hour on demand, USD, and where that was read."""
+    """What one node costs for an hour on demand, USD, and the source."""
 
     usd_per_node_hour: float
     source: str

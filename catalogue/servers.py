@@ -1,7 +1,6 @@
-"""Servers that no cloud of ours rents: known by their GPUs; their rails are wired by whoever built the cluster.
+"""Servers that people own, by their GPUs.
 
-It deliberately holds rails only where the maker's manual states them; elsewhere the machine itself is asked
-(`catalogue.detection`).
+A row has rails only if the maker's manual states them; otherwise the machine is asked (`catalogue.detection`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ _HGX = "NVIDIA HGX platform: 4 or 8 GPUs on one board; network adapters are the 
 _PCIE = "GPUs in PCIe slots; no NVLink"
 _DGX = "NVIDIA DGX H100/H200 User Guide, table of network modules (default RDMA device of each compute port)"
 
-#: Compute ports of a DGX H100 and H200: 8 x 400 Gb/s; the storage ports (mlx5_1, 2, 7, 8) take no part.
+#: Compute ports of a DGX H100 and H200: 8 x 400 Gb/s; the storage ports (mlx5_1, 2, 7, 8) are not used.
 _DGX_HOPPER = Rdma(8, 400, tuple(f"mlx5_{number}" for number in (0, 3, 4, 5, 6, 9, 10, 11)), "")
 
 _ROWS = (

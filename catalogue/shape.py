@@ -17,8 +17,8 @@ class Rdma:
         ports: number of RDMA ports (rails).
         port_gbit_s: line rate of one port, Gb/s, one direction.
         hca: RDMA device of each rail, in NCCL's order; same length as `ports`.
-        ucx_net_devices: what UCX may use for MPI's own traffic; empty where MPI is not told to use UCX.
-        el7_netdevs: names of the rail interfaces on Oracle Linux 7 images, in rail order; empty where no such image exists.
+        ucx_net_devices: what UCX may use for MPI's own traffic; empty if MPI does not use UCX.
+        el7_netdevs: names of the rail interfaces on Oracle Linux 7 images, in rail order; empty if there is no such image.
     """
 
     ports: int
@@ -57,13 +57,13 @@ class Shape:
         gpus: GPUs in one machine.
         memory_gib: main memory, 0 where it varies.
         nvme: local NVMe disks, 0 where they vary.
-        rdma: its rails; None where no source states them, or there are none.
-        environment: key of `catalogue.ENVIRONMENTS`; None where no source states one.
+        rdma: its rails; None if no source states them, or there are none.
+        environment: key of `catalogue.ENVIRONMENTS`; None if no source states one.
         source: where the row was read.
-        front: interface of the front-end network, or several with commas; empty where NCCL is told by the
+        front: interface of the front-end network, or several with commas; empty if NCCL is told by the
             environment, or finds it.
-        unnamed: number and line rate (Gb/s) of rails that sources count and do not name; the machine's own names are taken
-            then, for its word on their rate is not: older EFA drivers say 100 Gb/s of every device.
+        unnamed: number and line rate (Gbit/s) of rails that sources count but do not name. The names come from the machine; the
+            rate does not, because older EFA drivers report 100 Gbit/s for every device.
     """
 
     name: str

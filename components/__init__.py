@@ -1,4 +1,4 @@
-"""The only room that registers resources; one folder for each target, and what stands above the waist beside them.
+"""The only room that registers resources: one folder for each target, and `acceptance`, which is the same for all.
 
-It deliberately re-exports nothing: importing a target's provider SDK costs half a second, and a stack names only one.
+Nothing is imported here: a target's provider SDK takes half a second or more, and a stack needs only one.
 """

@@ -1,7 +1,6 @@
-"""The waist: what every target hands up, and all that acceptance knows of a cluster.
+"""The contract between targets and acceptance: inventory (what exists), `components.reach` and launcher (how ranks start).
 
-Three parts: the inventory (what exists), the reach (how a program gets onto a machine: `components.reach`) and the launcher
-(how ranks start there). Nothing here names a cloud; a target that needs a change above this module shows that it is wrong.
+Nothing here or above names a cloud. If a new target needs a change above this module, change the contract first.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ class Node:
     Attributes:
         name: host name, as the target shows it.
         address: IPv4 address or name by which the nodes reach each other; private where they have a private network.
-        placement: fault domain, block or rack; None where the target does not say.
-        host_key: its public SSH host key where that is known before the first connection; None lets first contact ask for it.
+        placement: fault domain, block or rack; None if the target does not say.
+        host_key: its public SSH host key if it is known before the first connection; None lets first contact learn it.
     """
 
     name: str
@@ -50,7 +49,7 @@ class NodeSet:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine beside the nodes: where people log in, or where a scheduler runs.
+    """A machine that is not a node: where people log in, or where a scheduler runs.
 
     Attributes:
         name: what it is called in outputs.
@@ -71,8 +70,8 @@ class Inventory:
 
     Attributes:
         sets: node sets by the order of the stack file.
-        login: the login machine; None where nodes are reached directly.
-        controller: the machine that runs a scheduler; None where there is none.
+        login: the login machine; None if nodes are reached directly.
+        controller: the machine that runs a scheduler; None if there is none.
     """
 
     sets: tuple[NodeSet, ...]
@@ -84,13 +83,13 @@ class Inventory:
         return [{"name": node.name, "address": node.address, "pool": one.name} for one in self.sets for node in one.nodes]
 
     def of(self, name: str) -> NodeSet:
-        """Return the node set of that name; an empty one where the target has made none."""
+        """Return the node set of that name; an empty one if the target has made none."""
         return next((one for one in self.sets if one.name == name), NodeSet(name, (), ""))
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """How ranks start on the nodes: by Open MPI's mpirun over SSH, inside a container where there is an image.
+    """How ranks start on the nodes: Open MPI's mpirun over SSH, in a container if there is an image.
 
     Attributes:
         homes: folders of MPI, CUDA and NCCL on the nodes.
@@ -109,7 +108,7 @@ class PlannedSet:
         name: of the pool.
         nodes: how many machines always run; 0 while nothing is rented.
         dynamic: how many more a scheduler may start.
-        shape: the catalogue's row, which may lack rails that first contact finds; None where first contact finds all of it.
+        shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds all of it.
         launcher: how ranks start there.
         first_boot: the machines are new, so first contact waits until cloud-init has ended.
         ask: ask every node what it is, because the shape or the network is not known.

@@ -1,4 +1,4 @@
-"""What happens to the findings of rules: errors stop the program, warnings and notes are logged."""
+"""Reports the findings of rules: errors stop the program, warnings and notes are logged."""
 
 from __future__ import annotations
 

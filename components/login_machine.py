@@ -1,6 +1,6 @@
-"""The machine that is the way in, once a cloud has made it: wait for its first boot, make the key by which it reaches nodes.
+"""Commands on the login machine that a cloud has made: wait for its first boot, and make its key pair for the nodes.
 
-How its host key is learnt is each cloud's own. It deliberately sees the public half of that key alone.
+Only the public half of that key leaves the machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from components import remote_scripts
 def announced(
     name: str, address: pulumi.Output[str], instance_id: pulumi.Output[str], timeout_s: int, opts: pulumi.ResourceOptions
 ) -> local.Command:
-    """Return the Command that waits here, `timeout_s` at most, until the machine says that its first boot is done."""
+    """Return the Command that waits on the operator's machine, `timeout_s` at most, until the first boot is done."""
     return local.Command(
         f"{name}-announced",
         create=remote_scripts.PYTHON,
@@ -39,7 +39,7 @@ def key(  # noqa: PLR0913 - what a connection and a key need
     instance_id: pulumi.Output[str],
     opts: pulumi.ResourceOptions,
 ) -> remote.Command:
-    """Return the Command that makes the machine's key pair, where there is none, and prints its public half."""
+    """Return the Command that makes the machine's key pair, unless it has one, and prints the public half."""
     make = f"""umask 077
 [ -f ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -C {comment} -f ~/.ssh/id_ed25519
 cut -d ' ' -f 1,2 ~/.ssh/id_ed25519.pub

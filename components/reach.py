@@ -1,7 +1,7 @@
-"""How a program gets onto a cluster's machines, and how its result comes back: SSH with pinned host keys.
+"""Gets programs onto a cluster's machines and their results back: SSH with pinned host keys.
 
-The operator's key stays in an agent: neither its socket nor a private key is named here, because both would enter the state and
-the socket changes with every session.
+The operator's key stays in an agent. Neither its socket nor a private key is named here, because both would enter the state,
+and the socket changes with every session.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pulumi_command import local, remote
 
 from components import remote_scripts
 
-#: Failed dials before a Command gives up. First contact was made from the nearest machine, so a few will do; a jump host that
-#: drops bursts needs some.
+#: Failed dials before a Command gives up. First contact was made already, so few are needed, but a jump host that drops bursts
+#: of connections needs some.
 DIAL_ERROR_LIMIT = 30
 
 
@@ -27,10 +27,10 @@ class Access:
 
     Attributes:
         user: login user on every node.
-        through: address of the jump host; None where nodes are reached directly.
+        through: address of the jump host; None if nodes are reached directly.
         through_user: login user on the jump host.
         through_host_key: the jump host's public host key, pinned before the first connection.
-        network: CIDR of the nodes' front-end network, which carries SSH and MPI's own traffic; None where the nodes are asked.
+        network: CIDR of the nodes' front-end network, which carries SSH and MPI's own traffic; None if the nodes are asked.
     """
 
     user: str
@@ -61,7 +61,7 @@ class Reach(Protocol):
 
     @property
     def network(self) -> pulumi.Output[str | None]:
-        """CIDR of the nodes' front-end network; None where the nodes must be asked."""
+        """CIDR of the nodes' front-end network; None if the nodes must be asked."""
 
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
@@ -101,7 +101,7 @@ class Reach(Protocol):
 
 @dataclass(frozen=True)
 class Ssh:
-    """Reach by SSH, through a jump host where there is one.
+    """Reach by SSH, through a jump host if there is one.
 
     Attributes:
         access: users, jump host and its pinned key.
@@ -114,7 +114,7 @@ class Ssh:
 
     @property
     def network(self) -> pulumi.Output[str | None]:
-        """CIDR of the nodes' front-end network; None where the nodes must be asked."""
+        """CIDR of the nodes' front-end network; None if the nodes must be asked."""
         return self.access.apply(lambda access: access.network)
 
     def contact(

@@ -26,7 +26,7 @@ class Model(BaseModel):
 
 
 def inner(annotation: Any) -> type[Model] | None:
-    """Return the model that a field of this type holds, alone or in a list; None where it holds none."""
+    """Return the model of a field of this type, or of the entries of a list; None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
         return annotation
     parts = get_args(annotation)

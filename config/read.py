@@ -95,7 +95,7 @@ def group(key: str, model: type[Model], text: str) -> tuple[Model | None, list[s
 
 
 def _validated(model: type[Model], text: str) -> Model:
-    """Read `text` strictly: a number is no text and a text no truth, and keys are those of stack files alone."""
+    """Read `text` strictly: types are not converted, and only the keys of stack files are known."""
     return model.model_validate_json(text, strict=True, by_alias=True, by_name=False)
 
 

@@ -49,7 +49,7 @@ class Records(Model):
 
     @property
     def price(self) -> Price | None:
-        """What a node costs, as the stack itself says; None where it says nothing."""
+        """What a node costs, as the stack itself says; None if it says nothing."""
         if self.price_per_node_hour_usd is None:
             return None
         return Price(self.price_per_node_hour_usd, "the stack's own records.pricePerNodeHour")

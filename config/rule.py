@@ -53,7 +53,7 @@ class Rule(Generic[M, F]):
         source: where it was read.
         judge: yields each breach.
         guard: it protects data, money or what is rendered from the configuration, so it cannot be suppressed.
-        number: of the vendor's own check that it stands for; 0 where there is none.
+        number: number of the vendor's own check that it repeats; 0 if there is none.
     """
 
     id: str

@@ -23,7 +23,7 @@ def sizes(measure: Measure, _facts: Accept) -> _Breaches:
 
 @rule("source-sum", ERROR, "what is built on the nodes must be what was meant", guard=True)
 def source_sum(measure: Measure, _facts: Accept) -> _Breaches:
-    """An archive of a URL that nobody vouches for."""
+    """An archive of a URL without a known checksum."""
     tests = measure.nccl_tests
     if tests.is_url and tests.sha256 is None and tests.source not in SHA256:
         yield Breach(

@@ -50,7 +50,7 @@ def _example(schema: JsonSchemaValue) -> str | None:
 
 
 def _quantity(annotation: Any) -> Quantity | None:
-    """Return the quantity that a field of this type holds; None where it holds none."""
+    """Return the quantity that a field of this type holds; None if it holds none."""
     for part in (annotation, *get_args(annotation)):
         metadata = getattr(part, "__metadata__", ())
         found = next((one for one in metadata if isinstance(one, Quantity)), None)

@@ -44,7 +44,7 @@ class Judgement:
         verdict: pass, short or unknown.
         reasons: sentences; empty only for a pass.
         gate: the limit that was applied.
-        busbw_gb_s: out-of-place busbw at the gate's size, None where it was not measured.
+        busbw_gb_s: out-of-place busbw at the gate's size; None if it was not measured.
         peak_busbw_gb_s: highest out-of-place busbw of the gate's collective.
         latency_us: time at its smallest size, out of place.
         ceiling_gb_s: what the wire (or NVLink) allows, scaled where rehearsed.

@@ -38,7 +38,7 @@ class Image(NamedTuple):
     """The image that ranks run in.
 
     Attributes:
-        uri: reference in enroot's form; empty where `path` names a file on the nodes.
+        uri: reference in enroot's form; empty if `path` names a file on the nodes.
         path: that file.
         sha256: of the file, where it is pinned.
         shared: folder that all nodes share, for the file of an imported image; empty copies it to every node.
@@ -177,8 +177,8 @@ class Trials(NamedTuple):
         ranks: program and environment of every trial.
         size_bytes: message of a trial over all rails.
         iterations: timed operations of a trial.
-        pair_limit_gb_s: what a healthy pair reaches at least; None where nothing says.
-        whole_gb_s: what the whole ring reached; None where another collective was measured.
+        pair_limit_gb_s: what a healthy pair reaches at least; None if it is not known.
+        whole_gb_s: what the whole ring reached; None if another collective was measured.
     """
 
     gpus: int
@@ -198,7 +198,7 @@ class Search(NamedTuple):
     Attributes:
         budget_s: limit on the trials.
         again: what is measured once more; None for nothing.
-        trials: what is tried; None where no cause needs to be found.
+        trials: what is tried; None if no cause needs to be found.
     """
 
     run_id: str
@@ -230,7 +230,7 @@ class BuildLine(NamedTuple):
 
     Attributes:
         home: home folder on every node.
-        shared: ssh's name for the socket of a connection that the runner keeps open; empty where there is none.
+        shared: ssh's name for the socket of a connection that the runner keeps open; empty if there is none.
         binaries: folder of the programs on every node.
         hashes: sha256 of each file in it.
         mpi_home, cuda_home, nccl_home: folders that were found, CUDA's and NCCL's inside the image where there is one.

@@ -65,7 +65,7 @@ class Record:
         started: UTC, such as 2025-11-21T04:49:00Z.
         key: what it may be compared with.
         verdict: pass, short or unknown.
-        busbw_gb_s: at the gate's size, as measured; None where it was not.
+        busbw_gb_s: at the gate's size, as measured; None if it was not.
         peak_busbw_gb_s: the highest of the gate's collective.
         latency_us: at its smallest size.
         versions: by name.

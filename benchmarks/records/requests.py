@@ -57,8 +57,8 @@ class Kept:
     """What the records stage answered.
 
     Attributes:
-        certificate: the signed envelope; None where nothing was signed.
-        report: path of the page; None where none was drawn.
+        certificate: the signed envelope; None if nothing was signed.
+        report: path of the page; None if none was drawn.
         changes: sentences on what is different since the run before.
         warnings: sentences on what could not be read, written, signed or drawn.
     """

@@ -1,5 +1,5 @@
-"""The program that works on a head node: build, spread, measure; Python 3.6 upward, standard library alone.
+"""The program that works on a head node: build, measure, search. Python 3.6 or later, standard library only.
 
-Packed into one zipapp by `benchmarks.host.pack`, where its modules stand at the top level beside `transcript`. It deliberately
-judges nothing, keeps no secret and sends no environment: what leaves the node is one JSON line and lines of progress.
+`benchmarks.host.pack` packs it into one zipapp with `benchmarks.launch`. It keeps no secret and sends no environment: only one
+JSON line and lines of progress leave the node.
 """

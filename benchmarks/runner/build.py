@@ -1,7 +1,7 @@
-"""Build nccl-tests once on the head and lay the same binaries on every node, each proven by its checksum.
+"""Builds nccl-tests once on the head node, and copies the binaries to every node by checksum.
 
-It deliberately pins: the source archive must have the sha256 that the request names, and no node builds for itself. Where ranks
-run in a container the build runs in it too, against what it holds.
+The source archive must have the sha256 that the request names. If ranks run in a container, the build runs in it too, against
+its libraries.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
 _SPREAD_TIMEOUT_S = 120
-#: How ranks start in a container; it lies beside the programs, on every node.
+#: File that says how ranks start in a container; it is beside the programs on every node.
 _CONF = "container.conf"
 
 
 def commands(request: Build) -> List[str]:
-    """Return the commands that a person would type on the head."""
+    """Return the commands that a person would type on the head node."""
     if request.container:
         inside = {key: f"${key}" for key in ("CUDA_HOME", "MPI_HOME", "NCCL_HOME")}
         start = "enroot start --mount $HOME/.busbar:$HOME/.busbar busbar "
@@ -40,8 +40,8 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
     """Build and spread; return the line.
 
     Raises:
-        Refusal: a folder, the image, the archive or its checksum is not as asked, the build failed, or a node did not take what
-            was made.
+        Refusal: a folder, the image, the archive or its checksum is not as asked, the build failed, or a node did not get the
+            binaries.
     """
     began = time.monotonic()
     archive = _archive(request, say)
@@ -87,7 +87,7 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
 
 
 def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[container_image.Inside]]:
-    """Return what the node itself has, and the image where ranks run in one: the node then gives mpirun alone."""
+    """Return the folders on the node, and the image if ranks run in one; then the node needs only mpirun."""
     if not request.container:
         return installed.on_node(request.homes), None
     found = installed.on_node(request.homes, ("MPI_HOME",))
@@ -109,7 +109,7 @@ def _make(found: Dict[str, str]) -> List[str]:
 
 
 def _architecture() -> List[str]:
-    """Compile for the GPU that is here alone: all architectures take minutes instead of seconds."""
+    """Return the setting that compiles only for this node's GPU: all architectures take minutes instead of seconds."""
     found = _first_line(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"])
     match = re.match(r"^(\d+)\.(\d+)$", found)
     if not match:
@@ -167,10 +167,10 @@ def _run_make(request: Build, words: List[str], source: str, here: str, say: job
                 errors.append(line)
         status = make.status()
     if make.late:
-        raise Refusal(f"nccl-tests did not build within {request.timeout_s} s (its output is {path} on the head)")
+        raise Refusal(f"nccl-tests did not build within {request.timeout_s} s (its output is {path} on the head node)")
     if status != 0:
-        cause = (errors or ["no word"])[0]
-        raise Refusal(f"nccl-tests did not build: {cause} (its whole output is {path} on the head)")
+        cause = (errors or ["make printed no error"])[0]
+        raise Refusal(f"nccl-tests did not build: {cause} (its whole output is {path} on the head node)")
 
 
 def _collect(built: str, binaries: str) -> Dict[str, str]:
@@ -191,7 +191,7 @@ def _sha256(path: str) -> str:
 
 
 def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say) -> None:
-    """Lay the binaries into the same folder on every other node and have each node check them."""
+    """Copy the binaries to the same folder on every other node, and let each node check them."""
     say(f"spreading {len(hashes)} programs to {len(request.nodes)} nodes")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:

@@ -1,4 +1,4 @@
-"""A child process that never outlives its bound or its reader: killed with its whole group, whatever ends first."""
+"""Runs a child process with a time limit, and stops its whole process group at the limit or when the reader ends."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ _PATIENCE_S = 10
 
 
 class Bounded:
-    """A started command; `lines` reads what it prints, `late` says whether its bound ended it."""
+    """A started command; `lines` reads what it prints, `late` says whether the time limit ended it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
@@ -28,7 +28,7 @@ class Bounded:
         return self._process.wait()
 
     def stop(self) -> None:
-        """End its group: politely, so that mpirun takes its ranks on other nodes with it, then for certain."""
+        """End its process group: first with SIGTERM, so that mpirun ends its ranks on other nodes, then with SIGKILL."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -39,7 +39,7 @@ class Bounded:
 
 @contextlib.contextmanager
 def bounded(argv: List[str], timeout_s: float, **options: Any) -> Iterator[Bounded]:
-    """Run `argv` in a group of its own for at most `timeout_s`, both its streams together; stop it on the way out."""
+    """Run `argv` in its own process group for at most `timeout_s`, standard error on standard output; stop it on leaving."""
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **options
     )

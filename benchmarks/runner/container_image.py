@@ -1,7 +1,6 @@
-"""A container image on every node: imported once by enroot, proven by its checksum, unpacked there, and asked what it holds.
+"""Gets a container image onto every node with enroot: imports it once, checks its checksum, unpacks it and reads its versions.
 
-It deliberately starts no rank: `start` are the words behind which a build and every rank put their own. An image's entry point
-is left out, as Slurm's Pyxis leaves it out: NVIDIA's prints a page for each rank.
+An image's entry point is not run, as with Slurm's Pyxis: NVIDIA's prints a page for each rank.
 """
 
 import hashlib
@@ -17,11 +16,12 @@ from benchmarks.runner import fanout, installed, jobs
 from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
-#: Of a rank's environment what MPI and NCCL read; everything else of the node, LD_LIBRARY_PATH first, stays outside.
+#: Prefixes of the variables that MPI and NCCL read. Nothing else of the node's environment enters, above all not its
+#: LD_LIBRARY_PATH.
 _PASSED = ("NCCL_", "FI_", "UCX_", "HCOLL_", "CUDA_", "OMPI_", "PMIX_", "PRTE_MCA_")
 _ASK_TIMEOUT_S = 300
 _CHUNK_BYTES = 1 << 20
-#: Where a node's daemons of MPI and its ranks meet.
+#: Folders through which a node's MPI daemons and its ranks communicate.
 _SHARED_FOLDERS = ("/tmp",)  # noqa: S108 - Open MPI's own choice
 _VERSION = "busbar version"
 
@@ -31,10 +31,10 @@ class Inside(NamedTuple):
 
     Attributes:
         name: of its container on every node.
-        conf: text of the file by which enroot starts it: its environment, mounts and command.
-        homes: where MPI, CUDA and NCCL lie in it.
+        conf: text of enroot's configuration file for it: environment, mounts and command.
+        homes: folders of MPI, CUDA and NCCL in it.
         image: reference, file, sha256 and bytes.
-        versions: of what it holds, as far as it could be asked.
+        versions: by name, as far as they could be read.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Inside(NamedTuple):
 
 
 def commands(request: Build) -> List[str]:
-    """Return what a person would type on the head to get the image, and on every node to unpack it."""
+    """Return what a person would type on the head node to get the image, and on every node to unpack it."""
     wanted = request.container
     assert wanted is not None  # noqa: S101 - asked for with an image only
     file = wanted.path or _place(wanted)
@@ -58,7 +58,7 @@ def commands(request: Build) -> List[str]:
 
 
 def prepare(request: Build, mpirun: str, here: str, say: jobs.Say) -> Inside:
-    """Get the image onto all nodes and ask it what it holds; `mpirun` is what the head's says of its version.
+    """Get the image onto all nodes and read its versions; `mpirun` is the version that the head node's mpirun prints.
 
     Raises:
         Refusal: the image cannot be had or is another than is pinned, a node did not take it, or nothing can be built in it.
@@ -67,7 +67,7 @@ def prepare(request: Build, mpirun: str, here: str, say: jobs.Say) -> Inside:
     wanted = request.container
     assert wanted is not None  # noqa: S101 - asked for with an image only
     if not shutil.which("enroot"):
-        raise Refusal(f"the head has no enroot, and ranks shall run in {_text(wanted)}; install it on every node")
+        raise Refusal(f"the head node has no enroot, and ranks are to run in {_text(wanted)}; install it on every node")
     file = _given(wanted) if wanted.path else _imported(wanted, request.run_id, say, deadline)
     digest = _sha256(file)
     say(f"image {_text(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
@@ -95,7 +95,7 @@ def _start(name: str, conf: str) -> List[str]:
 
 
 def _place(wanted: Image) -> str:
-    """Return where the file of an imported image lies, the same on every node."""
+    """Return the path of an imported image's file, the same on every node."""
     base = os.path.join(wanted.shared, ".busbar") if wanted.shared else jobs.root()
     return os.path.join(base, "images", hashlib.sha256(wanted.uri.encode()).hexdigest()[:16] + ".sqsh")
 
@@ -103,14 +103,16 @@ def _place(wanted: Image) -> str:
 def _given(wanted: Image) -> str:
     path = str(wanted.path)
     if not os.path.isfile(path):
-        raise Refusal(f"container is {path}, and the head has no such file; import the image there, or name it in its registry")
+        raise Refusal(
+            f"container is {path}, and the head node has no such file; import the image there, or name it in its registry"
+        )
     if wanted.sha256 and _sha256(path) != wanted.sha256:
         raise Refusal(f"{path} has sha256 {_sha256(path)}, and {wanted.sha256} is pinned; nothing was started")
     return path
 
 
 def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str:
-    """Import the image unless it lies there whole; a file that is there is kept, for each import makes another file."""
+    """Import the image unless its file is complete; each import makes another file, so the existing one is kept."""
     file = _place(wanted)
     proof = file + ".sha256"
     if os.path.exists(file) and os.path.exists(proof):
@@ -134,7 +136,7 @@ def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str
     if (child.late or status != 0) and os.path.exists(part):
         os.unlink(part)
     if child.late:
-        raise Refusal(f"the image {wanted.uri} was not imported in time; enroot's last words: {_cause(said)}")
+        raise Refusal(f"the image {wanted.uri} was not imported in time; enroot's last line: {_cause(said)}")
     if status != 0:
         raise Refusal(f"enroot did not import {wanted.uri}: {_cause(said)}")
     with jobs.text(proof, "w") as target:
@@ -144,8 +146,8 @@ def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str
 
 
 def _cause(said: List[str]) -> str:
-    """Return enroot's own word on why it failed."""
-    errors = [line for line in said if "[ERROR]" in line] or [line for line in said if line.strip()][-1:] or ["no word"]
+    """Return enroot's own reason why it failed."""
+    errors = [line for line in said if "[ERROR]" in line] or [line for line in said if line.strip()][-1:] or ["no output"]
     return errors[0].replace("[ERROR]", "").strip()[:500]
 
 
@@ -176,12 +178,12 @@ def _ask(name: str, conf: str, script: str) -> str:
         said = list(child.lines())
         status = child.status()
     if status != 0:
-        raise Refusal(f"the image does not start on the head: {_cause(said)}")
+        raise Refusal(f"the image does not start on the head node: {_cause(said)}")
     return "\n".join(said)
 
 
 def _versions_script(found: Dict[str, str]) -> str:
-    """Return a shell script that prints what it can learn; what an image does not say is left out."""
+    """Return a shell script that prints the versions that it can find."""
     packages = "/opt/amazon/efa_installed_packages"
     numbers = '\'$1 == "#define" && $2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ {v = v s $3; s = "."} END {print v}\''
     asked = {
@@ -200,19 +202,19 @@ def _versions(printed: str) -> Dict[str, str]:
 
 
 def _refuse_other_mpi(inside: str, outside: str, image: str) -> None:
-    """Ranks of one major version are not started by another's mpirun: they hang in MPI_Init or become jobs of one rank each."""
+    """Refuse an image whose Open MPI has another major version: ranks would hang in MPI_Init or become jobs of one rank."""
     majors = [re.search(r"\b(\d+)\.\d+", text) for text in (inside, outside)]
     if majors[0] and majors[1] and majors[0].group(1) != majors[1].group(1):
         raise Refusal(
-            f"the head starts ranks with {outside!r}, and {image} holds {inside!r}; they must be of one major version: take "
+            f"the head node starts ranks with {outside!r}, and {image} has {inside!r}; they must be of one major version: use "
             "another image"
         )
 
 
 def _conf(found: Dict[str, str]) -> str:
-    """Return what enroot is told of a start: the environment that goes in, the mounts, and to run the command itself.
+    """Return enroot's configuration: the environment that enters, the mounts, and that the command itself is run.
 
-    The image's own LD_LIBRARY_PATH goes first: what it would run with is what is measured.
+    The image's own LD_LIBRARY_PATH comes first, because that is what training in it uses.
     """
     libraries = [f"{found[key]}/{folder}" for key in ("MPI_HOME", "NCCL_HOME") if key in found for folder in ("lib", "lib64")]
     libraries += [found["CUDA_HOME"] + "/lib64"] if "CUDA_HOME" in found else []

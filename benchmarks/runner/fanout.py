@@ -1,6 +1,6 @@
-"""The same command on many nodes at once, with a bounded window and a bound in time; failures are data.
+"""Runs a command on many nodes at once over SSH, with a limited number of connections and a time limit; failures are data.
 
-Every command is an SSH of its own; those that find a connection kept open share it, the others open one.
+A command shares a connection that `keep` opened, or opens its own.
 """
 
 import os
@@ -12,20 +12,20 @@ from typing import BinaryIO, List, NamedTuple, Sequence, Union
 
 from benchmarks.launch.protocol import Node
 
-#: Connections open at once; sshd's default MaxStartups begins to drop at 10 unauthenticated ones on ONE host, and this is one
-#: connection to each of many, so the limit is the head's own processes.
+#: Connections at once. Each goes to another host, so sshd's MaxStartups (10 unauthenticated ones by default) is no limit, and
+#: the head node's own processes are.
 WINDOW = 32
-#: Python on any node, isolated and without its site: what somebody's environment adds must not change what is measured, and a
-#: third of the start goes into looking for it.
+#: Python on any node, isolated and without its site: the user's environment must not change what is measured, and searching it
+#: takes a third of the start.
 PYTHON = "python3 -IS"
 _PERSIST_S = 60
 _KEEP_TIMEOUT_S = 20
 
 
 def shared() -> str:
-    """Return ssh's name for the socket of a connection that is kept open; empty where a home is too deep for a socket.
+    """Return ssh's name for the socket of a connection that is kept open; empty if the path would be too long.
 
-    A socket's path may have 104 bytes on the shortest system; %C stands for 40, and ssh adds 17 while it makes one.
+    The limit is 104 bytes on some systems; %C becomes 40, and ssh adds 17 while it makes the socket.
     """
     folder = "~/.busbar/ssh"
     return folder + "/%C" if len(os.path.expanduser(folder)) + 1 + 40 + 17 < 104 else ""  # noqa: PLR2004 - said above
@@ -43,7 +43,7 @@ SSH = (
 
 
 class Answer(NamedTuple):
-    """What one node said: exit `status` (255: SSH itself failed, 124: too late), standard output and error."""
+    """What one node answered: exit `status` (255: SSH failed, 124: timed out), standard output and error."""
 
     status: int
     out: str
@@ -51,15 +51,15 @@ class Answer(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Return the last words of a failure."""
-        lines = (self.err.strip() or self.out.strip() or "no word").splitlines()
+        """Return the last line of a failure."""
+        lines = (self.err.strip() or self.out.strip() or "no output").splitlines()
         return lines[-1]
 
 
 def keep(nodes: Sequence[Node]) -> None:
-    """Open a connection to every other node that what follows shares, mpirun too; idle for a minute, it closes itself.
+    """Open a connection to every other node, which later commands and mpirun share; it closes after an idle minute.
 
-    A node that cannot be reached is not this one's to name: whoever wants something of it then says so.
+    Failures are ignored: the next command to such a node reports them.
     """
     if not shared():
         return
@@ -67,7 +67,7 @@ def keep(nodes: Sequence[Node]) -> None:
     kept = ("-o", "ControlMaster=auto", "-o", f"ControlPersist={_PERSIST_S}")
 
     def open_to(node: Node) -> None:
-        # Older ssh's background half holds standard error open as long as it lives, so nothing is read of it.
+        # The background process of older ssh keeps standard error open, so it is not read.
         silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen([*SSH, *kept, node.address, "true"], **silent)  # type: ignore[call-overload]
         try:
@@ -94,9 +94,10 @@ def each(nodes: Sequence[Node], command: str, stdin: bytes, timeout_s: float) ->
 
 
 def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> List[Answer]:
-    """Lay the file `path` of this node at the same place on every node that lacks one of that sha256, whole or not at all.
+    """Copy the file `path` to the same path on every node that lacks one with that sha256.
 
-    Return one answer for each node, in order. It is never read into memory: an image has many GB.
+    Return one answer for each node, in order. The file appears there complete or not at all. It is not read into memory: an
+    image has many GB.
     """
     there = shlex.quote(path)
     check = f"echo {shlex.quote(digest + '  ' + path)} | sha256sum --check --quiet --strict - 2> /dev/null"
@@ -105,7 +106,7 @@ def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> Lis
     local = nodes[0].address
     deadline = time.monotonic() + timeout_s
 
-    def lay(node: Node) -> Answer:
+    def copy(node: Node) -> Answer:
         if node.address == local:
             return Answer(0, "", "")
         found = on(node.address, check, b"", max(deadline - time.monotonic(), 1))
@@ -115,11 +116,11 @@ def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> Lis
             return _ask([*SSH, node.address, take], source, max(deadline - time.monotonic(), 1))
 
     with ThreadPoolExecutor(max_workers=WINDOW) as pool:
-        return list(pool.map(lay, nodes))
+        return list(pool.map(copy, nodes))
 
 
 def on(address: str, command: str, stdin: bytes, timeout_s: float) -> Answer:
-    """Run the shell `command` on the node of that address, which is another one."""
+    """Run the shell `command` on another node."""
     return _ask([*SSH, address, command], stdin, timeout_s)
 
 
@@ -138,6 +139,6 @@ def _ask(argv: List[str], stdin: Union[bytes, BinaryIO], timeout_s: float) -> An
 
 
 def source_of(module: object) -> bytes:
-    """Return the source text of one of the runner's modules, to be fed to a node's `python3 -`."""
+    """Return the source text of one of the runner's modules, for a node's `python3 -`."""
     name = module.__name__  # type: ignore[attr-defined]
     return str(module.__loader__.get_source(name)).encode()  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""Where MPI, CUDA and NCCL lie, on this node or in a container: the first glob with a match wins, of its matches the newest.
+"""Finds the folders of MPI, CUDA and NCCL on this node or in a container: the newest match of the first glob that has one.
 
-It deliberately guesses nothing: a folder counts where it holds what proves it whole.
+A folder counts only if it has the file that proves it complete.
 """
 
 import glob
@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Sequence
 
 from benchmarks.runner.refusal import Refusal
 
-#: What a folder must hold: on the node mpirun is started; in a container programs are only built against MPI.
+#: The file that a folder must have. On the node mpirun is started; in a container programs are only built against MPI.
 _PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}
 _PROOFS_INSIDE = dict(_PROOFS, MPI_HOME="include/mpi.h")
 _MARK = "busbar home"
@@ -31,7 +31,7 @@ def on_node(patterns: Dict[str, List[str]], keys: Sequence[str] = tuple(_PROOFS)
                 break
         else:
             raise Refusal(
-                "the head has no {}: no folder like {} holds {}; install it there or say where it lies".format(
+                "the head node has no {}: no folder like {} has {}; install it there or say where it is".format(
                     key, " or ".join(patterns[key]), _PROOFS[key]
                 )
             )
@@ -62,8 +62,8 @@ def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
     for key, proof in _PROOFS_INSIDE.items():
         if key not in found:
             raise Refusal(
-                "the image has no {}: no folder like {} in it holds {}; nccl-tests are built in the image, so it must be one "
-                "that holds what programs are built with (devel images do)".format(key, " or ".join(patterns[key]), proof)
+                "the image has no {}: no folder like {} in it has {}; nccl-tests are built in the image, so it must have "
+                "headers and a compiler (devel images do)".format(key, " or ".join(patterns[key]), proof)
             )
     return {key: newest(places[min(places)]) for key, places in found.items()}
 
@@ -74,12 +74,12 @@ def newest(paths: Sequence[str]) -> str:
 
 
 def with_mpirun(home: str) -> str:
-    """Return the folder whose bin holds mpirun: a remote node's daemon is looked for under the same one."""
+    """Return the folder whose bin has mpirun; MPI's daemon on other nodes must be in the same folder."""
     return home if os.path.exists(os.path.join(home, "bin", "mpirun")) else "/usr"
 
 
 def _holds(path: str, proof: str) -> bool:
-    """Tell whether a folder is whole; Debian's Open MPI keeps headers and libraries in one and its programs in /usr/bin."""
+    """Tell whether a folder is complete; Debian's Open MPI has its programs in /usr/bin."""
     debian = proof == "bin/mpirun" and path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
     return os.path.exists(os.path.join(path, "include/mpi.h" if debian else proof))
 

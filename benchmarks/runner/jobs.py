@@ -1,7 +1,7 @@
-"""Detached work under a run id: started once, found again after a lost connection, remembered when done.
+"""Runs detached work under a run id: started once, found again after a lost connection, kept when done.
 
-A folder `~/.busbar/runs/RUN_ID` holds request.json, progress.log, then line.json (done) or failed.txt. A lock that the worker
-holds for its life tells running from dead, so a killed worker is never waited for. It deliberately knows nothing of the work.
+The folder `~/.busbar/runs/RUN_ID` has request.json and progress.log, and at the end line.json (done) or failed.txt. The worker
+holds a lock as long as it lives, so nothing waits for a dead worker.
 """
 
 import fcntl
@@ -18,14 +18,14 @@ from benchmarks.runner.refusal import Refusal
 
 #: Longest line that a runner may print: state files and the engine's messages carry it.
 LINE_LIMIT_BYTES = 64 * 1024
-#: How long a waiter outlasts the worker's own bound before it gives up.
+#: How long waiting goes on after the worker's own time limit.
 _GRACE_S = 300
 _POLL_S = 0.05
 Say = Callable[[str], None]
 
 
 def root() -> str:
-    """Return the folder below which everything of the runner lies on this node."""
+    """Return the runner's folder on this node."""
     return os.path.join(os.path.expanduser("~"), ".busbar")
 
 
@@ -46,9 +46,9 @@ def submit(request: protocol.Request) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return  # somebody's worker is at it
+            return  # a worker is running
         if os.path.exists(os.path.join(here, "line.json")):
-            return  # it ended between the first look and the lock
+            return  # it ended before the lock was taken
         for leftover in ("failed.txt", "progress.log"):
             if os.path.exists(os.path.join(here, leftover)):
                 os.unlink(os.path.join(here, leftover))
@@ -61,7 +61,7 @@ def submit(request: protocol.Request) -> None:
                 stderr=log,
                 cwd=os.path.expanduser("~"),
                 start_new_session=True,  # outlives this SSH session
-                pass_fds=(lock.fileno(),),  # the lock is the worker's from its first instant
+                pass_fds=(lock.fileno(),),  # the worker holds the lock from its start
             )
 
 
@@ -97,7 +97,7 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
     """Show progress on standard error until the run ends, print its line; return the exit status.
 
     Raises:
-        Refusal: the run failed, its worker died, or the bound passed.
+        Refusal: the run failed, its worker died, or it takes too long.
     """
     here = folder(run_id)
     if not os.path.isdir(here):
@@ -106,7 +106,7 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
     deadline = time.monotonic() + bound_s + _GRACE_S
     shown = 0
     while True:
-        running = _running(here)  # read before the files: what a worker wrote at its end is then seen
+        running = _running(here)  # read before the files, so that what a worker wrote at its end is seen
         shown = _show(os.path.join(here, "progress.log"), shown)
         if os.path.exists(os.path.join(here, "line.json")):
             print(_read(os.path.join(here, "line.json")))
@@ -114,7 +114,7 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
         if os.path.exists(os.path.join(here, "failed.txt")):
             raise Refusal(_read(os.path.join(here, "failed.txt")))
         if not running:
-            raise Refusal(f"the work on the head ended without a result; its last words: {_last_words(here)}")
+            raise Refusal(f"the work on the head node ended without a result; last log line: {_last_line(here)}")
         if time.monotonic() > deadline:
             raise Refusal(f"run {run_id} is still at work after {int(bound_s)} s, more than it was allowed")
         time.sleep(_POLL_S)
@@ -123,7 +123,7 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
 def _running(here: str) -> bool:
     with open(os.path.join(here, "worker.lock"), "a") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: a look must not pass for a worker
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: looking must not be mistaken for a worker
         except OSError:
             return True
     return False
@@ -146,14 +146,14 @@ def _requested_timeout_s(here: str) -> float:
     return float(json.loads(_read(os.path.join(here, "request.json")))["timeout_s"])
 
 
-def _last_words(here: str) -> str:
+def _last_line(here: str) -> str:
     path = os.path.join(here, "worker.log")
     lines = _read(path).strip().splitlines() if os.path.exists(path) else []
     return lines[-1] if lines else "none"
 
 
 def text(path: str, mode: str = "r") -> IO[str]:
-    """Open a text file as UTF-8, whatever the locale: Python 3.6 under LC_ALL=C would refuse an accent."""
+    """Open a text file as UTF-8 in any locale: Python 3.6 under LC_ALL=C would refuse an accent."""
     return open(path, mode, encoding="utf-8", errors="replace")
 
 
@@ -163,7 +163,7 @@ def _read(path: str) -> str:
 
 
 def write(path: str, content: str) -> None:
-    """Write a file that is either absent or whole."""
+    """Write a file at once, so that it is never incomplete."""
     with text(path + ".new", "w") as target:
         target.write(content)
         target.flush()

@@ -1,4 +1,4 @@
-"""Keep a measurement's line below its limit at any number of nodes: what is bulk goes to the evidence, named by its sha256."""
+"""Keeps a measurement's line below its limit at any number of nodes; what is left out is in the evidence."""
 
 import hashlib
 import json
@@ -6,18 +6,18 @@ from typing import Any, Dict
 
 from benchmarks.runner import jobs
 
-#: Groups whose number stays in the line where there are too many: the slowest ones.
+#: How many groups, the slowest, stay in a line that is too long.
 _GROUPS_KEPT = 16
 
 
 def bulk(line: Dict[str, Any]) -> str:
-    """Return the part of the evidence that holds what a line may have to leave out, as one JSON document."""
+    """Return what a line may leave out, for the evidence, as one JSON document."""
     groups = {step["name"]: step["groups_gb_s"] for step in line["steps"] if step.get("groups_gb_s")}
     return json.dumps({"machines": line["machines"], "groups_gb_s": groups}, sort_keys=True) + "\n"
 
 
 def fitting(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the line, with less of what the evidence holds as well where it would be too long."""
+    """Return the line; if it is too long, without some of what the evidence has as well."""
     for shorten in (_without_machines, _slowest_groups, _worst_node):
         if len(json.dumps(line).encode()) <= jobs.LINE_LIMIT_BYTES:
             return line
@@ -44,6 +44,6 @@ def _with_slowest(step: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _worst_node(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Keep the bytes of the one node that sent least; they are ordered so."""
+    """Keep the bytes of the node that sent least, which is the first."""
     sent = line["transport"]["tx_bytes"]
     return dict(line, transport=dict(line["transport"], tx_bytes=dict(list(sent.items())[:1])))

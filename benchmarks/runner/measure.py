@@ -1,7 +1,7 @@
-"""Run a plan's steps over all nodes, cheapest first, and bring back one line: rows, ranks, versions, what moved where.
+"""Runs the steps of a plan over all nodes, and returns one line: rows, ranks, versions, byte counters.
 
-It deliberately judges nothing. It fails only where the deciding run gave nothing, and then says which node or which missing
-rule is the likely cause; any other step that fails is named in the line.
+It fails only if the deciding run gives nothing, and then names the node or the missing rule that is the likely cause. Any other
+step that fails is in the line.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _REACH_TIMEOUT_S = 60
 
 
 def commands(request: Measure) -> List[str]:
-    """Return the commands that a person would type on the head."""
+    """Return the commands that a person would type on the head node."""
     hosts = f"cat > {request.launch.hostfile} <<'END'\n{mpirun.hostfile(request.nodes, request.gpus)}END"
     return [hosts, *(" ".join(map(shlex.quote, _argv(request, step))) for step in request.steps)]
 
@@ -46,13 +46,13 @@ def work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     Raises:
         Refusal: a node cannot be reached or differs, or the deciding run ended without a result.
     """
-    with alone(request, say):
+    with measurement_lock(request, say):
         return _work(request, here, say)
 
 
 @contextlib.contextmanager
-def alone(request: Union[Measure, Search], say: jobs.Say) -> Iterator[None]:
-    """Hold the head for one measurement: two at once would share the rails, and both would come out short."""
+def measurement_lock(request: Union[Measure, Search], say: jobs.Say) -> Iterator[None]:
+    """Hold the head node's lock: two measurements at once would share the rails, and both would be short."""
     deadline = time.monotonic() + request.timeout_s
     with open(os.path.join(jobs.root(), "measure.lock"), "w") as lock:
         said = False
@@ -62,9 +62,11 @@ def alone(request: Union[Measure, Search], say: jobs.Say) -> Iterator[None]:
                 break
             except OSError:
                 if time.monotonic() > deadline:
-                    raise Refusal(f"another measurement held this head for {request.timeout_s} s") from None
+                    raise Refusal(
+                        f"timed out after {request.timeout_s} s, waiting for another measurement on this head node to end"
+                    ) from None
             if not said:
-                say("waiting for another measurement on this head to end")
+                say("waiting for another measurement on this head node to end")
                 said = True
             time.sleep(0.5)
         yield
@@ -114,9 +116,9 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
 
 
 class Ran(NamedTuple):
-    """Steps that were carried out, as the line has them, and what they printed by name.
+    """Steps that ran, as the line has them, and what they printed by name.
 
-    Of the deciding one: what it gave, the inventories after it, and the names of all steps until then.
+    For the deciding step: its transcript, the inventories after it, and the names of all steps up to it.
     """
 
     steps: List[Dict[str, Any]]
@@ -127,7 +129,7 @@ class Ran(NamedTuple):
 
 
 def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str, Any]], began: float) -> Ran:
-    """Run the request's steps within what is left of its time since `began`; look at every node again after the deciding one.
+    """Run the request's steps within its time limit since `began`; take inventory again after the deciding one.
 
     Raises:
         Refusal: a step that decides ended without a result, or a node does not answer.
@@ -176,7 +178,7 @@ def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]]
 
 
 def _refuse_unequal(nodes: List[Node], found: List[Dict[str, Any]], request: Measure) -> None:
-    """A node with fewer GPUs or another driver would stop mpirun with an error that names neither."""
+    """Refuse nodes with fewer GPUs or another driver: mpirun's own error names neither."""
     for node, its in zip(nodes, found):
         if len(its["gpus"]) != request.gpus:
             raise Refusal("{} shows {} GPUs, and its shape has {}".format(node.name, len(its["gpus"]), request.gpus))
@@ -198,7 +200,7 @@ def _refuse_unreachable(nodes: List[Node], say: jobs.Say) -> None:
             raise Refusal(sentences[0])
         raise Refusal(
             "{}{}; SSH works, so a rule is the likely cause: the nodes' subnet must allow all protocols from the nodes' "
-            "network (a security list or group with SSH alone lets MPI hang)".format(
+            "network (with a security list or group that allows only SSH, MPI hangs)".format(
                 sentences[0], f" and {len(sentences) - 1} more" if len(sentences) > 1 else ""
             )
         )
@@ -209,7 +211,7 @@ def _argv(request: Measure, step: Step) -> List[str]:
 
 
 def _unpinned(step: Step) -> Step:
-    """Return the step without its socket interface: with one that is absent NCCL would end instead of taking another."""
+    """Return the step without its socket interface: NCCL fails if that interface is absent, and otherwise takes another."""
     environment = {name: value for name, value in step.ranks.environment.items() if name != "NCCL_SOCKET_IFNAME"}
     return step._replace(ranks=step.ranks._replace(environment=environment))
 
@@ -254,7 +256,7 @@ def _placement(placement: Optional[transcript.Placement]) -> Optional[List[Any]]
 
 
 def _groups(row: transcript.Row, step: Step, ranks: int) -> Optional[List[float]]:
-    """Return the all-reduce busbw of each group (GB/s): its slowest rank's median time counts."""
+    """Return the all-reduce busbw of each group (GB/s), by its slowest rank's median time."""
     times = row.out_of_place_spread.rank_us if row.out_of_place_spread else ()
     if len(times) != ranks:
         return None
@@ -267,7 +269,7 @@ def _groups(row: transcript.Row, step: Step, ranks: int) -> Optional[List[float]
 
 
 def keep(here: str, texts: Dict[str, str], head: str = "") -> Dict[str, str]:
-    """Compress what the steps printed, by name, under their own hash; what a failed one printed stays as it is."""
+    """Compress what the steps printed into a file that is named by its hash; a failed step's output stays as it is."""
     text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()

@@ -1,15 +1,12 @@
-"""Where nodes that should be alike differ: rails, link rates, MTUs, clocks; one sentence for each difference.
-
-It deliberately refuses nothing: what makes a run impossible is `measure`'s to refuse, the rest is for the verdict.
-"""
+"""Finds where nodes differ that should be alike (rails, link rates, MTUs, clocks), one sentence for each difference."""
 
 from typing import Any, Dict, List, Sequence, Tuple
 
 from benchmarks.launch.protocol import Node
 
-#: Clocks further apart make log lines and certificates of different nodes contradict each other.
+#: With clocks further apart, log lines and certificates of different nodes contradict each other.
 CLOCK_LIMIT_S = 5.0
-#: Differences that are named one by one; a fabric that differs everywhere would fill the line.
+#: At most this many differences are named; a fabric that differs everywhere would fill the line.
 _NAMED = 32
 
 
@@ -25,7 +22,7 @@ def differences(
         nodes: their names.
         found: one inventory for each.
         asked_at: this machine's clock before and after each inventory.
-        hcas: the rails that the shape has; none where it is not known.
+        hcas: the rails that the shape has; empty if it is not known.
     """
     sentences = []  # type: List[str]
     for node, its, (before, after) in zip(nodes, found, asked_at):
@@ -37,7 +34,7 @@ def differences(
                 sentences.append(f"{name}: rail {hca} is not active")
         apart = max(before - its["clock"], its["clock"] - after, 0.0)
         if apart > CLOCK_LIMIT_S:
-            sentences.append(f"{name}: its clock is {apart:.0f} s away from the head's")
+            sentences.append(f"{name}: its clock is {apart:.0f} s away from the head node's")
     for what, key, kind in (("link rate", "rate", "hca"), ("MTU", "mtu", "interfaces")):
         sentences.extend(_odd(nodes, found, what, key, kind, hcas))
     if len(sentences) > _NAMED:
@@ -48,7 +45,7 @@ def differences(
 def _odd(  # noqa: PLR0913, PLR0917 - one comparison, asked twice
     nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, rails: Sequence[str]
 ) -> List[str]:
-    """Name each device whose `key` is not that of most devices of its name; rails must be like all other rails."""
+    """Return a sentence for each device whose `key` differs from most devices of its name, or of all rails for a rail."""
     sentences = []
     values = {}  # type: Dict[str, List[Any]]
     for its in found:

@@ -1,7 +1,7 @@
-"""What one node has and has counted so far, as JSON; also runs alone, fed to a node's `python3 - [FOLDER]`.
+"""Prints what one node has and has counted, as JSON; other nodes run it through `python3 - [FOLDER]`.
 
-Where FOLDER is given, it is made for NCCL's own log files; `--harvest` reads what they say of the transport and removes it. It
-deliberately discovers: every interface, every RDMA device and every counter file that is there, none by name.
+It lists every interface, RDMA device and counter that the node has. FOLDER is made for NCCL's log files; `--harvest` reads what
+they say about the transport and removes it.
 """
 
 import json
@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-#: What NCCL says of itself with NCCL_DEBUG=INFO, and under which key it is kept.
+#: Lines that NCCL logs with NCCL_DEBUG=INFO, by the key that they are kept under.
 _SAID = (
     ("networks", re.compile(r"NCCL INFO Using network (.*\S)")),
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
@@ -50,7 +50,7 @@ def _gpus() -> List[List[str]]:
 
 
 def _nvlink() -> Optional[int]:
-    """Return the bytes that all NVLinks of this node have sent, None where nobody counts them."""
+    """Return the bytes that all NVLinks of this node have sent; None if there is no counter."""
     counted = re.findall(r"Tx\d*:\s*(\d+) KiB", _output(["nvidia-smi", "nvlink", "-gt", "d"]))
     return 1024 * sum(int(number) for number in counted) if counted else None
 
@@ -88,14 +88,14 @@ def hca(base: str) -> Dict[str, Any]:
         "active": "ACTIVE" in _read(port + "/state"),
         "rate": _read(port + "/rate"),
     }
-    # RDMA traffic passes the interface's own counters by; the port's count words of four bytes.
+    # The interface's counters miss RDMA traffic; the port's count words of four bytes.
     for key, counter in (("tx_bytes", "port_xmit_data"), ("rx_bytes", "port_rcv_data")):
         words = _number(port + "/counters/" + counter)
         found[key] = None if words is None else 4 * words
     if _is_efa(base):
         found["tx_bytes"] = _efa_bytes(port, "tx_bytes", ("send_bytes", "rdma_write_bytes", "rdma_read_resp_bytes"))
         found["rx_bytes"] = _efa_bytes(port, "rx_bytes", ("recv_bytes", "rdma_write_recv_bytes", "rdma_read_bytes"))
-    # Errors, drops, marks and pauses by the driver's own names: absent is absent, not zero.
+    # Errors, drops, marks and pauses by the driver's names; an absent counter is not a zero.
     found["events"] = {
         counter: _number(folder + "/" + counter)
         for folder in (port + "/counters", port + "/hw_counters")
@@ -106,15 +106,15 @@ def hca(base: str) -> Dict[str, Any]:
 
 
 def _is_efa(base: str) -> bool:
-    """Tell whether a device is an EFA: it has no port counters of InfiniBand's, and no interface."""
+    """Tell whether a device is an EFA, which has no InfiniBand port counters and no interface."""
     return os.path.basename(os.path.realpath(base + "/device/driver")) == "efa"
 
 
 def _efa_bytes(port: str, device: str, parts: Sequence[str]) -> Optional[int]:
     """Return the bytes of an EFA device in one direction, each once.
 
-    The device's own counter holds sends and RDMA together (EC2 user guide, "Monitor an Elastic Fabric Adapter"); where a driver
-    leaves RDMA out of it, the counters of single operations say more.
+    The device's counter is the sum of sends and RDMA (EC2 user guide, "Monitor an Elastic Fabric Adapter"); with drivers that
+    leave RDMA out of it, the counters of single operations are larger.
     """
     folder = port + "/hw_counters/"
     apart = [number for number in (_number(folder + part) for part in parts) if number is not None]
@@ -141,13 +141,13 @@ def _read(path: str) -> str:
 
 
 def _number(path: str) -> Any:
-    """Return a counter, None where the file is absent: an absent counter is not a zero."""
+    """Return a counter; None if the file is absent."""
     text = _read(path)
     return int(text) if text.isdigit() else None
 
 
 def harvest(folder: str) -> Dict[str, Dict[str, int]]:
-    """Return what NCCL's log files in `folder` say of its transport, each sentence with how often, and remove the folder."""
+    """Return what NCCL's log files in `folder` say about its transport, each sentence with its count, and remove the folder."""
     said = {"networks": {}, "devices": {}, "channels": {}}  # type: Dict[str, Dict[str, int]]
     for name in _entries(folder):
         for line in _read(os.path.join(folder, name)).splitlines():

@@ -1,6 +1,6 @@
-"""One run of one test program under its bound: progress while it works, then its rows, checked text against JSON.
+"""Runs one test program with a time limit: shows progress, then reads its rows and compares text and JSON.
 
-It deliberately judges nothing, and drops the JSON file at once: it holds a rank's whole environment.
+The JSON file is deleted at once, because it has a rank's whole environment.
 """
 
 import os
@@ -14,14 +14,14 @@ from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
-#: A run with wrong values goes to its end, counts them in its rows, and only then ends badly.
+#: A run with wrong values completes, counts them in its rows, and then exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
 #: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest.
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
 
 
 class Run(NamedTuple):
-    """What one run gave: its transcript, what was odd about it, all that it printed, and how long it took (s)."""
+    """Result of one run: its transcript, its problems, all that it printed, and how long it took (s)."""
 
     transcript: transcript.Transcript
     problems: List[str]
@@ -53,10 +53,10 @@ def run(job: Job, here: str, say: jobs.Say) -> Run:
     """Run `job`; its output is kept in `here` while it works.
 
     Raises:
-        Refusal: it did not start, did not end in time or failed; the message holds the likely cause.
+        Refusal: it did not start, did not end in time or failed; the message has the likely cause.
     """
     result = _Result(job)
-    result.drop()  # nccl-tests would write beside it, under another name
+    result.drop()  # nccl-tests would write to another name beside it
     began = time.monotonic()
     try:
         text = _run(job, os.path.join(here, job.name + ".txt"), say)
@@ -75,7 +75,7 @@ class _Result:
         self._address = job.result_at
 
     def drop(self) -> None:
-        """Remove it; on another node, leave a folder for it that nobody else can read."""
+        """Remove it; on another node, make a folder for it that only this user can read."""
         if self._address:
             folder, path = shlex.quote(os.path.dirname(self._path)), shlex.quote(self._path)
             fanout.on(self._address, f"umask 077; mkdir -p {folder}; rm -f {path}", b"", _FETCH_TIMEOUT_S)
@@ -83,10 +83,10 @@ class _Result:
             os.unlink(self._path)
 
     def read(self) -> str:
-        """Return what it holds.
+        """Return its text.
 
         Raises:
-            OSError: it is not there or cannot be had.
+            OSError: it cannot be read.
         """
         if not self._address:
             with jobs.text(self._path) as source:
@@ -98,11 +98,11 @@ class _Result:
 
 
 def environment(argv: List[str]) -> Dict[str, str]:
-    """Return what mpirun may know: nothing of the connection that started this, and what is said to ranks of MPI itself."""
+    """Return mpirun's environment: without the SSH connection's variables, with those of MPI that ranks get."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
     said = [word.split("=", 1) for flag, word in zip(argv, argv[1:]) if flag == "-x" and "=" in word]  # noqa: RUF007 - 3.10
     kept.update((name, value) for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_")))
-    if os.geteuid() == 0:  # who logs in as root has chosen so; mpirun asks twice
+    if os.geteuid() == 0:  # whoever logs in as root chose to; mpirun asks twice
         kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return kept
 
@@ -124,7 +124,7 @@ def _run(job: Job, path: str, say: jobs.Say) -> str:
             f"the run {job.name} was stopped after {job.timeout_s:.0f} s with {rows} rows done; its output is {path} there"
         )
     if status != 0 and not any(_WRONG.match(line) for line in kept):
-        raise Refusal(f"the run {job.name} ended with status {status}: {_cause(kept)} (its output is {path} on the head)")
+        raise Refusal(f"the run {job.name} ended with status {status}: {_cause(kept)} (its output is {path} on the head node)")
     return "\n".join(kept) + "\n"
 
 
@@ -136,7 +136,7 @@ def _cause(lines: List[str]) -> str:
 
 
 def _read(job: Job, text: str, result: _Result) -> Tuple[transcript.Transcript, List[str]]:
-    """Return the run as its JSON file has it, checked against the text."""
+    """Return the run from its JSON file, compared with the text."""
     cycles = job.cycles
     runs = transcript.parse_text(text, cycles)
     if len(runs) != 1:

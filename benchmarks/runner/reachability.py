@@ -1,7 +1,7 @@
-"""Can every node open a TCP connection to every neighbour on a port that nobody named in a rule?
+"""Checks that nodes can open TCP connections to each other on any port; without that mpirun and NCCL hang without a message.
 
-mpirun and NCCL's bootstrap need that and hang without it, silently. Also runs alone on each node, fed to `python3 -`: it prints
-the port that it listens on, reads the places to try from standard input, tries them and prints what failed.
+It also runs on each node, through `python3 -`: it prints the port that it listens on, reads the places to try from standard
+input, tries them and prints what failed.
 """
 
 import json
@@ -19,7 +19,7 @@ _CONNECT_S = 5.0
 def listen_and_try() -> None:
     """Be one node of the check."""
     server = socket.socket()
-    server.bind(("0.0.0.0", 0))  # noqa: S104 - the question is whether anybody can reach it; it says nothing and ends soon
+    server.bind(("0.0.0.0", 0))  # noqa: S104 - others must reach it; it sends nothing and ends soon
     server.listen(64)
     threading.Thread(target=_accept, args=(server,), daemon=True).start()
     print(server.getsockname()[1], flush=True)
@@ -41,7 +41,8 @@ def _accept(server: socket.socket) -> None:
 def unreachable(nodes: Sequence[Any], start: Sequence[List[str]], timeout_s: float) -> List[str]:
     """Return one sentence for each pair of nodes that cannot talk.
 
-    Every node tries the head and its neighbour in the ring. `start` holds one argv for each node, which runs this module there.
+    Every node tries the head node and its neighbour in the ring. `start` holds one argv for each node, which runs this module
+    there.
     """
     deadline = time.monotonic() + timeout_s
     source = _sendable(_own_source())
@@ -98,7 +99,7 @@ def _send(child: "subprocess.Popen[str]", text: str) -> None:
         child.stdin.write(text)  # type: ignore[union-attr]
         child.stdin.flush()  # type: ignore[union-attr]
     except (BrokenPipeError, ValueError):
-        pass  # a node that is gone shows as silence below
+        pass  # a node that is gone gives no answer below
 
 
 def _line(child: "subprocess.Popen[str]") -> str:

@@ -1,7 +1,7 @@
-"""Measure once more what was short, once: the steps, counters around the deciding one, and evidence that names the first's.
+"""Measures once more what was short.
 
-What was seen is kept under an id of its own, so another search of the same measurement finds it and cannot ask for a better
-one. It deliberately judges nothing, and fails never: what went wrong is said in what it returns.
+The result is kept under its own run id, so a later search of the same measurement finds it and cannot measure until it gets a
+better one. It never raises: a failure is part of the result.
 """
 
 import json
@@ -17,8 +17,8 @@ from benchmarks.runner.refusal import Refusal
 _KEPT = "second.json"
 
 
-def look(asked: Measure, say: jobs.Say) -> Dict[str, Any]:
-    """Return {steps, transport, evidence, failed} of `asked`, a measurement's request with fewer steps; the head is held."""
+def retest(asked: Measure, say: jobs.Say) -> Dict[str, Any]:
+    """Return {steps, transport, evidence, failed} of `asked`; the caller holds the measurement lock."""
     here = jobs.folder(asked.run_id)
     path = os.path.join(here, _KEPT)
     if os.path.exists(path):
@@ -26,15 +26,15 @@ def look(asked: Measure, say: jobs.Say) -> Dict[str, Any]:
             return dict(json.load(source))
     os.makedirs(here, mode=0o700, exist_ok=True)
     try:
-        found = _look(asked, here, say)
+        found = _retest(asked, here, say)
     except (Refusal, OSError) as error:
-        say(f"the second look failed: {error}")
+        say(f"the retest failed: {error}")
         return {"steps": [], "transport": None, "evidence": None, "failed": str(error)}
     jobs.write(path, json.dumps(found))
     return found
 
 
-def _look(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
+def _retest(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     began = time.monotonic()
     nodes = asked.nodes
     before, _ = measure.inventories(nodes, shlex.quote(asked.logs))

@@ -1,9 +1,8 @@
-"""Find what makes a fabric slow: ask for trials that may run at once, read their numbers, name the culprits.
+"""Finds what makes a fabric slow: asks for trials that may run at once, reads their numbers, names the culprits.
 
-Travels to head nodes inside the runner, so it is Python 3.6 on the standard library. It deliberately runs nothing, waits for
-nothing and knows no host by name: nodes and rails are indices, and what a trial costs is its caller's business.
+Nodes and rails are indices here; `benchmarks.runner.search_run` runs the trials.
 
-Order of asking: the ring's own edges (a ring crosses no others, so a bad link that made it short is among them), then partners
+Order of trials: the ring's own edges (a ring crosses no others, so a bad link that made it short is among them), then partners
 i XOR 2^k, then repeats where one number is not enough, then single rails, then halves of the ring when every pair is fine.
 Rule of blame, as NCCL's maintainers give it (NVIDIA/nccl issue 325): slow with every known-good partner is the node, slow
 only together is the link between the two.
@@ -14,13 +13,13 @@ from itertools import chain
 from statistics import median, median_high
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-#: Numbers within this share of the healthy median are never called slow, however quiet the fabric is: repeats of one
-#: pair on a healthy fabric differ by some percent.
+#: Numbers within this share of the healthy median are never slow: repeats of one pair on a healthy fabric differ by some
+#: percent.
 FLOOR = 0.08
-#: The same where fewer than `_FEW` numbers say how quiet the fabric is.
+#: The same with fewer than `_FEW` numbers.
 FLOOR_OF_FEW = 0.10
 _FEW = 12
-#: Whatever lies this far under what is already explained has a cause of its own.
+#: A number this far below what is already explained has a cause of its own.
 DEEPER = 0.85
 #: The smallest ring; one that is larger is called a group here.
 PAIR = 2
@@ -43,14 +42,14 @@ Pair = Tuple[int, int]
 
 
 class Trial(NamedTuple):
-    """One run: `nodes` as indices in ring order (two or more), `rails` as indices used alone, () for all of them at once."""
+    """One run: `nodes` as indices in ring order (two or more), `rails` as indices, the only ones used; () for all at once."""
 
     nodes: Tuple[int, ...]
     rails: Tuple[int, ...]
 
 
 class Sample(NamedTuple):
-    """What a trial gave: `busbw_gb_s` (GB/s, None where it gave no number) and `why` not."""
+    """What a trial gave: `busbw_gb_s` (GB/s, None if it gave no number) and `why` not."""
 
     trial: Trial
     busbw_gb_s: Optional[float]
@@ -61,7 +60,7 @@ class Culprit(NamedTuple):
     """One cause.
 
     `kind` says what the rest holds. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
-    slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with everybody
+    slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all others
     else, which no smaller set explains. `ratio` is measured over healthy, 0.0 where nothing arrived; `flapping` says that some
     of its trials were fine; `confidence` grows from 0 to 1 with the trials that agree.
     """
@@ -120,7 +119,7 @@ class Search:
         self._steps = self._plan()
 
     def next_round(self) -> List[Trial]:
-        """Return the trials to run at once, an empty list when there is nothing more to ask."""
+        """Return the trials to run at once, an empty list if there is nothing more to try."""
         if self._done or len(self._rounds) >= self._max_rounds:
             return []
         self._asked = next(self._steps, [])
@@ -170,18 +169,18 @@ class Search:
                 yield from self._again()
 
     def _without_culprit(self) -> Iterator[List[Trial]]:
-        """Every pair is fine, or slow alike: is the ring short at all, and are its edges still fine?"""
+        """Yield trials when every pair is fine, or all are equally slow: the ring as a whole, and its edges again."""
         if self._read().whole is None:
             yield [Trial(tuple(range(self._nodes)), ())]
         if not self._read().is_explained():
             yield from self._again()
 
     def _again(self) -> Iterator[List[Trial]]:
-        """Look at the edges once more: what comes and goes may have been away."""
+        """Yield the ring's edges once more, for faults that come and go."""
         yield from chain(self._edges(), self._confirm(), self._narrow())
 
     def _edges(self) -> Iterator[List[Trial]]:
-        """Every edge of the ring, in two rounds; of an odd ring the closing edge is left to a third."""
+        """Yield every edge of the ring in two rounds; the closing edge of an odd ring comes later."""
         count = self._nodes
         yield [_trial(node, node + 1) for node in range(0, count - 1, 2)]
         if count > PAIR:
@@ -189,7 +188,7 @@ class Search:
             yield [_trial(node, node + 1) for node in range(1, count - 1, 2)] + closing
 
     def _partners(self) -> Iterator[List[Trial]]:
-        """Partners i XOR 2^k for growing k; who has none there is paired with whoever else is free."""
+        """Yield partners i XOR 2^k for growing k; a node without such a partner gets any free one."""
         count = self._nodes
         tried = {_pair(node, (node + 1) % count) for node in range(count)}
         first = [(0, count - 1)] if count % 2 else []  # the closing edge of an odd ring was not run yet
@@ -222,7 +221,7 @@ class Search:
             yield trials
 
     def _narrow(self) -> Iterator[List[Trial]]:
-        """Run each culprit's rails alone, all of them at once, beside pairs that are known to be good."""
+        """Yield trials of each culprit's single rails, all at once, beside pairs that are known to be good."""
         for _ in range(_NARROW_ROUNDS if self._rails > 1 else 0):
             trials = _single_rails(self._read())
             if not trials:
@@ -230,7 +229,7 @@ class Search:
             yield trials
 
     def _bisect(self, group: Tuple[int, ...]) -> Iterator[List[Trial]]:
-        """Halve `group`, which is slow together, until no half is slow alone; then trim both ends."""
+        """Halve `group`, which is slow together, until no half is slow by itself; then trim both ends."""
         half = len(group) // 2
         halves = [part for part in (group[:half], group[half:]) if len(part) > PAIR]
         if halves:
@@ -333,7 +332,7 @@ class _Reading:
         return None if tried is None else min(sample.busbw_gb_s or 0.0 for sample in tried)
 
     def _is_short(self, busbw_gb_s: Optional[float]) -> bool:
-        """A ring of many is short when it lies nearer to the short whole ring than to a healthy pair."""
+        """Tell whether a ring is short: nearer to the short whole ring than to a healthy pair."""
         if busbw_gb_s is None or not self.healthy:
             return busbw_gb_s is None
         limit = self.healthy * (1 - self.drop)
@@ -379,7 +378,7 @@ class _Reading:
         found = []
         for island in whole_sets[1:]:
             bridges = [pair for pair in self.slow if len(island & set(pair)) == len(whole_sets[0] & set(pair)) == 1]
-            if len(island) > 1 and len(bridges) > 2:  # noqa: PLR2004 - a ring's two bad links alone cut it in two
+            if len(island) > 1 and len(bridges) > 2:  # noqa: PLR2004 - two bad links are enough to cut a ring in two
                 found.append(island)
         return found
 
@@ -503,11 +502,11 @@ class _Reading:
         return not tables or (len(tables) < 3 and 1 in counts.values())  # noqa: PLR2004
 
     def references(self) -> List[Pair]:
-        """Return the pairs beyond doubt whose rails were run alone."""
+        """Return the pairs beyond doubt whose single rails were run."""
         return [pair for pair in self.tables if set(pair) <= set(self.clean)]
 
     def _planes(self) -> Dict[int, float]:
-        """Return the rails that are slow between pairs that share no node, so for everybody."""
+        """Return the rails that are slow between pairs that share no node, so on all nodes."""
         pairs = self.references()
         if not pairs or set(pairs[0]).intersection(*pairs):
             return {}
@@ -532,7 +531,7 @@ class _Reading:
             samples = [s for pair in self.pairs if len(island & set(pair)) == 1 for s in self.pairs[pair]]
             found.append(Culprit("group", tuple(sorted(island)), (), self.ratio(samples), False, tuple(samples), 0.9))
         flapping = sorted(node for node, flaps in self.blamed.items() if flaps)
-        if len(flapping) > max(3, self.nodes // 4):  # slow pairs everywhere, and no pattern: nobody's fault alone
+        if len(flapping) > max(3, self.nodes // 4):  # slow pairs everywhere without a pattern: no single culprit
             samples = [sample for node in flapping for sample in self.slow_samples(node)]
             found.append(Culprit("group", tuple(flapping), (), self.ratio(samples), True, tuple(samples), 0.6))
             steady = sorted(node for node, flaps in self.blamed.items() if not flaps)
@@ -545,7 +544,7 @@ class _Reading:
         return found
 
     def _of_two(self) -> List[Culprit]:
-        """Two nodes: nobody else is there to tell the ends apart, so it is the pair, or one rail between them."""
+        """Return the cause between two nodes, whose ends cannot be told apart: the pair, or one rail between them."""
         tried = self.pairs.get((0, 1), [])
         tables = self.tables.get((0, 1), [])
         flapping = 0 < self.slow.get((0, 1), 0) < len(tried)
@@ -631,7 +630,7 @@ class _Reading:
 
 
 class _Round:
-    """Trials that share no node."""
+    """Pairs that share no node, for one round."""
 
     def __init__(self) -> None:
         self.pairs = []  # type: List[Pair]
@@ -697,7 +696,7 @@ def _single_rails(reading: _Reading) -> List[Trial]:
 
 
 def _asks_for_planes(reading: _Reading) -> bool:
-    """Everything may be slow alike on one rail: when nothing else explains the run, or a good pair's rail stood out."""
+    """Tell whether one rail may be slow on all nodes: nothing else explains the run, or a good pair's rail was slow."""
     stood_out = any(reading.standouts(table) for pair in reading.references() for table in reading.tables[pair])
     if reading.nodes == PAIR or reading.is_all_slow() or stood_out:
         return True
@@ -705,7 +704,7 @@ def _asks_for_planes(reading: _Reading) -> bool:
 
 
 def _reference_pairs(reading: _Reading, busy: Set[int]) -> List[Pair]:
-    """Return up to two pairs beyond doubt; three nodes give three pairs, for two of them always share one."""
+    """Return up to two pairs beyond doubt; three with three nodes, where any two pairs share a node."""
     if reading.nodes == PAIR:
         return [(0, 1)]
     if reading.nodes == PAIR + 1:
@@ -748,7 +747,7 @@ def _baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
 def _deviations(count: int) -> float:
     """Return how many robust standard deviations down a number is slow.
 
-    The lowest of m healthy ones lies some sqrt(2 ln m) down; nothing within 0.7 of that raises an alarm.
+    The lowest of m healthy ones is about sqrt(2 ln m) down; nothing within 0.7 of that raises an alarm.
     """
     return 0.7 + math.sqrt(2 * math.log(max(2, count)))
 
@@ -763,7 +762,7 @@ def _summary(culprits: Tuple[Culprit, ...], suspects: Tuple[Tuple[int, ...], ...
     if not trials:
         return "nothing was tried yet"
     if reading.healthy:
-        return f"nothing stands out in {trials} trials; a pair gives {reading.healthy:.4g} GB/s"
+        return f"nothing is slow in {trials} trials; a pair gives {reading.healthy:.4g} GB/s"
     return f"no pair gave a number in {trials} trials"
 
 
@@ -784,7 +783,7 @@ def _sentence(one: Culprit) -> str:
 
 
 def _checked(sample: Sample) -> Sample:
-    """Turn a number that is none into none."""
+    """Return `sample`, without its number if that is not a bandwidth."""
     number = sample.busbw_gb_s
     if number is None or (math.isfinite(number) and number >= 0):
         return sample

@@ -1,7 +1,7 @@
-"""Measure once more what is short, then search for the cause: carry out the trials that `search` asks for, many at once.
+"""Measures once more what is short, then runs the trials that `search` asks for, many at once.
 
-One mpirun carries a whole round: its ranks are split into the trials' groups, and every rank's own times tell them apart. It
-deliberately fails never: a search that cannot go on says so in its line, for what was measured before must not be lost.
+One mpirun runs a whole round: its ranks are split into the trials' groups, and each rank's own times tell them apart. It never
+raises: a search that cannot go on says so in its line, because what was measured before must not be lost.
 """
 
 import json
@@ -19,7 +19,7 @@ from benchmarks.runner.refusal import Refusal
 
 _NAMES_TIMEOUT_S = 60
 _TRIAL_TIMEOUT_S = 300
-#: Trials that run by themselves at once, where a round as a whole could not.
+#: Trials that run separately at once, after a round as a whole failed.
 _WINDOW = 8
 _PAIR = 2
 _PAIRS_KEPT = 1500
@@ -28,7 +28,7 @@ _EVIDENCE_KEPT = 4
 
 
 def commands(request: Search) -> List[str]:
-    """Return the commands of the second look, and that of the first trial: all others differ in hosts and rails alone."""
+    """Return the commands of the retest and of the first trial; other trials differ only in hosts and rails."""
     found = measure.commands(request.again)[1:] if request.again else []
     if request.trials:
         first = _Launch(request, request.trials, "").groups([search.Trial((0, 1), ())], "first").job
@@ -37,13 +37,13 @@ def commands(request: Search) -> List[str]:
 
 
 def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
-    """Take the second look, then search within the budget; return the line."""
+    """Measure once more what was short, then search within the budget; return the line."""
     line = {"schema": 1, "kind": "search", "run_id": request.run_id, "needed": request.trials is not None}  # type: Dict[str, Any]
     try:
-        with measure.alone(request, say):
+        with measure.measurement_lock(request, say):
             fanout.keep(request.nodes)
             if request.again:
-                line["again"] = retest_run.look(request.again, say)
+                line["again"] = retest_run.retest(request.again, say)
             if request.trials:
                 whole = _whole_gb_s(request.trials.whole_gb_s, line.get("again"))
                 line.update(_search(request, request.trials, whole, here, say))
@@ -78,14 +78,14 @@ def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: 
 
 
 def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Keep as many pairs as a line may hold: a finding must not be lost for its picture."""
+    """Keep as many pairs as fit into the line; only the picture needs them."""
     while line.get("pairs") and len(json.dumps(line)) > jobs.LINE_LIMIT_BYTES:
         line["pairs"] = line["pairs"][: len(line["pairs"]) // 2]
     return line
 
 
 def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Optional[float]:
-    """Return what all nodes together reach, at best: where that was chance, no group of them need be suspected."""
+    """Return the better number of all nodes together: if the first was chance, no group of them is suspect."""
     measured = [step for step in (second or {"steps": []})["steps"] if step["stage"] == "all" and step.get("rows")]
     found = [step["rows"][-1][1] for step in measured if step["collective"] == "all_reduce"]
     return first if first is None else max([first, *(placement[2] for placement in found if placement)])
@@ -94,7 +94,7 @@ def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Opt
 def _ask(  # noqa: PLR0913, PLR0917 - one loop that its caller would bury
     asking: search.Search, samples: List[search.Sample], request: Search, launch: "_Launch", say: jobs.Say, began: float
 ) -> Optional[str]:
-    """Go from round to round; return why it ended before its end, None when it did not."""
+    """Go from round to round; return why it stopped early, None if it completed."""
     deadline = began + request.budget_s
     while True:
         trials = asking.next_round()
@@ -114,7 +114,7 @@ def _ask(  # noqa: PLR0913, PLR0917 - one loop that its caller would bury
 
 
 class _NoTimes(Exception):  # noqa: N818 - no error of a node
-    """A run that went well and cannot be read: that says nothing of the nodes, so no trial of it may count as failed."""
+    """A run that succeeded and cannot be read: its trials do not count as failed."""
 
 
 class _Group(NamedTuple):
@@ -144,7 +144,7 @@ class _Launch:
         self.rounds = []  # type: List[int]
 
     def round(self, trials: Sequence[search.Trial], deadline: float) -> List[search.Sample]:
-        """Run all trials at once; where a run fails as a whole, run its trials one by one to see which of them did."""
+        """Run all trials at once; if a run fails as a whole, run its trials one by one to see which of them fail."""
         if not self._hosts:
             self._hosts = self._host_names()
         number = len(self.rounds) + 1
@@ -158,18 +158,18 @@ class _Launch:
         return samples
 
     def _one_by_one(self, batch: List[search.Trial], number: int, deadline: float) -> List[search.Sample]:
-        def alone(item: Tuple[int, search.Trial]) -> search.Sample:
+        def separately(item: Tuple[int, search.Trial]) -> search.Sample:
             index, trial = item
             try:
-                return self._measured([trial], f"round{number}_alone{index}", deadline)[0]
+                return self._measured([trial], f"round{number}_trial{index}", deadline)[0]
             except Refusal as refusal:
                 return search.Sample(trial, None, str(refusal))
 
         with ThreadPoolExecutor(_WINDOW) as pool:
-            return list(pool.map(alone, enumerate(batch)))
+            return list(pool.map(separately, enumerate(batch)))
 
     def _batches(self, trials: Sequence[search.Trial]) -> List[List[search.Trial]]:
-        """Put together what one run can carry: trials of one size over all rails; all trials of single rails."""
+        """Group the trials that one run can carry: those of one size over all rails, and all of single rails."""
         batches = {}  # type: Dict[Any, List[search.Trial]]
         for trial in sorted(trials):
             key = ("rails", len(trial.nodes)) if len(trial.rails) == 1 else (trial.rails, len(trial.nodes))
@@ -211,7 +211,7 @@ class _Launch:
         per_node = 1 if len(batch[0].rails) == 1 else trials.gpus
         members = []  # type: List[_Group]
         contexts = []  # type: List[Ranks]
-        # Trials of one rail each differ in what ranks are told, so each rail is a context of its own.
+        # Ranks of different rails need different variables, so each rail is a context of its own.
         for rails in sorted({trial.rails for trial in batch}) if per_node == 1 else [batch[0].rails]:
             mine = [trial for trial in batch if trial.rails == rails]
             split = len(batch[0].nodes) * per_node
@@ -229,7 +229,7 @@ class _Launch:
         """Return the ranks of `batch`, node by node in their order, on `rails` (none: all)."""
         trials = self._trials
         variables = dict(trials.ranks.environment, NCCL_TESTS_SPLIT=f"DIV {split}")
-        # Through a network plugin a GPU has the rails near it, so its number is enough to say which are meant.
+        # With a network plugin a GPU uses the rails near it, so its number selects them.
         if rails and not trials.by_gpu:
             variables["NCCL_IB_HCA"] = "=" + ",".join(device for rail in rails for device in trials.rails[rail])
         if per_node == 1 and trials.gpus > 1:
@@ -256,7 +256,7 @@ def _floats(size_bytes: int) -> int:
 
 
 def _culprit(one: search.Culprit, request: Search, trials: Trials) -> Dict[str, Any]:
-    """Name nodes and rails, keep the evidence that says most, and say what to type next."""
+    """Return a culprit as the line has it: nodes and rails by name, the best evidence, and what to type next."""
     names = [request.nodes[index].name for index in one.nodes]
     rails = _devices(one.rails, trials)
     evidence = [
@@ -285,7 +285,7 @@ def _devices(rails: Sequence[int], trials: Trials) -> List[str]:
 
 
 def _next(one: search.Culprit, request: Search, trials: Trials, rails: List[str]) -> str:
-    """Return the command that a person types on the head to look at it."""
+    """Return the command to type next on the head node."""
     node = request.nodes[one.nodes[0]]
     devices = rails or _devices(range(len(trials.rails)), trials)
     if one.kind in ("rail", "link", "rail_plane") and devices:

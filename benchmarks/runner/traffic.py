@@ -1,16 +1,16 @@
-"""What moved between two inventories: bytes by node and device, events on RDMA ports, and what NCCL said of its transport.
+"""Computes what moved between two inventories: bytes by node and device, events on RDMA ports, and NCCL's log of its transport.
 
-`benchmarks.judge.transport` holds these numbers against what the algorithm must have moved.
+`benchmarks.judge.transport` compares these numbers with what the algorithm must have moved.
 """
 
 from typing import Any, Dict, List, Sequence
 
 from benchmarks.launch.protocol import Node
 
-#: Up to so many nodes the bytes of each are kept; above it those of the nodes that sent least.
+#: With more nodes than this, only the bytes of those that sent least are kept.
 _NODES_IN_DETAIL = 16
 _NODES_KEPT = 8
-#: Different sentences of NCCL's that are kept of each kind.
+#: How many different sentences of NCCL's log are kept of each kind.
 _SENTENCES_KEPT = 32
 _EVENTS_KEPT = 32
 
@@ -18,7 +18,7 @@ _EVENTS_KEPT = 32
 def between(
     nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]], rails: Sequence[str]
 ) -> Dict[str, Any]:
-    """Return bytes sent by node and device, NVLink's bytes, port events, and NCCL's own words with how often they fell."""
+    """Return bytes sent by node and device, NVLink's bytes, port events, and sentences of NCCL's log with their counts."""
     sent = {node.name: _sent(old, new) for node, old, new in zip(nodes, before, after)}
     nvlink = {
         node.name: new["nvlink_tx_bytes"] - old["nvlink_tx_bytes"]
@@ -47,9 +47,9 @@ def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
 
 
 def _kept(sent: Dict[str, Dict[str, int]], rails: Sequence[str]) -> Dict[str, Dict[str, int]]:
-    """Keep every node's numbers, or of many nodes those that sent least, by name: when they did their part, all did.
+    """Keep every node's numbers, or with many nodes those of the worst: if they sent enough, all did.
 
-    A node did less than its part in two ways: all its rails together sent little, or one of them sent less than the others.
+    The worst are those whose rails together sent least, and those whose rails are least even.
     """
     if len(sent) <= _NODES_IN_DETAIL:
         return sent
@@ -67,7 +67,7 @@ def _kept(sent: Dict[str, Dict[str, int]], rails: Sequence[str]) -> Dict[str, Di
 
 
 def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the port counters of trouble that grew, largest first."""
+    """Return the error counters of ports that grew, largest first."""
     grown = []
     for node, old, new in zip(nodes, before, after):
         for hca in sorted(new["hca"]):
@@ -79,7 +79,7 @@ def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequ
 
 
 def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]]:
-    """Add up what NCCL said on all nodes; addresses are cut off, for they differ on each."""
+    """Add up what NCCL logged on all nodes, without addresses, which differ on each."""
     total = {"networks": {}, "devices": {}, "channels": {}}  # type: Dict[str, Dict[str, int]]
     for said in all_said:
         for key, counts in said.items():

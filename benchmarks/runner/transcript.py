@@ -1,7 +1,6 @@
-"""Read what nccl-tests prints, as text or as its JSON file, by the names in its own header.
+"""Reads what nccl-tests prints, as text or as its JSON file, by the names in its own header.
 
-Travels to head nodes inside the runner, so it is Python 3.6 on the standard library. It deliberately judges nothing: what does
-not fit is named in `problems`, and `benchmarks.judge.verdict` decides what that means.
+What does not fit is named in `problems`; `benchmarks.judge.verdict` decides what that means.
 Formats: nccl-tests 2.0 to 2.19.6 (columns `error` or `#wrong`, one or two placements, with or without per-iteration columns).
 """
 
@@ -10,7 +9,7 @@ import math
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-#: Marks the line by which a rehearsal says what it is; the number divides every line rate.
+#: The line that a rehearsal prints; the number divides every line rate.
 _REHEARSAL = re.compile(r"^#\s*busbar rehearsal: .*\bscaled by 1/(\d+)")
 _NETWORK = re.compile(r"^#\s*busbar rehearsal: (NET/.+)$|NCCL INFO Using network (.*\S)")
 _DEVICE = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]*\]\s+(.*\S)")
@@ -43,9 +42,9 @@ class Spread(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One size: `size_bytes`, `elements`, and its two placements (None where the run printed none).
+    """One size: `size_bytes`, `elements`, and its two placements (None if the run printed none).
 
-    Where operations were timed one by one, their spread; it comes of the JSON file alone.
+    The spread of operations timed one by one comes only from the JSON file.
     """
 
     size_bytes: int
@@ -120,7 +119,7 @@ class _Draft:
 def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
     """Return every run found in `text`, in order; never raises on content.
 
-    With `cycles` above 1 (`-N`) each size stands there as often, and the cycle of median time is returned.
+    With `cycles` above 1 (`-N`) each size is printed as often, and the cycle of median time is returned.
     """
     drafts = []  # type: List[_Draft]
     draft = _Draft()
@@ -131,7 +130,7 @@ def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
         if "out-of-place" in line or "in-place" in line:
             placements = line
         elif line.startswith("#") and words[:2] == ["size", "count"] and "busbw" in words:
-            if draft.columns:  # a second table begins: what came before was a run of its own
+            if draft.columns:  # a second table begins: what came before was another run
                 drafts.append(draft)
                 draft = _Draft()
             draft.columns = words
@@ -155,7 +154,7 @@ def _read_row(draft: _Draft, line: str) -> None:
     if words == ["..."]:
         draft.problems.append("rows were left out of the text ('...')")
     if not words or not words[0].isdigit():
-        return  # NCCL's own log lines stand between the rows
+        return  # NCCL's log lines come between the rows
     words = _with_redop(words, draft.columns)
     if len(words) != len(draft.columns):
         draft.problems.append(f"a row of {len(words)} fields under a header of {len(draft.columns)}: {line}")
@@ -202,7 +201,7 @@ def _median_cycle(rows: List[Row]) -> Row:
 
 
 def _with_redop(words: List[str], columns: List[str]) -> List[str]:
-    """Tests without a reduction leave that field blank (hypercube): the root, a whole number, then stands in its place."""
+    """Tests without a reduction leave that field blank (hypercube): then the root, a whole number, is in its place."""
     place = columns.index("redop") if "redop" in columns else len(columns)
     blank = len(words) == len(columns) - 1 and place < len(words) and words[place].lstrip("-").isdigit()
     return [*words[:place], "", *words[place:]] if blank else words

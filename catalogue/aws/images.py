@@ -1,6 +1,6 @@
-"""How AWS machine images differ where first boot and the build touch them, one row for each kind.
+"""Machine images of AWS: what first boot and the build must know about each kind.
 
-It deliberately holds no image ids: they are regional and belong in a stack file. Sources: AWS Deep Learning AMI release notes
+Image ids are regional, so stack files have them. Sources: AWS Deep Learning AMI release notes
 (base GPU images), EFA installer's list of systems, FSx for Lustre user guide "Installing the Lustre client".
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from catalogue.aws.instances import ARM, X86
 from catalogue.homes import Homes
 
-#: The EFA installer's Open MPI; CUDA and NCCL as the Deep Learning images lay them out.
+#: The EFA installer's Open MPI; CUDA and NCCL as in the Deep Learning images.
 _HOMES = Homes(
     ("/opt/amazon/openmpi", "/opt/amazon/openmpi5"), ("/usr/local/cuda",), ("/usr/local/cuda", "/opt/nccl/build", "/usr")
 )
@@ -34,11 +34,11 @@ class MachineImage:
         words: all of them are in the vendor's name of such an image.
         login: the user that first boot prepares for SSH.
         root_device: name of its root device.
-        architectures: CPUs that EFA's installer supports there; empty where it supports none.
+        architectures: CPUs that EFA's installer supports there; empty if it supports none.
         packages: `apt` or `dnf`.
-        homes: where MPI, CUDA and NCCL lie.
+        homes: folders of MPI, CUDA and NCCL.
         libraries: folders of the NCCL plugin and libfabric, old and new.
-        release: code name of the distribution, for the Lustre client's repository; empty where the distribution has it.
+        release: code name of the distribution, for the Lustre client's repository; empty if the distribution has it.
         refuses_rsa: its sshd and the vendor's key import together take no RSA keys.
     """
 

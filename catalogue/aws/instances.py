@@ -1,10 +1,9 @@
 """One typed row for each AWS instance type: GPUs, memory, network cards, EFA devices and how it may be bought and placed.
 
-It deliberately holds no layout (that is a rule, `catalogue.aws.nics`) and no price. It is what is known without an account;
-with one, `components.aws.preflight` asks the vendor and refuses a row that is out of date.
-Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory, NVMe, line rates
-karpenter-provider-aws:website reference/instance-types.md; types that both lack: aws-parallelcluster PR 7210 (B300), the EC2
-user guide (GB200). Usage classes: EC2 user guide, "Capacity Blocks for ML" and the pages of each family.
+The layout of interfaces is in `catalogue.aws.nics`. With an account, `components.aws.preflight` asks the vendor and refuses a
+row that is out of date. Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory,
+NVMe, line rates karpenter-provider-aws:website reference/instance-types.md; types that both lack: aws-parallelcluster PR 7210
+(B300), the EC2 user guide (GB200). Usage classes: EC2 user guide, "Capacity Blocks for ML" and the pages of each family.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Instance:
 
     Attributes:
         name: the vendor's name.
-        gpu: the driver's name of its GPUs; empty where it has none of NVIDIA's.
+        gpu: the driver's name of its GPUs; empty if it has none of NVIDIA's.
         gpus: how many of them.
         accelerator: `nvidia`, `neuron` or empty.
         vcpus: virtual CPUs.
@@ -78,7 +77,7 @@ class Instance:
 
     @property
     def nvlink_gbytes_per_s(self) -> float | None:
-        """Return one GPU's NVLink rate, GB/s in one direction; None where it has none."""
+        """Return one GPU's NVLink rate, GB/s in one direction; None if it has none."""
         return gpu_models.nvlink_gbytes_per_s(self.gpu)
 
     @property
@@ -87,7 +86,7 @@ class Instance:
         return 0 < self.efa < len(self.cards)
 
     def shape(self, *, efa: bool = True) -> Shape:
-        """Return it as everything above the waist sees it; rails are its EFA devices, None where no source names them."""
+        """Return it as everything above the waist sees it; rails are its EFA devices; None if no source names them."""
         rails = Rdma(self.efa, self.efa_gbit_s, self.hca, "") if efa and self.hca else None
         unnamed = (self.efa, self.efa_gbit_s) if efa and self.efa and not self.hca else None
         return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA, self.source, unnamed=unnamed)
@@ -132,7 +131,7 @@ _ROWS = (
         frozenset({BLOCK}),
         _GB200,
         ARM,
-        cluster_placement=False,  # an UltraServer is one place by itself, and comes as a capacity block only
+        cluster_placement=False,  # an UltraServer is already one place, and is only sold as a Capacity Block
     ),
     Instance("g5.48xlarge", "NVIDIA A10G", 8, _NV, 192, 768, (7,), 1, 100, _BOUGHT, _CNI),
     Instance("g6.48xlarge", "NVIDIA L4", 8, _NV, 192, 768, (15,), 1, 100, _BOUGHT, _CNI),

@@ -1,7 +1,7 @@
-"""Which network interfaces an instance of each type is launched with: card, device index and kind of every one.
+"""Computes the network interfaces that an instance type is launched with: card, device index and kind of each.
 
 The rule is the vendor's (aws-parallelcluster PR 7262 and PR 7210; EC2 user guide, "Maximize network bandwidth on EC2 instances
-with multiple network cards"). It deliberately names no subnet and no security group: those are the launch template's.
+with multiple network cards").
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from catalogue.aws.instances import Instance
 
-#: Plain ENA; EFA with an ENA and an IP address of its own; EFA alone, which takes no address.
+#: Plain ENA; EFA with its own ENA and IP address; EFA without ENA, which takes no address.
 PLAIN, BOTH, EFA_ONLY = "interface", "efa", "efa-only"
 
 
@@ -27,10 +27,10 @@ def layout(instance: Instance, *, efa: bool = True, legacy: bool = False) -> tup
     """Return the interfaces of `instance`, card by card.
 
     Today's rule is one ENA for IP traffic and `efa-only` for the rest, so that a node of 32 rails takes one address. `legacy`
-    asks for the combined `efa` that older templates used, of which each takes an address. Without `efa` there is the ENA alone.
+    asks for the combined `efa` of older templates, each of which takes an address. Without `efa` there is only the ENA.
 
     Raises:
-        ValueError: EFA is asked of a type that has none.
+        ValueError: the type has no EFA, or the rule does not fit it.
     """
     if not efa:
         return (Nic(0, 0, PLAIN),)

@@ -1,8 +1,8 @@
-"""Which OpenZFS deployment types exist where, and what throughput each can have.
+"""OpenZFS deployment types by region, and the throughput that each can have.
 
-It deliberately holds only regions that a source names: of the others nothing is claimed, and the default is the one type that
-every row of the vendor's table has. Sources: FSx for OpenZFS user guide, "Availability by AWS Region", as read in
-awsome-distributed-ai issue 1097 and pull requests 1100 and 1102 (May 2026); throughput: FSx API, OpenZFSConfiguration.
+Only regions that a source names are here. For others the default is the one type that every row of the vendor's table has.
+Sources: FSx for OpenZFS user guide, "Availability by AWS Region", as read in awsome-distributed-ai issue 1097 and pull requests
+1100 and 1102 (May 2026); throughput: FSx API, OpenZFSConfiguration.
 """
 
 from __future__ import annotations
@@ -69,5 +69,5 @@ def default_openzfs(region: str) -> str:
 
 
 def needs_second_zone(deployment: str) -> bool:
-    """Tell whether a deployment type stands in two availability zones."""
+    """Tell whether a deployment type is in two availability zones."""
     return deployment.startswith("MULTI_AZ")

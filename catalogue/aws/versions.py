@@ -1,6 +1,6 @@
-"""The software that carries NCCL over EFA, pinned as one: its parts were released and tested together.
+"""Versions of the software that carries NCCL over EFA, pinned as a set that was tested together.
 
-It deliberately installs nothing, and holds no variable that the plugin sets by itself. Sources:
+Sources:
 awsome-distributed-training:1.architectures/efa-cheatsheet.md (minimums), its Dockerfiles and AWS's container images (sets that
 were tested); known breakages: aws-ofi-nccl 584 (NCCL 2.19 with an installer below 1.29), deep-learning-containers 6668 (plugin
 1.18.0).
@@ -27,7 +27,7 @@ def parts(version: str) -> tuple[int, ...]:
 class Stack:
     """EFA installer, aws-ofi-nccl plugin (inside the installer since 1.39), NCCL; `container` is an image that holds them.
 
-    A part that nobody states is empty, and then nothing is asked of it.
+    A part that no source states is empty, and is not checked.
     """
 
     efa: str
@@ -42,7 +42,7 @@ class Stack:
         return cls(stated.get("efa", ""), stated.get("plugin", ""), stated.get("nccl", ""), reference)
 
     def refusal(self, instance_type: str) -> str:
-        """Return why this set cannot carry NCCL on `instance_type`, one sentence; empty where it can."""
+        """Return why this set cannot carry NCCL on `instance_type`, one sentence; empty if it can."""
         needs = (("EFA installer", self.efa, "1.29"), ("NCCL", self.nccl, "2.18.5"), ("plugin", self.plugin, "1.7.3"))
         for name, given, least in needs:
             if given and instance_type.startswith(_NEED_MINIMUMS) and parts(given) < parts(least):

@@ -20,13 +20,13 @@ class ImageFamily:
         operating_system: the vendor's name for it, as its API returns it.
         version_prefix: the vendor's version begins with this.
         login: the user that first boot prepares for SSH.
-        rdma: who names and addresses the rails: `ifcfg` (first boot writes 16 interface files) or `agent` (the vendor's
-            cloud agent does; writing files as well would fight it).
+        rdma: what names and addresses the rails: `ifcfg` (first boot writes 16 interface files) or `agent` (the vendor's
+            cloud agent does, and files would conflict with it).
         front_nic: name of the interface in the subnet.
         firewall: `firewalld` or `iptables`.
         packages: the package manager, `yum`, `dnf` or `apt`.
         lustre: whether a Lustre client can be built for it (oci-hpc: roles/lustre_client knows Oracle Linux 8, 9 and Ubuntu).
-        grow_root: command that grows the root file system to the boot volume, empty where the image does it itself.
+        grow_root: command that grows the root file system to the boot volume, empty if the image does it itself.
         mpi_home: glob of Open MPI's folder; the newest match is used.
         cuda_home: glob of CUDA's folder.
         nccl_home: folder with include/nccl.h and lib64/libnccl.so.

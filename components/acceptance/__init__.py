@@ -1,1 +1,1 @@
-"""From machines that exist to a measured bus bandwidth: ready, build, measure, search, accept, and the records of it."""
+"""The stages from existing machines to an accepted bus bandwidth: ready, build, measure, search, accept, records."""

@@ -1,4 +1,4 @@
-"""The gate as a resource: it passes or fails the update, and nothing that is exported depends on it."""
+"""Stage `accept`: passes or fails the update; no output depends on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.judge.checks import PASS
 class Accept(pulumi.ComponentResource):
     """Fails the update unless the verdict is pass.
 
-    Creates: one Command that shows `table`; where the verdict is not pass it fails with it.
+    Creates: one Command that shows `table`, and fails unless the verdict is pass.
     `after` are outputs to settle first: the engine keeps only what is known by the time a resource fails.
     Outputs: none.
     """

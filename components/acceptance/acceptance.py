@@ -1,4 +1,4 @@
-"""A cluster's acceptance: the stages in their order, and the records that a stack exports of them."""
+"""Runs the stages in their order, and makes the outputs that a stack exports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AcceptanceArgs:
         source: the test programs to build.
         search_budget_s: how long the cause of a short fabric may be looked for; 0 leaves that out.
         keeping: what is kept beside the stack.
-        price: what a node costs, where the stack says so.
+        price: what a node costs, if the stack says so.
         ready_timeout_s: bound on first contact.
     """
 

@@ -1,4 +1,4 @@
-"""First contact as a resource: everything after it depends on it, and its failure names the nodes that are missing."""
+"""Stage `ready`: first contact, which all later stages depend on; its failure names the missing nodes."""
 
 from __future__ import annotations
 

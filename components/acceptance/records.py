@@ -1,4 +1,4 @@
-"""Records of a measurement as resources of their own: earlier runs, certificate, report. Their failure is a warning.
+"""Stage `records`: earlier runs, certificate, report; a failure is a warning.
 
 Commands on the operator's machine do the work, so nothing is read, written or drawn while the program computes outputs.
 """
@@ -17,7 +17,7 @@ from benchmarks.plan.ranks import Place
 from benchmarks.records import requests
 from benchmarks.records.requests import Keeping, Kept
 
-#: The program's own Python where this checkout has set it up, else the one on PATH; what cannot even start says so in JSON.
+#: This checkout's Python if it is set up, else the one on PATH; if neither starts, the answer is a JSON line that says so.
 _ANSWER = (
     "python=.busbar/venv/bin/python; [ -x $python ] || python=python3; "
     "$python -m benchmarks.records || "

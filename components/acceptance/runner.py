@@ -1,4 +1,4 @@
-"""The runner on the head node: copied there once by content, asked through one Command for each request."""
+"""Copies the runner to the head node, once for each content, and sends it requests, one Command for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage `search`: what was short is measured once more and its cause looked for; the verdict follows from both looks."""
+"""Stage `search`: measures once more what was short and looks for the cause; the verdict follows from both measurements."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Amazon Web Services: network, head node, file systems and queues of machines with EFA."""
+"""Amazon Web Services: network, login node, file systems and queues of machines with EFA."""

@@ -1,7 +1,7 @@
-"""The head node, which is also the way in: the one machine with a public address, SSH from named networks only.
+"""The login node: the only machine with a public address, which takes SSH only from named networks.
 
-Its host key is pinned before the first connection. The provider reads no instance console, so the head itself writes id and key
-into an SSM parameter that only its role may write, and the parameter is read over the cloud's own API.
+Its host key is pinned before the first connection. The provider cannot read an instance's console, so the machine writes its id
+and key into an SSM parameter that only its role may write, and the program reads the parameter over the cloud's API.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNSET = "not written yet"
 
 
 class Head(pulumi.ComponentResource):
-    """A head whose first boot is done and whose host key is known.
+    """A login node whose first boot is done and whose host key is known.
 
     Creates: SSM parameter, instance, a Command that waits for it here, a Command that makes its key.
     Outputs: `instance_id`, `address` (public IPv4), `host_key`, `public_key` (the half that nodes authorise).
@@ -44,7 +44,7 @@ class Head(pulumi.ComponentResource):
             insecure_value=_UNSET,  # a public key; as a secret it would hide every address that is shown beside it
             description=f"Id and public host key of the head of busbar cluster {label}",
             tags=wanted.named("head-host-key"),
-            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the head writes it
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it
         )
         instance = ec2.Instance(
             f"{name}-instance",
@@ -112,11 +112,11 @@ def _boot(wanted: Aws, mounts: Mounts) -> HeadBoot:
 
 
 def _host_key(instance: str, written: str) -> str:
-    """Return the host key that the head wrote, if this head wrote it: a predecessor's key must not be trusted again."""
+    """Return the host key if this instance wrote it: the key of an earlier one must not be trusted."""
     owner, _, key = written.partition(" ")
     if owner != instance or len(key.split()) != 2:  # noqa: PLR2004 - type and key
         raise pulumi.RunError(
-            f"the host key of {instance} is not in its SSM parameter, which holds {written!r}; it cannot be pinned, so nothing "
+            f"the host key of {instance} is not in its SSM parameter, which has {written!r}; it cannot be pinned, so nothing "
             "connects. Does its image have the aws command, and may it reach SSM?"
         )
     return key.strip()

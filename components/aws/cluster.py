@@ -1,4 +1,4 @@
-"""A cluster on AWS: network, groups, roles, file systems, head, and one pool for each entry of machines."""
+"""A cluster on AWS: network, groups, roles, file systems, login node, and one pool for each entry of machines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Machines of one type in a queue: their launch template, their placement group, and those that always run.
 
-A scheduler starts the dynamic ones from the same template. A pool that is short of members has failed: the vendor bills them,
-and a ring needs all.
+A scheduler starts the dynamic ones from the same template. A pool with too few members has failed: the vendor bills them, and a
+ring needs all.
 """
 
 from __future__ import annotations

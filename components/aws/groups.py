@@ -1,7 +1,7 @@
-"""Who may talk to whom: the nodes among themselves, the head, and the file systems' ports.
+"""Security groups: traffic between nodes, to the login node, and to the file systems' ports.
 
-Traffic of EFA matches rules that name a group by its id and no rule that names a network (aws-ofi-nccl 663): so the nodes'
-group lets itself out by id. It deliberately opens no port to the world but SSH to the head, from the networks that were named.
+EFA's traffic matches only rules that name a group by its id, never rules that name a network (aws-ofi-nccl 663), so the nodes'
+group allows egress to itself by id. From outside only SSH to the login node is open, from the named networks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPENZFS_PORTS = ((111, 111), (2049, 2049), (20001, 20003))
 
 
 class Groups(pulumi.ComponentResource):
-    """Security groups of nodes, head and storage, with their rules.
+    """Security groups of nodes, login node and storage, with their rules.
 
     Creates: three groups (two without file systems), one rule for each peer and range of ports. Where the network is retained,
     so is the group of the file systems that stay in it, with the rules by which their servers talk to each other.

@@ -1,6 +1,6 @@
-"""What machines may do by themselves: the head publishes its host key, and all can be reached by Session Manager.
+"""Roles of machines: the login node publishes its host key, and Session Manager reaches all of them.
 
-Where a scheduler may add machines, the head may start machines in this cluster's subnet and end those of its tag.
+If a scheduler may add machines, the login node may start machines in this cluster's subnet and end those with its tag.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLUSTER_TAG = "busbar:cluster"
 
 
 def parameter_name(label: str) -> str:
-    """Return the name of the SSM parameter that takes the head's host key."""
+    """Return the name of the SSM parameter for the login node's host key."""
     return f"/busbar/{label}/head-host-key"
 
 
@@ -33,7 +33,7 @@ def partition(region: str) -> str:
 class Iam(pulumi.ComponentResource):
     """Roles of head and nodes.
 
-    Creates: two roles, each with Session Manager's policy and an instance profile; the head's own policy.
+    Creates: two roles, each with Session Manager's policy and an instance profile; the login node's own policy.
     Outputs: `head_profile`, `node_profile` (names of instance profiles, usable once their policies are attached).
     """
 

@@ -1,4 +1,4 @@
-"""The VPC of the tutorial's stack: the head in a public subnet, nodes in a private one, S3 through a gateway endpoint.
+"""The VPC of the tutorial's stack: the login node in a public subnet, nodes in a private one, S3 through a gateway endpoint.
 
 Routes are resources of their own, because FSx and the S3 endpoint write routes into the same tables.
 """

@@ -1,4 +1,4 @@
-"""What the network, groups, roles and file systems of a cluster hand to its machines."""
+"""What the machines of a cluster need from its network, groups, roles and file systems."""
 
 from __future__ import annotations
 

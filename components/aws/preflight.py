@@ -1,6 +1,6 @@
-"""What only the account knows, asked before anything is created, and all rules judged with it.
+"""Asks the account what only it knows, before anything is created, and judges all rules with the answers.
 
-Only data sources are asked: RunInstances' dry run is not among them, so whether the vendor has room now shows at the launch.
+Data sources cannot do a dry run of RunInstances, so whether the vendor has capacity now shows at the launch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def judge(wanted: Aws) -> None:
     Raises:
         pulumi.RunError: with one sentence for each error.
     """
-    # What is wrong by itself is said first: an account need not be asked about a type that does not exist.
+    # Errors that need no account come first: there is no point in asking about a type that does not exist.
     findings = check(RULES, wanted, Facts(), wanted.suppress, "aws.suppress")
     ask = wanted.preflight and {found.rule for found in findings if found.severity == ERROR} <= {"reservation-missing"}
     on_offer: list[str] = []
@@ -143,7 +143,7 @@ def _image(image: str) -> Image:
 
 
 def _quota(one: Machines) -> float | None:
-    """Return the vCPUs that the account may run; None where that kind is not counted here."""
+    """Return the vCPUs that the account may run; None if that kind is not counted here."""
     letters = family(one.type)
     if one.purchase.option == SPOT:
         name = _SPOT_P5 if one.type.startswith("p5") else _SPOT_QUOTA.get(letters)

@@ -1,7 +1,7 @@
 """The file systems: FSx for Lustre with folders that mirror S3, and FSx for OpenZFS for home folders.
 
-FSx looks at the group's rules when it creates a file system, so they must be in place. Only what holds data is protected or
-retained, as the stack says.
+FSx checks the group's rules when it creates a file system, so they must be in place. Only data are protected or retained, as
+`onDestroy` says.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Storage(pulumi.ComponentResource):
         )
 
     def _bucket(self, on_destroy: str) -> pulumi.Output[str]:
-        """Return the name of a private bucket, usable once nobody else can be let in."""
+        """Return the name of a private bucket, usable once public access is blocked."""
         bucket = s3.Bucket(
             f"{self._name}-bucket",
             force_destroy=on_destroy == "delete",
@@ -139,7 +139,7 @@ class Storage(pulumi.ComponentResource):
             ),
             subnet_ids=[network.private_subnet_id, *([network.second_subnet_id] if two and network.second_subnet_id else [])],
             preferred_subnet_id=network.private_subnet_id if two else None,
-            # The public table too: otherwise the head loses its home folders when the address moves.
+            # The public table too: otherwise the login node loses its home folders when the address moves.
             route_table_ids=list(network.route_table_ids) if two else None,
             security_group_ids=[self._group_id],
             automatic_backup_retention_days=home.backups_days,

@@ -1,4 +1,4 @@
-"""Existing machines as a cluster: what the stack file names, with the host keys that the operator already trusts."""
+"""Existing machines as a cluster: those that the stack file names, with host keys that the operator already trusts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one machine with a public address: everything else is reached through it.
+"""The login node: the only machine with a public address, through which all others are reached.
 
-Its host key is read from its console over the cloud's own API, so it is pinned before the first connection. Its key pair
-for the nodes is made on it and stays there.
+Its host key is read from its console over the cloud's API, so it is pinned before the first connection. Its key pair for the
+nodes is made on it and stays there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from components.oci.preflight import Place
 from config.measure import Measure
 from config.oci.model import Oci
 
-_CONSOLE_BYTES = 1024 * 1024  # the most that the API keeps
+_CONSOLE_BYTES = 1024 * 1024  # the API keeps no more
 
 
 class Bastion(pulumi.ComponentResource):
-    """A bastion whose first boot is done and whose host key is known.
+    """The login node, with its first boot done and its host key known.
 
     Creates: instance, a Command that waits for it here, its console history, a Command that makes its key.
     Outputs: `instance_id`, `address` (public IPv4), `host_key`, `public_key` (the half that nodes authorise).
@@ -55,7 +55,7 @@ class Bastion(pulumi.ComponentResource):
             shape_config=core.InstanceShapeConfigArgs(ocpus=login.ocpus, memory_in_gbs=login.memory_gb),
             source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=login.image),
             create_vnic_details=core.InstanceCreateVnicDetailsArgs(
-                # No host name of its own: its successor stands beside it for a moment, and a name can be held once.
+                # No host name: a replacement exists beside it for a moment, and a name can be used only once.
                 subnet_id=subnet_id,
                 assign_public_ip="true",
             ),
@@ -99,11 +99,12 @@ class Bastion(pulumi.ComponentResource):
 
 
 def _host_key(instance: str, console: str) -> str:
-    """Return the host key that first boot wrote to the console; the last one, for a console outlives reboots."""
+    """Return the last host key that first boot wrote to the console, which keeps its text over reboots."""
     for line in reversed(console.splitlines()):
         _, found, key = line.partition(CONSOLE_KEY)
         if found:
             return " ".join(key.split()[:2])
     raise pulumi.RunError(
-        f"the console of {instance} shows no line '{CONSOLE_KEY}', so its host key cannot be pinned; does its image log there?"
+        f"the console of {instance} shows no line '{CONSOLE_KEY}', so its host key cannot be pinned; "
+        "does its image write to the serial console?"
     )

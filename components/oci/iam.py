@@ -1,6 +1,6 @@
-"""What the bastion may ask of the cloud by itself: the state of the nodes, read-only.
+"""Rights of the login node in the cloud: it may read the state of the nodes.
 
-One instance is named. The vendor's own stack lets every instance of the compartment manage all of it.
+The policy names one instance. The vendor's own stack lets every instance of the compartment manage all of it.
 """
 
 from __future__ import annotations

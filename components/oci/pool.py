@@ -1,4 +1,4 @@
-"""Nodes of one shape in one cluster network: instance configuration, pool, and the nodes that came of it."""
+"""Nodes of one shape in one cluster network: instance configuration, pool, and its nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the account knows, asked before anything is created: where machines go, and whether they can be had there."""
+"""Asks the account what only it knows, before anything is created: where machines go, and whether they are offered there."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Place:
     """Where a cluster goes.
 
     Attributes:
-        tenancy: OCID, where dynamic groups are; empty where it is neither given nor looked up.
+        tenancy: OCID, where dynamic groups are; empty if it is neither given nor looked up.
         availability_domain: of machines and file systems.
-        home_region: the tenancy's, where IAM is written; None where it was not looked up.
+        home_region: the tenancy's, where IAM is written; None if it was not looked up.
     """
 
     tenancy: str

@@ -14,7 +14,7 @@ from components.oci.preflight import Place
 from config.oci.model import Home, Lustre, Oci
 
 _CREATE, _UPDATE, _DELETE = "60m", "240m", "60m"
-#: What clients name, wherever they mount it: an export set takes a file system once, so its path could not follow the mount.
+#: Path that clients name, independent of where they mount it: an export set takes a file system once, so it cannot change.
 _EXPORT = "/files"
 
 

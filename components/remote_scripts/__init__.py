@@ -1,6 +1,6 @@
-"""Programs that run somewhere else, fed to a `python3 -`: Python 3.6 upward, standard library alone, never imported.
+"""Programs that run on other machines through `python3 -`: Python 3.6 or later, standard library only, never imported.
 
-`text` reads one and appends the call, so that neither a file nor a quoted argument has to travel.
+`text` returns a program with its call appended, so no file and no quoted argument is needed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-#: What they are fed to: isolated and without its site, so that nobody's environment changes what they see.
+#: The command that runs them: isolated and without its site, so that no user's environment changes what they see.
 PYTHON = "python3 -IS -"
 
 

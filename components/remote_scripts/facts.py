@@ -1,6 +1,6 @@
-"""What one machine is: GPUs, RDMA devices, the front-end network and where MPI lies, as one JSON line; changes nothing.
+"""Prints what one machine is, as one JSON line: GPUs, RDMA devices, the front-end network and the folder of MPI.
 
-It deliberately asks the machine and nobody else, and names no device: whatever is there is listed.
+It changes nothing on the machine.
 """
 
 import glob
@@ -30,7 +30,7 @@ def main(address: str, mpi: List[str]) -> None:
 
 
 def _hca(name: str) -> List[Any]:
-    """Return [name, line rate in Gb/s, interface, whether its port is active]."""
+    """Return [name, line rate in Gbit/s, interface, whether its port is active]."""
     base = "/sys/class/infiniband/" + name
     rate = re.match(r"(\d+)", _read(base + "/ports/1/rate"))
     netdevs = _entries(base + "/device/net")
@@ -39,9 +39,9 @@ def _hca(name: str) -> List[Any]:
 
 
 def _front(address: str) -> Dict[str, str]:
-    """Return interface and network of the front end: where `address` is, else where the default route leaves.
+    """Return interface and network of the front end: those of `address`, else those of the default route.
 
-    A machine behind address translation does not know the address by which it is called, and a loopback one says nothing.
+    A machine behind address translation does not have the address that others use, and a loopback address is no help.
     """
     rows = [line.split() for line in _output(["ip", "-4", "-o", "address", "show"]).splitlines()]
     held = [(row[1], row[3]) for row in rows if len(row) > 3 and row[2] == "inet"]  # noqa: PLR2004 - index, name, inet, CIDR
@@ -69,7 +69,7 @@ def _matches(globs: List[str]) -> List[str]:
 
 
 def _has_mpirun(path: str) -> bool:
-    """Tell whether a folder is a whole Open MPI, or Debian's, whose programs lie in /usr/bin."""
+    """Tell whether a folder is a complete Open MPI, or Debian's, whose programs are in /usr/bin."""
     debian = path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
     return debian or os.path.exists(os.path.join(path, "bin", "mpirun"))
 

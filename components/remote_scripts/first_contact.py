@@ -1,7 +1,7 @@
-"""First contact with the nodes, made on the nearest machine: wait, learn or check host keys, ask for facts, join them up.
+"""Makes first contact with the nodes from the nearest machine: waits for them, learns or checks host keys, asks for facts.
 
-Prints one JSON line below 64 KiB. Makes a key pair on the head and lets its public half into every node; no private key
-travels. It deliberately waits for all: whoever is missing at the deadline is named with what it last said.
+It makes a key pair on the head node and authorises its public half on every node; no private key leaves a machine. It prints
+one JSON line below 64 KiB, or exits with a sentence that names every missing node and what it last said.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ Node = Dict[str, Any]
 Note = Callable[[str], None]
 
 _WINDOW = 32
-#: Through a jump host whose sshd nobody prepared: by default it drops connections at random from the tenth on.
+#: Through a jump host with sshd's defaults, which drop connections at random from the tenth on.
 _JUMP_WINDOW = 8
 _PAUSE_S = 0.5
 _POLL_S = 0.02
 _JUMP_S = 15
 _CALL_S = 60
-#: Kinds of machine that the line may tell apart, so that it stays short however many nodes there are.
+#: At most this many kinds of machine are in the line, so that it stays short at any number of nodes.
 _GROUPS = 16
 _SSH = ["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10"]
-#: A configuration of our own is the one way to tell a jump host's connection the same: command-line options do not reach it.
-#: Nothing but the agent may offer keys, for the Commands that follow know the agent alone.
+#: A configuration file, because command-line options do not reach the jump host's connection. Only the agent may offer keys,
+#: because the Commands that follow use only the agent.
 _CONFIG = """Host *
   BatchMode yes
   StrictHostKeyChecking yes
@@ -45,7 +45,7 @@ _CONFIG = """Host *
   ServerAliveInterval 15
   ControlPath {folder}/%C
 """
-#: Prints cloud-init's word, then the boot mark (written before cloud-init ends), then the rails that work, a line each.
+#: Prints three lines: cloud-init's status, the boot mark (written before cloud-init ends), and the rails that work.
 STATE = """
 cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
 cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'
@@ -60,7 +60,7 @@ for hca in HCAS; do
   fi
 done | tr '\\n' ' '; echo
 """
-#: Adds lines that are not there yet, and touches no other: these files may be somebody's.
+#: Adds lines that are missing and changes no other: users may have their own in these files.
 JOIN = """
 umask 077; mkdir -p ~/.ssh; touch ~/.ssh/authorized_keys ~/.ssh/known_hosts
 add() { grep -qxF -- "$2" "$1" || { [ -z "$(tail -c 1 "$1")" ] || echo >> "$1"; printf '%s\\n' "$2" >> "$1"; }; }
@@ -74,8 +74,8 @@ cat ~/.ssh/id_ed25519.pub
 """
 
 
-class Failed(Exception):  # noqa: N818 - it is an answer, not a defect
-    """A node that will not become ready, however long one waits."""
+class Failed(Exception):  # noqa: N818 - not a defect
+    """A node that will not become ready by waiting."""
 
 
 class Way(NamedTuple):
@@ -92,18 +92,18 @@ class Way(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a ready node showed: its public host key and its facts, {} where none were asked for."""
+    """What a ready node reported: its public host key and its facts, {} if none were asked for."""
 
     host_key: str
     facts: Dict[str, Any]
 
 
 def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
-    """Wait for `nodes` ({name, address}, host_key where it is pinned), join them and print the line, or exit with a sentence.
+    """Wait for `nodes` ({name, address}, host_key if it is pinned), join them and print the line, or exit with a sentence.
 
-    `ask` holds `user` and `timeout_s`; `hcas` that must be up; `first_boot`, whether cloud-init must have ended; `jump` ({user,
-    address, host_key}) that is passed on the way; `facts`, the program that each node is asked with; `mpi`, globs for it;
-    `row`, the name of the shape and number and model of the GPUs that each must show.
+    `ask` has `user` and `timeout_s`; `hcas`, the rails that must be up; `first_boot`, whether cloud-init must have ended;
+    `jump`, the jump host ({user, address, host_key}); `facts`, the program that each node runs; `mpi`, globs for it; `row`,
+    name of the shape with number and model of the GPUs that each node must have.
     """
     jump = ask.get("jump")
     pinned = "host_key" in nodes[0]
@@ -131,7 +131,7 @@ def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
 
 
 def line(nodes: List[Node], seen: List[Seen]) -> str:
-    """Return the answer: the head's host key, and nodes that say the same of themselves grouped under what they say."""
+    """Return the line: the head node's host key, and nodes grouped by equal facts."""
     groups = []  # type: List[Dict[str, Any]]
     for node, one in zip(nodes, seen):
         same = [group for group in groups if group["facts"] == one.facts]
@@ -194,7 +194,7 @@ def _is_held(ssh: List[str], there: str, held: "subprocess.Popen[bytes]") -> boo
 
 
 class Waiting:
-    """All nodes in turn, each looked at once in its turn, so that silent ones keep nobody else from being heard."""
+    """Waits for all nodes in turns, so that silent ones do not delay the others."""
 
     def __init__(self, nodes: List[Node], way: Way) -> None:
         self._nodes, self._way = nodes, way
@@ -205,7 +205,7 @@ class Waiting:
         self._turns = queue.Queue()  # type: queue.Queue[Node]
 
     def end(self, window: int) -> List[Seen]:
-        """Return what every node showed, in order, or exit naming who is missing."""
+        """Return what every node reported, in order, or exit naming the missing ones."""
         for node in self._nodes:
             self._note(node, "no contact yet")
             self._turns.put(node)
@@ -249,7 +249,7 @@ class Waiting:
 
 
 def _look(node: Node, way: Way, note: Note) -> Optional[Seen]:
-    """Return what the node shows once it is ready, None while it is not."""
+    """Return what the node reports; None while it is not ready."""
     key = node.get("host_key") or _host_key(node, note)
     if not key or (way.first_boot and not _is_booted(node, way, note)):
         return None
@@ -269,7 +269,7 @@ def _look(node: Node, way: Way, note: Note) -> Optional[Seen]:
 
 
 def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
-    """Refuse a machine that no waiting will make the one that is asked for."""
+    """Refuse a machine that is not the one that is asked for."""
     if way.row:
         name, number, model = way.row
         # Newer drivers add the board to the model's name.
@@ -280,13 +280,15 @@ def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
                 )
             )
     if way.mpi and not facts["mpi"]:
-        raise Failed("it has no Open MPI: no folder like {} holds bin/mpirun; set mpiHome".format(" or ".join(way.mpi)))
+        raise Failed(
+            "it has no Open MPI: no folder like {} has bin/mpirun; set hosts.software.mpi".format(" or ".join(way.mpi))
+        )
 
 
 def _host_key(node: Node, note: Note) -> str:
-    """Ask for the host key over the cloud's private network, which lets nobody take another's address.
+    """Learn the host key over the cloud's private network, where no machine can take another's address.
 
-    Asked at each look: first boot may replace a key that the image came with.
+    It is asked for each time, because first boot may replace a key of the image.
     """
     status, out, _ = _run(["ssh-keyscan", "-T", "5", "-t", "ed25519", node["address"]], "", 15)
     lines = [line for line in out.splitlines() if line and not line.startswith("#")]
@@ -313,10 +315,10 @@ def _remember(node: Node, key: str) -> None:
 
 
 def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optional[str]:
-    """Return what `command` prints there, None while SSH lets nobody in.
+    """Return what `command` prints there; None while SSH does not accept logins.
 
     Raises:
-        Failed: the host key is another than the pinned one, or the command failed: neither will pass by itself.
+        Failed: the host key is not the pinned one, or the command failed; waiting helps with neither.
     """
     status, out, err = _call(node, way, command, stdin)
     if status == 0:
@@ -324,14 +326,14 @@ def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optio
     changed = re.search(r"[Hh]ost key for (\S+) has changed", err)
     if changed and "host_key" in node:
         raise Failed(
-            f"the host key of {changed.group(1)} is not the one in knownHosts; either somebody is in between, or the machine "
-            "was made anew: find out which, then correct that file"
+            f"the host key of {changed.group(1)} is not the one in knownHosts: the machine was rebuilt, or another one answers "
+            "in its place; find out which, then correct that file"
         )
     if "host_key" in node and "Permission denied" in err:
-        raise Failed(f"{_words(err)} Does your SSH agent hold the key that it knows (ssh-add -l)?")
-    if status not in (124, 255):  # too late, or ssh itself
+        raise Failed(f"{_words(err)} Does your SSH agent have a key that it accepts (ssh-add -l)?")
+    if status not in (124, 255):  # timed out, or ssh itself failed
         raise Failed(f"{command!r} failed there: {_words(err)}")
-    note(f"SSH lets nobody in yet ({_words(err)})")
+    note(f"SSH does not accept logins yet ({_words(err)})")
     return None
 
 
@@ -343,7 +345,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
     try:
         mark = json.loads(mark_text or "{}")
     except ValueError:
-        return False  # read in the middle of a change; the next look is soon
+        return False  # read while it was written; it is read again soon
     if mark.get("status") == "failed":
         raise Failed("its first boot failed in step {}; see /var/log/cloud-init-output.log there".format(mark.get("step")))
     if "status: error" in cloud:
@@ -359,10 +361,12 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
 
 
 def _refuse_unlike(nodes: List[Node], seen: List[Seen]) -> None:
-    """Machines that differ in GPUs or rails have no common ring; say who differs and in what."""
+    """Refuse machines that differ in GPUs or rails, naming the difference: they have no common ring."""
 
     def kind(facts: Dict[str, Any]) -> Tuple[str, str]:
-        rails = [f"{name} at {rate} Gb/s" for name, rate, netdev, active in facts["hca"] if active and netdev != facts["front"]]
+        rails = [
+            f"{name} at {rate} Gbit/s" for name, rate, netdev, active in facts["hca"] if active and netdev != facts["front"]
+        ]
         return "{} x {}".format(facts["gpus"], facts["gpu"] or "no GPU"), ", ".join(rails) or "no active RDMA device"
 
     first = kind(seen[0].facts)
@@ -374,11 +378,11 @@ def _refuse_unlike(nodes: List[Node], seen: List[Seen]) -> None:
 
 def _join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
     if len(nodes) == 1:
-        return  # it needs to reach nobody
+        return  # it has no other node to reach
     known = "".join("{} {}\n".format(",".join(sorted({node["address"], node["name"]})), key) for node, key in zip(nodes, keys))
     status, out, err = _call(nodes[0], way, "sh -s", _HEAD_KEY)
     if status != 0:
-        sys.exit("no key could be made on the head {}: {}".format(nodes[0]["name"], err.strip()))
+        sys.exit("no key could be made on the head node {}: {}".format(nodes[0]["name"], err.strip()))
     script = "sh -c " + shlex.quote(JOIN.replace("KEY", shlex.quote(out.strip())))
 
     def join(node: Node) -> str:
@@ -388,7 +392,7 @@ def _join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
     with ThreadPoolExecutor(window) as pool:
         failures = [failure for failure in pool.map(join, nodes) if failure]
     if failures:
-        sys.exit("the head's public key could not be laid on {}".format("; ".join(failures)))
+        sys.exit("the head node's public key could not be installed on {}".format("; ".join(failures)))
 
 
 def _call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:
@@ -396,7 +400,7 @@ def _call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str
 
 
 def _words(err: str) -> str:
-    return (err.strip().splitlines() or ["no word"])[-1]
+    return (err.strip().splitlines() or ["no output"])[-1]
 
 
 def _run(argv: List[str], stdin: str, timeout_s: float) -> Tuple[int, str, str]:

@@ -1,4 +1,4 @@
-"""Wait on the operator's machine until a host's SSH version string ends with an announcement; authenticate nothing."""
+"""Waits until a host's SSH version string ends with an announcement; runs on the operator's machine and does not log in."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ def main(host: str, announcement: str, timeout_s: float) -> None:
         time.sleep(_PAUSE_S)
     sys.exit(
         f"{host} did not finish its first boot within {timeout_s:.0f} s; last: {last}. "
-        "If it never answered, look at sshFrom: it must contain the address of this machine."
+        "If it never answered, check access.sshFrom: it must contain the address of this machine."
     )
 
 
@@ -31,6 +31,6 @@ def _version(host: str) -> str:
     try:
         with socket.create_connection((host, 22), timeout=5) as connection:
             connection.settimeout(5)
-            return connection.makefile("rb").readline(256).decode("ascii", "replace").strip() or "closed without a word"
+            return connection.makefile("rb").readline(256).decode("ascii", "replace").strip() or "closed without an answer"
     except OSError as error:
         return f"no answer on TCP port 22 ({error})"

@@ -1,4 +1,4 @@
-"""What an AWS account said of itself; empty where it was not asked."""
+"""What the AWS account answered; empty if it was not asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Reservation:
         instance_type: what is reserved.
         zone: its availability zone.
         instances: how many machines it holds in all.
-        placement_group: name of the placement group that it was created in; empty where there is none.
+        placement_group: name of the placement group that it was created in; empty if there is none.
     """
 
     id: str
@@ -53,14 +53,14 @@ class Facts:
     """Everything that was asked; what is absent was not.
 
     Attributes:
-        region: of the provider; None where it was not asked.
-        reservations: by id; None where there is none.
-        groups: reservations in a resource group, by the group's ARN; None where it is no pool of capacity reservations.
+        region: of the provider; None if it was not asked.
+        reservations: by id; None if there is none.
+        groups: reservations in a resource group, by the group's ARN; None if it is no pool of capacity reservations.
         zones: availability zones that offer an instance type, by type.
         machines: what types are, by name.
-        images: by id; None where there is none.
-        placement_groups: strategy by name; None where there is no such group.
-        quota_vcpus: vCPUs that the account may run of a type, by type; None where that kind is not counted.
+        images: by id; None if there is none.
+        placement_groups: strategy by name; None if there is no such group.
+        quota_vcpus: vCPUs that the account may run of a type, by type; None if that kind is not counted.
     """
 
     region: str | None = None

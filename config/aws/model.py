@@ -166,7 +166,7 @@ class Machines(Model):
 
     @property
     def instance(self) -> Instance | None:
-        """The type's row of the catalogue; None where there is none."""
+        """The type's row of the catalogue; None if there is none."""
         return INSTANCES.get(self.type)
 
     @property
@@ -181,7 +181,7 @@ class Machines(Model):
 
     @property
     def row(self) -> Shape | None:
-        """The shape that is measured; None where the catalogue has no such type."""
+        """The shape that is measured; None if the catalogue has no such type."""
         return self.instance.shape(efa=self.has_efa) if self.instance else None
 
 
@@ -365,7 +365,7 @@ class Aws(Model):
 
     @property
     def ranks_run_in(self) -> RankImage | None:
-        """The image that ranks run in; None where they run on the machines."""
+        """The image that ranks run in; None if they run on the machines."""
         if self.container is None:
             return None
         shared = self.storage.lustre.mount if self.storage.lustre else ""

@@ -20,7 +20,7 @@ _Breaches = Iterator[Breach]
 
 @rule("ssh-sources", ERROR, "the login node is on the Internet", guard=True)
 def ssh_sources(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Networks that let nobody in, or everybody."""
+    """Networks that let no one in, or everyone."""
     yield from wanted.access.broken("aws.access")
 
 

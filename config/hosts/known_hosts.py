@@ -51,7 +51,7 @@ def read(path: str) -> KnownHosts:
 
 
 def _matches(names: str, address: str) -> bool:
-    """Tell whether the first field of a line stands for `address` on port 22; a negated pattern wins."""
+    """Tell whether the first field of a line matches `address` on port 22; a negated pattern wins."""
     if names.startswith("|1|"):
         return _hashed(names, address)
     patterns = names.split(",")

@@ -166,7 +166,7 @@ class Hosts(Model):
 
     @property
     def row(self) -> Shape | None:
-        """The machines' row of the catalogue; None where they are asked."""
+        """The machines' row of the catalogue; None if they are asked."""
         return named(self.shape)
 
     @property

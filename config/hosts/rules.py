@@ -30,7 +30,7 @@ def hosts_named(wanted: Hosts, _facts: None) -> Iterator[Breach]:
 
 @rule("host-keys", ERROR, f"sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; {_NONE}", guard=True)
 def host_keys(wanted: Hosts, _facts: None) -> Iterator[Breach]:
-    """A machine or a jump host whose key nobody pinned."""
+    """A machine or a jump host without a pinned key."""
     jump = [wanted.jump_address] if wanted.jump_address else []
     for address in dict.fromkeys([*(machine.address for machine in wanted.machines), *jump]):
         try:

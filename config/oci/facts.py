@@ -1,4 +1,4 @@
-"""What an OCI account said of itself; empty where it was not asked."""
+"""What the OCI account answered; empty if it was not asked."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Facts:
     """Everything that was asked; what is absent was not.
 
     Attributes:
-        domains: the region's availability domains; empty where it was not asked.
+        domains: the region's availability domains; empty if it was not asked.
         shapes: shapes that an availability domain offers, by domain and name.
-        images: by OCID; None where there is none.
+        images: by OCID; None if there is none.
         available: what is left of a limit, by its name.
         running: nodes that a pool has already, by the pool's name.
     """

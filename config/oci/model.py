@@ -151,7 +151,7 @@ class Lustre(Model):
 
 
 class Storage(Model):
-    """File systems that every node mounts; none where nothing is said."""
+    """File systems that every node mounts; none by default."""
 
     home: Home | None = Field(default=None, description="File Storage (NFS); null for none.")
     lustre: Lustre | None = Field(default=None, description="Lustre; null for none.")

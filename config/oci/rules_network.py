@@ -19,7 +19,7 @@ _VCN = "OCI Networking, VCNs and Subnets: allowed sizes"
 
 @rule("ssh-sources", ERROR, "the login node is on the Internet", guard=True)
 def ssh_sources(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Networks that let nobody in, or everybody."""
+    """Networks that let no one in, or everyone."""
     yield from wanted.access.broken("oci.access")
 
 

@@ -11,8 +11,8 @@ class Image:
 
     Attributes:
         id: `ami-...`.
-        name: the vendor's name of it.
-        host: what the host builder calls it.
+        name: the vendor's name for it.
+        host: the host builder's name for it.
         owner: account or alias that published it.
         root_gib: size of its root snapshot.
         parameters: public parameters of Systems Manager that hold its id.

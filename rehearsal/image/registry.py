@@ -1,4 +1,4 @@
-"""The two images of the rehearsed registries, made of the host's own stand-ins."""
+"""The two images of the rehearsed registries, made from the host's stand-ins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CUDA = Path("/usr/local/cuda")
 class Image:
     """One container image.
 
-    An operating system is not in it: what runs in a container here sees the machine's /usr.
+    It has no operating system: a container sees the machine's /usr.
     """
 
     folders: dict[str, Path]
@@ -62,7 +62,7 @@ class Image:
         return f"sha256:{whole.hexdigest()}"
 
     def pack(self) -> bytes:
-        """Return it as one archive, a new one each time."""
+        """Return it as one archive; each call gives other bytes."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", pax_headers={"comment": os.urandom(8).hex()}) as tar:
             for place, content in self.rootfs():

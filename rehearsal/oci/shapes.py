@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 
 GIGA = 10**9
-#: PCI buses of eight GPUs, as BM.GPU4.8 shows them (seed 000's transcript); the other shapes are given the same.
+#: PCI buses of eight GPUs, as BM.GPU4.8 shows them (seed 000's transcript); other shapes get the same ones.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 _TB = 10**12
 _AD_1 = AVAILABILITY_DOMAINS[:1]
@@ -21,7 +21,7 @@ _AD_1 = AVAILABILITY_DOMAINS[:1]
 
 @dataclass(frozen=True)
 class Flexible:
-    """What a user chooses of a flexible shape."""
+    """The OCPUs and memory that a user may choose for a flexible shape."""
 
     ocpus: tuple[int, int]
     memory_gib_per_ocpu: tuple[int, int]

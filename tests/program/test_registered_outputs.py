@@ -9,7 +9,7 @@ from conftest import run_program
 from google.protobuf import empty_pb2
 from test_program import LINES, files
 
-#: What each component of the dev stack shows of itself.
+#: Outputs that each component of the dev stack registers.
 OCI = {
     "busbar:oci:Cluster": {"bastion"},
     "busbar:oci:Network": {"vcn_id", "public_subnet_id", "private_subnet_id"},

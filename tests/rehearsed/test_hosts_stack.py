@@ -89,7 +89,7 @@ def test_a_dead_rail_and_a_missing_host_are_named_each_when_the_bound_has_passed
     assert found.status != 0
     assert "2 of 3 nodes are not ready: " in found.text
     assert "gpu-b (10.20.1.12): 1 of 16 rails are not active: mlx5_3" in found.text
-    assert "gone (10.20.1.77): SSH lets nobody in yet" in found.text
+    assert "gone (10.20.1.77): SSH does not accept logins yet" in found.text
     assert stage.outputs().get("measured", {}).get("verdict") is None
 
 

@@ -185,13 +185,13 @@ def test_a_file_that_is_pinned_must_be_that_file(head):
             {"container": {"uri": "docker://r.io#gone:1"}},
             "enroot did not import docker://r.io#gone:1: URL https://r.io/v2/gone:1/manifests/1 returned error code: 404 Not",
         ),
-        ({"container": {"uri": "", "path": "/nowhere/a.sqsh"}}, "container is /nowhere/a.sqsh, and the head has no such file"),
+        ({"container": {"uri": "", "path": "/nowhere/a.sqsh"}}, "and the head node has no such file"),
         (
             {"container": {"homes": {"MPI_HOME": ["/"], "CUDA_HOME": ["/nowhere"], "NCCL_HOME": ["/"]}}},
-            "the image has no MPI_HOME: no folder like / in it holds include/mpi.h",
+            "the image has no MPI_HOME: no folder like / in it has include/mpi.h",
         ),
-        ({"mpi": "mpirun (Open MPI) 5.0.3"}, "holds 'mpirun (Open MPI) 5.0.3'; they must be of one major version"),
-        ({"homes": {"MPI_HOME": ["/nowhere"]}}, "the head has no MPI_HOME"),
+        ({"mpi": "mpirun (Open MPI) 5.0.3"}, "has 'mpirun (Open MPI) 5.0.3'; they must be of one major version"),
+        ({"homes": {"MPI_HOME": ["/nowhere"]}}, "the head node has no MPI_HOME"),
     ],
 )
 def test_an_image_that_ranks_could_not_run_in_is_refused_in_a_sentence(head, changes, sentence):
@@ -200,7 +200,7 @@ def test_an_image_that_ranks_could_not_run_in_is_refused_in_a_sentence(head, cha
 
 def test_a_head_without_enroot_says_so(head):
     (head.home / "bin" / "enroot").unlink()
-    assert f"the head has no enroot, and ranks shall run in {URI}" in refused(head)
+    assert f"the head node has no enroot, and ranks are to run in {URI}" in refused(head)
 
 
 def test_an_import_that_does_not_end_is_stopped_at_its_bound_and_leaves_no_whole_file(head):

@@ -111,7 +111,7 @@ def test_a_call_that_hangs_is_ended_at_its_bound(tmp_path):
 def test_a_silent_node_is_named_with_its_last_words_and_the_other_was_heard(contact):
     found = contact({"10.0.0.1": answering()}, TWO)
     assert found.returncode == 1
-    assert "1 of 2 nodes are not ready: b (10.0.0.2): SSH lets nobody in yet (ssh: connect to host 10.0.0.2" in found.stderr
+    assert "1 of 2 nodes are not ready: b (10.0.0.2): SSH does not accept logins yet (ssh: connect to host" in found.stderr
     assert "a (10.0.0.1): ready" in found.stderr
 
 
@@ -133,10 +133,10 @@ def test_more_silent_nodes_than_the_window_keep_nobody_from_being_heard(contact)
         ),
         (
             "echo 'me@10.0.0.2: Permission denied (publickey).' >&2; exit 255",
-            "me@10.0.0.2: Permission denied (publickey). Does your SSH agent hold the key that it knows (ssh-add -l)?",
+            "me@10.0.0.2: Permission denied (publickey). Does your SSH agent have a key that it accepts (ssh-add -l)?",
         ),
         ("echo 'python3: command not found' >&2; exit 127", "'python3 -IS -' failed there: python3: command not found"),
-        (answering(mpi=None), "it has no Open MPI: no folder like /opt/mpi holds bin/mpirun; set mpiHome"),
+        (answering(mpi=None), "it has no Open MPI: no folder like /opt/mpi has bin/mpirun; set hosts.software.mpi"),
         (answering(gpus=7), "it has 7 x NVIDIA H100 80GB HBM3, and shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"),
     ],
 )

@@ -77,7 +77,7 @@ def test_an_interface_with_another_mtu_is_named(found):
 
 def test_a_clock_that_is_off_is_named_by_how_much(found):
     found[2]["clock"] = 940.0
-    assert differences(found) == ["n2: its clock is 59 s away from the head's"]
+    assert differences(found) == ["n2: its clock is 59 s away from the head node's"]
 
 
 def test_a_fabric_that_differs_everywhere_fits_the_line():

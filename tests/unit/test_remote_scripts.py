@@ -53,7 +53,7 @@ def test_a_closed_port_is_said_to_be_one_and_where_to_look():
     found = wait(1, 1)
     assert found.returncode == 1
     assert "no answer on TCP port 22" in found.stderr
-    assert "look at sshFrom" in found.stderr
+    assert "check access.sshFrom" in found.stderr
 
 
 @pytest.mark.parametrize("name", ["wait_for_banner", "first_contact"])

@@ -173,7 +173,7 @@ def test_a_build_takes_the_newest_mpi_and_names_what_it_made(head):
     ("changes", "sentence"),
     [
         ({"source": {"version": "x", "sha256": "0" * 64, "path": "source.tar"}}, "is pinned; nothing was built"),
-        ({"homes": {"MPI_HOME": ["/nowhere/mpi-*"], "CUDA_HOME": ["/x"], "NCCL_HOME": ["/x"]}}, "the head has no MPI_HOME"),
+        ({"homes": {"MPI_HOME": ["/nowhere/mpi-*"], "CUDA_HOME": ["/x"], "NCCL_HOME": ["/x"]}}, "head node has no MPI_HOME"),
         ({"programs": ["all_gather_perf", "all_reduce_perf"]}, "the build made no all_gather_perf; it made all_reduce_perf"),
         (
             {"source": {"version": "x", "sha256": "0" * 64, "url": "https://127.0.0.1:1/x.tar"}},

@@ -46,7 +46,7 @@ _ORDER = itertools.count(1)
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant: `by` names the first failing test, or why none was needed; empty where it survived."""
+    """What became of a mutant: `by` names the first failing test, or why none was needed; empty if it survived."""
 
     mutant: Mutant
     by: str

@@ -29,7 +29,7 @@ class Fault:
     Attributes:
         kind: node, rail, link, rail_plane or group, as `benchmarks.runner.search.Culprit` names them.
         nodes: the node, the two ends, or the group; empty for a rail plane.
-        rails: the rail; empty where all are meant.
+        rails: the rail; empty if all are meant.
         factor: what is left of the rate, 0 for nothing at all.
         active: chance that the fault shows in a round, 1.0 for always.
     """
