@@ -163,10 +163,11 @@ def main(words: list[str]) -> int:
     asked = parser.parse_args(words)
     mutants = (known() if asked.known else []) + drawn(asked.sample, asked.seed)
     survived = 0
+    shown = {mutant: mutant.shown(ROOT) for mutant in mutants}  # the checkout may change while its copies are tried
     for number, outcome in enumerate(outcomes(mutants, asked.jobs), 1):
         survived += not outcome.by
         said = f"killed by {outcome.by}" if outcome.by else "SURVIVED"
-        sys.stdout.write(f"{number}/{len(mutants)} {outcome.mutant.shown(ROOT)}\n  {said} ({outcome.seconds:.0f} s)\n")
+        sys.stdout.write(f"{number}/{len(mutants)} {shown[outcome.mutant]}\n  {said} ({outcome.seconds:.0f} s)\n")
         sys.stdout.flush()
     sys.stdout.write(f"mutants: {len(mutants) - survived} of {len(mutants)} killed\n")
     return 1 if asked.known and survived else 0
