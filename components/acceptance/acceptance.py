@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -13,40 +12,15 @@ from benchmarks.judge.verdict import Judgement
 from benchmarks.plan.asked import Asked
 from benchmarks.records.requests import Keeping, Kept
 from benchmarks.report import outputs, summary
-from catalogue import Price, Shape
 from components.acceptance.accept import Accept
-from components.acceptance.build import Source, build
+from components.acceptance.build import Archive, build
 from components.acceptance.measure import measure
-from components.acceptance.ready import Ready, ReadyArgs
+from components.acceptance.ready import Ready
 from components.acceptance.records import Records
 from components.acceptance.runner import Runner
 from components.acceptance.search import search
-from components.inventory import Cluster, Node, PlannedSet
-
-
-@dataclass(frozen=True, kw_only=True)
-class AcceptanceArgs:
-    """What is measured, and what decides.
-
-    Attributes:
-        cluster: whose nodes.
-        planned: the node set to measure.
-        ask: returns what is asked of so many nodes of a shape.
-        source: the test programs to build.
-        search_budget_s: how long the cause of a short fabric may be looked for; 0 leaves that out.
-        keeping: what is kept beside the stack.
-        price: what a node costs, if the stack says so.
-        ready_timeout_s: bound on first contact.
-    """
-
-    cluster: Cluster
-    planned: PlannedSet
-    ask: Callable[[Shape, int], Asked]
-    source: Source
-    search_budget_s: int
-    keeping: Keeping
-    price: Price | None
-    ready_timeout_s: int
+from components.inventory import Cluster, Node, PlannedSet, named
+from config.stack import Stack
 
 
 class Acceptance(pulumi.ComponentResource):
@@ -65,17 +39,17 @@ class Acceptance(pulumi.ComponentResource):
     known_hosts: pulumi.Output[str | None]
     readme: pulumi.Output[str]
 
-    def __init__(self, name: str, args: AcceptanceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cluster: Cluster, stack: Stack, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:acceptance:Acceptance", name, None, opts)
-        if args.planned.nodes:
-            self._accept(name, args)
+        planned = named(cluster.planned, stack.pool)
+        if planned.nodes:
+            self._accept(name, cluster, planned, stack)
         else:
-            self._postpone(args)
+            self._postpone(planned)
         self.register_outputs({"measured": self.measured})
 
-    def _postpone(self, args: AcceptanceArgs) -> None:
+    def _postpone(self, planned: PlannedSet) -> None:
         """Export that nothing is rented, so nothing is measured."""
-        planned = args.planned
         why = f"{planned.name} has no nodes yet, so nothing was measured"
         nothing = pulumi.Output.from_input(None)
         self.expected = nothing
@@ -83,40 +57,34 @@ class Acceptance(pulumi.ComponentResource):
         self.ssh = self.known_hosts = nothing
         self.readme = pulumi.Output.from_input(f"# {why}\n")
 
-    def _accept(self, name: str, args: AcceptanceArgs) -> None:
-        mine = pulumi.ResourceOptions(parent=self)
-        cluster, planned = args.cluster, args.planned
-        ready = Ready(
-            f"{name}-ready",
-            ReadyArgs(planned=planned, inventory=cluster.inventory, reach=cluster.reach, timeout_s=args.ready_timeout_s),
-            mine,
-        )
-        expects = ready.shape.apply(lambda shape: replace(args.ask(shape, planned.nodes), pool=planned.name))
-        self.expected = expects.apply(lambda asked: outputs.expected(asked, args.price))
+    def _accept(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
+        mine, price = pulumi.ResourceOptions(parent=self), stack.records.price
+        archive = Archive.of(stack.measure.nccl_tests)
+        ready = Ready(f"{name}-ready", cluster, planned, stack.measure.ready_timeout_s, mine)
+        expects = ready.shape.apply(lambda shape: replace(Asked.of(stack, shape, planned.nodes), pool=planned.name))
+        self.expected = expects.apply(lambda asked: outputs.expected(asked, price))
         if pulumi.runtime.is_dry_run():
-            expects.apply(lambda asked: pulumi.log.info(summary.expectation(asked, args.price), self))
+            expects.apply(lambda asked: pulumi.log.info(summary.expectation(asked, price), self))
         found = cluster.inventory.apply(lambda inventory: inventory.of(planned.name))
         nodes: pulumi.Output[tuple[Node, ...]] = found.apply(lambda one: one.nodes)
         identity: pulumi.Output[str] = found.apply(lambda one: one.identity)
         asked: pulumi.Output[Asked] = pulumi.Output.all(asked=expects, nodes=nodes).apply(
             lambda known: replace(known["asked"], names=tuple(node.name for node in known["nodes"]))
         )
-        runner = Runner(
-            f"{name}-runner", reach=cluster.reach, head=ready.head, identity=identity, files=args.source.files, opts=mine
-        )
-        records = Records(f"{name}-records", args.keeping, mine)
+        runner = Runner(f"{name}-runner", cluster.reach, ready.head, identity, archive.files, mine)
+        records = Records(f"{name}-records", Keeping.of(stack), mine)
         built = build(
             f"{name}-build",
             runner,
             nodes=nodes,
             network=ready.network,
             asked=asked,
-            source=args.source,
+            source=archive.source,
             launcher=planned.launcher,
             opts=mine,
         )
         measured = measure(f"{name}-measure", runner, built=built, asked=asked, identity=identity, records=records, opts=mine)
-        searched = search(f"{name}-search", runner, built=built, measured=measured, budget_s=args.search_budget_s, opts=mine)
+        searched = search(f"{name}-search", runner, built=built, measured=measured, budget_s=stack.measure.search_s, opts=mine)
         record = pulumi.Output.all(
             judged=searched.judged, asked=measured.asked, where=built.place, searched=searched.line
         ).apply(lambda known: outputs.measured(known["judged"], known["asked"], known["where"].built, known["searched"]))

@@ -13,35 +13,29 @@ from benchmarks.plan.ranks import Place
 from components.acceptance.runner import Runner
 from components.inventory import Launcher, Node
 from components.reach import Ran
+from config.measure import NcclTests
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """The nccl-tests archive: its version, the sha256 that pins it, and a URL or the path of a local file."""
+@dataclass(frozen=True)
+class Archive:
+    """The nccl-tests archive: where the runner takes it from, and what is copied to the head node for that.
 
-    version: str
-    sha256: str
-    location: str
+    Attributes:
+        source: version, sha256, and a URL that the head node fetches or a file in its home folder.
+        files: name in the head node's home folder -> (local path, sha256); none for a URL.
+    """
 
-    @property
-    def is_url(self) -> bool:
-        """Whether the head node fetches it itself."""
-        return self.location.startswith("https://")
+    source: protocol.Source
+    files: dict[str, tuple[str, str]]
 
-    @property
-    def file_name(self) -> str:
-        """Its name in the head node's home folder, where it is copied there."""
-        return f"busbar-nccl-tests-{self.sha256[:16]}.tar"
-
-    @property
-    def files(self) -> dict[str, tuple[str, str]]:
-        """What is copied to the head node: name there -> (local path, sha256)."""
-        return {} if self.is_url else {self.file_name: (self.location, self.sha256)}
-
-    def origin(self) -> protocol.Source:
-        """Return where the runner takes it from."""
-        place = {"url": self.location} if self.is_url else {"path": self.file_name}
-        return protocol.Source(self.version, self.sha256, **place)
+    @classmethod
+    def of(cls, tests: NcclTests) -> Archive:
+        """Return the archive that a stack asks for; a local file is hashed here."""
+        sha256 = tests.digest
+        if tests.is_url:
+            return cls(protocol.Source(tests.version, sha256, url=tests.source), {})
+        name = f"busbar-nccl-tests-{sha256[:16]}.tar"
+        return cls(protocol.Source(tests.version, sha256, path=name), {name: (str(tests.path), sha256)})
 
 
 @dataclass(frozen=True)
@@ -64,15 +58,14 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
     nodes: pulumi.Output[tuple[Node, ...]],
     network: pulumi.Output[str],
     asked: pulumi.Output[Asked],
-    source: Source,
+    source: protocol.Source,
     launcher: Launcher,
     opts: pulumi.ResourceOptions,
 ) -> Built:
     """Register the build of what `asked` runs, on `nodes`."""
 
     def request(nodes: tuple[Node, ...], asked: Asked) -> str:
-        origin, homes, reasons = source.origin(), launcher.homes, [runner.digest]
-        return requests.build(_machines(nodes), asked, origin, homes, reasons, launcher.container)
+        return requests.build(_machines(nodes), asked, source, launcher.homes, [runner.digest], launcher.container)
 
     def place(nodes: tuple[Node, ...], network: str, stdout: str, asked: Asked) -> Place:
         return requests.place(_machines(nodes), network, requests.built(stdout), asked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -10,25 +9,8 @@ import pulumi
 from catalogue import Shape
 from catalogue.detection import Facts, complete, recognise
 from components import remote_scripts
-from components.inventory import Inventory, PlannedSet
-from components.reach import Head, Reach, last_line
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadyArgs:
-    """What to wait for.
-
-    Attributes:
-        planned: the node set, with at least one node.
-        inventory: what exists.
-        reach: how programs get onto the nodes.
-        timeout_s: bound on the whole wait.
-    """
-
-    planned: PlannedSet
-    inventory: pulumi.Input[Inventory]
-    reach: Reach
-    timeout_s: int
+from components.inventory import Cluster, PlannedSet
+from components.reach import Head, last_line
 
 
 class Ready(pulumi.ComponentResource):
@@ -43,14 +25,15 @@ class Ready(pulumi.ComponentResource):
     shape: pulumi.Output[Shape]
     network: pulumi.Output[str]
 
-    def __init__(self, name: str, args: ReadyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, cluster: Cluster, planned: PlannedSet, timeout_s: int, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         super().__init__("busbar:acceptance:Ready", name, None, opts)
-        planned = args.planned
-        found = pulumi.Output.from_input(args.inventory).apply(lambda inventory: inventory.of(planned.name))
-        stdout = args.reach.contact(
+        found = cluster.inventory.apply(lambda inventory: inventory.of(planned.name))
+        stdout = cluster.reach.contact(
             f"{name}-contact",
             found.apply(lambda one: one.nodes),
-            _ask(planned, args.timeout_s),
+            _ask(planned, timeout_s),
             found.apply(lambda one: one.identity),
             pulumi.ResourceOptions(parent=self),
         )
@@ -64,7 +47,7 @@ class Ready(pulumi.ComponentResource):
         else:
             self.shape = said.apply(lambda line: _shape(line, row))
             self.shape.apply(self._say, run_with_unknowns=True)
-        self.network = pulumi.Output.all(given=args.reach.network, said=said).apply(
+        self.network = pulumi.Output.all(given=cluster.reach.network, said=said).apply(
             lambda known: str(known["given"] or ",".join(known["said"]["networks"]))
         )
         self.register_outputs({"shape": self.shape.apply(lambda shape: shape.name)})

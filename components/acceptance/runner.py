@@ -22,10 +22,9 @@ class Runner(pulumi.ComponentResource):
     Outputs: none; `run` registers one Command for each request. Other machines are another `identity`.
     """
 
-    def __init__(  # noqa: PLR0913 - what every request needs, once
+    def __init__(  # noqa: PLR0913, PLR0917 - what every request needs, once
         self,
         name: str,
-        *,
         reach: Reach,
         head: pulumi.Output[Head],
         identity: pulumi.Output[str],

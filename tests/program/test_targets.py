@@ -73,14 +73,14 @@ def watched(monkeypatch, run: Callable[[], list[tuple[str, str, dict[str, Any]]]
     seen = Seen()
     genuine = acceptance.Acceptance.__init__
 
-    def init(self, name, args, opts=None) -> None:
-        genuine(self, name, args, opts)
-        seen.cluster = args.cluster
-        args.cluster.inventory.apply(lambda its: setattr(seen, "inventory", its))
+    def init(self, name, cluster, stack, opts=None) -> None:
+        genuine(self, name, cluster, stack, opts)
+        seen.cluster = cluster
+        cluster.inventory.apply(lambda its: setattr(seen, "inventory", its))
         self.measured.apply(lambda its: setattr(seen, "measured", its))
-        head = args.cluster.inventory.apply(lambda its: Head(its.nodes()[0]["address"] if its.nodes() else "none", HOST_KEY))
-        args.cluster.reach.shell(head).apply(lambda its: setattr(seen, "shell", its))
-        args.cluster.reach.known_hosts(head).apply(lambda its: setattr(seen, "known_hosts", its))
+        head = cluster.inventory.apply(lambda its: Head(its.nodes()[0]["address"] if its.nodes() else "none", HOST_KEY))
+        cluster.reach.shell(head).apply(lambda its: setattr(seen, "shell", its))
+        cluster.reach.known_hosts(head).apply(lambda its: setattr(seen, "known_hosts", its))
 
     monkeypatch.setattr(acceptance.Acceptance, "__init__", init)
     seen.commands = [name for kind, name, _ in run() if kind.startswith("command:")]

@@ -77,6 +77,7 @@ MAY = {
         "components.remote_scripts",
         "benchmarks",
         "catalogue",
+        "config",
     },
     "config": {"pydantic", "pydantic_core", "catalogue", "config"},
     "config/read.py": {"pulumi", "pydantic", "pydantic_core", "config"},
