@@ -320,6 +320,9 @@ def _record(hint: Any, value: Any, path: str) -> Any:
         if key not in hint._fields:
             raise UnfitError("{}{} is not known; {} has {}".format(within, key, hint.__name__, ", ".join(hint._fields)))
     optional = getattr(hint, "_field_defaults", {})
+    for name in ("kind", "schema"):  # a document inside another is of its own kind and version, too
+        if name in optional and value.get(name, optional[name]) != optional[name]:
+            raise UnfitError(f"{within}{name} is {value[name]!r}; it must be {optional[name]!r}")
     lacking = [name for name in hint._fields if name not in value and name not in optional]
     if lacking:
         raise UnfitError(f"{within}{lacking[0]} is missing")
