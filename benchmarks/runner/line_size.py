@@ -1,13 +1,15 @@
-"""Keeps a measurement's line below its limit at any number of nodes; what is left out is in the evidence."""
+"""Keeps a measurement's line below its limit at any number of nodes."""
 
 import hashlib
 import json
-from typing import Any, Dict
+from typing import Any, Dict, Sequence
 
-from benchmarks.runner import jobs
+from benchmarks.runner import jobs, traffic
 
 #: How many groups, the slowest, stay in a line that is too long.
 _GROUPS_KEPT = 16
+#: How many nodes have their bytes there: the one that sent least, and the one whose rails are least even.
+_NODES_KEPT = 2
 
 
 def bulk(line: Dict[str, Any]) -> str:
@@ -16,9 +18,9 @@ def bulk(line: Dict[str, Any]) -> str:
     return json.dumps({"machines": line["machines"], "groups_gb_s": groups}, sort_keys=True) + "\n"
 
 
-def fitting(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the line; if it is too long, without some of what the evidence has as well."""
-    for shorten in (_without_machines, _slowest_groups, _worst_node):
+def fitting(line: Dict[str, Any], rails: Sequence[str]) -> Dict[str, Any]:
+    """Return the line; if it is too long, without what the evidence has too, and with the bytes of the worst nodes only."""
+    for shorten in (_without_machines, _slowest_groups, lambda long: _worst_nodes(long, rails)):
         if len(json.dumps(line).encode()) <= jobs.LINE_LIMIT_BYTES:
             return line
         line = shorten(line)
@@ -43,7 +45,7 @@ def _with_slowest(step: Dict[str, Any]) -> Dict[str, Any]:
     return dict(step, groups_gb_s={"count": len(found), "slowest": listed, "most": max(found)})
 
 
-def _worst_node(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Keep the bytes of the node that sent least, which is the first."""
-    sent = line["transport"]["tx_bytes"]
-    return dict(line, transport=dict(line["transport"], tx_bytes=dict(list(sent.items())[:1])))
+def _worst_nodes(line: Dict[str, Any], rails: Sequence[str]) -> Dict[str, Any]:
+    moved = line["transport"]
+    kept = traffic.worst(moved["tx_bytes"], list(rails) or moved["hcas"], _NODES_KEPT)
+    return dict(line, transport=dict(moved, tx_bytes=kept))

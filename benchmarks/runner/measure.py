@@ -112,7 +112,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         "seconds": round(time.monotonic() - began, 2),
     }  # type: Dict[str, Any]
     line["evidence"] = keep(here, dict(ran.texts, nodes=line_size.bulk(line)))
-    return line_size.fitting(line)
+    return line_size.fitting(line, request.hcas)
 
 
 class Ran(NamedTuple):

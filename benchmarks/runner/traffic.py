@@ -27,7 +27,7 @@ def between(
     }
     hcas = sorted({name for its in after for name in its["hca"]})
     return {
-        "tx_bytes": _kept(sent, list(rails) or hcas),
+        "tx_bytes": sent if len(sent) <= _NODES_IN_DETAIL else worst(sent, list(rails) or hcas, _NODES_KEPT),
         "counted_nodes": sum(bool(set(rails or counted) & set(counted)) for counted in sent.values()),
         "nvlink_tx_bytes": {"least": min(nvlink.values()), "nodes": len(nvlink)} if nvlink else None,
         "hcas": hcas,
@@ -46,13 +46,11 @@ def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
     }
 
 
-def _kept(sent: Dict[str, Dict[str, int]], rails: Sequence[str]) -> Dict[str, Dict[str, int]]:
-    """Keep every node's numbers, or with many nodes those of the worst: if they sent enough, all did.
+def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> Dict[str, Dict[str, int]]:
+    """Return the bytes of the `count` worst nodes: if they sent enough, all did.
 
-    The worst are those whose rails together sent least, and those whose rails are least even.
+    Half of them are those whose rails together sent least, half those whose rails are least even.
     """
-    if len(sent) <= _NODES_IN_DETAIL:
-        return sent
 
     def counted(name: str) -> List[int]:
         return [sent[name].get(rail, 0) for rail in rails]
@@ -60,10 +58,10 @@ def _kept(sent: Dict[str, Dict[str, int]], rails: Sequence[str]) -> Dict[str, Di
     def evenness(name: str) -> float:
         return min(counted(name), default=0) / max(max(counted(name), default=0), 1)
 
-    half = _NODES_KEPT // 2
-    worst = sorted(sent, key=lambda name: sum(counted(name) or sent[name].values()))[:half]
-    worst += [name for name in sorted(sent, key=evenness) if name not in worst][:half]
-    return {name: sent[name] for name in worst}
+    half = count // 2
+    names = sorted(sent, key=lambda name: sum(counted(name) or sent[name].values()))[:half]
+    names += [name for name in sorted(sent, key=evenness) if name not in names][:half]
+    return {name: sent[name] for name in names}
 
 
 def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:

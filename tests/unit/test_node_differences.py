@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 
 from benchmarks.launch.protocol import Node
-from benchmarks.runner import node_differences, traffic
+from benchmarks.runner import line_size, node_differences, traffic
 
 NODES = [Node(f"n{index}", f"10.0.0.{index}") for index in range(4)]
 RAILS = ["mlx5_0", "mlx5_1"]
@@ -116,3 +117,14 @@ def test_above_sixteen_nodes_those_that_sent_least_are_kept_by_name():
     assert len(moved["tx_bytes"]) <= 8
     assert {"n5", "n31"} <= set(moved["tx_bytes"])
     assert next(iter(moved["tx_bytes"])) == "n31"
+
+
+def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_they_are():
+    rails = [f"rdmap{number}" for number in range(32)]
+    sent = {f"n{number}": dict.fromkeys(rails, 1000) for number in range(16)}
+    sent["n7"]["rdmap3"] = 1  # one rail of it was hardly used
+    sent["n11"] = dict.fromkeys(rails, 10)  # none of its rails was
+    line = {"steps": [], "machines": {}, "transport": {"tx_bytes": sent, "counted_nodes": 16}, "padding": "x" * 60_000}
+    kept = line_size.fitting(line, rails)
+    assert len(json.dumps(kept).encode()) <= 64 * 1024
+    assert {"n7", "n11"} <= set(kept["transport"]["tx_bytes"])
