@@ -188,6 +188,18 @@ def ready_line(nodes: int = 2) -> str:
     return json.dumps({"schema": 2, "kind": "ready", **found})
 
 
+#: What a server with eight GPUs and eight rails says of itself at first contact.
+SERVER_FACTS = {
+    "gpu": "NVIDIA A100-SXM4-40GB",
+    "gpus": 8,
+    "hca": [[f"mlx5_{number}", 200, f"ib{number}", True] for number in range(8)],
+    "tag": "",
+    "mpi": "/opt/openmpi",
+    "front": "bond0",
+    "network": "10.0.0.0/16",
+}
+
+
 BUILD_LINE = json.dumps(
     {
         "schema": 2,

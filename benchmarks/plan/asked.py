@@ -66,7 +66,7 @@ class Asked:
         """Return what `stack` asks of `nodes` nodes of `shape`."""
         measure, accept = stack.measure, stack.accept
         skipped = frozenset[str](accept.allow_skipped)
-        return cls(measure, shape, nodes, accept.gate_gb_s, accept.own_limits, measure.fabric, skipped)
+        return cls(measure, shape, nodes, accept.gate_gb_s, accept.own_limits, measure.fabric, skipped, pool=stack.pool)
 
     @property
     def ranks(self) -> int:

@@ -7,7 +7,6 @@ raises: a search that cannot go on says so in its line, because what was measure
 import json
 import os
 import shlex
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -140,7 +139,6 @@ class _Launch:
         self._trials = trials
         self._here = here
         self._hosts = {}  # type: Dict[str, int]
-        self._lock = threading.Lock()
         self.rounds = []  # type: List[int]
 
     def round(self, trials: Sequence[search.Trial], deadline: float) -> List[search.Sample]:

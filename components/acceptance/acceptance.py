@@ -61,7 +61,7 @@ class Acceptance(pulumi.ComponentResource):
         mine, price = pulumi.ResourceOptions(parent=self), stack.records.price
         archive = Archive.of(stack.measure.nccl_tests)
         ready = Ready(f"{name}-ready", cluster, planned, stack.measure.ready_timeout_s, mine)
-        expects = ready.shape.apply(lambda shape: replace(Asked.of(stack, shape, planned.nodes), pool=planned.name))
+        expects = ready.shape.apply(lambda shape: Asked.of(stack, shape, planned.nodes))
         self.expected = expects.apply(lambda asked: outputs.expected(asked, price))
         if pulumi.runtime.is_dry_run():
             expects.apply(lambda asked: pulumi.log.info(summary.expectation(asked, price), self))

@@ -6,22 +6,13 @@ import json
 import sys
 
 import pytest
-from conftest import BUILD_LINE, HOST_KEY, run_program
+from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, run_program
 
 from tools.nested import DEFAULT
 
-FACTS = {
-    "gpu": "NVIDIA A100-SXM4-40GB",
-    "gpus": 8,
-    "hca": [[f"mlx5_{number}", 200, f"ib{number}", True] for number in range(8)],
-    "tag": "",
-    "mpi": "/opt/openmpi",
-    "front": "bond0",
-    "network": "10.0.0.0/16",
-}
 LINE = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "fronts": ["bond0"], "networks": ["10.0.0.0/16"]}
 LINES = {
-    "acceptance-ready-contact": json.dumps(LINE | {"groups": [{"facts": FACTS, "nodes": ["a", "b"]}]}),
+    "acceptance-ready-contact": json.dumps(LINE | {"groups": [{"facts": SERVER_FACTS, "nodes": ["a", "b"]}]}),
     "acceptance-build": BUILD_LINE,
     "acceptance-measure": "{}",
     "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),

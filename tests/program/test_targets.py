@@ -10,7 +10,7 @@ from typing import Any
 
 import aws_preview
 import pytest
-from conftest import BUILD_LINE, HOST_KEY, ready_line, run_program
+from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, ready_line, run_program
 
 from components.acceptance import acceptance
 from components.inventory import Cluster, Inventory
@@ -23,15 +23,6 @@ LINES = {
     "acceptance-build": BUILD_LINE,
     "acceptance-measure": "{}",
     "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
-}
-FACTS = {
-    "gpu": "NVIDIA A100-SXM4-40GB",
-    "gpus": 8,
-    "hca": [[f"mlx5_{number}", 200, f"ib{number}", True] for number in range(8)],
-    "tag": "",
-    "mpi": "/opt/openmpi",
-    "front": "bond0",
-    "network": "10.0.0.0/16",
 }
 OCI_POOL = {"shape": "BM.GPU4.8", "imageFamily": "ol7", "image": "ocid1.image.oc1..rehearsed-ol7-gpu"}
 
@@ -56,7 +47,7 @@ def hosts(monkeypatch, tmp_path, **changes: Any) -> Seen:
     known = tmp_path / "known_hosts"
     known.write_text("".join(f"{address} {HOST_KEY}\n" for address in ("10.0.0.1", "10.0.0.2", "203.0.113.9")))
     line = json.loads(ready_line()) | {"fronts": ["bond0"], "networks": ["10.0.0.0/16"]}
-    contact = {"acceptance-ready-contact": json.dumps(line | {"groups": [{"facts": FACTS, "nodes": ["a", "b"]}]})}
+    contact = {"acceptance-ready-contact": json.dumps(line | {"groups": [{"facts": SERVER_FACTS, "nodes": ["a", "b"]}]})}
     given = {"nodes": {"a": "10.0.0.1", "b": "10.0.0.2"}, "user": "ubuntu", "jump": "admin@203.0.113.9"}
     group = given | {"knownHosts": str(known)}
     return watched(
