@@ -12,7 +12,7 @@ import pulumi
 
 from catalogue import Homes, Shape
 from catalogue.containers import Container
-from components.reach import Reach
+from components.reach import Machine, Reach
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,6 @@ class NodeSet:
     name: str
     nodes: tuple[Node, ...]
     identity: str
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A machine that is not a node: where people log in, or where a scheduler runs.
-
-    Attributes:
-        name: what it is called in outputs.
-        address: how the operator reaches it.
-        user: login user.
-        host_key: its public SSH host key.
-    """
-
-    name: str
-    address: str
-    user: str
-    host_key: str
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pulumi_command import local, remote
 
 from cloudinit.steps import ANNOUNCEMENT
 from components import remote_scripts
+from components.reach import Machine, to_machine
 
 
 def announced(
@@ -29,14 +30,11 @@ def announced(
     )
 
 
-def key(  # noqa: PLR0913 - what a connection and a key need
+def key(
     name: str,
-    *,
-    comment: str,
-    address: pulumi.Output[str],
-    user: str,
-    host_key: pulumi.Output[str],
+    machine: pulumi.Output[Machine],
     instance_id: pulumi.Output[str],
+    comment: str,
     opts: pulumi.ResourceOptions,
 ) -> remote.Command:
     """Return the Command that makes the machine's key pair, unless it has one, and prints the public half."""
@@ -46,7 +44,7 @@ cut -d ' ' -f 1,2 ~/.ssh/id_ed25519.pub
 """
     return remote.Command(
         f"{name}-key",
-        connection=remote.ConnectionArgs(host=address, user=user, host_key=host_key),
+        connection=machine.apply(to_machine),
         create=make,
         triggers=[instance_id],
         add_previous_output_in_env=False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import pulumi
@@ -22,21 +22,34 @@ DIAL_ERROR_LIMIT = 30
 
 
 @dataclass(frozen=True)
+class Machine:
+    """A machine that is not a node: where people log in, or where a scheduler runs.
+
+    Attributes:
+        name: what it is called in outputs.
+        address: how the operator reaches it.
+        user: login user.
+        host_key: its public SSH host key, pinned before the first connection.
+    """
+
+    name: str
+    address: str
+    user: str
+    host_key: str
+
+
+@dataclass(frozen=True)
 class Access:
     """How the operator's machine reaches the nodes by SSH.
 
     Attributes:
         user: login user on every node.
-        through: address of the jump host; None if nodes are reached directly.
-        through_user: login user on the jump host.
-        through_host_key: the jump host's public host key, pinned before the first connection.
+        jump: the jump host; None if nodes are reached directly.
         network: CIDR of the nodes' front-end network, which carries SSH and MPI's own traffic; None if the nodes are asked.
     """
 
     user: str
-    through: str | None
-    through_user: str | None
-    through_host_key: str | None
+    jump: Machine | None
     network: str | None
 
 
@@ -133,8 +146,8 @@ class Ssh:
 
     def _program(self, nodes: Sequence[Any], access: Access, salt: str, ask: dict[str, Any]) -> str:
         jump = {}
-        if not self.from_jump_host and access.through is not None:
-            jump = {"jump": {"user": access.through_user, "address": access.through, "host_key": access.through_host_key}}
+        if not self.from_jump_host and access.jump is not None:
+            jump = {"jump": {key: value for key, value in asdict(access.jump).items() if key != "name"}}
         machines = [
             {"name": node.name, "address": node.address} | ({"host_key": node.host_key} if node.host_key else {})
             for node in nodes
@@ -194,7 +207,7 @@ class Ssh:
         """
 
         def command(access: Access, head: Head) -> str:
-            jump = f"-J {access.through_user}@{access.through} " if access.through else ""
+            jump = f"-J {access.jump.user}@{access.jump.address} " if access.jump else ""
             return f"ssh {jump}{access.user}@{head.address}"
 
         return pulumi.Output.all(access=self.access, head=head).apply(lambda known: command(**known))
@@ -203,7 +216,7 @@ class Ssh:
         """Return known_hosts lines with the pinned keys of the machines on the way to the head node."""
 
         def lines(access: Access, head: Head) -> str:
-            jump = [f"{access.through} {access.through_host_key}"] if access.through else []
+            jump = [f"{access.jump.address} {access.jump.host_key}"] if access.jump else []
             return "\n".join([*jump, f"{head.address} {head.host_key}"])
 
         return pulumi.Output.all(access=self.access, head=head).apply(lambda known: lines(**known))
@@ -212,30 +225,26 @@ class Ssh:
         return pulumi.Output.all(access=self.access, head=head).apply(lambda known: _to_node(known["access"], known["head"]))
 
 
+def to_machine(machine: Machine, dial_error_limit: int | None = None) -> remote.ConnectionArgs:
+    """Return the connection to a machine that is reached directly."""
+    return remote.ConnectionArgs(**_end(machine), dial_error_limit=dial_error_limit)
+
+
 def _to_jump_host(access: Access) -> remote.ConnectionArgs:
-    if access.through is None or access.through_host_key is None:
+    if access.jump is None:
         msg = "there is no jump host to connect to"
         raise ValueError(msg)
-    return remote.ConnectionArgs(
-        host=access.through,
-        user=access.through_user,
-        host_key=access.through_host_key,
-        dial_error_limit=DIAL_ERROR_LIMIT,
-    )
+    return to_machine(access.jump, DIAL_ERROR_LIMIT)
 
 
 def _to_node(access: Access, head: Head) -> remote.ConnectionArgs:
-    proxy = None
-    if access.through is not None:
-        proxy = remote.ProxyConnectionArgs(
-            host=access.through,
-            user=access.through_user,
-            host_key=access.through_host_key,
-            dial_error_limit=DIAL_ERROR_LIMIT,
-        )
-    return remote.ConnectionArgs(
-        host=head.address, user=access.user, host_key=head.host_key, dial_error_limit=DIAL_ERROR_LIMIT, proxy=proxy
-    )
+    proxy = remote.ProxyConnectionArgs(**_end(access.jump), dial_error_limit=DIAL_ERROR_LIMIT) if access.jump else None
+    machine = Machine("head", head.address, access.user, head.host_key)
+    return remote.ConnectionArgs(**_end(machine), dial_error_limit=DIAL_ERROR_LIMIT, proxy=proxy)
+
+
+def _end(machine: Machine) -> dict[str, Any]:
+    return {"host": machine.address, "user": machine.user, "host_key": machine.host_key}
 
 
 def last_line(stdout: str) -> dict[str, Any]:

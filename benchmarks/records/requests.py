@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.launch.protocol import BuildLine
     from benchmarks.plan.asked import Asked
     from benchmarks.plan.ranks import Place
-    from config.stack import Stack
+    from config.records import Records
 
 #: Version of requests and answers.
 SCHEMA = 1
@@ -29,27 +29,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Keeping:
-    """What a stack wants kept; an empty text leaves that out.
-
-    Attributes:
-        target: what kind of cluster.
-        history: folder or URL of earlier runs.
-        report: folder for page and pictures.
-        certificate_key: path of the ed25519 private key that signs.
-        certificate_days: how long a certificate is valid.
-    """
+    """What a stack wants kept, and the kind of cluster that it is of."""
 
     target: str
-    history: str
-    report: str
-    certificate_key: str
-    certificate_days: int
-
-    @classmethod
-    def of(cls, stack: Stack) -> Keeping:
-        """Return what `stack` wants kept."""
-        records, certificate = stack.records, stack.records.certificate
-        return cls(stack.target, records.history or "", records.report or "", certificate.key or "", certificate.days)
+    records: Records
 
 
 @dataclass(frozen=True)
@@ -72,7 +55,7 @@ class Kept:
 def look_up(found: Judgement, asked: Asked, keeping: Keeping) -> str:
     """Return the request for the runs before `found`; it asks for nothing if there is no run to compare."""
     one = _record(found, asked, keeping, {})
-    place = {} if one is None else {"history": keeping.history, "key": asdict(one.key), "before": list(one.order)}
+    place = {} if one is None else {"history": keeping.records.history, "key": asdict(one.key), "before": list(one.order)}
     return json.dumps({"schema": SCHEMA, "kind": "look-up", **place}, sort_keys=True)
 
 
@@ -97,17 +80,18 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
     """Return the request that adds the run to history, signs a pass and draws the report of `outputs`."""
     one = _record(found, asked, keeping, outputs["versions"])
     attested = None
-    if keeping.certificate_key and found.verdict == PASS:
+    key = keeping.records.certificate.key
+    if key and found.verdict == PASS:
         attested = {
-            "key": keeping.certificate_key,
+            "key": key,
             "acceptance": _acceptance(found, asked, keeping, identity, where, outputs),
         }
     request = {
         "schema": SCHEMA,
         "kind": "keep",
-        "history": keeping.history,
+        "history": keeping.records.history or "",
         "record": None if one is None else one.document(),
-        "report": f"{keeping.report}/{stack}" if keeping.report else "",
+        "report": f"{keeping.records.report}/{stack}" if keeping.records.report else "",
         "outputs": outputs | {"target": keeping.target, "nodes": [data(node) for node in where.nodes]},
         "certificate": attested,
     }
@@ -138,7 +122,7 @@ def inputs(asked: Asked, identity: str, built: BuildLine) -> dict[str, str]:
 
 
 def _record(found: Judgement, asked: Asked, keeping: Keeping, versions: dict[str, str]) -> history.Record | None:
-    if not keeping.history:
+    if not keeping.records.history:
         return None
     try:
         return history.record(found, keeping.target, asked.shape.name, asked.nodes, versions)
@@ -173,7 +157,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
         "scale": found.scale,
         "run_id": str(found.line.get("run_id")),
         "started": str(found.line.get("started")),
-        "valid_days": keeping.certificate_days,
+        "valid_days": keeping.records.certificate.days,
     }
 
 

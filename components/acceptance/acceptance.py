@@ -8,12 +8,12 @@ from typing import Any
 import pulumi
 
 from benchmarks.judge.checks import PASS
-from benchmarks.judge.verdict import Judgement
 from benchmarks.plan.asked import Asked
 from benchmarks.records.requests import Keeping, Kept
 from benchmarks.report import outputs, summary
 from components.acceptance.accept import Accept
 from components.acceptance.build import Archive, build
+from components.acceptance.looks import End
 from components.acceptance.measure import measure
 from components.acceptance.ready import Ready
 from components.acceptance.records import Records
@@ -72,49 +72,44 @@ class Acceptance(pulumi.ComponentResource):
             lambda known: replace(known["asked"], names=tuple(node.name for node in known["nodes"]))
         )
         runner = Runner(f"{name}-runner", cluster.reach, ready.head, identity, archive.files, mine)
-        records = Records(f"{name}-records", Keeping.of(stack), mine)
+        records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)
         built = build(
             f"{name}-build",
             runner,
+            ready=ready,
             nodes=nodes,
-            network=ready.network,
             asked=asked,
-            source=archive.source,
+            archive=archive,
             launcher=planned.launcher,
             opts=mine,
         )
         measured = measure(f"{name}-measure", runner, built=built, asked=asked, identity=identity, records=records, opts=mine)
-        searched = search(f"{name}-search", runner, built=built, measured=measured, budget_s=stack.measure.search_s, opts=mine)
-        record = pulumi.Output.all(
-            judged=searched.judged, asked=measured.asked, where=built.place, searched=searched.line
-        ).apply(lambda known: outputs.measured(known["judged"], known["asked"], known["where"].built, known["searched"]))
-        kept = records.keep(
-            judged=searched.judged,
-            asked=measured.asked,
-            where=built.place,
-            identity=identity,
-            outputs=pulumi.Output.all(expected=self.expected, record=record).apply(lambda known: outputs.flat(**known)),
+        end = search(f"{name}-search", runner, built=built, measured=measured, budget_s=stack.measure.search_s, opts=mine)
+        record = pulumi.Output.all(end=end, where=built.place).apply(
+            lambda known: outputs.measured(known["end"].judged, known["end"].asked, known["where"].built, known["end"].searched)
         )
+        flat = pulumi.Output.all(expected=self.expected, record=record).apply(lambda known: outputs.flat(**known))
+        kept = records.keep(end=end, where=built.place, identity=identity, outputs=flat)
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(
             lambda known: known["record"] | {"certificate": known["kept"].certificate, "report": known["kept"].report}
         )
         self.ssh, self.known_hosts = cluster.reach.shell(ready.head), cluster.reach.known_hosts(ready.head)
-        self.readme = pulumi.Output.all(judged=searched.judged, searched=searched.line, ssh=self.ssh, kept=kept).apply(
-            lambda known: summary.page(known["judged"], known["searched"], known["ssh"], known["kept"].changes)
+        self.readme = pulumi.Output.all(end=end, ssh=self.ssh, kept=kept).apply(
+            lambda known: summary.page(known["end"].judged, known["end"].searched, known["ssh"], known["kept"].changes)
         )
-        table = pulumi.Output.all(judged=searched.judged, searched=searched.line).apply(lambda known: summary.table(**known))
+        table = end.apply(lambda its: summary.table(its.judged, its.searched))
         Accept(
             f"{name}-accept",
-            verdict=searched.judged.apply(lambda its: its.verdict),
+            verdict=end.apply(lambda its: its.judged.verdict),
             table=table,
             after=[self.measured, self.readme],
             opts=mine,
         )
-        pulumi.Output.all(judged=searched.judged, table=table, kept=kept).apply(lambda known: self._say(**known))
+        pulumi.Output.all(end=end, table=table, kept=kept).apply(lambda known: self._say(**known))
 
-    def _say(self, judged: Judgement, table: str, kept: Kept) -> None:
+    def _say(self, end: End, table: str, kept: Kept) -> None:
         """Show a pass, and what changed since the run before."""
-        if judged.verdict == PASS:
+        if end.judged.verdict == PASS:
             pulumi.log.info(f"\n{table}", self)
         for change in kept.changes:
             pulumi.log.info(change, self)

@@ -10,6 +10,7 @@ from benchmarks.host import requests
 from benchmarks.launch import protocol
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.ranks import Place
+from components.acceptance.ready import Ready
 from components.acceptance.runner import Runner
 from components.inventory import Launcher, Node
 from components.reach import Ran
@@ -55,17 +56,17 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
     name: str,
     runner: Runner,
     *,
+    ready: Ready,
     nodes: pulumi.Output[tuple[Node, ...]],
-    network: pulumi.Output[str],
     asked: pulumi.Output[Asked],
-    source: protocol.Source,
+    archive: Archive,
     launcher: Launcher,
     opts: pulumi.ResourceOptions,
 ) -> Built:
-    """Register the build of what `asked` runs, on `nodes`."""
+    """Register the build of what `asked` runs, on the `nodes` that are ready."""
 
     def request(nodes: tuple[Node, ...], asked: Asked) -> str:
-        return requests.build(_machines(nodes), asked, source, launcher.homes, [runner.digest], launcher.container)
+        return requests.build(_machines(nodes), asked, archive.source, launcher.homes, [runner.digest], launcher.container)
 
     def place(nodes: tuple[Node, ...], network: str, stdout: str, asked: Asked) -> Place:
         return requests.place(_machines(nodes), network, requests.built(stdout), asked)
@@ -73,7 +74,7 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
     wanted = pulumi.Output.all(nodes=nodes, asked=asked).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [], opts)
     # A dataclass, because the engine's SDK makes plain tuples of named ones that pass through an output.
-    known = pulumi.Output.all(nodes=nodes, network=network, stdout=command.stdout, asked=asked)
+    known = pulumi.Output.all(nodes=nodes, network=ready.network, stdout=command.stdout, asked=asked)
     return Built(command, known.apply(lambda values: place(**values)))
 
 

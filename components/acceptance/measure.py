@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import pulumi
 
 from benchmarks.host import requests
-from benchmarks.judge.verdict import Judgement, judge
+from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.ranks import Place
 from benchmarks.records import requests as records_requests
 from components.acceptance.build import Built
+from components.acceptance.looks import Look
 from components.acceptance.records import Records
 from components.acceptance.runner import Runner
 from components.reach import Ran
@@ -19,17 +20,10 @@ from components.reach import Ran
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished measurement.
-
-    Attributes:
-        command: the Command; a search comes after it.
-        asked: what was asked, with the limit that earlier runs give.
-        judged: what the first look means.
-    """
+    """A finished measurement: its Command, which a search comes after, and the first look at its line."""
 
     command: Ran
-    asked: pulumi.Output[Asked]
-    judged: pulumi.Output[Judgement]
+    look: pulumi.Output[Look]
 
 
 def measure(  # noqa: PLR0913 - what a measurement depends on, by name
@@ -53,8 +47,10 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
     wanted = pulumi.Output.all(where=built.place, asked=asked, identity=identity).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [built.command], opts)
     earlier = records.look_up(command.stdout, asked)
-    limited: pulumi.Output[Asked] = pulumi.Output.all(asked=asked, answer=earlier).apply(
-        lambda known: records_requests.with_history(**known)
-    )
-    judged = pulumi.Output.all(line=command.stdout, asked=limited).apply(lambda known: judge(known["line"], known["asked"]))
-    return Measured(command, limited, judged)
+
+    def look(line: str, asked: Asked, answer: str) -> Look:
+        limited = records_requests.with_history(asked, answer)
+        return Look(limited, judge(line, limited))
+
+    known = pulumi.Output.all(line=command.stdout, asked=asked, answer=earlier)
+    return Measured(command, known.apply(lambda its: look(**its)))

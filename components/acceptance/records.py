@@ -11,11 +11,12 @@ from typing import Any
 import pulumi
 from pulumi_command import local
 
-from benchmarks.judge.verdict import Judgement, judge
+from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.ranks import Place
 from benchmarks.records import requests
 from benchmarks.records.requests import Keeping, Kept
+from components.acceptance.looks import End
 
 #: This checkout's Python if it is set up, else the one on PATH; if neither starts, the answer is a JSON line that says so.
 _ANSWER = (
@@ -35,9 +36,10 @@ class Records(pulumi.ComponentResource):
     def __init__(self, name: str, keeping: Keeping, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:acceptance:Records", name, None, opts)
         self._name, self.keeping = name, keeping
-        if keeping.history and "://" not in keeping.history and not Path(keeping.history).expanduser().is_dir():
+        history = keeping.records.history
+        if history and "://" not in history and not Path(history).expanduser().is_dir():
             pulumi.log.warn(
-                f"records.history is {keeping.history}, and there is no such folder: the next measurement has no earlier runs "
+                f"records.history is {history}, and there is no such folder: the next measurement has no earlier runs "
                 "to be compared with",
                 self,
             )
@@ -45,7 +47,7 @@ class Records(pulumi.ComponentResource):
 
     def look_up(self, line: pulumi.Output[str], asked: pulumi.Output[Asked]) -> pulumi.Output[str]:
         """Return the answer to what earlier runs there are, of the kind of the run that printed `line`."""
-        if not self.keeping.history:
+        if not self.keeping.records.history:
             return pulumi.Output.from_input("{}")
 
         def request(line: str, asked: Asked) -> str:
@@ -56,21 +58,24 @@ class Records(pulumi.ComponentResource):
     def keep(
         self,
         *,
-        judged: pulumi.Output[Judgement],
-        asked: pulumi.Output[Asked],
+        end: pulumi.Output[End],
         where: pulumi.Output[Place],
         identity: pulumi.Output[str],
         outputs: pulumi.Output[dict[str, Any]],
     ) -> pulumi.Output[Kept]:
         """Keep the run, and return what was kept; what was not is logged as a warning."""
-        if not (self.keeping.history or self.keeping.report or self.keeping.certificate_key):
+        wanted = self.keeping.records
+        if not (wanted.history or wanted.report or wanted.certificate.key):
             return pulumi.Output.from_input(Kept())
-        known = pulumi.Output.all(found=judged, asked=asked, where=where, identity=identity, outputs=outputs)
+        known = pulumi.Output.all(end=end, where=where, identity=identity, outputs=outputs)
         stack = pulumi.get_stack()
-        request = known.apply(lambda values: requests.keep(**values, keeping=self.keeping, stack=stack))
+        request = known.apply(lambda its: self._request(stack=stack, **its))
         done = self._ask("keep", request).apply(requests.kept)
         done.apply(self._warn)
         return done
+
+    def _request(self, end: End, where: Place, identity: str, outputs: dict[str, Any], stack: str) -> str:
+        return requests.keep(end.judged, end.asked, self.keeping, identity, where, outputs, stack)
 
     def _ask(self, what: str, request: pulumi.Output[str]) -> pulumi.Output[str]:
         return local.Command(

@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import pulumi
 
 from benchmarks.host import requests
 from benchmarks.judge import retest
-from benchmarks.judge.verdict import Judgement
+from benchmarks.plan.ranks import Place
 from components.acceptance.build import Built
+from components.acceptance.looks import End, Look
 from components.acceptance.measure import Measured
 from components.acceptance.runner import Runner
 from components.reach import last_line
 
 
-@dataclass(frozen=True)
-class Searched:
-    """A finished search.
-
-    Attributes:
-        line: what it found; a fabric that is not short is not searched, and says so.
-        judged: what both looks together mean.
-    """
-
-    line: pulumi.Output[dict[str, Any]]
-    judged: pulumi.Output[Judgement]
-
-
 def search(  # noqa: PLR0913 - what a search depends on, by name
     name: str, runner: Runner, *, built: Built, measured: Measured, budget_s: int, opts: pulumi.ResourceOptions
-) -> Searched:
+) -> pulumi.Output[End]:
     """Register the search for the cause of what `measured` found short, within `budget_s` seconds."""
-    wanted = pulumi.Output.all(where=built.place, asked=measured.asked, judged=measured.judged).apply(
-        lambda known: requests.search(**known, budget_s=budget_s, reasons=[runner.digest])
-    )
+
+    def request(where: Place, look: Look) -> str:
+        return requests.search(where, look.asked, look.judged, budget_s=budget_s, reasons=[runner.digest])
+
+    def end(look: Look, stdout: str) -> End:
+        searched = last_line(stdout)
+        return End(look.asked, retest.settled(look.judged, look.asked, searched), searched)
+
+    wanted = pulumi.Output.all(where=built.place, look=measured.look).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [measured.command], opts)
-    line: pulumi.Output[dict[str, Any]] = command.stdout.apply(last_line)
-    judged = pulumi.Output.all(first=measured.judged, asked=measured.asked, searched=line).apply(
-        lambda known: retest.settled(**known)
-    )
-    return Searched(line, judged)
+    return pulumi.Output.all(look=measured.look, stdout=command.stdout).apply(lambda known: end(**known))

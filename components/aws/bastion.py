@@ -6,6 +6,8 @@ and key into an SSM parameter that only its role may write, and the program read
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pulumi
 from pulumi_aws import ec2, ssm
 
@@ -13,6 +15,7 @@ from cloudinit.aws import HeadBoot, Mounts, render
 from components import login_machine
 from components.aws.iam import parameter_name
 from components.aws.parts import Parts
+from components.reach import Machine
 from config.aws.model import Aws
 from config.measure import Measure
 
@@ -23,12 +26,11 @@ class Head(pulumi.ComponentResource):
     """A login node whose first boot is done and whose host key is known.
 
     Creates: SSM parameter, instance, a Command that waits for it here, a Command that makes its key.
-    Outputs: `instance_id`, `address` (public IPv4), `host_key`, `public_key` (the half that nodes authorise).
+    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `public_key` (the half that nodes authorise).
     """
 
     instance_id: pulumi.Output[str]
-    address: pulumi.Output[str]
-    host_key: pulumi.Output[str]
+    machine: pulumi.Output[Machine]
     public_key: pulumi.Output[str]
 
     def __init__(
@@ -77,24 +79,15 @@ class Head(pulumi.ComponentResource):
             name=pulumi.Output.all(name=parameter.name, after=announced.stdout).apply(lambda its: its["name"])
         )
         self.instance_id = instance.id
-        self.address = instance.public_ip
-        known = pulumi.Output.all(instance=instance.id, written=written.insecure_value)
-        self.host_key = known.apply(lambda its: _host_key(its["instance"], its["written"]))
-        made = login_machine.key(
-            name,
-            comment="busbar-head",
-            address=self.address,
-            user=login.family.login,
-            host_key=self.host_key,
-            instance_id=instance.id,
-            opts=mine,
+        known = pulumi.Output.all(address=instance.public_ip, instance=instance.id, written=written.insecure_value)
+        self.machine = known.apply(
+            lambda its: Machine("head", its["address"], login.family.login, _host_key(its["instance"], its["written"]))
         )
-        self.public_key = made.stdout
+        self.public_key = login_machine.key(name, self.machine, instance.id, "busbar-head", mine).stdout
         self.register_outputs(
             {
                 "instance_id": self.instance_id,
-                "address": self.address,
-                "host_key": self.host_key,
+                "machine": self.machine.apply(asdict),
                 "public_key": self.public_key,
             }
         )

@@ -16,7 +16,7 @@ from components.aws.iam import Iam
 from components.aws.network import Network
 from components.aws.parts import Parts
 from components.aws.storage import Storage
-from components.inventory import Inventory, Launcher, Machine, Node, NodeSet, PlannedSet
+from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
 from components.reach import Access, Reach, Ssh
 from config.aws.model import Aws, Machines
 from config.measure import Measure
@@ -53,19 +53,17 @@ class AwsCluster(pulumi.ComponentResource):
             key: Pool(f"{name}-pool-{index}", wanted, key, for_nodes, head.public_key, mine)
             for index, (_, key, _) in enumerate(wanted.located)
         }
-        login = pulumi.Output.all(address=head.address, host_key=head.host_key).apply(
-            lambda its: Machine("head", its["address"], wanted.login.family.login, its["host_key"])
-        )
-        self.reach = Ssh(login.apply(lambda machine: _access(wanted, machine)))
+        user, network_of_nodes = wanted.family.login, wanted.network.private_subnets[0]
+        self.reach = Ssh(head.machine.apply(lambda login: Access(user, login, network_of_nodes)))
         self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)
         sets = pulumi.Output.all(
             *(pools[key].members.apply(partial(_made, wanted, key, one)) for _, key, one in wanted.located)
         )
-        self.inventory = pulumi.Output.all(sets=sets, login=login).apply(
+        self.inventory = pulumi.Output.all(sets=sets, login=head.machine).apply(
             lambda its: Inventory(tuple(its["sets"]), login=its["login"])
         )
         self.templates = pulumi.Output.all(**{key: pool.template_id for key, pool in pools.items()})
-        self.register_outputs({"head": head.address, "templates": self.templates})
+        self.register_outputs({"head": head.machine.apply(lambda login: login.address), "templates": self.templates})
 
 
 def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
@@ -85,13 +83,3 @@ def _made(wanted: Aws, key: str, machines: Machines, members: tuple[Member, ...]
     nodes = tuple(Node("ip-" + member.address.replace(".", "-"), member.address) for member in members)
     parts = [machines.type, wanted.image, *sorted(member.id for member in members)]
     return NodeSet(key, nodes, hashlib.sha256("\n".join(parts).encode()).hexdigest())
-
-
-def _access(wanted: Aws, login: Machine) -> Access:
-    return Access(
-        user=wanted.family.login,
-        through=login.address,
-        through_user=login.user,
-        through_host_key=login.host_key,
-        network=wanted.network.private_subnets[0],
-    )

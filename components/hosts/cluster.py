@@ -7,7 +7,7 @@ import hashlib
 import pulumi
 
 from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
-from components.reach import Access, Reach, Ssh
+from components.reach import Access, Machine, Reach, Ssh
 from config.hosts.model import SET, Hosts
 from config.measure import Measure
 
@@ -29,9 +29,7 @@ class HostsCluster(pulumi.ComponentResource):
         nodes = tuple(
             Node(machine.name, machine.address, host_key=wanted.host_key(machine.address)) for machine in wanted.machines
         )
-        jump = wanted.jump_address
-        jump_key = wanted.host_key(jump) if jump else None
-        access = Access(wanted.user, jump, wanted.jump_user, jump_key, wanted.network)
+        access = Access(wanted.user, _jump(wanted), wanted.network)
         self.reach = Ssh(pulumi.Output.from_input(access), from_jump_host=False)
         launcher = Launcher(wanted.homes)
         self.planned = (
@@ -39,6 +37,12 @@ class HostsCluster(pulumi.ComponentResource):
         )
         self.inventory = pulumi.Output.from_input(Inventory((NodeSet(SET, nodes, _identity(wanted, nodes)),)))
         self.register_outputs({})
+
+
+def _jump(wanted: Hosts) -> Machine | None:
+    if not wanted.jump_address or not wanted.jump_user:
+        return None
+    return Machine("jump", wanted.jump_address, wanted.jump_user, wanted.host_key(wanted.jump_address))
 
 
 def _identity(wanted: Hosts, nodes: tuple[Node, ...]) -> str:

@@ -7,6 +7,7 @@ nodes is made on it and stays there.
 from __future__ import annotations
 
 import base64
+from dataclasses import asdict
 
 import pulumi
 from pulumi_oci import core
@@ -15,6 +16,7 @@ from cloudinit import BastionBoot, render
 from cloudinit.steps import CONSOLE_KEY
 from components import login_machine
 from components.oci.preflight import Place
+from components.reach import Machine
 from config.measure import Measure
 from config.oci.model import Oci
 
@@ -25,12 +27,11 @@ class Bastion(pulumi.ComponentResource):
     """The login node, with its first boot done and its host key known.
 
     Creates: instance, a Command that waits for it here, its console history, a Command that makes its key.
-    Outputs: `instance_id`, `address` (public IPv4), `host_key`, `public_key` (the half that nodes authorise).
+    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `public_key` (the half that nodes authorise).
     """
 
     instance_id: pulumi.Output[str]
-    address: pulumi.Output[str]
-    host_key: pulumi.Output[str]
+    machine: pulumi.Output[Machine]
     public_key: pulumi.Output[str]
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, where, and the subnet that another part made
@@ -74,25 +75,15 @@ class Bastion(pulumi.ComponentResource):
         )
         console = core.get_console_history_data_output(console_history_id=history.id, length=_CONSOLE_BYTES)
         self.instance_id = instance.id
-        self.address = instance.public_ip
-        self.host_key = pulumi.Output.all(instance.display_name, console.data).apply(
-            lambda found: _host_key(found[0], found[1])
+        known = pulumi.Output.all(address=instance.public_ip, name=instance.display_name, console=console.data)
+        self.machine = known.apply(
+            lambda its: Machine("bastion", its["address"], login.family.login, _host_key(its["name"], its["console"]))
         )
-        made = login_machine.key(
-            name,
-            comment="busbar-bastion",
-            address=self.address,
-            user=login.family.login,
-            host_key=self.host_key,
-            instance_id=instance.id,
-            opts=mine,
-        )
-        self.public_key = made.stdout
+        self.public_key = login_machine.key(name, self.machine, instance.id, "busbar-bastion", mine).stdout
         self.register_outputs(
             {
                 "instance_id": self.instance_id,
-                "address": self.address,
-                "host_key": self.host_key,
+                "machine": self.machine.apply(asdict),
                 "public_key": self.public_key,
             }
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from components.inventory import Inventory, Machine, PlannedSet
+from components.inventory import Inventory, PlannedSet
 from components.oci.bastion import Bastion
 from components.oci.iam import Iam
 from components.oci.launch import Parts
@@ -15,7 +15,6 @@ from components.oci.storage import Storage
 from components.reach import Access, Reach, Ssh
 from config.measure import Measure
 from config.oci.model import Oci
-from config.oci.model import Pool as WantedPool
 
 
 class OciCluster(pulumi.ComponentResource):
@@ -42,24 +41,11 @@ class OciCluster(pulumi.ComponentResource):
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
         parts = Parts(subnet_id=subnet, bastion_key=bastion.public_key, mounts=mounts)
         pools = [Pool(f"{name}-pool-{index}", wanted, pool, place, parts, mine) for index, pool in enumerate(wanted.pools)]
-        login = pulumi.Output.all(address=bastion.address, host_key=bastion.host_key).apply(
-            lambda its: Machine("bastion", its["address"], wanted.login.family.login, its["host_key"])
-        )
-        measured = wanted.measured(measure)
-        self.reach = Ssh(login.apply(lambda machine: _access(wanted, measured, machine)))
+        user = wanted.measured(measure).family.login
+        self.reach = Ssh(bastion.machine.apply(lambda login: Access(user, login, wanted.network.private)))
         self.planned = tuple(planned(pool) for pool in wanted.pools)
         sets = pulumi.Output.all(*(pool.made for pool in pools))
-        self.inventory = pulumi.Output.all(sets=sets, login=login).apply(
+        self.inventory = pulumi.Output.all(sets=sets, login=bastion.machine).apply(
             lambda its: Inventory(tuple(its["sets"]), login=its["login"])
         )
-        self.register_outputs({"bastion": bastion.address})
-
-
-def _access(wanted: Oci, pool: WantedPool, login: Machine) -> Access:
-    return Access(
-        user=pool.family.login,
-        through=login.address,
-        through_user=login.user,
-        through_host_key=login.host_key,
-        network=wanted.network.private,
-    )
+        self.register_outputs({"bastion": bastion.machine.apply(lambda login: login.address)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -91,7 +91,7 @@ def _gather(wanted: Oci, tenancy: str) -> Facts:
         return facts
     names = {name for pool in wanted.pools if pool.shape in shapes[here] for name in shapes[here][pool.shape].limits}
     left = {name: _available(tenancy, here, name) for name in sorted(names)}
-    return Facts(domains=domains, shapes=shapes, images=images, running=facts.running, available=left)
+    return replace(facts, available=left)
 
 
 def _shapes(compartment: str, domain: str) -> dict[str, OfferedShape]:

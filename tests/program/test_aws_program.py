@@ -156,7 +156,7 @@ def user_data(text: str) -> dict[str, Any]:
 def test_the_cluster_hands_up_what_the_waist_promises(whole):
     _, seen = whole
     assert seen["nodes"] == (Node("ip-10-1-0-19", "10.1.0.19"), Node("ip-10-1-0-20", "10.1.0.20"))
-    assert seen["access"] == Access("ubuntu", "203.0.113.5", "ubuntu", HOST_KEY, "10.1.0.0/17")
+    assert seen["access"] == Access("ubuntu", seen["inventory"].login, "10.1.0.0/17")
     (planned,) = seen["cluster"].planned
     assert (planned.name, planned.nodes, planned.first_boot, planned.ask) == ("gpu-p5", 2, True, False)
     assert planned.shape.rdma.ports == 32

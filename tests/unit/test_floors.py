@@ -41,7 +41,7 @@ MAY = {
     "components/reach.py": {"pulumi", "pulumi_command", "components.remote_scripts"},
     "components/remote_scripts": set(),
     # The login machine reports its public key and is waited for, so both clouds need Commands.
-    "components/login_machine.py": {"pulumi", "pulumi_command", "cloudinit", "components.remote_scripts"},
+    "components/login_machine.py": {"pulumi", "pulumi_command", "cloudinit", "components.remote_scripts", "components.reach"},
     "components/oci": {
         "pulumi",
         "pulumi_oci",

@@ -28,6 +28,7 @@ from benchmarks.records.certificate import digest
 from benchmarks.records.requests import Keeping, Kept
 from benchmarks.records.verify import moment, verify
 from benchmarks.report import outputs
+from config.records import Records
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +45,8 @@ class Run:
 def keeping(tmp_path):
     key = tmp_path / "key.pem"
     key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return Keeping("oci", str(tmp_path / "history"), str(tmp_path / "report"), str(key), 30)
+    wanted = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report"), "certificate": {"key": str(key)}}
+    return Keeping("oci", Records.model_validate(wanted))
 
 
 def answered(request: str) -> str:
@@ -65,7 +67,7 @@ def stages(text: str, keeping: Keeping, searched: dict | None = None) -> Run:
 @pytest.fixture
 def undrawn(keeping):
     """The same without a report, where many runs are needed and drawing takes most of their time."""
-    return replace(keeping, report="")
+    return replace(keeping, records=keeping.records.model_copy(update={"report": None}))
 
 
 def run(keeping: Keeping, number: int, share: float = 0.98, **changes) -> Run:
@@ -120,7 +122,7 @@ def test_a_line_that_does_not_say_which_run_it_is_of_is_no_pass_and_no_crash(kee
 def test_a_history_that_cannot_be_read_or_written_is_a_warning_and_another_verdict_never(keeping, tmp_path, share):
     with_one = run(keeping, 1, share=share).judged
     (tmp_path / "file").write_text("not a folder")
-    without = run(Keeping("oci", str(tmp_path / "file"), "", "", 30), 1, share=share)
+    without = run(Keeping("oci", Records(history=str(tmp_path / "file"), report=None)), 1, share=share)
     assert without.judged.verdict == with_one.verdict == ("pass" if share > 0.9 else "short")
     assert [one.state for one in without.judged.checks if one.name == "history"] == ["skipped"]
     assert any("was not added to history" in warning for warning in without.kept.warnings)
