@@ -174,7 +174,7 @@ def _many_hosts(stage: Stage) -> None:
     time.sleep(5)  # the last Command's processes go
     own = _own(stage)
     created = {resource["urn"].rsplit("::", 1)[1]: _when(resource) for resource in own if "created" in resource}
-    boot_s = (created["acceptance-ready-contact"] - created["cluster-pool-0-configuration"]).total_seconds()
+    boot_s = (created["acceptance-ready-contact"] - created["cluster-pool-gpu-configuration"]).total_seconds()
     say(f"program resources, {_MANY} hosts", str(len(own)))
     say(f"{_MANY} hosts from launch to the last one ready", f"{boot_s:.1f} s")
     say("memory of one idle host", f"{(before - _available_mb()) / (_MANY + 1):.0f} MB")

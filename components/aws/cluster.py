@@ -49,10 +49,8 @@ class AwsCluster(pulumi.ComponentResource):
         for_head = Parts(subnet_id=network.public_subnet_id, group_id=groups.head_id, profile=roles.head_profile, mounts=mounts)
         head = Head(f"{name}-head", wanted, measure, for_head, mine)
         for_nodes = Parts(subnet_id=subnet, group_id=groups.nodes_id, profile=roles.node_profile, mounts=mounts)
-        pools = {
-            key: Pool(f"{name}-pool-{index}", wanted, key, for_nodes, head.public_key, mine)
-            for index, (_, key, _) in enumerate(wanted.located)
-        }
+        # By queue and name: others may come, go and change places, and these machines stay.
+        pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, head.public_key, mine) for _, key, _ in wanted.located}
         user, network_of_nodes = wanted.family.login, wanted.network.private_subnets[0]
         self.reach = Ssh(head.machine.apply(lambda login: Access(user, login, network_of_nodes)))
         self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)

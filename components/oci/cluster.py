@@ -40,7 +40,8 @@ class OciCluster(pulumi.ComponentResource):
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
         parts = Parts(subnet_id=subnet, bastion_key=bastion.public_key, mounts=mounts)
-        pools = [Pool(f"{name}-pool-{index}", wanted, pool, place, parts, mine) for index, pool in enumerate(wanted.pools)]
+        # By its name: other pools may come, go and change places, and its machines stay.
+        pools = [Pool(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine) for pool in wanted.pools]
         user = wanted.measured(measure).family.login
         self.reach = Ssh(bastion.machine.apply(lambda login: Access(user, login, wanted.network.private)))
         self.planned = tuple(planned(pool) for pool in wanted.pools)

@@ -161,7 +161,7 @@ def test_the_cluster_hands_up_what_the_waist_promises(whole):
     assert (planned.name, planned.nodes, planned.first_boot, planned.ask) == ("gpu-p5", 2, True, False)
     assert planned.shape.rdma.ports == 32
     assert seen["inventory"].login == Machine("head", "203.0.113.5", "ubuntu", HOST_KEY)
-    assert seen["templates"] == {"gpu-p5": "cluster-pool-0-template-id"}
+    assert seen["templates"] == {"gpu-p5": "cluster-pool-gpu-p5-template-id"}
 
 
 def test_machines_whose_rails_no_source_names_are_asked():
@@ -201,6 +201,17 @@ def test_of_several_queues_each_has_its_machines_and_the_named_one_is_measured()
     assert set(seen["templates"]) == {"gpu-p5", "test-p4"}
     assert [(one.name, one.nodes) for one in seen["cluster"].planned] == [("gpu-p5", 2), ("test-p4", 2)]
     assert [one["instanceType"] for one in found.of("LaunchTemplate")] == ["p5.48xlarge", "p4d.24xlarge"]
+
+
+def test_queues_that_change_places_keep_their_machines():
+    more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}]}
+    gpu = {"name": "gpu", "machines": [GPU | {"type": "p5.48xlarge"}]}
+
+    def machines(*queues):
+        found, _ = program({"queues": list(queues)})
+        return sorted((kind, name, str(its)) for kind, name, its in found.made)
+
+    assert machines(gpu, more) == machines(more, gpu)
 
 
 # The network
@@ -494,7 +505,7 @@ def test_legacy_interfaces_and_none_at_all_are_what_was_asked_for():
 
 def test_a_fleet_starts_all_machines_or_none_in_one_placement_group(cloud):
     assert cloud.one("PlacementGroup")["strategy"] == "cluster"
-    assert template(cloud)["placement"] == {"groupName": "cluster-pool-0-group"}
+    assert template(cloud)["placement"] == {"groupName": "cluster-pool-gpu-p5-group"}
     fleet = cloud.one("Fleet")
     assert fleet["type"] == "instant"
     assert fleet["targetCapacitySpecification"] == {"defaultTargetCapacityType": "on-demand", "totalTargetCapacity": 2}
@@ -505,7 +516,7 @@ def test_a_fleet_starts_all_machines_or_none_in_one_placement_group(cloud):
         "allocationStrategy": "lowestPrice",
     }
     (config,) = fleet["launchTemplateConfigs"]
-    assert config["launchTemplateSpecification"] == {"launchTemplateId": "cluster-pool-0-template-id", "version": "3"}
+    assert config["launchTemplateSpecification"] == {"launchTemplateId": "cluster-pool-gpu-p5-template-id", "version": "3"}
 
 
 def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
@@ -534,7 +545,7 @@ def test_a_reservation_that_is_named_is_used_by_instances_for_fleets_cannot():
     assert made["capacityReservationSpecification"] == {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
     assert not found.of("Fleet")
     launched = [one for one in found.of("Instance") if "launchTemplate" in one]
-    assert [one["launchTemplate"] for one in launched] == [{"id": "cluster-pool-0-template-id", "version": "3"}] * 2
+    assert [one["launchTemplate"] for one in launched] == [{"id": "cluster-pool-gpu-p5-template-id", "version": "3"}] * 2
     assert "placement" not in made
     assert "instanceMarketOptions" not in made
 
@@ -560,7 +571,7 @@ def test_a_block_is_bought_only_where_its_id_was_said_twice():
     found, _ = program(bought("capacity-block", offering="cb-1", confirm="cb-1"))
     assert found.one("CapacityBlockReservation")["capacityBlockOfferingId"] == "cb-1"
     target = template(found)["capacityReservationSpecification"]["capacityReservationTarget"]
-    assert target == {"capacityReservationId": "cluster-pool-0-block-id"}
+    assert target == {"capacityReservationId": "cluster-pool-gpu-p5-block-id"}
     for suppress in ([], ["purchase-unconfirmed"]):
         with pytest.raises(pulumi.RunError, match=r"purchase\.confirm is None, and Capacity Block cb-1 would be bought"):
             program(bought("capacity-block", offering="cb-1") | {"suppress": suppress})

@@ -49,7 +49,7 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("busbar:oci:Cluster", "cluster"),
             ("busbar:oci:Iam", "cluster-iam"),
             ("busbar:oci:Network", "cluster-network"),
-            ("busbar:oci:Pool", "cluster-pool-0"),
+            ("busbar:oci:Pool", "cluster-pool-gpu"),
             ("busbar:acceptance:Accept", "acceptance-accept"),
             ("busbar:acceptance:Acceptance", "acceptance"),
             ("busbar:acceptance:Ready", "acceptance-ready"),
@@ -64,10 +64,10 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("command:remote:Command", "acceptance-search"),
             ("command:remote:CopyToRemote", "acceptance-runner-program"),
             ("command:remote:CopyToRemote", "acceptance-runner-file"),
-            ("oci:Core/clusterNetwork:ClusterNetwork", "cluster-pool-0-nodes"),
+            ("oci:Core/clusterNetwork:ClusterNetwork", "cluster-pool-gpu-nodes"),
             ("oci:Core/consoleHistory:ConsoleHistory", "cluster-bastion-console"),
             ("oci:Core/instance:Instance", "cluster-bastion-instance"),
-            ("oci:Core/instanceConfiguration:InstanceConfiguration", "cluster-pool-0-configuration"),
+            ("oci:Core/instanceConfiguration:InstanceConfiguration", "cluster-pool-gpu-configuration"),
             ("oci:Core/internetGateway:InternetGateway", "cluster-network-igw"),
             ("oci:Core/natGateway:NatGateway", "cluster-network-nat"),
             ("oci:Core/routeTable:RouteTable", "cluster-network-private-routes"),
@@ -299,3 +299,18 @@ def test_a_cluster_network_may_take_half_an_hour_for_every_twenty_nodes_begun(no
 
 def test_a_preview_that_asks_nobody_asks_nobody_before_the_network_exists(dev):
     assert "oci:Core/getShapes:getShapes" not in {token for token, _ in dev.invokes}
+
+
+def test_pools_that_change_places_stay_the_machines_that_they_are():
+    gpu, more = (
+        {"nodes": 2, "name": name, "imageFamily": "ol8", "image": f"ocid1.image.oc1..{name}"} for name in ("gpu", "more")
+    )
+    one, other = (run_program(LINES, oci={"pools": pools}, measure={"pool": "gpu"}) for pools in ([gpu, more], [more, gpu]))
+
+    def machines(engine):
+        return sorted(
+            (kind, name, str(its)) for kind, name, its in engine.resources if kind.startswith(("oci:", "busbar:oci:"))
+        )
+
+    assert machines(one) == machines(other)
+    assert sum(kind.endswith(":ClusterNetwork") for kind, _, _ in machines(one)) == 2

@@ -145,7 +145,7 @@ def test_a_preview_predicts_the_bandwidth_and_states_the_gate(built):
     text = preview_comment.comment(preview_comment.read(found.text))
     said = "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 200): "
     assert said in text
-    assert "`oci:Core/clusterNetwork:ClusterNetwork` | `cluster-pool-0-nodes` |" in text
+    assert "`oci:Core/clusterNetwork:ClusterNetwork` | `cluster-pool-gpu-nodes` |" in text
 
 
 def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built):
