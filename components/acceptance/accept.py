@@ -28,7 +28,7 @@ class Accept(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("busbar:acceptance:Accept", name, None, opts)
-        settled = pulumi.Output.all(*after)
+        settled = pulumi.Output.all(*(one.apply(lambda _: None) for one in after))
         local.Command(
             f"{name}-verdict",
             create=verdict.apply(lambda found: "cat" if found == PASS else "cat >&2; exit 1"),

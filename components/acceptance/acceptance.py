@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 
 from benchmarks.judge.checks import PASS
+from benchmarks.launch.protocol import BuildLine
 from benchmarks.plan.asked import Asked
 from benchmarks.records.requests import Keeping, Kept
 from benchmarks.report import outputs, summary
@@ -16,7 +17,7 @@ from components.acceptance.build import Archive, build
 from components.acceptance.looks import End
 from components.acceptance.measure import measure
 from components.acceptance.ready import Ready
-from components.acceptance.records import Records
+from components.acceptance.records import Records, Whole
 from components.acceptance.runner import Runner
 from components.acceptance.search import search
 from components.inventory import Cluster, Node, PlannedSet, named
@@ -86,12 +87,14 @@ class Acceptance(pulumi.ComponentResource):
         measured = measure(f"{name}-measure", runner, built=built, asked=asked, identity=identity, records=records, opts=mine)
         end = search(f"{name}-search", runner, built=built, measured=measured, budget_s=stack.measure.search_s, opts=mine)
         record = pulumi.Output.all(end=end, where=built.place).apply(
-            lambda known: outputs.measured(known["end"].judged, known["end"].asked, known["where"].built, known["end"].searched)
+            lambda known: self._record(known["end"], known["where"].built)
         )
-        flat = pulumi.Output.all(expected=self.expected, record=record).apply(lambda known: outputs.flat(**known))
+        flat = pulumi.Output.all(asked=expects, record=record).apply(
+            lambda known: Whole(outputs.flat(outputs.expected(known["asked"], price), known["record"].fields))
+        )
         kept = records.keep(end=end, where=built.place, identity=identity, outputs=flat)
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(
-            lambda known: known["record"] | {"certificate": known["kept"].certificate, "report": known["kept"].report}
+            lambda known: known["record"].fields | {"certificate": known["kept"].certificate, "report": known["kept"].report}
         )
         self.ssh, self.known_hosts = cluster.reach.shell(ready.head), cluster.reach.known_hosts(ready.head)
         self.readme = pulumi.Output.all(end=end, ssh=self.ssh, kept=kept).apply(
@@ -106,6 +109,10 @@ class Acceptance(pulumi.ComponentResource):
             opts=mine,
         )
         pulumi.Output.all(end=end, table=table, kept=kept).apply(lambda known: self._say(**known))
+
+    @staticmethod
+    def _record(end: End, built: BuildLine) -> Whole:
+        return Whole(outputs.measured(end.judged, end.asked, built, end.searched))
 
     def _say(self, end: End, table: str, kept: Kept) -> None:
         """Show a pass, and what changed since the run before."""

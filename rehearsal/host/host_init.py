@@ -127,7 +127,7 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
     modules.mkdir(parents=True)
     for module in image.glob("*.py"):
         shutil.copyfile(module, modules / module.name)
-    for name in ("boot", "agent", "dlami"):
+    for name in ("boot", "stages", "agent", "dlami"):
         (upper / "usr/lib/rehearsal" / name).chmod(0o755)
     real = upper / "usr/lib/rehearsal/real"
     real.mkdir()
