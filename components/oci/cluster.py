@@ -42,7 +42,7 @@ class OciCluster(pulumi.ComponentResource):
         parts = Parts(subnet_id=subnet, bastion_key=bastion.public_key, mounts=mounts)
         # By its name: other pools may come, go and change places, and its machines stay.
         pools = [Pool(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine) for pool in wanted.pools]
-        user = wanted.measured(measure).family.login
+        user = wanted.measured_pool(measure).family.login
         self.reach = Ssh(bastion.machine.apply(lambda login: Access(user, login, wanted.network.private)))
         self.planned = tuple(planned(pool) for pool in wanted.pools)
         sets = pulumi.Output.all(*(pool.made for pool in pools))

@@ -18,13 +18,14 @@ from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, Engine, configuration, rea
 from benchmarks.plan.asked import Asked
 from components.oci.pool import create_timeout
 from config import read
+from config.oci.model import Oci
 
 
 def dev_asked() -> Asked:
     """Return what the dev stack asks for."""
     stack = read.parse({key.partition(":")[2]: text for key, text in configuration().items()})
-    assert stack.oci is not None
-    return Asked.of(stack, stack.oci.pools[0].row, 2)
+    assert isinstance(stack.wanted, Oci)
+    return Asked.of(stack, stack.wanted.pools[0].row, 2)
 
 
 DEV = document(dev_asked())
