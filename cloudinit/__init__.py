@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from cloudinit.mounts import Mount
-from cloudinit.render import BastionBoot, NodeBoot, render
+from cloudinit.render import LoginBoot, NodeBoot, render
 
-__all__ = ["BastionBoot", "Mount", "NodeBoot", "render"]
+__all__ = ["LoginBoot", "Mount", "NodeBoot", "render"]

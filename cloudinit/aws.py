@@ -36,8 +36,8 @@ class Mounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadBoot:
-    """A head node's first boot.
+class LoginBoot:
+    """A login node's first boot.
 
     Attributes:
         image: its kind.
@@ -79,13 +79,13 @@ class ComputeBoot:
     enroot: str = ""
 
 
-def render(boot: HeadBoot | ComputeBoot) -> str:
+def render(boot: LoginBoot | ComputeBoot) -> str:
     """Return the cloud-config text of `boot`.
 
     Raises:
         ValueError: it is longer than the vendor takes.
     """
-    work = _head(boot) if isinstance(boot, HeadBoot) else _node(boot)
+    work = _login(boot) if isinstance(boot, LoginBoot) else _node(boot)
     config: dict[str, Any] = {
         "timezone": boot.timezone,
         "ssh_authorized_keys": list(boot.keys),
@@ -99,7 +99,7 @@ def render(boot: HeadBoot | ComputeBoot) -> str:
     return text
 
 
-def _head(boot: HeadBoot) -> list[steps.Step]:
+def _login(boot: LoginBoot) -> list[steps.Step]:
     return [
         tools(),
         *_mounts(boot.image, boot.mounts),

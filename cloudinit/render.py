@@ -16,8 +16,8 @@ from cloudinit.text import SCRIPT, cloud_config, script_file
 
 
 @dataclass(frozen=True)
-class BastionBoot:
-    """A bastion's first boot.
+class LoginBoot:
+    """A login node's first boot.
 
     Attributes:
         image: its operating system.
@@ -51,13 +51,13 @@ class NodeBoot:
     mounts: tuple[Mount, ...] = ()
 
 
-def render(boot: BastionBoot | NodeBoot) -> str:
+def render(boot: LoginBoot | NodeBoot) -> str:
     """Return the cloud-config text of `boot`."""
-    config = _bastion(boot) if isinstance(boot, BastionBoot) else _node(boot)
+    config = _login(boot) if isinstance(boot, LoginBoot) else _node(boot)
     return cloud_config(config)
 
 
-def _bastion(boot: BastionBoot) -> dict[str, Any]:
+def _login(boot: LoginBoot) -> dict[str, Any]:
     work = [
         *([steps.grow_root(boot.image.grow_root)] if boot.image.grow_root else []),
         steps.search_domain(boot.search_domain),

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import pulumi
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from config import rules as stack_rules
+from config.accept import Accept
+from config.measure import Measure
 from config.model import Model, fields_by_key, inner
-from config.rule import nearest
+from config.records import Records
+from config.rule import ERROR, check, nearest
 from config.stack import TARGETS, Stack
 
-_GROUPS = fields_by_key(Stack)
 #: Groups that every target has.
-_SHARED = [key for key in _GROUPS if key not in {*TARGETS, "target"}]
+_SHARED: dict[str, type[Model]] = {"measure": Measure, "accept": Accept, "records": Records}
+_GROUPS = ("target", *TARGETS, *_SHARED)
 
 
 def load() -> Stack:
@@ -45,16 +50,18 @@ def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
         raise pulumi.RunError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}.")
     wrong = [*_foreign(texts, target)]
     found: dict[str, Any] = {"target": target}
-    for key in (target, *_SHARED):
-        model = inner(_GROUPS[key].annotation)
-        assert model is not None  # noqa: S101 - every group is a model
+    # Models and rules of the other targets are not imported: their validators cost each start a part of a second.
+    own: type[Model] = getattr(import_module(f"config.{target}.model"), target.title())
+    for key, model in {target: own, **_SHARED}.items():
         made, errors = group(key, model, texts.get(key, "{}"))
         wrong += errors
         if made is not None:
-            found[key] = made
-    if target in found:
-        stack = Stack.model_construct(**{name: info.get_default() for name, info in Stack.model_fields.items()} | found)
-        wrong += [breach.sentence for breach in stack.breaches()]
+            found["wanted" if key == target else key] = made
+    if "wanted" in found:
+        stack = Stack(**{key: model() for key, model in _SHARED.items()} | found)
+        findings = import_module(f"config.{target}.rules").findings(stack.wanted, stack.measure)
+        judged = (*findings, *check(stack_rules.RULES, stack.measure, stack.accept))
+        wrong += [one.sentence for one in judged if one.severity == ERROR]
         wrong += _elsewhere(stack, region)
         if not wrong:
             return stack
@@ -73,9 +80,10 @@ def _foreign(texts: Mapping[str, str], target: str) -> list[str]:
 
 def _elsewhere(stack: Stack, region: str | None) -> list[str]:
     """Return a sentence where the provider works in another region than the zone's."""
-    if stack.aws is None or region is None or region == stack.aws.region:
+    wanted: Any = stack.wanted
+    if stack.target != "aws" or region is None or region == wanted.region:
         return []
-    return [f"aws.zone is {stack.aws.zone}, and aws:region of this stack is {region}; the zone must be in that region."]
+    return [f"aws.zone is {wanted.zone}, and aws:region of this stack is {region}; the zone must be in that region."]
 
 
 def group(key: str, model: type[Model], text: str) -> tuple[Model | None, list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from catalogue.nccl_tests import SHA256
 from config.accept import Accept
 from config.measure import Measure
-from config.rule import ERROR, Breach, Rule, nearest, rule
+from config.rule import ERROR, Breach, Finding, Rule, nearest, rule
 
 _Breaches = Iterator[Breach]
 
@@ -49,8 +49,12 @@ def limits(measure: Measure, accept: Accept) -> _Breaches:
 RULES: dict[str, Rule[Measure, Accept]] = {one.id: one for one in (sizes, source_sum, limits)}
 
 
-def pool_chosen(measure: Measure, nodes: Mapping[str, int], where: str) -> _Breaches:
+def pool_chosen(measure: Measure, nodes: Mapping[str, int], where: str) -> Iterator[Finding]:
     """Yield what is wrong with `measure.pool`, given the nodes of every pool by name; `where` is the path of the pools."""
+    return (Finding("pool", ERROR, path, text) for path, text in _pool_chosen(measure, nodes, where))
+
+
+def _pool_chosen(measure: Measure, nodes: Mapping[str, int], where: str) -> _Breaches:
     filled = [name for name, count in nodes.items() if count]
     if measure.pool is None:
         if len(filled) > 1:

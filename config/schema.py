@@ -8,12 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+from pydantic import Field
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticUndefined, core_schema
 
+from config.accept import Accept
+from config.aws.model import Aws
+from config.hosts.model import Hosts
+from config.measure import Measure
 from config.model import Model, fields_by_key, inner
-from config.stack import TARGETS, Stack
+from config.oci.model import Oci
+from config.records import Records
+from config.stack import TARGETS, Target
 from config.units import Quantity
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,6 +34,22 @@ PAGES = {
 }
 _NAMESPACE = "busbar"
 _TYPES = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
+
+
+class StackFile(Model):
+    """What one stack asks for."""
+
+    target: Target = Field(
+        description="Kind of cluster: oci (cluster networks of bare-metal GPU nodes), aws (machines with EFA), hosts (machines "
+        "that exist).",
+        examples=["oci"],
+    )
+    oci: Oci | None = Field(default=None, description="The cluster on OCI, for target oci.")
+    aws: Aws | None = Field(default=None, description="The cluster on AWS, for target aws.")
+    hosts: Hosts | None = Field(default=None, description="The machines that exist, for target hosts.")
+    measure: Measure = Field(default=Measure(), description="How the cluster is measured.")
+    accept: Accept = Field(default=Accept(), description="When the measured cluster is accepted.")
+    records: Records = Field(default=Records(), description="What is kept of measurements beside the stack.")
 
 
 class _Generator(GenerateJsonSchema):
@@ -78,7 +101,7 @@ def _walk(model: type[Model], path: str) -> Iterator[tuple[str, FieldInfo, type[
 
 def leaves(group: str) -> list[tuple[str, FieldInfo]]:
     """Return every key of a group that holds a value, by its path."""
-    model = inner(Stack.model_fields[group].annotation)
+    model = inner(StackFile.model_fields[group].annotation)
     return [(path, info) for path, info, below in _walk(model, "") if below is None] if model else []
 
 
@@ -92,7 +115,7 @@ _BY_EXAMPLE = {
 
 def stack_schema() -> dict[str, Any]:
     """Return the JSON schema of a stack file."""
-    made = Stack.model_json_schema(by_alias=True, schema_generator=_Generator, ref_template="#/$defs/{model}")
+    made = StackFile.model_json_schema(by_alias=True, schema_generator=_Generator, ref_template="#/$defs/{model}")
     groups = {f"{_NAMESPACE}:{key}": _plain(value) for key, value in made["properties"].items()}
     others = "|".join(made["properties"])
     config = {

@@ -45,7 +45,8 @@ EVIDENCE = {"path": "/home/opc/.busbar/runs/x/y.txt.gz", "sha256": "0" * 64}
 def row(size_bytes: int, busbw_gb_s: float, wrong: int | None = 0, name: str = "all_reduce", ranks: int = 16) -> list[Any]:
     """Return one packed row."""
     algbw_gb_s = busbw_gb_s / collective(name).busbw_factor(ranks)
-    timing = [size_bytes / (algbw_gb_s * 1e3) if algbw_gb_s else 10.0, algbw_gb_s, busbw_gb_s, wrong]
+    moved = size_bytes * collective(name).algbw_share(ranks)
+    timing = [moved / (algbw_gb_s * 1e3) if algbw_gb_s else 10.0, algbw_gb_s, busbw_gb_s, wrong]
     return [size_bytes, timing, list(timing)]
 
 

@@ -6,8 +6,10 @@ import json
 import re
 import sys
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.judge import arithmetic
 from benchmarks.launch.protocol import LINE_SCHEMA
 from benchmarks.plan.collectives import collective
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PAIR = 2
+#: At most this many rows of a run are named.
+_NAMED = 4
 _NAMES = ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")
 #: Forms of a run's id and start; records are named by both.
 _RUN, _STARTED = re.compile(r"[0-9A-Za-z]{1,128}"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -164,6 +168,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
         yield f"the ranks ran on {run.hosts} hosts instead of {nodes}"
     if any(row["out_of_place"]["wrong"] is None for row in run.rows):
         yield "the values were not checked"
+    yield from islice(arithmetic.problems(run.rows, name, ranks), _NAMED)
 
 
 def _run(step: dict[str, Any]) -> Run:

@@ -23,6 +23,7 @@ class Collective:
             direction; None if the rails are no known bound.
         shared: whether each rank has a share of the message.
         power_of_two: whether it runs only on 2, 4, 8 ... ranks.
+        algbw_share: algbw over size / time, over `ranks` ranks.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Collective:
     wire_share: Callable[[int, int], float] | None
     shared: bool
     power_of_two: bool = False
+    algbw_share: Callable[[int], float] = lambda _ranks: 1.0
 
     @property
     def program(self) -> str:
@@ -82,7 +84,8 @@ COLLECTIVES = {
         Collective("gather", _others, _rooted, shared=True),
         Collective("scatter", _others, _rooted, shared=True),
         Collective("sendrecv", _one, None, shared=False),
-        Collective("hypercube", _one, _pairwise, shared=True, power_of_two=True),
+        # Its GetBw counts what a rank receives and not its own share.
+        Collective("hypercube", _one, _pairwise, shared=True, power_of_two=True, algbw_share=_others),
     )
 }
 

@@ -9,13 +9,14 @@ import shlex
 import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from benchmarks.runner import fanout, jobs, transcript
+from benchmarks.runner import agreement, fanout, jobs, transcript
 from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
 #: A run with wrong values completes, counts them in its rows, and then exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
+_WRONG_STATUS = 1
 #: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest.
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
 
@@ -123,7 +124,8 @@ def _run(job: Job, path: str, say: jobs.Say) -> str:
         raise Refusal(
             f"the run {job.name} was stopped after {job.timeout_s:.0f} s with {rows} rows done; its output is {path} there"
         )
-    if status != 0 and not any(_WRONG.match(line) for line in kept):
+    counted = status == _WRONG_STATUS and any(_WRONG.match(line) for line in kept)
+    if status != 0 and not counted:
         raise Refusal(f"the run {job.name} ended with status {status}: {_cause(kept)} (its output is {path} on the head node)")
     return "\n".join(kept) + "\n"
 
@@ -147,8 +149,5 @@ def _read(job: Job, text: str, result: _Result) -> Tuple[transcript.Transcript, 
     except (OSError, ValueError) as error:
         return printed, [*printed.problems, f"the JSON result could not be used: {error}"]
     problems = [*printed.problems, *precise.problems]
-    if [row.size_bytes for row in printed.rows] != [row.size_bytes for row in precise.rows]:
-        problems.append("the text and the JSON result hold different sizes")
-    if printed.scale != precise.scale:
-        problems.append(f"the text states scale {printed.scale} and the JSON result {precise.scale}")
+    problems += [*agreement.disagreements(printed, precise), *agreement.contradictions(precise)]
     return precise._replace(network=printed.network, nccl_tests=printed.nccl_tests, nccl=precise.nccl or printed.nccl), problems

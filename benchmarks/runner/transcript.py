@@ -69,8 +69,9 @@ class Device(NamedTuple):
 class Transcript(NamedTuple):
     """One run of one collective.
 
-    `scale` is the divisor of line rates that a rehearsal states (None on real hardware), `nccl` a version such as 2.28.9,
-    `problems` sentences about what could not be read.
+    `rows` has one row for each size, `every` those of all cycles as they were printed. `scale` is the divisor of line rates
+    that a rehearsal states (None on real hardware), `nccl` a version such as 2.28.9, `problems` sentences about what could not
+    be read.
     """
 
     collective: Optional[str]
@@ -83,6 +84,7 @@ class Transcript(NamedTuple):
     average_busbw_gb_s: Optional[float]
     out_of_bounds: Optional[int]
     problems: Tuple[str, ...]
+    every: Tuple[Row, ...] = ()
 
 
 class _Draft:
@@ -113,6 +115,7 @@ class _Draft:
             get("average"),
             get("bounds"),
             tuple(self.problems),
+            tuple(self.rows),
         )
 
 
@@ -231,15 +234,25 @@ def _placement(timing: Dict[str, str]) -> Placement:
         _number(time_text),
         _number(timing["algbw"]),
         _number(timing["busbw"]),
-        None if wrong == "N/A" else int(_number(wrong)),
+        None if wrong == "N/A" else _count(wrong),
     )
 
 
 def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError(f"{value} is not a number")
     number = float(value)
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"{value} is not a measurement")
     return number
+
+
+def _count(value: Any) -> int:
+    """Return a count of elements, which is whole."""
+    number = _number(value)
+    if number != int(number):
+        raise ValueError(f"{value} is not a whole number")
+    return int(number)
 
 
 def _read_network(draft: _Draft, line: str) -> None:
@@ -292,7 +305,7 @@ def parse_json(text: str, cycles: int = 1) -> Transcript:
     """
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the JSON result is cut or broken: {error}") from None
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
         raise ValueError("the JSON result has no list named results")
@@ -304,7 +317,7 @@ def parse_json(text: str, cycles: int = 1) -> Transcript:
             problems.append(f"an unreadable result ({error!r}): {json.dumps(entry):.200}")
             continue
         rows.append(row)
-    return _json_transcript(document, _in_order(rows, cycles, problems), problems)
+    return _json_transcript(document, _in_order(rows, cycles, problems), problems)._replace(every=tuple(rows))
 
 
 def _json_row(entry: Dict[str, Any]) -> Row:
@@ -321,7 +334,7 @@ def _json_row(entry: Dict[str, Any]) -> Row:
                 _number(time_us),
                 _number(timing["alg_bw"]),
                 _number(timing["bus_bw"]),
-                None if wrong is None else int(_number(wrong)),
+                None if wrong is None else _count(wrong),
             )
         )
     return Row(
@@ -357,7 +370,7 @@ def _json_transcript(document: Dict[str, Any], rows: List[Row], problems: List[s
     config = document.get("config")
     listed = config.get("devices") if isinstance(config, dict) else None
     devices = []  # type: List[Device]
-    for entry in listed or ():
+    for entry in listed if isinstance(listed, list) else ():
         try:
             device = Device(int(entry["rank"]), str(entry["hostname"]), int(entry["device"]), str(entry["device_info"]))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -372,6 +385,12 @@ def _json_transcript(document: Dict[str, Any], rows: List[Row], problems: List[s
     bounds = document.get("out_of_bounds")
     if average is None or bounds is None:
         problems.append("the run's closing fields are missing")
+    if isinstance(bounds, dict) and str(bounds.get("okay")).lower() == "false" and not bounds.get("count"):
+        problems.append("the JSON result says that values were out of bounds, and counts none")
+    errors = document.get("errors")
+    said = [str(one) for one in errors if one] if isinstance(errors, list) else []
+    if said:
+        problems.append("nccl-tests reports errors: {}".format("; ".join(said)[:500]))
     code = document.get("nccl_version")
     return Transcript(
         program or None,

@@ -9,10 +9,10 @@ import pulumi
 
 from cloudinit.aws import Mounts
 from components.aws import preflight
-from components.aws.bastion import Head
 from components.aws.compute import Member, Pool
 from components.aws.groups import Groups
 from components.aws.iam import Iam
+from components.aws.login_node import LoginNode
 from components.aws.network import Network
 from components.aws.parts import Parts
 from components.aws.storage import Storage
@@ -23,9 +23,9 @@ from config.measure import Measure
 
 
 class AwsCluster(pulumi.ComponentResource):
-    """A head and its machines.
+    """A login node and its machines.
 
-    Creates: Network, Groups, Iam, Storage (where wanted), Head, one Pool for each entry of machines.
+    Creates: Network, Groups, Iam, Storage (where wanted), LoginNode, one Pool for each entry of machines.
     Outputs: `inventory` (see `components.inventory.Cluster`); `templates`, ids of launch templates by queue and name of
     machines, for a scheduler.
     """
@@ -46,22 +46,26 @@ class AwsCluster(pulumi.ComponentResource):
         mounts = pulumi.Output.from_input(Mounts())
         if groups.storage_id is not None:
             mounts = Storage(f"{name}-storage", wanted, network, groups.storage_id, mine).mounts
-        for_head = Parts(subnet_id=network.public_subnet_id, group_id=groups.head_id, profile=roles.head_profile, mounts=mounts)
-        head = Head(f"{name}-head", wanted, measure, for_head, mine)
+        for_login = Parts(
+            subnet_id=network.public_subnet_id, group_id=groups.login_id, profile=roles.login_profile, mounts=mounts
+        )
+        login = LoginNode(f"{name}-login", wanted, measure, for_login, mine)
         for_nodes = Parts(subnet_id=subnet, group_id=groups.nodes_id, profile=roles.node_profile, mounts=mounts)
         # By queue and name: others may come, go and change places, and these machines stay.
-        pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, head.public_key, mine) for _, key, _ in wanted.located}
+        pools = {
+            key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, login.public_key, mine) for _, key, _ in wanted.located
+        }
         user, network_of_nodes = wanted.family.login, wanted.network.private_subnets[0]
-        self.reach = Ssh(head.machine.apply(lambda login: Access(user, login, network_of_nodes)))
+        self.reach = Ssh(login.machine.apply(lambda login: Access(user, login, network_of_nodes)))
         self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)
         sets = pulumi.Output.all(
             *(pools[key].members.apply(partial(_made, wanted, key, one)) for _, key, one in wanted.located)
         )
-        self.inventory = pulumi.Output.all(sets=sets, login=head.machine).apply(
+        self.inventory = pulumi.Output.all(sets=sets, login=login.machine).apply(
             lambda its: Inventory(tuple(its["sets"]), login=its["login"])
         )
         self.templates = pulumi.Output.all(**{key: pool.template_id for key, pool in pools.items()})
-        self.register_outputs({"head": head.machine.apply(lambda login: login.address), "templates": self.templates})
+        self.register_outputs({"login": login.machine.apply(lambda login: login.address), "templates": self.templates})
 
 
 def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:

@@ -26,36 +26,36 @@ class Groups(pulumi.ComponentResource):
 
     Creates: three groups (two without file systems), one rule for each peer and range of ports. Where the network is retained,
     so is the group of the file systems that stay in it, with the rules by which their servers talk to each other.
-    Outputs: `nodes_id`, `head_id`, `storage_id` (None without file systems), each usable once all its rules are in place: FSx
+    Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems), each usable once all its rules are in place: FSx
     looks at the rules when a file system is created.
     """
 
     nodes_id: pulumi.Output[str]
-    head_id: pulumi.Output[str]
+    login_id: pulumi.Output[str]
     storage_id: pulumi.Output[str] | None
 
     def __init__(self, name: str, wanted: Aws, vpc_id: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:aws:Groups", name, None, opts)
         self._name, self._wanted, self._vpc_id = name, wanted, vpc_id
         self._rules: dict[str, list[pulumi.Output[str]]] = {}
-        nodes, head = self._group("nodes", "nodes and their EFA traffic"), self._group("head", "the head node")
+        nodes, login = self._group("nodes", "nodes and their EFA traffic"), self._group("login", "the login node")
         self._let_in("nodes", nodes, "itself", nodes)
         itself = self._let_out("nodes", nodes, "itself", nodes)
         self._let_out("nodes", nodes, "anywhere", None, after=[itself])
-        self._let_in("nodes", nodes, "head", head)
-        self._let_in("head", head, "nodes", nodes)
-        self._let_out("head", head, "anywhere", None)
+        self._let_in("nodes", nodes, "login", login)
+        self._let_in("login", login, "nodes", nodes)
+        self._let_out("login", login, "anywhere", None)
         for index, source in enumerate(wanted.access.ssh_from):
-            self._ssh(head, index, source)
-        storage = self._storage(nodes, head) if wanted.storage.systems else None
+            self._ssh(login, index, source)
+        storage = self._storage(nodes, login) if wanted.storage.systems else None
         self.nodes_id = self._settled("nodes", nodes)
-        self.head_id = self._settled("head", head)
+        self.login_id = self._settled("login", login)
         self.storage_id = self._settled("storage", storage) if storage else None
-        self.register_outputs({"nodes_id": self.nodes_id, "head_id": self.head_id})
+        self.register_outputs({"nodes_id": self.nodes_id, "login_id": self.login_id})
 
-    def _storage(self, nodes: ec2.SecurityGroup, head: ec2.SecurityGroup) -> ec2.SecurityGroup:
+    def _storage(self, nodes: ec2.SecurityGroup, login: ec2.SecurityGroup) -> ec2.SecurityGroup:
         storage = self._group("storage", "file systems")
-        clients = {"nodes": nodes, "head": head}
+        clients = {"nodes": nodes, "login": login}
         lustre = self._wanted.storage.lustre
         if lustre:
             for ports in LUSTRE_PORTS:
@@ -141,17 +141,17 @@ class Groups(pulumi.ComponentResource):
         self._rules.setdefault(of, []).append(made.id)
         return made
 
-    def _ssh(self, head: ec2.SecurityGroup, index: int, source: str) -> None:
+    def _ssh(self, login: ec2.SecurityGroup, index: int, source: str) -> None:
         made = vpc.SecurityGroupIngressRule(
-            f"{self._name}-head-ssh-{index}",
-            security_group_id=head.id,
+            f"{self._name}-login-ssh-{index}",
+            security_group_id=login.id,
             cidr_ipv4=source,
             ip_protocol="tcp",
             from_port=22,
             to_port=22,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self._rules.setdefault("head", []).append(made.id)
+        self._rules.setdefault("login", []).append(made.id)
 
     def _settled(self, noun: str, group: ec2.SecurityGroup) -> pulumi.Output[str]:
         return pulumi.Output.all(group.id, *self._rules[noun]).apply(lambda found: str(found[0]))

@@ -20,7 +20,7 @@ CLUSTER_TAG = "busbar:cluster"
 
 def parameter_name(label: str) -> str:
     """Return the name of the SSM parameter for the login node's host key."""
-    return f"/busbar/{label}/head-host-key"
+    return f"/busbar/{label}/login-host-key"
 
 
 def partition(region: str) -> str:
@@ -31,13 +31,13 @@ def partition(region: str) -> str:
 
 
 class Iam(pulumi.ComponentResource):
-    """Roles of head and nodes.
+    """Roles of login node and nodes.
 
     Creates: two roles, each with Session Manager's policy and an instance profile; the login node's own policy.
-    Outputs: `head_profile`, `node_profile` (names of instance profiles, usable once their policies are attached).
+    Outputs: `login_profile`, `node_profile` (names of instance profiles, usable once their policies are attached).
     """
 
-    head_profile: pulumi.Output[str]
+    login_profile: pulumi.Output[str]
     node_profile: pulumi.Output[str]
 
     def __init__(
@@ -48,12 +48,12 @@ class Iam(pulumi.ComponentResource):
         self._mine = pulumi.ResourceOptions(parent=self)
         node = self._role("node")
         self.node_profile = self._profile("node", node)
-        head = self._role("head")
+        login = self._role("login")
         known = pulumi.Output.all(subnet=subnet_id, role=node.arn)
         policy = known.apply(lambda its: _policy(wanted, its["subnet"], its["role"]))
-        own = iam.RolePolicy(f"{name}-head-policy", role=head.name, policy=policy, opts=self._mine)
-        self.head_profile = self._profile("head", head, own)
-        self.register_outputs({"head_profile": self.head_profile, "node_profile": self.node_profile})
+        own = iam.RolePolicy(f"{name}-login-policy", role=login.name, policy=policy, opts=self._mine)
+        self.login_profile = self._profile("login", login, own)
+        self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _role(self, noun: str) -> iam.Role:
         service = "ec2.amazonaws.com.cn" if self._wanted.region.startswith("cn-") else "ec2.amazonaws.com"

@@ -1,13 +1,13 @@
-"""A cluster on OCI: network, bastion, file systems, and a cluster network for each pool of bare-metal GPU nodes."""
+"""A cluster on OCI: network, login node, file systems, and a cluster network for each pool of bare-metal GPU nodes."""
 
 from __future__ import annotations
 
 import pulumi
 
 from components.inventory import Inventory, PlannedSet
-from components.oci.bastion import Bastion
 from components.oci.iam import Iam
 from components.oci.launch import Parts
+from components.oci.login_node import LoginNode
 from components.oci.network import Network
 from components.oci.pool import Pool, planned
 from components.oci.preflight import judge
@@ -18,9 +18,9 @@ from config.oci.model import Oci
 
 
 class OciCluster(pulumi.ComponentResource):
-    """Pools of GPU nodes behind a bastion.
+    """Pools of GPU nodes behind a login node.
 
-    Creates: Network, Bastion, Iam and Storage (where wanted), one Pool for each pool.
+    Creates: Network, LoginNode, Iam and Storage (where wanted), one Pool for each pool.
     Outputs: `inventory` (see `components.inventory.Cluster`).
     """
 
@@ -33,20 +33,20 @@ class OciCluster(pulumi.ComponentResource):
         super().__init__("busbar:oci:Cluster", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
         network = Network(f"{name}-network", wanted, mine)
-        bastion = Bastion(f"{name}-bastion", wanted, place, measure, network.public_subnet_id, mine)
+        login = LoginNode(f"{name}-login", wanted, place, measure, network.public_subnet_id, mine)
         if wanted.iam:
-            Iam(f"{name}-iam", wanted, place, bastion.instance_id, mine)
+            Iam(f"{name}-iam", wanted, place, login.instance_id, mine)
         subnet, mounts = network.private_subnet_id, None
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
-        parts = Parts(subnet_id=subnet, bastion_key=bastion.public_key, mounts=mounts)
+        parts = Parts(subnet_id=subnet, login_key=login.public_key, mounts=mounts)
         # By its name: other pools may come, go and change places, and its machines stay.
         pools = [Pool(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine) for pool in wanted.pools]
-        user = wanted.measured(measure).family.login
-        self.reach = Ssh(bastion.machine.apply(lambda login: Access(user, login, wanted.network.private)))
+        user = wanted.measured_pool(measure).family.login
+        self.reach = Ssh(login.machine.apply(lambda login: Access(user, login, wanted.network.private)))
         self.planned = tuple(planned(pool) for pool in wanted.pools)
         sets = pulumi.Output.all(*(pool.made for pool in pools))
-        self.inventory = pulumi.Output.all(sets=sets, login=bastion.machine).apply(
+        self.inventory = pulumi.Output.all(sets=sets, login=login.machine).apply(
             lambda its: Inventory(tuple(its["sets"]), login=its["login"])
         )
-        self.register_outputs({"bastion": bastion.machine.apply(lambda login: login.address)})
+        self.register_outputs({"login": login.machine.apply(lambda login: login.address)})

@@ -36,16 +36,16 @@ class Iam(pulumi.ComponentResource):
         group = identity.DynamicGroup(
             f"{name}-group",
             compartment_id=place.tenancy,
-            name=f"{wanted.name}-bastion",
-            description="The bastion of a busbar cluster",
+            name=f"{wanted.name}-login",
+            description="The login node of a busbar cluster",
             matching_rule=pulumi.Output.concat("instance.id = '", instance_id, "'"),
             opts=mine,
         )
         policy = identity.Policy(
             f"{name}-policy",
             compartment_id=wanted.compartment,
-            name=f"{wanted.name}-bastion",
-            description="Lets the bastion of a busbar cluster see the state of its nodes",
+            name=f"{wanted.name}-login",
+            description="Lets the login node of a busbar cluster see the state of its nodes",
             statements=[
                 pulumi.Output.concat("Allow dynamic-group ", group.name, f" to {verb} in compartment id {wanted.compartment}")
                 for verb in _MAY

@@ -1,4 +1,4 @@
-"""The VCN of seed 000, as it ends up: the bastion in a public subnet, nodes in a private one that trusts the VCN."""
+"""The VCN of seed 000, as it ends up: the login node in a public subnet, nodes in a private one that trusts the VCN."""
 
 from __future__ import annotations
 

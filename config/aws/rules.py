@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from config.aws import rules_capacity, rules_fabric, rules_machines, rules_storage
-from config.rule import collected
+from config.aws.facts import Facts
+from config.aws.model import Aws
+from config.measure import Measure
+from config.rule import Finding, check, collected
+from config.rules import pool_chosen
 
 RULES = collected(rules_fabric, rules_capacity, rules_machines, rules_storage)
+
+
+def findings(wanted: Aws, measure: Measure) -> tuple[Finding, ...]:
+    """Return what is wrong with a stack without asking its account."""
+    own = check(RULES, wanted, Facts(), wanted.suppress, "aws.suppress")
+    return (*own, *pool_chosen(measure, wanted.sizes, "aws.queues"))
+
 
 #: Of the 43 checks of aws-parallelcluster that this project counts, those that have nothing to judge here.
 HELD_ELSEWHERE: dict[int, str] = {

@@ -13,6 +13,7 @@ from catalogue.detection import named
 from config.hosts import inventory, known_hosts
 from config.hosts.inventory import Machine
 from config.kinds import Cidr
+from config.measure import Measure
 from config.model import Model
 
 #: What `shape` says where the machines are asked.
@@ -153,6 +154,10 @@ class Hosts(Model):
     def host_key(self, address: str) -> str:
         """Return the pinned key of `address`; ValueError with the rest of a sentence about knownHosts where there is none."""
         return known_hosts.read(self.known_hosts).key(address)
+
+    def measured(self, _measure: Measure) -> str:
+        """Return the name of the one set of machines."""
+        return SET
 
     @property
     def jump_user(self) -> str | None:

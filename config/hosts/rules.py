@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.hosts.model import Hosts
-from config.rule import ERROR, Breach, Rule, rule
+from config.measure import Measure
+from config.rule import ERROR, Breach, Finding, Rule, check, rule
 
 _NONE = "nothing is trusted on first use"
 
@@ -40,3 +41,8 @@ def host_keys(wanted: Hosts, _facts: None) -> Iterator[Breach]:
 
 
 RULES: dict[str, Rule[Hosts, None]] = {one.id: one for one in (hosts_named, host_keys)}
+
+
+def findings(wanted: Hosts, _measure: Measure) -> tuple[Finding, ...]:
+    """Return what is wrong with a stack."""
+    return check(RULES, wanted, None)

@@ -222,10 +222,14 @@ class Oci(Model):
         """Nodes of every pool by its name."""
         return {pool.name: pool.nodes for pool in self.pools}
 
-    def measured(self, measure: Measure) -> Pool:
+    def measured_pool(self, measure: Measure) -> Pool:
         """Return the pool that is measured; the first one where none has nodes yet."""
         able = [pool for pool in self.pools if pool.nodes and measure.pool in {None, pool.name}]
         return [*able, *self.pools][0]
+
+    def measured(self, measure: Measure) -> str:
+        """Return the name of the pool that is measured."""
+        return self.measured_pool(measure).name
 
     def label(self, pool: Pool) -> str:
         """Return the display name of a pool's cluster network."""

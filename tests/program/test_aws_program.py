@@ -32,7 +32,7 @@ from tools.nested import DEFAULT, merged, settled
 
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-HEAD_KEY = "ssh-ed25519 AAAAHeadKey"
+LOGIN_KEY = "ssh-ed25519 AAAALoginKey"
 MADE: dict[str, dict[str, Any]] = {
     "instance:Instance": {"publicIp": "203.0.113.5", "privateIp": "10.1.0.50"},
     "launchTemplate:LaunchTemplate": {"latestVersion": 3},
@@ -54,7 +54,7 @@ class Cloud(pulumi.runtime.Mocks):
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         self.made.append((args.typ, args.name, args.inputs))
-        outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": HEAD_KEY, "stderr": ""}
+        outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": LOGIN_KEY, "stderr": ""}
         outputs |= args.inputs | next((found for kind, found in MADE.items() if args.typ.endswith(kind)), {})
         if args.typ.endswith(":Fleet"):
             ids = [f"i-{n}" for n in range(int(args.inputs["targetCapacitySpecification"]["totalTargetCapacity"]))]
@@ -97,7 +97,7 @@ def program(
     changes: dict[str, Any] | None = None, *, running: int = 2, written: str = "", answers: Any = None
 ) -> tuple[Cloud, dict[str, Any]]:
     """Run the cluster on a recording engine, drained; return what was recorded and the cluster's outputs."""
-    cloud = Cloud(running, written or f"cluster-head-instance-id {HOST_KEY}", answers=answers or {})
+    cloud = Cloud(running, written or f"cluster-login-instance-id {HOST_KEY}", answers=answers or {})
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
     seen: dict[str, Any] = {}
@@ -160,7 +160,7 @@ def test_the_cluster_hands_up_what_the_waist_promises(whole):
     (planned,) = seen["cluster"].planned
     assert (planned.name, planned.nodes, planned.first_boot, planned.ask) == ("gpu-p5", 2, True, False)
     assert planned.shape.rdma.ports == 32
-    assert seen["inventory"].login == Machine("head", "203.0.113.5", "ubuntu", HOST_KEY)
+    assert seen["inventory"].login == Machine("login", "203.0.113.5", "ubuntu", HOST_KEY)
     assert seen["templates"] == {"gpu-p5": "cluster-pool-gpu-p5-template-id"}
 
 
@@ -258,7 +258,7 @@ def test_there_is_a_second_private_subnet_only_where_a_file_system_needs_one(clo
 
 # Groups
 
-NODES, HEAD, STORAGE = (f"cluster-groups-{noun}-id" for noun in ("nodes", "head", "storage"))
+NODES, LOGIN, STORAGE = (f"cluster-groups-{noun}-id" for noun in ("nodes", "login", "storage"))
 ALL = ("-1", None, None)
 
 
@@ -275,14 +275,14 @@ def rules(found: Cloud, direction: str) -> set[tuple[str, str, tuple[str, int | 
 
 LUSTRE = {("tcp", 988, 988), ("tcp", 1018, 1023)}
 ZFS = {(protocol, *ports) for protocol in ("tcp", "udp") for ports in ((111, 111), (2049, 2049), (20001, 20003))}
-BASE_IN = {(NODES, NODES, ALL), (NODES, HEAD, ALL), (HEAD, NODES, ALL), (HEAD, "198.51.100.0/24", ("tcp", 22, 22))}
-BASE_OUT = {(NODES, NODES, ALL), (NODES, "0.0.0.0/0", ALL), (HEAD, "0.0.0.0/0", ALL)}
+BASE_IN = {(NODES, NODES, ALL), (NODES, LOGIN, ALL), (LOGIN, NODES, ALL), (LOGIN, "198.51.100.0/24", ("tcp", 22, 22))}
+BASE_OUT = {(NODES, NODES, ALL), (NODES, "0.0.0.0/0", ALL), (LOGIN, "0.0.0.0/0", ALL)}
 
 
 def test_the_rules_are_exactly_these(cloud):
-    lustre_in = {(STORAGE, peer, ports) for peer in (NODES, HEAD, STORAGE) for ports in LUSTRE}
-    to_clients = {(peer, STORAGE, ports) for peer in (NODES, HEAD) for ports in LUSTRE}
-    zfs = {(STORAGE, peer, ports) for peer in (NODES, HEAD) for ports in ZFS}
+    lustre_in = {(STORAGE, peer, ports) for peer in (NODES, LOGIN, STORAGE) for ports in LUSTRE}
+    to_clients = {(peer, STORAGE, ports) for peer in (NODES, LOGIN) for ports in LUSTRE}
+    zfs = {(STORAGE, peer, ports) for peer in (NODES, LOGIN) for ports in ZFS}
     assert rules(cloud, "Ingress") == BASE_IN | lustre_in | to_clients | zfs
     assert rules(cloud, "Egress") == BASE_OUT | lustre_in
     for _, _, inputs in cloud.made:
@@ -327,12 +327,12 @@ def policy(found: Cloud) -> list[dict[str, Any]]:
     return list(json.loads(found.one("RolePolicy")["policy"])["Statement"])
 
 
-def test_the_head_may_write_its_host_key_and_nothing_else(cloud):
+def test_the_login_node_may_write_its_host_key_and_nothing_else(cloud):
     assert policy(cloud) == [
         {
             "Effect": "Allow",
             "Action": "ssm:PutParameter",
-            "Resource": "arn:aws:ssm:ap-northeast-1:*:parameter/busbar/training/head-host-key",
+            "Resource": "arn:aws:ssm:ap-northeast-1:*:parameter/busbar/training/login-host-key",
         }
     ]
     assert {one["policyArn"] for one in cloud.of("RolePolicyAttachment")} == {
@@ -364,37 +364,37 @@ def test_arns_begin_with_the_partition_of_the_region(region, name):
     assert partition(region) == name
 
 
-# The head
+# The login node
 
 
-def test_the_head_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
-    (head,) = cloud.of("Instance")
-    assert head["metadataOptions"] == {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
-    assert head["rootBlockDevice"]["volumeType"] == "gp3"
-    assert head["rootBlockDevice"]["encrypted"] is True
-    assert head["ebsOptimized"] is True
-    assert head["vpcSecurityGroupIds"] == [HEAD]
-    assert head["subnetId"] == "cluster-network-public-id"
-    assert "networkInterfaces" not in head
-    assert head["userDataReplaceOnChange"] is True
-    boot = user_data(head["userData"])
+def test_the_login_node_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
+    (login,) = cloud.of("Instance")
+    assert login["metadataOptions"] == {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
+    assert login["rootBlockDevice"]["volumeType"] == "gp3"
+    assert login["rootBlockDevice"]["encrypted"] is True
+    assert login["ebsOptimized"] is True
+    assert login["vpcSecurityGroupIds"] == [LOGIN]
+    assert login["subnetId"] == "cluster-network-public-id"
+    assert "networkInterfaces" not in login
+    assert login["userDataReplaceOnChange"] is True
+    boot = user_data(login["userData"])
     assert boot["ssh_authorized_keys"] == [KEY]
-    assert "fs-home:/fsx/ /home nfs" in head["userData"]
-    assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in head["userData"]
+    assert "fs-home:/fsx/ /home nfs" in login["userData"]
+    assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in login["userData"]
 
 
-def test_the_heads_host_key_is_pinned_from_its_parameter_before_anything_connects(cloud):
+def test_the_login_nodes_host_key_is_pinned_from_its_parameter_before_anything_connects(cloud):
     kinds = [kind.rpartition(":")[2] for kind, _, _ in cloud.made]
     assert kinds.index("Parameter") < kinds.index("Instance") < kinds.index("Command")
     assert cloud.one("Parameter")["insecureValue"] == "not written yet"
-    key = cloud.named("cluster-head-key")
+    key = cloud.named("cluster-login-key")
     connection = key["connection"]["value"]
     assert connection["hostKey"] == HOST_KEY
     assert not {"privateKey", "agentSocketPath"} & set(connection)
 
 
-@pytest.mark.parametrize("written", [f"i-predecessor {HOST_KEY}", "not written yet", "cluster-head-instance-id ssh-ed25519"])
-def test_a_key_that_this_head_did_not_write_is_not_trusted(written):
+@pytest.mark.parametrize("written", [f"i-predecessor {HOST_KEY}", "not written yet", "cluster-login-instance-id ssh-ed25519"])
+def test_a_key_that_this_login_node_did_not_write_is_not_trusted(written):
     with pytest.raises(pulumi.RunError, match="it cannot be pinned, so nothing connects"):
         program(written=written)
 
@@ -494,7 +494,7 @@ def test_the_template_is_hardened_and_ends_its_machines_when_they_shut_down(clou
     assert "vpcSecurityGroupIds" not in made, "with interfaces, groups belong to them"
     assert [spec["resourceType"] for spec in made["tagSpecifications"]] == ["instance", "volume"]
     boot = user_data(base64.b64decode(made["userData"]).decode())
-    assert boot["ssh_authorized_keys"] == [KEY, HEAD_KEY]
+    assert boot["ssh_authorized_keys"] == [KEY, LOGIN_KEY]
 
 
 def test_legacy_interfaces_and_none_at_all_are_what_was_asked_for():

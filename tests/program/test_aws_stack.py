@@ -132,7 +132,7 @@ def test_a_healthy_run_is_a_pass_whose_proof_names_provider_and_devices(monkeypa
     assert seen.outputs["ssh"] == "ssh -J ubuntu@203.0.113.5 ubuntu@10.1.0.19"
 
 
-def test_commands_reach_the_nodes_through_the_head_and_tell_nccl_of_no_hca(monkeypatch):
+def test_commands_reach_the_nodes_through_the_login_node_and_tell_nccl_of_no_hca(monkeypatch):
     seen = run(monkeypatch)
     contact = seen.cloud.named("acceptance-ready-contact")
     assert contact["connection"]["value"]["host"] == "203.0.113.5"

@@ -152,13 +152,13 @@ def test_without_a_container_nothing_of_it_is_asked_or_installed(monkeypatch):
 
 
 def test_a_file_is_pinned_where_its_checksum_is_set():
-    image = parsed(aws={"container": {"image": "/fsx/a.sqsh", "sha256": "1" * 64}}).aws.ranks_run_in
+    image = parsed(aws={"container": {"image": "/fsx/a.sqsh", "sha256": "1" * 64}}).wanted.ranks_run_in
     assert image is not None
     assert (image.image.path, image.sha256) == ("/fsx/a.sqsh", "1" * 64)
 
 
 def test_where_no_file_system_is_shared_the_image_is_laid_on_every_node():
-    image = parsed(aws={"container": {"image": STACK.container}, "storage": {"lustre": None}}).aws.ranks_run_in
+    image = parsed(aws={"container": {"image": STACK.container}, "storage": {"lustre": None}}).wanted.ranks_run_in
     assert image is not None
     assert image.shared == ""
 

@@ -18,13 +18,14 @@ from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, Engine, configuration, rea
 from benchmarks.plan.asked import Asked
 from components.oci.pool import create_timeout
 from config import read
+from config.oci.model import Oci
 
 
 def dev_asked() -> Asked:
     """Return what the dev stack asks for."""
     stack = read.parse({key.partition(":")[2]: text for key, text in configuration().items()})
-    assert stack.oci is not None
-    return Asked.of(stack, stack.oci.pools[0].row, 2)
+    assert isinstance(stack.wanted, Oci)
+    return Asked.of(stack, stack.wanted.pools[0].row, 2)
 
 
 DEV = document(dev_asked())
@@ -33,7 +34,7 @@ LINES = {
     "acceptance-build": BUILD_LINE,
     "acceptance-measure": json.dumps(DEV),
     "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
-    "cluster-bastion-key": "ssh-ed25519 AAAABastionKey",
+    "cluster-login-key": "ssh-ed25519 AAAALoginKey",
 }
 
 
@@ -45,7 +46,7 @@ def dev():
 def test_the_dev_stack_registers_these_resources_and_no_more(dev):
     assert sorted((kind, name) for kind, name, _ in dev.resources if not kind.startswith("pulumi:")) == sorted(
         [
-            ("busbar:oci:Bastion", "cluster-bastion"),
+            ("busbar:oci:LoginNode", "cluster-login"),
             ("busbar:oci:Cluster", "cluster"),
             ("busbar:oci:Iam", "cluster-iam"),
             ("busbar:oci:Network", "cluster-network"),
@@ -55,9 +56,9 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("busbar:acceptance:Ready", "acceptance-ready"),
             ("busbar:acceptance:Records", "acceptance-records"),
             ("busbar:acceptance:Runner", "acceptance-runner"),
-            ("command:local:Command", "cluster-bastion-announced"),
+            ("command:local:Command", "cluster-login-announced"),
             ("command:local:Command", "acceptance-accept-verdict"),
-            ("command:remote:Command", "cluster-bastion-key"),
+            ("command:remote:Command", "cluster-login-key"),
             ("command:remote:Command", "acceptance-ready-contact"),
             ("command:remote:Command", "acceptance-build"),
             ("command:remote:Command", "acceptance-measure"),
@@ -65,8 +66,8 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("command:remote:CopyToRemote", "acceptance-runner-program"),
             ("command:remote:CopyToRemote", "acceptance-runner-file"),
             ("oci:Core/clusterNetwork:ClusterNetwork", "cluster-pool-gpu-nodes"),
-            ("oci:Core/consoleHistory:ConsoleHistory", "cluster-bastion-console"),
-            ("oci:Core/instance:Instance", "cluster-bastion-instance"),
+            ("oci:Core/consoleHistory:ConsoleHistory", "cluster-login-console"),
+            ("oci:Core/instance:Instance", "cluster-login-instance"),
             ("oci:Core/instanceConfiguration:InstanceConfiguration", "cluster-pool-gpu-configuration"),
             ("oci:Core/internetGateway:InternetGateway", "cluster-network-igw"),
             ("oci:Core/natGateway:NatGateway", "cluster-network-nat"),
@@ -105,9 +106,9 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
     details = configuration["instanceDetails"]["launchDetails"]
     assert details["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert details["sourceDetails"]["bootVolumeSizeInGbs"] == "256"
-    assert details["metadata"]["ssh_authorized_keys"] == f"{KEY}\nssh-ed25519 AAAABastionKey"
-    (bastion,) = dev.of(":Instance")
-    assert bastion["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
+    assert details["metadata"]["ssh_authorized_keys"] == f"{KEY}\nssh-ed25519 AAAALoginKey"
+    (login,) = dev.of(":Instance")
+    assert login["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert base64.b64decode(details["metadata"]["user_data"]).startswith(b"#cloud-config\n")
     states = {plugin["name"]: plugin["desiredState"] for plugin in details["agentConfig"]["pluginsConfigs"]}
     assert states["Compute HPC RDMA Auto-Configuration"] == "DISABLED"
@@ -136,14 +137,14 @@ def test_file_systems_add_their_resources_and_nothing_else_changes(dev):
     }
 
 
-def test_nodes_mount_the_file_systems_in_first_boot_and_the_bastion_does_not():
+def test_nodes_mount_the_file_systems_in_first_boot_and_the_login_node_does_not():
     engine = run_program(LINES, oci=files())
     (configuration,) = engine.of("InstanceConfiguration")
     boot = base64.b64decode(configuration["instanceDetails"]["launchDetails"]["metadata"]["user_data"]).decode()
     assert "10.0.1.9:/files /fss nfs defaults,noatime,nconnect=16,_netdev 0 0" in boot
     assert "10.0.1.10@tcp:/lustre /lustre lustre defaults,_netdev 0 0" in boot
-    (bastion,) = engine.of(":Instance")
-    assert "fstab" not in base64.b64decode(bastion["metadata"]["user_data"]).decode()
+    (login,) = engine.of(":Instance")
+    assert "fstab" not in base64.b64decode(login["metadata"]["user_data"]).decode()
     (export,) = engine.of(":Export")
     assert [option["source"] for option in export["exportOptions"]] == ["10.0.0.0/16"]
     (private,) = [inputs for _, name, inputs in engine.resources if name == "cluster-network-private"]

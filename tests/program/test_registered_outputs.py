@@ -11,9 +11,9 @@ from test_program import LINES, files
 
 #: Outputs that each component of the dev stack registers.
 OCI = {
-    "busbar:oci:Cluster": {"bastion"},
+    "busbar:oci:Cluster": {"login"},
     "busbar:oci:Network": {"vcn_id", "public_subnet_id", "private_subnet_id"},
-    "busbar:oci:Bastion": {"instance_id", "machine", "public_key"},
+    "busbar:oci:LoginNode": {"instance_id", "machine", "public_key"},
     "busbar:oci:Iam": {"policy_id"},
     "busbar:oci:Pool": {"nodes"},
     "busbar:oci:Storage": {"mounts"},
@@ -25,10 +25,10 @@ OCI = {
     "busbar:acceptance:Accept": set(),
 }
 AWS = {
-    "busbar:aws:Cluster": {"head", "templates"},
+    "busbar:aws:Cluster": {"login", "templates"},
     "busbar:aws:Network": {"vpc_id", "private_subnet_id"},
-    "busbar:aws:Groups": {"nodes_id", "head_id"},
-    "busbar:aws:Iam": {"head_profile", "node_profile"},
+    "busbar:aws:Groups": {"nodes_id", "login_id"},
+    "busbar:aws:Iam": {"login_profile", "node_profile"},
     "busbar:aws:Pool": {"template_id"},
     "busbar:aws:Storage": {"bucket"},
 }

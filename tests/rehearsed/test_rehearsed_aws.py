@@ -1,4 +1,4 @@
-"""The AWS stack, whole: the real engine, the real program, a head, two machines with 32 rails each and their file systems."""
+"""The AWS stack, whole: the real engine, the real program, a login node, two machines with 32 rails each and file systems."""
 
 from __future__ import annotations
 

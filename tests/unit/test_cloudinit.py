@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from catalogue import IMAGES, SHAPES
-from cloudinit import BastionBoot, Mount, NodeBoot, render
+from cloudinit import LoginBoot, Mount, NodeBoot, render
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cloudinit"
@@ -33,7 +33,7 @@ def node(family: str, shape: str = "BM.GPU4.8", *mounts: Mount) -> str:
 
 
 TEXTS = {f"node-{family}": node(family) for family in IMAGES} | {
-    f"bastion-{family}": render(BastionBoot(IMAGES[family], "UTC", DOMAIN)) for family in IMAGES
+    f"login-{family}": render(LoginBoot(IMAGES[family], "UTC", DOMAIN)) for family in IMAGES
 }
 TEXTS |= {
     "node-ol7-files": node("ol7", "BM.GPU4.8", FSS),
@@ -99,7 +99,7 @@ def test_the_firewall_steps_aside_between_nodes_and_nowhere_else():
     for name, text in TEXTS.items():
         assert "stop firewalld" not in text
         assert "disable firewalld" not in text
-        if name.startswith("bastion"):
+        if name.startswith("login"):
             assert "--zone=trusted" not in text
 
 
@@ -189,6 +189,6 @@ def test_shared_home_folders_leave_the_login_users_own_on_the_machine():
 
 
 def test_without_file_systems_nothing_of_them_is_in_the_text():
-    for name in ("node-ol7", "node-ol8", "bastion-ol8"):
+    for name in ("node-ol7", "node-ol8", "login-ol8"):
         assert "again" not in TEXTS[name]
         assert "mount.nfs" not in TEXTS[name]

@@ -14,10 +14,10 @@ from conftest import KEY
 
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT
-from cloudinit.aws import USER_DATA_BYTES, ComputeBoot, HeadBoot, Mounts, render
+from cloudinit.aws import USER_DATA_BYTES, ComputeBoot, LoginBoot, Mounts, render
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cloudinit"
-HEAD_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeadKey00000000000000000000000000000000000000"
+LOGIN_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeadKey00000000000000000000000000000000000000"
 MOUNTS = Mounts(
     lustre=("fs-0123456789abcdef0.fsx.ap-northeast-1.amazonaws.com", "abcdefgh"),
     lustre_at="/fsx",
@@ -26,23 +26,23 @@ MOUNTS = Mounts(
 )
 
 
-def head(family: str, mounts: Mounts = MOUNTS) -> HeadBoot:
-    return HeadBoot(
+def login(family: str, mounts: Mounts = MOUNTS) -> LoginBoot:
+    return LoginBoot(
         image=MACHINE_IMAGES[family],
         timezone="Asia/Tokyo",
         keys=(KEY,),
         mounts=mounts,
         region="ap-northeast-1",
-        parameter="/busbar/training/head-host-key",
+        parameter="/busbar/training/login-host-key",
     )
 
 
 def node(family: str, mounts: Mounts = MOUNTS, efa: int = 32) -> ComputeBoot:
     image = MACHINE_IMAGES[family]
-    return ComputeBoot(image=image, timezone="Asia/Tokyo", keys=(KEY, HEAD_KEY), mounts=mounts, efa=efa, stack=STACK)
+    return ComputeBoot(image=image, timezone="Asia/Tokyo", keys=(KEY, LOGIN_KEY), mounts=mounts, efa=efa, stack=STACK)
 
 
-BOOTS = {f"aws-{noun}-{family}": make(family) for noun, make in (("head", head), ("node", node)) for family in MACHINE_IMAGES}
+BOOTS = {f"aws-{noun}-{family}": make(family) for noun, make in (("login", login), ("node", node)) for family in MACHINE_IMAGES}
 BOOTS["aws-node-lustre-efa"] = node("ubuntu2204", replace(MOUNTS, lustre_efa=True))
 BOOTS |= {f"aws-node-container-{family}": replace(node(family), enroot=ENROOT) for family in MACHINE_IMAGES}
 BOOTS["aws-node-bare"] = node("al2023", Mounts(), 0)
@@ -116,8 +116,8 @@ def test_a_mount_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(t
     assert len((tmp_path / "m").read_text().split()) == 10
 
 
-def test_the_head_publishes_its_key_before_it_announces_itself():
-    body = script("aws-head-ubuntu2204")
+def test_the_login_node_publishes_its_key_before_it_announces_itself():
+    body = script("aws-login-ubuntu2204")
     assert body.index("ssm put-parameter") < body.index("VersionAddendum")
     assert "/var/lib/cloud/data/instance-id" in body
     assert "ssm" not in script("aws-node-ubuntu2204")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pulumi
@@ -16,8 +18,10 @@ from config import read
 from config.aws.rules import RULES as AWS_RULES
 from config.hosts.rules import RULES as HOSTS_RULES
 from config.model import fields_by_key, inner
+from config.oci.model import Oci
 from config.oci.rules import RULES as OCI_RULES
 from config.rules import RULES as STACK_RULES
+from config.schema import StackFile
 from config.stack import Stack
 from tools.nested import DEFAULT, merged
 
@@ -51,7 +55,7 @@ def refused(**changes: Any) -> list[str]:
 def begins_with_a_path(sentence: str) -> bool:
     """Tell whether the first word is a path of the models as it is typed, or an unknown key in a group that exists."""
     path = sentence.split(" ", maxsplit=1)[0]
-    here: Any = Stack
+    here: Any = StackFile
     for step in re.sub(r"\[\d+\]", "", path).split("."):
         known = fields_by_key(here) if here is not None else {}
         if step not in known:
@@ -63,14 +67,14 @@ def begins_with_a_path(sentence: str) -> bool:
 
 def test_a_sound_stack_is_accepted_and_the_keys_comment_is_dropped():
     stack = parsed()
-    assert stack.oci is not None
-    assert stack.oci.pools[0].nodes == 2
-    assert stack.oci.access.public_key == KEY
+    assert isinstance(stack.wanted, Oci)
+    assert stack.wanted.pools[0].nodes == 2
+    assert stack.wanted.access.public_key == KEY
 
 
 def test_few_keys_are_declared_and_none_is_an_empty_text():
     assert len(DECLARED) <= 10
-    assert set(DECLARED) == set(fields_by_key(Stack))
+    assert set(DECLARED) == set(fields_by_key(StackFile))
     assert not [key for key, row in DECLARED.items() if row.get("default") == "" or not row["description"].endswith(".")]
 
 
@@ -86,10 +90,10 @@ def test_quantities_are_read_with_their_units_and_kept_as_numbers():
     assert (stack.accept.gate_gb_s, stack.accept.own_limits[0].busbw_gb_s) == (350, 500)
     assert stack.records.price is not None
     assert stack.records.price.usd_per_node_hour == 32.5
-    assert stack.oci is not None
-    assert stack.oci.pools[0].boot_volume_gb == 1000
-    assert stack.oci.storage.home is not None
-    assert stack.oci.storage.home.throughput_gbit_s == 80
+    assert isinstance(stack.wanted, Oci)
+    assert stack.wanted.pools[0].boot_volume_gb == 1000
+    assert stack.wanted.storage.home is not None
+    assert stack.wanted.storage.home.throughput_gbit_s == 80
 
 
 @pytest.mark.parametrize(
@@ -219,8 +223,8 @@ def test_of_several_pools_with_nodes_one_must_be_named():
 
 def test_nothing_rented_yet_is_a_stack():
     stack = parsed(oci={"pools": [{"nodes": 0}]})
-    assert stack.oci is not None
-    assert (stack.pool, stack.oci.sizes) == ("gpu", {"gpu": 0})
+    assert isinstance(stack.wanted, Oci)
+    assert (stack.pool, stack.wanted.sizes) == ("gpu", {"gpu": 0})
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda path: path.stem)
@@ -247,7 +251,7 @@ def test_every_field_has_a_description_and_every_rule_a_source():
             if nested is not None:
                 walk(nested, f"{path}.{key}")
 
-    walk(Stack, "stack")
+    walk(StackFile, "stack")
     for rules in (OCI_RULES, AWS_RULES, HOSTS_RULES, STACK_RULES):
         assert all(rule.source and rule.id == name for name, rule in rules.items())
 
@@ -256,3 +260,14 @@ def test_the_dev_stack_needs_nothing_but_what_it_says():
     stack = read.parse(texts(groups("dev")))
     assert stack.target == "oci"
     assert json.dumps(stack.measure.asked())
+
+
+def test_a_start_imports_the_models_and_rules_of_its_own_target_and_of_no_other():
+    ask = (
+        "import json, sys; from config import read; read.parse(json.loads(sys.stdin.read())); "
+        "print(*sorted(name for name in sys.modules if name.startswith('config.') and name.endswith(('.model', '.rules'))))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", ask], input=json.dumps(texts(GIVEN)), capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert found.stdout.split() == ["config.model", "config.oci.model", "config.oci.rules", "config.rules"]

@@ -573,7 +573,7 @@ def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
 
 
 def test_the_region_is_that_of_the_zone_and_must_be_the_providers():
-    assert parsed().aws.region == "ap-northeast-1"
+    assert parsed().wanted.region == "ap-northeast-1"
     assert built({"zone": "us-west-2-lax-1a"}).region == "us-west-2"
     with pytest.raises(
         pulumi.RunError, match=rf"^aws\.zone is {ZONE}, and aws:region of this stack is us-east-1; the zone must"
@@ -583,9 +583,9 @@ def test_the_region_is_that_of_the_zone_and_must_be_the_providers():
 
 
 def test_absent_file_systems_are_the_defaults_and_null_ones_are_none():
-    assert parsed().aws.storage.systems == {"lustre": Lustre(), "home": Home()}
-    assert parsed(aws={"storage": {"lustre": None}}).aws.storage.systems == {"home": Home()}
-    found = parsed(aws=lustre(mirrors=[{"path": "/data"}, {"path": "/sets", "bucket": "mine", "prefix": "deep/er"}])).aws
+    assert parsed().wanted.storage.systems == {"lustre": Lustre(), "home": Home()}
+    assert parsed(aws={"storage": {"lustre": None}}).wanted.storage.systems == {"home": Home()}
+    found = parsed(aws=lustre(mirrors=[{"path": "/data"}, {"path": "/sets", "bucket": "mine", "prefix": "deep/er"}])).wanted
     assert found.storage.lustre.mirrors == (Mirror(path="/data"), Mirror(path="/sets", bucket="mine", prefix="deep/er"))
 
 

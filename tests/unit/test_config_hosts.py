@@ -38,8 +38,8 @@ def given(tmp_path) -> dict[str, Any]:
 
 
 def parsed(values: dict[str, Any]) -> Hosts:
-    found = read.parse(texts({"target": "hosts", "hosts": values})).hosts
-    assert found is not None
+    found = read.parse(texts({"target": "hosts", "hosts": values})).wanted
+    assert isinstance(found, Hosts)
     return found
 
 

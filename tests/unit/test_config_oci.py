@@ -227,8 +227,8 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
 
 
 def wanted(**changes: Any) -> Oci:
-    found = parsed(oci=changes).oci
-    assert found is not None
+    found = parsed(oci=changes).wanted
+    assert isinstance(found, Oci)
     return found
 
 

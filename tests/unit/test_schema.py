@@ -11,7 +11,6 @@ import yaml
 from conftest import ROOT
 
 from config import schema
-from config.stack import Stack
 
 GROUPS = [group for groups in schema.PAGES.values() for group in groups]
 LEAVES = [(group, path, info) for group in GROUPS for path, info in schema.leaves(group)]
@@ -29,7 +28,7 @@ def test_the_tables_of_a_page_are_those_of_the_models(name):
 
 
 def test_every_group_has_a_page_and_every_key_a_row():
-    assert set(GROUPS) | {"target"} == set(Stack.model_fields)
+    assert set(GROUPS) | {"target"} == set(schema.StackFile.model_fields)
     for group, path, _ in LEAVES:
         (page,) = [name for name, groups in schema.PAGES.items() if group in groups]
         assert f"| `{path}` |" in (ROOT / "docs" / page).read_text()

@@ -96,9 +96,34 @@ def test_a_build_without_mpi_is_recognised_by_its_ratio():
     rows = rows_at(SPEED)
     for each in rows:
         each[1][1] = each[1][2]
+        each[1][0] = each[0] / (each[1][1] * 1e3)
     judged = judge(with_step(RUN, rows=rows), ASKED)
     assert judged.verdict == "unknown"
     assert "a build without MPI=1 does that" in judged.reasons[0]
+
+
+@pytest.mark.parametrize("step", [RUN, "node", "rails", "free", "spread"])
+@pytest.mark.parametrize("placement", [1, 2])
+@pytest.mark.parametrize(
+    "factors", [(2, 1, 1), (0, 1, 1), (1, 1.2, 1.2), (1, 8, 8), (1, 1, 1.1), (1, 0.9, 1), (0.5, 1, 1), (1, 0, 0)]
+)
+def test_a_row_whose_numbers_contradict_each_other_is_unknown(step, placement, factors):
+    found = document()
+    (run,) = [one for one in found["steps"] if one["name"] == step]
+    timing = run["rows"][-1][placement]
+    timing[:3] = [number * factor for number, factor in zip(timing, factors, strict=False)]
+    judged = judge(json.dumps(found), ASKED)
+    assert judged.verdict == "unknown"
+    assert any(f"at {run['rows'][-1][0]} B" in reason for reason in judged.reasons)
+
+
+def test_numbers_that_are_rounded_to_six_decimals_fit_each_other():
+    found = document()
+    for step in found["steps"]:
+        for one in step["rows"]:
+            for timing in one[1:]:
+                timing[:3] = [round(number, 6) for number in timing[:3]]
+    assert judge(json.dumps(found), ASKED).verdict == "pass"
 
 
 def test_values_that_nobody_checked_are_unknown():

@@ -11,7 +11,7 @@ from dataclasses import asdict
 import pulumi
 from pulumi_aws import ec2, ssm
 
-from cloudinit.aws import HeadBoot, Mounts, render
+from cloudinit.aws import LoginBoot, Mounts, render
 from components import login_machine
 from components.aws.iam import parameter_name
 from components.aws.parts import Parts
@@ -22,7 +22,7 @@ from config.measure import Measure
 _UNSET = "not written yet"
 
 
-class Head(pulumi.ComponentResource):
+class LoginNode(pulumi.ComponentResource):
     """A login node whose first boot is done and whose host key is known.
 
     Creates: SSM parameter, instance, a Command that waits for it here, a Command that makes its key.
@@ -36,7 +36,7 @@ class Head(pulumi.ComponentResource):
     def __init__(
         self, name: str, wanted: Aws, measure: Measure, parts: Parts, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        super().__init__("busbar:aws:Head", name, None, opts)
+        super().__init__("busbar:aws:LoginNode", name, None, opts)
         login, label = wanted.login, wanted.name
         mine = pulumi.ResourceOptions(parent=self)
         parameter = ssm.Parameter(
@@ -44,8 +44,8 @@ class Head(pulumi.ComponentResource):
             name=parameter_name(label),
             type="String",
             insecure_value=_UNSET,  # a public key; as a secret it would hide every address that is shown beside it
-            description=f"Id and public host key of the head of busbar cluster {label}",
-            tags=wanted.named("head-host-key"),
+            description=f"Id and public host key of the login node of busbar cluster {label}",
+            tags=wanted.named("login-host-key"),
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it
         )
         instance = ec2.Instance(
@@ -70,8 +70,8 @@ class Head(pulumi.ComponentResource):
                 delete_on_termination=True,
             ),
             ebs_optimized=True,
-            tags=wanted.named("head"),
-            volume_tags=wanted.named("head"),
+            tags=wanted.named("login"),
+            volume_tags=wanted.named("login"),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[parameter]),
         )
         announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
@@ -81,9 +81,9 @@ class Head(pulumi.ComponentResource):
         self.instance_id = instance.id
         known = pulumi.Output.all(address=instance.public_ip, instance=instance.id, written=written.insecure_value)
         self.machine = known.apply(
-            lambda its: Machine("head", its["address"], login.family.login, _host_key(its["instance"], its["written"]))
+            lambda its: Machine("login", its["address"], login.family.login, _host_key(its["instance"], its["written"]))
         )
-        self.public_key = login_machine.key(name, self.machine, instance.id, "busbar-head", mine).stdout
+        self.public_key = login_machine.key(name, self.machine, instance.id, "busbar-login", mine).stdout
         self.register_outputs(
             {
                 "instance_id": self.instance_id,
@@ -93,8 +93,8 @@ class Head(pulumi.ComponentResource):
         )
 
 
-def _boot(wanted: Aws, mounts: Mounts) -> HeadBoot:
-    return HeadBoot(
+def _boot(wanted: Aws, mounts: Mounts) -> LoginBoot:
+    return LoginBoot(
         image=wanted.login.family,
         timezone=wanted.timezone,
         keys=(wanted.access.public_key,),

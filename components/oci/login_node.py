@@ -12,7 +12,7 @@ from dataclasses import asdict
 import pulumi
 from pulumi_oci import core
 
-from cloudinit import BastionBoot, render
+from cloudinit import LoginBoot, render
 from cloudinit.steps import CONSOLE_KEY
 from components import login_machine
 from components.oci.preflight import Place
@@ -23,7 +23,7 @@ from config.oci.model import Oci
 _CONSOLE_BYTES = 1024 * 1024  # the API keeps no more
 
 
-class Bastion(pulumi.ComponentResource):
+class LoginNode(pulumi.ComponentResource):
     """The login node, with its first boot done and its host key known.
 
     Creates: instance, a Command that waits for it here, its console history, a Command that makes its key.
@@ -43,15 +43,15 @@ class Bastion(pulumi.ComponentResource):
         subnet_id: pulumi.Input[str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("busbar:oci:Bastion", name, None, opts)
+        super().__init__("busbar:oci:LoginNode", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
         login = wanted.login
-        boot = render(BastionBoot(login.family, wanted.timezone, wanted.search_domain))
+        boot = render(LoginBoot(login.family, wanted.timezone, wanted.search_domain))
         instance = core.Instance(
             f"{name}-instance",
             compartment_id=wanted.compartment,
             availability_domain=place.availability_domain,
-            display_name=f"{wanted.name}-bastion",
+            display_name=f"{wanted.name}-login",
             shape=login.shape,
             shape_config=core.InstanceShapeConfigArgs(ocpus=login.ocpus, memory_in_gbs=login.memory_gb),
             source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=login.image),
@@ -77,9 +77,9 @@ class Bastion(pulumi.ComponentResource):
         self.instance_id = instance.id
         known = pulumi.Output.all(address=instance.public_ip, name=instance.display_name, console=console.data)
         self.machine = known.apply(
-            lambda its: Machine("bastion", its["address"], login.family.login, _host_key(its["name"], its["console"]))
+            lambda its: Machine("login", its["address"], login.family.login, _host_key(its["name"], its["console"]))
         )
-        self.public_key = login_machine.key(name, self.machine, instance.id, "busbar-bastion", mine).stdout
+        self.public_key = login_machine.key(name, self.machine, instance.id, "busbar-login", mine).stdout
         self.register_outputs(
             {
                 "instance_id": self.instance_id,

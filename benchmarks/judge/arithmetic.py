@@ -1,0 +1,46 @@
+"""Checks that the numbers of a row fit each other: size over time is algbw, and algbw times the test's factor is busbw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.plan.collectives import collective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: nccl-tests' JSON has six decimals.
+_TOLERANCE, _ROUNDING = 0.01, 2e-6
+
+
+def problems(rows: Iterable[dict[str, Any]], name: str, ranks: int) -> Iterable[str]:
+    """Yield a sentence for each placement of `rows` whose numbers contradict each other.
+
+    Args:
+        rows: {size_bytes, out_of_place, in_place}, as `benchmarks.judge.measurement` reads them.
+        name: the collective that ran.
+        ranks: ranks of one group, which make the factor.
+    """
+    test = collective(name)
+    expected = test.busbw_factor(ranks)
+    for row in rows:
+        for placement in ("out_of_place", "in_place"):
+            timing = row[placement]
+            if timing is None or not row["size_bytes"]:  # a share of no bytes moves nothing
+                continue
+            time_us, algbw, busbw = (float(timing[key]) for key in ("time_us", "algbw_gb_s", "busbw_gb_s"))
+            where = f"at {row['size_bytes']} B {placement.replace('_', ' ')}"
+            if time_us <= 0:
+                yield f"{where} an operation took {time_us:g} us"
+            elif not _close(algbw, row["size_bytes"] * test.algbw_share(ranks) / (time_us * 1e3)):
+                yield f"{where} algbw is {algbw:.6g} GB/s, and {time_us:.6g} us make it another"
+            elif not _close(busbw, expected * algbw):
+                ratio = busbw / algbw if algbw else 0.0
+                yield (
+                    f"{where} busbw / algbw is {ratio:.4f}, and {ranks} ranks make it {expected:.4f}: another number of ranks "
+                    "took part (a build without MPI=1 does that)"
+                )
+
+
+def _close(found: float, expected: float) -> bool:
+    return abs(found - expected) <= _TOLERANCE * expected + _ROUNDING

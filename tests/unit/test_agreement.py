@@ -1,0 +1,141 @@
+"""A run that says two things is no measurement: text and JSON agree row by row, and each with itself."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.runner.agreement import contradictions, disagreements
+from benchmarks.runner.transcript import parse_json, parse_text
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
+TEXT = (GOLDEN / "h200x2.txt").read_text()
+JSON = json.loads((GOLDEN / "h200x2.json").read_text())
+
+
+def problems(text: str, document: dict) -> list[str]:
+    """Return all that is odd about one run, as the runner puts it together."""
+    (printed,) = parse_text(text)
+    precise = parse_json(json.dumps(document))
+    return [*printed.problems, *precise.problems, *disagreements(printed, precise), *contradictions(precise)]
+
+
+def changed(path: str, value: object, document: dict = JSON) -> dict:
+    """Return a copy of the JSON result in which the field at `path` is `value`."""
+    found = copy.deepcopy(document)
+    here = found
+    *parts, last = path.split(".")
+    for part in parts:
+        here = here[int(part)] if part.lstrip("-").isdigit() else here[part]
+    here[int(last) if last.lstrip("-").isdigit() else last] = value
+    return found
+
+
+def test_a_real_run_agrees_with_itself():
+    assert problems(TEXT, JSON) == []
+
+
+def test_every_row_of_a_real_transcript_fits_its_elements():
+    for name in ("oci-2xGPU4.8-ol7.txt", "k8s-2pods-25G.txt"):
+        (run,) = parse_text((GOLDEN / name).read_text())
+        assert contradictions(run) == [], name
+
+
+@pytest.mark.parametrize(
+    ("printed", "instead"),
+    [
+        ("24870.8  345.38  345.38       0", "24870.8  345.38  200.38       0"),
+        ("24870.8  345.38  345.38       0", "24870.8  200.38  345.38       0"),
+        ("24870.8  345.38  345.38       0", "34870.8  345.38  345.38       0"),
+        ("24870.8  345.38  345.38       0", "24870.8  345.38  345.38       3"),
+        ("24749.5  347.07  347.07       0", "24749.5  347.07  147.07       0"),
+        ("24749.5  347.07  347.07       0", "24749.5  347.07  347.07     N/A"),
+        ("    2147483648     float     sum", "    1147483648     float     sum"),
+        ("    2147483648     float     sum", "    2147483648      half     sum"),
+        ("Out of bounds values : 0 OK", "Out of bounds values : 5 FAILED"),
+        ("Avg bus bandwidth    : 113.325", "Avg bus bandwidth    : 213.325"),
+        ("Avg bus bandwidth    : 113.325", "Avg bus bandwidth    : nan"),
+        ("Collective test starting: all_reduce_perf", "Collective test starting: all_gather_perf"),
+        ("device  1", "device  0"),
+    ],
+)
+def test_a_text_that_contradicts_the_json_result_is_a_problem(printed, instead):
+    assert printed in TEXT
+    assert problems(TEXT.replace(printed, instead), JSON)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("results.-1.out_of_place.bus_bw", 200.0),
+        ("results.-1.out_of_place.alg_bw", 200.0),
+        ("results.-1.out_of_place.time", 40000.0),
+        ("results.-1.out_of_place.time", 0.0),
+        ("results.-1.out_of_place.bus_bw", True),
+        ("results.-1.out_of_place.nwrong", 3.0),
+        ("results.-1.out_of_place.nwrong", 0.5),
+        ("results.-1.out_of_place.nwrong", None),
+        ("results.-1.in_place.nwrong", None),
+        ("results.-1.in_place.nwrong", 0.5),
+        ("results.-1.in_place", None),
+        ("results.-1.in_place.bus_bw", 34.0),
+        ("results.5.out_of_place.bus_bw", 34.0),
+        ("results.-1.size", 8589934588),
+        ("results.-1.count", 7),
+        ("results.-1.count", 0),
+        ("results.-1.type", "half"),
+        ("results.-1.redop", "max"),
+        ("out_of_bounds.count", 5),
+        ("out_of_bounds.count", None),
+        ("out_of_bounds.okay", "false"),
+        ("out_of_bounds", None),
+        ("average_bus_bandwidth.bandwidth", 12.0),
+        ("average_bus_bandwidth", None),
+        ("errors", ["an async error on communicator 0"]),
+        ("config.devices.1.device", 0),
+        ("config.devices.1.hostname", "another"),
+        ("config.devices", 7),
+        ("config.devices", []),
+        ("args.0", "./build/all_gather_perf"),
+        ("rehearsal", {"scale": 4000}),
+    ],
+)
+def test_a_json_result_that_contradicts_the_text_or_itself_is_a_problem(path, value):
+    assert problems(TEXT, changed(path, value))
+
+
+def test_ranks_that_share_a_gpu_in_text_and_json_are_a_problem():
+    found = problems(TEXT.replace("device  1", "device  0"), changed("config.devices.1.device", 0))
+    assert any("ranks 0 and 1 both drive GPU 0 of vm" in one for one in found)
+
+
+def test_wrong_values_that_only_the_rows_count_are_a_problem():
+    text = TEXT.replace("24870.8  345.38  345.38       0", "24870.8  345.38  345.38       3")
+    assert any("its rows 3" in one for one in problems(text, changed("results.-1.out_of_place.nwrong", 3.0)))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"results": [], "a": ' + "[" * 100_000])
+def test_a_json_result_that_is_nested_without_end_is_refused(text):
+    with pytest.raises(ValueError, match="cut or broken"):
+        parse_json(text)
+
+
+def test_values_that_are_checked_out_of_place_only_are_a_problem_where_the_test_checks_both():
+    text = TEXT.replace("24749.5  347.07  347.07       0", "24749.5  347.07  347.07     N/A")
+    document = changed("results.-1.in_place.nwrong", None)
+    assert any("out of place only" in one for one in problems(text, document))
+    renamed = text.replace("starting: all_reduce_perf", "starting: alltoall_perf")
+    assert problems(renamed, changed("args.0", "./build/alltoall_perf", document)) == []
+
+
+def test_every_cycle_is_compared_and_not_only_the_median_one():
+    rows = [line for line in TEXT.splitlines() if line.strip()[:1].isdigit()]
+    twice = TEXT.replace(rows[-1], "\n".join([rows[-1], *rows]))
+    document = JSON | {"results": [*JSON["results"], *JSON["results"]]}
+    (printed,), precise = parse_text(twice, 2), parse_json(json.dumps(document), 2)
+    assert disagreements(printed, precise) == []
+    (broken,) = parse_text(twice.replace("24870.8  345.38", "24870.8  245.38", 1), 2)
+    assert disagreements(broken, precise)
