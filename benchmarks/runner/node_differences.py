@@ -1,5 +1,6 @@
 """Finds where nodes differ that should be alike (rails, link rates, MTUs, clocks), one sentence for each difference."""
 
+from collections import Counter
 from typing import Any, Dict, List, Sequence, Tuple
 
 from benchmarks.launch.protocol import Node
@@ -47,16 +48,16 @@ def _odd(  # noqa: PLR0913, PLR0917 - one comparison, asked twice
 ) -> List[str]:
     """Return a sentence for each device whose `key` differs from most devices of its name, or of all rails for a rail."""
     sentences = []
-    values = {}  # type: Dict[str, List[Any]]
+    values = {}  # type: Dict[str, Counter[Any]]
     for its in found:
         for name, device in its[kind].items():
             if device[key] not in (None, ""):
-                values.setdefault("" if name in rails else name, []).append(device[key])
+                values.setdefault("" if name in rails else name, Counter())[device[key]] += 1
+    # Of two values that are as frequent, the least: what is said must not depend on the order of the nodes.
+    usual = {name: min(seen, key=lambda value: (-seen[value], str(value))) for name, seen in values.items()}
     for node, its in zip(nodes, found):
         for name in sorted(its[kind]):
-            value = its[kind][name][key]
-            seen = values.get("" if name in rails else name, [])
-            usual = max(sorted(set(seen), key=str), key=seen.count) if seen else value
-            if value not in (None, "") and value != usual and seen.count(usual) > seen.count(value):
-                sentences.append(f"{node.name}: {name} has {what} {value}, where {usual} is usual")
+            value, group = its[kind][name][key], "" if name in rails else name
+            if value not in (None, "") and values[group][usual[group]] > values[group][value]:
+                sentences.append(f"{node.name}: {name} has {what} {value}, where {usual[group]} is usual")
     return sentences

@@ -156,7 +156,9 @@ def imported(text: str, package: str) -> set[str]:
 
 
 def imports(path: Path) -> set[str]:
-    return imported(path.read_text(), ".".join(path.relative_to(ROOT).parent.parts))
+    found = imported(path.read_text(), ".".join(path.relative_to(ROOT).parent.parts))
+    # The machine's own cloud-init is a package of the same name as our renderer; only it has `cmd`.
+    return {name for name in found if name.split(".")[:2] != ["cloudinit", "cmd"]}
 
 
 def is_python(path: Path) -> bool:

@@ -9,6 +9,7 @@ import dataclasses
 import gzip
 import hashlib
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -83,19 +84,23 @@ def facts(head: Head, asked: Asked) -> None:
 
     for name, tx_bytes in (("before", 0), ("after", sent), ("silent", 0)):
         (head.home / name).write_text(said(tx_bytes) + "\n")
+    # Thousands of these run: the shell does all itself, and starts no other program.
     answer = (
         f'moment=before; case "$words" in *--harvest*) moment=after; [ $at = {address(SILENT)} ] && moment=silent;; esac\n'
-        'sed "s/\\"CLOCK\\"/$(date +%s)/; s/MACHINE/$at/" $HOME/$moment\n'
+        f"read -r up rest < /proc/uptime; clock=$(({int(time.time() - time.monotonic())} + ${{up%%.*}}))\n"
+        "IFS= read -r text < $HOME/$moment\n"
+        'printf "%s\\n" "${text%%\\"CLOCK\\"*}$clock${text#*\\"CLOCK\\"}" | {\n'
+        'IFS= read -r text; printf "%s\\n" "${text%%MACHINE*}$at${text#*MACHINE}"; }\n'
     )
     head.tool(
         "ssh",
         'for word; do case $word in 10.0.*) at=$word;; esac; done; words="$*"\n'
         'case "$words" in *"-u -c"*) echo 4242; echo "[]"; cat > /dev/null;;\n'
-        f'*"-IS - "*) cat > /dev/null; {answer};; esac\n',
+        f'*"-IS - "*) {answer};; esac\n',
     )
     head.tool(
         "sh",
-        f'words="$*"; at={address(0)}\ncase "$words" in *"-IS - "*) cat > /dev/null; {answer};; *) exec /bin/sh "$@";; esac\n',
+        f'words="$*"; at={address(0)}\ncase "$words" in *"-IS - "*) {answer};; *) exec /bin/sh "$@";; esac\n',
     )
 
 
