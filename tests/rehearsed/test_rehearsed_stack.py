@@ -130,12 +130,29 @@ def test_the_screen_shows_rows_and_the_verdict(built):
     assert "verdict PASS: all_reduce busbw" in text
 
 
+def changed_by(found: Finished) -> list[str]:
+    return [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
+
+
 def test_an_unchanged_update_changes_nothing(built):
     found = built[0].up()
     assert found.status == 0, found
-    changed = [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
-    assert not changed, found
+    assert not changed_by(found), found
     assert "unchanged" in found.text
+
+
+def test_an_unchanged_update_whose_history_store_is_gone_passes_unchanged_with_a_warning(built):
+    stage = built[0]
+    store = stage.folder / "history"
+    away = store.rename(stage.folder / "history-elsewhere")
+    try:
+        found = stage.up()
+    finally:
+        away.rename(store)
+    assert found.status == 0, found
+    assert not changed_by(found), found
+    assert f"records.history is {store}, and there is no such folder" in " ".join(found.text.split())
+    assert stage.outputs()["measured"]["verdict"] == "pass"
 
 
 def test_a_preview_predicts_the_bandwidth_and_states_the_gate(built):
