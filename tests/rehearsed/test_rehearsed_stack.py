@@ -238,12 +238,22 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built, quiet)
     assert "5 single operations vary by" in spread["why"][0]
 
 
-def test_another_bastion_lets_the_stack_go_on(built):
+def test_another_login_image_and_time_zone_end_no_gpu_machine_and_the_preview_says_so(built):
     """What was measured once is found again by its request."""
     stage = built[0]
-    found = stage.up(oci={"timezone": "UTC"})
+    before = stage.outputs()
+    changes = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
+    said = stage.preview(oci=changes)
+    assert said.status == 0, said
+    replaced = [line for line in said.text.splitlines() if "replace" in line]
+    assert any("cluster-login-instance" in line for line in replaced), said
+    assert not any("cluster-pool-gpu-nodes" in line for line in replaced), said
+    found = stage.up(oci=changes)
     assert found.status == 0, found
-    assert stage.outputs()["measured"]["verdict"] == "pass"
+    after = stage.outputs()
+    assert after["nodes"] == before["nodes"], "names and addresses of the same machines"
+    assert after["ssh"] != before["ssh"], "another login node"
+    assert after["measured"]["verdict"] == "pass"
 
 
 @pytest.mark.parametrize(
