@@ -206,6 +206,22 @@ def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
 # What comes after
 
 
+def test_a_node_without_gpudirect_rdma_is_short_and_named_although_its_rails_carried_everything(built):
+    stage = built[0]
+    outputs = stage.outputs()
+    assert "GPUDirect RDMA on all" in " ".join(outputs["measured"]["transport"]["proof"])
+    second = outputs["nodes"][1]
+    words = [*outputs["ssh"].split()[1:-1], f"opc@{second['address']}"]
+    stage.on_host("sudo modprobe -r nvidia_peermem", *words)
+    found = stage.up(measure={"run": 4})
+    stage.on_host("sudo modprobe nvidia_peermem", *words)
+    assert found.status != 0
+    measured = stage.outputs()["measured"]
+    assert measured["verdict"] == "short"
+    (reason,) = [one for one in measured["reasons"] if "GPUDirect RDMA" in one]
+    assert f"connections on {second['name']}: their bytes went through host memory" in reason
+
+
 def test_one_rail_at_half_rate_is_short_with_every_output_present(built):
     stage = built[0]
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.5})
