@@ -5,7 +5,6 @@ from __future__ import annotations
 import pulumi
 
 from components.inventory import Inventory, PlannedSet
-from components.oci.iam import Iam
 from components.oci.launch import Parts
 from components.oci.login_node import LoginNode
 from components.oci.network import Network
@@ -20,7 +19,7 @@ from config.oci.model import Oci
 class OciCluster(pulumi.ComponentResource):
     """Pools of GPU nodes behind a login node.
 
-    Creates: Network, LoginNode, Iam and Storage (where wanted), one Pool for each pool.
+    Creates: Network, LoginNode and Storage (where wanted), one Pool for each pool.
     Outputs: `inventory` (see `components.inventory.Cluster`).
     """
 
@@ -34,8 +33,6 @@ class OciCluster(pulumi.ComponentResource):
         mine = pulumi.ResourceOptions(parent=self)
         network = Network(f"{name}-network", wanted, mine)
         login = LoginNode(f"{name}-login", wanted, place, measure, network.public_subnet_id, mine)
-        if wanted.iam:
-            Iam(f"{name}-iam", wanted, place, login.instance_id, mine)
         subnet, mounts = network.private_subnet_id, None
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts

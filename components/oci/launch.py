@@ -35,6 +35,7 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
     launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
         availability_domain=place.availability_domain,
         compartment_id=wanted.compartment,
+        freeform_tags=wanted.all_tags,
         display_name=f"{wanted.label(pool)}-node",
         shape=pool.shape,
         create_vnic_details=core.InstanceConfigurationInstanceDetailsLaunchDetailsCreateVnicDetailsArgs(

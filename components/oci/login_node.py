@@ -48,6 +48,7 @@ class LoginNode(pulumi.ComponentResource):
         instance = core.Instance(
             f"{name}-instance",
             compartment_id=wanted.compartment,
+            freeform_tags=wanted.all_tags,
             availability_domain=place.availability_domain,
             display_name=f"{wanted.name}-login",
             shape=login.shape,
@@ -70,6 +71,7 @@ class LoginNode(pulumi.ComponentResource):
         history = core.ConsoleHistory(
             f"{name}-console",
             instance_id=instance.id,
+            freeform_tags=wanted.all_tags,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[announced]),
         )
         console = core.get_console_history_data_output(console_history_id=history.id, length=_CONSOLE_BYTES)

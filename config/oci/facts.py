@@ -31,14 +31,14 @@ class Facts:
         domains: the region's availability domains; empty if it was not asked.
         shapes: shapes that an availability domain offers, by domain and name.
         images: by OCID; None if there is none.
-        available: what is left of a limit, by its name.
+        available: what is left of a limit, by its name; None where the service does not say.
         running: nodes that a pool has already, by the pool's name.
     """
 
     domains: tuple[str, ...] = ()
     shapes: Mapping[str, Mapping[str, OfferedShape]] = field(default_factory=dict)
     images: Mapping[str, Image | None] = field(default_factory=dict)
-    available: Mapping[str, int] = field(default_factory=dict)
+    available: Mapping[str, int | None] = field(default_factory=dict)
     running: Mapping[str, int] = field(default_factory=dict)
 
     def offering(self, shapes: frozenset[str]) -> tuple[str, ...]:

@@ -179,7 +179,7 @@ class Oci(Model):
     )
     tenancy: Annotated[str, _ocid("tenancy")] | None = Field(
         default=None,
-        description="OCID of the tenancy, where dynamic groups and limits are; null looks it up from the compartment.",
+        description="OCID of the tenancy, where limits are; null looks it up from the compartment.",
         examples=["ocid1.tenancy.oc1..aaaa"],
     )
     availability_domain: Annotated[str, Field(min_length=1)] | None = Field(
@@ -192,12 +192,10 @@ class Oci(Model):
     network: Network = Field(default=Network(), description="The VCN and its subnets.")
     pools: Annotated[tuple[Pool, ...], AfterValidator(some)] = Field(description="Pools of GPU nodes.")
     storage: Storage = Field(default=Storage(), description="File systems that every node mounts.")
-    timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
-    iam: bool = Field(
-        default=True,
-        description="Create a dynamic group of the login node with a read-only policy; needs rights in the tenancy.",
-        examples=[False],
+    tags: dict[str, str] = Field(
+        default={}, description="Freeform tags of everything that is created.", examples=[{"team": "research"}]
     )
+    timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
     preflight: bool = Field(
         default=True,
         description="Look up what is not given, and ask the account first: is the shape offered, does the image fit, limits.",
@@ -206,6 +204,11 @@ class Oci(Model):
     suppress: tuple[str, ...] = Field(
         default=(), description="Rules that are not judged, by the names that refusals end with.", examples=[["limit"]]
     )
+
+    @property
+    def all_tags(self) -> dict[str, str]:
+        """Freeform tags of every resource."""
+        return {"busbar": self.name, **self.tags}
 
     @property
     def search_domain(self) -> str:

@@ -81,7 +81,6 @@ REFUSED = [
     ({"getImage": {"operatingSystem": "Canonical Ubuntu", "operatingSystemVersion": "7.9"}}, "is Canonical Ubuntu 7.9"),
     ({"getImage": {"operatingSystem": "Oracle Linux", "operatingSystemVersion": "8.7"}}, "is Oracle Linux 8.7"),
     ({"getResourceAvailability": {"available": "15"}}, "2 more nodes take 16 GPUs of the limit gpu4-count"),
-    ({"getResourceAvailability": {"available": None}}, "which has 0 left"),
 ]
 
 
@@ -132,19 +131,60 @@ def test_what_is_not_given_is_looked_up(asked):
     )
     engine, refused = asked(one, **UNSAID)
     assert refused == ""
-    (group,) = engine.of("DynamicGroup")
-    assert group["compartmentId"] == "ocid1.tenancy.oc1..above"
+    (limit,) = [args for token, args in engine.invokes if token.endswith(":getResourceAvailability")]
+    assert limit["compartmentId"] == "ocid1.tenancy.oc1..above"
     (network,) = engine.of("ClusterNetwork")
     assert network["placementConfiguration"]["availabilityDomain"] == HERE
     assert not [name for kind, name, _ in engine.resources if kind == "pulumi:providers:oci"]
 
 
-def test_iam_is_written_in_the_home_region(asked):
-    away = {"regionSubscriptions": [{"regionName": "eu-frankfurt-1", "isHomeRegion": True}]}
-    engine, refused = asked(account(getRegionSubscriptions=away))
+def test_nothing_is_written_into_the_tenancys_iam(asked):
+    engine, _ = asked(account())
+    assert not [kind for kind, _, _ in engine.resources if kind.startswith(("oci:Identity/", "pulumi:providers:oci"))]
+
+
+@pytest.mark.parametrize(
+    ("noun", "what", "right"),
+    [
+        (
+            "getCompartment",
+            "compartment ocid1.compartment.oc1..",
+            "inspect compartments in tenancy (or give oci.tenancy)",
+        ),
+        ("getAvailabilityDomains", "the availability domains for ocid1.compartment", "inspect compartments in tenancy"),
+        ("getShapes", f"the shapes of {HERE}", "inspect instances"),
+        ("getImage", f"image {IMAGE}", "read instance-images"),
+        ("getClusterNetworks", "the cluster networks in ocid1.compartment", "read compute-management-family"),
+        ("getResourceAvailability", "what is left of limit gpu4-count", "inspect limits in tenancy"),
+    ],
+)
+def test_a_look_up_that_fails_says_what_was_asked_which_right_it_takes_and_how_to_go_without(asked, noun, what, right):
+    def denied(_: dict[str, Any]) -> dict[str, Any]:
+        raise Denied
+
+    changes = UNSAID | {"availabilityDomain": HERE} if noun == "getCompartment" else {}
+    _, refused = asked(account(**{noun: denied}), **changes)
+    assert refused.startswith(f"oci.preflight is true, and {what}")
+    assert "could not be looked up: 401-NotAuthenticated, The required information to complete authentication" in refused
+    assert f"the right to {right}" in refused
+    assert refused.endswith("set oci.preflight: false to ask nothing.")
+    assert "Traceback" not in refused
+
+
+@pytest.mark.parametrize("silent", ["404", "null"])
+def test_a_limit_that_the_service_says_nothing_of_is_a_warning_and_never_no_room(asked, monkeypatch, silent):
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: said.append(text))
+
+    def gone(_: dict[str, Any]) -> dict[str, Any]:
+        if silent == "null":
+            return {"available": None}
+        raise Refused
+
+    engine, refused = asked(account(getResourceAvailability=gone))
     assert refused == ""
-    (provider,) = [inputs for kind, _, inputs in engine.resources if kind == "pulumi:providers:oci"]
-    assert provider["region"] == "eu-frankfurt-1"
+    assert engine.of("ClusterNetwork")
+    assert any("does not say what is left of the limit gpu4-count" in text for text in said)
 
 
 def test_of_several_domains_that_offer_the_shape_one_must_be_named(asked):
@@ -168,3 +208,13 @@ class Refused(grpc.RpcError):
 
     def details(self) -> str:
         return "invocation of oci:Core/getImage:getImage returned an error: 404-NotAuthorizedOrNotFound"
+
+
+class Denied(Refused):
+    """What the engine says of an invoke by somebody who is nobody."""
+
+    def details(self) -> str:
+        return (
+            "invocation of oci:Core/x:x returned an error: 401-NotAuthenticated, The required information to complete "
+            "authentication was not provided or was incorrect."
+        )
