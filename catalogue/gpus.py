@@ -1,4 +1,4 @@
-"""NVLink rates of GPUs, by the name that the driver reports."""
+"""NVLink and PCIe rates, memory and maker of GPUs, by the name that the driver reports."""
 
 from __future__ import annotations
 
@@ -15,10 +15,57 @@ _NVLINK = (
     (r"NVIDIA G?B[23]00(?: SXM.*)?", 900.0),
 )
 
+#: PCIe of one GPU in one direction, GB/s, where GPUs of a machine have no NVLink: half of what the data sheets of L40S, A10, L4
+#: (Gen4 x16, 64 GB/s both ways) and RTX PRO 6000 Blackwell Server Edition (Gen5 x16, 128 GB/s) print.
+_PCIE = (
+    (r"NVIDIA L40S", 32.0),
+    (r"NVIDIA A10G?", 32.0),
+    (r"NVIDIA L4", 32.0),
+    (r"NVIDIA RTX PRO 6000 Blackwell Server Edition", 64.0),
+)
+#: busbw of a large all-reduce inside one healthy machine of eight, GB/s, with reduction in the NVLink switch (NVLS):
+#: Azure/ai-infrastructure-on-azure (H100 480), stas00/ml-engineering (H200 482.3; B200 845.7).
+_NVLS = (
+    (r"NVIDIA H100 \d+GB HBM\d\w?", 480.0),
+    (r"NVIDIA H200(?: SXM.*)?", 482.3),
+    (r"NVIDIA B200(?: SXM.*)?", 845.7),
+)
+#: Memory of small GPUs, GB, by their data sheets; larger ones take any message of a plan.
+_MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
+
+
+def pcie_gbytes_per_s(gpu: str) -> float | None:
+    """Return one PCIe GPU's rate, GB/s in one direction; None for GPUs with NVLink and for models that are not known."""
+    return _of(_PCIE, gpu)
+
+
+def nvls_gbytes_per_s(gpu: str) -> float | None:
+    """Return the busbw (GB/s) of a healthy machine of eight that reduces in its switch; None where nobody published any."""
+    return _of(_NVLS, gpu)
+
+
+def memory_gb(gpu: str) -> float | None:
+    """Return the memory of a small GPU, GB; None for large ones and for models that are not known."""
+    return _of(_MEMORY_GB, gpu)
+
+
+def is_nvidia(gpu: str) -> bool:
+    """Tell whether a GPU is NVIDIA's, by the driver's name: NCCL and nvidia-smi know no other."""
+    return gpu.startswith(("NVIDIA ", "Tesla "))
+
+
+def spans_nodes(gpu: str) -> bool:
+    """Tell whether NVLink of this model joins several nodes of a rack (GB200 NVL72, GB300 NVL72)."""
+    return re.fullmatch(r"NVIDIA GB[23]00(?: .*)?", gpu) is not None
+
+
+def _of(rows: tuple[tuple[str, float], ...], gpu: str) -> float | None:
+    return next((value for pattern, value in rows if re.fullmatch(pattern, gpu)), None)
+
 
 def nvlink_gbytes_per_s(gpu: str) -> float | None:
     """Return one GPU's NVLink rate, GB/s in one direction; None for PCIe GPUs and for models that are not known."""
-    return next((rate for pattern, rate in _NVLINK if re.fullmatch(pattern, gpu)), None)
+    return _of(_NVLINK, gpu)
 
 
 def same(catalogued: str, reported: str) -> bool:

@@ -82,6 +82,11 @@ class Shape:
         """Return one GPU's NVLink rate, GB/s in one direction; None for PCIe GPUs, other makers' and unknown models."""
         return gpus.nvlink_gbytes_per_s(self.gpu)
 
+    @property
+    def pcie_gbytes_per_s(self) -> float | None:
+        """Return one GPU's PCIe rate, GB/s in one direction, where its machine has no NVLink; None where it is not known."""
+        return gpus.pcie_gbytes_per_s(self.gpu)
+
     def __post_init__(self) -> None:
         """Refuse a row that contradicts itself."""
         if bool(self.gpu) != bool(self.gpus):

@@ -12,6 +12,7 @@ import pulumi
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from config import judgeable
 from config import rules as stack_rules
 from config.accept import Accept
 from config.measure import Measure
@@ -63,6 +64,8 @@ def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
         judged = (*findings, *check(stack_rules.RULES, stack.measure, stack.accept))
         wrong += [one.sentence for one in judged if one.severity == ERROR]
         wrong += _elsewhere(stack, region)
+        if not wrong:
+            wrong += [one.sentence for one in judgeable.findings(stack)]
         if not wrong:
             return stack
     raise pulumi.RunError("\n".join(wrong))

@@ -26,7 +26,7 @@ from benchmarks.launch.protocol import (
     data,
     load,
 )
-from benchmarks.plan import ceiling, gate
+from benchmarks.plan import ceiling, fractions
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
 from benchmarks.plan.ranks import Place, exports, ranks, result
@@ -50,7 +50,7 @@ _SEARCH_SIZES = 2
 _SEARCH_GRACE_S = 900
 
 #: Checks whose failure a slow node, rail or link may explain.
-_SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history"})
+_SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history", "floor", "curve"})
 
 
 def build(  # noqa: PLR0913, PLR0917 - what a build depends on
@@ -168,7 +168,7 @@ def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons
 def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
     pair = ceiling.ring_gb_s(asked.shape, 2, judged.scale)
     size = _search_bytes(asked, judged.scale)
-    share = gate.fraction(size, gate.FRACTIONS, judged.scale)
+    share = fractions.fraction(size, fractions.ALL_REDUCE, judged.scale)
     program = f"{where.built.binaries}/{collective('all_reduce').program}"
     return Trials(
         gpus=asked.shape.gpus,
@@ -200,7 +200,9 @@ def _by_gpu(shape: Shape) -> bool:
 def _search_bytes(asked: Asked, scale: int) -> int:
     """Return a trial's message size: above the strictest gate's smallest size if the plan goes as far, else its largest."""
     strict = [
-        size for size in asked.plan.sizes_bytes if gate.fraction(size / _SEARCH_SIZES, gate.FRACTIONS[:1], scale) is not None
+        size
+        for size in asked.plan.sizes_bytes
+        if fractions.fraction(size / _SEARCH_SIZES, fractions.ALL_REDUCE[:1], scale) is not None
     ]
     return strict[0] if strict else asked.plan.end_bytes
 

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import arithmetic
+from benchmarks.judge.siblings import middle_of
 from benchmarks.launch.protocol import LINE_SCHEMA
 from benchmarks.plan.collectives import collective
 
@@ -191,7 +192,7 @@ def _run(step: dict[str, Any]) -> Run:
 
 @dataclass(frozen=True)
 class Groups:
-    """What groups of ranks reached at once: how many they are, (index, GB/s) slowest first, and the fastest's GB/s.
+    """What groups of ranks reached at once: how many they are, (index, GB/s) slowest first; maximum, median and MAD in GB/s.
 
     Of many groups only the slowest are listed.
     """
@@ -199,13 +200,17 @@ class Groups:
     count: int
     slowest: tuple[tuple[int, float], ...]
     most: float
+    middle: float
+    mad: float
 
 
 def groups(found: Any, count: int) -> Groups | None:
     """Return what `count` groups reached; None if the line does not have all of them."""
     if isinstance(found, list) and len(found) == count and all(is_number(one) for one in found) and found:
-        return Groups(count, tuple(sorted(enumerate(found), key=lambda one: one[1])), max(found))
-    if not isinstance(found, dict) or found.get("count") != count or not is_number(found.get("most")):
+        return Groups(count, tuple(sorted(enumerate(found), key=lambda one: one[1])), max(found), *middle_of(found))
+    if not isinstance(found, dict) or found.get("count") != count:
+        return None
+    if not all(is_number(found.get(name)) for name in ("most", "middle", "mad")):
         return None
     listed = found.get("slowest")
     pairs = [pair for pair in listed if isinstance(pair, list) and len(pair) == _PAIR] if isinstance(listed, list) else []
@@ -213,9 +218,8 @@ def groups(found: Any, count: int) -> Groups | None:
         return None
     if not all(isinstance(index, int) and 0 <= index < count and is_number(value) for index, value in pairs):
         return None
-    return Groups(
-        count, tuple(sorted(((index, float(value)) for index, value in pairs), key=lambda one: one[1])), found["most"]
-    )
+    slowest = tuple(sorted(((index, float(value)) for index, value in pairs), key=lambda one: one[1]))
+    return Groups(count, slowest, found["most"], found["middle"], found["mad"])
 
 
 def busbw(row: dict[str, Any]) -> float:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.judge import measurement
 from benchmarks.judge.checks import PASS, SHORT, Check
 from benchmarks.judge.verdict import judged as judge_measurement
-from benchmarks.plan.steps import NODE, RAILS, SPREAD
+from benchmarks.plan.steps import FREE, NODE, RAILS, SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Begins the sentence that a check gains when the retest counts.
 NOTE = "measured a second time; the first time: "
-_LIMIT = "limit "
+_LIMIT, _FLOOR, _CURVE = "limit ", "floor ", "curve "
 
 
 def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
@@ -88,4 +88,6 @@ def _step(check: str, asked: Asked) -> str | None:
         return asked.plan.collective
     if check.startswith(_LIMIT):
         return check.removeprefix(_LIMIT).partition("@")[0]
-    return {"node": NODE, "rails": RAILS, "spread": SPREAD}.get(check)
+    if check.startswith((_FLOOR, _CURVE)):
+        return check.partition(" ")[2]
+    return {"node": NODE, "rails": RAILS, "spread": SPREAD, "nvls": FREE}.get(check)

@@ -6,10 +6,11 @@ only if there are no counters. If NCCL needs a network plugin, both must agree (
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import libfabric
-from benchmarks.judge.checks import PASS, SHORT, SKIPPED, Check, check
+from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.plan.steps import RAILS, Step, repeated, steps
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ _USED = 0.5
 _NVLS_SHARE = 0.4
 #: NCCL's names for ways inside a machine other than NVLink and PCIe peer access.
 _SLOW_INSIDE = ("SHM", "NET")
+#: NCCL's names of ways between nodes that leave fewer bytes, or none, to the rails.
+_NOT_RAILS = re.compile(r"MNNVL|CollNet|SHARP", re.IGNORECASE)
 
 
 def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
@@ -39,17 +42,16 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     least = least_bytes(plan, shape, nodes, _counted(moved))
     rails = tuple(shape.rdma.hca) if shape.rdma else asked.fabric
     told = libfabric.told(_mapping(moved.get("said")), shape)
-    if told.wrong:
-        return Check("transport", SHORT, told.wrong)
+    other = _another_way(_mapping(moved.get("said")))
+    if told.wrong or other:
+        return Check("transport", SHORT if told.wrong else UNKNOWN, told.wrong or (other,))
     if not rails:
         return _anywhere(sent, least)
     counted = {node: {rail: _number(by.get(rail)) for rail in rails} for node, by in sent.items()}
-    nothing = all(value is None for by in counted.values() for value in by.values())
-    # With many nodes the line has only those that sent least, and the number of nodes that were counted.
-    read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted))
-    if nothing or read_nodes < nodes:
-        read = f"no byte counter of {', '.join(rails[:3])}..." if nothing else f"byte counters of {read_nodes} of {nodes} nodes"
-        return Check("transport", SKIPPED, (f"{read} could be read",))
+    # With many nodes the line has only those that sent least, and the number of nodes that were counted. An absent counter is
+    # not a zero: such a node's bytes are not known.
+    unread = [node for node, by in counted.items() if None in by.values()]
+    read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted)) - len(unread)
     # A rail's interface belongs to its rail; the front-end interface may have carried everything instead.
     netdevs = _mapping(moved.get("netdevs"))
     apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
@@ -57,8 +59,13 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     reasons = [
         reason
         for node, by in counted.items()
+        if node not in unread
         for reason in _node(node, what, {rail: value or 0 for rail, value in by.items()}, sent[node], apart, least)
     ]
+    if read_nodes < nodes and not reasons:
+        of = f"{', '.join(rails[:3])}{'...' if len(rails) > 3 else ''}"  # noqa: PLR2004
+        named = f": not those of {_some(unread)}" if unread else ""
+        return Check("transport", SKIPPED, (f"byte counters of {of} could be read on {read_nodes} of {nodes} nodes{named}",))
     if told.missing and not reasons:
         return Check("transport", SKIPPED, (told.missing, _proof(what, counted, least, moved)))
     return check("transport", reasons, good=(_proof(what, counted, least, moved), *told.proof))
@@ -149,7 +156,9 @@ def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bo
     )
     ways = _ways(moved)
     counted = _number(_mapping(moved.get("nvlink_tx_bytes")).get("least"))
-    slow = [way for way in ways if way.split("/")[0] in _SLOW_INSIDE]
+    # GPUs without NVLink may have no peer access at all; then NCCL's way is main memory, and it is the right one.
+    wrong = _SLOW_INSIDE if shape.nvlink_gbytes_per_s is not None else _SLOW_INSIDE[1:]
+    slow = [way for way in ways if way.split("/")[0] in wrong]
     if slow:
         return Check("transport", SHORT, (f"channels inside the machine used {', '.join(slow)} instead of peer access",))
     if counted is not None and counted < _NVLS_SHARE * ring:
@@ -160,6 +169,18 @@ def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bo
         f"NVLink sent {_gb(counted)} (a ring moves {_gb(ring)})" if counted is not None else "NVLink's counters cannot be read"
     )
     return Check("transport", PASS, (f"{seen}; NCCL's channels used {', '.join(ways) or 'ways that it did not name'}",))
+
+
+def _another_way(said: dict[str, Any]) -> str:
+    """Return why bytes cannot be held against the rails: NVLink between nodes, or switches that reduce; empty if they can."""
+    words = [str(word) for kind in ("networks", "devices", "channels") for word in _mapping(said.get(kind))]
+    found = next((word for word in words if _NOT_RAILS.search(word)), None)
+    if found is None:
+        return ""
+    return (
+        f"NCCL used {found}, so NVLink between nodes or the switches' own reduction carried bytes that the rails did not; no "
+        "source says what a healthy one leaves to the rails"
+    )
 
 
 def _ways(moved: dict[str, Any]) -> list[str]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import transport
+from benchmarks.judge import curve, group_checks, port_events, transport
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.judge.checks import verdict as verdict_of
-from benchmarks.judge.measurement import Groups, LineError, Measurement, busbw, is_number, problems, read
-from benchmarks.judge.measurement import groups as measured_groups
+from benchmarks.judge.measurement import LineError, Measurement, busbw, is_number, problems, read
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import collective
-from benchmarks.plan.gate import FRACTIONS, NVLINK_FRACTIONS, Gate, fraction, gate, user_gate
-from benchmarks.plan.steps import NODE, RAILS, SPREAD, Step, steps
+from benchmarks.plan.fractions import NVLS, fraction
+from benchmarks.plan.gate import Gate, gate, user_gate
+from benchmarks.plan.ranks import RING, algorithm
+from benchmarks.plan.steps import FREE, NODE, RAILS, SPREAD, Step, nvls_gb_s, steps
 from config.accept import Limit
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ __all__ = ["PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "judge", "judged"
 
 #: Printed numbers may be this much above what the wire allows; more means another wire.
 _ABOVE = 1.05
-#: At most this many nodes or rails are named, slowest first.
-_NAMED = 16
 #: Spread that a healthy fabric stays within: coefficient of variation in percent, and p99 / p50 of single operations.
 CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
 
@@ -94,8 +93,11 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     else:
         yield Check("inventory", UNKNOWN, ("the line has no comparison of the nodes",))
     yield transport.judge(found.line, asked, rehearsed=scale != 1)
+    yield port_events.judge(found.line.get("transport"))
     yield check("ceiling", _beyond(found, asked), bad=UNKNOWN)
     yield _bandwidth(found, asked)
+    yield from curve.judge(found, asked)
+    yield from _in_switch(found, asked)
     yield from (_limit(found, asked, limit) for limit in asked.limits)
     yield _spread(found, asked)
     whole = (f"{len(planned) - 1} other steps are whole",)
@@ -103,7 +105,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     for step in planned:
         run = found.runs.get(step.name)
         if step.stage in {NODE, RAILS} and run and run.rows and not run.failed:  # else `collectives` says so
-            yield _groups(run.groups, asked, step, scale)
+            yield group_checks.judge(run, asked, step, scale)
     if asked.past_unread:
         yield Check("history", SKIPPED, (asked.past_unread,))
     elif asked.past is not None:
@@ -126,14 +128,28 @@ def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
 
 
 def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
-    """Yield a reason if the number is above the wire: another way was measured, or other machines than the shape's."""
-    top = ceiling.hierarchical_gb_s(asked.shape, asked.nodes, found.scale)
-    measured = busbw(found.rows(asked.plan.collective)[-1])
-    if top is not None and asked.plan.collective == "all_reduce" and measured > _ABOVE * top:
-        yield (
-            f"{measured:.4g} GB/s is more than any algorithm can carry over these rails ({top:.4g}): "
-            "the shape is another one, or the bytes went another way"
-        )
+    """Yield a reason for each number that is above the wire: another way was measured, or other machines than the shape's."""
+    ring = algorithm(asked.shape, asked.nodes, asked.plan.exports) == RING
+    for name in asked.plan.collectives:
+        most = ceiling.most_gb_s(name, asked.shape, asked.nodes, found.scale, ring=ring)
+        rows = found.rows(name)
+        if most is not None and rows and (measured := busbw(rows[-1])) > _ABOVE * most:
+            what = "a ring" if ring else "any algorithm"
+            yield (
+                f"{name}: {measured:.4g} GB/s is more than {what} can carry over these wires ({most:.4g}): "
+                "the shape is another one, or the bytes went another way"
+            )
+
+
+def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
+    """Judge the run with NCCL's own choice on one machine with NVLink switches that reduce; a ring does not use that."""
+    run, usual = found.runs.get(FREE), nvls_gb_s(asked.shape, asked.plan)
+    share = fraction(asked.plan.end_bytes, NVLS)
+    if asked.nodes > 1 or usual is None or share is None or found.scale != 1 or run is None or not run.rows or run.failed:
+        return
+    reached = busbw(run.rows[-1])
+    sentence = f"with NCCL's own choice all_reduce reached {reached:.4g} GB/s; machines whose switches reduce reach {usual:g}"
+    yield check("nvls", [f"{sentence}, and {share:g} of that is asked"] if reached < share * usual else [], good=(sentence,))
 
 
 def _wrong_values(found: Measurement) -> Iterable[str]:
@@ -207,40 +223,6 @@ def _other_steps(found: Measurement, asked: Asked) -> Iterable[str]:
 
 def _sizes(step: Step, asked: Asked) -> tuple[int, ...]:
     return asked.plan.sizes_of(step.collective) if step.begin_bytes != step.end_bytes else (step.end_bytes,)
-
-
-def _groups(groups: Any, asked: Asked, step: Step, scale: int) -> Check:
-    """Judge what each node inside, or each GPU's rails between nodes, reached; unknown unless there is a number for each."""
-    numbered = measured_groups(groups, step.groups)
-    if numbered is None:
-        why = f"the step {step.name} lacks numbers of its {step.groups} groups; nccl-tests from 2.19 on times every rank"
-        return Check(step.stage, UNKNOWN, (why,))
-    return check(step.stage, _slow_groups(numbered, asked, step, scale))
-
-
-def _slow_groups(groups: Groups, asked: Asked, step: Step, scale: int) -> Iterable[str]:
-    """Name the node whose inside, or the GPU whose rails, are below what their own wire allows."""
-    if step.stage == NODE:
-        bound, table, stands_for = ceiling.nvlink_gb_s(asked.shape, scale), NVLINK_FRACTIONS, step.end_bytes
-    else:
-        ring = ceiling.ring_gb_s(asked.shape, asked.nodes, scale)
-        bound = ring / asked.shape.gpus if ring is not None else None
-        table, stands_for = FRACTIONS, step.end_bytes * asked.shape.gpus
-    share = fraction(stands_for, table, scale)
-    if bound is None or share is None:
-        return
-    slow = [(index, measured) for index, measured in groups.slowest if measured < share * bound]
-    if groups.count > 1 and groups.most < share * bound:
-        what = "every node inside" if step.stage == NODE else "the rails of every GPU between nodes"
-        reached = f"{groups.slowest[0][1]:.4g} to {groups.most:.4g} GB/s of {bound:.4g}"
-        yield f"{what}: all_reduce reached {reached}; {share:g} of that is asked"
-        return
-    for index, measured in slow[:_NAMED]:
-        who = asked.name(index) if step.stage == NODE else f"the rails of GPU {index} on all nodes together"
-        where = "inside it" if step.stage == NODE else "between nodes"
-        yield f"{who}: all_reduce {where} reached {measured:.4g} GB/s of {bound:.4g}; {share:g} of that is asked"
-    if len(slow) > _NAMED:
-        yield f"{len(slow) - _NAMED} or more others are slow as well"
 
 
 def _judgement(checks: list[Check], asked: Asked, found: Measurement) -> Judgement:

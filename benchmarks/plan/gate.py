@@ -9,21 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.plan import ceiling
+from benchmarks.plan.fractions import fraction, published
 from config.accept import Limit
 
 if TYPE_CHECKING:
     from catalogue import Shape
     from config.measure import Measure
 
-_MIB = 1024**2
-#: Fraction of the ring ceiling by message size: below every healthy published row but one, far above every broken one
-#: (TCP fallback 0.16, congestion 0.40, one rail of four 0.41).
-FRACTIONS: tuple[tuple[int, float], ...] = ((4096 * _MIB, 0.85), (1024 * _MIB, 0.80), (512 * _MIB, 0.70))
-#: The same inside one machine, of one GPU's NVLink rate: healthy rings show 0.73 to 0.82 from 1 GiB (A100 235 of 300 GB/s, H200
-#: 328 to 368 of 450) and 0.67 at 256 MiB; a pair that fell back to PCIe shows 0.1.
-NVLINK_FRACTIONS: tuple[tuple[int, float], ...] = ((1024 * _MIB, 0.65), (256 * _MIB, 0.55))
-#: A rehearsal's scale is no power of two, so 1 MiB at 1/4000 counts as 4 GiB although it is 2 % less.
-_ROUNDING = 1.03
+#: How a sentence names the part that bounds a busbw.
+_WHOSE = {ceiling.RAILS: "the ring ceiling", ceiling.NVLINK: "NVLink's", ceiling.PCIE: "PCIe's"}
 #: With a user's limit below this share of the ceiling, half a fabric would pass.
 _LAX = 0.5
 
@@ -47,18 +41,12 @@ class Gate:
     notes: tuple[str, ...] = ()
 
 
-def fraction(size: float, rows: tuple[tuple[int, float], ...], scale: int = 1) -> float | None:
-    """Return the fraction of a ceiling that `rows` ask for at `size` bytes; None below the smallest size."""
-    stands_for = size * scale * (_ROUNDING if scale != 1 else 1)
-    return next((share for at_least, share in rows if stands_for >= at_least), None)
-
-
 def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_s: float | None = None) -> Gate:
     """Return the gate of `plan` on `nodes` nodes of `shape`.
 
     Args:
         plan: its first collective at its largest size is the gate's.
-        shape: whose rails (or NVLink, on one node) set the ceiling.
+        shape: whose rails, NVLink or PCIe set the ceiling, whichever asks for least.
         nodes: how many of them; on fewer than 4 the plan forces the ring, whose ceiling this is.
         scale: divisor of line rates that a rehearsal states. A message of 1 MiB over wires 4000 times slower is as large as
             one of 4 GiB over the real ones, so sizes scale by it too.
@@ -68,19 +56,25 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     if minimum_gb_s is not None:
         own = user_gate(Limit(name, size, minimum_gb_s), shape, nodes, scale=scale)
         return Gate(name, size, own.limit_gb_s, own.why, own.notes)
-    inside = nodes == 1
-    bound = ceiling.bound_gb_s(name, shape, nodes, scale)
-    if bound is None:
+    parts = ceiling.parts(name, shape, nodes, scale)
+    if not parts:
         return Gate(name, size, None, f"no ceiling of {name} is known for {nodes} node(s) of {shape.name}")
-    rows = NVLINK_FRACTIONS if inside else FRACTIONS
-    share = fraction(size, rows, scale)
-    if share is None:
-        why = f"the largest size is {size} B, and there is no gate below {rows[-1][0]} B"
+    least, _ = min(parts, key=lambda one: one[1])
+    if not published(name, least):
+        why = (
+            f"nobody has published what a healthy {name} reaches where {least} bounds it; the stack may set its own limit, "
+            "accept.gate"
+        )
         return Gate(name, size, None, why)
+    asked = [(fraction(size, rows, scale), part, bound) for part, bound in parts if (rows := published(name, part))]
+    limits = [(share * bound, share, part, bound) for share, part, bound in asked if share is not None]
+    if not limits or (least not in {part for _, _, part, _ in limits}):
+        why = f"the largest size is {size} B, and there is no gate below {published(name, least)[-1][0]} B"
+        return Gate(name, size, None, why)
+    limit, share, part, bound = min(limits)
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
-    what = "NVLink's" if inside else "the ring ceiling"
-    why = f"{share:g} of {what} {bound:g} GB/s ({nodes} x {shape.name}{scaled})"
-    return Gate(name, size, bound * share, why)
+    why = f"{share:g} of {_WHOSE[part]} {bound:g} GB/s ({nodes} x {shape.name}{scaled})"
+    return Gate(name, size, limit, why)
 
 
 def user_gate(limit: Limit, shape: Shape, nodes: int, *, scale: int = 1) -> Gate:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from config.measure import Measure
 
 
+#: NCCL's name for the ring.
+RING = "Ring"
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a plan runs.
@@ -51,6 +55,15 @@ class Place:
         return self.built.container.start if self.built.container else []
 
 
+def algorithm(shape: Shape, nodes: int, own: Mapping[str, str] | None = None) -> str:
+    """Return the algorithm that ranks on `nodes` nodes are told to use; empty leaves the choice to NCCL."""
+    said = (own or {}).get("NCCL_ALGO")
+    if said is not None:
+        return said
+    environment = ENVIRONMENTS[shape.environment or GENERIC]
+    return RING if nodes < RING_BELOW_NODES else environment.exports.get("NCCL_ALGO", "")
+
+
 def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables of every rank on `nodes` nodes of `shape`; `own` are the stack's, and come first."""
     if shape.environment is None:
@@ -64,8 +77,8 @@ def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | Non
         variables["UCX_NET_DEVICES"] = shape.rdma.ucx_net_devices
     if place.fabric and nodes > 1:
         variables["NCCL_SOCKET_IFNAME"] = "=" + ",".join(place.fabric)  # exact names: eth1 must not match eth10
-    if nodes < RING_BELOW_NODES:
-        variables["NCCL_ALGO"] = "Ring"
+    if algorithm(shape, nodes, own):
+        variables["NCCL_ALGO"] = algorithm(shape, nodes, own)
     if not place.start:  # a container does not have the node's folders
         # The tests were linked against these folders, and the loader of the node's image may not know them.
         built = place.built
@@ -105,7 +118,7 @@ def ranks(step: Step, plan: Measure, place: Place, shape: Shape) -> Ranks:
     """Return the ranks of `step` on all nodes of `place`."""
     variables = exports(shape, len(place.nodes), place, plan.exports)
     if step.split:
-        variables["NCCL_TESTS_SPLIT"] = step.split
+        variables |= {"NCCL_TESTS_SPLIT": step.split, "NCCL_ALGO": RING}  # one algorithm, so that groups can be compared
     if step.stage == FREE:
         variables.pop("NCCL_ALGO", None)
     if step.name == plan.collective:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.plan.collectives import collective
+from catalogue import gpus
 
 if TYPE_CHECKING:
     from catalogue import Shape
@@ -18,6 +19,8 @@ RING_BELOW_NODES = 4
 _NODE_BYTES = 1024**3
 #: How many operations the median of a group or a trial needs: a busy processor disturbs single ones.
 MEDIAN_ITERATIONS = 12
+#: GPUs of a whole board with NVLink switches.
+_BOARD = 8
 #: Bytes of a float, the smallest message.
 _FLOAT_BYTES = 4
 
@@ -31,7 +34,8 @@ class Step:
     Attributes:
         name: unique in its plan; letters, digits and underscores.
         stage: `node` inside each node at once, `rails` one GPU of each node at once, `all` over all ranks, `spread` the same
-            operation by operation, `free` with NCCL's own choice of algorithm (information on fewer than 4 nodes).
+            operation by operation, `free` with NCCL's own choice of algorithm (information on 2 and 3 nodes; on one it shows
+            whether the NVLink switch reduces).
         collective: what is run.
         begin_bytes: smallest size.
         end_bytes: largest size.
@@ -70,9 +74,16 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
     )
     if plan.spread_iterations:
         found.append(largest)
-    if 1 < nodes < RING_BELOW_NODES:
+    if 1 < nodes < RING_BELOW_NODES or (nodes == 1 and nvls_gb_s(shape, plan) is not None):
         found.append(replace(largest, name=FREE, stage=FREE, iterations=plan.iterations, warmup=plan.warmup, one_by_one=False))
     return tuple(found)
+
+
+def nvls_gb_s(shape: Shape, plan: Measure) -> float | None:
+    """Return what one machine reaches that reduces in its NVLink switch (GB/s); None if it cannot, or is told not to."""
+    off = plan.exports.get("NCCL_NVLS_ENABLE") == "0" or "NCCL_ALGO" in plan.exports
+    whole = shape.gpus == _BOARD and plan.collective == "all_reduce"
+    return gpus.nvls_gbytes_per_s(shape.gpu) if whole and not off else None
 
 
 def repeated(step: Step) -> Step:

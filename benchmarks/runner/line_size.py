@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from statistics import median
 from typing import Any, Dict, Sequence
 
 from benchmarks.runner import jobs, traffic
@@ -42,7 +43,10 @@ def _with_slowest(step: Dict[str, Any]) -> Dict[str, Any]:
         return step
     slowest = sorted(enumerate(found), key=lambda one: one[1])[:_GROUPS_KEPT]
     listed = [[index, value] for index, value in slowest]
-    return dict(step, groups_gb_s={"count": len(found), "slowest": listed, "most": max(found)})
+    middle = median(found)
+    mad = median(abs(value - middle) for value in found)
+    kept = {"count": len(found), "slowest": listed, "most": max(found), "middle": middle, "mad": mad}
+    return dict(step, groups_gb_s=kept)
 
 
 def _worst_nodes(line: Dict[str, Any], rails: Sequence[str]) -> Dict[str, Any]:

@@ -12,7 +12,9 @@ _NODES_IN_DETAIL = 16
 _NODES_KEPT = 8
 #: How many different sentences of NCCL's log are kept of each kind.
 _SENTENCES_KEPT = 32
-_EVENTS_KEPT = 32
+#: How many ports are kept of each counter's name, and how many events in all.
+_PORTS_KEPT = 4
+_EVENTS_KEPT = 64
 
 
 def between(
@@ -65,7 +67,7 @@ def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> 
 
 
 def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the error counters of ports that grew, largest first."""
+    """Return the error counters of ports that grew, largest first; of each counter's name only the worst ports."""
     grown = []
     for node, old, new in zip(nodes, before, after):
         for hca in sorted(new["hca"]):
@@ -73,7 +75,12 @@ def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequ
             for counter, value in sorted(new["hca"][hca]["events"].items()):
                 if value is not None and then.get(counter) is not None and value > then[counter]:
                     grown.append({"node": node.name, "hca": hca, "counter": counter, "count": value - then[counter]})
-    return sorted(grown, key=lambda event: -event["count"])[:_EVENTS_KEPT]
+    grown.sort(key=lambda event: -event["count"])
+    kept = []  # type: List[Dict[str, Any]]
+    for event in grown:  # one name with many ports must not crowd out the one link that went down
+        if sum(one["counter"] == event["counter"] for one in kept) < _PORTS_KEPT:
+            kept.append(event)
+    return kept[:_EVENTS_KEPT]
 
 
 def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]]:

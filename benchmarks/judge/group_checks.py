@@ -1,0 +1,99 @@
+"""Judges groups that ran at once, each node inside and each GPU's rails between nodes: against their wire, and each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.judge import siblings
+from benchmarks.judge.checks import PASS, UNKNOWN, Check, check
+from benchmarks.judge.measurement import Groups
+from benchmarks.judge.measurement import groups as measured_groups
+from benchmarks.plan import ceiling
+from benchmarks.plan.fractions import ALL_REDUCE, ALL_REDUCE_NVLINK, fraction
+from benchmarks.plan.steps import NODE, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from benchmarks.judge.measurement import Run
+    from benchmarks.plan.asked import Asked
+
+#: At most this many nodes or rails are named, slowest first.
+_NAMED = 16
+
+
+def judge(run: Run, asked: Asked, step: Step, scale: int) -> Check:
+    """Judge what each node inside, or each GPU's rails between nodes, reached; unknown unless there is a number for each."""
+    numbered = measured_groups(run.groups, step.groups)
+    if numbered is None:
+        why = f"the step {step.name} lacks numbers of its {step.groups} groups; nccl-tests from 2.19 on times every rank"
+        return Check(step.stage, UNKNOWN, (why,))
+    numbered, names = _by_wire(numbered, asked, step)
+    bound, asks = _wire(asked, step, len(names), scale)
+    slow = tuple(_slow(numbered, names, step, bound, asks))
+    if slow:
+        return check(step.stage, slow)
+    if step.stage == NODE and scale != 1:
+        return Check(step.stage, PASS, ("rehearsed inside hosts: memory takes the place of NVLink",))
+    odd = tuple(_odd(numbered, names, step))
+    held = f"each reached {asks:g} of {bound:.4g} GB/s" if bound and asks else "no limit of their own is known"
+    return check(step.stage, odd, good=(f"{numbered.count} of them are alike; {held}",))
+
+
+def _by_wire(found: Groups, asked: Asked, step: Step) -> tuple[Groups, list[str]]:
+    """Return the groups by what carries them, and a name for each: GPUs that share a rail are judged together.
+
+    Two GPUs may share their rail 55 to 45, and both are well.
+    """
+    shape = asked.shape
+    if step.stage == NODE:
+        return found, [asked.name(index) for index in range(step.groups)]
+    ports = shape.rdma.ports if shape.rdma else shape.gpus
+    if ports >= shape.gpus or len(found.slowest) != found.count:
+        return found, [f"the rails of GPU {index} on all nodes together" for index in range(step.groups)]
+    sums = [0.0] * ports
+    for index, reached in found.slowest:
+        sums[index * ports // shape.gpus] += reached
+    middle, mad = siblings.middle_of(sums)
+    slowest = tuple(sorted(enumerate(sums), key=lambda one: one[1]))
+    together = Groups(ports, slowest, max(sums), middle, mad)
+    return together, [f"rail {shape.rdma.hca[index] if shape.rdma else index} on all nodes together" for index in range(ports)]
+
+
+def _wire(asked: Asked, step: Step, groups: int, scale: int) -> tuple[float | None, float | None]:
+    """Return the bound (GB/s) of one group and the share of it that is asked for; None where there is none."""
+    shape = asked.shape
+    if step.stage == NODE:
+        return ceiling.nvlink_gb_s(shape, scale), fraction(step.end_bytes, ALL_REDUCE_NVLINK, scale)
+    ring = ceiling.ring_gb_s(shape, asked.nodes, scale)
+    return (None if ring is None else ring / groups), fraction(step.end_bytes * shape.gpus, ALL_REDUCE, scale)
+
+
+def _slow(found: Groups, names: list[str], step: Step, bound: float | None, asks: float | None) -> Iterable[str]:
+    """Name what is below its own wire."""
+    if bound is None or asks is None:
+        return
+    limit = asks * bound
+    if found.count > 1 and found.most < limit:
+        what = "every node inside" if step.stage == NODE else "the rails of every GPU between nodes"
+        reached = f"{found.slowest[0][1]:.4g} to {found.most:.4g} GB/s of {bound:.4g}"
+        yield f"{what}: all_reduce reached {reached}; {asks:g} of that is asked"
+        return
+    slow = [(index, reached) for index, reached in found.slowest if reached < limit]
+    where = "inside it" if step.stage == NODE else "between nodes"
+    for index, its in slow[:_NAMED]:
+        yield f"{names[index]}: all_reduce {where} reached {its:.4g} GB/s of {bound:.4g}; {asks:g} of that is asked"
+    if len(slow) > _NAMED:
+        yield f"{len(slow) - _NAMED} or more others are slow as well"
+
+
+def _odd(found: Groups, names: list[str], step: Step) -> Iterable[str]:
+    """Name what is slower than its equals although its own limit is met."""
+    limit = siblings.limit_gb_s(found.count, found.middle, found.mad, found.most)
+    odd = [(index, reached) for index, reached in found.slowest if reached < limit]
+    where = "inside it" if step.stage == NODE else "between nodes"
+    for index, reached in odd[:_NAMED]:
+        yield (
+            f"{names[index]}: all_reduce {where} reached {reached:.4g} GB/s, and the others reach {found.middle:.4g} "
+            f"(less than {limit:.4g} is no chance)"
+        )

@@ -1,0 +1,48 @@
+"""Judges error counters of RDMA ports that grew while the deciding run went over them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge.checks import UNKNOWN, Check, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: How far a counter may grow during one run; counters of congestion (CNP, ECN, pauses) are no errors and not in here.
+#: InfiniBand Architecture, PortCounters: the first four mean a link that was lost or retrained; single bit errors are what
+#: forward error correction is for. mlx5 (NVIDIA, "Understanding mlx5 ethtool counters"): a timeout stalls a queue for
+#: milliseconds, a retry that is exceeded breaks it. EFA (EC2 user guide, "Monitor an EFA"): an unresponsive connection drops.
+_ALLOWED = {
+    "link_downed": 0,
+    "link_error_recovery": 0,
+    "local_link_integrity_errors": 0,
+    "excessive_buffer_overrun_errors": 0,
+    "symbol_error": 10_000,
+    "port_rcv_errors": 1_000,
+    "local_ack_timeout_err": 100,
+    "req_transport_retries_exceeded": 0,
+    "resp_local_length_error": 0,
+    "unresponsive_remote_events": 0,
+}
+_NAMED = 16
+
+
+def judge(transport: Any) -> Check:
+    """Return whether ports of the line's `transport` counted more errors than a healthy run does."""
+    events = transport.get("events") if isinstance(transport, dict) else None
+    if not isinstance(events, list):
+        return Check("ports", UNKNOWN, ("the line has no list of what RDMA ports counted",))
+    good = ("no error counter of an RDMA port grew by more than a healthy run's",)
+    return check("ports", list(_grown(events))[:_NAMED], good=good)
+
+
+def _grown(events: list[Any]) -> Iterable[str]:
+    for one in events:
+        if not isinstance(one, dict):
+            continue
+        counter, count = str(one.get("counter")), one.get("count")
+        allowed = _ALLOWED.get(counter)
+        if allowed is not None and isinstance(count, int) and count > allowed:
+            port = f"{one.get('node')}: {counter} of {one.get('hca')}"
+            yield f"{port} grew by {count} during the run; a healthy one has up to {allowed}"

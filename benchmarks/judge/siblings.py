@@ -1,0 +1,29 @@
+"""Finds what is slow among equals: nodes inside, or rails, that did the same work at the same time."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A number is odd this many robust standard deviations (1.4826 MAD) below the median; a deviation is at least `_LEAST` of it.
+_DEVIATIONS, _LEAST, _MAD_TO_SD = 5.0, 0.02, 1.4826
+#: Of two, nobody can say which is odd; one that is so much slower than the other is named.
+_PAIR, _OF_TWO = 2, 0.8
+
+
+def limit_gb_s(count: int, middle: float, mad: float, most: float) -> float:
+    """Return what a member of `count` equals with that median, MAD and maximum must reach, in their unit; 0 for one alone."""
+    if count < _PAIR:
+        return 0.0
+    if count == _PAIR:
+        return _OF_TWO * most
+    return middle - _DEVIATIONS * max(_MAD_TO_SD * mad, _LEAST * middle)
+
+
+def middle_of(numbers: Sequence[float]) -> tuple[float, float]:
+    """Return median and median absolute deviation of `numbers`, one or more."""
+    middle = median(numbers)
+    return middle, median(abs(number - middle) for number in numbers)

@@ -1,0 +1,82 @@
+"""Refuses what could be measured, or rented, and never judged: other makers' GPUs, NVLink between nodes, other algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from catalogue import Shape, gpus
+from config.rule import ERROR, Breach, Finding
+
+if TYPE_CHECKING:
+    from config.accept import Accept
+    from config.measure import Measure
+    from config.stack import Stack
+
+_GIB = 1024**3
+#: nccl-tests keeps 1 GiB free and holds three buffers of a message where values are checked (src/common.cu); it then measures
+#: smaller messages than it was asked for.
+_FREE_BYTES, _BUFFERS = _GIB, 3
+#: The gate is the ring's by NCCL's own protocol; the switches' reduction leaves the rails half of the bytes.
+_OTHER_WAYS = {
+    "NCCL_ALGO": "Ring",
+    "NCCL_PROTO": None,
+}
+
+
+def findings(stack: Stack) -> Iterator[Finding]:
+    """Yield what is wrong with measuring the pool that `stack` measures, by what it is and what ranks are given."""
+    path, shape = _measured(stack)
+    breaches = [*_exports(stack.measure, stack.accept), *(machine(path, shape, stack.measure) if shape else ())]
+    return (Finding("judgeable", ERROR, where, text) for where, text in breaches)
+
+
+def _measured(stack: Stack) -> tuple[str, Shape | None]:
+    """Return the path of the key that says which machines are measured, and their row; None if they are asked."""
+    wanted: Any = stack.wanted
+    if stack.target == "oci":
+        return next((f"{path}.shape", pool.row) for path, pool in wanted.located if pool.name == stack.pool)
+    if stack.target == "aws":
+        return next((f"{path}.type", one.row) for path, key, one in wanted.located if key == stack.pool)
+    return "hosts.shape", wanted.row
+
+
+def _exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
+    path = "measure.exports"
+    for name, value in measure.exports.items():
+        if name.startswith("NCCL_TESTS_"):
+            yield Breach(path, f"has {name}, which changes what nccl-tests itself does; what it measures is the plan's to say")
+        if name in {"NCCL_IB_DISABLE", "NCCL_COLLNET_ENABLE"} and value != "0":
+            why = "takes the rails away" if name == "NCCL_IB_DISABLE" else "lets switches reduce"
+            yield Breach(
+                path,
+                f"has {name}={value}, which {why}; no source says what a healthy run leaves to the rails then, so remove it",
+            )
+        if name in _OTHER_WAYS and value != _OTHER_WAYS[name] and accept.gate_gb_s is None:
+            yield Breach(
+                path,
+                f"has {name}={value}, and the gate is that of NCCL's ring; set accept.gate to what you expect of it, or "
+                "remove it",
+            )
+
+
+def machine(path: str, shape: Shape, measure: Measure) -> Iterator[Breach]:
+    """Yield why `measure` cannot judge machines of `shape`, which the key at `path` names."""
+    if shape.gpu and not gpus.is_nvidia(shape.gpu):
+        yield Breach(
+            path, f"is {shape.name}, which has {shape.gpu} GPUs; busbar builds and measures NCCL, which needs NVIDIA's"
+        )
+    if gpus.spans_nodes(shape.gpu) and measure.exports.get("NCCL_MNNVL_ENABLE") != "0":
+        yield Breach(
+            path,
+            f"is {shape.name}, whose NVLink joins nodes, and no gate of that is known; set measure.exports.NCCL_MNNVL_ENABLE "
+            'to "0", and the rails are measured and judged',
+        )
+    memory = gpus.memory_gb(shape.gpu)
+    most = int((memory * 1e9 - _FREE_BYTES) / _BUFFERS) if memory else None
+    if most is not None and measure.end_bytes > most:
+        yield Breach(
+            "measure.sizes.to",
+            f"is {measure.end_bytes} bytes, and three such messages do not fit on {shape.name}'s {shape.gpu} with {memory:g} "
+            f"GB; it may be {most // _GIB}G at most",
+        )

@@ -1,0 +1,59 @@
+"""What cannot be judged is refused before it is rented, in a sentence that says what can be done."""
+
+from __future__ import annotations
+
+import pytest
+from test_config import parsed, refused
+
+from catalogue import SHAPES, gpus
+from catalogue.aws.instances import INSTANCES
+from config import judgeable
+from config.measure import Measure, Sizes
+
+
+def one_pool(shape: str) -> dict:
+    return {"pools": [{"name": "gpu", "nodes": 2, "shape": shape, "image": "ocid1.image.oc1.ap-tokyo-1.aaaa"}]}
+
+
+@pytest.mark.parametrize("shape", ["BM.GPU.MI300X.8", "BM.GPU.MI355X.8", "BM.GPU.MI355X-v1.8"])
+def test_gpus_of_another_maker_are_refused(shape):
+    (sentence,) = refused(oci=one_pool(shape))
+    assert sentence.startswith(f"oci.pools[0].shape is {shape}, which has AMD Instinct")
+
+
+@pytest.mark.parametrize("shape", [name for name, row in SHAPES.items() if gpus.spans_nodes(row.gpu)])
+def test_nvlink_between_nodes_is_refused_unless_it_is_switched_off(shape):
+    (sentence,) = refused(oci=one_pool(shape))
+    assert f"is {shape}, whose NVLink joins nodes, and no gate of that is known" in sentence
+    assert parsed(oci=one_pool(shape), measure={"exports": {"NCCL_MNNVL_ENABLE": "0"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("NCCL_TESTS_SPLIT", "MOD"), ("NCCL_TESTS_MIN_BW", "1"), ("NCCL_IB_DISABLE", "1"), ("NCCL_COLLNET_ENABLE", "1")],
+)
+def test_what_takes_the_rails_or_the_plan_away_is_refused_whatever_the_gate(name, value):
+    for accept in ({}, {"gate": "300 GB/s"}):
+        (sentence,) = refused(measure={"exports": {name: value}}, accept=accept)
+        assert sentence.startswith("measure.exports has ")
+        assert name in sentence
+
+
+@pytest.mark.parametrize(("name", "value"), [("NCCL_ALGO", "Tree"), ("NCCL_ALGO", "NVLSTree"), ("NCCL_PROTO", "LL")])
+def test_another_algorithm_or_protocol_needs_a_gate_of_the_users_own(name, value):
+    (sentence,) = refused(measure={"exports": {name: value}})
+    assert "set accept.gate to what you expect of it" in sentence
+    assert parsed(measure={"exports": {name: value}}, accept={"gate": "300 GB/s"})
+
+
+def test_the_ring_and_tuning_that_changes_no_way_need_no_gate():
+    assert parsed(measure={"exports": {"NCCL_ALGO": "Ring", "NCCL_IB_QPS_PER_CONNECTION": "4", "NCCL_NVLS_ENABLE": "0"}})
+
+
+def test_messages_that_do_not_fit_on_small_gpus_are_refused_with_the_largest_that_does():
+    small = INSTANCES["g5.48xlarge"].shape()
+    ((path, text),) = judgeable.machine("aws.queues[0].machines[0].type", small, Measure())
+    assert path == "measure.sizes.to"
+    assert "do not fit on g5.48xlarge's NVIDIA A10G with 24 GB; it may be 7G at most" in text
+    assert not list(judgeable.machine("", small, Measure(sizes=Sizes(to_bytes=4 * 1024**3))))
+    assert not list(judgeable.machine("", INSTANCES["p5.48xlarge"].shape(), Measure()))

@@ -1,0 +1,296 @@
+"""What a good number hides is seen, and what is healthy is not blamed: other collectives, siblings, ports, ways, GPU kinds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from a_line import ASKED, GPU4, a_plan, document
+
+from benchmarks.judge.verdict import judge
+from benchmarks.plan import ceiling, ranks, steps
+from benchmarks.plan.asked import Asked
+from benchmarks.plan.fractions import published
+from benchmarks.plan.gate import gate
+from catalogue import SHAPES
+from catalogue.aws.instances import INSTANCES
+from catalogue.shape import Rdma
+from config.measure import Measure, Sizes
+
+GIB = 1024**3
+H100, H200 = SHAPES["BM.GPU.H100.8"], SHAPES["BM.GPU.H200.8"]
+P4D, P5 = (INSTANCES[name].shape() for name in ("p4d.24xlarge", "p5.48xlarge"))
+PLAN = a_plan(end_bytes=8 * GIB, begin_bytes=1024**2)
+
+
+def judged(line: dict[str, Any], asked: Asked = ASKED):
+    return judge(json.dumps(line), asked)
+
+
+def state(line: dict[str, Any], name: str, asked: Asked = ASKED) -> str:
+    (found,) = [one.state for one in judged(line, asked).checks if one.name == name]
+    return found
+
+
+def real(asked: Asked, share: float = 0.95) -> dict[str, Any]:
+    """Return the line of a healthy real run."""
+    return document(asked, share, 1)
+
+
+def step(line: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = [one for one in line["steps"] if one["name"] == name]
+    return found
+
+
+def slowed(one: dict[str, Any], factor: float, which: slice = slice(None), placement: tuple[int, ...] = (1, 2)) -> None:
+    for row in one["rows"][which]:
+        for place in placement:
+            row[place] = [row[place][0] / factor, row[place][1] * factor, row[place][2] * factor, row[place][3]]
+
+
+# Other collectives and sizes
+
+EVERYTHING = Asked(Measure(sizes=Sizes(from_bytes=1024**2, to_bytes=8 * GIB), iterations=1, warmup=1), H100, 16)
+
+
+@pytest.mark.parametrize(
+    "name", ["all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "gather", "scatter", "sendrecv"]
+)
+def test_a_collective_that_does_not_decide_has_a_floor_of_its_own(name):
+    line = real(EVERYTHING, 0.85)
+    assert {one.state for one in judged(line, EVERYTHING).checks if one.name.startswith("floor")} == {"pass"}
+    slowed(step(line, name), 0.3)
+    found = judged(line, EVERYTHING)
+    assert found.verdict == "short"
+    assert any(f"{name} reached" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "alltoall"])
+def test_a_larger_size_that_is_much_slower_than_a_smaller_one_is_short(name):
+    line = real(EVERYTHING, 0.85)
+    slowed(step(line, name), 0.4, slice(-3, -2))
+    assert state(line, f"curve {name}", EVERYTHING) == "short"
+    slowed(step(line, name), 2.4, slice(-3, -2))
+    assert state(line, f"curve {name}", EVERYTHING) == "pass"
+
+
+def test_smaller_sizes_at_a_tenth_of_what_is_healthy_are_short_although_the_largest_is_fast():
+    line = real(EVERYTHING, 0.95)
+    slowed(step(line, "all_reduce"), 0.1, slice(0, -1))
+    found = judged(line, EVERYTHING)
+    assert found.verdict == "short"
+    assert "a healthy fabric gives about" in found.reasons[0]
+
+
+def test_a_run_in_place_at_a_tenth_is_short():
+    line = real(EVERYTHING, 0.95)
+    slowed(step(line, "all_reduce"), 0.1, slice(-1, None), (2,))
+    assert state(line, "curve all_reduce", EVERYTHING) == "short"
+
+
+# Ports
+
+
+@pytest.mark.parametrize(("counter", "count", "expected"), [("link_downed", 1, "short"), ("symbol_error", 10**9, "short"),
+                                                            ("symbol_error", 12, "pass"), ("rp_cnp_handled", 10**6, "pass"),
+                                                            ("local_ack_timeout_err", 500, "short")])  # fmt: skip
+def test_errors_of_ports_that_grew_during_the_run_are_short_and_marks_of_congestion_are_not(counter, count, expected):
+    line = document()
+    line["transport"]["events"] = [{"node": "inst-1", "hca": "mlx5_6", "counter": counter, "count": count}]
+    assert state(line, "ports") == expected
+    if expected == "short":
+        assert f"inst-1: {counter} of mlx5_6 grew by {count}" in judged(line).reasons[0]
+
+
+@pytest.mark.parametrize("events", [None, "x", 7])
+def test_a_line_that_does_not_say_what_ports_counted_is_unknown(events):
+    line = document()
+    line["transport"]["events"] = events
+    assert state(line, "ports") == "unknown"
+
+
+# Siblings
+
+SIXTEEN = Asked(PLAN, H100, 16)
+
+
+def test_one_node_that_is_slower_inside_than_its_fifteen_siblings_is_short_though_its_limit_is_met():
+    line = real(SIXTEEN, 0.9)
+    groups = [360.0 + index * 0.1 for index in range(16)]
+    step(line, "node")["groups_gb_s"] = [*groups[:7], 300.0, *groups[8:]]
+    found = judged(line, SIXTEEN)
+    assert found.verdict == "short"
+    assert "node 7: all_reduce inside it reached 300 GB/s, and the others reach 360.7" in found.reasons[0]
+
+
+def test_the_rails_of_one_gpu_that_are_13_percent_below_the_seven_others_are_short():
+    line = real(SIXTEEN, 0.99)
+    step(line, "rails")["groups_gb_s"] = [49.5, 49.4, 49.6, 43.0, 49.5, 49.4, 49.6, 49.5]
+    assert state(line, "rails", SIXTEEN) == "short"
+    assert "the rails of GPU 3" in judged(line, SIXTEEN).reasons[0]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.01, 0.03])
+def test_siblings_that_differ_as_healthy_ones_do_pass(spread):
+    line = real(SIXTEEN, 0.95)
+    step(line, "node")["groups_gb_s"] = [360.0 * (1 + spread * ((index * 7) % 5 - 2) / 2) for index in range(16)]
+    assert state(line, "node", SIXTEEN) == "pass"
+
+
+def test_nodes_and_rails_are_measured_with_one_algorithm_on_any_number_of_nodes():
+    from a_line import place  # noqa: PLC0415
+
+    for one in steps.steps(PLAN, H100, 16):
+        variables = ranks.ranks(one, PLAN, place(ASKED), H100).environment
+        if one.name in {"node", "rails"}:
+            assert variables["NCCL_ALGO"] == "Ring"
+
+
+def test_gpus_that_share_a_rail_unevenly_are_judged_by_the_rail():
+    asked = Asked(PLAN, P4D, 4)
+    line = real(asked, 0.95)
+    step(line, "rails")["groups_gb_s"] = [6.6, 5.3] * 4
+    assert state(line, "rails", asked) == "pass"
+    step(line, "rails")["groups_gb_s"] = [6.6, 5.3, 4.1, 4.0, *[6.6, 5.3] * 2]
+    assert state(line, "rails", asked) == "short"
+    reasons = judged(line, asked).reasons
+    assert any(reason.startswith(f"rail {P4D.rdma.hca[1]} on all nodes together") for reason in reasons)
+
+
+# Ceilings, fractions and ways
+
+
+def test_a_ring_that_was_forced_cannot_carry_what_a_tree_can():
+    asked = Asked(PLAN, H100, 2)
+    line = real(asked, 0.9)
+    slowed(step(line, "all_reduce"), 700 / 360)
+    assert state(line, "ceiling", asked) == "unknown"
+
+
+def test_an_all_gather_that_decides_cannot_exceed_the_wire_either():
+    asked = Asked(a_plan(end_bytes=8 * GIB, begin_bytes=1024**2, collectives=("all_gather",)), H100, 2)
+    assert state(real(asked, 0.9), "ceiling", asked) == "pass"
+    assert state(real(asked, 1.75), "ceiling", asked) == "unknown"
+
+
+@pytest.mark.parametrize("busbw", [500, 2763])
+def test_one_machine_cannot_exceed_its_nvlink(busbw):
+    asked = Asked(PLAN, H100, 1)
+    line = real(asked, 0.8)
+    assert state(line, "ceiling", asked) == "pass"
+    slowed(step(line, "all_reduce"), busbw / 360)
+    assert state(line, "ceiling", asked) == "unknown"
+
+
+@pytest.mark.parametrize(("shape", "nodes", "limit"), [(GPU4, 4, 170), (H100, 4, 324), (H200, 1, 324), (P5, 2, 324),
+                                                       (SHAPES["BM.GPU.B300.8"], 4, 648), (P4D, 4, 42.5)])  # fmt: skip
+def test_the_gate_is_the_least_that_rails_and_nvlink_ask_for(shape, nodes, limit):
+    assert gate(PLAN, shape, nodes).limit_gb_s == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("name", ["g6e.48xlarge", "g7e.48xlarge"])
+def test_machines_whose_pcie_is_the_least_part_have_a_ceiling_and_no_gate_until_the_user_sets_one(name):
+    row = INSTANCES[name].shape()
+    shape = dataclasses.replace(row, rdma=Rdma(4, row.unnamed[1], tuple("abcd"), ""))
+    assert ceiling.bound_gb_s("all_reduce", shape, 2) == shape.pcie_gbytes_per_s
+    bound = gate(PLAN, shape, 2)
+    assert bound.limit_gb_s is None
+    assert "where PCIe bounds it" in bound.why
+    assert gate(PLAN, shape, 2, minimum_gb_s=20).limit_gb_s == 20
+
+
+@pytest.mark.parametrize(("name", "share"), [("all_reduce", 0.81), ("all_gather", 0.80), ("alltoall", 0.75)])
+def test_a_collective_that_decides_is_asked_for_the_share_that_is_published_of_it(name, share):
+    asked = a_plan(end_bytes=16 * GIB, collectives=(name,))
+    bound = ceiling.collective_gb_s(name, P5, 2)
+    assert gate(asked, P5, 2).limit_gb_s == pytest.approx(share * bound)
+
+
+@pytest.mark.parametrize("name", ["reduce_scatter", "broadcast", "reduce", "gather", "scatter", "sendrecv", "hypercube"])
+def test_a_collective_of_which_nothing_is_published_has_no_gate(name):
+    assert gate(a_plan(end_bytes=16 * GIB, collectives=(name,)), P5, 2).limit_gb_s is None
+
+
+def test_a_rooted_collective_and_a_ring_of_sends_are_bound_by_the_rails_of_one_gpu():
+    assert ceiling.bound_gb_s("sendrecv", P5, 2) == 50
+    assert ceiling.bound_gb_s("gather", P5, 2) == pytest.approx(50 * 15 / 8)
+    assert ceiling.bound_gb_s("sendrecv", P4D, 2) == 12.5
+
+
+def test_every_published_fraction_falls_with_the_size():
+    for name in Measure().collectives:
+        for part in (ceiling.RAILS, ceiling.NVLINK, ceiling.PCIE):
+            rows = published(name, part)
+            assert sorted(rows, reverse=True) == list(rows)
+
+
+def test_an_absent_counter_is_unknown_and_not_zero():
+    line = document()
+    line["transport"]["tx_bytes"]["inst-1"] = {"eth0": 10**12}
+    found = judged(line)
+    assert (found.verdict, state(line, "transport")) == ("unknown", "skipped")
+    assert "on 1 of 2 nodes: not those of inst-1" in found.reasons[0]
+    line["transport"]["tx_bytes"]["inst-0"] = dict.fromkeys(GPU4.rdma.hca, 0)
+    assert state(line, "transport") == "short"
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("channels", "P2P/MNNVL"), ("networks", "SHARP"), ("devices", "CollNet/IB : Using x")]
+)
+def test_nvlink_between_nodes_and_switches_that_reduce_are_unknown_and_not_a_fallback(kind, word):
+    line = document()
+    line["transport"]["said"][kind] = {word: 3}
+    for sent in line["transport"]["tx_bytes"].values():
+        sent.update(dict.fromkeys(GPU4.rdma.hca, 1000))
+    found = judged(line)
+    assert found.verdict == "unknown"
+    assert f"NCCL used {word}" in found.reasons[0]
+
+
+def test_machines_without_peer_access_may_use_main_memory_and_no_others():
+    plain = dataclasses.replace(H200, gpu="NVIDIA A10G", rdma=None)
+    for shape, expected in ((plain, "pass"), (H200, "short")):
+        asked = Asked(PLAN, shape, 1, minimum_gb_s=5.0)
+        line = real(asked, 0.8)
+        line["transport"] |= {"said": {"channels": {"SHM/direct": 16}}}
+        assert state(line, "transport", asked) == expected
+
+
+# One machine with switches that reduce
+
+
+@pytest.mark.parametrize(("reached", "expected"), [(482.0, "pass"), (449.0, "pass"), (368.0, "short")])
+def test_a_dead_switch_multicast_is_seen_beside_a_healthy_ring(reached, expected):
+    asked = Asked(PLAN, H200, 1)
+    line = real(asked, 0.8)
+    slowed(step(line, "free"), reached / step(line, "free")["rows"][-1][1][2])
+    assert state(line, "nvls", asked) == expected
+    assert state(line, "bandwidth", asked) == "pass"
+
+
+@pytest.mark.parametrize("changes", [{"exports": {"NCCL_NVLS_ENABLE": "0"}}, {"exports": {"NCCL_ALGO": "Ring"}}])
+def test_a_switch_that_is_told_not_to_reduce_is_not_asked(changes):
+    assert "free" not in {one.name for one in steps.steps(a_plan(**changes), H200, 1)}
+
+
+def test_a_part_of_a_board_is_not_held_against_whole_ones():
+    pair = dataclasses.replace(H200, gpus=2)
+    assert "free" not in {one.name for one in steps.steps(PLAN, pair, 1)}
+
+
+def test_a_link_that_went_down_is_kept_beside_any_number_of_congested_ports():
+    from benchmarks.launch.protocol import Node  # noqa: PLC0415
+    from benchmarks.runner import traffic  # noqa: PLC0415
+
+    def seen(cnp: int, down: int) -> dict[str, Any]:
+        events = {"rp_cnp_handled": cnp, "link_downed": down}
+        hca = {f"mlx5_{port}": {"netdev": None, "tx_bytes": 0, "events": dict(events)} for port in range(16)}
+        return {"hca": hca, "interfaces": {}, "nvlink_tx_bytes": None}
+
+    nodes = [Node(f"n{index}", f"10.0.0.{index}") for index in range(8)]
+    before, after = [seen(0, 0)] * 8, [*[seen(10**6, 0)] * 7, seen(10**6, 1)]
+    counters = [one["counter"] for one in traffic.between(nodes, before, after, [])["events"]]
+    assert counters.count("rp_cnp_handled") == 4
+    assert counters.count("link_downed") == 4
