@@ -31,6 +31,22 @@ def file_systems(image: ImageFamily, wanted: tuple[Mount, ...]) -> list[Step]:
     return work
 
 
+def gpudirect() -> Step:
+    """Load the module by which HCAs reach GPU memory, now and at later boots.
+
+    NCCL can do without where kernel and driver have DMA-BUF, so a kernel that lacks it does not fail the boot. The transport
+    check says what NCCL did. Sources: oci-hpc: roles/nvidia_peermem; its images load the module at boot only on Ubuntu.
+    """
+    return Step(
+        "gpudirect",
+        """
+mkdir -p /etc/modules-load.d
+echo nvidia_peermem > /etc/modules-load.d/nvidia-peermem.conf
+modprobe nvidia_peermem || echo 'busbar: nvidia_peermem cannot be loaded; without DMA-BUF, NCCL copies through host memory'
+""",
+    )
+
+
 def lustre_client() -> Step:
     """Check that the image has the Lustre client."""
     return Step(

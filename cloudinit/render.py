@@ -75,6 +75,8 @@ def _node(boot: NodeBoot) -> dict[str, Any]:
         steps.trust(image.firewall, boot.trusted_cidrs),
         *([steps.scratch()] if shape.nvme else []),
     ]
+    if shape.rdma is not None and shape.gpu.startswith(("NVIDIA", "Tesla")):
+        work.append(oci_steps.gpudirect())
     if image.rdma == "ifcfg" and shape.rdma is not None:
         work.append(steps.rails(image.front_nic, shape.rdma.el7_netdevs))
     work += oci_steps.file_systems(image, boot.mounts)

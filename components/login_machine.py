@@ -1,16 +1,12 @@
-"""Commands on the login machine that a cloud has made: wait for its first boot, and make its key pair for the nodes.
-
-Only the public half of that key leaves the machine.
-"""
+"""Waits for the first boot of the login machine that a cloud has made."""
 
 from __future__ import annotations
 
 import pulumi
-from pulumi_command import local, remote
+from pulumi_command import local
 
 from cloudinit.steps import ANNOUNCEMENT
 from components import remote_scripts
-from components.reach import Machine, to_machine
 
 
 def announced(
@@ -25,28 +21,6 @@ def announced(
         ),
         triggers=[instance_id],
         logging=local.Logging.STDERR,
-        add_previous_output_in_env=False,
-        opts=opts,
-    )
-
-
-def key(
-    name: str,
-    machine: pulumi.Output[Machine],
-    instance_id: pulumi.Output[str],
-    comment: str,
-    opts: pulumi.ResourceOptions,
-) -> remote.Command:
-    """Return the Command that makes the machine's key pair, unless it has one, and prints the public half."""
-    make = f"""umask 077
-[ -f ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -C {comment} -f ~/.ssh/id_ed25519
-cut -d ' ' -f 1,2 ~/.ssh/id_ed25519.pub
-"""
-    return remote.Command(
-        f"{name}-key",
-        connection=machine.apply(to_machine),
-        create=make,
-        triggers=[instance_id],
         add_previous_output_in_env=False,
         opts=opts,
     )

@@ -46,11 +46,14 @@ class Access:
         user: login user on every node.
         jump: the jump host; None if nodes are reached directly.
         network: CIDR of the nodes' front-end network, which carries SSH and MPI's own traffic; None if the nodes are asked.
+        public_key: the operator's, which every node is told to accept, so that a new key replaces no machine; None for machines
+            that are not ours.
     """
 
     user: str
     jump: Machine | None
     network: str | None
+    public_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,16 +117,16 @@ class Reach(Protocol):
 
 @dataclass(frozen=True)
 class Ssh:
-    """Reach by SSH, through a jump host if there is one.
+    """Reach by SSH from the operator's machine, through a jump host if there is one.
+
+    No machine needs a key for another one before first contact, so nodes are launched with the operator's public key alone.
+    Host keys of nodes that are not pinned are asked for on the jump host, over the private network.
 
     Attributes:
         access: users, jump host and its pinned key.
-        from_jump_host: first contact is made on the jump host, which learns the nodes' keys over their private network; False
-            makes it on the operator's machine, and every node's key must then be pinned.
     """
 
     access: pulumi.Output[Access]
-    from_jump_host: bool = True
 
     @property
     def network(self) -> pulumi.Output[str | None]:
@@ -137,22 +140,25 @@ class Ssh:
         program = pulumi.Output.all(nodes=nodes, access=self.access, salt=salt).apply(
             lambda known: self._program(known["nodes"], known["access"], known["salt"], ask)
         )
-        logged: dict[str, Any] = {"stdin": program, "add_previous_output_in_env": False, "opts": opts}
-        if self.from_jump_host:
-            jump = self.access.apply(_to_jump_host)
-            made = remote.Command(name, connection=jump, create=remote_scripts.PYTHON, logging=remote.Logging.STDERR, **logged)
-            return made.stdout
-        return local.Command(name, create=f"exec {remote_scripts.PYTHON}", logging=local.Logging.STDERR, **logged).stdout
+        return local.Command(
+            name,
+            create=f"exec {remote_scripts.PYTHON}",
+            stdin=program,
+            logging=local.Logging.STDERR,
+            add_previous_output_in_env=False,
+            opts=opts,
+        ).stdout
 
     def _program(self, nodes: Sequence[Any], access: Access, salt: str, ask: dict[str, Any]) -> str:
         jump = {}
-        if not self.from_jump_host and access.jump is not None:
+        if access.jump is not None:
             jump = {"jump": {key: value for key, value in asdict(access.jump).items() if key != "name"}}
         machines = [
             {"name": node.name, "address": node.address} | ({"host_key": node.host_key} if node.host_key else {})
             for node in nodes
         ]
-        call = remote_scripts.text("first_contact", nodes=machines, ask={"user": access.user} | ask | jump)
+        accept = {"accept": access.public_key} if access.public_key else {}
+        call = remote_scripts.text("first_contact", nodes=machines, ask={"user": access.user} | ask | accept | jump)
         return f"# {salt}\n{call}"  # other machines at the same addresses are another first contact
 
     def copy(  # noqa: PLR0913 - a resource's own, by name
@@ -223,18 +229,6 @@ class Ssh:
 
     def _to(self, head: pulumi.Output[Head]) -> pulumi.Output[remote.ConnectionArgs]:
         return pulumi.Output.all(access=self.access, head=head).apply(lambda known: _to_node(known["access"], known["head"]))
-
-
-def to_machine(machine: Machine, dial_error_limit: int | None = None) -> remote.ConnectionArgs:
-    """Return the connection to a machine that is reached directly."""
-    return remote.ConnectionArgs(**_end(machine), dial_error_limit=dial_error_limit)
-
-
-def _to_jump_host(access: Access) -> remote.ConnectionArgs:
-    if access.jump is None:
-        msg = "there is no jump host to connect to"
-        raise ValueError(msg)
-    return to_machine(access.jump, DIAL_ERROR_LIMIT)
 
 
 def _to_node(access: Access, head: Head) -> remote.ConnectionArgs:

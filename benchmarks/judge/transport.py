@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import libfabric
+from benchmarks.judge import gpudirect, libfabric
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.plan.steps import RAILS, Step, repeated, steps
 
@@ -42,7 +42,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     least = least_bytes(plan, shape, nodes, _counted(moved))
     rails = tuple(shape.rdma.hca) if shape.rdma else asked.fabric
     told = libfabric.told(_mapping(moved.get("said")), shape)
-    other = _another_way(_mapping(moved.get("said")))
+    other, direct = _another_way(_mapping(moved.get("said"))), gpudirect.told(moved, shape)
     if told.wrong or other:
         return Check("transport", SHORT if told.wrong else UNKNOWN, told.wrong or (other,))
     if not rails:
@@ -62,13 +62,16 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
         if node not in unread
         for reason in _node(node, what, {rail: value or 0 for rail, value in by.items()}, sent[node], apart, least)
     ]
+    # Bytes that left by another way say more than how they were copied.
+    reasons = reasons or list(direct.wrong)
     if read_nodes < nodes and not reasons:
         of = f"{', '.join(rails[:3])}{'...' if len(rails) > 3 else ''}"  # noqa: PLR2004
         named = f": not those of {_some(unread)}" if unread else ""
         return Check("transport", SKIPPED, (f"byte counters of {of} could be read on {read_nodes} of {nodes} nodes{named}",))
-    if told.missing and not reasons:
-        return Check("transport", SKIPPED, (told.missing, _proof(what, counted, least, moved)))
-    return check("transport", reasons, good=(_proof(what, counted, least, moved), *told.proof))
+    missing = told.missing or direct.missing
+    if missing and not reasons:
+        return Check("transport", SKIPPED, (missing, _proof(what, counted, least, moved)))
+    return check("transport", reasons, good=(_proof(what, counted, least, moved), *told.proof, *direct.proof))
 
 
 def least_bytes(plan: Measure, shape: Shape, nodes: int, counted: frozenset[str] | None = None) -> float:

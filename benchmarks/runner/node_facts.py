@@ -20,6 +20,9 @@ _SAID = (
     ("networks", re.compile(r"NCCL INFO Using network (.*\S)")),
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
     ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected [Pp]rovider is .*\S)")),
+    # NCCL's graph/topo.cc and transport/net.cc: a channel whose GPU the HCA reaches itself ends in /GDRDMA.
+    ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/\S*/(GDRDMA)\b")),
+    ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )
 _RDMA = "/sys/class/infiniband"
@@ -148,7 +151,7 @@ def _number(path: str) -> Any:
 
 def harvest(folder: str) -> Dict[str, Dict[str, int]]:
     """Return what NCCL's log files in `folder` say about its transport, each sentence with its count, and remove the folder."""
-    said = {"networks": {}, "devices": {}, "channels": {}}  # type: Dict[str, Dict[str, int]]
+    said = {key: {} for key, _ in _SAID}  # type: Dict[str, Dict[str, int]]
     for name in _entries(folder):
         for line in _read(os.path.join(folder, name)).splitlines():
             for key, pattern in _SAID:

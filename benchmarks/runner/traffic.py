@@ -20,7 +20,10 @@ _EVENTS_KEPT = 64
 def between(
     nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]], rails: Sequence[str]
 ) -> Dict[str, Any]:
-    """Return bytes sent by node and device, NVLink's bytes, port events, and sentences of NCCL's log with their counts."""
+    """Return bytes sent by node and device, NVLink's bytes, port events, and sentences of NCCL's log with their counts.
+
+    `through_host_memory` names nodes where NCCL used no GPUDirect RDMA, 8 at most.
+    """
     sent = {node.name: _sent(old, new) for node, old, new in zip(nodes, before, after)}
     nvlink = {
         node.name: new["nvlink_tx_bytes"] - old["nvlink_tx_bytes"]
@@ -36,6 +39,9 @@ def between(
         "netdevs": {hca: after[0]["hca"][hca]["netdev"] for hca in hcas if hca in after[0]["hca"]},
         "events": _events(nodes, before, after),
         "said": _said([its["nccl"] for its in after if "nccl" in its]),
+        "through_host_memory": [
+            node.name for node, its in zip(nodes, after) if its.get("nccl", {}).get("gpudirect", {}).get("NET")
+        ][:_NODES_KEPT],
     }
 
 
@@ -85,9 +91,10 @@ def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequ
 
 def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]]:
     """Add up what NCCL logged on all nodes, without addresses, which differ on each."""
-    total = {"networks": {}, "devices": {}, "channels": {}}  # type: Dict[str, Dict[str, int]]
+    total = {}  # type: Dict[str, Dict[str, int]]
     for said in all_said:
         for key, counts in said.items():
+            total.setdefault(key, {})
             for sentence, count in counts.items():
                 plain = sentence if key != "devices" else _without_addresses(sentence)
                 total[key][plain] = total[key].get(plain, 0) + count

@@ -52,11 +52,9 @@ class AwsCluster(pulumi.ComponentResource):
         login = LoginNode(f"{name}-login", wanted, measure, for_login, mine)
         for_nodes = Parts(subnet_id=subnet, group_id=groups.nodes_id, profile=roles.node_profile, mounts=mounts)
         # By queue and name: others may come, go and change places, and these machines stay.
-        pools = {
-            key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, login.public_key, mine) for _, key, _ in wanted.located
-        }
+        pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, mine) for _, key, _ in wanted.located}
         user, network_of_nodes = wanted.family.login, wanted.network.private_subnets[0]
-        self.reach = Ssh(login.machine.apply(lambda login: Access(user, login, network_of_nodes)))
+        self.reach = Ssh(login.machine.apply(lambda login: Access(user, login, network_of_nodes, wanted.access.public_key)))
         self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)
         sets = pulumi.Output.all(
             *(pools[key].members.apply(partial(_made, wanted, key, one)) for _, key, one in wanted.located)

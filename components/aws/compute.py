@@ -46,17 +46,16 @@ class Pool(pulumi.ComponentResource):
     members: pulumi.Output[tuple[Member, ...]]
     template_id: pulumi.Output[str]
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts made
+    def __init__(
         self,
         name: str,
         wanted: Aws,
         key: str,
         parts: Parts,
-        login_key: pulumi.Input[str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("busbar:aws:Pool", name, None, opts)
-        self._name, self._wanted, self._key, self._parts, self._login_key = name, wanted, key, parts, login_key
+        self._name, self._wanted, self._key, self._parts = name, wanted, key, parts
         self._machines = next(one for _, its, one in wanted.located if its == key)
         self._label = f"{wanted.name}-{key}"
         self._mine = pulumi.ResourceOptions(parent=self)
@@ -121,9 +120,7 @@ class Pool(pulumi.ComponentResource):
             tag_specifications=[
                 ec2.LaunchTemplateTagSpecificationArgs(resource_type=noun, tags=tags) for noun in ("instance", "volume")
             ],
-            user_data=pulumi.Output.all(mounts=parts.mounts, login_key=self._login_key).apply(
-                lambda its: _user_data(wanted, machines, its["mounts"], its["login_key"])
-            ),
+            user_data=pulumi.Output.from_input(parts.mounts).apply(lambda mounts: _user_data(wanted, machines, mounts)),
             tags=tags,
             opts=self._mine,
         )
@@ -252,11 +249,11 @@ def _capacity(
     return ec2.LaunchTemplateCapacityReservationSpecificationArgs(capacity_reservation_target=target)
 
 
-def _user_data(wanted: Aws, machines: Machines, mounts: Mounts, login_key: str) -> str:
+def _user_data(wanted: Aws, machines: Machines, mounts: Mounts) -> str:
     boot = ComputeBoot(
         image=wanted.family,
         timezone=wanted.timezone,
-        keys=(wanted.access.public_key, login_key.strip()),
+        keys=(wanted.access.public_key,),
         mounts=mounts,
         efa=machines.instance.efa if machines.instance and machines.has_efa else 0,
         stack=STACK,

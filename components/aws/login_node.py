@@ -25,13 +25,12 @@ _UNSET = "not written yet"
 class LoginNode(pulumi.ComponentResource):
     """A login node whose first boot is done and whose host key is known.
 
-    Creates: SSM parameter, instance, a Command that waits for it here, a Command that makes its key.
-    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `public_key` (the half that nodes authorise).
+    Creates: SSM parameter, instance, a Command that waits for it here.
+    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key.
     """
 
     instance_id: pulumi.Output[str]
     machine: pulumi.Output[Machine]
-    public_key: pulumi.Output[str]
 
     def __init__(
         self, name: str, wanted: Aws, measure: Measure, parts: Parts, opts: pulumi.ResourceOptions | None = None
@@ -83,12 +82,10 @@ class LoginNode(pulumi.ComponentResource):
         self.machine = known.apply(
             lambda its: Machine("login", its["address"], login.family.login, _host_key(its["instance"], its["written"]))
         )
-        self.public_key = login_machine.key(name, self.machine, instance.id, "busbar-login", mine).stdout
         self.register_outputs(
             {
                 "instance_id": self.instance_id,
                 "machine": self.machine.apply(asdict),
-                "public_key": self.public_key,
             }
         )
 

@@ -30,7 +30,7 @@ class HostsCluster(pulumi.ComponentResource):
             Node(machine.name, machine.address, host_key=wanted.host_key(machine.address)) for machine in wanted.machines
         )
         access = Access(wanted.user, _jump(wanted), wanted.network)
-        self.reach = Ssh(pulumi.Output.from_input(access), from_jump_host=False)
+        self.reach = Ssh(pulumi.Output.from_input(access))
         launcher = Launcher(wanted.homes)
         self.planned = (
             PlannedSet(name=SET, nodes=len(nodes), shape=wanted.row, launcher=launcher, first_boot=False, ask=True),

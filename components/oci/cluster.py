@@ -39,11 +39,11 @@ class OciCluster(pulumi.ComponentResource):
         subnet, mounts = network.private_subnet_id, None
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
-        parts = Parts(subnet_id=subnet, login_key=login.public_key, mounts=mounts)
+        parts = Parts(subnet_id=subnet, mounts=mounts)
         # By its name: other pools may come, go and change places, and its machines stay.
         pools = [Pool(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine) for pool in wanted.pools]
-        user = wanted.measured_pool(measure).family.login
-        self.reach = Ssh(login.machine.apply(lambda login: Access(user, login, wanted.network.private)))
+        user, private, key = wanted.measured_pool(measure).family.login, wanted.network.private, wanted.access.public_key
+        self.reach = Ssh(login.machine.apply(lambda machine: Access(user, machine, private, key)))
         self.planned = tuple(planned(pool) for pool in wanted.pools)
         sets = pulumi.Output.all(*(pool.made for pool in pools))
         self.inventory = pulumi.Output.all(sets=sets, login=login.machine).apply(

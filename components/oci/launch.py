@@ -23,12 +23,10 @@ class Parts:
 
     Attributes:
         subnet_id: their subnet.
-        login_key: the login node's public key.
         mounts: file systems that they mount; None for none.
     """
 
     subnet_id: pulumi.Input[str]
-    login_key: pulumi.Input[str]
     mounts: pulumi.Output[tuple[Mount, ...]] | None = None
 
 
@@ -53,7 +51,7 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
         ),
         agent_config=_agent(pool),
         metadata={
-            "ssh_authorized_keys": pulumi.Output.concat(wanted.access.public_key, "\n", parts.login_key),
+            "ssh_authorized_keys": wanted.access.public_key,
             # Without file systems all of it is known before anything exists.
             "user_data": _user_data(wanted, pool, ())
             if parts.mounts is None

@@ -1,7 +1,6 @@
 """The login node: the only machine with a public address, through which all others are reached.
 
-Its host key is read from its console over the cloud's API, so it is pinned before the first connection. Its key pair for the
-nodes is made on it and stays there.
+Its host key is read from its console over the cloud's API, so it is pinned before the first connection.
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ _CONSOLE_BYTES = 1024 * 1024  # the API keeps no more
 class LoginNode(pulumi.ComponentResource):
     """The login node, with its first boot done and its host key known.
 
-    Creates: instance, a Command that waits for it here, its console history, a Command that makes its key.
-    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `public_key` (the half that nodes authorise).
+    Creates: instance, a Command that waits for it here, its console history.
+    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key.
     """
 
     instance_id: pulumi.Output[str]
     machine: pulumi.Output[Machine]
-    public_key: pulumi.Output[str]
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, where, and the subnet that another part made
         self,
@@ -65,7 +63,8 @@ class LoginNode(pulumi.ComponentResource):
                 "ssh_authorized_keys": wanted.access.public_key,
                 "user_data": base64.b64encode(boot.encode()).decode(),
             },
-            opts=mine,
+            # The provider would put the new image on the running instance, and nothing here would learn of its new host key.
+            opts=pulumi.ResourceOptions(parent=self, replace_on_changes=["sourceDetails.sourceId"]),
         )
         announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
         history = core.ConsoleHistory(
@@ -79,12 +78,10 @@ class LoginNode(pulumi.ComponentResource):
         self.machine = known.apply(
             lambda its: Machine("login", its["address"], login.family.login, _host_key(its["name"], its["console"]))
         )
-        self.public_key = login_machine.key(name, self.machine, instance.id, "busbar-login", mine).stdout
         self.register_outputs(
             {
                 "instance_id": self.instance_id,
                 "machine": self.machine.apply(asdict),
-                "public_key": self.public_key,
             }
         )
 

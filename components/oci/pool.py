@@ -18,6 +18,9 @@ from config.oci.model import Pool as WantedPool
 
 #: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
 _MINUTES_PER_TWENTY_NODES = 30
+#: What the vendor's provider gives a single instance; its 20 minutes for a cluster network are short for bare metal
+#: (terraform-provider-oci 8.28.0: core_instance_resource.go).
+_DELETE = "75m"
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,10 @@ class Pool(pulumi.ComponentResource):
             ),
             opts=pulumi.ResourceOptions(
                 parent=self,
-                custom_timeouts=pulumi.CustomTimeouts(create=create_timeout(pool.nodes), update=create_timeout(pool.nodes)),
-                # A pool whose configuration changes keeps its old machines, and what was measured would not be what was asked
-                # for. Capacity is scarce, so the old ones go first.
-                replacement_trigger=configuration.id,
+                custom_timeouts=_timeouts(pool.nodes),
+                # The pool follows a changed configuration, and its machines stay as they are: keys, time zone and first boot
+                # matter to new ones only. Another image is another machine. Capacity is scarce, so the old ones go first.
+                replacement_trigger=_machines(pool, parts),
                 delete_before_replace=True,
             ),
         )
@@ -111,6 +114,18 @@ def planned(pool: WantedPool) -> PlannedSet:
 def create_timeout(nodes: int) -> str:
     """Return how long a cluster network of `nodes` nodes may take to come up, in the engine's notation."""
     return f"{(nodes // 20 + 1) * _MINUTES_PER_TWENTY_NODES}m"
+
+
+def _machines(pool: WantedPool, parts: Parts) -> pulumi.Output[str]:
+    """Return what machines cannot change while they run."""
+    own = f"{pool.shape} {pool.image} {pool.boot_volume_gb} GB"
+    if parts.mounts is None:
+        return pulumi.Output.from_input(own)
+    return parts.mounts.apply(lambda mounts: " ".join([own, *(mount.line for mount in mounts)]))
+
+
+def _timeouts(nodes: int) -> pulumi.CustomTimeouts:
+    return pulumi.CustomTimeouts(create=create_timeout(nodes), update=create_timeout(nodes), delete=_DELETE)
 
 
 def _members(instances: Sequence[Any]) -> tuple[Member, ...]:

@@ -1,4 +1,4 @@
-"""Makes first contact with the nodes from the nearest machine: waits for them, learns or checks host keys, asks for facts.
+"""Makes first contact with the nodes from the operator's machine: waits for them, learns or checks host keys, asks for facts.
 
 It makes a key pair on the head node and authorises its public half on every node; no private key leaves a machine. It prints
 one JSON line below 64 KiB, or exits with a sentence that names every missing node and what it last said.
@@ -31,7 +31,6 @@ _JUMP_S = 15
 _CALL_S = 60
 #: At most this many kinds of machine are in the line, so that it stays short at any number of nodes.
 _GROUPS = 16
-_SSH = ["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10"]
 #: A configuration file, because command-line options do not reach the jump host's connection. Only the agent may offer keys,
 #: because the Commands that follow use only the agent.
 _CONFIG = """Host *
@@ -64,7 +63,7 @@ done | tr '\\n' ' '; echo
 JOIN = """
 umask 077; mkdir -p ~/.ssh; touch ~/.ssh/authorized_keys ~/.ssh/known_hosts
 add() { grep -qxF -- "$2" "$1" || { [ -z "$(tail -c 1 "$1")" ] || echo >> "$1"; printf '%s\\n' "$2" >> "$1"; }; }
-add ~/.ssh/authorized_keys KEY
+for key in KEYS; do add ~/.ssh/authorized_keys "$key"; done
 while read -r line; do add ~/.ssh/known_hosts "$line"; done
 """
 _HEAD_KEY = """
@@ -82,12 +81,15 @@ class Way(NamedTuple):
     """How nodes are reached, what is asked of them, and until when (monotonic seconds)."""
 
     ssh: List[str]
+    near: List[str]  # the start of a command that runs on the jump host, or here if there is none
+    known: str  # file of the host keys that are known
     user: str
     hcas: List[str]
     first_boot: bool
     facts: str
     mpi: List[str]
     row: List[Any]
+    accept: str
     deadline: float
 
 
@@ -101,23 +103,29 @@ class Seen(NamedTuple):
 def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
     """Wait for `nodes` ({name, address}, host_key if it is pinned), join them and print the line, or exit with a sentence.
 
-    `ask` has `user` and `timeout_s`; `hcas`, the rails that must be up; `first_boot`, whether cloud-init must have ended;
-    `jump`, the jump host ({user, address, host_key}); `facts`, the program that each node runs; `mpi`, globs for it; `row`,
-    name of the shape with number and model of the GPUs that each node must have.
+    A key that is not pinned is asked for on the jump host, over the cloud's private network.
+
+    `ask` has `user` and `timeout_s`; `accept`, a public key of the operator's that every node is told to accept; `hcas`, the
+    rails that must be up; `first_boot`, whether cloud-init must have ended; `jump`, the jump host ({user, address, host_key});
+    `facts`, the program that each node runs; `mpi`, globs for it; `row`, name of the shape with number and model of the GPUs
+    that each node must have.
     """
     jump = ask.get("jump")
-    pinned = "host_key" in nodes[0]
     folder = tempfile.mkdtemp(prefix="busbar-")
     try:
-        with _passing(_pinned_ssh(folder, nodes, jump) if pinned else _SSH, jump) as (ssh, at_once):
+        known = os.path.join(folder, "known_hosts")
+        with _passing(_pinned_ssh(folder, known, nodes, jump), jump) as (near, ssh, at_once):
             way = Way(
                 ssh=ssh,
+                near=near,
+                known=known,
                 user=ask["user"],
                 hcas=ask["hcas"],
                 first_boot=ask["first_boot"],
                 facts=ask.get("facts", ""),
                 mpi=ask.get("mpi", []),
                 row=ask.get("row", []),
+                accept=ask.get("accept", ""),
                 deadline=time.monotonic() + ask["timeout_s"],
             )
             window = min(len(nodes), at_once)
@@ -153,31 +161,34 @@ def line(nodes: List[Node], seen: List[Seen]) -> str:
     return json.dumps(found, sort_keys=True)
 
 
-def _pinned_ssh(folder: str, nodes: List[Node], jump: Optional[Dict[str, str]]) -> List[str]:
+def _pinned_ssh(folder: str, known: str, nodes: List[Node], jump: Optional[Dict[str, str]]) -> List[str]:
     """Return the start of an ssh command that knows these machines' keys and no others."""
-    known, config = os.path.join(folder, "known_hosts"), os.path.join(folder, "config")
+    config = os.path.join(folder, "config")
+    machines = [*(node for node in nodes if "host_key" in node), *([jump] if jump else [])]
     with open(known, "w") as target:
-        target.writelines("{} {}\n".format(one["address"], one["host_key"]) for one in [*nodes, *([jump] if jump else [])])
+        target.writelines("{} {}\n".format(one["address"], one["host_key"]) for one in machines)
     with open(config, "w") as target:
         target.write(_CONFIG.format(known=known, folder=folder))
     return ["ssh", "-F", config]
 
 
 @contextlib.contextmanager
-def _passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[List[str], int]]:
-    """Hold one connection to the jump host that all others pass through; yield ssh's start and how many may be open at once.
+def _passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[List[str], List[str], int]]:
+    """Hold one connection to the jump host that all others pass through.
 
-    Where it cannot be had, each opens its own: they say why better, and fewer at once are not dropped.
+    Yield the start of a command there, ssh's start, and how many may be open at once. Where it cannot be had, each opens its
+    own: they say why better, and fewer at once are not dropped.
     """
     if jump is None:
-        yield ssh, _WINDOW
+        yield [], ssh, _WINDOW
         return
     there = "{}@{}".format(jump["user"], jump["address"])
     # Its background half holds standard error open as long as it lives, so nothing is read of it.
     silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     held = subprocess.Popen([*ssh, "-M", "-N", there], **silent)  # type: ignore[call-overload]
     try:
-        yield [*ssh, "-J", there], _WINDOW if _is_held(ssh, there, held) else _JUMP_WINDOW
+        at_once = _WINDOW if _is_held(ssh, there, held) else _JUMP_WINDOW
+        yield [*ssh, there], [*ssh, "-J", there], at_once
     finally:
         held.terminate()
         held.wait()
@@ -250,7 +261,7 @@ class Waiting:
 
 def _look(node: Node, way: Way, note: Note) -> Optional[Seen]:
     """Return what the node reports; None while it is not ready."""
-    key = node.get("host_key") or _host_key(node, note)
+    key = node.get("host_key") or _host_key(node, way, note)
     if not key or (way.first_boot and not _is_booted(node, way, note)):
         return None
     facts = {}  # type: Dict[str, Any]
@@ -285,33 +296,40 @@ def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
         )
 
 
-def _host_key(node: Node, note: Note) -> str:
+def _host_key(node: Node, way: Way, note: Note) -> str:
     """Learn the host key over the cloud's private network, where no machine can take another's address.
 
     It is asked for each time, because first boot may replace a key of the image.
+
+    Raises:
+        Failed: the jump host does not let the operator in, although its own first boot is over.
     """
-    status, out, _ = _run(["ssh-keyscan", "-T", "5", "-t", "ed25519", node["address"]], "", 15)
+    status, out, err = _run([*way.near, "ssh-keyscan", "-T", "5", "-t", "ed25519", node["address"]], "", 15)
     lines = [line for line in out.splitlines() if line and not line.startswith("#")]
+    if "Permission denied" in err:
+        raise Failed(f"{_words(err)} Does your SSH agent have a key that it accepts (ssh-add -l)?")
     if status != 0 or not lines:
-        note("no answer on TCP port 22")
+        note(f"the jump host does not answer ({_words(err)})" if status == 255 else "no answer on TCP port 22")  # noqa: PLR2004 - ssh's own
         return ""
     key = " ".join(lines[0].split()[1:3])
-    _remember(node, key)
+    _remember(way.known, node, key)
     return key
 
 
 _KNOWN_LOCK = threading.Lock()
 
 
-def _remember(node: Node, key: str) -> None:
-    path = os.path.expanduser("~/.ssh/known_hosts")
+def _remember(known: str, node: Node, key: str) -> None:
+    """Write the key of one node in place of an earlier one; ssh may read the file at any moment."""
+    line = "{} {}\n".format(node["address"], key)
     with _KNOWN_LOCK:
-        kept = []
-        if os.path.exists(path):
-            with open(path) as source:
-                kept = [line for line in source if line.split()[:1] != [node["address"]]]
-        with open(path, "w") as target:
-            target.writelines([*kept, "{} {}\n".format(node["address"], key)])
+        with open(known) as source:
+            lines = source.readlines()
+        if line in lines:
+            return
+        with open(known + ".new", "w") as target:
+            target.writelines([*(one for one in lines if one.split()[:1] != [node["address"]]), line])
+        os.replace(known + ".new", known)
 
 
 def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optional[str]:
@@ -377,13 +395,17 @@ def _refuse_unlike(nodes: List[Node], seen: List[Seen]) -> None:
 
 
 def _join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
-    if len(nodes) == 1:
-        return  # it has no other node to reach
-    known = "".join("{} {}\n".format(",".join(sorted({node["address"], node["name"]})), key) for node, key in zip(nodes, keys))
-    status, out, err = _call(nodes[0], way, "sh -s", _HEAD_KEY)
-    if status != 0:
-        sys.exit("no key could be made on the head node {}: {}".format(nodes[0]["name"], err.strip()))
-    script = "sh -c " + shlex.quote(JOIN.replace("KEY", shlex.quote(out.strip())))
+    accepted, known = [way.accept] if way.accept else [], ""
+    if len(nodes) > 1:  # one node has no other to reach
+        lines = ["{} {}\n".format(",".join(sorted({node["address"], node["name"]})), key) for node, key in zip(nodes, keys)]
+        known = "".join(lines)
+        status, out, err = _call(nodes[0], way, "sh -s", _HEAD_KEY)
+        if status != 0:
+            sys.exit("no key could be made on the head node {}: {}".format(nodes[0]["name"], err.strip()))
+        accepted.append(out.strip())
+    if not accepted:
+        return
+    script = "sh -c " + shlex.quote(JOIN.replace("KEYS", " ".join(shlex.quote(key) for key in accepted)))
 
     def join(node: Node) -> str:
         status, _, err = _call(node, way, script, known)
@@ -392,7 +414,7 @@ def _join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
     with ThreadPoolExecutor(window) as pool:
         failures = [failure for failure in pool.map(join, nodes) if failure]
     if failures:
-        sys.exit("the head node's public key could not be installed on {}".format("; ".join(failures)))
+        sys.exit("public keys could not be installed on {}".format("; ".join(failures)))
 
 
 def _call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:

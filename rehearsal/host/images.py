@@ -20,7 +20,9 @@ APT = dict.fromkeys(("apt-get", "apt", "apt-mark", "dpkg-query"), "yum")
 UBUNTU = dict.fromkeys(("iptables", "ip6tables", "ufw", "netfilter-persistent"), "iptables") | APT
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
 #: Commands that an image has only if its table or a package says so, whatever the machine has.
-FOREIGN = tuple(dict.fromkeys((*SECURITY, *UBUNTU, *IFUP, *DNF, "aws", "ibdev2netdev", "nvidia-smi", "snap", *BY_PACKAGE)))
+FOREIGN = tuple(
+    dict.fromkeys((*SECURITY, *UBUNTU, *IFUP, *DNF, "aws", "ibdev2netdev", "nvidia-smi", "modprobe", "snap", *BY_PACKAGE))
+)
 
 
 @dataclass(frozen=True)

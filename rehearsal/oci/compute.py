@@ -204,6 +204,18 @@ class Instance(Kind):
             cloud.render(record.private["vcn"])
         if old is None:
             boot(cloud, record)
+        elif record.inputs.get("sourceDetails", {}).get("sourceId") != (old.get("sourceDetails") or {}).get("sourceId"):
+            self._reinstall(cloud, record)
+
+    def _reinstall(self, cloud: ResourceCloud, record: Record) -> None:
+        """Replace the boot volume: the same instance and addresses, another system with other host keys."""
+        with cloud.store.change() as database:
+            mine = database.records[record.id]
+            image = IMAGES[mine.inputs["sourceDetails"]["sourceId"]]
+            mine.private["image"] = mine.computed["image"] = image.id
+            mine.computed["sourceDetails"] = {**mine.computed["sourceDetails"], "sourceId": image.id}
+        hosts.stop(cloud.world, record.short)
+        boot(cloud, cloud.store.read().records[record.id])
 
     def _readdress(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any]) -> None:
         """Add or remove the public address as an update asks, and record a flexible shape's new size."""

@@ -30,12 +30,12 @@ def _updatable(path: str, field: Field) -> bool:  # noqa: ARG001
     return field.text.lstrip().startswith("(Updatable)")
 
 
+# Another `sourceDetails.sourceId` replaces nothing: the provider sends UpdateInstanceSourceViaImageDetails, and the instance
+# goes on with a new boot volume (terraform-provider-oci 8.28.0: core_instance_resource.go, lines 915 and 2475-2520).
 def _compare_instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         found.replaced.extend(f"metadata.{key}" for key in _LAUNCH_METADATA if before.get(key) != after.get(key))
-    if "sourceDetails.sourceId" in found.changed:
-        found.replaced.append("sourceDetails.sourceId")
     if "shape" in found.changed:
         shapes = [SHAPES.get(str(one.get("shape"))) for one in (old, new)]
         if any(shape is None or shape.bare_metal for shape in shapes):

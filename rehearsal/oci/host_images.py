@@ -31,7 +31,7 @@ def image(name: str) -> Image:
     gpu = kind == "gpu"
     family, release, user, commands, cuda, driver, includes, agent = _ROWS[base]
     old = base == "ol7"
-    fabric = {"ibdev2netdev": "ibdev2netdev"} | ({"nvidia-smi": "nvidia-smi"} if gpu else {})
+    fabric = {"ibdev2netdev": "ibdev2netdev"} | ({"nvidia-smi": "nvidia-smi", "modprobe": "modprobe"} if gpu else {})
     mpi = "" if not gpu else "/usr/mpi/gcc/openmpi-4.1.2a1" if old else "/usr/mpi/gcc/openmpi-4.1.7a1"
     nccl = gpu and not old
     return Image(
@@ -51,7 +51,7 @@ def image(name: str) -> Image:
         lustre=nccl,
         # OCI's DHCP options name the VCN's domain before the subnet's.
         parent_domain=True,
-        own_texts=_texts(family, release, mpi),
+        own_texts=_texts(family, release, mpi) | (_modules(family) if gpu else {}),
         own_links=_links(family, nccl=nccl),
         own_copies=_copies(family, nccl=nccl),
     )
@@ -67,6 +67,17 @@ def _texts(family: etc_files.Family, release: str, mpi: str) -> dict[str, tuple[
         made[f"{mpi.lstrip('/')}/bin/mpivars.sh"] = (script, 0o755)
         limits = "* soft memlock unlimited\n* hard memlock unlimited\n"
         made["etc/security/limits.d/20-rdma.conf"] = (limits, 0o644)
+    return made
+
+
+def _modules(family: etc_files.Family) -> dict[str, tuple[str, int]]:
+    """Modules that the GPU driver brings. Only Ubuntu's images load them at boot.
+
+    Source: oci-hpc-images 9263b5f: nvidia_driver/tasks/install-ubuntu-cuda-repo.yml, lines 87-91.
+    """
+    made = {"etc/rehearsal/modules": ("nvidia_peermem\n", 0o644)}
+    if family == "ubuntu":
+        made["etc/modules-load.d/nvidia-peermem.conf"] = ("nvidia_peermem\n", 0o644)
     return made
 
 

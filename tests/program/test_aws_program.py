@@ -32,7 +32,6 @@ from tools.nested import DEFAULT, merged, settled
 
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-LOGIN_KEY = "ssh-ed25519 AAAALoginKey"
 MADE: dict[str, dict[str, Any]] = {
     "instance:Instance": {"publicIp": "203.0.113.5", "privateIp": "10.1.0.50"},
     "launchTemplate:LaunchTemplate": {"latestVersion": 3},
@@ -54,7 +53,7 @@ class Cloud(pulumi.runtime.Mocks):
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         self.made.append((args.typ, args.name, args.inputs))
-        outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": LOGIN_KEY, "stderr": ""}
+        outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": "", "stderr": ""}
         outputs |= args.inputs | next((found for kind, found in MADE.items() if args.typ.endswith(kind)), {})
         if args.typ.endswith(":Fleet"):
             ids = [f"i-{n}" for n in range(int(args.inputs["targetCapacitySpecification"]["totalTargetCapacity"]))]
@@ -156,7 +155,7 @@ def user_data(text: str) -> dict[str, Any]:
 def test_the_cluster_hands_up_what_the_waist_promises(whole):
     _, seen = whole
     assert seen["nodes"] == (Node("ip-10-1-0-19", "10.1.0.19"), Node("ip-10-1-0-20", "10.1.0.20"))
-    assert seen["access"] == Access("ubuntu", seen["inventory"].login, "10.1.0.0/17")
+    assert seen["access"] == Access("ubuntu", seen["inventory"].login, "10.1.0.0/17", KEY)
     (planned,) = seen["cluster"].planned
     assert (planned.name, planned.nodes, planned.first_boot, planned.ask) == ("gpu-p5", 2, True, False)
     assert planned.shape.rdma.ports == 32
@@ -387,10 +386,6 @@ def test_the_login_nodes_host_key_is_pinned_from_its_parameter_before_anything_c
     kinds = [kind.rpartition(":")[2] for kind, _, _ in cloud.made]
     assert kinds.index("Parameter") < kinds.index("Instance") < kinds.index("Command")
     assert cloud.one("Parameter")["insecureValue"] == "not written yet"
-    key = cloud.named("cluster-login-key")
-    connection = key["connection"]["value"]
-    assert connection["hostKey"] == HOST_KEY
-    assert not {"privateKey", "agentSocketPath"} & set(connection)
 
 
 @pytest.mark.parametrize("written", [f"i-predecessor {HOST_KEY}", "not written yet", "cluster-login-instance-id ssh-ed25519"])
@@ -494,7 +489,7 @@ def test_the_template_is_hardened_and_ends_its_machines_when_they_shut_down(clou
     assert "vpcSecurityGroupIds" not in made, "with interfaces, groups belong to them"
     assert [spec["resourceType"] for spec in made["tagSpecifications"]] == ["instance", "volume"]
     boot = user_data(base64.b64decode(made["userData"]).decode())
-    assert boot["ssh_authorized_keys"] == [KEY, LOGIN_KEY]
+    assert boot["ssh_authorized_keys"] == [KEY]
 
 
 def test_legacy_interfaces_and_none_at_all_are_what_was_asked_for():

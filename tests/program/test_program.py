@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -34,7 +36,6 @@ LINES = {
     "acceptance-build": BUILD_LINE,
     "acceptance-measure": json.dumps(DEV),
     "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
-    "cluster-login-key": "ssh-ed25519 AAAALoginKey",
 }
 
 
@@ -58,8 +59,7 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("busbar:acceptance:Runner", "acceptance-runner"),
             ("command:local:Command", "cluster-login-announced"),
             ("command:local:Command", "acceptance-accept-verdict"),
-            ("command:remote:Command", "cluster-login-key"),
-            ("command:remote:Command", "acceptance-ready-contact"),
+            ("command:local:Command", "acceptance-ready-contact"),
             ("command:remote:Command", "acceptance-build"),
             ("command:remote:Command", "acceptance-measure"),
             ("command:remote:Command", "acceptance-search"),
@@ -92,7 +92,7 @@ def test_eight_nodes_are_as_many_resources_as_two(dev):
 
 def test_every_connection_pins_its_host_key_and_names_no_agent_and_no_private_key(dev):
     commands = [inputs for kind, _, inputs in dev.resources if kind.startswith("command:remote")]
-    assert len(commands) == 7
+    assert len(commands) == 5
     for inputs in commands:
         connection = inputs["connection"]["value"]  # the engine keeps it as a secret
         for end in (connection, connection.get("proxy") or connection):
@@ -106,7 +106,7 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
     details = configuration["instanceDetails"]["launchDetails"]
     assert details["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert details["sourceDetails"]["bootVolumeSizeInGbs"] == "256"
-    assert details["metadata"]["ssh_authorized_keys"] == f"{KEY}\nssh-ed25519 AAAALoginKey"
+    assert details["metadata"]["ssh_authorized_keys"] == KEY
     (login,) = dev.of(":Instance")
     assert login["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
     assert base64.b64decode(details["metadata"]["user_data"]).startswith(b"#cloud-config\n")
@@ -116,6 +116,51 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
     details = configuration["instanceDetails"]["launchDetails"]
     states = {plugin["name"]: plugin["desiredState"] for plugin in details["agentConfig"]["pluginsConfigs"]}
     assert states["Compute HPC RDMA Auto-Configuration"] == "ENABLED"
+
+
+@pytest.fixture
+def ending(monkeypatch) -> Callable[..., set[str]]:
+    """Return what ends machines of the pool if it changes: what replaces the cluster network, in a stack with `changes`."""
+    seen: set[str] = set()
+
+    def note(self, request, register=pulumi.runtime.mocks.MockMonitor.RegisterResource):
+        if request.type.endswith(":ClusterNetwork"):
+            fixed = {key: str(request.object[key]) for key in ("placementConfiguration", "compartmentId")}
+            seen.add(f"{fixed} {request.replacement_trigger}")
+        return register(self, request)
+
+    monkeypatch.setattr(pulumi.runtime.mocks.MockMonitor, "RegisterResource", note)
+
+    def run(**changes: Any) -> set[str]:
+        seen.clear()
+        run_program(LINES, **changes)
+        return set(seen)
+
+    return run
+
+
+def test_no_gpu_machine_ends_for_another_login_node_key_or_time_zone_and_one_does_for_another_image(ending):
+    as_it_is = ending()
+    assert len(as_it_is) == 1
+    other_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJm"
+    for keeps in (
+        {"login": {"image": "ocid1.image.oc1..other", "imageFamily": "ol9", "ocpus": 2}},
+        {"timezone": "UTC"},
+        {"access": {"publicKey": other_key}},
+        {"access": {"sshFrom": ["203.0.113.0/24"]}},
+    ):
+        assert ending(oci=keeps) == as_it_is, keeps
+    for ends in ({"image": "ocid1.image.oc1..other"}, {"bootVolume": "512 GB"}):
+        assert ending(oci={"pools": [ends]}) != as_it_is, ends
+    assert ending(oci=files()) != ending(oci={"pools": files()["pools"]})
+
+
+def test_first_contact_is_made_here_through_the_login_node_and_brings_the_operators_key(dev):
+    (contact,) = [inputs for _, name, inputs in dev.resources if name == "acceptance-ready-contact"]
+    assert "connection" not in contact
+    asked = json.loads(ast.literal_eval(contact["stdin"].rpartition("json.loads(")[2].strip().removesuffix("))")))["ask"]
+    assert asked["jump"] == {"address": "203.0.113.5", "user": "opc", "host_key": HOST_KEY}
+    assert asked["accept"] == KEY
 
 
 def files(home: str = "refuse", lustre: str = "refuse") -> dict[str, Any]:

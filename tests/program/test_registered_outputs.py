@@ -13,7 +13,7 @@ from test_program import LINES, files
 OCI = {
     "busbar:oci:Cluster": {"login"},
     "busbar:oci:Network": {"vcn_id", "public_subnet_id", "private_subnet_id"},
-    "busbar:oci:LoginNode": {"instance_id", "machine", "public_key"},
+    "busbar:oci:LoginNode": {"instance_id", "machine"},
     "busbar:oci:Iam": {"policy_id"},
     "busbar:oci:Pool": {"nodes"},
     "busbar:oci:Storage": {"mounts"},

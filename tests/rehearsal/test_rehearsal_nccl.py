@@ -743,6 +743,8 @@ def test_every_rank_writes_what_nccl_says_of_its_connections_to_its_own_file(two
         assert all(re.match(rf"{host}:{pid}:{pid} \[\d\] NCCL INFO \S", line) for line in text.splitlines())
         assert text.count("NCCL INFO Using network IB\n") == 1
         assert "NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE" in text
+        assert "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'" in text, "no module is loaded on these hosts"
+        assert "GDRDMA" not in text
     whole = "".join(texts.values())
     crossing = re.findall(r"Channel (\d\d)/0 : (\d)\[\d\] -> (\d)\[\d\] \[send\] via NET/IB/(\d)", whole)
     assert sorted(crossing) == sorted(

@@ -181,6 +181,18 @@ def test_what_a_dead_process_was_making_is_undone_and_what_it_was_deleting_is_fi
     assert fakes.fabrics == {}
 
 
+def test_another_image_is_another_system_on_the_same_instance_with_the_same_addresses(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network()
+    record = stack.bastion()
+    before = fakes.running[record.short]
+    inputs = stack.inputs["bastion"] | {"sourceDetails": {"sourceType": "image", "sourceId": "ocid1.image.oc1..rehearsed-ol8"}}
+    cloud.update(record.id, inputs)
+    after = fakes.running[record.short]
+    assert (before.image.name, after.image.name) == ("ol9", "ol8")
+    assert (before.address, before.hostname) == (after.address, after.hostname)
+    assert cloud.store.read().records[record.id].outputs()["sourceDetails"]["sourceId"].endswith("rehearsed-ol8")
+
+
 def test_recovery_leaves_alone_what_a_living_process_is_making(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()

@@ -212,7 +212,7 @@ DIFFS = [
     ("Instance", "bastion", "metadata.note", "b", False),
     ("Instance", "bastion", "metadata.user_data", "QUJD", True),
     ("Instance", "bastion", "metadata.ssh_authorized_keys", "k", True),
-    ("Instance", "bastion", "sourceDetails.sourceId", "ocid1.image.oc1..rehearsed-ol8", True),
+    ("Instance", "bastion", "sourceDetails.sourceId", "ocid1.image.oc1..rehearsed-ol8", False),
     ("Instance", "bastion", "createVnicDetails.subnetId", "ocid1.subnet.x", True),
     ("Instance", "bastion", "createVnicDetails.assignPublicIp", "false", False),
     ("Instance", "bastion", "shape", "VM.Standard.E4.Flex", False),

@@ -130,12 +130,29 @@ def test_the_screen_shows_rows_and_the_verdict(built):
     assert "verdict PASS: all_reduce busbw" in text
 
 
+def changed_by(found: Finished) -> list[str]:
+    return [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
+
+
 def test_an_unchanged_update_changes_nothing(built):
     found = built[0].up()
     assert found.status == 0, found
-    changed = [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
-    assert not changed, found
+    assert not changed_by(found), found
     assert "unchanged" in found.text
+
+
+def test_an_unchanged_update_whose_history_store_is_gone_passes_unchanged_with_a_warning(built):
+    stage = built[0]
+    store = stage.folder / "history"
+    away = store.rename(stage.folder / "history-elsewhere")
+    try:
+        found = stage.up()
+    finally:
+        away.rename(store)
+    assert found.status == 0, found
+    assert not changed_by(found), found
+    assert f"records.history is {store}, and there is no such folder" in " ".join(found.text.split())
+    assert stage.outputs()["measured"]["verdict"] == "pass"
 
 
 def test_a_preview_predicts_the_bandwidth_and_states_the_gate(built):
@@ -189,6 +206,22 @@ def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
 # What comes after
 
 
+def test_a_node_without_gpudirect_rdma_is_short_and_named_although_its_rails_carried_everything(built):
+    stage = built[0]
+    outputs = stage.outputs()
+    assert "GPUDirect RDMA on all" in " ".join(outputs["measured"]["transport"]["proof"])
+    second = outputs["nodes"][1]
+    words = [*outputs["ssh"].split()[1:-1], f"opc@{second['address']}"]
+    stage.on_host("sudo modprobe -r nvidia_peermem", *words)
+    found = stage.up(measure={"run": 4})
+    stage.on_host("sudo modprobe nvidia_peermem", *words)
+    assert found.status != 0
+    measured = stage.outputs()["measured"]
+    assert measured["verdict"] == "short"
+    (reason,) = [one for one in measured["reasons"] if "GPUDirect RDMA" in one]
+    assert f"connections on {second['name']}: their bytes went through host memory" in reason
+
+
 def test_one_rail_at_half_rate_is_short_with_every_output_present(built):
     stage = built[0]
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.5})
@@ -221,12 +254,22 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built, quiet)
     assert "5 single operations vary by" in spread["why"][0]
 
 
-def test_another_bastion_lets_the_stack_go_on(built):
+def test_another_login_image_and_time_zone_end_no_gpu_machine_and_the_preview_says_so(built):
     """What was measured once is found again by its request."""
     stage = built[0]
-    found = stage.up(oci={"timezone": "UTC"})
+    before = stage.outputs()
+    changes = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
+    said = stage.preview(oci=changes)
+    assert said.status == 0, said
+    replaced = [line for line in said.text.splitlines() if "replace" in line]
+    assert any("cluster-login-instance" in line for line in replaced), said
+    assert not any("cluster-pool-gpu-nodes" in line for line in replaced), said
+    found = stage.up(oci=changes)
     assert found.status == 0, found
-    assert stage.outputs()["measured"]["verdict"] == "pass"
+    after = stage.outputs()
+    assert after["nodes"] == before["nodes"], "names and addresses of the same machines"
+    assert after["ssh"] != before["ssh"], "another login node"
+    assert after["measured"]["verdict"] == "pass"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from catalogue.containers import ENROOT
 from cloudinit.aws import USER_DATA_BYTES, ComputeBoot, LoginBoot, Mounts, render
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cloudinit"
-LOGIN_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeadKey00000000000000000000000000000000000000"
 MOUNTS = Mounts(
     lustre=("fs-0123456789abcdef0.fsx.ap-northeast-1.amazonaws.com", "abcdefgh"),
     lustre_at="/fsx",
@@ -39,7 +38,7 @@ def login(family: str, mounts: Mounts = MOUNTS) -> LoginBoot:
 
 def node(family: str, mounts: Mounts = MOUNTS, efa: int = 32) -> ComputeBoot:
     image = MACHINE_IMAGES[family]
-    return ComputeBoot(image=image, timezone="Asia/Tokyo", keys=(KEY, LOGIN_KEY), mounts=mounts, efa=efa, stack=STACK)
+    return ComputeBoot(image=image, timezone="Asia/Tokyo", keys=(KEY,), mounts=mounts, efa=efa, stack=STACK)
 
 
 BOOTS = {f"aws-{noun}-{family}": make(family) for noun, make in (("login", login), ("node", node)) for family in MACHINE_IMAGES}

@@ -40,6 +40,10 @@ echo "${!#} ssh-ed25519 AAAAKey$n"
 """
 
 
+#: In a node's script: the file of host keys that the call was given.
+KNOWN = "$(sed -n 's/.*UserKnownHostsFile //p' \"$(head -n 1 <<< \"$words\" | cut -d ' ' -f 2)\")"
+
+
 @pytest.fixture
 def contact(tmp_path, monkeypatch):
     """Run first contact with `nodes` and `ask`, each node answering by its script."""
@@ -187,13 +191,38 @@ def test_one_connection_to_the_jump_host_is_held_for_all_and_ended(contact, tmp_
 def test_a_host_key_that_first_boot_replaces_is_asked_again(contact, tmp_path):
     """The stand-in gives another key at each scan; the node lets in only those who know the third."""
     script = (
-        f'grep -q "AAAAKey2$" {tmp_path}/home/.ssh/known_hosts || {{ echo "Host key verification failed." >&2; exit 255; }}\n'
+        f'grep -q "AAAAKey2$" {KNOWN} || {{ echo "Host key verification failed." >&2; exit 255; }}\n'
         'echo "status: done"; echo \'{"status": "done"}\'; echo\n'
     )
     nodes = [{"name": "a", "address": "10.0.0.1"}]
     found = contact({"10.0.0.1": script}, nodes, first_boot=True, facts="", timeout_s=20)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["host_key"] == "ssh-ed25519 AAAAKey2"
+    assert list((tmp_path / "home/.ssh").iterdir()) == [], "the operator's own files stay as they are"
+
+
+JUMP = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
+#: A jump host that lets nobody share a connection, and runs what it is told.
+PASSING = 'case $words in *-M*|*"-O check"*) exit 255 ;; *ssh-keyscan*) exec ssh-keyscan "${words##* }" ;; esac\n'
+
+
+def test_keys_that_are_not_pinned_are_learnt_on_the_jump_host_and_used_from_here(contact, tmp_path):
+    node = f'grep -q "^10.0.0.. ssh-ed25519 AAAAKey" {KNOWN} || exit 255\n{answering()}'
+    nodes = [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2"}]
+    found = contact({"10.0.0.1": node, "10.0.0.2": node, "203.0.113.9": PASSING}, nodes, jump=JUMP, accept="ssh-ed25519 NEW")
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["host_key"].startswith("ssh-ed25519 AAAAKey")
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert {call.rpartition(" ")[2] for call in calls if "admin@203.0.113.9 ssh-keyscan" in call} == {"10.0.0.1", "10.0.0.2"}
+    assert all("-J admin@203.0.113.9" in call for call in calls if "me@10.0.0" in call)
+    assert (tmp_path / "calls").read_text().count("ssh-ed25519 NEW") == 2, "each node is told to accept the operator's key"
+
+
+def test_a_jump_host_that_does_not_know_the_operators_key_ends_the_wait_at_once(contact):
+    refusing = "echo 'admin@203.0.113.9: Permission denied (publickey).' >&2; exit 255"
+    found = contact({"203.0.113.9": refusing}, [{"name": "a", "address": "10.0.0.1"}], jump=JUMP, timeout_s=600)
+    assert found.returncode == 1
+    assert "Permission denied (publickey). Does your SSH agent have a key that it accepts (ssh-add -l)?" in found.stderr
 
 
 def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
@@ -256,7 +285,7 @@ def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
     folder.mkdir()
     (folder / "authorized_keys").write_text("# mine\nssh-rsa AAAA me")  # no newline at its end
     (folder / "known_hosts").write_text("zebra ssh-rsa AAAA\n# a remark\nant ssh-rsa AAAA\n")
-    script = first_contact.JOIN.replace("KEY", shlex.quote("ssh-ed25519 BBBB busbar-head"))
+    script = first_contact.JOIN.replace("KEYS", shlex.quote("ssh-ed25519 BBBB busbar-head"))
     for _ in range(2):
         subprocess.run(
             ["sh", "-c", script], input=f"10.0.0.1,a {KEY}\n", text=True, check=True, env=os.environ | {"HOME": str(tmp_path)}

@@ -348,15 +348,21 @@ def test_what_nccl_said_of_its_transport_is_counted_and_its_files_are_gone(head)
     said = (
         "printf 'h:1:1 [0] NCCL INFO NET/Socket : Using [0]fab0:10.9.0.1<0>\\n"
         "h:1:1 [0] NCCL INFO Using network Socket\\n"
-        "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\\n' > $HOME/nccl/nccl.h.1\n"
+        "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\\n"
+        "h:1:1 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0\\n"
+        "h:1:1 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/IB/1(3)/GDRDMA\\n"
+        "h:1:1 [0] NCCL INFO Channel 01/0 : 0[0] -> 8[0] [send] via NET/IB/1/GDRDMA/Shared\\n' > $HOME/nccl/nccl.h.1\n"
     )
     status, out, err = head.run(measure_request(head, said + REAL_RUN))
     assert status == 0, err
-    assert json.loads(out)["transport"]["said"] == {
+    transport = json.loads(out)["transport"]
+    assert transport["said"] == {
         "networks": {"Socket": 1},
         "devices": {"NET/Socket : Using [0]fab0": 1},
-        "channels": {"P2P/CUMEM": 1},
+        "gpudirect": {"NET": 1, "GDRDMA": 2},
+        "channels": {"P2P/CUMEM": 1, "NET/IB/0": 1, "NET/IB/1": 2},
     }
+    assert transport["through_host_memory"] == ["head"]
     assert not (head.home / "nccl").exists()
 
 

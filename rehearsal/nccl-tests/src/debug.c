@@ -110,6 +110,13 @@ void debug_start(int device, const struct rail *front_end)
     info(INIT | BOOTSTRAP, "Bootstrap: Using %s:%s<0>", front_end->netdev, inet_ntoa(front_end->address));
 }
 
+// NCCL's own test is for /sys/module/nvidia_peermem/version (net_ib: ncclIbGdrSupport); here a stand-in of modprobe leaves a
+// mark. Other networks have it by other ways.
+static bool direct(const struct network *found, bool sockets)
+{
+    return !sockets && (strcmp(found->name, "IB") || access("/run/rehearsal/modules/nvidia_peermem", F_OK) == 0);
+}
+
 static void network(const struct group *group, const struct rails *rails, bool sockets)
 {
     const struct rail *front = &group->job->front_end;
@@ -121,6 +128,9 @@ static void network(const struct group *group, const struct rails *rails, bool s
         used += (size_t)snprintf(list + used, sizeof list - used, " [%d]%s:1/RoCE", i, found->rails[i].hca);
     if (verbs) info(INIT | NET, "NET/IB : Using%s ; OOB %s:%s<0>", list, front->netdev, inet_ntoa(front->address));
     else if (found->count == 0) info(INIT | NET, "NET/IB : No device found.");
+    for (int i = 0; verbs && i < found->count; i++)
+        info(INIT | NET, "NET/IB : GPU Direct RDMA %s for HCA %d '%s'", direct(found, sockets) ? "Enabled" : "Disabled", i,
+             found->rails[i].hca);
     if (sockets) info(INIT | NET, "NET/Socket : Using [0]%s:%s<0>", front->netdev, inet_ntoa(front->address));
     info(INIT | NET, "Using network %s", sockets ? "Socket" : found->name);
 }
@@ -159,18 +169,19 @@ void debug_connections(struct group *group, const struct rails *rails)
                  cuda_device);
         }
     }
+    const char *way = direct(found, sockets) ? "/GDRDMA" : "";
     for (int i = 0; i < rails->link_count; i++) {
         const struct link *link = &rails->links[i];
         int peer = layout_rank(at, link->host, rails_owner(rails, link->channel, link->host));
         int there = device_of(group, peer);
         int net = sockets ? 0 : device_number(found, rails->channels[link->channel].rail.hca);
         const char *kind = sockets ? "Socket" : found->name;
-        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [receive] via NET/%s/%d", link->channel, peer, there, me,
-             cuda_device, kind, net);
-        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [send] via NET/%s/%d", link->channel, me, cuda_device, peer,
-             there, kind, net);
+        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [receive] via NET/%s/%d%s", link->channel, peer, there, me,
+             cuda_device, kind, net, way);
+        info(INIT | NET, "Channel %02d/0 : %d[%d] -> %d[%d] [send] via NET/%s/%d%s", link->channel, me, cuda_device, peer,
+             there, kind, net, way);
     }
-    info(INIT, "Connected all rings, use ring PXN 0 GDR 0");
+    info(INIT, "Connected all rings, use ring PXN 0 GDR %d", direct(found, sockets));
 }
 
 // The busiest link of each channel that a rank owns.

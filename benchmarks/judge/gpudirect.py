@@ -1,0 +1,44 @@
+"""Reads in NCCL's log whether the HCAs read and write GPU memory themselves (GPUDirect RDMA).
+
+Without it every byte goes through host memory, on all nodes and rails alike: counters look right, no pair is slower than
+another, and all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge.libfabric import Told
+from catalogue import ENVIRONMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from catalogue import Shape
+
+
+def told(moved: Mapping[str, Any], shape: Shape) -> Told:
+    """Return what NCCL said of its channels between nodes; nothing of shapes that need no GPUDirect RDMA.
+
+    Needed where NCCL drives the HCAs itself and GPUs have NVLink: those machines have GPU and HCA behind one PCIe switch.
+    """
+    plugin = ENVIRONMENTS[shape.environment].provider if shape.environment else ""
+    if shape.rdma is None or plugin or shape.nvlink_gbytes_per_s is None:
+        return Told()
+    said = moved.get("said")
+    found = said.get("gpudirect") if isinstance(said, dict) else None
+    counts = found if isinstance(found, dict) else {}
+    through_host, direct = _count(counts.get("NET")), _count(counts.get("GDRDMA"))
+    if through_host:
+        nodes = moved.get("through_host_memory")
+        where = f" on {', '.join(map(str, nodes))}" if isinstance(nodes, list) and nodes else ""
+        connections = f"{through_host} of {through_host + direct} connections{where}"
+        why = "their bytes went through host memory; is the kernel module nvidia_peermem loaded there (lsmod)?"
+        return Told(wrong=(f"NCCL used no GPUDirect RDMA for {connections}: {why}",))
+    if not direct:
+        return Told(missing="NCCL did not log whether it used GPUDirect RDMA")
+    return Told(proof=(f"GPUDirect RDMA on all {direct} connections",))
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
