@@ -117,7 +117,8 @@ class Step(NamedTuple):
         result: path of the JSON file that the first rank writes.
         groups: how many groups run at once.
         cycles: how often each size is measured.
-        decides: the measurement ends where this step gives nothing.
+        decides: no further step is run where this one gives nothing.
+        silence_s: how long it may print nothing before it counts as hung, on real wires; 0 for the whole measurement's limit.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Step(NamedTuple):
     groups: int = 1
     cycles: int = 1
     decides: bool = False
+    silence_s: float = 0
 
 
 class Evidence(NamedTuple):

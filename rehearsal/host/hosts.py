@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +23,8 @@ __all__ = ["HostSpec", "Rail", "alive", "boot", "console", "enter", "namespace",
 BOOT_SECONDS = 60
 #: A host's root disk: what it writes is in memory, so this is a bound and not a reservation.
 DISK_BYTES = 2 << 30
+#: Programs of rehearsed hosts, compiled once for all worlds of this checkout.
+_KEPT = Path(__file__).parents[2] / ".busbar" / "build" / "programs"
 
 
 def boot(world: World, spec: HostSpec) -> None:
@@ -90,9 +93,26 @@ def _build(world: World, image: images.Image) -> Path:
         made[f"{folder.name}/libnccl.so.2"] = library
         for name, words in made.items():
             if not (built / name).exists():
-                wires.call([*gcc, "-o", str(built / f"{name}.new"), *words])
+                kept = _compiled(gcc, words, (folder / "nccl.h").read_bytes())
+                shutil.copyfile(kept, built / f"{name}.new")
                 (built / f"{name}.new").rename(built / name)
         return built
+
+
+def _compiled(gcc: list[str], words: list[str], header: bytes) -> Path:
+    """Return what gcc makes of these words, kept in the checkout until a source or the compiler changes."""
+    compiler = Path(shutil.which("gcc") or "gcc").stat()
+    said = hashlib.sha256(f"{compiler.st_mtime_ns} {gcc} {[word for word in words if not word.startswith('-I')]}".encode())
+    for source in [word for word in words if word.endswith(".c")]:
+        said.update(Path(source).read_bytes())
+    said.update(header)
+    kept = _KEPT / said.hexdigest()
+    if not kept.exists():
+        _KEPT.mkdir(parents=True, exist_ok=True)
+        fresh = kept.with_suffix(f".{os.getpid()}")
+        wires.call([*gcc, "-o", str(fresh), *words])
+        fresh.rename(kept)
+    return kept
 
 
 def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict[str, Any]:

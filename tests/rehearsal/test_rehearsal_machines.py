@@ -14,7 +14,7 @@ from rehearsed import Stage, vcn
 
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.aws.instances import INSTANCES
-from cloudinit.aws import ComputeBoot, HeadBoot, Mounts, render
+from cloudinit.aws import ComputeBoot, LoginBoot, Mounts, render
 from rehearsal.aws import efa_software, host_images, metadata_service, parameters
 from rehearsal.aws.fsx import PORTS as FSX_PORTS
 from rehearsal.entry import cleanup
@@ -48,7 +48,7 @@ def spec(stage, name, number, family, *, rails=32, **more):
         boot = ComputeBoot(image=image, timezone="Asia/Tokyo", keys=keys, mounts=MOUNTS, efa=rails, stack=STACK)
     else:
         plain = replace(MOUNTS, lustre_efa=False)
-        boot = HeadBoot(
+        boot = LoginBoot(
             image=image, timezone="Asia/Tokyo", keys=keys, mounts=plain, region="ap-northeast-1", parameter=PARAMETER
         )
     made = hosts.HostSpec(

@@ -1,4 +1,4 @@
-"""Bad input, through the real engine: refused at preview in one sentence, non-zero exit, nothing created."""
+"""Bad input, through the real engine: refused at preview in a sentence each, non-zero exit, nothing created."""
 
 from __future__ import annotations
 
@@ -9,26 +9,67 @@ from tools.stage import Stage
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("refusals")]
 
 
-def pool(**changes):
-    return {"oci": {"pools": [changes]}}
+def pools(*changes):
+    """Return changes to the stack's pool and to as many more as there are, each with a name of its own."""
+    own = {
+        "name": "more",
+        "shape": "BM.GPU4.8",
+        "nodes": 2,
+        "image": "ocid1.image.oc1..rehearsed-ol7-gpu",
+        "imageFamily": "ol7",
+    }
+    first, *others = changes
+    return {"pools": [first, *(own | {"name": f"more{at}"} | one for at, one in enumerate(others))]}
 
 
-CASES = [
-    (pool(shpae="BM.GPU4.8"), "oci.pools[0].shpae is not a key of the configuration; did you mean shape?"),
-    (pool(shape="BM.GPU4.9"), "oci.pools[0].shape is 'BM.GPU4.9', which is not an RDMA shape"),
-    (pool(nodes=1), "oci.pools[0].nodes is 1; a cluster network joins 2 or more"),
-    ({"aws": {"name": "x"}}, "aws is set, and target is oci; remove it, or change the target."),
-    ({"oci": {"network": {"private": "10.1.0.0/24"}}}, "oci.network.private is 10.1.0.0/24, which is outside of oci"),
-    ({"oci": {"network": {"private": "10.0.1.0/30"}}}, "oci.network.private is 10.0.1.0/30, which has room for 1 machines"),
-    ({"oci": {"access": {"sshFrom": ["0.0.0.0/0"]}}}, "oci.access.sshFrom contains 0.0.0.0/0, the whole Internet"),
-    ({"oci": {"access": {"publicKey": "not a key"}}}, "oci.access.publicKey is not an OpenSSH public key"),
-    (pool(image="ocid1.image.oc1..rehearsed-ol7"), "which does not fit shape BM.GPU4.8"),
-    (pool(image="ocid1.image.oc1..nobody"), "oci.pools[0].image is ocid1.image.oc1..nobody, which is not in"),
-    (pool(imageFamily="ol8"), "oci.pools[0].imageFamily is ol8, and image ocid1.image.oc1..rehearsed-ol7-gpu is Oracle"),
-    ({"oci": {"availabilityDomain": "Uocm:REHEARSED-AD-2"}}, "Uocm:REHEARSED-AD-2 does not offer BM.GPU4.8"),
-    ({"oci": {"availabilityDomain": "Uocm:ELSEWHERE-AD-1"}}, "this tenancy's region has Uocm:REHEARSED-AD-1"),
-    (pool(nodes=100), "oci.pools[0].nodes is 100; 100 more nodes take 800 GPUs of the limit"),
-]
+#: What one preview refuses, all of it at once: keys and their kinds, then rules, then what the account says.
+CASES = {
+    "keys and values": (
+        {
+            "oci": pools({"shpae": "BM.GPU4.8"}, {"shape": "BM.GPU4.9"}) | {"access": {"publicKey": "not a key"}},
+            "aws": {"name": "x"},
+        },
+        [
+            "oci.pools[0].shpae is not a key of the configuration; did you mean shape?",
+            "oci.pools[1].shape is 'BM.GPU4.9', which is not an RDMA shape",
+            "oci.access.publicKey is not an OpenSSH public key",
+            "aws is set, and target is oci; remove it, or change the target.",
+        ],
+    ),
+    "rules": (
+        {"oci": pools({"nodes": 1}) | {"network": {"private": "10.1.0.0/24"}, "access": {"sshFrom": ["0.0.0.0/0"]}}},
+        [
+            "oci.pools[0].nodes is 1; a cluster network joins 2 or more",
+            "oci.network.private is 10.1.0.0/24, which is outside of oci",
+            "oci.access.sshFrom contains 0.0.0.0/0, the whole Internet",
+        ],
+    ),
+    "account": (
+        {
+            "measure": {"pool": "gpu"},
+            "oci": pools(
+                {"image": "ocid1.image.oc1..rehearsed-ol7"},
+                {"image": "ocid1.image.oc1..nobody"},
+                {"imageFamily": "ol8"},
+                {"nodes": 100},
+            ),
+        },
+        [
+            "which does not fit shape BM.GPU4.8",
+            "oci.pools[1].image is ocid1.image.oc1..nobody, which is not in",
+            "oci.pools[2].imageFamily is ol8, and image ocid1.image.oc1..rehearsed-ol7-gpu is Oracle",
+            "oci.pools[3].nodes is 100; 100 more nodes take 800 GPUs of the limit",
+        ],
+    ),
+    "a domain without the shape": (
+        {"oci": {"availabilityDomain": "Uocm:REHEARSED-AD-2"}},
+        ["Uocm:REHEARSED-AD-2 does not offer BM.GPU4.8"],
+    ),
+    "a domain of somebody else": (
+        {"oci": {"availabilityDomain": "Uocm:ELSEWHERE-AD-1"}},
+        ["this tenancy's region has Uocm:REHEARSED-AD-1"],
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +80,12 @@ def world(tmp_path_factory):
     made.close()
 
 
-@pytest.mark.parametrize(("changes", "sentence"), CASES, ids=[sentence[:50] for _, sentence in CASES])
-def test_bad_input_is_refused_at_preview_in_one_sentence(world, changes, sentence):
+@pytest.mark.parametrize(("changes", "sentences"), CASES.values(), ids=CASES)
+def test_bad_input_is_refused_at_preview_all_at_once_in_a_sentence_each(world, changes, sentences):
     found = world.preview(**changes)
     assert found.status != 0
-    said = [line.strip() for line in found.text.splitlines() if sentence in line]
-    assert said, found
+    said = [line.strip() for line in found.text.splitlines()]
+    for sentence in sentences:
+        assert [line for line in said if sentence in line], f"{sentence}\n{found}"
     assert "Traceback" not in found.text
     assert world.resources() == []
