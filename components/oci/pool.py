@@ -110,7 +110,13 @@ class Pool(pulumi.ComponentResource):
 
 def planned(pool: WantedPool) -> PlannedSet:
     """Return the nodes of `pool` as they are known before anything exists."""
-    return PlannedSet(name=pool.name, nodes=pool.nodes, shape=pool.row, launcher=Launcher(pool.homes))
+    return PlannedSet(
+        name=pool.name,
+        nodes=pool.nodes,
+        shape=pool.row,
+        launcher=Launcher(pool.homes),
+        authenticated=pool.family.rdma == "agent",
+    )
 
 
 def create_timeout(nodes: int) -> str:
