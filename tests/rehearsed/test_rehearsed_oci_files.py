@@ -83,7 +83,7 @@ def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_
     found = stage.build(**files(mount="/data"), measure={"readyTimeout": "5 s"})
     stage.refault()
     assert found.status != 0
-    rail = "1 of 16 rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: mlx5_8"
+    rail = "1 of 16 rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: mlx5_3"
     assert rail in " ".join(found.text.split()), found
     again = stage.build(**files(mount="/data"))
     assert again.status == 0, again
