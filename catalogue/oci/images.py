@@ -128,6 +128,21 @@ _ROWS = (
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
     ),
+    ImageFamily(
+        key="ubuntu2404",
+        operating_system="Canonical Ubuntu",
+        version_prefix="24.04",
+        login="ubuntu",
+        rdma="agent",
+        front_nic="eth0",
+        firewall="iptables",
+        packages="apt",
+        lustre=True,
+        grow_root="",
+        mpi_home="/usr/mpi/gcc/openmpi-*",
+        cuda_home="/usr/local/cuda*",
+        nccl_home="/usr",
+    ),
 )
 
 #: Every image family by its key.

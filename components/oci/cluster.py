@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from components.inventory import Inventory, PlannedSet
+from components.oci.images import Images
 from components.oci.launch import Parts
 from components.oci.login_node import LoginNode
 from components.oci.network import Network
@@ -19,7 +20,7 @@ from config.oci.model import Oci
 class OciCluster(pulumi.ComponentResource):
     """Pools of GPU nodes behind a login node.
 
-    Creates: Network, LoginNode and Storage (where wanted), one Pool for each pool.
+    Creates: Network, LoginNode, Images and Storage (where wanted), one Pool for each pool.
     Outputs: `inventory` (see `components.inventory.Cluster`).
     """
 
@@ -36,7 +37,8 @@ class OciCluster(pulumi.ComponentResource):
         subnet, mounts = network.private_subnet_id, None
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
-        parts = Parts(subnet_id=subnet, mounts=mounts)
+        images = Images(f"{name}-images", wanted, mine).ocids if wanted.named_images else {}
+        parts = Parts(subnet_id=subnet, mounts=mounts, images=images)
         # By its name: other pools may come, go and change places, and its machines stay.
         pools = [Pool(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine) for pool in wanted.pools]
         user, private, key = wanted.measured_pool(measure).family.login, wanted.network.private, wanted.access.public_key

@@ -53,7 +53,7 @@ class LoginNode(pulumi.ComponentResource):
             display_name=f"{wanted.name}-login",
             shape=login.shape,
             shape_config=core.InstanceShapeConfigArgs(ocpus=login.ocpus, memory_in_gbs=login.memory_gb),
-            source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=login.image),
+            source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=place.login_image),
             create_vnic_details=core.InstanceCreateVnicDetailsArgs(
                 # No host name: a replacement exists beside it for a moment, and a name can be used only once.
                 subnet_id=subnet_id,
@@ -64,8 +64,13 @@ class LoginNode(pulumi.ComponentResource):
                 "ssh_authorized_keys": wanted.access.public_key,
                 "user_data": base64.b64encode(boot.encode()).decode(),
             },
-            # The provider would put the new image on the running instance, and nothing here would learn of its new host key.
-            opts=pulumi.ResourceOptions(parent=self, replace_on_changes=["sourceDetails.sourceId"]),
+            # The provider would put another image on the running instance, and nothing here would learn of its new host key.
+            # The newest image of one day is not that of another, and the login node stays.
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                replace_on_changes=["sourceDetails.sourceId"],
+                ignore_changes=["sourceDetails.sourceId"] if login.image is None else None,
+            ),
         )
         announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
         history = core.ConsoleHistory(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -11,7 +12,7 @@ from pulumi_oci import core, identity, limits
 
 from components.judged import reason, refuse
 from config.oci.facts import Facts, Image, OfferedShape
-from config.oci.model import Oci
+from config.oci.model import Login, Oci
 from config.oci.rules import RULES
 from config.rule import ERROR, check
 
@@ -25,9 +26,11 @@ class Place:
 
     Attributes:
         availability_domain: of machines and file systems.
+        login_image: OCID of the login node's image.
     """
 
     availability_domain: str
+    login_image: str = ""
 
 
 def judge(wanted: Oci) -> Place:
@@ -39,10 +42,11 @@ def judge(wanted: Oci) -> Place:
     findings = check(RULES, wanted, Facts(), wanted.suppress, "oci.suppress")
     if not wanted.preflight or any(found.severity == ERROR for found in findings):
         refuse(findings)
-        return Place(wanted.availability_domain or "")
+        return Place(wanted.availability_domain or "", wanted.login.image or "")
     facts = _gather(wanted, wanted.tenancy or _tenancy(wanted.compartment))
     refuse(check(RULES, wanted, facts, wanted.suppress, "oci.suppress"))
-    return Place(wanted.availability_domain or facts.offering(frozenset(pool.shape for pool in wanted.pools))[0])
+    domain = wanted.availability_domain or facts.offering(frozenset(pool.shape for pool in wanted.pools))[0]
+    return Place(domain, wanted.login.image or facts.login_image or "")
 
 
 def _ask(what: str, right: str, look_up: Callable[[], _T]) -> _T:
@@ -81,8 +85,9 @@ def _gather(wanted: Oci, tenancy: str) -> Facts:
     )
     asked = [domain for domain in domains if wanted.availability_domain in {None, domain}]
     shapes = {domain: _shapes(compartment, domain) for domain in asked}
-    images = {image: _image(compartment, image) for image in dict.fromkeys(pool.image for pool in wanted.pools)}
-    facts = Facts(domains=domains, shapes=shapes, images=images, running=_running(wanted))
+    images = {image: _image(compartment, image) for image in wanted.image_ocids}
+    newest = _newest(compartment, wanted.login) if wanted.login.image is None else None
+    facts = Facts(domains=domains, shapes=shapes, images=images, login_image=newest, running=_running(wanted))
     offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
     here = wanted.availability_domain if wanted.availability_domain in domains else next(iter(offering), None)
     if here is None:
@@ -113,6 +118,28 @@ def _image(compartment: str, image: str) -> Image | None:
         return Image(found.operating_system or "", found.operating_system_version or "", names)
 
     return _ask(f"image {image}", "read instance-images in the compartment", look_up)
+
+
+def _newest(compartment: str, login: Login) -> str | None:
+    """Return the newest platform image of the login node's family that fits its shape; None if there is none."""
+    family = login.family
+    found = _ask(
+        f"platform images of {login.image_family}",
+        "read instance-images in the compartment",
+        lambda: (
+            core.get_images(
+                compartment_id=compartment,
+                operating_system=family.operating_system,
+                shape=login.shape,
+                state="AVAILABLE",
+                sort_by="TIMECREATED",
+                sort_order="DESC",
+            ).images
+        ),
+    )
+    plain = [one for one in found if not re.search("GPU|Minimal|aarch64", f"{one.display_name} {one.operating_system_version}")]
+    able = [one.id for one in plain if f"{one.operating_system_version}.".startswith(f"{family.version_prefix}.")]
+    return next(iter(able), None)
 
 
 def _is_absent(error: Exception) -> bool:

@@ -111,10 +111,29 @@ def shape_offered(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             )
 
 
+def _by_ocid(wanted: Oci) -> Iterator[tuple[str, Pool]]:
+    return ((path, pool) for path, pool in wanted.located if pool.image in wanted.image_ocids)
+
+
+@rule("login-image", ERROR, "OCI Compute, ListImages", guard=True)
+def login_image(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """A login node without an image."""
+    if wanted.login.image is not None:
+        return
+    if not facts.domains:
+        if not wanted.preflight:
+            yield Breach("oci.login.image", "is not set, and oci.preflight is false, so it is not looked up; give its OCID")
+            return
+        raise NotAskedError("its platform images")
+    if facts.login_image is None:
+        family, shape = wanted.login.image_family, wanted.login.shape
+        yield Breach("oci.login.image", f"is not set, and this region has no platform image of {family} that fits {shape}")
+
+
 @rule("image-missing", ERROR, "OCI Compute, GetImage", guard=True)
 def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """An image that does not exist."""
-    for path, pool in wanted.located:
+    for path, pool in _by_ocid(wanted):
         if known(facts.images, pool.image, "image") is None:
             yield Breach(f"{path}.image", f"is {pool.image}, which is not in this region, or this account may not see it")
 
@@ -122,7 +141,7 @@ def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 @rule("image-fits", ERROR, "OCI Compute, ListShapes of an image")
 def image_fits(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """An image that does not fit the shape."""
-    for path, pool in wanted.located:
+    for path, pool in _by_ocid(wanted):
         image = known(facts.images, pool.image, "image")
         if image is not None and pool.shape not in image.shapes:
             yield Breach(
@@ -135,7 +154,7 @@ def image_fits(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 def image_system(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """An image of another operating system than is said: its first boot would do the wrong things."""
     wrong = "its first boot would do the wrong things"
-    for path, pool in wanted.located:
+    for path, pool in _by_ocid(wanted):
         image = known(facts.images, pool.image, "image")
         if image is not None and not _is(pool, image.system, image.version):
             yield Breach(

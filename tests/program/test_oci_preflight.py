@@ -10,6 +10,7 @@ import pytest
 from conftest import Engine, run_program
 from test_program import LINES
 
+from catalogue.oci.marketplace import MARKETPLACE
 from tools.nested import DEFAULT
 
 SHAPE, IMAGE = "BM.GPU4.8", "ocid1.image.oc1..rehearsed-ol7-gpu"
@@ -198,6 +199,47 @@ def test_an_image_that_is_not_there_is_refused_with_its_path(asked):
 
     _, refused = asked(account(getImage=gone))
     assert refused.startswith(f"oci.pools[0].image is {IMAGE}, which is not in this region, or this account may not see it.")
+
+
+LISTED = [
+    {"id": "minimal", "displayName": "Canonical-Ubuntu-22.04-Minimal-2026", "operatingSystemVersion": "22.04 Minimal"},
+    {"id": "gpu", "displayName": "Oracle-Linux-9.5-Gen2-GPU-2026", "operatingSystemVersion": "9"},
+    {"id": "other", "displayName": "Oracle-Linux-8.10-2026", "operatingSystemVersion": "8"},
+    {"id": "newest", "displayName": "Oracle-Linux-9.7-2026.02.28-0", "operatingSystemVersion": "9"},
+    {"id": "older", "displayName": "Oracle-Linux-9.5-2025.05.19-0", "operatingSystemVersion": "9"},
+]
+LOGIN = {"login": {"image": DEFAULT, "imageFamily": DEFAULT, "shape": DEFAULT}}
+
+
+def test_a_login_node_without_an_image_gets_the_newest_plain_one_of_its_family_and_keeps_it(asked):
+    engine, refused = asked(account(getImages={"images": LISTED}), **LOGIN)
+    assert refused == ""
+    (login,) = engine.of("instance:Instance")
+    assert login["sourceDetails"]["sourceId"] == "newest"
+    (request,) = [args for token, args in engine.invokes if token.endswith(":getImages")]
+    assert (request["operatingSystem"], request["shape"]) == ("Oracle Linux", "VM.Standard.E5.Flex")
+    assert (request["sortBy"], request["sortOrder"]) == ("TIMECREATED", "DESC")
+
+
+def test_a_region_without_such_an_image_is_refused_by_the_key_that_would_name_one(asked):
+    _, refused = asked(account(getImages={"images": LISTED[:3]}), **LOGIN)
+    assert refused.startswith(
+        "oci.login.image is not set, and this region has no platform image of ol9 that fits VM.Standard.E5"
+    )
+
+
+def test_an_image_by_name_is_subscribed_to_and_not_looked_up(asked):
+    engine, refused = asked(account(getImage={}), pools=[{"image": "ol8-nv570", "imageFamily": DEFAULT}])
+    assert refused == ""
+    assert not [token for token, _ in engine.invokes if token.endswith(":getImage")]
+    (agreement,) = engine.of("AppCatalogListingResourceVersionAgreement")
+    (subscription,) = engine.of("AppCatalogSubscription")
+    row = MARKETPLACE["ol8-nv570"]
+    for one in (agreement, subscription):
+        assert (one["listingId"], one["listingResourceVersion"]) == (row.listing, row.version)
+    (configuration,) = engine.of("InstanceConfiguration")
+    launch = configuration["instanceDetails"]["launchDetails"]
+    assert launch["sourceDetails"]["imageId"] == "ocid1.image.oc1..subscribed"
 
 
 class Refused(grpc.RpcError):

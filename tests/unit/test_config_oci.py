@@ -12,6 +12,7 @@ from config.oci.facts import Facts, Image, OfferedShape
 from config.oci.model import Home, Lustre, Oci
 from config.oci.rules import RULES
 from config.rule import ERROR, NOTE, WARNING, check
+from tools.nested import DEFAULT
 
 BOTH = {"home": {}, "lustre": {}}
 
@@ -35,7 +36,7 @@ VALUES = [
     (pool(shape="BM.GPU.L40S.4"), "oci.pools[0].shape is 'BM.GPU.L40S.4', which has no rail data"),
     (pool(nodes=-1), "oci.pools[0].nodes is -1; it must be at least 0."),
     (pool(nodes="two"), "oci.pools[0].nodes is 'two'; it must be a whole number."),
-    (pool(image="ol8"), "oci.pools[0].image is 'ol8'; it must be an OCID that begins with ocid1.image."),
+    (pool(image="ol8"), "oci.pools[0].image is 'ol8'; it must be one of ol8-nv570, ol8-nv550, or an OCID that begins with ocid1.image."),
     (pool(imageFamily="ol6"), "oci.pools[0].imageFamily is 'ol6'; it must be one of 'ol7', 'ol8'"),
     (pool(bootVolume=256), "oci.pools[0].bootVolume is 256; write a number and its unit (GB, TB), such as 256 GB."),
     ({"compartment": "x"}, "oci.compartment is 'x'; it must be an OCID that begins with ocid1.compartment. or ocid1.tenancy."),
@@ -216,6 +217,13 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             "oci.pools[0].shape is BM.GPU4.8, which has 4 GPUs by the account and 8 by the catalogue",
         ),
     ],
+    "login-image": [
+        (
+            {"login": {"image": DEFAULT}},
+            facts(),
+            "oci.login.image is not set, and this region has no platform image of ol9 that fits VM.Standard.E5.Flex",
+        )
+    ],
     "image-missing": [({}, facts(images={IMAGE: None}), f"oci.pools[0].image is {IMAGE}, which is not in this region")],
     "image-fits": [
         (pool(shape="BM.GPU.H100.8"), facts(), f"oci.pools[0].image is {IMAGE}, which does not fit shape BM.GPU.H100.8")
@@ -257,7 +265,7 @@ def test_every_rule_is_broken_here():
 
 def test_an_account_that_has_everything_breaks_no_rule_and_one_that_is_not_asked_is_noted():
     assert check(RULES, wanted(), facts()) == ()
-    notes = check(RULES, wanted(), Facts())
+    notes = check(RULES, wanted(login={"image": DEFAULT}), Facts())
     assert {one.severity for one in notes} == {NOTE}
     assert {one.rule for one in notes} == set(ASKED)
 
