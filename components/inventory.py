@@ -96,6 +96,7 @@ class PlannedSet:
         first_boot: the machines are new, so first contact waits until cloud-init has ended.
         authenticated: rails carry nothing before their switch knows them (802.1X), so first contact waits for that.
         ask: ask every node what it is, because the shape or the network is not known.
+        rails: RDMA devices that the user named as rails; empty if first contact finds them.
     """
 
     name: str
@@ -106,6 +107,7 @@ class PlannedSet:
     first_boot: bool = True
     authenticated: bool = False
     ask: bool = False
+    rails: tuple[str, ...] = ()
 
 
 def named(planned: tuple[PlannedSet, ...], name: str) -> PlannedSet:

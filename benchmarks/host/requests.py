@@ -133,6 +133,9 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         steps=runs,
         results=where.results,
         logs=where.logs,
+        gpu=shape.gpu,
+        # A plugin's devices may report another rate: older EFA drivers say 100 Gb/s for every one.
+        port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
     )
 
 

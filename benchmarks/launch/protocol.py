@@ -150,6 +150,8 @@ class Measure(NamedTuple):
         results: folder for the JSON files.
         logs: folder on every node for what NCCL says.
         evidence: of the first look, where this is a second one.
+        gpu: the GPU model of the shape; empty if it is not known.
+        port_gbit_s: line rate of each rail of the shape; 0 if what drivers report is no measure of it.
     """
 
     run_id: str
@@ -164,6 +166,8 @@ class Measure(NamedTuple):
     results: str
     logs: str
     evidence: Optional[Evidence] = None
+    gpu: str = ""
+    port_gbit_s: int = 0
     schema: int = SCHEMA
     kind: str = "measure"
 

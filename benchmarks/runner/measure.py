@@ -34,6 +34,8 @@ from benchmarks.runner.refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
+#: How many processes of others are named.
+_NAMED = 8
 #: How much of a failed step's output is kept in the evidence.
 _FAILED_BYTES = 1 << 20
 #: A deciding run that gave nothing.
@@ -112,13 +114,18 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         },
         "machines": {node.name: its["machine"] for node, its in zip(nodes, before)},
         "gpu": first["gpus"][0] if first["gpus"] else None,
-        "inventory": {"differences": [*absent, *node_differences.differences(nodes, before, asked_at, request.hcas)]},
+        "inventory": {"differences": [*absent, *_differences(request, before, asked_at)]},
         "transport": dict(traffic.between(nodes, before, ran.after, request.hcas), network=deciding.network),
         "warnings": traffic.warnings(nodes, ran.after),
         "seconds": round(time.monotonic() - began, 2),
     }  # type: Dict[str, Any]
     line["evidence"] = keep(here, dict(ran.texts, nodes=line_size.bulk(line)), ran.failed)
     return line_size.fitting(line, request.hcas)
+
+
+def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[Tuple[float, float]]) -> List[str]:
+    shape = (request.hcas, request.gpu, request.port_gbit_s)
+    return node_differences.differences(request.nodes, before, asked_at, *shape)
 
 
 class Ran(NamedTuple):
@@ -202,6 +209,7 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
     with ThreadPoolExecutor(2) as pool:
         reached = pool.submit(_refuse_unreachable, nodes, say)
         before, asked_at = inventories(nodes, shlex.quote(request.logs))
+        refuse_busy(nodes, before)
         _refuse_unequal(nodes, before, request)
         reached.result()
     return before, asked_at
@@ -224,6 +232,17 @@ def _refuse_unequal(nodes: List[Node], found: List[Dict[str, Any]], request: Mea
             raise Refusal("{} shows {} GPUs, and its shape has {}".format(node.name, len(its["gpus"]), request.gpus))
         if its["driver"] != found[0]["driver"]:
             raise Refusal("{} runs driver {}, {} runs {}".format(node.name, its["driver"], nodes[0].name, found[0]["driver"]))
+
+
+def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:
+    """Refuse to measure beside somebody else's job: it would be disturbed, and its load taken for a fault."""
+    busy = [f"{node.name}: {sentence}" for node, its in zip(nodes, found) for sentence in its.get("busy", [])]
+    if busy:
+        raise Refusal(
+            "the GPUs are at work, so nothing was started; {}{}".format(
+                "; ".join(busy[:_NAMED]), f"; and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""
+            )
+        )
 
 
 def _refuse_unreachable(nodes: List[Node], say: jobs.Say) -> None:

@@ -38,6 +38,7 @@ def _retest(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     began = time.monotonic()
     nodes = asked.nodes
     before, _ = measure.inventories(nodes, shlex.quote(asked.logs))
+    measure.refuse_busy(nodes, before)
     measure.lay_hostfile(asked)
     ran = measure.carry_out(asked, here, say, before, began)
     transport = None

@@ -366,6 +366,42 @@ def test_a_rehearsals_banner_stretches_the_silence_that_a_run_may_keep(head):
     assert json.loads(head.run(request)[1])["steps"][0]["rows"]
 
 
+def with_smi(head: Head, apps: str = "", used: str = "0, 5, 0") -> None:
+    """Give the head an nvidia-smi that answers each query with its own rows, as the driver does."""
+    head.tool(
+        "nvidia-smi",
+        f'case "$1" in *compute-apps*) printf "{apps}" ;; *memory.used*) echo "{used}" ;;\n'
+        '*name,driver*) echo "NVIDIA H200, 570.1"; echo "NVIDIA H200, 570.1" ;; esac\n',
+    )
+
+
+@pytest.mark.parametrize(
+    ("apps", "used", "says"),
+    [
+        (
+            f"{os.getpid()}, /usr/bin/python3, 40960\\n",
+            "0, 40960, 90",
+            f"head: process {os.getpid()} \\(python3\\) of root computes",
+        ),
+        ("999999999, train, 40960\\n", "0, 40960, 90", r"head: process 999999999 \(train\) of nobody who shows computes"),
+        ("", "3, 40960, 0", "head: GPU 3 has 40960 MiB in use"),
+        ("", "3, 400, 99", "head: GPU 3 has 400 MiB in use and is busy for 99 %"),
+    ],
+)
+def test_a_job_of_somebody_else_ends_the_measurement_before_it_starts(head, apps, used, says):
+    with_smi(head, apps, used)
+    status, out, err = head.run(measure_request(head, f"touch {head.home}/started\n{REAL_RUN}"))
+    assert (status, out) == (1, "")
+    assert re.search("the GPUs are at work, so nothing was started; " + says, err)
+    assert not (head.home / "started").exists()
+
+
+@pytest.mark.parametrize("apps", ["", "77, nvidia-cuda-mps-server, 30\\n", "[N/A], [N/A], [N/A]\\n"])
+def test_gpus_that_nobody_uses_are_measured(head, apps):
+    with_smi(head, apps, "0, 600, 3")
+    assert head.run(measure_request(head, REAL_RUN))[0] == 0
+
+
 def test_a_node_with_fewer_gpus_is_named_before_anything_runs(head):
     status, _, err = head.run(measure_request(head, REAL_RUN, gpus=8))
     assert status == 1
@@ -491,3 +527,10 @@ def test_a_home_too_deep_for_a_socket_goes_without_shared_connections(near):
 
 def test_the_packed_runner_depends_on_its_source_alone():
     assert pack.runner() == pack.runner()
+
+
+@pytest.mark.parametrize(("status", "read"), [(1, True), (7, True), (139, False)])
+def test_a_run_that_counted_wrong_values_is_read_unless_a_signal_ended_it(head, status, read):
+    found = head.run(measure_request(head, f"{REAL_RUN}echo '# Out of bounds values : 5 FAILED'; exit {status}\n"))
+    step = json.loads(found[1])["steps"][0]
+    assert bool(step.get("rows")) == read
