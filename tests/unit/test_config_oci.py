@@ -36,7 +36,7 @@ VALUES = [
     (pool(shape="BM.GPU.L40S.4"), "oci.pools[0].shape is 'BM.GPU.L40S.4', which has no rail data"),
     (pool(nodes=-1), "oci.pools[0].nodes is -1; it must be at least 0."),
     (pool(nodes="two"), "oci.pools[0].nodes is 'two'; it must be a whole number."),
-    (pool(image="ol8"), "oci.pools[0].image is 'ol8'; it must be one of ol8-nv570, ol8-nv550, or an OCID that begins with ocid1.image."),
+    (pool(image="ol8"), "oci.pools[0].image is 'ol8'; it must be one of ol8-nv570, ol8-nv550, or an OCID"),
     (pool(imageFamily="ol6"), "oci.pools[0].imageFamily is 'ol6'; it must be one of 'ol7', 'ol8'"),
     (pool(bootVolume=256), "oci.pools[0].bootVolume is 256; write a number and its unit (GB, TB), such as 256 GB."),
     ({"compartment": "x"}, "oci.compartment is 'x'; it must be an OCID that begins with ocid1.compartment. or ocid1.tenancy."),
