@@ -246,7 +246,7 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built, quiet)
     stage = built[0]
     before = stdouts(stage)
     with quiet():
-        stage.up(measure={"run": 3, "spreadIterations": 5}, accept={"allowSkipped": []})
+        stage.up(measure={"run": 3, "spreadIterations": 5, "looks": 16}, accept={"allowSkipped": []})
     after = stdouts(stage)
     assert after["acceptance-measure"] != before["acceptance-measure"]
     assert after["acceptance-build"] == before["acceptance-build"]
