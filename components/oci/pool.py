@@ -13,7 +13,7 @@ from pulumi_oci import core
 from components.inventory import Launcher, Node, NodeSet, PlannedSet
 from components.oci.launch import Parts, details
 from components.oci.preflight import Place
-from config.oci.model import Oci
+from config.oci.model import MADE_FOR, Oci
 from config.oci.model import Pool as WantedPool
 
 #: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
@@ -71,7 +71,7 @@ class Pool(pulumi.ComponentResource):
         network = core.ClusterNetwork(
             f"{name}-nodes",
             compartment_id=compartment,
-            freeform_tags=wanted.all_tags,
+            freeform_tags={**wanted.all_tags, MADE_FOR: wanted.machines(pool)},
             display_name=label,
             instance_pools=[
                 core.ClusterNetworkInstancePoolArgs(
@@ -86,7 +86,7 @@ class Pool(pulumi.ComponentResource):
                 custom_timeouts=_timeouts(pool.nodes),
                 # The pool follows a changed configuration, and its machines stay as they are: keys, time zone and first boot
                 # matter to new ones only. Another image is another machine. Capacity is scarce, so the old ones go first.
-                replacement_trigger=_machines(pool, parts),
+                replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
             ),
         )
@@ -122,14 +122,6 @@ def planned(pool: WantedPool) -> PlannedSet:
 def create_timeout(nodes: int) -> str:
     """Return how long a cluster network of `nodes` nodes may take to come up, in the engine's notation."""
     return f"{(nodes // 20 + 1) * _MINUTES_PER_TWENTY_NODES}m"
-
-
-def _machines(pool: WantedPool, parts: Parts) -> pulumi.Output[str]:
-    """Return what machines cannot change while they run."""
-    own = f"{pool.shape} {pool.image} {pool.boot_volume_gb} GB"
-    if parts.mounts is None:
-        return pulumi.Output.from_input(own)
-    return parts.mounts.apply(lambda mounts: " ".join([own, *(mount.line for mount in mounts)]))
 
 
 def _timeouts(nodes: int) -> pulumi.CustomTimeouts:

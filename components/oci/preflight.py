@@ -12,7 +12,7 @@ from pulumi_oci import core, identity, limits
 
 from components.judged import reason, refuse
 from config.oci.facts import Facts, Image, OfferedShape
-from config.oci.model import Login, Oci
+from config.oci.model import MADE_FOR, OWNER, Login, Oci
 from config.oci.rules import RULES
 from config.rule import ERROR, check
 
@@ -87,7 +87,7 @@ def _gather(wanted: Oci, tenancy: str) -> Facts:
     shapes = {domain: _shapes(compartment, domain) for domain in asked}
     images = {image: _image(compartment, image) for image in wanted.image_ocids}
     newest = _newest(compartment, wanted.login) if wanted.login.image is None else None
-    facts = Facts(domains=domains, shapes=shapes, images=images, login_image=newest, running=_running(wanted))
+    facts = replace(_existing(wanted), domains=domains, shapes=shapes, images=images, login_image=newest)
     offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
     here = wanted.availability_domain if wanted.availability_domain in domains else next(iter(offering), None)
     if here is None:
@@ -146,23 +146,22 @@ def _is_absent(error: Exception) -> bool:
     return "NotFound" in str(error) or "404" in str(error)
 
 
-def _running(wanted: Oci) -> dict[str, int]:
-    """Return the nodes that pools have already, by the pool's name."""
+def _existing(wanted: Oci) -> Facts:
+    """Return what cluster networks this stack has already."""
     found = _ask(
         f"the cluster networks in {wanted.compartment}",
         "read compute-management-family in the compartment",
         lambda: core.get_cluster_networks(compartment_id=wanted.compartment).cluster_networks,
     )
     living = [network for network in found if network.state.upper() not in {"TERMINATING", "TERMINATED"}]
-    return {
-        pool.name: sum(
-            int(part.size)
-            for network in living
-            if network.display_name == wanted.label(pool)
-            for part in network.instance_pools
-        )
-        for pool in wanted.pools
-    }
+    sizes = {network.display_name: sum(int(part.size) for part in network.instance_pools) for network in living}
+    tags = {network.display_name: network.freeform_tags or {} for network in living}
+    labels = {wanted.label(pool): pool.name for pool in wanted.pools}
+    return Facts(
+        running={name: sizes.get(label, 0) for label, name in labels.items()},
+        made={name: tags[label][MADE_FOR] for label, name in labels.items() if MADE_FOR in tags.get(label, {})},
+        strays={label: size for label, size in sizes.items() if label not in labels and tags[label].get(OWNER) == wanted.name},
+    )
 
 
 def _available(tenancy: str, domain: str, limit: str) -> int | None:

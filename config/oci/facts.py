@@ -33,6 +33,8 @@ class Facts:
         images: by OCID; None if there is none.
         available: what is left of a limit, by its name; None where the service does not say.
         login_image: OCID of the newest platform image for the login node; None if there is none, or it is given.
+        made: what the machines of a pool were made for (`Oci.machines`), by the pool's name, where they say.
+        strays: nodes of this stack's cluster networks for which it has no pool any more, by display name.
         running: nodes that a pool has already, by the pool's name.
     """
 
@@ -41,6 +43,8 @@ class Facts:
     images: Mapping[str, Image | None] = field(default_factory=dict)
     available: Mapping[str, int | None] = field(default_factory=dict)
     login_image: str | None = None
+    made: Mapping[str, str] = field(default_factory=dict)
+    strays: Mapping[str, int] = field(default_factory=dict)
     running: Mapping[str, int] = field(default_factory=dict)
 
     def offering(self, shapes: frozenset[str]) -> tuple[str, ...]:

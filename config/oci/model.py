@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
+import json
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -18,6 +20,8 @@ from config.measure import Measure
 from config.model import Model
 from config.units import Gb, GbitS, MbS
 
+#: Freeform tags of ours: whose a resource is, and what a pool's machines were made for.
+OWNER, MADE_FOR = "busbar", "busbar-machines"
 Family = Literal["ol7", "ol8", "ol9", "ubuntu2204", "ubuntu2404"]
 
 
@@ -214,6 +218,12 @@ class Oci(Model):
         default={}, description="Freeform tags of everything that is created.", examples=[{"team": "research"}]
     )
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
+    allow_replace: int = Field(
+        default=0,
+        ge=0,
+        description="How many running nodes an update may end; a change that would end more is refused.",
+        examples=[2],
+    )
     preflight: bool = Field(
         default=True,
         description="Look up what is not given, and ask the account first: is the shape offered, does the image fit, limits.",
@@ -226,7 +236,7 @@ class Oci(Model):
     @property
     def all_tags(self) -> dict[str, str]:
         """Freeform tags of every resource."""
-        return {"busbar": self.name, **self.tags}
+        return {**self.tags, OWNER: self.name}
 
     @property
     def search_domain(self) -> str:
@@ -237,6 +247,13 @@ class Oci(Model):
     def located(self) -> Iterator[tuple[str, Pool]]:
         """Every pool with its path."""
         return ((f"oci.pools[{index}]", pool) for index, pool in enumerate(self.pools))
+
+    def machines(self, pool: Pool) -> str:
+        """Return a hash of what running machines of `pool` cannot change: another one needs other machines."""
+        home, lustre = self.storage.home, self.storage.lustre
+        mounts = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
+        parts = [pool.shape, pool.image, pool.boot_volume_gb, self.network.private, mounts]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property
     def named_images(self) -> tuple[str, ...]:

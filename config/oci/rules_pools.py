@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalogue import gpus
+from catalogue.prices import PRICES
 from config.oci.facts import Facts, OfferedShape
 from config.oci.model import Oci, Pool
 from config.rule import ERROR, WARNING, Breach, NotAskedError, known, rule
@@ -198,3 +199,41 @@ def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
                     f"is {pool.nodes}, and the service does not say what is left of the limit {name} in {here}; only the "
                     "launch will tell",
                 )
+
+
+def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
+    """Return each reason why running nodes end: path, how many, and the beginning of a sentence."""
+    ends = []
+    for path, pool in wanted.located:
+        running, price = known(facts.running, pool.name, "nodes of pool"), PRICES.get(pool.shape)
+        if running and facts.made.get(pool.name, wanted.machines(pool)) != wanted.machines(pool):
+            count, why = running, "needs other machines, for its shape, image, boot volume, file systems or subnet"
+        else:
+            count, why = running - pool.nodes, "is smaller than what runs, and the vendor ends the oldest nodes first"
+        if count > 0:
+            cost = f" ({count * price.usd_per_node_hour:g} USD an hour by list)" if price else ""
+            ends.append((path, count, f"{why}: {count} running nodes end{cost}"))
+    ends += [
+        ("oci.pools", count, f"has no pool for {label} any more: {count} running nodes end")
+        for label, count in facts.strays.items()
+    ]
+    return ends
+
+
+@rule("machines-end", ERROR, "capacity is scarce: what ends may not come back", guard=True)
+def machines_end(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """A change that ends more running nodes than the stack file allows."""
+    ends = _ends(wanted, facts)
+    total = sum(count for _, count, _ in ends)
+    if total > wanted.allow_replace:
+        for path, _, text in ends:
+            yield Breach(path, f"{text}; set oci.allowReplace to {total} if that is meant (it is {wanted.allow_replace})")
+
+
+@rule("machines-ending", WARNING, "what ends is said before it does", guard=True)
+def machines_ending(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """A change that ends running nodes, and may."""
+    ends = _ends(wanted, facts)
+    if sum(count for _, count, _ in ends) <= wanted.allow_replace:
+        for path, _, text in ends:
+            yield Breach(path, text)

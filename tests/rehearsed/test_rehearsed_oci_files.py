@@ -22,7 +22,7 @@ OL8 = {"image": "ocid1.image.oc1..rehearsed-ol8-gpu", "imageFamily": "ol8"}
 def files(on_destroy: str = "refuse", **home: Any) -> dict[str, Any]:
     """Return changes to a stack with both file systems."""
     storage = {"home": {"mount": "/fss", "onDestroy": on_destroy} | home, "lustre": {"onDestroy": on_destroy}}
-    return {"oci": {"pools": [OL8], "storage": storage}}
+    return {"oci": {"pools": [OL8], "storage": storage, "allowReplace": 2}}
 
 
 def nodes(stage: Stage) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -130,7 +130,7 @@ def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
         "imageFamily": "ubuntu2204",
         "shape": "BM.GPU.H100.8",
     }
-    found = stage.build(oci={"pools": [ubuntu], "storage": {"home": {"onDestroy": "delete"}}})
+    found = stage.build(oci={"allowReplace": 2, "pools": [ubuntu], "storage": {"home": {"onDestroy": "delete"}}})
     assert found.status == 0, found
     first, second = nodes(stage)
     stage.on_host("sudo sh -c 'echo shared > /home/mark'; echo mine > ~/mark; mountpoint -q /home", *first)
@@ -138,7 +138,7 @@ def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
 
 
 def test_retained_lustre_stays_in_the_account_with_the_network_that_it_stands_in(stage):
-    found = stage.build(oci={"pools": [OL8], "storage": {"lustre": {"onDestroy": "retain"}}})
+    found = stage.build(oci={"allowReplace": 2, "pools": [OL8], "storage": {"lustre": {"onDestroy": "retain"}}})
     assert found.status == 0, found
     stage.on_host("echo kept > /lustre/mark", *nodes(stage)[0])
     found = stage.destroy()

@@ -286,7 +286,11 @@ def test_other_shapes_and_images_are_other_machines_and_end_in_a_pass_as_well(bu
     before = stage.outputs()
     pool = {"shape": shape, "imageFamily": family, "image": image}
     login = {"imageFamily": DEFAULT, "image": bastion, "shape": "VM.Standard.E5.Flex"}
-    found = stage.up(oci={"pools": [pool], "login": login})
+    changes = {"pools": [pool], "login": login}
+    refused = stage.preview(oci=changes)
+    assert refused.status != 0
+    assert "2 running nodes end; set oci.allowReplace to 2 if that is meant" in " ".join(refused.text.split())
+    found = stage.up(oci=changes | {"allowReplace": 2})
     assert found.status == 0, found
     after = stage.outputs()
     assert after["measured"]["verdict"] == "pass"

@@ -194,6 +194,7 @@ def facts(**changes: Any) -> Facts:
 
 
 SHAPES = facts().shapes["AD-1"]
+OTHERS = "oci.pools[0] needs other machines, for its shape, image, boot volume, file systems or subnet"
 #: Rule -> what the account says or the stack asks, and the beginning of the sentence.
 ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "domain": [
@@ -234,6 +235,35 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "limit": [
         (pool(nodes=4), facts(running={"gpu": 1}), "oci.pools[0].nodes is 4; 3 more nodes take 24 GPUs of the limit gpu4-count")
     ],
+    "machines-end": [
+        (
+            {},
+            facts(running={"gpu": 2}, made={"gpu": "other"}),
+            f"{OTHERS}: 2 running nodes end; set oci.allowReplace to 2 if that is meant (it is 0)",
+        ),
+        (
+            {"allowReplace": 1},
+            facts(running={"gpu": 4}),
+            "oci.pools[0] is smaller than what runs, and the vendor ends the oldest nodes first: 2 running nodes end; set",
+        ),
+        (
+            {},
+            facts(strays={"busbar-old": 3}),
+            "oci.pools has no pool for busbar-old any more: 3 running nodes end; set oci.allowReplace to 3",
+        ),
+        (
+            pool(shape="BM.GPU.H100.8"),
+            facts(running={"gpu": 2}, made={"gpu": "other"}),
+            f"{OTHERS}: 2 running nodes end (160 USD an hour by list)",
+        ),
+    ],
+    "machines-ending": [
+        (
+            {"allowReplace": 2},
+            facts(running={"gpu": 2}, made={"gpu": "other"}),
+            f"{OTHERS}: 2 running nodes end.",
+        )
+    ],
     "limit-unknown": [
         ({}, facts(available={"gpu4-count": None}), "oci.pools[0].nodes is 2, and the service does not say what is left of")
     ],
@@ -254,7 +284,7 @@ def wanted(**changes: Any) -> Oci:
 def test_what_the_account_lacks_is_refused_by_its_rule_with_its_path(name, changes, said, sentence):
     found = check(RULES, wanted(**changes), said)
     (mine,) = [one for one in found if one.rule == name]
-    assert mine.severity == (WARNING if name == "limit-unknown" else ERROR)
+    assert mine.severity == (WARNING if name in {"limit-unknown", "machines-ending"} else ERROR)
     assert mine.sentence.startswith(sentence)
     assert begins_with_a_path(mine.sentence)
 
@@ -268,6 +298,14 @@ def test_an_account_that_has_everything_breaks_no_rule_and_one_that_is_not_asked
     notes = check(RULES, wanted(login={"image": DEFAULT}), Facts())
     assert {one.severity for one in notes} == {NOTE}
     assert {one.rule for one in notes} == set(ASKED)
+
+
+def test_growing_a_pool_and_an_unchanged_one_end_nothing():
+    same = facts(running={"gpu": 2}, made={"gpu": wanted().machines(wanted().pools[0])})
+    assert check(RULES, wanted(), same) == ()
+    assert not [one for one in check(RULES, wanted(**pool(nodes=3)), same) if one.rule.startswith("machines")]
+    for keeps in ({"timezone": "Asia/Tokyo"}, {"tags": {"a": "b"}}, {"login": {"ocpus": 4}}):
+        assert check(RULES, wanted(**keeps), same) == ()
 
 
 def test_an_image_whose_importer_spelt_its_system_in_his_own_way_is_taken():
