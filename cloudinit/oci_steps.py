@@ -48,7 +48,7 @@ modprobe nvidia_peermem || echo 'busbar: nvidia_peermem cannot be loaded; withou
 
 
 def lustre_client() -> Step:
-    """Check that the image has the Lustre client."""
+    """Check that the image has the Lustre client, and bind it to the front end (oci-hpc: roles/lustre_client/tasks/el.yml)."""
     return Step(
         "lustre-client",
         """
@@ -56,5 +56,13 @@ if ! command -v mount.lustre > /dev/null; then
   echo 'busbar: this image has no Lustre client (mount.lustre), and the vendor has no package of it: build it into the image'
   exit 1
 fi
+# Of a node's many interfaces LNet is to take the front end, and the client is to add no rules to the rails.
+front=$(ip -4 -o route show default | sed -n '1s/.* dev \\([^ ]*\\).*/\\1/p')
+mkdir -p /etc/modprobe.d
+{
+  echo "options lnet networks=tcp($front)"
+  echo 'options lnet lnet_peer_discovery_disabled=1'
+  echo 'options ksocklnd skip_mr_route_setup=1'
+} > /etc/modprobe.d/busbar-lnet.conf
 """,
     )

@@ -188,12 +188,14 @@ def announce() -> Step:
     """Write the public host key to the console, then mark the SSH version string.
 
     The cloud's API shows the console, so the key is pinned before the first connection: no private key in the user-data, no
-    trust on first use.
+    trust on first use. The console is one serial line that the kernel writes to as well, so the key is there three times.
     """
     return Step(
         "announce",
         f"""
-echo "{CONSOLE_KEY} $(cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub)" > /dev/console
+for _ in 1 2 3; do
+  echo "{CONSOLE_KEY} $(cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub)" > /dev/console
+done
 if ! grep -q '^VersionAddendum {ANNOUNCEMENT}' /etc/ssh/sshd_config; then
   {{ echo 'VersionAddendum {ANNOUNCEMENT}'; cat /etc/ssh/sshd_config; }} > /etc/ssh/sshd_config.busbar
   cat /etc/ssh/sshd_config.busbar > /etc/ssh/sshd_config

@@ -34,7 +34,9 @@ DEV_PLACE = {
     "availabilityDomain": "Uocm:REHEARSED-AD-1",
 }
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
-HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostKeyOfTheBastion0000000000000000000000"
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostKeyOfTheLoginNode0000000000000000000000"
+#: What first boot writes to the console, once of three times into a line that the kernel was writing.
+CONSOLE = f"busbar-host-key: {HOST_KEY[:40]}[   31.4] eth0: link up\nbusbar-host-key: {HOST_KEY}\nbusbar-host-key: {HOST_KEY}\n"
 
 
 #: The only tests that a full run may skip, and why no machine is sure to run them.
@@ -163,7 +165,7 @@ class Engine(pulumi.runtime.Mocks):
             "oci:Core/getServices:getServices": lambda: {
                 "services": [{"id": "svc", "cidrBlock": "all-nrt-services", "name": "All"}]
             },
-            "oci:Core/getConsoleHistoryData:getConsoleHistoryData": lambda: {"data": f"boot\nbusbar-host-key: {HOST_KEY}\n"},
+            "oci:Core/getConsoleHistoryData:getConsoleHistoryData": lambda: {"data": f"boot\n{CONSOLE}"},
             "oci:Core/getClusterNetworkInstances:getClusterNetworkInstances": lambda: {
                 "instances": [
                     {"id": f"i{n}", "displayName": f"inst-{n}", "state": "RUNNING", "faultDomain": "FD-1"}

@@ -95,12 +95,13 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
     environment = ENVIRONMENTS[shape.environment or GENERIC]
     mca = dict(environment.mca)
     if len(place.nodes) > 1:
+        known = "-o UserKnownHostsFile=~/.ssh/known_hosts"  # an image's own ssh_config may name another
         shared = f" -o ControlPath={place.built.shared}" if place.built.shared else ""
         mca |= {
             "btl_tcp_if_include": place.network,
             "oob_tcp_if_include": place.network,
             "prte_if_include": place.network,  # Open MPI 5's name of the line above; 4 ignores it
-            "plm_rsh_args": f"-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=15{shared}",
+            "plm_rsh_args": f"-o BatchMode=yes -o StrictHostKeyChecking=yes {known} -o ConnectTimeout=15{shared}",
             "plm_rsh_no_tree_spawn": "1",
         }
     return Launch(

@@ -35,6 +35,8 @@ SSH = (
     "ssh",
     *("-o", "BatchMode=yes"),
     *("-o", "StrictHostKeyChecking=yes"),
+    # An image's own ssh_config may name /dev/null (oci-hpc-images ships such a file), and first contact wrote the keys here.
+    *("-o", "UserKnownHostsFile=~/.ssh/known_hosts"),
     *("-o", "ConnectTimeout=15"),
     *("-o", "ServerAliveInterval=15"),
     *("-o", "ServerAliveCountMax=4"),

@@ -6,6 +6,7 @@ Its host key is read from its console over the cloud's API, so it is pinned befo
 from __future__ import annotations
 
 import base64
+import binascii
 from dataclasses import asdict
 
 import pulumi
@@ -19,6 +20,7 @@ from components.reach import Machine
 from config.measure import Measure
 from config.oci.model import Oci
 
+_ED25519, _KEY_BYTES = b"\0\0\0\x0bssh-ed25519\0\0\0\x20", 32
 _CONSOLE_BYTES = 1024 * 1024  # the API keeps no more
 
 
@@ -94,12 +96,25 @@ class LoginNode(pulumi.ComponentResource):
 
 
 def _host_key(instance: str, console: str) -> str:
-    """Return the last host key that first boot wrote to the console, which keeps its text over reboots."""
-    for line in reversed(console.splitlines()):
-        _, found, key = line.partition(CONSOLE_KEY)
-        if found:
-            return " ".join(key.split()[:2])
+    """Return the last host key that first boot wrote to the console, which keeps its text over reboots.
+
+    The kernel writes there too and may cut or change a line, so a key counts only if it is whole and there twice.
+    """
+    lines = [line.partition(CONSOLE_KEY)[2].split()[:2] for line in console.splitlines() if CONSOLE_KEY in line]
+    whole = [" ".join(words) for words in lines if len(words) == 2 and _is_ed25519(*words)]  # noqa: PLR2004 - type and key
+    for key in reversed(whole):
+        if whole.count(key) > 1:
+            return key
     raise pulumi.RunError(
-        f"the console of {instance} shows no line '{CONSOLE_KEY}', so its host key cannot be pinned; "
+        f"the console of {instance} shows no host key twice after '{CONSOLE_KEY}', so it cannot be pinned; "
         "does its image write to the serial console?"
     )
+
+
+def _is_ed25519(kind: str, encoded: str) -> bool:
+    """Tell whether these words are a whole public key (RFC 8709, section 4): two texts, each after its length."""
+    try:
+        raw = base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        return False
+    return kind == "ssh-ed25519" and raw.startswith(_ED25519) and len(raw) == len(_ED25519) + _KEY_BYTES

@@ -183,7 +183,8 @@ def words(**changes: Any) -> list[str]:
 GOLDEN = (
     "/opt/amazon/openmpi/bin/mpirun --bind-to none --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include 10.1.0.0/17 "
     "--mca oob_tcp_if_include 10.1.0.0/17 --mca prte_if_include 10.1.0.0/17 "
-    "--mca plm_rsh_args '-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=15 -o ControlPath=~/.busbar/ssh/%C' "
+    "--mca plm_rsh_args '-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=~/.ssh/known_hosts "
+    "-o ConnectTimeout=15 -o ControlPath=~/.busbar/ssh/%C' "
     "--mca plm_rsh_no_tree_spawn 1 "
     "-np 16 -npernode 8 --hostfile PLAN/hosts -x NCCL_ALGO=Ring -x NCCL_DEBUG=INFO "
     "-x NCCL_DEBUG_FILE=/home/ubuntu/.busbar/nccl/nccl.%h.%p -x NCCL_DEBUG_SUBSYS=INIT,NET "

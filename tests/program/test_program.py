@@ -18,6 +18,7 @@ from a_line import document
 from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, Engine, configuration, ready_line, run_program
 
 from benchmarks.plan.asked import Asked
+from components.oci import login_node
 from components.oci.pool import create_timeout
 from config import read
 from config.oci.model import Oci
@@ -369,3 +370,24 @@ def test_pools_that_change_places_stay_the_machines_that_they_are():
 
     assert machines(one) == machines(other)
     assert sum(kind.endswith(":ClusterNetwork") for kind, _, _ in machines(one)) == 2
+
+
+@pytest.mark.parametrize(
+    "console",
+    [
+        "no key at all\n",
+        f"busbar-host-key: {HOST_KEY}\n",  # once
+        f"busbar-host-key: {HOST_KEY}\nbusbar-host-key: {HOST_KEY[:-4]}\nbusbar-host-key: {HOST_KEY[:30]}\n",
+        f"busbar-host-key: {HOST_KEY[:-4]}\n" * 3,  # cut
+        f"busbar-host-key: ssh-rsa {HOST_KEY.split()[1]}\n" * 3,
+    ],
+)
+def test_a_host_key_that_the_console_does_not_show_whole_and_twice_is_not_trusted(console):
+    with pytest.raises(pulumi.RunError, match="shows no host key twice"):
+        login_node._host_key("login", console)  # noqa: SLF001 - the one place where a key is believed
+
+
+def test_of_the_keys_of_two_boots_the_later_is_taken():
+    first = HOST_KEY.replace("Login", "Early")
+    told = [f"busbar-host-key: {key}\n" for key in (first, first, first, HOST_KEY, HOST_KEY, HOST_KEY[:50])]
+    assert login_node._host_key("login", "".join(told)) == HOST_KEY  # noqa: SLF001 - as above

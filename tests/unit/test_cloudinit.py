@@ -155,6 +155,7 @@ def booted(tmp_path: Path, name: str, mount: str) -> str:
     for path in ("/fss", "/lustre"):
         body = body.replace(f"mkdir -p {path}", f"mkdir -p {tmp_path}{path}").replace(f"1777 {path}", f"1777 {tmp_path}{path}")
     body = body.replace(mark, f"{tmp_path}/boot.json").replace("/etc/fstab", f"{tmp_path}/fstab")
+    body = body.replace("/etc/modprobe.d", f"{tmp_path}/modprobe.d")
     return f"PATH={programs}:$PATH\n{body}"
 
 
@@ -172,6 +173,13 @@ def test_a_boot_that_runs_twice_writes_each_line_once(tmp_path):
         assert run(tmp_path, body).returncode == 0
     assert json.loads((tmp_path / "boot.json").read_text()) == {"status": "done"}
     assert (tmp_path / "fstab").read_text().splitlines()[1:] == [FSS.line, LUSTRE.line]
+    front = subprocess.run(["ip", "-4", "-j", "route", "show", "default"], capture_output=True, text=True, check=False).stdout
+    named = next(iter(json.loads(front or "[]")), {"dev": ""})["dev"]
+    assert (tmp_path / "modprobe.d/busbar-lnet.conf").read_text().splitlines() == [
+        f"options lnet networks=tcp({named})",
+        "options lnet lnet_peer_discovery_disabled=1",
+        "options ksocklnd skip_mr_route_setup=1",
+    ]
 
 
 def test_an_image_without_a_lustre_client_fails_in_the_step_of_that_name(tmp_path):
