@@ -391,3 +391,18 @@ def test_of_the_keys_of_two_boots_the_later_is_taken():
     first = HOST_KEY.replace("Login", "Early")
     told = [f"busbar-host-key: {key}\n" for key in (first, first, first, HOST_KEY, HOST_KEY, HOST_KEY[:50])]
     assert login_node._host_key("login", "".join(told)) == HOST_KEY  # noqa: SLF001 - as above
+
+
+def test_nothing_is_given_less_time_than_the_vendors_provider_gives_it(monkeypatch):
+    """terraform-provider-oci 8.28.0: Lustre two hours for each operation, a single instance 75 minutes to end."""
+    given = {}
+
+    def note(self, request, register=pulumi.runtime.mocks.MockMonitor.RegisterResource):
+        given[request.type.rpartition(":")[2]] = request.customTimeouts
+        return register(self, request)
+
+    monkeypatch.setattr(pulumi.runtime.mocks.MockMonitor, "RegisterResource", note)
+    run_program(LINES, oci=files())
+    lustre, network = given["FileStorageLustreFileSystem"], given["ClusterNetwork"]
+    assert (lustre.create, lustre.update, lustre.delete) == ("120m", "240m", "120m")
+    assert (network.create, network.delete) == ("30m", "75m")

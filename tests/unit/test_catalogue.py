@@ -63,3 +63,9 @@ def test_every_image_family_says_how_its_rails_get_addresses(family):
     assert family.rdma in {"ifcfg", "agent"}
     assert family.firewall in {"firewalld", "iptables"}
     assert bool(family.nccl_packages) == bool(family.nccl_repository)
+
+
+def test_every_image_has_the_places_of_mpi_that_the_vendors_own_scripts_try():
+    """oci-hpc 3.1.0: samples/gpu/nccl_run_allreduce.sbatch, lines 46-50."""
+    for row in IMAGES.values():
+        assert row.homes.mpi == ("/usr/mpi/gcc/openmpi-*", "/opt/openmpi-*", "/opt/hpcx-*/ompi")

@@ -200,3 +200,9 @@ def test_without_file_systems_nothing_of_them_is_in_the_text():
     for name in ("node-ol7", "node-ol8", "login-ol8"):
         assert "again" not in TEXTS[name]
         assert "mount.nfs" not in TEXTS[name]
+
+
+def test_growing_the_root_file_system_never_fails_a_boot():
+    for name, text in TEXTS.items():
+        assert ("oci-growfs -y || echo" in text) is (name.startswith("node-ol")), name
+        assert "oci-growfs -y\n" not in text
