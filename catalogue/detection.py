@@ -58,11 +58,9 @@ class Facts:
         return cls(found["gpu"], int(found["gpus"]), hcas, found["front"], found["network"], found["tag"])
 
     @property
-    def rails(self) -> tuple[Hca, ...]:
-        """Return the devices that carry the fabric: active, not the front end's, and of the highest rate among those."""
-        able = [hca for hca in self.hcas if hca.active and hca.netdev != self.front and hca.rate_gbit_s > 0]
-        best = max((hca.rate_gbit_s for hca in able), default=0)
-        return tuple(hca for hca in able if hca.rate_gbit_s == best)
+    def present(self) -> tuple[Hca, ...]:
+        """Return the RDMA devices that are not the front end's, up or down."""
+        return tuple(hca for hca in self.hcas if hca.netdev != self.front)
 
 
 def named(name: str) -> Shape | None:
@@ -76,13 +74,17 @@ def complete(shape: Shape, nodes: int) -> bool:
     return nodes == 1 or shape.rdma is not None
 
 
-def recognise(facts: Facts, nodes: int, row: Shape | None = None, fronts: Collection[str] = ()) -> Shape:
+def recognise(
+    facts: Facts, nodes: int, row: Shape | None = None, fronts: Collection[str] = (), rails: tuple[str, ...] = ()
+) -> Shape:
     """Return the shape of `nodes` equal machines that say `facts`; `row` is the catalogue's where the user named one.
 
-    Front-end interfaces may be named differently on some of them: `fronts` are all those names.
+    Front-end interfaces may be named differently on some of them: `fronts` are all those names. `rails` are the devices that
+    the user named as rails. Without them what is present counts, and not what is up: a broken fabric would be its own measure.
 
     Raises:
-        ValueError: the machines have no GPU, or other GPUs or another number of rails than the row that was named.
+        ValueError: the machines have no GPU, or other GPUs or another number of rails than the row that was named; or nobody
+            can tell which devices are rails.
     """
     if not facts.gpus:
         msg = "nvidia-smi shows no GPU there, so NCCL cannot be measured"
@@ -96,27 +98,76 @@ def recognise(facts: Facts, nodes: int, row: Shape | None = None, fronts: Collec
     found = row or _catalogued(facts) or Shape(f"{facts.gpus} x {facts.gpu}", facts.gpu, facts.gpus, 0, 0, None, GENERIC, _SAID)
     if complete(found, nodes):
         return found
-    return replace(found, rdma=_rdma(facts.rails, found), front=",".join(sorted({facts.front, *fronts} - {""})))
+    return replace(found, rdma=_rdma(facts, found, rails), front=",".join(sorted({facts.front, *fronts} - {""})))
+
+
+def remark(shape: Shape) -> str:
+    """Return what is odd about a shape that machines said of themselves; empty if nothing is."""
+    if shape.rdma is None or shape.rdma.ports >= shape.gpus:
+        return ""
+    return (
+        f"{shape.gpus} GPUs share {shape.rdma.ports} rails; machines of this kind often have one for each GPU, and a rail that "
+        "is not present cannot be missed"
+    )
 
 
 def _catalogued(facts: Facts) -> Shape | None:
     """Return the row with these GPUs: OCI's on OCI where the rails are its own, elsewhere a server without rails in its row."""
     if facts.tag == OCI_TAG:
-        wired = {(hca.name, hca.rate_gbit_s) for hca in facts.rails}
-        rows = [row for row in SHAPES.values() if row.rdma and {(hca, row.rdma.port_gbit_s) for hca in row.rdma.hca} == wired]
+        present = {hca.name for hca in facts.present}  # what is down or slow is a difference that the measurement names
+        rows = [row for row in SHAPES.values() if row.rdma and set(row.rdma.hca) <= present]
     else:
         rows = [row for row in SERVERS.values() if row.rdma is None]
     return next((row for row in rows if row.gpus == facts.gpus and gpus.same(row.gpu, facts.gpu)), None)
 
 
-def _rdma(rails: tuple[Hca, ...], shape: Shape) -> Rdma | None:
+def _rdma(facts: Facts, shape: Shape, rails: tuple[str, ...]) -> Rdma | None:
     if shape.unnamed is not None:
-        count, rate_gbit_s = shape.unnamed
-        if len(rails) != count:
-            raise ValueError(
-                f"shape is {shape.name}, which has {count} rails, and the machines show {len(rails)} that are active"
-            )
-        # By number, for their names hold PCI buses, and devices of ascending buses are near GPUs of ascending numbers.
-        names = sorted((rail.name for rail in rails), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
-        return Rdma(count, rate_gbit_s, tuple(names), "")
-    return Rdma(len(rails), rails[0].rate_gbit_s, tuple(rail.name for rail in rails), "") if rails else None
+        return _counted([hca for hca in facts.present if hca.active], shape, *shape.unnamed)
+    if rails:
+        found = _named_rails(facts, rails)
+    else:
+        found = facts.present
+        doubt = _doubt(found, shape)
+        if doubt:
+            raise ValueError(f"{doubt}; name the devices that carry the fabric in hosts.rails")
+    slowest = min((rail.rate_gbit_s for rail in found), default=0)
+    return Rdma(len(found), slowest, tuple(rail.name for rail in found), "") if found else None
+
+
+def _counted(found: list[Hca], shape: Shape, count: int, rate_gbit_s: int) -> Rdma:
+    if len(found) != count:
+        raise ValueError(f"shape is {shape.name}, which has {count} rails, and the machines show {len(found)} that are active")
+    # By number, for their names hold PCI buses, and devices of ascending buses are near GPUs of ascending numbers.
+    names = sorted((rail.name for rail in found), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
+    return Rdma(count, rate_gbit_s, tuple(names), "")
+
+
+def _named_rails(facts: Facts, rails: tuple[str, ...]) -> tuple[Hca, ...]:
+    by_name = {hca.name: hca for hca in facts.hcas}
+    absent = [name for name in rails if name not in by_name]
+    if absent:
+        known = ", ".join(by_name) or "none"
+        raise ValueError(
+            f"hosts.rails names {', '.join(absent)}, and the machines have {known}; name those that carry the fabric"
+        )
+    down = [name for name in rails if not by_name[name].active]
+    if down:
+        raise ValueError(f"hosts.rails names {', '.join(down)}, and no port of that is active; bring it up, or leave it out")
+    return tuple(by_name[name] for name in rails)
+
+
+def _doubt(found: tuple[Hca, ...], shape: Shape) -> str:
+    """Return why nobody can tell which of these devices are rails; empty if all of them are."""
+    down = [hca.name for hca in found if not hca.active]
+    if down:
+        return f"RDMA devices {', '.join(down)} of the machines are not active"
+    rates = sorted({hca.rate_gbit_s for hca in found})
+    if len(rates) > 1:
+        by_rate = [f"{', '.join(hca.name for hca in found if hca.rate_gbit_s == rate)} at {rate} Gbit/s" for rate in rates]
+        return f"the machines' RDMA devices have different rates ({'; '.join(by_rate)})"
+    if found and len(found) % shape.gpus and shape.gpus % len(found):
+        return (
+            f"the machines have {len(found)} RDMA devices beside the front end's, which {shape.gpus} GPUs cannot share evenly"
+        )
+    return ""

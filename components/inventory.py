@@ -95,6 +95,7 @@ class PlannedSet:
         launcher: how ranks start there.
         first_boot: the machines are new, so first contact waits until cloud-init has ended.
         ask: ask every node what it is, because the shape or the network is not known.
+        rails: RDMA devices that the user named as rails; empty if first contact finds them.
     """
 
     name: str
@@ -104,6 +105,7 @@ class PlannedSet:
     dynamic: int = 0
     first_boot: bool = True
     ask: bool = False
+    rails: tuple[str, ...] = ()
 
 
 def named(planned: tuple[PlannedSet, ...], name: str) -> PlannedSet:

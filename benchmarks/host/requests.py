@@ -26,7 +26,7 @@ from benchmarks.launch.protocol import (
     data,
     load,
 )
-from benchmarks.plan import ceiling, fractions
+from benchmarks.plan import ceiling, fractions, patience
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
 from benchmarks.plan.ranks import Place, exports, ranks, result
@@ -117,6 +117,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
             groups=step.groups,
             cycles=step.cycles,
             decides=step.name == plan.collective,
+            silence_s=round(patience.silence_s(step, shape, asked.nodes), 1),
         )
         for step in chosen
     ]
@@ -132,6 +133,9 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         steps=runs,
         results=where.results,
         logs=where.logs,
+        gpu=shape.gpu,
+        # A plugin's devices may report another rate: older EFA drivers say 100 Gb/s for every one.
+        port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
     )
 
 
@@ -157,7 +161,7 @@ def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]
 def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons: Sequence[str]) -> str:
     """Return the request that measures once more what `judged` finds slow and looks for the cause; empty if nothing is slow."""
     slow = any(one.state == SHORT and one.name.split(" ")[0] in _SLOW_CHECKS for one in judged.checks)
-    needed = slow and asked.nodes > 1 and budget_s > 0
+    needed = (slow or judged.died) and asked.nodes > 1 and budget_s > 0
     again = _again(where, asked, judged, reasons)
     bound_s = budget_s + _SEARCH_GRACE_S + (asked.plan.timeout_s if again else 0)
     nodes = list(where.nodes) if needed or again else []

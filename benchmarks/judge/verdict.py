@@ -29,6 +29,8 @@ __all__ = ["PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "judge", "judged"
 
 #: Printed numbers may be this much above what the wire allows; more means another wire.
 _ABOVE = 1.05
+#: At most this many of NCCL's warnings are reasons of a verdict.
+_WARNINGS = 8
 #: Spread that a healthy fabric stays within: coefficient of variation in percent, and p99 / p50 of single operations.
 CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
 
@@ -49,6 +51,7 @@ class Judgement:
         rows: complete rows by collective.
         checks: all checks of the measurement.
         line: the measurement as read; its other fields are unchecked.
+        died: whether the deciding run died or hung, so that a search must find out where.
     """
 
     verdict: str
@@ -62,6 +65,7 @@ class Judgement:
     rows: dict[str, tuple[dict[str, Any], ...]]
     checks: tuple[Check, ...] = ()
     line: dict[str, Any] = field(default_factory=dict)
+    died: bool = False
 
 
 def judge(text: str, asked: Asked) -> Judgement:
@@ -125,6 +129,15 @@ def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
         yield f"the line has no run of {asked.plan.collective}"
         return
     yield from problems(run, asked.plan.collective, asked.plan.sizes_bytes, asked.ranks, asked.nodes)
+    if run.failed:
+        yield from _warnings(found.line.get("warnings"))
+
+
+def _warnings(said: Any) -> Iterable[str]:
+    """Yield what NCCL warned of on the nodes when the deciding run failed: it names peers and devices."""
+    for one in (said if isinstance(said, list) else [])[:_WARNINGS]:
+        if isinstance(one, dict):
+            yield f"NCCL on {one.get('node')}: {one.get('said')}"
 
 
 def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
@@ -244,4 +257,5 @@ def _judgement(checks: list[Check], asked: Asked, found: Measurement) -> Judgeme
         rows={name: tuple(row for row in found.rows(name) if row["size_bytes"]) for name in asked.plan.collectives},
         checks=tuple(checks),
         line=found.line,
+        died=bool((run := found.runs.get(asked.plan.collective)) and run.failed),
     )

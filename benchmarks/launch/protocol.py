@@ -117,7 +117,8 @@ class Step(NamedTuple):
         result: path of the JSON file that the first rank writes.
         groups: how many groups run at once.
         cycles: how often each size is measured.
-        decides: the measurement ends where this step gives nothing.
+        decides: no further step is run where this one gives nothing.
+        silence_s: how long it may print nothing before it counts as hung, on real wires; 0 for the whole measurement's limit.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Step(NamedTuple):
     groups: int = 1
     cycles: int = 1
     decides: bool = False
+    silence_s: float = 0
 
 
 class Evidence(NamedTuple):
@@ -148,6 +150,8 @@ class Measure(NamedTuple):
         results: folder for the JSON files.
         logs: folder on every node for what NCCL says.
         evidence: of the first look, where this is a second one.
+        gpu: the GPU model of the shape; empty if it is not known.
+        port_gbit_s: line rate of each rail of the shape; 0 if what drivers report is no measure of it.
     """
 
     run_id: str
@@ -162,6 +166,8 @@ class Measure(NamedTuple):
     results: str
     logs: str
     evidence: Optional[Evidence] = None
+    gpu: str = ""
+    port_gbit_s: int = 0
     schema: int = SCHEMA
     kind: str = "measure"
 

@@ -1,26 +1,34 @@
 """Runs a child process with a time limit, and stops its whole process group at the limit or when the reader ends."""
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
 import threading
-from typing import Any, Iterator, List
+import time
+from typing import Any, Callable, Iterator, List
 
 _PATIENCE_S = 10
 
 
 class Bounded:
-    """A started command; `lines` reads what it prints, `late` says whether the time limit ended it."""
+    """A started command; `lines` reads what it prints, `late` says whether a time limit ended it.
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    It may be silent for `silence_s`, which its reader may change.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", silence_s: float) -> None:
         self._process = process
         self.late = False
+        self.silence_s = silence_s
+        self.heard = time.monotonic()
 
     def lines(self) -> Iterator[str]:
         """Yield its output line by line, to the end."""
         assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
         for raw in self._process.stdout:
+            self.heard = time.monotonic()
             yield raw.decode("utf-8", "replace").rstrip("\n")
 
     def status(self) -> int:
@@ -28,33 +36,51 @@ class Bounded:
         return self._process.wait()
 
     def stop(self) -> None:
-        """End its process group: first with SIGTERM, so that mpirun ends its ranks on other nodes, then with SIGKILL."""
+        """End its process group: first with SIGTERM, so that mpirun ends its ranks on other nodes, then with SIGKILL.
+
+        A process of it that is stopped takes only the second, and would keep the output open for ever.
+        """
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_PATIENCE_S)
-                return
 
 
 @contextlib.contextmanager
-def bounded(argv: List[str], timeout_s: float, **options: Any) -> Iterator[Bounded]:
-    """Run `argv` in its own process group for at most `timeout_s`, standard error on standard output; stop it on leaving."""
+def bounded(
+    argv: List[str],
+    timeout_s: float,
+    silence_s: float = math.inf,
+    before_end: Callable[[], None] = lambda: None,
+    **options: Any,
+) -> Iterator[Bounded]:
+    """Run `argv` in its own process group, standard error on standard output; stop it on leaving.
+
+    It may run for `timeout_s`, and print nothing for `silence_s`; before a limit ends it, `before_end` is called.
+    """
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **options
     )
-    child = Bounded(process)
+    child = Bounded(process, silence_s)
+    deadline, ended = time.monotonic() + timeout_s, threading.Event()
 
-    def expire() -> None:
+    def watch() -> None:
+        while True:
+            left_s = min(deadline, child.heard + child.silence_s) - time.monotonic()
+            if left_s <= 0:
+                break
+            if ended.wait(min(left_s, threading.TIMEOUT_MAX)):
+                return
         child.late = True
+        before_end()
         child.stop()
 
-    timer = threading.Timer(timeout_s, expire)
-    timer.daemon = True
-    timer.start()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
     try:
         yield child
     finally:
-        timer.cancel()
+        ended.set()
         if process.poll() is None:
             child.stop()

@@ -1,7 +1,7 @@
 """Runs the steps of a plan over all nodes, and returns one line: rows, ranks, versions, byte counters.
 
-It fails only if the deciding run gives nothing, and then names the node or the missing rule that is the likely cause. Any other
-step that fails is in the line.
+A step that dies or hangs is in the line as failed; of the deciding one the line also has what NCCL warned of on every node, and
+which ranks were gone or stopped.
 """
 
 import contextlib
@@ -9,17 +9,19 @@ import fcntl
 import gzip
 import hashlib
 import json
+import math
 import os
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from benchmarks.launch import launcher, mpirun
 from benchmarks.launch.protocol import LINE_SCHEMA, Measure, Node, Search, Step
 from benchmarks.runner import (
     fanout,
     jobs,
+    laggards,
     line_size,
     node_differences,
     node_facts,
@@ -32,6 +34,12 @@ from benchmarks.runner.refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
+#: How many processes of others are named.
+_NAMED = 8
+#: How much of a failed step's output is kept in the evidence.
+_FAILED_BYTES = 1 << 20
+#: A deciding run that gave nothing.
+_NOTHING = transcript.Transcript(None, (), (), None, None, None, None, None, None, ())
 
 
 def commands(request: Measure) -> List[str]:
@@ -88,8 +96,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     if absent:
         request = request._replace(steps=[_unpinned(step) for step in request.steps])
     ran = carry_out(request, here, say, before, began)
-    deciding = ran.deciding
-    assert deciding is not None  # noqa: S101 - its failure is raised in _step
+    deciding = ran.deciding or _NOTHING
     first = before[0]
     line = {
         "schema": LINE_SCHEMA,
@@ -97,7 +104,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         "run_id": request.run_id,
         "started": started,
         "steps": ran.steps,
-        "rehearsal": {"scale": deciding.scale} if deciding.scale else None,
+        "rehearsal": {"scale": ran.scale} if ran.scale else None,
         "versions": {
             "nccl": deciding.nccl,
             "nccl_tests": deciding.nccl_tests,
@@ -107,18 +114,25 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         },
         "machines": {node.name: its["machine"] for node, its in zip(nodes, before)},
         "gpu": first["gpus"][0] if first["gpus"] else None,
-        "inventory": {"differences": [*absent, *node_differences.differences(nodes, before, asked_at, request.hcas)]},
+        "inventory": {"differences": [*absent, *_differences(request, before, asked_at)]},
         "transport": dict(traffic.between(nodes, before, ran.after, request.hcas), network=deciding.network),
+        "warnings": traffic.warnings(nodes, ran.after),
         "seconds": round(time.monotonic() - began, 2),
     }  # type: Dict[str, Any]
-    line["evidence"] = keep(here, dict(ran.texts, nodes=line_size.bulk(line)))
+    line["evidence"] = keep(here, dict(ran.texts, nodes=line_size.bulk(line)), ran.failed)
     return line_size.fitting(line, request.hcas)
+
+
+def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[Tuple[float, float]]) -> List[str]:
+    shape = (request.hcas, request.gpu, request.port_gbit_s)
+    return node_differences.differences(request.nodes, before, asked_at, *shape)
 
 
 class Ran(NamedTuple):
     """Steps that ran, as the line has them, and what they printed by name.
 
-    For the deciding step: its transcript, the inventories after it, and the names of all steps up to it.
+    For the deciding step: its transcript, the inventories after it, and the names of all steps up to it. The scale is that of
+    any step that states one.
     """
 
     steps: List[Dict[str, Any]]
@@ -126,27 +140,60 @@ class Ran(NamedTuple):
     deciding: Optional[transcript.Transcript]
     after: List[Dict[str, Any]]
     counted: List[str]
+    scale: Optional[int] = None
+
+    @property
+    def failed(self) -> List[str]:
+        """Return the names of the steps that gave nothing."""
+        return [str(step["name"]) for step in self.steps if step.get("failed")]
 
 
 def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str, Any]], began: float) -> Ran:
     """Run the request's steps within its time limit since `began`; take inventory again after the deciding one.
 
     Raises:
-        Refusal: a step that decides ended without a result, or a node does not answer.
+        Refusal: a node does not answer after a deciding step that gave a result.
     """
-    nodes = request.nodes
-    ran = Ran([], {}, None, before, [])
+    ran, dead = Ran([], {}, None, before, []), False
     for step in request.steps:
         left_s = request.timeout_s - (time.monotonic() - began)
+        if dead:
+            ran.steps.append(dict(_about(step), failed=f"was not run, because {request.deciding} gave nothing"))
+            continue
         found, run = _step(request, step, max(left_s, 1.0), here, say)
         ran.steps.append(found)
-        if run is None:
-            continue
-        ran.texts[step.name] = run.text
+        ran.texts[step.name] = run.text if run else _kept(here, step.name)
+        if run and run.transcript.scale:
+            ran = ran._replace(scale=run.transcript.scale)
         if step.name == request.deciding:
-            after, _ = inventories(nodes, "--harvest " + shlex.quote(request.logs))
-            ran = ran._replace(deciding=run.transcript, after=after, counted=[one["name"] for one in ran.steps])
+            dead = run is None and step.decides
+            after = _after(request, run is None, say)
+            ran = ran._replace(
+                deciding=run.transcript if run else None,
+                after=before if after is None else after,
+                counted=[one["name"] for one in ran.steps],
+            )
     return ran
+
+
+def _after(request: Measure, failed: bool, say: jobs.Say) -> Optional[List[Dict[str, Any]]]:
+    """Return the inventories after the deciding step; None where a node does not answer after one that failed."""
+    try:
+        return inventories(request.nodes, "--harvest " + shlex.quote(request.logs))[0]
+    except Refusal as refusal:
+        if not failed:
+            raise
+        say(str(refusal))
+        return None
+
+
+def _kept(here: str, name: str) -> str:
+    """Return what a step that failed has printed."""
+    path = os.path.join(here, name + ".txt")
+    if not os.path.exists(path):
+        return ""
+    with jobs.text(path) as source:
+        return str(source.read())[-_FAILED_BYTES:]
 
 
 def lay_hostfile(request: Measure) -> None:
@@ -162,6 +209,7 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
     with ThreadPoolExecutor(2) as pool:
         reached = pool.submit(_refuse_unreachable, nodes, say)
         before, asked_at = inventories(nodes, shlex.quote(request.logs))
+        refuse_busy(nodes, before)
         _refuse_unequal(nodes, before, request)
         reached.result()
     return before, asked_at
@@ -184,6 +232,17 @@ def _refuse_unequal(nodes: List[Node], found: List[Dict[str, Any]], request: Mea
             raise Refusal("{} shows {} GPUs, and its shape has {}".format(node.name, len(its["gpus"]), request.gpus))
         if its["driver"] != found[0]["driver"]:
             raise Refusal("{} runs driver {}, {} runs {}".format(node.name, its["driver"], nodes[0].name, found[0]["driver"]))
+
+
+def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:
+    """Refuse to measure beside somebody else's job: it would be disturbed, and its load taken for a fault."""
+    busy = [f"{node.name}: {sentence}" for node, its in zip(nodes, found) for sentence in its.get("busy", [])]
+    if busy:
+        raise Refusal(
+            "the GPUs are at work, so nothing was started; {}{}".format(
+                "; ".join(busy[:_NAMED]), f"; and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""
+            )
+        )
 
 
 def _refuse_unreachable(nodes: List[Node], say: jobs.Say) -> None:
@@ -219,17 +278,28 @@ def _unpinned(step: Step) -> Step:
 def _step(
     request: Measure, step: Step, timeout_s: float, here: str, say: jobs.Say
 ) -> Tuple[Dict[str, Any], Optional[program_run.Run]]:
-    """Run one step; only the deciding one may end the measurement."""
+    """Run one step; why it failed is data, and before it is ended for being late its ranks are looked at."""
     say(f"measuring: {step.collective} ({step.name}) on {len(request.nodes)} nodes")
-    found = {"name": step.name, "stage": step.stage, "collective": step.collective}  # type: Dict[str, Any]
-    job = program_run.Job(step.name, _argv(request, step), step.result, timeout_s, step.cycles)
+    found, lagging = _about(step), []  # type: Dict[str, Any], List[str]
+
+    def look() -> None:
+        lagging.extend(laggards.named(request.nodes, step.ranks.program, step.ranks.per_node))
+
+    job = program_run.Job(
+        step.name,
+        _argv(request, step),
+        step.result,
+        timeout_s,
+        step.cycles,
+        silence_s=step.silence_s or math.inf,
+        before_end=look,
+    )
     try:
         run = program_run.run(job, here, say)
     except Refusal as refusal:
-        if step.decides:
-            raise
-        say(str(refusal))
-        return dict(found, failed=str(refusal)), None
+        why = "; ".join([str(refusal), *lagging])
+        say(why)
+        return dict(found, failed=why), None
     its = run.transcript
     found.update(
         rows=[_row(row) for row in its.rows],
@@ -245,6 +315,10 @@ def _step(
     if spread is not None:
         found["spread"] = {name: value for name, value in spread._asdict().items() if name != "rank_us"}
     return found, run
+
+
+def _about(step: Step) -> Dict[str, Any]:
+    return {"name": step.name, "stage": step.stage, "collective": step.collective}
 
 
 def _row(row: transcript.Row) -> List[Any]:
@@ -268,15 +342,15 @@ def _groups(row: transcript.Row, step: Step, ranks: int) -> Optional[List[float]
     return [float(f"{row.size_bytes * factor / (max(group) * 1e3):.5g}") for group in groups]
 
 
-def keep(here: str, texts: Dict[str, str], head: str = "") -> Dict[str, str]:
-    """Compress what the steps printed into a file that is named by its hash; a failed step's output stays as it is."""
+def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str = "") -> Dict[str, str]:
+    """Compress what the steps printed into a file that is named by its hash; that of `failed` steps also stays as it is."""
     text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()
     path = os.path.join(here, digest + ".txt.gz")
     with open(path, "wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as target:
         target.write(data)
-    for name in texts:
+    for name in set(texts) - set(failed):
         if os.path.exists(os.path.join(here, name + ".txt")):
             os.unlink(os.path.join(here, name + ".txt"))
     return {"path": path, "sha256": digest}

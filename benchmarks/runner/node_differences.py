@@ -1,5 +1,6 @@
-"""Finds where nodes differ that should be alike (rails, link rates, MTUs, clocks), one sentence for each difference."""
+"""Finds where nodes differ from each other or from their shape (GPUs, rails, link rates, MTUs, clocks), a sentence for each."""
 
+import re
 from collections import Counter
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -11,11 +12,13 @@ CLOCK_LIMIT_S = 5.0
 _NAMED = 32
 
 
-def differences(
+def differences(  # noqa: PLR0913, PLR0917 - what nodes and their shape are
     nodes: Sequence[Node],
     found: Sequence[Dict[str, Any]],
     asked_at: Sequence[Tuple[float, float]],
     hcas: Sequence[str],
+    gpu: str = "",
+    port_gbit_s: int = 0,
 ) -> List[str]:
     """Return a sentence for each way in which a node differs from the others, or from what its shape has.
 
@@ -24,6 +27,8 @@ def differences(
         found: one inventory for each.
         asked_at: this machine's clock before and after each inventory.
         hcas: the rails that the shape has; empty if it is not known.
+        gpu: its GPU model; empty if it is not known.
+        port_gbit_s: line rate of its rails; 0 if it is not known.
     """
     sentences = []  # type: List[str]
     for node, its, (before, after) in zip(nodes, found, asked_at):
@@ -33,6 +38,11 @@ def differences(
                 sentences.append(f"{name} has no RDMA device {hca}")
             elif not its["hca"][hca]["active"]:
                 sentences.append(f"{name}: rail {hca} is not active")
+            else:
+                sentences.extend(_slow(name, hca, its["hca"][hca]["rate"], port_gbit_s))
+        others = sorted({one for one in its.get("gpus", ()) if gpu and one != gpu and not one.startswith(gpu + " SXM")})
+        if others:  # newer drivers add the board to the model's name
+            sentences.append("{} has {}, and its shape has {}".format(name, ", ".join(others), gpu))
         apart = max(before - its["clock"], its["clock"] - after, 0.0)
         if apart > CLOCK_LIMIT_S:
             sentences.append(f"{name}: its clock is {apart:.0f} s away from the head node's")
@@ -41,6 +51,14 @@ def differences(
     if len(sentences) > _NAMED:
         sentences[_NAMED:] = [f"and {len(sentences) - _NAMED} more differences"]
     return sentences
+
+
+def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
+    """Return a sentence if a rail was trained at another rate than its shape's, as all rails of all nodes may be."""
+    found = re.match(r"\d+", rate)
+    if not found or not port_gbit_s or int(found.group(0)) >= port_gbit_s:
+        return []
+    return [f"{name}: rail {hca} runs at {rate}, and the shape's rails at {port_gbit_s} Gbit/s"]
 
 
 def _odd(  # noqa: PLR0913, PLR0917 - one comparison, asked twice

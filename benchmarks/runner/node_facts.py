@@ -7,6 +7,7 @@ they say about the transport and removes it.
 import json
 import os
 import platform
+import pwd
 import re
 import shutil
 import socket
@@ -23,10 +24,14 @@ _SAID = (
     # NCCL's graph/topo.cc and transport/net.cc: a channel whose GPU the HCA reaches itself ends in /GDRDMA.
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/\S*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
+    ("warnings", re.compile(r"NCCL WARN (.*\S)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )
 _RDMA = "/sys/class/infiniband"
 _LOG_LIMIT_BYTES = 4 << 20
+#: What the driver itself may hold of an idle GPU's memory, and what a sample of an idle GPU may show as work.
+_IDLE_MIB, _IDLE_PCT = 4096, 20
+_BUSY_KEPT = 8
 
 
 def inventory() -> Dict[str, Any]:
@@ -43,6 +48,7 @@ def inventory() -> Dict[str, Any]:
         "interfaces": {name: _interface(name) for name in _entries("/sys/class/net") if name != "lo"},
         "hca": {name: hca(os.path.join(_RDMA, name)) for name in _entries(_RDMA)},
         "nvlink_tx_bytes": _nvlink(),
+        "busy": busy(),
     }
 
 
@@ -50,6 +56,42 @@ def _gpus() -> List[List[str]]:
     out = _output(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
     rows = [[word.strip() for word in line.split(",")] for line in out.splitlines()]
     return [row for row in rows if len(row) == 2]  # noqa: PLR2004 - name and driver were asked for
+
+
+def busy() -> List[str]:
+    """Return a sentence for each process that computes on a GPU here, or for each GPU that is at work without one to see.
+
+    A process in another PID namespace is not listed, and its memory is. An idle MPS server is nobody's work.
+    """
+    found = [
+        f"process {row[0]} ({os.path.basename(row[1])}) of {_owner(row[0])} computes on a GPU"
+        for row in _rows("--query-compute-apps=pid,process_name,used_memory")
+        if len(row) == 3 and row[0].isdigit() and "mps-server" not in row[1]  # noqa: PLR2004 - what was asked for
+    ]
+    if found:
+        return found[:_BUSY_KEPT]
+    used = [row for row in _rows("--query-gpu=index,memory.used,utilization.gpu") if len(row) == 3]  # noqa: PLR2004
+    return [
+        f"GPU {index} has {mib} MiB in use and is busy for {percent} %, by no process that shows"
+        for index, mib, percent in used
+        if mib.isdigit() and percent.isdigit() and (int(mib) >= _IDLE_MIB or int(percent) >= _IDLE_PCT)
+    ][:_BUSY_KEPT]
+
+
+def _rows(query: str) -> List[List[str]]:
+    out = _output(["nvidia-smi", query, "--format=csv,noheader,nounits"])
+    return [[word.strip() for word in line.split(",")] for line in out.splitlines()]
+
+
+def _owner(pid: str) -> str:
+    try:
+        owner = os.stat("/proc/" + pid).st_uid
+    except OSError:
+        return "nobody who shows"
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return f"user {owner}"
 
 
 def _nvlink() -> Optional[int]:

@@ -3,11 +3,12 @@
 The JSON file is deleted at once, because it has a rank's whole environment.
 """
 
+import math
 import os
 import re
 import shlex
 import time
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from benchmarks.runner import agreement, fanout, jobs, transcript
 from benchmarks.runner.child import bounded
@@ -39,6 +40,8 @@ class Job(NamedTuple):
         result: path of the JSON file.
         timeout_s: limit on the run.
         cycles: how often each size is measured.
+        silence_s: how long it may print nothing on real wires; a rehearsal's scale multiplies it.
+        before_end: what is done before a limit ends it, while its ranks are still there.
         result_at: address of the first rank's node where that is not this one.
     """
 
@@ -48,6 +51,8 @@ class Job(NamedTuple):
     timeout_s: float
     cycles: int = 1
     result_at: Optional[str] = None
+    silence_s: float = math.inf
+    before_end: Callable[[], None] = lambda: None
 
 
 def run(job: Job, here: str, say: jobs.Say) -> Run:
@@ -110,10 +115,13 @@ def environment(argv: List[str]) -> Dict[str, str]:
 
 def _run(job: Job, path: str, say: jobs.Say) -> str:
     kept = []
-    with bounded(job.argv, job.timeout_s, cwd=os.path.expanduser("~"), env=environment(job.argv)) as child:
+    began, home = time.monotonic(), os.path.expanduser("~")
+    limits = (job.timeout_s, job.silence_s, job.before_end)
+    with bounded(job.argv, *limits, cwd=home, env=environment(job.argv)) as child:
         with jobs.text(path, "w") as log:
             for line in child.lines():
                 kept.append(line)
+                child.silence_s *= transcript.scale_of(line)
                 log.write(line + "\n")
                 log.flush()
                 if line.lstrip()[:1].isdigit() or "(us)" in line or "busbar rehearsal" in line:
@@ -122,7 +130,7 @@ def _run(job: Job, path: str, say: jobs.Say) -> str:
     if child.late:
         rows = sum(line.lstrip()[:1].isdigit() for line in kept)
         raise Refusal(
-            f"the run {job.name} was stopped after {job.timeout_s:.0f} s with {rows} rows done; its output is {path} there"
+            f"the run {job.name} was stopped after {time.monotonic() - began:.0f} s with {rows} rows done; its output is {path}"
         )
     counted = status == _WRONG_STATUS and any(_WRONG.match(line) for line in kept)
     if status != 0 and not counted:

@@ -38,6 +38,7 @@ def _retest(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     began = time.monotonic()
     nodes = asked.nodes
     before, _ = measure.inventories(nodes, shlex.quote(asked.logs))
+    measure.refuse_busy(nodes, before)
     measure.lay_hostfile(asked)
     ran = measure.carry_out(asked, here, say, before, began)
     transport = None
@@ -46,4 +47,9 @@ def _retest(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     first = asked.evidence
     seen = (first.sha256, first.path) if first else (None, None)
     head = "# busbar: measured a second time; the first is {} ({})\n".format(*seen)
-    return {"steps": ran.steps, "transport": transport, "evidence": measure.keep(here, ran.texts, head), "failed": None}
+    return {
+        "steps": ran.steps,
+        "transport": transport,
+        "evidence": measure.keep(here, ran.texts, ran.failed, head),
+        "failed": None,
+    }

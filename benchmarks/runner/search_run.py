@@ -44,6 +44,8 @@ def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
             if request.again:
                 line["again"] = retest_run.retest(request.again, say)
             if request.trials:
+                before, _ = measure.inventories(request.nodes, "")
+                measure.refuse_busy(request.nodes, before)
                 whole = _whole_gb_s(request.trials.whole_gb_s, line.get("again"))
                 line.update(_search(request, request.trials, whole, here, say))
     except (Refusal, OSError) as error:

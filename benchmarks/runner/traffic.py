@@ -15,6 +15,8 @@ _SENTENCES_KEPT = 32
 #: How many ports are kept of each counter's name, and how many events in all.
 _PORTS_KEPT = 4
 _EVENTS_KEPT = 64
+#: How many warnings are kept of one node and of all, and how much of each.
+_WARNINGS_OF_A_NODE, _WARNINGS_KEPT, _SENTENCE = 4, 32, 300
 
 
 def between(
@@ -94,12 +96,24 @@ def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]
     total = {}  # type: Dict[str, Dict[str, int]]
     for said in all_said:
         for key, counts in said.items():
-            total.setdefault(key, {})
+            if key == "warnings":
+                continue  # they are kept by node
+            sums = total.setdefault(key, {})
             for sentence, count in counts.items():
                 plain = sentence if key != "devices" else _without_addresses(sentence)
-                total[key][plain] = total[key].get(plain, 0) + count
+                sums[plain] = sums.get(plain, 0) + count
     most = {key: sorted(counts, key=lambda one: -counts[one])[:_SENTENCES_KEPT] for key, counts in total.items()}
     return {key: {sentence: total[key][sentence] for sentence in sentences} for key, sentences in most.items()}
+
+
+def warnings(nodes: Sequence[Node], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return what NCCL warned of on each node, as {node, said, count}: the most frequent of each node."""
+    found = []  # type: List[Dict[str, Any]]
+    for node, its in zip(nodes, after):
+        counts = its.get("nccl", {}).get("warnings", {})
+        worst_said = sorted(counts, key=lambda one: (-counts[one], one))[:_WARNINGS_OF_A_NODE]
+        found += [{"node": node.name, "said": one[:_SENTENCE], "count": counts[one]} for one in worst_said]
+    return found[:_WARNINGS_KEPT]
 
 
 def _without_addresses(sentence: str) -> str:

@@ -152,6 +152,12 @@ def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
     return [each.finish(cycles) for each in drafts]
 
 
+def scale_of(line: str) -> int:
+    """Return the divisor of line rates that a rehearsal's banner states in `line`; 1 for every other line."""
+    found = _REHEARSAL.search(line)
+    return int(found.group(1)) if found else 1
+
+
 def _read_row(draft: _Draft, line: str) -> None:
     words = line.split()
     if words == ["..."]:

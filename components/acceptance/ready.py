@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 
 from catalogue import Shape
-from catalogue.detection import Facts, complete, recognise
+from catalogue.detection import Facts, complete, recognise, remark
 from components import remote_scripts
 from components.inventory import Cluster, PlannedSet
 from components.reach import Head, last_line
@@ -45,7 +45,7 @@ class Ready(pulumi.ComponentResource):
         if row is not None and complete(row, planned.nodes):
             self.shape = pulumi.Output.from_input(row)
         else:
-            self.shape = said.apply(lambda line: _shape(line, row))
+            self.shape = said.apply(lambda line: _shape(line, row, planned.rails))
             self.shape.apply(self._say, run_with_unknowns=True)
         self.network = pulumi.Output.all(given=cluster.reach.network, said=said).apply(
             lambda known: str(known["given"] or ",".join(known["said"]["networks"]))
@@ -55,6 +55,8 @@ class Ready(pulumi.ComponentResource):
     def _say(self, shape: Any) -> None:
         if not isinstance(shape, Shape):
             pulumi.log.info("the shape is detected during the update; shape and prediction are shown then", self)
+        elif remark(shape):
+            pulumi.log.warn(remark(shape), self)
 
 
 def _ask(planned: PlannedSet, timeout_s: int) -> dict[str, Any]:
@@ -73,8 +75,8 @@ def _ask(planned: PlannedSet, timeout_s: int) -> dict[str, Any]:
     return ask
 
 
-def _shape(line: dict[str, Any], row: Shape | None) -> Shape:
+def _shape(line: dict[str, Any], row: Shape | None, rails: tuple[str, ...]) -> Shape:
     try:
-        return recognise(Facts.read(line["groups"][0]["facts"]), line["count"], row, line["fronts"])
+        return recognise(Facts.read(line["groups"][0]["facts"]), line["count"], row, line["fronts"], rails)
     except ValueError as error:
         raise pulumi.RunError(f"{error}.") from None

@@ -33,7 +33,15 @@ class HostsCluster(pulumi.ComponentResource):
         self.reach = Ssh(pulumi.Output.from_input(access))
         launcher = Launcher(wanted.homes)
         self.planned = (
-            PlannedSet(name=SET, nodes=len(nodes), shape=wanted.row, launcher=launcher, first_boot=False, ask=True),
+            PlannedSet(
+                name=SET,
+                nodes=len(nodes),
+                shape=wanted.row,
+                launcher=launcher,
+                first_boot=False,
+                ask=True,
+                rails=wanted.rails,
+            ),
         )
         self.inventory = pulumi.Output.from_input(Inventory((NodeSet(SET, nodes, _identity(wanted, nodes)),)))
         self.register_outputs({})

@@ -35,6 +35,19 @@ def _shape(value: str) -> str:
     return value
 
 
+def _device(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}", value):
+        raise ValueError(f"is {value!r}; it must be the name of an RDMA device, such as mlx5_0")
+    return value
+
+
+def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
+    twice = sorted({name for name in value if value.count(name) > 1})
+    if twice:
+        raise ValueError(f"has {', '.join(twice)} twice; name each once")
+    return value
+
+
 def _user(value: str) -> str:
     if not re.fullmatch(_USER, value):
         raise ValueError(f"is {value!r}; it must be a login name, such as ubuntu")
@@ -136,6 +149,12 @@ class Hosts(Model):
         default=DETECT,
         description="Row of catalogue/servers.py or catalogue/oci/shapes.py; detect asks the machines.",
         examples=["HGX-H100.8"],
+    )
+    rails: Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], AfterValidator(_each_once)] = Field(
+        default=(),
+        description="RDMA devices that carry the fabric, where the machines cannot say: some are down, of several rates or for "
+        "storage; empty takes all beside the front end's.",
+        examples=[["mlx5_0", "mlx5_3"]],
     )
     network: Cidr | None = Field(
         default=None,

@@ -116,7 +116,7 @@ def measured(**said: dict[str, int]) -> str:
 def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):
     seen = run(monkeypatch)
     assert seen.warned == []
-    assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(380)
+    assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(351)  # 0.78 of a GPU's NVLink, less than 0.95 of the rails
     assert (seen.outputs["target"], seen.outputs["expected"]["shape"]) == ("aws", "p5.48xlarge")
     assert any(text.startswith("2 x p5.48xlarge: a healthy fabric gives") and "allows 400" in text for text in seen.told)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from conftest import texts
 from test_config import begins_with_a_path
 
 from catalogue import GENERIC, SERVERS, SHAPES, Rdma, gpus
-from catalogue.detection import OCI_TAG, Facts, Hca, recognise
+from catalogue.detection import OCI_TAG, Facts, Hca, recognise, remark
 from config import read
 from config.hosts import inventory, known_hosts
 from config.hosts.model import Hosts
@@ -192,10 +193,44 @@ FRONT = Hca("mlx5_8", 100, "eth0", active=True)
 H100 = Facts("NVIDIA H100 80GB HBM3", 8, (*RAILS, FRONT), "eth0", "10.0.0.0/24")
 
 
-def test_rails_are_the_fastest_active_devices_beside_the_front_end():
-    down = Hca("mlx5_9", 400, "ib9", active=False)
-    storage = Hca("mlx5_10", 200, "ib10", active=True)
-    found = recognise(replace(H100, hcas=(*RAILS, FRONT, down, storage)), 4)
+DOWN = tuple(replace(rail, active=False) for rail in RAILS[4:])
+SLOW = tuple(replace(rail, rate_gbit_s=200) for rail in RAILS[4:])
+STORAGE = tuple(Hca(f"mlx5_{number}", 400, f"ib{number}", active=True) for number in (9, 10))
+
+
+@pytest.mark.parametrize(
+    ("hcas", "doubt"),
+    [
+        ((*RAILS[:4], *DOWN), "mlx5_4, mlx5_5, mlx5_6, mlx5_7 of the machines are not active"),
+        ((*RAILS[:4], *SLOW), "different rates (mlx5_4, mlx5_5, mlx5_6, mlx5_7 at 200 Gbit/s; mlx5_0, mlx5_1, mlx5_2, mlx5_3"),
+        ((*RAILS, *STORAGE), "10 RDMA devices beside the front end's, which 8 GPUs cannot share evenly"),
+    ],
+)
+def test_a_broken_fabric_is_not_its_own_measure_and_rails_that_nobody_can_tell_are_named_by_the_user(hcas, doubt):
+    facts = replace(H100, hcas=(*hcas, FRONT))
+    with pytest.raises(ValueError, match=re.escape(doubt) + r".*; name the devices that carry the fabric in hosts\.rails"):
+        recognise(facts, 4)
+    found = recognise(facts, 4, rails=("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"))
+    assert (found.rdma.ports, found.rdma.port_gbit_s) == (4, 400)
+    assert "8 GPUs share 4 rails" in remark(found)
+
+
+def test_rails_that_are_trained_at_several_rates_count_as_the_slowest_once_they_are_named():
+    found = recognise(replace(H100, hcas=(*RAILS[:4], *SLOW)), 4, rails=tuple(rail.name for rail in RAILS))
+    assert (found.rdma.ports, found.rdma.port_gbit_s) == (8, 200)
+
+
+@pytest.mark.parametrize(
+    ("rails", "why"), [(("mlx5_77",), "names mlx5_77, and the machines have"), (("mlx5_4",), "no port of that")]
+)
+def test_rails_that_are_not_there_or_down_are_refused_by_name(rails, why):
+    with pytest.raises(ValueError, match=why):
+        recognise(replace(H100, hcas=(*RAILS[:4], *DOWN)), 4, rails=rails)
+
+
+def test_all_devices_beside_the_front_end_are_rails_where_they_are_alike():
+    found = recognise(replace(H100, hcas=(*RAILS, FRONT)), 4)
+    assert not remark(found)
     assert found.rdma == Rdma(8, 400, tuple(f"mlx5_{number}" for number in range(8)), "")
     assert (found.name, found.environment, found.front) == ("HGX-H100.8", GENERIC, "eth0")
     assert found.rdma.node_gbytes_per_s == 400
@@ -213,7 +248,11 @@ def test_a_machine_of_the_cloud_is_its_row_where_gpus_and_rails_are_all_there():
     )
     facts = Facts(row.gpu, 8, hcas, "eth0", "10.0.0.0/24", OCI_TAG)
     assert recognise(facts, 2) == row
-    assert recognise(replace(facts, hcas=hcas[1:]), 2).name == "8 x NVIDIA A100-SXM4-40GB"
+    down = tuple(replace(hca, active=False) for hca in hcas)
+    assert recognise(replace(facts, hcas=down), 2) == row  # what is down is missed, and the measurement names it
+    without = tuple(hca for hca in hcas[1:] if hca.name != "mlx5_4")
+    with pytest.raises(ValueError, match="15 RDMA devices"):
+        recognise(replace(facts, hcas=without), 2)
     assert recognise(replace(facts, tag=""), 2).name == "HGX-A100-40GB.8"
 
 

@@ -128,3 +128,20 @@ def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_they_a
     kept = line_size.fitting(line, rails)
     assert len(json.dumps(kept).encode()) <= 64 * 1024
     assert {"n7", "n11"} <= set(kept["transport"]["tx_bytes"])
+
+
+def test_rails_that_are_all_trained_at_half_their_rate_are_named_although_they_are_alike(found):
+    said = node_differences.differences(NODES[:2], found[:2], ASKED_AT, RAILS, "", 200)
+    assert said[0] == "n0: rail mlx5_0 runs at 100 Gb/sec, and the shape's rails at 200 Gbit/s"
+    assert len(said) == 4
+    assert not node_differences.differences(NODES[:2], found[:2], ASKED_AT, RAILS, "", 100)
+
+
+def test_gpus_of_another_model_are_named_also_where_every_node_has_them(found):
+    for one in found:
+        one["gpus"] = ["NVIDIA A100-SXM4-80GB"] * 8
+    said = node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA H100 80GB HBM3")
+    assert said[0] == "n0 has NVIDIA A100-SXM4-80GB, and its shape has NVIDIA H100 80GB HBM3"
+    for one in found:
+        one["gpus"] = ["NVIDIA B300 SXM6 AC"] * 8
+    assert not node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA B300")

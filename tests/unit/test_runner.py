@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,8 +21,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from a_line import GPU4, a_plan
 
 from benchmarks.host import pack
+from benchmarks.judge.verdict import judge
+from benchmarks.plan.asked import Asked
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
 NODE = [{"name": "head", "address": "127.0.0.1"}]
@@ -321,18 +325,97 @@ def test_a_worker_that_died_is_not_waited_for_and_the_next_run_starts_afresh(hea
     assert "the JSON result could not be used" in json.loads(out)["steps"][0]["problems"][0]
 
 
-def test_a_failed_run_names_its_cause_and_may_be_tried_again(head):
-    status, _, err = head.run(measure_request(head, "echo ORTE was unable to reliably start one or more daemons; exit 3\n"))
-    assert status == 1
-    assert "the run all_reduce ended with status 3: ORTE was unable to reliably start" in err
-    status, _, _ = head.run(measure_request(head, REAL_RUN))
-    assert status == 0
+#: What NCCL writes when a link dies under it (src/transport/net_ib.cc).
+COMPLETION = "NET/IB : Got completion from peer 10.0.1.3<40123> with status=12 opcode=0 len=0 vendor err 129 (Recv) hca mlx5_5"
 
 
-def test_a_run_that_hangs_is_stopped_at_its_bound(head):
-    status, _, err = head.run(measure_request(head, "sleep 60\n", timeout_s=1))
-    assert status == 1
-    assert "the run all_reduce was stopped after 1 s with 0 rows done" in err
+def test_a_deciding_run_that_dies_is_a_finding_with_nccls_warnings_of_every_node_and_its_output_kept(head):
+    logs = f"{head.home}/.busbar/nccl"
+    body = f"echo 'head:7:7 [0] NCCL WARN {COMPLETION}' > {logs}/nccl.head.7\necho Test NCCL failure x.cu:1; exit 3\n"
+    request = measure_request(head, body, logs=logs)
+    request["steps"].append(step_of(head, REAL_RUN, "spread", decides=False))
+    request["steps"].insert(0, step_of(head, REAL_RUN, "rails", decides=False))
+    status, out, err = head.run(request)
+    assert status == 0, err
+    line = json.loads(out)
+    assert [bool(step.get("rows")) for step in line["steps"]] == [True, False, False]
+    assert "ended with status 3: Test NCCL failure" in line["steps"][1]["failed"]
+    assert line["steps"][2]["failed"] == "was not run, because all_reduce gave nothing"
+    assert line["warnings"] == [{"node": "head", "said": COMPLETION, "count": 1}]
+    kept = gzip.decompress(Path(line["evidence"]["path"]).read_bytes()).decode()
+    assert "Test NCCL failure x.cu:1" in kept
+    asked = Asked(a_plan(), GPU4, 2)
+    assert judge(out, asked).verdict == "unknown"
+    assert any(COMPLETION in reason for reason in judge(out, asked).reasons)
+    assert judge(out, asked).died
+
+
+STOPPED_RANK = (
+    "cp /bin/sleep $HOME/bin/ranks-step; mkdir -p $HOME/ranks; mv $HOME/bin/ranks-step $HOME/ranks/step-all_reduce\n"
+    "OMPI_COMM_WORLD_RANK=1 $HOME/ranks/step-all_reduce 60 & sleep 0.3; kill -STOP $!; $HOME/ranks/step-all_reduce 60\n"
+)
+
+
+@pytest.mark.parametrize("bound", [{"timeout_s": 2}, {"silence_s": 1.0}])
+def test_a_run_that_hangs_is_stopped_at_its_own_bound_and_the_rank_that_does_not_run_is_named(head, bound):
+    request = measure_request(head, STOPPED_RANK, **{name: bound[name] for name in bound if name == "timeout_s"})
+    request["steps"][0] |= {name: bound[name] for name in bound if name == "silence_s"}
+    status, out, err = head.run(request)
+    assert status == 0, err
+    failed = json.loads(out)["steps"][0]["failed"]
+    assert re.match(r"the run all_reduce was stopped after \d s with 0 rows done", failed)
+    assert re.search(r"; head: rank 1 \(process \d+\) is stopped", failed)
+
+
+def test_a_step_that_hangs_leaves_the_time_of_the_others(head):
+    request = measure_request(head, REAL_RUN, timeout_s=40)
+    request["steps"].insert(0, step_of(head, "sleep 60\n", "rails", decides=False) | {"silence_s": 1.0})
+    line = json.loads(head.run(request)[1])
+    assert "was stopped after" in line["steps"][0]["failed"]
+    assert line["steps"][1]["rows"]
+
+
+def test_a_rehearsals_banner_stretches_the_silence_that_a_run_may_keep(head):
+    banner = "# busbar rehearsal: line rates scaled by 1/4000"
+    request = measure_request(head, f"echo '{banner}'; sleep 2\n{REAL_RUN}")
+    request["steps"][0] |= {"silence_s": 0.5}
+    assert json.loads(head.run(request)[1])["steps"][0]["rows"]
+
+
+def with_smi(head: Head, apps: str = "", used: str = "0, 5, 0") -> None:
+    """Give the head an nvidia-smi that answers each query with its own rows, as the driver does."""
+    head.tool(
+        "nvidia-smi",
+        f'case "$1" in *compute-apps*) printf "{apps}" ;; *memory.used*) echo "{used}" ;;\n'
+        '*name,driver*) echo "NVIDIA H200, 570.1"; echo "NVIDIA H200, 570.1" ;; esac\n',
+    )
+
+
+@pytest.mark.parametrize(
+    ("apps", "used", "says"),
+    [
+        (
+            f"{os.getpid()}, /usr/bin/python3, 40960\\n",
+            "0, 40960, 90",
+            f"head: process {os.getpid()} \\(python3\\) of root computes",
+        ),
+        ("999999999, train, 40960\\n", "0, 40960, 90", r"head: process 999999999 \(train\) of nobody who shows computes"),
+        ("", "3, 40960, 0", "head: GPU 3 has 40960 MiB in use"),
+        ("", "3, 400, 99", "head: GPU 3 has 400 MiB in use and is busy for 99 %"),
+    ],
+)
+def test_a_job_of_somebody_else_ends_the_measurement_before_it_starts(head, apps, used, says):
+    with_smi(head, apps, used)
+    status, out, err = head.run(measure_request(head, f"touch {head.home}/started\n{REAL_RUN}"))
+    assert (status, out) == (1, "")
+    assert re.search("the GPUs are at work, so nothing was started; " + says, err)
+    assert not (head.home / "started").exists()
+
+
+@pytest.mark.parametrize("apps", ["", "77, nvidia-cuda-mps-server, 30\\n", "[N/A], [N/A], [N/A]\\n"])
+def test_gpus_that_nobody_uses_are_measured(head, apps):
+    with_smi(head, apps, "0, 600, 3")
+    assert head.run(measure_request(head, REAL_RUN))[0] == 0
 
 
 def test_a_node_with_fewer_gpus_is_named_before_anything_runs(head):

@@ -1,0 +1,42 @@
+"""Asks every node, before a hung run is ended, which of its ranks are gone, stopped or waiting for a device."""
+
+import json
+import os
+import shlex
+from typing import Any, Dict, List, Sequence
+
+from benchmarks.launch.protocol import Node
+from benchmarks.runner import fanout, rank_states
+
+_TIMEOUT_S = 30
+#: Letters of proc(5) for a process that does not run, in words.
+_HALTED = {"T": "stopped", "t": "stopped by a debugger", "Z": "dead", "X": "dead", "D": "waiting for a device"}
+_NAMED = 16
+
+
+def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "") -> List[str]:
+    """Return a sentence for each rank, or node, that does not do what the others do; `program` is its path on every node."""
+    words = [os.path.basename(program), os.path.join(nccl_home, "bin/ncclras") if nccl_home else "ncclras"]
+    command = fanout.PYTHON + " - " + " ".join(map(shlex.quote, words))
+    answers = fanout.each(nodes, command, fanout.source_of(rank_states), _TIMEOUT_S)
+    found = []
+    for node, answer in zip(nodes, answers):
+        if answer.status != 0:
+            found.append(f"{node.name} does not answer ({answer.why})")
+            continue
+        found.extend(_of(node.name, json.loads(answer.out.splitlines()[-1]), per_node))
+    return found[:_NAMED]
+
+
+def _of(name: str, said: Dict[str, Any], per_node: int) -> List[str]:
+    ranks = said["ranks"]
+    found = [
+        "{}: rank {} (process {}) is {}".format(
+            name, "?" if one["rank"] is None else one["rank"], one["pid"], _HALTED[one["state"]]
+        )
+        for one in ranks
+        if one["state"] in _HALTED
+    ]
+    if len(ranks) < per_node:
+        found.append(f"{name}: {len(ranks)} of {per_node} ranks are there")
+    return found + [f"{name}: NCCL says: {line}" for line in said["ras"]]
