@@ -17,7 +17,8 @@ from benchmarks.runner.refusal import Refusal
 _FETCH_TIMEOUT_S = 60
 #: A run with wrong values completes, counts them in its rows, and then exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
-_WRONG_STATUS = 1
+#: It then returns a number of its own (testNumResults, 7 in 2.19.6); from here on a signal ended it.
+_SIGNALLED = 128
 #: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest.
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
 
@@ -132,7 +133,7 @@ def _run(job: Job, path: str, say: jobs.Say) -> str:
         raise Refusal(
             f"the run {job.name} was stopped after {time.monotonic() - began:.0f} s with {rows} rows done; its output is {path}"
         )
-    counted = status == _WRONG_STATUS and any(_WRONG.match(line) for line in kept)
+    counted = 0 < status < _SIGNALLED and any(_WRONG.match(line) for line in kept)
     if status != 0 and not counted:
         raise Refusal(f"the run {job.name} ended with status {status}: {_cause(kept)} (its output is {path} on the head node)")
     return "\n".join(kept) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi
+from pulumi_command import local
 
 from benchmarks.host import requests
 from benchmarks.judge.verdict import judge
@@ -41,10 +42,11 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
     The judgement is a function of what the state holds, so a preview of a measured stack shows the same one.
     """
 
-    def request(where: Place, asked: Asked, identity: str) -> str:
-        return requests.measure(where, asked, [identity, runner.digest])
+    def request(where: Place, asked: Asked, identity: str, nonce: str) -> str:
+        return requests.measure(where, asked, [identity, runner.digest, nonce])
 
-    wanted = pulumi.Output.all(where=built.place, asked=asked, identity=identity).apply(lambda known: request(**known))
+    known = pulumi.Output.all(where=built.place, asked=asked, identity=identity, nonce=_nonce(f"{name}-nonce", opts))
+    wanted = known.apply(lambda values: request(**values))
     command = runner.run(name, wanted, [built.command], opts)
     earlier = records.look_up(command.stdout, asked)
 
@@ -52,5 +54,20 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
         limited = records_requests.with_history(asked, answer)
         return Look(limited, judge(line, limited))
 
-    known = pulumi.Output.all(line=command.stdout, asked=asked, answer=earlier)
-    return Measured(command, known.apply(lambda its: look(**its)))
+    seen = pulumi.Output.all(line=command.stdout, asked=asked, answer=earlier)
+    return Measured(command, seen.apply(lambda its: look(**its)))
+
+
+def _nonce(name: str, opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
+    """Return a number of this stack's own, made once: the head node answers a request that it knows with its old line.
+
+    A stack that was destroyed and made again, or another one on the same machines, so never takes an old line for its own.
+    """
+    made = local.Command(
+        name,
+        create="od -An -N16 -tx1 /dev/urandom | tr -d ' \\n'",
+        logging=local.Logging.NONE,
+        add_previous_output_in_env=False,
+        opts=opts,
+    )
+    return made.stdout

@@ -54,6 +54,7 @@ def test_it_registers_commands_alone_and_needs_no_clouds_sdk(hosts):
             ("command:local:Command", "acceptance-ready-contact"),
             ("command:local:Command", "acceptance-accept-verdict"),
             ("command:remote:Command", "acceptance-build"),
+            ("command:local:Command", "acceptance-measure-nonce"),
             ("command:remote:Command", "acceptance-measure"),
             ("command:remote:Command", "acceptance-search"),
             ("command:remote:CopyToRemote", "acceptance-runner-program"),
@@ -62,6 +63,17 @@ def test_it_registers_commands_alone_and_needs_no_clouds_sdk(hosts):
     )
     assert not found.invokes
     assert not [name for name in sys.modules if name.startswith("components.oci")]
+
+
+def test_another_stack_on_the_same_machines_measures_for_itself(hosts, monkeypatch):
+    def run_ids(nonce: str) -> list[str]:
+        monkeypatch.setitem(LINES, "acceptance-measure-nonce", nonce)
+        found = {name: inputs for _, name, inputs in hosts().resources}
+        return [json.loads(found[name]["stdin"])["run_id"] for name in ("acceptance-build", "acceptance-measure")]
+
+    assert run_ids("a") == run_ids("a")
+    (build, first), (same, second) = run_ids("a"), run_ids("b")
+    assert (build == same, first == second) == (True, False)
 
 
 def test_what_the_machines_say_decides_how_ranks_are_started(hosts):

@@ -61,6 +61,7 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("command:local:Command", "acceptance-accept-verdict"),
             ("command:local:Command", "acceptance-ready-contact"),
             ("command:remote:Command", "acceptance-build"),
+            ("command:local:Command", "acceptance-measure-nonce"),
             ("command:remote:Command", "acceptance-measure"),
             ("command:remote:Command", "acceptance-search"),
             ("command:remote:CopyToRemote", "acceptance-runner-program"),

@@ -543,3 +543,10 @@ def test_a_home_too_deep_for_a_socket_goes_without_shared_connections(near):
 
 def test_the_packed_runner_depends_on_its_source_alone():
     assert pack.runner() == pack.runner()
+
+
+@pytest.mark.parametrize(("status", "read"), [(1, True), (7, True), (139, False)])
+def test_a_run_that_counted_wrong_values_is_read_unless_a_signal_ended_it(head, status, read):
+    found = head.run(measure_request(head, f"{REAL_RUN}echo '# Out of bounds values : 5 FAILED'; exit {status}\n"))
+    step = json.loads(found[1])["steps"][0]
+    assert bool(step.get("rows")) == read
