@@ -13,7 +13,7 @@ import pytest
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
 from tools.nested import merged
-from tools.stage import ROOT, Finished, Stage, left_of
+from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
 
@@ -27,9 +27,6 @@ QUICK: dict[str, Any] = {
     "accept": {"gate": "1 GB/s"},
     "records": {"history": None},
 }
-#: Machines of four rails, where rails are not the point either.
-FOUR_RAILS = {"aws": {"queues": [{"machines": [{"type": "p4d.24xlarge"}]}]}}
-SMALL: dict[str, Any] = QUICK | FOUR_RAILS
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
@@ -52,7 +49,10 @@ def built(tmp_path_factory, quiet) -> Iterator[tuple[Stage, Finished]]:
         found = stage.up(**PLAN)
     assert found.status == 0, found
     yield stage, found
-    stage.close()
+    if stage.resources():  # so that what is protected can go
+        stage.build(**PLAN, **nodes(static=0))
+    stage.close(retained=True)
+    cleanup.demolish(World.at(stage.world))
 
 
 def changes(found: Finished) -> list[str]:
@@ -148,43 +148,31 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     assert any("the rails of GPU 3 on all nodes together" in reason for reason in outputs["measured"]["reasons"])
 
 
-def test_a_destroy_with_the_choice_to_delete_leaves_nothing(built):
+def test_a_destroy_refuses_what_holds_data_without_the_choice_and_ends_machines_all_the_same(built):
     stage = built[0]
     stage.faults()
+    found = stage.build(**merged(PLAN | nodes(static=3), destroying("refuse")))
+    assert found.status == 0, found
+    found = stage.destroy()
+    assert found.status != 0
+    refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
+    assert refused == set(HOLDERS), found
+    left = {each["type"].rpartition(":")[2] for each in stage.resources()}
+    assert left >= set(HOLDERS)
+    assert not left & {"Fleet", "Instance"}, "machines, which cost most, end all the same"
+
+
+def test_a_file_system_that_is_retained_stays_with_its_network_and_the_other_goes(built):
+    """No machine has to be rented to change what a destroy does."""
+    stage = built[0]
+    storage = {"aws": {"storage": {"lustre": {"onDestroy": "retain"}, "home": {"onDestroy": "delete"}}}}
+    found = stage.up(**merged(nodes(static=0), storage))
+    assert found.status == 0, found
     found = stage.destroy()
     assert found.status == 0, found
     assert stage.resources() == []
-    assert left_of(stage.world) == []
-    assert not stage.world.exists()
-
-
-def test_a_destroy_refuses_what_holds_data_without_the_choice_and_retained_file_systems_stay_with_their_network(tmp_path):
-    stage = Stage(tmp_path, "aws-efa")
-    world = World.at(stage.world)
-    try:
-        found = stage.build(**merged(SMALL, destroying("refuse")))
-        assert found.status == 0, found
-        found = stage.destroy()
-        assert found.status != 0
-        refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
-        assert refused == set(HOLDERS), found
-        left = {each["type"].rpartition(":")[2] for each in stage.resources()}
-        assert left >= set(HOLDERS)
-        assert not left & {"Fleet", "Instance"}, "machines, which cost most, end all the same"
-
-        found = stage.build(**merged(SMALL, destroying("retain")))
-        assert found.status == 0, found
-        stage.on_host("echo kept > /fsx/mark")
-        found = stage.destroy()
-        assert found.status == 0, found
-        assert stage.resources() == []
-        kept = set(stage.sold("aws"))
-        assert kept >= {"LustreFileSystem", "OpenZfsFileSystem", "Vpc", "Subnet", "SecurityGroup"}
-        assert not kept & {"Fleet", "Instance", "NatGateway", "Eip", "PlacementGroup", "LaunchTemplate"}
-        (mark,) = stage.world.glob("storage/*/data/mark")
-        assert mark.read_text() == "kept\n"
-    finally:
-        if stage.resources():  # so that what is protected can go
-            stage.build(**SMALL)
-        stage.close(retained=True)
-        cleanup.demolish(world)
+    kept = set(stage.sold("aws"))
+    assert kept >= {"LustreFileSystem", "Vpc", "Subnet", "SecurityGroup"}
+    assert not kept & {"OpenZfsFileSystem", "Fleet", "Instance", "NatGateway", "Eip", "PlacementGroup", "LaunchTemplate"}
+    marks = [mark.read_text() for mark in stage.world.glob("storage/*/data/mark")]
+    assert marks == ["from-a-node\n"]
