@@ -59,7 +59,6 @@ def render(boot: LoginBoot | NodeBoot) -> str:
 
 def _login(boot: LoginBoot) -> dict[str, Any]:
     work = [
-        *([steps.grow_root(boot.image.grow_root)] if boot.image.grow_root else []),
         steps.search_domain(boot.search_domain),
         steps.sshd_for_bursts(),
         steps.announce(),

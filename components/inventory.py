@@ -94,6 +94,7 @@ class PlannedSet:
         shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds all of it.
         launcher: how ranks start there.
         first_boot: the machines are new, so first contact waits until cloud-init has ended.
+        authenticated: rails carry nothing before their switch knows them (802.1X), so first contact waits for that.
         ask: ask every node what it is, because the shape or the network is not known.
         rails: RDMA devices that the user named as rails; empty if first contact finds them.
     """
@@ -104,6 +105,7 @@ class PlannedSet:
     launcher: Launcher
     dynamic: int = 0
     first_boot: bool = True
+    authenticated: bool = False
     ask: bool = False
     rails: tuple[str, ...] = ()
 

@@ -144,6 +144,13 @@ class Measure(Model):
         description="Operations timed one by one at the largest size, to judge their spread; 5 or more, or 0 for none.",
         examples=[0],
     )
+    looks: int = Field(
+        default=16,
+        ge=0,
+        description="Short separate looks at the largest size, half of them after the deciding run and half at the end: no "
+        "single one sees a fabric that is slow at times. 0 for none.",
+        examples=[0],
+    )
     exports: Annotated[dict[str, str], AfterValidator(_exports)] = Field(
         default={}, description="Variables that every rank gets, by name.", examples=[{"NCCL_NVLS_ENABLE": "0"}]
     )

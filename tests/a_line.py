@@ -11,7 +11,7 @@ from benchmarks.plan import ceiling
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
 from benchmarks.plan.ranks import Place
-from benchmarks.plan.steps import FREE, NODE, RAILS, SPREAD, nvls_gb_s, steps
+from benchmarks.plan.steps import FREE, LOOKS, NODE, RAILS, SPREAD, nvls_gb_s, steps
 from catalogue import SHAPES
 from config.measure import Measure, Sizes
 
@@ -84,6 +84,9 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
             inside = share * (ceiling.nvlink_gb_s(asked.shape, scale) or 0.1)
             reached = inside if step.stage == NODE else speed
             one["groups_gb_s"] = [reached * (1 - 0.001 * group) for group in range(step.groups)]
+        if step.stage == LOOKS:
+            one["rows"] = [row(sizes[0], speed, None, step.collective, ranks)]
+            one["looks_gb_s"] = [speed * (1 - 0.001 * look) for look in range(step.cycles)]
         if step.stage == SPREAD:
             one["spread"] = {"iterations": 20, "p50_us": 1000.0, "p99_us": 1050.0, "cv_pct": 1.0}
         found.append(one)

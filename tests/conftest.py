@@ -154,6 +154,8 @@ class Engine(pulumi.runtime.Mocks):
             outputs |= {"publicIp": "203.0.113.5", "displayName": args.inputs.get("displayName")}
         if args.typ.startswith(("oci:FileStorage/", "oci:Lustre/")):
             outputs |= {"ipAddress": "10.0.1.9", "exportSetId": "set", "managementServiceAddress": "10.0.1.10", "lnet": "tcp"}
+        if args.typ.endswith(":AppCatalogSubscription"):
+            outputs |= {"listingResourceId": "ocid1.image.oc1..subscribed"}
         if args.typ.startswith("command:"):
             outputs |= {"stdout": self.lines.get(args.name, ""), "stderr": ""}
         return f"ocid1.{args.name}.oc1..id", outputs
@@ -236,9 +238,10 @@ def groups(stack: str, **changes: Any) -> dict[str, Any]:
             "sizes": {"from": "1M"},
             "collectives": ["all_reduce"],
             "spreadIterations": 0,
+            "looks": 0,
             "ncclTests": {"source": str(ROOT / "README.md")},
         },
-        "accept": {"allowSkipped": ["spread"]},
+        "accept": {"allowSkipped": ["spread", "looks"]},
         "records": {"history": None, "report": None},
     }
     if found["target"] != "hosts":

@@ -27,7 +27,7 @@ from benchmarks.judge import retest
 from benchmarks.launch import launcher, protocol
 from catalogue.oci.shapes import SHAPES
 from tools.nested import DEFAULT, merged
-from tools.search import figures
+from tools.search import figures, looks_figures
 from tools.stage import ROOT, Finished, Stage, standing_hosts
 
 #: The dev stack's own plan, which `make up` runs.
@@ -38,6 +38,7 @@ _DEV_PLAN: dict[str, Any] = {
         "warmup": 0,
         "collectives": DEFAULT,
         "spreadIterations": 5,
+        "looks": DEFAULT,
     },
     "accept": {"allowSkipped": DEFAULT},
 }
@@ -50,7 +51,7 @@ _EFA_PLAN = merged(_DEV_PLAN, {"measure": {"spreadIterations": 0}, "accept": {"a
 _MANY = 8
 #: All that a plan has is judged, as by default; one collective, in sizes that take seconds.
 _MANY_PLAN: dict[str, Any] = {
-    "measure": {"sizes": {"from": "2M", "to": "8M", "othersTo": None}, "spreadIterations": 5},
+    "measure": {"sizes": {"from": "2M", "to": "8M", "othersTo": None}, "spreadIterations": 5, "looks": DEFAULT},
     "accept": {"allowSkipped": DEFAULT},
 }
 #: Operations so long that eight hosts' ranks on a few processors disturb each other little.
@@ -82,6 +83,7 @@ def main(parts: list[str]) -> None:
         for part in parts or ["two", "many", "aws", "search", "pure"]:
             if part == "search":
                 figures.figures(say)
+                looks_figures.figures(say)
             elif part == "pure":
                 _pure_tests()
             elif part == "faults":

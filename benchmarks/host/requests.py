@@ -50,7 +50,7 @@ _SEARCH_SIZES = 2
 _SEARCH_GRACE_S = 900
 
 #: Checks whose failure a slow node, rail or link may explain.
-_SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history", "floor", "curve"})
+_SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history", "floor", "curve", "looks"})
 
 
 def build(  # noqa: PLR0913, PLR0917 - what a build depends on

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 PASS, SHORT, UNKNOWN, SKIPPED = "pass", "short", "unknown", "skipped"
 #: Checks that some machines or plans do not allow; a stack may accept that for each by its name.
-SKIPPABLE = frozenset({"transport", "spread"})
+SKIPPABLE = frozenset({"transport", "spread", "looks"})
 #: Checks that only compare with records; if those cannot be read, the verdict is the same as without them.
 _ADVISORY = frozenset({"history"})
 

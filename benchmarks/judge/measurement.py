@@ -43,6 +43,7 @@ class Run:
         failed: why the run gave nothing.
         groups: the numbers of its groups, as the line has them.
         spread: times of single operations, as the line has them.
+        looks: busbw of each look in GB/s, as the line has them.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Run:
     failed: str = ""
     groups: Any = None
     spread: Any = None
+    looks: Any = None
 
     @property
     def wrong(self) -> int:
@@ -137,7 +139,14 @@ def steps(line: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def problems(  # noqa: PLR0913, PLR0917 - what a run must be
-    run: Run, name: str, sizes_bytes: tuple[int, ...], ranks: int, nodes: int, all_ranks: int | None = None
+    run: Run,
+    name: str,
+    sizes_bytes: tuple[int, ...],
+    ranks: int,
+    nodes: int,
+    all_ranks: int | None = None,
+    *,
+    checked: bool = True,
 ) -> Iterable[str]:
     """Yield every reason why `run` is not a complete run of collective `name`.
 
@@ -148,6 +157,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
         ranks: ranks of one group.
         nodes: nodes that had to take part.
         all_ranks: ranks of all groups together; None if there is one group.
+        checked: whether values had to be checked.
     """
     if run.failed:
         yield run.failed
@@ -167,7 +177,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
         yield f"{run.ranks} ranks ran instead of {all_ranks or ranks}"
     if run.hosts != nodes:
         yield f"the ranks ran on {run.hosts} hosts instead of {nodes}"
-    if any(row["out_of_place"]["wrong"] is None for row in run.rows):
+    if checked and any(row["out_of_place"]["wrong"] is None for row in run.rows):
         yield "the values were not checked"
     yield from islice(arithmetic.problems(run.rows, name, ranks), _NAMED)
 
@@ -187,6 +197,7 @@ def _run(step: dict[str, Any]) -> Run:
         failed=str(step["failed"]) if step.get("failed") else "",
         groups=step.get("groups_gb_s"),
         spread=step.get("spread"),
+        looks=step.get("looks_gb_s"),
     )
 
 

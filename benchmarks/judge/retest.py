@@ -1,9 +1,9 @@
 """Decides what is measured once more, and what counts afterwards.
 
-A slow fabric is slow twice; a moment's disturbance (another job's last packets, a busy node) is not. The retest counts if every
-check that was short passes, no other check changes, and the search, if there is one, completes and names nothing. Only slowness
-is
-measured again: wrong values, another transport and missing rows are judged by the first measurement.
+A moment's disturbance (another job's last packets, a busy node) has no place and does not come again; a fault that comes and
+goes does. Many looks at the gate's size tell the two apart (`benchmarks.judge.looks`), and a retest adds to them. It counts if
+every check that was short passes, no other check changes, and the search, if there is one, completes and names nothing. Only
+slowness is measured again: wrong values, another transport and missing rows are judged by the first measurement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.judge import measurement
 from benchmarks.judge.checks import PASS, SHORT, Check
 from benchmarks.judge.verdict import judged as judge_measurement
-from benchmarks.plan.steps import FREE, NODE, RAILS, SPREAD
+from benchmarks.plan.steps import FREE, LOOK_STEPS, NODE, RAILS, SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,12 @@ def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
     """Return the names of the steps to measure once more: those of short checks; none if one cannot be chance."""
     short = [one.name for one in judged.checks if one.state == SHORT]
     named = [_step(name, asked) for name in short]
-    return () if None in named else tuple(dict.fromkeys(name for name in named if name))
+    if None in named:
+        return ()
+    again = dict.fromkeys(name for name in named if name)
+    if asked.plan.collective in again and asked.plan.looks:  # whether it was chance, many looks say
+        again |= dict.fromkeys(LOOK_STEPS)
+    return tuple(again)
 
 
 def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgement:
@@ -46,7 +51,9 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     if not measurement.steps(again):
         return _stands(first, [f"the retest gave nothing: {again.get('failed')}"])
     fresh = {str(step.get("name")): step for step in measurement.steps(again)}
-    line = first.line | {"steps": [fresh.get(str(step.get("name")), step) for step in measurement.steps(first.line)]}
+    line = first.line | {"steps": [_renewed(step, fresh) for step in measurement.steps(first.line)]}
+    if asked.plan.collective in fresh and first.busbw_gb_s is not None:
+        line["more_looks"] = [first.busbw_gb_s]
     line |= {name: again[name] for name in ("transport", "evidence") if isinstance(again.get(name), dict)}
     second = judge_measurement(measurement.of(line), asked)
     before = {one.name: one for one in first.checks}
@@ -58,6 +65,13 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     told = [one for one in second.checks if one.name in short or one.state != wanted.get(one.name)]
     notes = [f"{one.name} in the retest: {one.state}, {'; '.join(one.why) or 'no reason given'}" for one in told]
     return _stands(first, [*notes, *_doubt(searched)])
+
+
+def _renewed(step: dict[str, Any], fresh: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the step as it counts after the retest: the fresh one, whose looks are added to those that were taken."""
+    new = fresh.get(str(step.get("name")), step)
+    seen = [one for looks in (step.get("looks_gb_s"), new.get("looks_gb_s")) if isinstance(looks, list) for one in looks]
+    return new | {"looks_gb_s": seen} if new is not step and "looks_gb_s" in step else new
 
 
 def _doubt(searched: dict[str, Any]) -> list[str]:
@@ -90,4 +104,4 @@ def _step(check: str, asked: Asked) -> str | None:
         return check.removeprefix(_LIMIT).partition("@")[0]
     if check.startswith((_FLOOR, _CURVE)):
         return check.partition(" ")[2]
-    return {"node": NODE, "rails": RAILS, "spread": SPREAD, "nvls": FREE}.get(check)
+    return {"node": NODE, "rails": RAILS, "spread": SPREAD, "nvls": FREE, "looks": asked.plan.collective}.get(check)

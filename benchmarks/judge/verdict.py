@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import curve, group_checks, port_events, transport
+from benchmarks.judge import curve, group_checks, looks, port_events, transport
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.judge.checks import verdict as verdict_of
 from benchmarks.judge.measurement import LineError, Measurement, busbw, is_number, problems, read
@@ -17,7 +17,7 @@ from benchmarks.plan.collectives import collective
 from benchmarks.plan.fractions import NVLS, fraction
 from benchmarks.plan.gate import Gate, gate, user_gate
 from benchmarks.plan.ranks import RING, algorithm
-from benchmarks.plan.steps import FREE, NODE, RAILS, SPREAD, Step, nvls_gb_s, steps
+from benchmarks.plan.steps import FREE, LOOKS, NODE, RAILS, SPREAD, Step, nvls_gb_s, steps
 from config.accept import Limit
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Judgement:
         checks: all checks of the measurement.
         line: the measurement as read; its other fields are unchecked.
         died: whether the deciding run died or hung, so that a search must find out where.
+        looks: what many looks at the gate's size say; None if there were none.
     """
 
     verdict: str
@@ -66,6 +67,7 @@ class Judgement:
     checks: tuple[Check, ...] = ()
     line: dict[str, Any] = field(default_factory=dict)
     died: bool = False
+    looks: looks.Looks | None = None
 
 
 def judge(text: str, asked: Asked) -> Judgement:
@@ -104,6 +106,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     yield from _in_switch(found, asked)
     yield from (_limit(found, asked, limit) for limit in asked.limits)
     yield _spread(found, asked)
+    yield looks.judge(_looks(found, asked), asked)
     whole = (f"{len(planned) - 1} other steps are whole",)
     yield check("collectives", _other_steps(found, asked), bad=UNKNOWN, good=whole)
     for step in planned:
@@ -152,6 +155,11 @@ def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
                 f"{name}: {measured:.4g} GB/s is more than {what} can carry over these wires ({most:.4g}): "
                 "the shape is another one, or the bytes went another way"
             )
+
+
+def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=found.scale, minimum_gb_s=asked.minimum_gb_s)
+    return looks.of(found, asked, bound.limit_gb_s)
 
 
 def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
@@ -230,7 +238,9 @@ def _other_steps(found: Measurement, asked: Asked) -> Iterable[str]:
         ranks = asked.ranks // asked_step.groups
         yield from (
             f"{asked_step.name}: {problem}"
-            for problem in problems(run, asked_step.collective, sizes, ranks, asked.nodes, asked.ranks)
+            for problem in problems(
+                run, asked_step.collective, sizes, ranks, asked.nodes, asked.ranks, checked=asked_step.stage != LOOKS
+            )
         )
 
 
@@ -257,5 +267,6 @@ def _judgement(checks: list[Check], asked: Asked, found: Measurement) -> Judgeme
         rows={name: tuple(row for row in found.rows(name) if row["size_bytes"]) for name in asked.plan.collectives},
         checks=tuple(checks),
         line=found.line,
+        looks=_looks(found, asked),
         died=bool((run := found.runs.get(asked.plan.collective)) and run.failed),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.launch.protocol import BuildLine, Launch, Node, Ranks
 from benchmarks.plan.collectives import collective
-from benchmarks.plan.steps import FREE, RING_BELOW_NODES, Step
+from benchmarks.plan.steps import FREE, LOOKS, RING_BELOW_NODES, Step
 from catalogue import ENVIRONMENTS, GENERIC
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def ranks(step: Step, plan: Measure, place: Place, shape: Shape) -> Ranks:
         }
     arguments = [
         *("-b", str(step.begin_bytes), "-e", str(step.end_bytes), "-f", str(plan.sizes.factor)),
-        *("-g", "1", "-n", str(step.iterations), "-w", str(step.warmup), "-c", "1"),
+        *("-g", "1", "-n", str(step.iterations), "-w", str(step.warmup), "-c", "0" if step.stage == LOOKS else "1"),
         *(("-N", str(step.cycles)) if step.cycles > 1 else ()),
         *(("-I", "1") if step.one_by_one else ()),
         *("-J", result(step, place)),

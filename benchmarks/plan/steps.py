@@ -24,7 +24,13 @@ _BOARD = 8
 #: Bytes of a float, the smallest message.
 _FLOAT_BYTES = 4
 
-NODE, RAILS, ALL, SPREAD, FREE = "node", "rails", "all", "spread", "free"
+NODE, RAILS, ALL, SPREAD, FREE, LOOKS = "node", "rails", "all", "spread", "free", "looks"
+#: The two places of a plan where looks are taken.
+LOOK_STEPS = (f"{LOOKS}_early", f"{LOOKS}_late")
+#: At most so many operations are timed in one look.
+_LOOK_ITERATIONS = 5
+#: A retest takes so many times as many looks.
+_MORE_LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Step:
         name: unique in its plan; letters, digits and underscores.
         stage: `node` inside each node at once, `rails` one GPU of each node at once, `all` over all ranks, `spread` the same
             operation by operation, `free` with NCCL's own choice of algorithm (information on 2 and 3 nodes; on one it shows
-            whether the NVLink switch reduces).
+            whether the NVLink switch reduces), `looks` the deciding size many times.
         collective: what is run.
         begin_bytes: smallest size.
         end_bytes: largest size.
@@ -69,6 +75,8 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
         if collective(name).runs_on(nodes * shape.gpus):
             whole = Step(name, ALL, name, plan.begin_bytes, plan.end_of(name), None, 1, plan.iterations, plan.warmup)
             found.append(replace(whole, cycles=plan.cycles))
+            if name == plan.collective:
+                found += _looks(plan, LOOK_STEPS[0], plan.looks - plan.looks // 2)
     largest = Step(
         SPREAD, SPREAD, plan.collective, plan.end_bytes, plan.end_bytes, None, 1, plan.spread_iterations, 1, one_by_one=True
     )
@@ -76,7 +84,14 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
         found.append(largest)
     if 1 < nodes < RING_BELOW_NODES or (nodes == 1 and nvls_gb_s(shape, plan) is not None):
         found.append(replace(largest, name=FREE, stage=FREE, iterations=plan.iterations, warmup=plan.warmup, one_by_one=False))
-    return tuple(found)
+    return (*found, *_looks(plan, LOOK_STEPS[1], plan.looks // 2))
+
+
+def _looks(plan: Measure, name: str, count: int) -> list[Step]:
+    """Return the step of `count` looks at the gate's size, each a cycle of its own; nothing for none."""
+    size, timed = plan.sizes_bytes[-1], min(plan.iterations, _LOOK_ITERATIONS)
+    step = Step(name, LOOKS, plan.collective, size, size, None, 1, timed, min(plan.warmup, 1), cycles=count)
+    return [step] if count else []
 
 
 def nvls_gb_s(shape: Shape, plan: Measure) -> float | None:
@@ -88,6 +103,8 @@ def nvls_gb_s(shape: Shape, plan: Measure) -> float | None:
 
 def repeated(step: Step) -> Step:
     """Return `step` as the retest runs it: with enough operations for a median, if a median decides."""
+    if step.stage == LOOKS:
+        return replace(step, cycles=_MORE_LOOKS * step.cycles)
     if step.stage not in {NODE, RAILS}:
         return step
     return replace(step, iterations=max(step.iterations, MEDIAN_ITERATIONS))

@@ -21,6 +21,7 @@ from benchmarks.launch.protocol import LINE_SCHEMA, Measure, Node, Search, Step
 from benchmarks.runner import (
     fanout,
     jobs,
+    kept_looks,
     laggards,
     line_size,
     node_differences,
@@ -95,7 +96,10 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     ]
     if absent:
         request = request._replace(steps=[_unpinned(step) for step in request.steps])
+    looks = kept_looks.key(request, [its["machine"] for its in before])
+    earlier = kept_looks.earlier(looks)
     ran = carry_out(request, here, say, before, began)
+    kept_looks.keep(looks, ran.steps)
     deciding = ran.deciding or _NOTHING
     first = before[0]
     line = {
@@ -117,6 +121,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         "inventory": {"differences": [*absent, *_differences(request, before, asked_at)]},
         "transport": dict(traffic.between(nodes, before, ran.after, request.hcas), network=deciding.network),
         "warnings": traffic.warnings(nodes, ran.after),
+        "earlier_looks": earlier,
         "seconds": round(time.monotonic() - began, 2),
     }  # type: Dict[str, Any]
     line["evidence"] = keep(here, dict(ran.texts, nodes=line_size.bulk(line)), ran.failed)
@@ -311,6 +316,8 @@ def _step(
     )
     if step.groups > 1 and its.rows:
         found["groups_gb_s"] = _groups(its.rows[-1], step, len(request.nodes) * step.ranks.per_node)
+    if step.stage == "looks":
+        found["looks_gb_s"] = [row.out_of_place.busbw_gb_s for row in its.every if row.out_of_place]
     spread = its.rows[-1].out_of_place_spread if its.rows else None
     if spread is not None:
         found["spread"] = {name: value for name, value in spread._asdict().items() if name != "rank_us"}

@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict
 
 from benchmarks.launch.protocol import Measure
-from benchmarks.runner import jobs, measure, traffic
+from benchmarks.runner import jobs, kept_looks, measure, traffic
 from benchmarks.runner.refusal import Refusal
 
 _KEPT = "second.json"
@@ -41,6 +41,8 @@ def _retest(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     measure.refuse_busy(nodes, before)
     measure.lay_hostfile(asked)
     ran = measure.carry_out(asked, here, say, before, began)
+    looks = kept_looks.key(asked, [its["machine"] for its in before])
+    kept_looks.keep(looks, ran.steps, kept_looks.earlier(looks))
     transport = None
     if ran.deciding is not None:
         transport = dict(traffic.between(nodes, before, ran.after, asked.hcas), network=ran.deciding.network, steps=ran.counted)

@@ -54,8 +54,12 @@ class ImageFamily:
     @property
     def homes(self) -> Homes:
         """Return where the software is on it."""
-        return Homes((self.mpi_home,), (self.cuda_home,), (self.nccl_home,))
+        return Homes((self.mpi_home, *_MPI_ELSEWHERE), (self.cuda_home,), (self.nccl_home,))
 
+
+#: Where later images of the vendor's have Open MPI (oci-hpc 3.1.0: samples/gpu/nccl_run_allreduce.sbatch, lines 46-50; its
+#: images build 5.0.8 there, and bring HPC-X).
+_MPI_ELSEWHERE = ("/opt/openmpi-*", "/opt/hpcx-*/ompi")
 
 _GROWFS = "/usr/libexec/oci-growfs -y"
 _CUDA_RHEL7 = "https://developer.download.nvidia.com/compute/cuda/repos/rhel7/x86_64"
@@ -113,6 +117,21 @@ _ROWS = (
         key="ubuntu2204",
         operating_system="Canonical Ubuntu",
         version_prefix="22.04",
+        login="ubuntu",
+        rdma="agent",
+        front_nic="eth0",
+        firewall="iptables",
+        packages="apt",
+        lustre=True,
+        grow_root="",
+        mpi_home="/usr/mpi/gcc/openmpi-*",
+        cuda_home="/usr/local/cuda*",
+        nccl_home="/usr",
+    ),
+    ImageFamily(
+        key="ubuntu2404",
+        operating_system="Canonical Ubuntu",
+        version_prefix="24.04",
         login="ubuntu",
         rdma="agent",
         front_nic="eth0",

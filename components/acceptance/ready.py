@@ -67,6 +67,8 @@ def _ask(planned: PlannedSet, timeout_s: int) -> dict[str, Any]:
         "timeout_s": timeout_s,
         "first_boot": planned.first_boot,
     }
+    if planned.authenticated:
+        ask["authenticated"] = True
     if planned.ask:
         mpi = planned.launcher.homes.mpi if not planned.first_boot else ()
         ask |= {"facts": remote_scripts.source("facts"), "mpi": list(mpi)}

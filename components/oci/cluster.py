@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from components.inventory import Inventory, PlannedSet
-from components.oci.iam import Iam
+from components.oci.images import Images
 from components.oci.launch import Parts
 from components.oci.login_node import LoginNode
 from components.oci.network import Network
@@ -20,7 +20,7 @@ from config.oci.model import Oci
 class OciCluster(pulumi.ComponentResource):
     """Pools of GPU nodes behind a login node.
 
-    Creates: Network, LoginNode, Iam and Storage (where wanted), one Pool for each pool.
+    Creates: Network, LoginNode, Images and Storage (where wanted), one Pool for each pool.
     Outputs: `inventory` (see `components.inventory.Cluster`).
     """
 
@@ -34,12 +34,11 @@ class OciCluster(pulumi.ComponentResource):
         mine = pulumi.ResourceOptions(parent=self)
         network = Network(f"{name}-network", wanted, mine)
         login = LoginNode(f"{name}-login", wanted, place, measure, network.public_subnet_id, mine)
-        if wanted.iam:
-            Iam(f"{name}-iam", wanted, place, login.instance_id, mine)
         subnet, mounts = network.private_subnet_id, None
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
-        parts = Parts(subnet_id=subnet, mounts=mounts)
+        images = Images(f"{name}-images", wanted, mine).ocids if wanted.named_images else {}
+        parts = Parts(subnet_id=subnet, mounts=mounts, images=images)
         # By its name: other pools may come, go and change places, and its machines stay.
         pools = [Pool(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine) for pool in wanted.pools]
         user, private, key = wanted.measured_pool(measure).family.login, wanted.network.private, wanted.access.public_key

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pulumi
 from pulumi_oci import core
@@ -24,10 +25,12 @@ class Parts:
     Attributes:
         subnet_id: their subnet.
         mounts: file systems that they mount; None for none.
+        images: OCIDs of the images that are given by name.
     """
 
     subnet_id: pulumi.Input[str]
     mounts: pulumi.Output[tuple[Mount, ...]] | None = None
+    images: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
 
 
 def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.InstanceConfigurationInstanceDetailsArgs:
@@ -35,6 +38,7 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
     launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
         availability_domain=place.availability_domain,
         compartment_id=wanted.compartment,
+        freeform_tags=wanted.all_tags,
         display_name=f"{wanted.label(pool)}-node",
         shape=pool.shape,
         create_vnic_details=core.InstanceConfigurationInstanceDetailsLaunchDetailsCreateVnicDetailsArgs(
@@ -42,7 +46,7 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
         ),
         source_details=core.InstanceConfigurationInstanceDetailsLaunchDetailsSourceDetailsArgs(
             source_type="image",
-            image_id=pool.image,
+            image_id=parts.images.get(pool.image, pool.image),
             boot_volume_size_in_gbs=str(pool.boot_volume_gb),
             boot_volume_vpus_per_gb=str(_BOOT_VPUS_PER_GB),
         ),

@@ -48,11 +48,12 @@ class LoginNode(pulumi.ComponentResource):
         instance = core.Instance(
             f"{name}-instance",
             compartment_id=wanted.compartment,
+            freeform_tags=wanted.all_tags,
             availability_domain=place.availability_domain,
             display_name=f"{wanted.name}-login",
             shape=login.shape,
             shape_config=core.InstanceShapeConfigArgs(ocpus=login.ocpus, memory_in_gbs=login.memory_gb),
-            source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=login.image),
+            source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=place.login_image),
             create_vnic_details=core.InstanceCreateVnicDetailsArgs(
                 # No host name: a replacement exists beside it for a moment, and a name can be used only once.
                 subnet_id=subnet_id,
@@ -63,13 +64,19 @@ class LoginNode(pulumi.ComponentResource):
                 "ssh_authorized_keys": wanted.access.public_key,
                 "user_data": base64.b64encode(boot.encode()).decode(),
             },
-            # The provider would put the new image on the running instance, and nothing here would learn of its new host key.
-            opts=pulumi.ResourceOptions(parent=self, replace_on_changes=["sourceDetails.sourceId"]),
+            # The provider would put another image on the running instance, and nothing here would learn of its new host key.
+            # The newest image of one day is not that of another, and the login node stays.
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                replace_on_changes=["sourceDetails.sourceId"],
+                ignore_changes=["sourceDetails.sourceId"] if login.image is None else None,
+            ),
         )
         announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
         history = core.ConsoleHistory(
             f"{name}-console",
             instance_id=instance.id,
+            freeform_tags=wanted.all_tags,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[announced]),
         )
         console = core.get_console_history_data_output(console_history_id=history.id, length=_CONSOLE_BYTES)

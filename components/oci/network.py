@@ -32,20 +32,23 @@ class Network(pulumi.ComponentResource):
 
     def __init__(self, name: str, wanted: Oci, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:oci:Network", name, None, opts)
-        cidrs, compartment, label = wanted.network, wanted.compartment, wanted.name
+        cidrs, compartment, label, tags = wanted.network, wanted.compartment, wanted.name, wanted.all_tags
         mine = pulumi.ResourceOptions(parent=self)
         # Where a file system's servers stay, the VCN and what the private subnet needs stay with them.
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=wanted.storage.stays)
         vcn = core.Vcn(
             f"{name}-vcn",
             compartment_id=compartment,
+            freeform_tags=tags,
             cidr_blocks=[cidrs.vcn],
             display_name=f"{label}-vcn",
             dns_label=label,
             opts=kept,
         )
-        to_internet = core.InternetGateway(f"{name}-igw", compartment_id=compartment, vcn_id=vcn.id, opts=mine)
-        to_outside = core.NatGateway(f"{name}-nat", compartment_id=compartment, vcn_id=vcn.id, opts=kept)
+        to_internet = core.InternetGateway(
+            f"{name}-igw", compartment_id=compartment, vcn_id=vcn.id, freeform_tags=tags, opts=mine
+        )
+        to_outside = core.NatGateway(f"{name}-nat", compartment_id=compartment, vcn_id=vcn.id, freeform_tags=tags, opts=kept)
         # Asked once the VCN exists: a preview of a new stack then needs no account for it.
         services = core.get_services_output(
             filters=[
@@ -57,6 +60,7 @@ class Network(pulumi.ComponentResource):
         to_services = core.ServiceGateway(
             f"{name}-sgw",
             compartment_id=compartment,
+            freeform_tags=tags,
             vcn_id=vcn.id,
             services=[core.ServiceGatewayServiceArgs(service_id=services.services[0].id)],
             opts=kept,
@@ -64,6 +68,7 @@ class Network(pulumi.ComponentResource):
         public_routes = core.RouteTable(
             f"{name}-public-routes",
             compartment_id=compartment,
+            freeform_tags=tags,
             vcn_id=vcn.id,
             route_rules=[_route(_ANYWHERE, to_internet.id)],
             opts=mine,
@@ -71,6 +76,7 @@ class Network(pulumi.ComponentResource):
         private_routes = core.RouteTable(
             f"{name}-private-routes",
             compartment_id=compartment,
+            freeform_tags=tags,
             vcn_id=vcn.id,
             route_rules=[
                 _route(_ANYWHERE, to_outside.id),
@@ -81,6 +87,7 @@ class Network(pulumi.ComponentResource):
         public_rules = core.SecurityList(
             f"{name}-public-rules",
             compartment_id=compartment,
+            freeform_tags=tags,
             vcn_id=vcn.id,
             ingress_security_rules=[
                 *(_ingress_ssh(source) for source in wanted.access.ssh_from),
@@ -97,6 +104,7 @@ class Network(pulumi.ComponentResource):
         private_rules = core.SecurityList(
             f"{name}-private-rules",
             compartment_id=compartment,
+            freeform_tags=tags,
             vcn_id=vcn.id,
             ingress_security_rules=_ingress_private(wanted),
             egress_security_rules=[_egress_all()],
@@ -105,6 +113,7 @@ class Network(pulumi.ComponentResource):
         public = core.Subnet(
             f"{name}-public",
             compartment_id=compartment,
+            freeform_tags=tags,
             vcn_id=vcn.id,
             cidr_block=cidrs.public,
             display_name=f"{label}-public",
@@ -116,6 +125,7 @@ class Network(pulumi.ComponentResource):
         private = core.Subnet(
             f"{name}-private",
             compartment_id=compartment,
+            freeform_tags=tags,
             vcn_id=vcn.id,
             cidr_block=cidrs.private,
             display_name=f"{label}-private",

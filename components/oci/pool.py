@@ -57,6 +57,7 @@ class Pool(pulumi.ComponentResource):
         configuration = core.InstanceConfiguration(
             f"{name}-configuration",
             compartment_id=compartment,
+            freeform_tags=wanted.all_tags,
             display_name=f"{label}-node",
             source="NONE",
             instance_details=details(wanted, pool, place, parts),
@@ -70,6 +71,7 @@ class Pool(pulumi.ComponentResource):
         network = core.ClusterNetwork(
             f"{name}-nodes",
             compartment_id=compartment,
+            freeform_tags=wanted.all_tags,
             display_name=label,
             instance_pools=[
                 core.ClusterNetworkInstancePoolArgs(
@@ -108,7 +110,13 @@ class Pool(pulumi.ComponentResource):
 
 def planned(pool: WantedPool) -> PlannedSet:
     """Return the nodes of `pool` as they are known before anything exists."""
-    return PlannedSet(name=pool.name, nodes=pool.nodes, shape=pool.row, launcher=Launcher(pool.homes))
+    return PlannedSet(
+        name=pool.name,
+        nodes=pool.nodes,
+        shape=pool.row,
+        launcher=Launcher(pool.homes),
+        authenticated=pool.family.rdma == "agent",
+    )
 
 
 def create_timeout(nodes: int) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 import pulumi
@@ -12,7 +12,7 @@ from pulumi_oci import core, identity, limits
 
 from components.judged import reason, refuse
 from config.oci.facts import Facts, Image, OfferedShape
-from config.oci.model import Oci
+from config.oci.model import Login, Oci
 from config.oci.rules import RULES
 from config.rule import ERROR, check
 
@@ -25,14 +25,12 @@ class Place:
     """Where a cluster goes.
 
     Attributes:
-        tenancy: OCID, where dynamic groups are; empty if it is neither given nor looked up.
         availability_domain: of machines and file systems.
-        home_region: the tenancy's, where IAM is written; None if it was not looked up.
+        login_image: OCID of the login node's image.
     """
 
-    tenancy: str
     availability_domain: str
-    home_region: str | None = None
+    login_image: str = ""
 
 
 def judge(wanted: Oci) -> Place:
@@ -44,80 +42,117 @@ def judge(wanted: Oci) -> Place:
     findings = check(RULES, wanted, Facts(), wanted.suppress, "oci.suppress")
     if not wanted.preflight or any(found.severity == ERROR for found in findings):
         refuse(findings)
-        tenancy = wanted.tenancy or (wanted.compartment if wanted.compartment.startswith(_TENANCY) else "")
-        return Place(tenancy, wanted.availability_domain or "")
+        return Place(wanted.availability_domain or "", wanted.login.image or "")
+    facts = _gather(wanted, wanted.tenancy or _tenancy(wanted.compartment))
+    refuse(check(RULES, wanted, facts, wanted.suppress, "oci.suppress"))
+    domain = wanted.availability_domain or facts.offering(frozenset(pool.shape for pool in wanted.pools))[0]
+    return Place(domain, wanted.login.image or facts.login_image or "")
+
+
+def _ask(what: str, right: str, look_up: Callable[[], _T]) -> _T:
+    """Return what `look_up` returns.
+
+    Raises:
+        pulumi.RunError: what was asked, the service's own words, which right it takes, and how to go on without.
+    """
     try:
-        tenancy = wanted.tenancy or _tenancy(wanted.compartment)
-        facts = _gather(wanted, tenancy)
-        home = _home_region(tenancy) if wanted.iam else None
+        return look_up()
     except Exception as error:  # noqa: BLE001 - the SDK raises no other
         raise pulumi.RunError(
-            f"oci.preflight is true, and the account could not be asked: {reason(error)}; set it to false to ask nothing."
+            f"oci.preflight is true, and {what} could not be looked up: {reason(error)}. It takes valid credentials and the "
+            f"right to {right}; set oci.preflight: false to ask nothing."
         ) from None
-    refuse(check(RULES, wanted, facts, wanted.suppress, "oci.suppress"))
-    return Place(tenancy, _domain(wanted, facts), home)
 
 
 def _tenancy(compartment: str) -> str:
     """Return the tenancy: the compartment above all others."""
     while not compartment.startswith(_TENANCY):
-        compartment = identity.get_compartment(id=compartment).compartment_id
+        here = compartment
+        compartment = _ask(
+            f"compartment {here}",
+            "inspect compartments in tenancy (or give oci.tenancy)",
+            lambda here=here: identity.get_compartment(id=here).compartment_id,  # type: ignore[misc]
+        )
     return compartment
-
-
-def _home_region(tenancy: str) -> str | None:
-    found = identity.get_region_subscriptions(tenancy_id=tenancy).region_subscriptions
-    return next((each.region_name for each in found if each.is_home_region), None)
-
-
-def _domain(wanted: Oci, facts: Facts) -> str:
-    return wanted.availability_domain or facts.offering(frozenset(pool.shape for pool in wanted.pools))[0]
 
 
 def _gather(wanted: Oci, tenancy: str) -> Facts:
     compartment = wanted.compartment
-    domains = tuple(
-        domain.name for domain in identity.get_availability_domains(compartment_id=compartment).availability_domains
+    domains = _ask(
+        f"the availability domains for {compartment}",
+        "inspect compartments in tenancy",
+        lambda: tuple(one.name for one in identity.get_availability_domains(compartment_id=compartment).availability_domains),
     )
     asked = [domain for domain in domains if wanted.availability_domain in {None, domain}]
     shapes = {domain: _shapes(compartment, domain) for domain in asked}
-    images = {
-        image: _there(partial(_image, compartment, image)) for image in dict.fromkeys(pool.image for pool in wanted.pools)
-    }
-    facts = Facts(domains=domains, shapes=shapes, images=images, running=_running(wanted))
+    images = {image: _image(compartment, image) for image in wanted.image_ocids}
+    newest = _newest(compartment, wanted.login) if wanted.login.image is None else None
+    facts = Facts(domains=domains, shapes=shapes, images=images, login_image=newest, running=_running(wanted))
     offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
     here = wanted.availability_domain if wanted.availability_domain in domains else next(iter(offering), None)
     if here is None:
         return facts
     names = {name for pool in wanted.pools if pool.shape in shapes[here] for name in shapes[here][pool.shape].limits}
-    left = {name: _available(tenancy, here, name) for name in sorted(names)}
-    return replace(facts, available=left)
+    return replace(facts, available={name: _available(tenancy, here, name) for name in sorted(names)})
 
 
 def _shapes(compartment: str, domain: str) -> dict[str, OfferedShape]:
-    found = core.get_shapes(compartment_id=compartment, availability_domain=domain).shapes
+    found = _ask(
+        f"the shapes of {domain}",
+        "inspect instances in the compartment",
+        lambda: core.get_shapes(compartment_id=compartment, availability_domain=domain).shapes,
+    )
     return {shape.name: OfferedShape(shape.gpus, tuple(shape.quota_names or ())) for shape in found}
 
 
-def _image(compartment: str, image: str) -> Image:
-    found = core.get_image(image_id=image)
-    fitting = core.get_shapes(compartment_id=compartment, image_id=image).shapes
-    return Image(found.operating_system, found.operating_system_version, frozenset(shape.name for shape in fitting))
+def _image(compartment: str, image: str) -> Image | None:
+    def look_up() -> Image | None:
+        try:
+            found = core.get_image(image_id=image)
+        except Exception as error:
+            if _is_absent(error):
+                return None
+            raise
+        fitting = core.get_shapes(compartment_id=compartment, image_id=image).shapes
+        names = frozenset(shape.name for shape in fitting)
+        return Image(found.operating_system or "", found.operating_system_version or "", names)
+
+    return _ask(f"image {image}", "read instance-images in the compartment", look_up)
 
 
-def _there(ask: Callable[[], _T]) -> _T | None:
-    """Return what `ask` returns, or None for what is not there."""
-    try:
-        return ask()
-    except Exception as error:
-        if "NotFound" in str(error) or "404" in str(error):
-            return None
-        raise
+def _newest(compartment: str, login: Login) -> str | None:
+    """Return the newest platform image of the login node's family that fits its shape; None if there is none."""
+    family = login.family
+    found = _ask(
+        f"platform images of {login.image_family}",
+        "read instance-images in the compartment",
+        lambda: (
+            core.get_images(
+                compartment_id=compartment,
+                operating_system=family.operating_system,
+                shape=login.shape,
+                state="AVAILABLE",
+                sort_by="TIMECREATED",
+                sort_order="DESC",
+            ).images
+        ),
+    )
+    plain = [one for one in found if not re.search("GPU|Minimal|aarch64", f"{one.display_name} {one.operating_system_version}")]
+    able = [one.id for one in plain if f"{one.operating_system_version}.".startswith(f"{family.version_prefix}.")]
+    return next(iter(able), None)
+
+
+def _is_absent(error: Exception) -> bool:
+    return "NotFound" in str(error) or "404" in str(error)
 
 
 def _running(wanted: Oci) -> dict[str, int]:
     """Return the nodes that pools have already, by the pool's name."""
-    found = core.get_cluster_networks(compartment_id=wanted.compartment).cluster_networks
+    found = _ask(
+        f"the cluster networks in {wanted.compartment}",
+        "read compute-management-family in the compartment",
+        lambda: core.get_cluster_networks(compartment_id=wanted.compartment).cluster_networks,
+    )
     living = [network for network in found if network.state.upper() not in {"TERMINATING", "TERMINATED"}]
     return {
         pool.name: sum(
@@ -130,8 +165,21 @@ def _running(wanted: Oci) -> dict[str, int]:
     }
 
 
-def _available(tenancy: str, domain: str, limit: str) -> int:
-    room = limits.get_resource_availability(
-        compartment_id=tenancy, service_name="compute", limit_name=limit, availability_domain=domain
-    )
-    return int(room.available or 0)
+def _available(tenancy: str, domain: str, limit: str) -> int | None:
+    """Return what is left of a limit; None where the service does not say.
+
+    "Not all resource limits support this API. If the value is not available, the API returns a 404" (provider's documentation).
+    """
+
+    def look_up() -> int | None:
+        try:
+            room = limits.get_resource_availability(
+                compartment_id=tenancy, service_name="compute", limit_name=limit, availability_domain=domain
+            )
+        except Exception as error:
+            if _is_absent(error):
+                return None
+            raise
+        return None if room.available is None else int(room.available)
+
+    return _ask(f"what is left of limit {limit}", "inspect limits in tenancy", look_up)

@@ -13,7 +13,8 @@ from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 from components.oci.preflight import Place
 from config.oci.model import Home, Lustre, Oci
 
-_CREATE, _UPDATE, _DELETE = "60m", "240m", "60m"
+#: The provider's own for Lustre; less would halve them (terraform-provider-oci 8.28.0, lustre_file_storage).
+_CREATE, _UPDATE, _DELETE = "120m", "240m", "120m"
 #: Path that clients name, independent of where they mount it: an export set takes a file system once, so it cannot change.
 _EXPORT = "/files"
 
@@ -45,6 +46,7 @@ class Storage(pulumi.ComponentResource):
         system = filestorage.FileSystem(
             f"{name}-files",
             compartment_id=self._compartment,
+            freeform_tags=self._wanted.all_tags,
             availability_domain=self._domain,
             display_name=f"{label}-files",
             opts=self._holding_data(home.on_destroy),
@@ -52,6 +54,7 @@ class Storage(pulumi.ComponentResource):
         target = filestorage.MountTarget(
             f"{name}-target",
             compartment_id=self._compartment,
+            freeform_tags=self._wanted.all_tags,
             availability_domain=self._domain,
             display_name=f"{label}-target",
             subnet_id=self._subnet_id,
@@ -82,6 +85,7 @@ class Storage(pulumi.ComponentResource):
         made = lustre.FileStorageLustreFileSystem(
             f"{name}-lustre",
             compartment_id=self._compartment,
+            freeform_tags=self._wanted.all_tags,
             availability_domain=self._domain,
             display_name=f"{label}-lustre",
             file_system_name="lustre",

@@ -44,7 +44,8 @@ _CONFIG = """Host *
   ServerAliveInterval 15
   ControlPath {folder}/%C
 """
-#: Prints three lines: cloud-init's status, the boot mark (written before cloud-init ends), and the rails that work.
+#: Prints three lines: cloud-init's status, the boot mark (written before cloud-init ends), and the rails that are up, with a
+#: `!` after those that are not authenticated.
 STATE = """
 # Without its result it still runs; asking it takes half a second of the node's time, again and again.
 [ -e /run/cloud-init/result.json ] && cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
@@ -55,7 +56,14 @@ for hca in HCAS; do
     # An EFA device has no interface, and so no address.
     case $(readlink $dir/device/driver) in */efa) echo "$hca"; continue ;; esac
     for net in $dir/device/net/*; do
-      ip -4 -o address show dev "${net##*/}" 2>/dev/null | grep -q inet && echo "$hca"
+      ip -4 -o address show dev "${net##*/}" 2>/dev/null | grep -q inet || continue
+      # A switch with 802.1X drops what comes from a port that it does not know, although link and address are there.
+      # oci-hpc: roles/healthchecks, check_gpu_setup.py, check_wpa_auth.
+      if [ -z "SUPPLICANT" ] || sudo -n wpa_cli status -i "${net##*/}" 2>/dev/null | grep -q 'PAE state=AUTHENTICATED'; then
+        echo "$hca"
+      else
+        echo "$hca!"
+      fi
     done
   fi
 done | tr '\\n' ' '; echo
@@ -91,6 +99,7 @@ class Way(NamedTuple):
     mpi: List[str]
     row: List[Any]
     accept: str
+    authenticated: bool
     deadline: float
 
 
@@ -107,9 +116,9 @@ def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
     A key that is not pinned is asked for on the jump host, over the cloud's private network.
 
     `ask` has `user` and `timeout_s`; `accept`, a public key of the operator's that every node is told to accept; `hcas`, the
-    rails that must be up; `first_boot`, whether cloud-init must have ended; `jump`, the jump host ({user, address, host_key});
-    `facts`, the program that each node runs; `mpi`, globs for it; `row`, name of the shape with number and model of the GPUs
-    that each node must have.
+    rails that must be up; `authenticated`, whether by 802.1X, too; `first_boot`, whether cloud-init must have ended; `jump`,
+    the jump host ({user, address, host_key}); `facts`, the program that each node runs; `mpi`, globs for it; `row`, name of
+    the shape with number and model of the GPUs that each node must have.
     """
     jump = ask.get("jump")
     folder = tempfile.mkdtemp(prefix="busbar-")
@@ -127,6 +136,7 @@ def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
                 mpi=ask.get("mpi", []),
                 row=ask.get("row", []),
                 accept=ask.get("accept", ""),
+                authenticated=ask.get("authenticated", False),
                 deadline=time.monotonic() + ask["timeout_s"],
             )
             window = min(len(nodes), at_once)
@@ -357,7 +367,8 @@ def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optio
 
 
 def _is_booted(node: Node, way: Way, note: Note) -> bool:
-    out = _answer(node, way, "sh -s", STATE.replace("HCAS", " ".join(way.hcas)), note)
+    asked = STATE.replace("HCAS", " ".join(way.hcas)).replace("SUPPLICANT", "asked" if way.authenticated else "")
+    out = _answer(node, way, "sh -s", asked, note)
     if out is None:
         return False
     cloud, mark_text, rails = [*out.splitlines(), "", "", ""][:3]
@@ -372,9 +383,18 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
     if "status: done" not in cloud or mark.get("status") != "done":
         note("first boot is running")
         return False
-    silent = sorted(set(way.hcas) - set(rails.split()))
+    up = set(rails.split())
+    unknown = [hca for hca in way.hcas if hca + "!" in up]
+    silent = sorted(set(way.hcas) - up - set(unknown))
     if silent:
         note("{} of {} rails are not active, or have no address: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
+        return False
+    if unknown:
+        note(
+            "{} of {} rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: {}".format(
+                len(unknown), len(way.hcas), ", ".join(sorted(unknown))
+            )
+        )
         return False
     return True
 

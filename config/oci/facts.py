@@ -31,14 +31,16 @@ class Facts:
         domains: the region's availability domains; empty if it was not asked.
         shapes: shapes that an availability domain offers, by domain and name.
         images: by OCID; None if there is none.
-        available: what is left of a limit, by its name.
+        available: what is left of a limit, by its name; None where the service does not say.
+        login_image: OCID of the newest platform image for the login node; None if there is none, or it is given.
         running: nodes that a pool has already, by the pool's name.
     """
 
     domains: tuple[str, ...] = ()
     shapes: Mapping[str, Mapping[str, OfferedShape]] = field(default_factory=dict)
     images: Mapping[str, Image | None] = field(default_factory=dict)
-    available: Mapping[str, int] = field(default_factory=dict)
+    available: Mapping[str, int | None] = field(default_factory=dict)
+    login_image: str | None = None
     running: Mapping[str, int] = field(default_factory=dict)
 
     def offering(self, shapes: frozenset[str]) -> tuple[str, ...]:

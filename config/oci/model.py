@@ -5,27 +5,38 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from catalogue import IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
+from catalogue.oci.marketplace import MARKETPLACE
 from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
 from config.kinds import Access, Cidr, OnDestroy, Timezone, some
 from config.measure import Measure
 from config.model import Model
 from config.units import Gb, GbitS, MbS
 
-Family = Literal["ol7", "ol8", "ol9", "ubuntu2204"]
+Family = Literal["ol7", "ol8", "ol9", "ubuntu2204", "ubuntu2404"]
 
 
 def _ocid(kind: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if not re.fullmatch(rf"ocid1\.(?:{kind})\.[a-z0-9]+\.[a-z0-9-]*\.[A-Za-z0-9_-]+", value):
-            raise ValueError(f"is {value!r}; it must be an OCID that begins with ocid1.{kind.replace('|', '. or ocid1.')}.")
-        return value
+    return AfterValidator(partial(_is_ocid, kind))
 
-    return AfterValidator(check)
+
+def _is_ocid(kind: str, value: str) -> str:
+    if not re.fullmatch(rf"ocid1\.(?:{kind})\.[a-z0-9]+\.[a-z0-9-]*\.[A-Za-z0-9_-]+", value):
+        raise ValueError(f"is {value!r}; it must be an OCID that begins with ocid1.{kind.replace('|', '. or ocid1.')}.")
+    return value
+
+
+def _image(value: str) -> str:
+    if value in MARKETPLACE:
+        return value
+    if not value.startswith("ocid1."):
+        raise ValueError(f"is {value!r}; it must be one of {', '.join(MARKETPLACE)}, or an OCID that begins with ocid1.image")
+    return _is_ocid("image", value)
 
 
 def _label(value: str) -> str:
@@ -49,10 +60,12 @@ def _shape(value: str) -> str:
 class Login(Model):
     """The login node: the only machine with a public address, through which all others are reached."""
 
-    image: Annotated[str, _ocid("image")] = Field(
-        description="OCID of its image.", examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"]
+    image: Annotated[str, _ocid("image")] | None = Field(
+        default=None,
+        description="OCID of its image; null takes the newest platform image of imageFamily when it is created, and keeps it.",
+        examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"],
     )
-    image_family: Family = Field(default="ol8", description="What that image is; first boot differs.", examples=["ol9"])
+    image_family: Family = Field(default="ol9", description="What that image is; first boot differs.", examples=["ol8"])
     shape: str = Field(default="VM.Standard.E5.Flex", description="Flexible VM shape.", examples=["VM.Optimized3.Flex"])
     ocpus: int = Field(default=1, ge=1, description="OCPUs.", examples=[2])
     memory_gb: Annotated[Gb, Field(ge=1)] = Field(default=14, description="Memory.", examples=["32 GB"])
@@ -86,10 +99,14 @@ class Pool(Model):
         default="BM.GPU4.8", description="Shape of the nodes, one of catalogue/oci/shapes.py.", examples=["BM.GPU.H100.8"]
     )
     nodes: int = Field(ge=0, description="How many nodes; 0 rents nothing yet, else 2 or more.", examples=[2])
-    image: Annotated[str, _ocid("image")] = Field(
-        description="OCID of their image.", examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"]
+    image: Annotated[str, AfterValidator(_image)] = Field(
+        default="ol8-nv570",
+        description="Their image: a name of catalogue/oci/marketplace.py, which is subscribed to, or an OCID.",
+        examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"],
     )
-    image_family: Family = Field(default="ol8", description="What that image is; first boot differs.", examples=["ol9"])
+    image_family: Family = Field(
+        default="ol8", description="What an image that is given by its OCID is; first boot differs.", examples=["ol9"]
+    )
     boot_volume_gb: Gb = Field(
         default=256, description="Boot volume of a node; 200 GB or more, for drivers, containers and logs.", examples=["512 GB"]
     )
@@ -102,7 +119,8 @@ class Pool(Model):
     @property
     def family(self) -> ImageFamily:
         """The image's row of the catalogue."""
-        return IMAGES[self.image_family]
+        named = MARKETPLACE.get(self.image)
+        return IMAGES[named.family if named else self.image_family]
 
     @property
     def homes(self) -> Homes:
@@ -179,7 +197,7 @@ class Oci(Model):
     )
     tenancy: Annotated[str, _ocid("tenancy")] | None = Field(
         default=None,
-        description="OCID of the tenancy, where dynamic groups and limits are; null looks it up from the compartment.",
+        description="OCID of the tenancy, where limits are; null looks it up from the compartment.",
         examples=["ocid1.tenancy.oc1..aaaa"],
     )
     availability_domain: Annotated[str, Field(min_length=1)] | None = Field(
@@ -188,16 +206,14 @@ class Oci(Model):
         examples=["Uocm:PHX-AD-1"],
     )
     access: Access = Field(description="Who may log in, and from where.")
-    login: Login = Field(description="The login node.")
+    login: Login = Field(default=Login(), description="The login node.")
     network: Network = Field(default=Network(), description="The VCN and its subnets.")
     pools: Annotated[tuple[Pool, ...], AfterValidator(some)] = Field(description="Pools of GPU nodes.")
     storage: Storage = Field(default=Storage(), description="File systems that every node mounts.")
-    timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
-    iam: bool = Field(
-        default=True,
-        description="Create a dynamic group of the login node with a read-only policy; needs rights in the tenancy.",
-        examples=[False],
+    tags: dict[str, str] = Field(
+        default={}, description="Freeform tags of everything that is created.", examples=[{"team": "research"}]
     )
+    timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
     preflight: bool = Field(
         default=True,
         description="Look up what is not given, and ask the account first: is the shape offered, does the image fit, limits.",
@@ -208,6 +224,11 @@ class Oci(Model):
     )
 
     @property
+    def all_tags(self) -> dict[str, str]:
+        """Freeform tags of every resource."""
+        return {"busbar": self.name, **self.tags}
+
+    @property
     def search_domain(self) -> str:
         """DNS domain of the private subnet, as the VCN's resolver serves it."""
         return f"private.{self.name}.oraclevcn.com"
@@ -216,6 +237,16 @@ class Oci(Model):
     def located(self) -> Iterator[tuple[str, Pool]]:
         """Every pool with its path."""
         return ((f"oci.pools[{index}]", pool) for index, pool in enumerate(self.pools))
+
+    @property
+    def named_images(self) -> tuple[str, ...]:
+        """The images that pools give by name, each once."""
+        return tuple(dict.fromkeys(pool.image for pool in self.pools if pool.image in MARKETPLACE))
+
+    @property
+    def image_ocids(self) -> tuple[str, ...]:
+        """The images that pools give by OCID, each once."""
+        return tuple(dict.fromkeys(pool.image for pool in self.pools if pool.image not in MARKETPLACE))
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from catalogue import gpus
 from config.oci.facts import Facts, OfferedShape
 from config.oci.model import Oci, Pool
-from config.rule import ERROR, Breach, NotAskedError, known, rule
+from config.rule import ERROR, WARNING, Breach, NotAskedError, known, rule
 
 #: The vendor's tutorials say 200 GB for GPU nodes.
 _LEAST_BOOT_GB = 200
@@ -30,6 +31,18 @@ def pool_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.nodes",
                 "is 1; a cluster network joins 2 or more, and one node has no fabric to measure (0 rents nothing yet)",
+            )
+
+
+@rule("shape-joined", ERROR, "oci-hpc b5285a68: cluster-network.tf makes none for GB200 and GB300", guard=True)
+def shape_joined(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A shape that no cluster network joins."""
+    for path, pool in wanted.located:
+        if gpus.spans_nodes(pool.row.gpu):
+            yield Breach(
+                f"{path}.shape",
+                f"is {pool.shape}, which the vendor joins by a compute cluster and a GPU memory fabric (dedicated capacity "
+                "only), never by a cluster network, which is what is made here",
             )
 
 
@@ -75,16 +88,6 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         )
 
 
-@rule("tenancy", ERROR, "OCI Identity: dynamic groups are created in the tenancy", guard=True)
-def tenancy(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A dynamic group whose tenancy is neither given nor looked up."""
-    given = wanted.tenancy or wanted.compartment.startswith("ocid1.tenancy.")
-    if wanted.iam and not wanted.preflight and not given:
-        yield Breach(
-            "oci.tenancy", "is not set, and oci.preflight is false, so it is not looked up; name it, or set oci.iam: false"
-        )
-
-
 def _offered(wanted: Oci, facts: Facts) -> tuple[str, dict[str, OfferedShape]]:
     """Return the availability domain that is meant and what it offers."""
     offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
@@ -108,10 +111,29 @@ def shape_offered(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             )
 
 
+def _by_ocid(wanted: Oci) -> Iterator[tuple[str, Pool]]:
+    return ((path, pool) for path, pool in wanted.located if pool.image in wanted.image_ocids)
+
+
+@rule("login-image", ERROR, "OCI Compute, ListImages", guard=True)
+def login_image(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """A login node without an image."""
+    if wanted.login.image is not None:
+        return
+    if not facts.domains:
+        if not wanted.preflight:
+            yield Breach("oci.login.image", "is not set, and oci.preflight is false, so it is not looked up; give its OCID")
+            return
+        raise NotAskedError("its platform images")
+    if facts.login_image is None:
+        family, shape = wanted.login.image_family, wanted.login.shape
+        yield Breach("oci.login.image", f"is not set, and this region has no platform image of {family} that fits {shape}")
+
+
 @rule("image-missing", ERROR, "OCI Compute, GetImage", guard=True)
 def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """An image that does not exist."""
-    for path, pool in wanted.located:
+    for path, pool in _by_ocid(wanted):
         if known(facts.images, pool.image, "image") is None:
             yield Breach(f"{path}.image", f"is {pool.image}, which is not in this region, or this account may not see it")
 
@@ -119,7 +141,7 @@ def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 @rule("image-fits", ERROR, "OCI Compute, ListShapes of an image")
 def image_fits(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """An image that does not fit the shape."""
-    for path, pool in wanted.located:
+    for path, pool in _by_ocid(wanted):
         image = known(facts.images, pool.image, "image")
         if image is not None and pool.shape not in image.shapes:
             yield Breach(
@@ -132,7 +154,7 @@ def image_fits(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 def image_system(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """An image of another operating system than is said: its first boot would do the wrong things."""
     wrong = "its first boot would do the wrong things"
-    for path, pool in wanted.located:
+    for path, pool in _by_ocid(wanted):
         image = known(facts.images, pool.image, "image")
         if image is not None and not _is(pool, image.system, image.version):
             yield Breach(
@@ -142,7 +164,9 @@ def image_system(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 def _is(pool: Pool, system: str, version: str) -> bool:
-    return pool.family.operating_system == system and version.startswith(pool.family.version_prefix)
+    # Whoever imports an image types its system himself, so the vendor's own check is as loose (oci-hpc: validations.tf).
+    maker = "ubuntu" if "Ubuntu" in pool.family.operating_system else "oracle"
+    return maker in system.lower() and version.startswith(pool.family.version_prefix)
 
 
 @rule("limit", ERROR, "OCI Limits, GetResourceAvailability; limits of GPU shapes are counted in GPUs")
@@ -153,9 +177,24 @@ def limit(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         more = pool.nodes - known(facts.running, pool.name, "nodes of pool")
         for name in offered[pool.shape].limits if more > 0 and pool.shape in offered else ():
             available, needed = known(facts.available, name, "limit"), more * pool.row.gpus
-            if available < needed:
+            if available is not None and available < needed:
                 yield Breach(
                     f"{path}.nodes",
                     f"is {pool.nodes}; {more} more nodes take {needed} GPUs of the limit {name} in {here}, which has "
                     f"{available} left: ask for a limit increase or for fewer nodes",
+                )
+
+
+@rule("limit-unknown", WARNING, "OCI Limits, GetResourceAvailability: not all limits support it")
+def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """A limit that the service says nothing of."""
+    here, offered = _offered(wanted, facts)
+    for path, pool in wanted.located:
+        more = pool.nodes - known(facts.running, pool.name, "nodes of pool")
+        for name in offered[pool.shape].limits if more > 0 and pool.shape in offered else ():
+            if known(facts.available, name, "limit") is None:
+                yield Breach(
+                    f"{path}.nodes",
+                    f"is {pool.nodes}, and the service does not say what is left of the limit {name} in {here}; only the "
+                    "launch will tell",
                 )

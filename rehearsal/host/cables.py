@@ -154,7 +154,7 @@ def _shape_once(world: World, spec: HostSpec, faults: HostFaults, partners: list
         slow = {ends[at][1]: max(1, int(rate * faults.slow_links[index])) for index, ends in far.items() if at < len(ends)}
         host_side += wires.shaper_by_peer(netdev, rate, slow) if slow else [wires.shaper(netdev, rate)]
         fabric_side.append(wires.shaper(f"h{spec.id}r{at}", rate))
-        state.append(f"link set h{spec.id}r{at} {'down' if at in faults.dead else 'up'}")
+        state.append(f"link set h{spec.id}r{at} {'down' if at in faults.dead | faults.unauthenticated else 'up'}")
     wires.tc(host_side, name)
     wires.tc(fabric_side, fabric)
     wires.ip(state, fabric)
@@ -182,7 +182,15 @@ def ports(spec: HostSpec, faults: HostFaults) -> list[rdma_devices.Port]:
     for at, rail in enumerate(spec.rails):
         gigabits = min(rail.rate_bits_per_s // 1_000_000_000, faults.degraded.get(at, GIGABITS_MAX))
         found.append(
-            rdma_devices.Port(rail.hca, rail.name, gigabits, at not in faults.dead, not faults.tcp_fallback, rail.driver)
+            rdma_devices.Port(
+                rail.hca,
+                rail.name,
+                gigabits,
+                at not in faults.dead,
+                not faults.tcp_fallback,
+                rail.driver,
+                authenticated=at not in faults.unauthenticated,
+            )
         )
     if spec.front_hca:
         gigabits = spec.front_rate_bits_per_s // 1_000_000_000

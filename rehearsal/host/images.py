@@ -21,7 +21,9 @@ UBUNTU = dict.fromkeys(("iptables", "ip6tables", "ufw", "netfilter-persistent"),
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
 #: Commands that an image has only if its table or a package says so, whatever the machine has.
 FOREIGN = tuple(
-    dict.fromkeys((*SECURITY, *UBUNTU, *IFUP, *DNF, "aws", "ibdev2netdev", "nvidia-smi", "modprobe", "snap", *BY_PACKAGE))
+    dict.fromkeys(
+        (*SECURITY, *UBUNTU, *IFUP, *DNF, "aws", "ibdev2netdev", "nvidia-smi", "modprobe", "wpa_cli", "snap", *BY_PACKAGE)
+    )
 )
 
 

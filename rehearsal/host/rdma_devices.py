@@ -52,6 +52,7 @@ class Port:
         active: whether it has a link.
         verbs: whether a verbs library finds the device.
         driver: `mlx5` or `efa`; an EFA device leads to no interface.
+        authenticated: whether its switch lets it in (802.1X); the stand-in of wpa_cli reads it.
     """
 
     hca: str
@@ -60,6 +61,7 @@ class Port:
     active: bool = True
     verbs: bool = True
     driver: str = "mlx5"
+    authenticated: bool = True
 
     @property
     def counters(self) -> str:
@@ -74,6 +76,7 @@ def state(ports: Sequence[Port]) -> dict[str, str]:
         base = f"infiniband/{port.hca}/ports/1"
         made[f"{base}/state"] = "4: ACTIVE\n" if port.active else "1: DOWN\n"
         made[f"{base}/phys_state"] = "5: LinkUp\n" if port.active else "3: Disabled\n"
+        made[f"infiniband/{port.hca}/rehearsed_authentication"] = "AUTHENTICATED\n" if port.authenticated else "CONNECTING\n"
         made[f"{base}/rate"] = f"{port.rate_gbit_s} Gb/sec ({WIDTHS.get(port.rate_gbit_s, '4X')})\n"
     return made
 

@@ -32,6 +32,8 @@ def image(name: str) -> Image:
     family, release, user, commands, cuda, driver, includes, agent = _ROWS[base]
     old = base == "ol7"
     fabric = {"ibdev2netdev": "ibdev2netdev"} | ({"nvidia-smi": "nvidia-smi", "modprobe": "modprobe"} if gpu else {})
+    if gpu and agent:
+        fabric["wpa_cli"] = "wpa_cli"
     mpi = "" if not gpu else "/usr/mpi/gcc/openmpi-4.1.2a1" if old else "/usr/mpi/gcc/openmpi-4.1.7a1"
     nccl = gpu and not old
     return Image(

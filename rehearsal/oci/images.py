@@ -15,6 +15,7 @@ class Image:
         name: what the host builder calls it (`ol7-gpu`).
         family: the operating system's family (`ol7`), which decides device names.
         size_gib: what its root file system needs; a boot volume may not be smaller.
+        listing: OCID of its Marketplace listing, whose version is its display name; empty if it needs no subscription.
         gpu: whether it carries the NVIDIA driver, CUDA, OFED and the RDMA tools.
     """
 
@@ -24,10 +25,13 @@ class Image:
     display_name: str
     size_gib: int
     gpu: bool
+    listing: str = ""
 
     @property
     def id(self) -> str:
         """Its OCID."""
+        if self.listing:
+            return f"ocid1.image.oc1..marketplace-{self.name}-{len(self.display_name)}"
         return f"ocid1.image.oc1..rehearsed-{self.name}"
 
     @property
@@ -47,7 +51,13 @@ class Image:
         return self.family != "ol7" or shape.front_ol7_name is not None
 
 
+#: oci-hpc b5285a68: variables.tf, lines 304-324.
+_GPU_LISTING = "ocid1.appcataloglisting.oc1..aaaaaaaab2hkpxsglxfbzitiiqv6djxzj5q5soxotwdem2dd2kbifgk4p55q"
+_OL8 = "Oracle-Linux-8.10-2025.06.17-0-RHCK-OFED-24.10-1.1.4.0"
+_VERSIONS = (f"{_OL8}-GPU-550-CUDA-12.4-2025.07.19-0", f"{_OL8}-GPU-570-OPEN-CUDA-12.8-2025.07.18-0")
+
 _IMAGES = (
+    *(Image("ol8-gpu", "Oracle Linux", "8.10", version, 50, gpu=True, listing=_GPU_LISTING) for version in _VERSIONS),
     Image("ol7-gpu", "Oracle Linux", "7.9", "Oracle-Linux-7.9-Gen2-GPU-2022.08.29-0", 50, gpu=True),
     Image("ol8-gpu", "Oracle Linux", "8.10", "Oracle-Linux-8.10-Gen2-GPU-2025.05.19-0", 50, gpu=True),
     Image("ol9-gpu", "Oracle Linux", "9.5", "Oracle-Linux-9.5-Gen2-GPU-2025.05.19-0", 50, gpu=True),

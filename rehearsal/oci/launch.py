@@ -13,6 +13,7 @@ from rehearsal.oci.core_subnet import SUBNET, private
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.images import IMAGES, Image
 from rehearsal.oci.kinds import Asked
+from rehearsal.oci.marketplace import subscribed
 from rehearsal.oci.netplan import served, subnet_cidr, within
 from rehearsal.oci.places import AVAILABILITY_DOMAINS, COMPARTMENTS
 from rehearsal.oci.shapes import SHAPES, Shape, limit, quota_use
@@ -128,6 +129,8 @@ def _image(details: Details) -> Iterator[Problem]:
         yield not_found(f"{details.prefix}{details.image_path}", ocid)
     if image is None:
         return
+    if image.listing and not subscribed(details.asked.database, details.at("compartmentId"), image.id):
+        yield not_found(f"{details.prefix}{details.image_path}", image.id)  # oci-hpc: marketplace.tf subscribes first
     if shape is not None and not image.fits(shape):
         yield details.refuse("shape", f"Shape {shape.name} is not valid for image {image.id}.")
     size = details.at("sourceDetails.bootVolumeSizeInGbs")

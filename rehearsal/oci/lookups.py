@@ -178,6 +178,7 @@ def _images(args: Mapping[str, Any], database: Database) -> Answer:  # noqa: ARG
     listed = [
         answered
         for image in IMAGES.values()
+        if not image.listing  # the Marketplace's are not in the list of a compartment
         if (args.get("shape") is None or (shape is not None and image.fits(shape)))
         for answered in [_image_answer(image)]
         if all(

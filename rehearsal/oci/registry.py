@@ -11,6 +11,7 @@ from rehearsal.oci.files import Export, FileSystem, MountTarget
 from rehearsal.oci.identity import DynamicGroup, Policy
 from rehearsal.oci.kinds import Kind
 from rehearsal.oci.lustre import Lustre
+from rehearsal.oci.marketplace import Agreement, Subscription
 from rehearsal.oci.pools import ClusterNetwork, InstanceConfiguration
 
 #: Type token -> what serves it.
@@ -19,6 +20,6 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Vcn(), InternetGateway(), NatGateway(), ServiceGateway(), RouteTable(), SecurityList(), DhcpOptions(), Subnet(),
         Instance(), InstanceConfiguration(), ClusterNetwork(), ConsoleHistory(), DynamicGroup(), Policy(),
-        FileSystem(), MountTarget(), Export(), Lustre(),
+        FileSystem(), MountTarget(), Export(), Lustre(), Agreement(), Subscription(),
     )
 }  # fmt: skip

@@ -22,6 +22,10 @@ SDK = Sdk(
         "oci:Core/instanceConfiguration:InstanceConfiguration": "core.instance_configuration",
         "oci:Core/clusterNetwork:ClusterNetwork": "core.cluster_network",
         "oci:Core/consoleHistory:ConsoleHistory": "core.console_history",
+        "oci:Core/appCatalogListingResourceVersionAgreement:AppCatalogListingResourceVersionAgreement": (
+            "core.app_catalog_listing_resource_version_agreement"
+        ),
+        "oci:Core/appCatalogSubscription:AppCatalogSubscription": "core.app_catalog_subscription",
         "oci:Identity/dynamicGroup:DynamicGroup": "identity.dynamic_group",
         "oci:Identity/policy:Policy": "identity.policy",
         "oci:FileStorage/fileSystem:FileSystem": "filestorage.file_system",

@@ -17,6 +17,7 @@ class HostFaults:
     Attributes:
         factors: factor of the line rate, by rail index.
         dead: indices of rails without a link.
+        unauthenticated: indices of rails whose link and address are there, and which carry nothing (802.1X).
         degraded: by rail index, the rate in Gbit/s that its port shows and is shaped to.
         slow_links: by launch index of another host, factor of the traffic with that host only.
         wrong_values: some packets to its rails are altered, and no checksum shows it.
@@ -30,6 +31,7 @@ class HostFaults:
     dead: frozenset[int]
     degraded: dict[int, int]
     slow_links: dict[int, float]
+    unauthenticated: frozenset[int] = frozenset()
     wrong_values: bool = False
     tcp_fallback: bool = False
     boot_fails: bool = False
@@ -56,6 +58,7 @@ class HostFaults:
             frozenset(_rail(one) for one in mine if one["kind"] == "rail_dead"),
             {_rail(one): _gigabits(one) for one in mine if one["kind"] == "port_degraded"},
             _slow_links(world, index),
+            frozenset(_rail(one) for one in mine if one["kind"] == "rail_unauthenticated"),
             "wrong_values" in kinds,
             "tcp_fallback" in kinds,
             "boot_fails" in kinds,

@@ -10,6 +10,7 @@ import pytest
 from conftest import Engine, run_program
 from test_program import LINES
 
+from catalogue.oci.marketplace import MARKETPLACE
 from tools.nested import DEFAULT
 
 SHAPE, IMAGE = "BM.GPU4.8", "ocid1.image.oc1..rehearsed-ol7-gpu"
@@ -81,7 +82,6 @@ REFUSED = [
     ({"getImage": {"operatingSystem": "Canonical Ubuntu", "operatingSystemVersion": "7.9"}}, "is Canonical Ubuntu 7.9"),
     ({"getImage": {"operatingSystem": "Oracle Linux", "operatingSystemVersion": "8.7"}}, "is Oracle Linux 8.7"),
     ({"getResourceAvailability": {"available": "15"}}, "2 more nodes take 16 GPUs of the limit gpu4-count"),
-    ({"getResourceAvailability": {"available": None}}, "which has 0 left"),
 ]
 
 
@@ -132,19 +132,60 @@ def test_what_is_not_given_is_looked_up(asked):
     )
     engine, refused = asked(one, **UNSAID)
     assert refused == ""
-    (group,) = engine.of("DynamicGroup")
-    assert group["compartmentId"] == "ocid1.tenancy.oc1..above"
+    (limit,) = [args for token, args in engine.invokes if token.endswith(":getResourceAvailability")]
+    assert limit["compartmentId"] == "ocid1.tenancy.oc1..above"
     (network,) = engine.of("ClusterNetwork")
     assert network["placementConfiguration"]["availabilityDomain"] == HERE
     assert not [name for kind, name, _ in engine.resources if kind == "pulumi:providers:oci"]
 
 
-def test_iam_is_written_in_the_home_region(asked):
-    away = {"regionSubscriptions": [{"regionName": "eu-frankfurt-1", "isHomeRegion": True}]}
-    engine, refused = asked(account(getRegionSubscriptions=away))
+def test_nothing_is_written_into_the_tenancys_iam(asked):
+    engine, _ = asked(account())
+    assert not [kind for kind, _, _ in engine.resources if kind.startswith(("oci:Identity/", "pulumi:providers:oci"))]
+
+
+@pytest.mark.parametrize(
+    ("noun", "what", "right"),
+    [
+        (
+            "getCompartment",
+            "compartment ocid1.compartment.oc1..",
+            "inspect compartments in tenancy (or give oci.tenancy)",
+        ),
+        ("getAvailabilityDomains", "the availability domains for ocid1.compartment", "inspect compartments in tenancy"),
+        ("getShapes", f"the shapes of {HERE}", "inspect instances"),
+        ("getImage", f"image {IMAGE}", "read instance-images"),
+        ("getClusterNetworks", "the cluster networks in ocid1.compartment", "read compute-management-family"),
+        ("getResourceAvailability", "what is left of limit gpu4-count", "inspect limits in tenancy"),
+    ],
+)
+def test_a_look_up_that_fails_says_what_was_asked_which_right_it_takes_and_how_to_go_without(asked, noun, what, right):
+    def denied(_: dict[str, Any]) -> dict[str, Any]:
+        raise Denied
+
+    changes = UNSAID | {"availabilityDomain": HERE} if noun == "getCompartment" else {}
+    _, refused = asked(account(**{noun: denied}), **changes)
+    assert refused.startswith(f"oci.preflight is true, and {what}")
+    assert "could not be looked up: 401-NotAuthenticated, The required information to complete authentication" in refused
+    assert f"the right to {right}" in refused
+    assert refused.endswith("set oci.preflight: false to ask nothing.")
+    assert "Traceback" not in refused
+
+
+@pytest.mark.parametrize("silent", ["404", "null"])
+def test_a_limit_that_the_service_says_nothing_of_is_a_warning_and_never_no_room(asked, monkeypatch, silent):
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: said.append(text))
+
+    def gone(_: dict[str, Any]) -> dict[str, Any]:
+        if silent == "null":
+            return {"available": None}
+        raise Refused
+
+    engine, refused = asked(account(getResourceAvailability=gone))
     assert refused == ""
-    (provider,) = [inputs for kind, _, inputs in engine.resources if kind == "pulumi:providers:oci"]
-    assert provider["region"] == "eu-frankfurt-1"
+    assert engine.of("ClusterNetwork")
+    assert any("does not say what is left of the limit gpu4-count" in text for text in said)
 
 
 def test_of_several_domains_that_offer_the_shape_one_must_be_named(asked):
@@ -160,6 +201,47 @@ def test_an_image_that_is_not_there_is_refused_with_its_path(asked):
     assert refused.startswith(f"oci.pools[0].image is {IMAGE}, which is not in this region, or this account may not see it.")
 
 
+LISTED = [
+    {"id": "minimal", "displayName": "Canonical-Ubuntu-22.04-Minimal-2026", "operatingSystemVersion": "22.04 Minimal"},
+    {"id": "gpu", "displayName": "Oracle-Linux-9.5-Gen2-GPU-2026", "operatingSystemVersion": "9"},
+    {"id": "other", "displayName": "Oracle-Linux-8.10-2026", "operatingSystemVersion": "8"},
+    {"id": "newest", "displayName": "Oracle-Linux-9.7-2026.02.28-0", "operatingSystemVersion": "9"},
+    {"id": "older", "displayName": "Oracle-Linux-9.5-2025.05.19-0", "operatingSystemVersion": "9"},
+]
+LOGIN = {"login": {"image": DEFAULT, "imageFamily": DEFAULT, "shape": DEFAULT}}
+
+
+def test_a_login_node_without_an_image_gets_the_newest_plain_one_of_its_family_and_keeps_it(asked):
+    engine, refused = asked(account(getImages={"images": LISTED}), **LOGIN)
+    assert refused == ""
+    (login,) = engine.of("instance:Instance")
+    assert login["sourceDetails"]["sourceId"] == "newest"
+    (request,) = [args for token, args in engine.invokes if token.endswith(":getImages")]
+    assert (request["operatingSystem"], request["shape"]) == ("Oracle Linux", "VM.Standard.E5.Flex")
+    assert (request["sortBy"], request["sortOrder"]) == ("TIMECREATED", "DESC")
+
+
+def test_a_region_without_such_an_image_is_refused_by_the_key_that_would_name_one(asked):
+    _, refused = asked(account(getImages={"images": LISTED[:3]}), **LOGIN)
+    assert refused.startswith(
+        "oci.login.image is not set, and this region has no platform image of ol9 that fits VM.Standard.E5"
+    )
+
+
+def test_an_image_by_name_is_subscribed_to_and_not_looked_up(asked):
+    engine, refused = asked(account(getImage={}), pools=[{"image": "ol8-nv570", "imageFamily": DEFAULT}])
+    assert refused == ""
+    assert not [token for token, _ in engine.invokes if token.endswith(":getImage")]
+    (agreement,) = engine.of("AppCatalogListingResourceVersionAgreement")
+    (subscription,) = engine.of("AppCatalogSubscription")
+    row = MARKETPLACE["ol8-nv570"]
+    for one in (agreement, subscription):
+        assert (one["listingId"], one["listingResourceVersion"]) == (row.listing, row.version)
+    (configuration,) = engine.of("InstanceConfiguration")
+    launch = configuration["instanceDetails"]["launchDetails"]
+    assert launch["sourceDetails"]["imageId"] == "ocid1.image.oc1..subscribed"
+
+
 class Refused(grpc.RpcError):
     """What the engine says of an invoke that failed."""
 
@@ -168,3 +250,13 @@ class Refused(grpc.RpcError):
 
     def details(self) -> str:
         return "invocation of oci:Core/getImage:getImage returned an error: 404-NotAuthorizedOrNotFound"
+
+
+class Denied(Refused):
+    """What the engine says of an invoke by somebody who is nobody."""
+
+    def details(self) -> str:
+        return (
+            "invocation of oci:Core/x:x returned an error: 401-NotAuthenticated, The required information to complete "
+            "authentication was not provided or was incorrect."
+        )

@@ -49,7 +49,6 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
         [
             ("busbar:oci:LoginNode", "cluster-login"),
             ("busbar:oci:Cluster", "cluster"),
-            ("busbar:oci:Iam", "cluster-iam"),
             ("busbar:oci:Network", "cluster-network"),
             ("busbar:oci:Pool", "cluster-pool-gpu"),
             ("busbar:acceptance:Accept", "acceptance-accept"),
@@ -80,8 +79,6 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("oci:Core/subnet:Subnet", "cluster-network-private"),
             ("oci:Core/subnet:Subnet", "cluster-network-public"),
             ("oci:Core/vcn:Vcn", "cluster-network-vcn"),
-            ("oci:Identity/dynamicGroup:DynamicGroup", "cluster-iam-group"),
-            ("oci:Identity/policy:Policy", "cluster-iam-policy"),
         ]
     )
 
@@ -140,6 +137,16 @@ def ending(monkeypatch) -> Callable[..., set[str]]:
     return run
 
 
+def test_everything_that_takes_tags_has_those_of_the_stack_and_its_name():
+    engine = run_program(LINES, oci=files() | {"tags": {"team": "research"}})
+    untagged = {kind for kind, _, inputs in engine.resources if kind.startswith("oci:") and "freeformTags" not in inputs}
+    assert untagged == {"oci:FileStorage/export:Export"}, "an export has none"
+    tags = [inputs["freeformTags"] for kind, _, inputs in engine.resources if "freeformTags" in inputs]
+    assert all(one == {"busbar": "busbar", "team": "research"} for one in tags)
+    (configuration,) = engine.of("InstanceConfiguration")
+    assert configuration["instanceDetails"]["launchDetails"]["freeformTags"] == {"busbar": "busbar", "team": "research"}
+
+
 def test_no_gpu_machine_ends_for_another_login_node_key_or_time_zone_and_one_does_for_another_image(ending):
     as_it_is = ending()
     assert len(as_it_is) == 1
@@ -147,6 +154,7 @@ def test_no_gpu_machine_ends_for_another_login_node_key_or_time_zone_and_one_doe
     for keeps in (
         {"login": {"image": "ocid1.image.oc1..other", "imageFamily": "ol9", "ocpus": 2}},
         {"timezone": "UTC"},
+        {"tags": {"team": "research"}},
         {"access": {"publicKey": other_key}},
         {"access": {"sshFrom": ["203.0.113.0/24"]}},
     ):

@@ -14,7 +14,6 @@ OCI = {
     "busbar:oci:Cluster": {"login"},
     "busbar:oci:Network": {"vcn_id", "public_subnet_id", "private_subnet_id"},
     "busbar:oci:LoginNode": {"instance_id", "machine"},
-    "busbar:oci:Iam": {"policy_id"},
     "busbar:oci:Pool": {"nodes"},
     "busbar:oci:Storage": {"mounts"},
     "busbar:acceptance:Acceptance": {"measured"},

@@ -116,6 +116,7 @@ def test_the_contract_of_a_target_holds(seen):
         "acceptance-runner-file",
         "acceptance-build",
         "acceptance-measure",
+        "acceptance-measure-nonce",
         "acceptance-search",
         "acceptance-accept-verdict",
     }

@@ -39,18 +39,22 @@ def destroying(what: str) -> dict[str, Any]:
     return {"aws": {"storage": {"lustre": {"onDestroy": what}, "home": {"onDestroy": what}}}}
 
 
+#: Nothing that holds data ends with this stack.
+STORY = merged(PLAN, destroying("refuse"))
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, quiet) -> Iterator[tuple[Stage, Finished]]:
     """The stack with a short plan, up."""
     stage = Stage(tmp_path_factory.mktemp("aws"), "aws-efa")
-    made = stage.build(**PLAN)
+    made = stage.build(**STORY)
     assert made.status == 0, made
     with quiet():
-        found = stage.up(**PLAN)
+        found = stage.up(**STORY)
     assert found.status == 0, found
     yield stage, found
     if stage.resources():  # so that what is protected can go
-        stage.build(**PLAN, **nodes(static=0))
+        stage.up(**nodes(static=0))
     stage.close(retained=True)
     cleanup.demolish(World.at(stage.world))
 
@@ -102,7 +106,7 @@ def test_both_file_systems_are_mounted_and_shared_and_the_login_users_own_home_i
 
 
 def test_an_unchanged_update_changes_nothing(built):
-    found = built[0].up(**PLAN)
+    found = built[0].up(**STORY)
     assert found.status == 0, found
     assert not changes(found), found
     assert "unchanged" in found.text
@@ -116,7 +120,7 @@ def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
 
 
 def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
-    found = built[0].preview(**PLAN, **nodes(placement="none"))
+    found = built[0].preview(**merged(STORY, nodes(placement="none")))
     assert found.status == 0, found
     assert "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 400)" in found.text
     assert "aws.queues[0].machines[0].placement is none with EFA" in found.text
@@ -125,7 +129,7 @@ def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
 def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not_used(built):
     stage = built[0]
     stage.refault({"kind": "tcp_fallback", "host": 0}, {"kind": "tcp_fallback", "host": 1})
-    found = stage.up(**merged(QUICK, {"measure": {"search": "0 s", "run": 2}}))
+    found = stage.up(**merged(merged(STORY, QUICK), {"measure": {"search": "0 s", "run": 2}}))
     stage.refault()
     assert found.status != 0
     outputs = stage.outputs()
@@ -138,7 +142,7 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     stage = built[0]
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # machines may stay, or be made anew
     with quiet():
-        found = stage.up(**PLAN, **nodes(static=3))
+        found = stage.up(**merged(STORY, nodes(static=3)))
     assert found.status != 0
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "short"
@@ -151,8 +155,6 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
 def test_a_destroy_refuses_what_holds_data_without_the_choice_and_ends_machines_all_the_same(built):
     stage = built[0]
     stage.faults()
-    found = stage.build(**merged(PLAN | nodes(static=3), destroying("refuse")))
-    assert found.status == 0, found
     found = stage.destroy()
     assert found.status != 0
     refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))

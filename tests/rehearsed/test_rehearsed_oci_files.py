@@ -77,6 +77,18 @@ def test_what_one_node_writes_the_other_reads(stage):
     assert "/data" not in stage.on_host("cat /etc/fstab", way_in), "the bastion mounts nothing"
 
 
+def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_anything_is_measured(stage):
+    """Another time limit makes first contact anew; the machines have booted, so it need not be long."""
+    stage.refault({"kind": "rail_unauthenticated", "host": 1, "rail": 3})
+    found = stage.build(**files(mount="/data"), measure={"readyTimeout": "5 s"})
+    stage.refault()
+    assert found.status != 0
+    rail = "1 of 16 rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: mlx5_3"
+    assert rail in " ".join(found.text.split()), found
+    again = stage.build(**files(mount="/data"))
+    assert again.status == 0, again
+
+
 def test_another_mount_point_is_other_nodes_with_the_same_data_and_the_login_users_own_home_is_not_shared(stage):
     before = stage.outputs()["nodes"]
     found = stage.up(**files(mount="/home"))

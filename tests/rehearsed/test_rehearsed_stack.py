@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from tools import preview_comment
+from tools.nested import DEFAULT
 from tools.stage import ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("stack")]
@@ -245,7 +246,7 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built, quiet)
     stage = built[0]
     before = stdouts(stage)
     with quiet():
-        stage.up(measure={"run": 3, "spreadIterations": 5}, accept={"allowSkipped": []})
+        stage.up(measure={"run": 3, "spreadIterations": 5, "looks": 16}, accept={"allowSkipped": []})
     after = stdouts(stage)
     assert after["acceptance-measure"] != before["acceptance-measure"]
     assert after["acceptance-build"] == before["acceptance-build"]
@@ -273,14 +274,18 @@ def test_another_login_image_and_time_zone_end_no_gpu_machine_and_the_preview_sa
 
 
 @pytest.mark.parametrize(
-    ("shape", "family", "bastion"),
-    [("BM.GPU4.8", "ol8", "ol8"), ("BM.GPU.H200.8", "ol9", "ol9"), ("BM.GPU.H100.8", "ubuntu2204", "ol9")],
+    ("shape", "family", "image", "bastion"),
+    [
+        ("BM.GPU4.8", DEFAULT, DEFAULT, DEFAULT),  # the program's own: subscribed to by name, and the newest platform image
+        ("BM.GPU.H200.8", "ol9", "ocid1.image.oc1..rehearsed-ol9-gpu", "ocid1.image.oc1..rehearsed-ol9"),
+        ("BM.GPU.H100.8", "ubuntu2204", "ocid1.image.oc1..rehearsed-ubuntu2204-gpu", "ocid1.image.oc1..rehearsed-ol9"),
+    ],
 )
-def test_other_shapes_and_images_are_other_machines_and_end_in_a_pass_as_well(built, shape, family, bastion):
+def test_other_shapes_and_images_are_other_machines_and_end_in_a_pass_as_well(built, shape, family, image, bastion):
     stage = built[0]
     before = stage.outputs()
-    pool = {"shape": shape, "imageFamily": family, "image": f"ocid1.image.oc1..rehearsed-{family}-gpu"}
-    login = {"imageFamily": bastion, "image": f"ocid1.image.oc1..rehearsed-{bastion}", "shape": "VM.Standard.E5.Flex"}
+    pool = {"shape": shape, "imageFamily": family, "image": image}
+    login = {"imageFamily": DEFAULT, "image": bastion, "shape": "VM.Standard.E5.Flex"}
     found = stage.up(oci={"pools": [pool], "login": login})
     assert found.status == 0, found
     after = stage.outputs()

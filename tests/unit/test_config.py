@@ -190,7 +190,7 @@ def test_a_group_that_is_no_map_is_refused():
         read.parse(texts(GIVEN) | {"measure": "[1]"})
 
 
-@pytest.mark.parametrize("key", ["compartment", "access", "login", "pools"])
+@pytest.mark.parametrize("key", ["compartment", "access", "pools"])
 def test_a_missing_key_is_named_with_what_it_is(key):
     (said,) = refused(oci={key: DEFAULT})
     assert said.startswith(f"oci.{key} is not set, and it has no default: ")

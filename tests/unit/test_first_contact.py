@@ -201,6 +201,19 @@ def test_a_host_key_that_first_boot_replaces_is_asked_again(contact, tmp_path):
     assert list((tmp_path / "home/.ssh").iterdir()) == [], "the operator's own files stay as they are"
 
 
+@pytest.mark.parametrize(("asks", "ends"), [(True, 1), (False, 0)])
+def test_a_rail_that_is_up_and_not_authenticated_is_waited_for_and_named_where_that_is_asked(contact, asks, ends):
+    """The script itself marks such rails; without the question it marks none."""
+    state = 'echo "status: done"; echo \'{"status": "done"}\'; case "$input" in *\'[ -z "asked" ]\'*) echo mlx5_0 mlx5_1!;; *) '
+    script = f"{state}echo mlx5_0 mlx5_1;; esac\n"
+    nodes = [{"name": "a", "address": "10.0.0.1"}]
+    hcas = ["mlx5_0", "mlx5_1"]
+    found = contact({"10.0.0.1": script}, nodes, first_boot=True, facts="", hcas=hcas, authenticated=asks, timeout_s=2)
+    assert found.returncode == ends, found.stderr
+    said = "a (10.0.0.1): 1 of 2 rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: mlx5_1"
+    assert (said in found.stderr) is asks
+
+
 JUMP = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
 #: A jump host that lets nobody share a connection, and runs what it is told.
 PASSING = 'case $words in *-M*|*"-O check"*) exit 255 ;; *ssh-keyscan*) exec ssh-keyscan "${words##* }" ;; esac\n'

@@ -8,6 +8,7 @@ from test_config import parsed, refused
 from catalogue import SHAPES, gpus
 from catalogue.aws.instances import INSTANCES
 from config import judgeable
+from config.judgeable import machine
 from config.measure import Measure, Sizes
 
 
@@ -23,9 +24,12 @@ def test_gpus_of_another_maker_are_refused(shape):
 
 @pytest.mark.parametrize("shape", [name for name, row in SHAPES.items() if gpus.spans_nodes(row.gpu)])
 def test_nvlink_between_nodes_is_refused_unless_it_is_switched_off(shape):
-    (sentence,) = refused(oci=one_pool(shape))
-    assert f"is {shape}, whose NVLink joins nodes, and no gate of that is known" in sentence
-    assert parsed(oci=one_pool(shape), measure={"exports": {"NCCL_MNNVL_ENABLE": "0"}})
+    (breach,) = machine("oci.pools[0].shape", SHAPES[shape], Measure())
+    assert f"is {shape}, whose NVLink joins nodes, and no gate of that is known" in breach.text
+    assert not list(machine("oci.pools[0].shape", SHAPES[shape], Measure(exports={"NCCL_MNNVL_ENABLE": "0"})))
+    # The vendor makes no cluster network of OCI's, whatever is measured.
+    (said,) = refused(oci=one_pool(shape), measure={"exports": {"NCCL_MNNVL_ENABLE": "0"}})
+    assert said.endswith("[shape-joined]")
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,11 @@ def test_on_two_nodes_nccls_own_choice_is_run_once_as_information():
 
 def test_the_cheapest_runs_come_first_and_the_deciding_one_before_the_others():
     names = [step.name for step in steps.steps(a_plan(collectives=("all_reduce", "alltoall")), GPU4, 4)]
-    assert names == ["node", "rails", "all_reduce", "alltoall", "spread"]
+    assert names == ["node", "rails", "all_reduce", "looks_early", "alltoall", "spread", "looks_late"]
 
 
 def test_one_machine_is_measured_inside_alone():
-    assert [step.name for step in steps.steps(a_plan(), GPU4, 1)] == ["all_reduce", "spread"]
+    assert [step.name for step in steps.steps(a_plan(), GPU4, 1)] == ["all_reduce", "looks_early", "spread", "looks_late"]
 
 
 def test_the_rail_split_gives_every_gpu_of_a_node_a_group_of_its_own():

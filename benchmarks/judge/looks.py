@@ -1,0 +1,110 @@
+"""Decides from many short separate looks whether a fabric is slow at times: one look cannot see a link that comes and goes.
+
+Each look is one measurement of the gate's size. Wald's sequential test weighs them: a healthy fabric may be disturbed in
+`TOLERATED` of its looks, one that is slow in `REFUSED` of them is not accepted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check
+from benchmarks.judge.measurement import busbw, is_number
+from benchmarks.plan.steps import LOOKS, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.judge.measurement import Measurement
+    from benchmarks.plan.asked import Asked
+
+#: Share of slow looks that passes, and that does not; chances of refusing the first and of accepting the second.
+TOLERATED, REFUSED = 0.02, 0.20
+_FALSE_ALARM, _MISSED = 0.005, 0.04
+_SLOW, _FINE = math.log(REFUSED / TOLERATED), math.log((1 - REFUSED) / (1 - TOLERATED))
+_ACCEPT, _REFUSE = math.log(_MISSED / (1 - _FALSE_ALARM)), math.log((1 - _MISSED) / _FALSE_ALARM)
+#: After so many looks the nearer answer is taken.
+MOST = 64
+#: A look this far below the median of all is slow, although it may still reach the gate.
+_OF_MEDIAN = 0.85
+#: From this share of slow looks on the fabric is slow, and not at times.
+_ALWAYS = 0.9
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What looks together say.
+
+    Attributes:
+        slow: how many were slow.
+        of: how many there were.
+        answer: pass, short, or empty while more of them could change it.
+        carried: evidence of slowness from the run before on the same machines, in the test's own unit; 0 for none.
+    """
+
+    slow: int
+    of: int
+    answer: str
+    carried: float = 0.0
+
+    @property
+    def is_intermittent(self) -> bool:
+        """Whether some were slow and some were not, more often than a disturbance explains."""
+        return self.answer == SHORT and 0 < self.slow < _ALWAYS * self.of
+
+
+def weigh(slow: int, of: int, carried: float = 0.0) -> Looks:
+    """Return what `slow` of `of` looks say, after what was `carried` from the run before."""
+    ratio = carried + slow * _SLOW + (of - slow) * _FINE
+    if ratio <= _ACCEPT or (of >= MOST and ratio <= 0):
+        return Looks(slow, of, PASS, carried)
+    return Looks(slow, of, SHORT if ratio >= _REFUSE or of >= MOST else "", carried)
+
+
+def carry(slow: int, of: int) -> float:
+    """Return what looks of an earlier run leave to a later one: never more than what refused it, and never a bonus."""
+    return min(_REFUSE, max(0.0, slow * _SLOW + (of - slow) * _FINE))
+
+
+def are_slow(looks: Sequence[float], limit: float) -> list[bool]:
+    """Tell of each look (GB/s) whether it is slow: below `limit`, or far below the median of all."""
+    least = max(limit, _OF_MEDIAN * median(looks)) if looks else limit
+    return [reached < least for reached in looks]
+
+
+def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
+    """Return what the looks of a measurement say; None if there are none, or no limit to hold them against."""
+    if not asked.plan.looks or limit is None:
+        return None
+    planned = [step for step in steps(asked.plan, asked.shape, asked.nodes) if step.stage == LOOKS]
+    taken = [_numbers(found.runs[step.name].looks) if step.name in found.runs else [] for step in planned]
+    if any(len(looks) < step.cycles for looks, step in zip(taken, planned, strict=True)):
+        return None
+    seen = [reached for looks in taken for reached in looks]
+    decided = [busbw(row) for row in found.rows(asked.plan.collective)[-1:]]
+    looks = [*decided, *_numbers(found.line.get("more_looks")), *seen]
+    before = _numbers(found.line.get("earlier_looks"))
+    return weigh(sum(are_slow(looks, limit)), len(looks), carry(sum(are_slow(before, limit)), len(before)))
+
+
+def judge(looks: Looks | None, asked: Asked) -> Check:
+    """Return the check: short where looks are slow too often, or where more of them are needed to say."""
+    if not asked.plan.looks:
+        return Check("looks", SKIPPED, ("the plan looks once",))
+    if looks is None:
+        return Check("looks", UNKNOWN, ("there are no looks at the gate's size that could be judged",))
+    share = f"{looks.slow} of {looks.of} separate looks were slow"
+    inherited = "; the run before on these machines was slow at times" if looks.carried else ""
+    if looks.answer == PASS:
+        return Check("looks", PASS, (f"{share}{inherited}",))
+    if not looks.answer:
+        return Check("looks", SHORT, (f"{share}{inherited}: more are needed to say whether that is chance",))
+    how = f"intermittent: {share} ({looks.slow / looks.of:.0%})" if looks.is_intermittent else share
+    return Check("looks", SHORT, (f"{how}{inherited}; a healthy fabric is disturbed in {TOLERATED:.0%}",))
+
+
+def _numbers(found: object) -> list[float]:
+    return [float(one) for one in found if is_number(one)] if isinstance(found, list) else []

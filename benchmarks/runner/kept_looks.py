@@ -1,0 +1,46 @@
+"""Keeps the looks of the last measurement of the same machines and ranks: measuring again must not begin from nothing."""
+
+import hashlib
+import json
+import os
+from typing import Any, Dict, List, Sequence
+
+from benchmarks.launch.protocol import Measure
+from benchmarks.runner import jobs
+
+_KEPT = 128
+
+
+def key(request: Measure, machines: Sequence[str]) -> str:
+    """Return a name for these machines and what a look runs: other machines, sizes or settings begin anew."""
+    looks = [step for step in request.steps if step.stage == "looks"]
+    ran = [[step.ranks.program, _size(step.ranks.arguments), step.ranks.environment] for step in looks[:1]]
+    said = json.dumps([sorted(machines), ran], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def _size(arguments: Sequence[str]) -> str:
+    """Return the message's size; how many looks there are changes no look."""
+    return arguments[arguments.index("-e") + 1] if "-e" in arguments else ""
+
+
+def earlier(name: str) -> List[float]:
+    """Return the looks that were kept under `name`, GB/s; empty if there are none."""
+    try:
+        with jobs.text(_path(name)) as source:
+            found = json.load(source)
+    except (OSError, ValueError):
+        return []
+    return [one for one in found if isinstance(one, (int, float))] if isinstance(found, list) else []
+
+
+def keep(name: str, steps: Sequence[Dict[str, Any]], beside: Sequence[float] = ()) -> None:
+    """Keep the looks of `steps` under `name`, instead of those before; `beside` are earlier ones of the same measurement."""
+    taken = [look for step in steps for look in step.get("looks_gb_s") or ()]
+    if taken:
+        os.makedirs(os.path.dirname(_path(name)), mode=0o700, exist_ok=True)
+        jobs.write(_path(name), json.dumps([*beside, *taken][-_KEPT:]))
+
+
+def _path(name: str) -> str:
+    return os.path.join(jobs.root(), "looks", name + ".json")

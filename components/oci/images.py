@@ -1,0 +1,52 @@
+"""Images by name: accepts the terms of a Marketplace listing and subscribes the compartment to it.
+
+An image of the Marketplace cannot be launched before that. Source: oci-hpc b5285a68: marketplace.tf.
+"""
+
+from __future__ import annotations
+
+import pulumi
+from pulumi_oci import core
+
+from catalogue.oci.marketplace import MARKETPLACE
+from config.oci.model import Oci
+
+_CREATE_TIMEOUT = "20m"
+
+
+class Images(pulumi.ComponentResource):
+    """The Marketplace images that the pools name.
+
+    Creates: an agreement and a subscription for each. A subscription is free and the compartment's, so a destroy leaves it.
+    Outputs: `ocids`, by name.
+    """
+
+    ocids: dict[str, pulumi.Output[str]]
+
+    def __init__(self, name: str, wanted: Oci, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("busbar:oci:Images", name, None, opts)
+        self.ocids = {key: self._subscribed(name, key, wanted.compartment) for key in wanted.named_images}
+        self.register_outputs({"ocids": self.ocids})
+
+    def _subscribed(self, name: str, key: str, compartment: str) -> pulumi.Output[str]:
+        row = MARKETPLACE[key]
+        agreement = core.AppCatalogListingResourceVersionAgreement(
+            f"{name}-{key}-agreement",
+            listing_id=row.listing,
+            listing_resource_version=row.version,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        subscription = core.AppCatalogSubscription(
+            f"{name}-{key}-subscription",
+            compartment_id=compartment,
+            listing_id=agreement.listing_id,
+            listing_resource_version=agreement.listing_resource_version,
+            oracle_terms_of_use_link=agreement.oracle_terms_of_use_link,
+            eula_link=agreement.eula_link,
+            signature=agreement.signature,
+            time_retrieved=agreement.time_retrieved,
+            opts=pulumi.ResourceOptions(
+                parent=self, custom_timeouts=pulumi.CustomTimeouts(create=_CREATE_TIMEOUT), retain_on_delete=True
+            ),
+        )
+        return subscription.listing_resource_id

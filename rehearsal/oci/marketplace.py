@@ -1,0 +1,91 @@
+"""The Marketplace: listings, the agreement to one of their versions, and a compartment's subscription to it.
+
+Sources: terraform-provider-oci 8.28.0: core_app_catalog_listing_resource_version_agreement_resource.go and
+core_app_catalog_subscription_resource.go; listing and versions: oci-hpc b5285a68, variables.tf.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from typing_extensions import override
+
+from rehearsal.oci.errors import Problem, not_found
+from rehearsal.oci.images import IMAGES
+from rehearsal.oci.kinds import Asked, Kind
+from rehearsal.oci.ocids import now
+from rehearsal.plugin.store import Database, Record
+
+AGREEMENT = "oci:Core/appCatalogListingResourceVersionAgreement:AppCatalogListingResourceVersionAgreement"
+SUBSCRIPTION = "oci:Core/appCatalogSubscription:AppCatalogSubscription"
+
+
+def _version(asked: Asked) -> Iterator[Problem]:
+    listing, version = asked.known("listingId"), asked.known("listingResourceVersion")
+    listed = [image for image in IMAGES.values() if image.listing and image.listing == listing]
+    if listing is not None and not listed:
+        yield not_found("listingId", str(listing))
+    elif version is not None and listed and version not in {image.display_name for image in listed}:
+        yield not_found("listingResourceVersion", str(version))
+
+
+def _signature(listing: object, version: object) -> str:
+    return hashlib.sha256(f"{listing} {version}".encode()).hexdigest()
+
+
+class Agreement(Kind):
+    """The terms of one version, signed by the service; it is an answer, and nothing of it is kept there."""
+
+    token, noun, service = AGREEMENT, "agreement", "Core App Catalog Listing Resource Version Agreement"
+    ready = "ACTIVE"
+    named = False
+    create, delete = "GetAppCatalogListingAgreements", "GetAppCatalogListingAgreements"
+    holds = False
+
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
+        yield from super().problems(asked)
+        yield from _version(asked)
+
+    @override
+    def born(self, database: Database, record: Record) -> None:
+        listing, version = record.inputs["listingId"], record.inputs["listingResourceVersion"]
+        record.computed.update(
+            eulaLink=f"https://example.invalid/eula/{version}",
+            oracleTermsOfUseLink="https://example.invalid/terms",
+            signature=_signature(listing, version),
+            timeRetrieved=now(),
+        )
+
+
+class Subscription(Kind):
+    """A compartment's right to launch one version."""
+
+    token, noun, service = SUBSCRIPTION, "subscription", "Core App Catalog Subscription"
+    ready = "ACTIVE"
+    named = False
+    create, delete = "CreateAppCatalogSubscription", "DeleteAppCatalogSubscription"
+    holds = False
+
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
+        yield from super().problems(asked)
+        yield from _version(asked)
+        signature = asked.known("signature")
+        if signature is not None and signature != _signature(asked.known("listingId"), asked.known("listingResourceVersion")):
+            yield Problem("signature", "The signature is not that of the listing's agreement.", 400, "InvalidParameter")
+
+    @override
+    def born(self, database: Database, record: Record) -> None:
+        super().born(database, record)
+        version = record.inputs["listingResourceVersion"]
+        image = next(one for one in IMAGES.values() if one.listing and one.display_name == version)
+        record.computed.update(listingResourceId=image.id, publisherName="Oracle", summary="")
+
+
+def subscribed(database: Database, compartment: object, image: str) -> bool:
+    """Tell whether a compartment may launch an image of the Marketplace."""
+    mine: list[Mapping[str, Any]] = [one.computed for one in database.of(SUBSCRIPTION, compartmentId=compartment)]
+    return any(one["listingResourceId"] == image for one in mine)

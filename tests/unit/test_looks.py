@@ -1,0 +1,170 @@
+"""A fabric that is slow at times is seen by many looks and by no single one; a healthy one is not refused for a disturbance."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+
+import pytest
+from a_line import ASKED, a_plan, document
+
+from benchmarks.host import requests
+from benchmarks.judge import looks, retest
+from benchmarks.judge.verdict import judge
+from benchmarks.launch import protocol
+from benchmarks.plan.steps import LOOK_STEPS, repeated, steps
+from benchmarks.report import outputs
+from benchmarks.runner import kept_looks
+from tools.search.looks_figures import Course
+
+
+def with_looks(slow: int, of: int = 16, factor: float = 0.5) -> dict:
+    """Return a line in which the first `slow` of `of` looks reached `factor` of what the others did."""
+    line = document()
+    numbers = [0.049 * factor] * slow + [0.049] * (of - slow)
+    for step in line["steps"]:
+        if step["name"] in LOOK_STEPS:
+            taken, numbers = numbers[: of // 2], numbers[of // 2 :]
+            step["looks_gb_s"] = taken
+    return line
+
+
+def verdict(line: dict, asked=ASKED):
+    return judge(json.dumps(line), asked)
+
+
+def test_sixteen_clean_looks_and_the_deciding_run_pass():
+    assert verdict(with_looks(0)).verdict == "pass"
+    assert looks.weigh(0, 17).answer == "pass"
+    assert looks.weigh(0, 14).answer == ""
+
+
+@pytest.mark.parametrize("slow", [4, 8, 12])
+def test_a_fabric_that_is_slow_at_times_is_short_and_intermittent_with_its_share(slow):
+    judged = verdict(with_looks(slow))
+    assert judged.verdict == "short"
+    assert f"intermittent: {slow} of 17 separate looks were slow ({slow / 17:.0%})" in judged.reasons[0]
+    record = outputs.measured(judged, ASKED, _built(), {})
+    assert (record["intermittent"], record["looks"]) == (True, {"slow": slow, "of": 17})
+
+
+def test_a_fabric_that_is_always_slow_is_not_called_intermittent():
+    line = with_looks(16)
+    (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
+    for row in step["rows"]:
+        for placement in row[1:]:
+            placement[:3] = [placement[0] * 2, placement[1] / 2, placement[2] / 2]
+    judged = verdict(line)
+    assert judged.looks.slow == judged.looks.of
+    assert not judged.looks.is_intermittent
+
+
+def test_one_slow_look_is_neither_a_pass_nor_a_verdict_but_asks_for_more():
+    judged = verdict(with_looks(1))
+    assert "more are needed to say whether that is chance" in judged.reasons[0]
+    again = requests.search(_place(), ASKED, judged, 60, [])
+    chosen = {step["name"]: step for step in json.loads(again)["again"]["steps"]}
+    assert set(chosen) == {"all_reduce", *LOOK_STEPS}
+    assert all(chosen[name]["cycles"] == 24 for name in LOOK_STEPS)
+
+
+@pytest.mark.parametrize(("slow_again", "counts"), [(0, "pass"), (1, "pass"), (5, "short"), (20, "short")])
+def test_more_looks_decide_and_are_added_to_those_that_were_taken(slow_again, counts):
+    first = verdict(with_looks(1))
+    fresh = with_looks(slow_again, 48)
+    chosen = retest.steps_of(first, ASKED)
+    again = {"steps": [step for step in fresh["steps"] if step["name"] in chosen], "transport": fresh["transport"]}
+    again["transport"] |= {"steps": ["all_reduce"]}
+    searched = {"needed": True, "complete": True, "culprits": [], "again": again}
+    settled = retest.settled(first, ASKED, searched)
+    assert settled.verdict == counts
+    if counts == "pass":
+        assert settled.looks.of == 66
+        assert settled.looks.slow == 1 + slow_again
+
+
+def test_a_look_far_below_the_median_is_slow_although_it_reaches_the_gate():
+    assert looks.are_slow([380, 380, 380, 320, 300], 290) == [False, False, False, True, True]
+    assert looks.are_slow([300, 300, 300], 324) == [True, True, True]
+    assert looks.are_slow([], 324) == []
+
+
+def test_looks_of_the_run_before_on_the_same_machines_are_inherited_and_never_help():
+    line = with_looks(0)
+    line["earlier_looks"] = [0.0245] * 5 + [0.049] * 12
+    judged = verdict(line)
+    assert judged.verdict == "short"
+    assert "the run before on these machines was slow at times" in judged.reasons[0]
+    line["earlier_looks"] = [0.049] * 100
+    assert verdict(line).looks.carried == 0
+    assert looks.carry(64, 64) == looks.carry(40, 64)  # what was always slow and was mended can still pass
+    assert looks.weigh(0, 65, looks.carry(64, 64)).answer == "pass"
+
+
+def test_a_plan_without_looks_needs_an_explicit_allow():
+    asked = dataclasses.replace(ASKED, plan=a_plan(looks=0))
+    assert judge(json.dumps(document(asked)), asked).verdict == "unknown"
+    allowed = dataclasses.replace(asked, allow_skipped=frozenset({"looks"}))
+    assert judge(json.dumps(document(allowed)), allowed).verdict == "pass"
+
+
+@pytest.mark.parametrize("damage", [None, [], "x", [None], [-1.0], [True]])
+def test_looks_that_cannot_be_read_are_no_pass(damage):
+    line = document()
+    for step in line["steps"]:
+        if step["name"] in LOOK_STEPS:
+            step["looks_gb_s"] = damage
+    assert verdict(line).verdict == "unknown"
+
+
+def test_looks_are_taken_in_two_places_of_the_plan_each_in_one_run():
+    names = [step.name for step in steps(a_plan(collectives=("all_reduce", "alltoall")), ASKED.shape, 4)]
+    assert names.index("looks_early") == names.index("all_reduce") + 1
+    assert names[-1] == "looks_late"
+    (one,) = [step for step in steps(a_plan(looks=1), ASKED.shape, 4) if step.stage == "looks"]
+    assert (one.name, one.cycles, repeated(one).cycles) == ("looks_early", 1, 3)
+    request = json.loads(requests.measure(_place(), ASKED, []))
+    (early,) = [step for step in request["steps"] if step["name"] == "looks_early"]
+    assert early["ranks"]["arguments"][early["ranks"]["arguments"].index("-N") + 1] == "8"
+
+
+@pytest.mark.parametrize(("active", "most"), [(0.3, 0.02), (0.2, 0.07), (0.5, 0.01)])
+def test_a_link_that_is_slow_at_times_seldom_passes_in_a_small_simulation(active, most):
+    dice = random.Random(7)  # noqa: S311 - noise
+    passed = sum(Course(active=active).run(dice) == "pass" for _ in range(400))
+    assert passed / 400 <= most
+
+
+def test_a_disturbed_healthy_fabric_is_seldom_refused_in_a_small_simulation():
+    dice = random.Random(7)  # noqa: S311 - noise
+    assert sum(Course(active=0.02).run(dice) != "pass" for _ in range(400)) <= 4
+
+
+def _place():
+    from a_line import place  # noqa: PLC0415
+
+    return place()
+
+
+def _built():
+    from a_line import BUILT  # noqa: PLC0415
+
+    return BUILT
+
+
+def test_the_runner_keeps_looks_by_machines_and_size_and_forgets_none_of_a_retest(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    request = protocol.request(json.loads(requests.measure(_place(), ASKED, [])))
+    name = kept_looks.key(request, ["m1", "m2"])
+    assert kept_looks.key(request, ["m2", "m1"]) == name
+    assert kept_looks.key(request, ["m1", "m3"]) != name
+    assert kept_looks.earlier(name) == []
+    kept_looks.keep(name, [{"looks_gb_s": [1.0, 2.0]}, {"looks_gb_s": None}])
+    kept_looks.keep(name, [{"looks_gb_s": [3.0]}], kept_looks.earlier(name))
+    assert kept_looks.earlier(name) == [1.0, 2.0, 3.0]
+    kept_looks.keep(name, [{"name": "rails"}])
+    assert kept_looks.earlier(name) == [1.0, 2.0, 3.0]
+    again = retest.steps_of(verdict(with_looks(1)), ASKED)
+    longer = [step for step in request.steps if step.name in again]
+    assert kept_looks.key(request._replace(steps=longer), ["m1", "m2"]) == name

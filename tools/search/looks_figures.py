@@ -1,0 +1,60 @@
+"""Print how often a fabric that is slow at times passes, and a healthy one does not; `python -m tools.search.looks_figures`.
+
+Every run is seeded. The looks are those of the plan's default and of one retest; a fault or a disturbance shows in each look
+with its own chance, independent of the others.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.judge import looks
+from benchmarks.judge.checks import PASS, SHORT
+from config.measure import Measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_RUNS = 20_000
+#: A retest takes so many times as many looks (`benchmarks.plan.steps.repeated`), and the deciding run once more.
+_MORE = 3
+
+
+@dataclass(frozen=True)
+class Course:
+    """One measurement of a fabric whose looks are slow with the chance `active`."""
+
+    active: float
+
+    def run(self, dice: random.Random) -> str:
+        """Return the answer of the looks: the first ones', or after one retest that adds to them."""
+        first = Measure().looks + 1
+        slow = self._slow(dice, first)
+        found = looks.weigh(slow, first)
+        if found.answer:
+            return found.answer
+        more = _MORE * Measure().looks + 1
+        return looks.weigh(slow + self._slow(dice, more), first + more).answer or SHORT
+
+    def _slow(self, dice: random.Random, count: int) -> int:
+        return sum(dice.random() < self.active for _ in range(count))
+
+
+def figures(say: Callable[[str, str], None]) -> None:
+    """Hand every figure to `say` as a name and its text."""
+    for active in (0.5, 0.3, 0.2, 0.1, 0.05):
+        say(f"looks, P(pass) of a link that is slow {active:.0%} of the time, {_RUNS} runs", f"{_share(active, PASS):.4f}")
+    for active in (0.02, 0.01, 0.0):
+        refused = 1 - _share(active, PASS)
+        say(f"looks, P(not pass) of a healthy fabric, {active:.0%} of looks disturbed, {_RUNS} runs", f"{refused:.4f}")
+
+
+def _share(active: float, answer: str) -> float:
+    dice = random.Random(round(active * 1000))  # noqa: S311 - noise
+    return sum(Course(active).run(dice) == answer for _ in range(_RUNS)) / _RUNS
+
+
+if __name__ == "__main__":
+    figures(lambda name, figure: print(f"{name:<84} {figure}", flush=True))  # noqa: T201 - printing is its duty
