@@ -17,11 +17,14 @@ import pulumi
 import pytest
 import yaml
 from hypothesis import HealthCheck, settings
+from pulumi.runtime.proto.source_pb2 import StackTrace
 from quiet import Machine
 
 from tools.nested import merged, settled
 from tools.stage import Stage
 
+# Each registration notes its whole stack with source lines; below pytest that is a fifth of a test's time.
+pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
 # The machine may be busy with rehearsed hosts: how long an example takes says nothing.
 settings.register_profile("busbar", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busbar")

@@ -59,7 +59,7 @@ def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[
 
 def test_nodes_that_cannot_be_used_are_named_each_with_its_own_reason(stage):
     stage.faults({"kind": "boot_fails", "host": 0}, {"kind": "never_answers", "host": 1})
-    found = stage.up(measure={"readyTimeout": "1 min"})
+    found = stage.up(measure={"readyTimeout": "40 s"})
     assert found.status != 0
     assert "2 of 2 nodes are not ready: inst-" in found.text
     assert "no answer on TCP port 22" in found.text

@@ -85,7 +85,7 @@ def test_a_dead_rail_and_a_missing_host_are_named_each_when_the_bound_has_passed
     own = stage.folder / "with-a-missing-one"
     own.write_text(f"{known.read_text()}10.20.1.77 {key}\n")
     hosts = {"nodes": {"gone": "10.20.1.77"}, "shape": "BM.GPU4.8", "knownHosts": str(own)}
-    found = stage.up(hosts=hosts, measure={"readyTimeout": "1 min"})
+    found = stage.up(hosts=hosts, measure={"readyTimeout": "15 s"})
     assert found.status != 0
     assert "2 of 3 nodes are not ready: " in found.text
     assert "gpu-b (10.20.1.12): 1 of 16 rails are not active: mlx5_3" in found.text

@@ -13,7 +13,7 @@ import pytest
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
 from tools.nested import merged
-from tools.stage import ROOT, Finished, Stage, left_of
+from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
 
@@ -27,9 +27,6 @@ QUICK: dict[str, Any] = {
     "accept": {"gate": "1 GB/s"},
     "records": {"history": None},
 }
-#: Machines of four rails, where rails are not the point either.
-FOUR_RAILS = {"aws": {"queues": [{"machines": [{"type": "p4d.24xlarge"}]}]}}
-SMALL: dict[str, Any] = QUICK | FOUR_RAILS
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
@@ -42,17 +39,24 @@ def destroying(what: str) -> dict[str, Any]:
     return {"aws": {"storage": {"lustre": {"onDestroy": what}, "home": {"onDestroy": what}}}}
 
 
+#: Nothing that holds data ends with this stack.
+STORY = merged(PLAN, destroying("refuse"))
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, quiet) -> Iterator[tuple[Stage, Finished]]:
     """The stack with a short plan, up."""
     stage = Stage(tmp_path_factory.mktemp("aws"), "aws-efa")
-    made = stage.build(**PLAN)
+    made = stage.build(**STORY)
     assert made.status == 0, made
     with quiet():
-        found = stage.up(**PLAN)
+        found = stage.up(**STORY)
     assert found.status == 0, found
     yield stage, found
-    stage.close()
+    if stage.resources():  # so that what is protected can go
+        stage.up(**nodes(static=0))
+    stage.close(retained=True)
+    cleanup.demolish(World.at(stage.world))
 
 
 def changes(found: Finished) -> list[str]:
@@ -102,7 +106,7 @@ def test_both_file_systems_are_mounted_and_shared_and_the_login_users_own_home_i
 
 
 def test_an_unchanged_update_changes_nothing(built):
-    found = built[0].up(**PLAN)
+    found = built[0].up(**STORY)
     assert found.status == 0, found
     assert not changes(found), found
     assert "unchanged" in found.text
@@ -116,7 +120,7 @@ def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
 
 
 def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
-    found = built[0].preview(**PLAN, **nodes(placement="none"))
+    found = built[0].preview(**merged(STORY, nodes(placement="none")))
     assert found.status == 0, found
     assert "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 400)" in found.text
     assert "aws.queues[0].machines[0].placement is none with EFA" in found.text
@@ -125,7 +129,7 @@ def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
 def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not_used(built):
     stage = built[0]
     stage.refault({"kind": "tcp_fallback", "host": 0}, {"kind": "tcp_fallback", "host": 1})
-    found = stage.up(**merged(QUICK, {"measure": {"search": "0 s", "run": 2}}))
+    found = stage.up(**merged(merged(STORY, QUICK), {"measure": {"search": "0 s", "run": 2}}))
     stage.refault()
     assert found.status != 0
     outputs = stage.outputs()
@@ -138,7 +142,7 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     stage = built[0]
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # machines may stay, or be made anew
     with quiet():
-        found = stage.up(**PLAN, **nodes(static=3))
+        found = stage.up(**merged(STORY, nodes(static=3)))
     assert found.status != 0
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "short"
@@ -148,43 +152,29 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     assert any("the rails of GPU 3 on all nodes together" in reason for reason in outputs["measured"]["reasons"])
 
 
-def test_a_destroy_with_the_choice_to_delete_leaves_nothing(built):
+def test_a_destroy_refuses_what_holds_data_without_the_choice_and_ends_machines_all_the_same(built):
     stage = built[0]
     stage.faults()
     found = stage.destroy()
+    assert found.status != 0
+    refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
+    assert refused == set(HOLDERS), found
+    left = {each["type"].rpartition(":")[2] for each in stage.resources()}
+    assert left >= set(HOLDERS)
+    assert not left & {"Fleet", "Instance"}, "machines, which cost most, end all the same"
+
+
+def test_a_file_system_that_is_retained_stays_with_its_network_and_the_other_goes(built):
+    """No machine has to be rented to change what a destroy does."""
+    stage = built[0]
+    storage = {"aws": {"storage": {"lustre": {"onDestroy": "retain"}, "home": {"onDestroy": "delete"}}}}
+    found = stage.up(**merged(nodes(static=0), storage))
+    assert found.status == 0, found
+    found = stage.destroy()
     assert found.status == 0, found
     assert stage.resources() == []
-    assert left_of(stage.world) == []
-    assert not stage.world.exists()
-
-
-def test_a_destroy_refuses_what_holds_data_without_the_choice_and_retained_file_systems_stay_with_their_network(tmp_path):
-    stage = Stage(tmp_path, "aws-efa")
-    world = World.at(stage.world)
-    try:
-        found = stage.build(**merged(SMALL, destroying("refuse")))
-        assert found.status == 0, found
-        found = stage.destroy()
-        assert found.status != 0
-        refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
-        assert refused == set(HOLDERS), found
-        left = {each["type"].rpartition(":")[2] for each in stage.resources()}
-        assert left >= set(HOLDERS)
-        assert not left & {"Fleet", "Instance"}, "machines, which cost most, end all the same"
-
-        found = stage.build(**merged(SMALL, destroying("retain")))
-        assert found.status == 0, found
-        stage.on_host("echo kept > /fsx/mark")
-        found = stage.destroy()
-        assert found.status == 0, found
-        assert stage.resources() == []
-        kept = set(stage.sold("aws"))
-        assert kept >= {"LustreFileSystem", "OpenZfsFileSystem", "Vpc", "Subnet", "SecurityGroup"}
-        assert not kept & {"Fleet", "Instance", "NatGateway", "Eip", "PlacementGroup", "LaunchTemplate"}
-        (mark,) = stage.world.glob("storage/*/data/mark")
-        assert mark.read_text() == "kept\n"
-    finally:
-        if stage.resources():  # so that what is protected can go
-            stage.build(**SMALL)
-        stage.close(retained=True)
-        cleanup.demolish(world)
+    kept = set(stage.sold("aws"))
+    assert kept >= {"LustreFileSystem", "Vpc", "Subnet", "SecurityGroup"}
+    assert not kept & {"OpenZfsFileSystem", "Fleet", "Instance", "NatGateway", "Eip", "PlacementGroup", "LaunchTemplate"}
+    marks = [mark.read_text() for mark in stage.world.glob("storage/*/data/mark")]
+    assert marks == ["from-a-node\n"]

@@ -10,7 +10,7 @@ import pytest
 
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
-from tools.stage import Stage, left_of
+from tools.stage import Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-files")]
 
@@ -89,23 +89,26 @@ def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_
     assert again.status == 0, again
 
 
-def test_another_mount_point_is_other_nodes_with_the_same_data(stage):
+def test_another_mount_point_is_other_nodes_with_the_same_data_and_the_login_users_own_home_is_not_shared(stage):
     before = stage.outputs()["nodes"]
-    found = stage.up(**files())
+    found = stage.up(**files(mount="/home"))
     assert found.status == 0, found
     assert stage.outputs()["measured"]["verdict"] == "pass"
     assert not {node["name"] for node in before} & {node["name"] for node in stage.outputs()["nodes"]}
-    assert stage.on_host("cat /fss/mark; grep -c /data /etc/fstab || true").split() == ["files", "0"]
+    first, second = nodes(stage)
+    assert stage.on_host("cat /home/mark; grep -c /data /etc/fstab || true", *first).split() == ["files", "0"]
+    stage.on_host("sudo sh -c 'echo shared > /home/mark'; echo mine > ~/mark; mountpoint -q /home", *first)
+    assert stage.on_host("cat /home/mark; test -e ~/mark && echo shared || echo apart", *second).split() == ["shared", "apart"]
 
 
 def test_an_unchanged_update_changes_nothing(stage):
-    found = stage.up(**files())
+    found = stage.up(**files(mount="/home"))
     assert found.status == 0, found
     assert "unchanged" in found.text
     assert not re.search(r"^ *(\+|-|~|\+-) ", found.text, re.MULTILINE), found
 
 
-def test_only_the_choice_lets_a_destroy_delete_data(stage):
+def test_only_the_choice_lets_a_destroy_delete_data_and_what_is_retained_keeps_its_network(stage):
     found = stage.destroy()
     assert found.status != 0
     refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
@@ -114,38 +117,16 @@ def test_only_the_choice_lets_a_destroy_delete_data(stage):
     assert left >= HOLDERS
     assert not left & {"ClusterNetwork", "Instance", "Export", "MountTarget"}, "nodes, which cost most, end all the same"
 
-    found = stage.build(**files("delete"))
+    # No machine has to be rented to change what a destroy does.
+    storage = {"home": {"mount": "/home", "onDestroy": "delete"}, "lustre": {"onDestroy": "retain"}}
+    found = stage.up(oci={"pools": [OL8 | {"nodes": 0}], "storage": storage})
     assert found.status == 0, found
-    assert stage.on_host("cat /fss/mark /lustre/mark", *nodes(stage)[0]).split() == ["files", "lustre"]
+    marks = sorted(mark.read_text() for mark in stage.world.glob("storage/*/data/mark"))
+    assert marks == ["lustre\n", "shared\n"]
     found = stage.destroy()
     assert found.status == 0, found
     assert stage.resources() == []
-    assert left_of(stage.world) == []
-    assert not stage.world.exists()
-
-
-def test_home_folders_are_shared_and_the_login_users_own_is_not(stage):
-    ubuntu = {
-        "image": "ocid1.image.oc1..rehearsed-ubuntu2204-gpu",
-        "imageFamily": "ubuntu2204",
-        "shape": "BM.GPU.H100.8",
-    }
-    found = stage.build(oci={"allowReplace": 2, "pools": [ubuntu], "storage": {"home": {"onDestroy": "delete"}}})
-    assert found.status == 0, found
-    first, second = nodes(stage)
-    stage.on_host("sudo sh -c 'echo shared > /home/mark'; echo mine > ~/mark; mountpoint -q /home", *first)
-    assert stage.on_host("cat /home/mark; test -e ~/mark && echo shared || echo apart", *second).split() == ["shared", "apart"]
-
-
-def test_retained_lustre_stays_in_the_account_with_the_network_that_it_stands_in(stage):
-    found = stage.build(oci={"allowReplace": 2, "pools": [OL8], "storage": {"lustre": {"onDestroy": "retain"}}})
-    assert found.status == 0, found
-    stage.on_host("echo kept > /lustre/mark", *nodes(stage)[0])
-    found = stage.destroy()
-    assert found.status == 0, found
-    assert stage.resources() == []
-    left = sorted(stage.sold("oci"))
     network = ["NatGateway", "RouteTable", "SecurityList", "ServiceGateway", "Subnet", "Vcn"]
-    assert left == ["FileStorageLustreFileSystem", *network]
+    assert sorted(stage.sold("oci")) == ["FileStorageLustreFileSystem", *network]
     (mark,) = stage.world.glob("storage/*/data/mark")
-    assert mark.read_text() == "kept\n"
+    assert mark.read_text() == "lustre\n"

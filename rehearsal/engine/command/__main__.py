@@ -12,6 +12,10 @@ import grpc
 
 sys.path[0] = str(Path(__file__).resolve().parents[3])  # this folder's module names must not hide the library's
 
+from rehearsal.engine import protocol  # noqa: E402
+
+protocol.without_sdk()
+
 from pulumi.runtime.proto import provider_pb2_grpc  # noqa: E402
 
 from rehearsal.engine.command.provider import MESSAGE_SIZE_BYTES, Provider  # noqa: E402

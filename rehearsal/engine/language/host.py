@@ -23,7 +23,14 @@ from pathlib import Path
 
 import grpc
 from google.protobuf import empty_pb2, json_format
-from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
+
+sys.path[0] = str(Path(__file__).resolve().parents[3])
+
+from rehearsal.engine import protocol  # noqa: E402
+
+protocol.without_sdk()
+
+from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2  # noqa: E402
 
 EXECUTOR = Path(__file__).resolve().with_name("program.py")
 MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # what the engine and the SDK allow each other

@@ -1,0 +1,22 @@
+"""Makes the engine's protocol importable without the SDK that it is a part of."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+
+
+def without_sdk() -> None:
+    """Let `pulumi.runtime.proto` be imported alone: a plugin needs its messages, and starts twice as fast without the rest.
+
+    To be called before anything of `pulumi` is imported; nothing else of it can be imported afterwards.
+    """
+    found = importlib.util.find_spec("pulumi")
+    if found is None or not found.submodule_search_locations or "pulumi" in sys.modules:
+        return
+    root = found.submodule_search_locations[0]
+    for name, folder in (("pulumi", root), ("pulumi.runtime", f"{root}/runtime")):
+        package = types.ModuleType(name)
+        package.__path__ = [folder]
+        sys.modules[name] = package
