@@ -6,16 +6,26 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+#: A program may be made of several files of this folder, each with one duty.
+_PART = re.compile(r"^from components\.remote_scripts\.(\w+) import .*\n", re.MULTILINE)
 #: The command that runs them: isolated and without its site, so that no user's environment changes what they see.
 PYTHON = "python3 -IS -"
 
 
 def source(name: str) -> str:
-    """Return the program `name` without a call."""
-    return (Path(__file__).parent / f"{name}.py").read_text()
+    """Return the program `name` without a call, as one text: its parts come first, each once."""
+    return "\n\n".join(_parts(name, set()))
+
+
+def _parts(name: str, known: set[str]) -> list[str]:
+    known.add(name)
+    own = (Path(__file__).parent / f"{name}.py").read_text()
+    before = [text for part in _PART.findall(own) if part not in known for text in _parts(part, known)]
+    return [*before, _PART.sub("", own)]
 
 
 def text(name: str, **arguments: Any) -> str:

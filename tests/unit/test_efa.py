@@ -11,7 +11,7 @@ from benchmarks.host import requests
 from benchmarks.runner import node_facts
 from catalogue import SHAPES
 from catalogue.aws.instances import INSTANCES
-from components.remote_scripts import first_contact
+from components.remote_scripts import node_look
 
 
 def device(root: Path, name: str, driver: str, *, state: str = "4: ACTIVE", **counters: int) -> Path:
@@ -59,7 +59,7 @@ def test_the_counters_of_another_driver_of_the_same_names_are_not_taken_for_byte
 
 def ready_rails(root: Path, *names: str) -> list[str]:
     """Run what first contact asks a node, with its sysfs below `root`; return the rails that it calls healthy."""
-    script = first_contact.STATE.replace("HCAS", " ".join(names)).replace("/sys/class/infiniband", str(root))
+    script = node_look.STATE.replace("HCAS", " ".join(names)).replace("/sys/class/infiniband", str(root))
     said = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, timeout=60, check=True)
     return said.stdout.splitlines()[-1].split()
 

@@ -13,7 +13,7 @@ import pytest
 
 from catalogue.detection import Facts
 from components import remote_scripts
-from components.remote_scripts import first_contact
+from components.remote_scripts import first_contact, node_join, node_look, ssh_way
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 FACTS = {
@@ -107,7 +107,7 @@ def test_two_nodes_are_joined_and_one_is_left_as_it_is(contact, tmp_path):
 
 def test_a_call_that_hangs_is_ended_at_its_bound(tmp_path):
     hangs = f"echo $$ > {tmp_path}/pid; exec tail -f /dev/null"
-    status, out, why = first_contact._run(["sh", "-c", hangs], "", 0.5)  # noqa: SLF001 - its bound is a minute
+    status, out, why = ssh_way.run_here(["sh", "-c", hangs], "", 0.5)
     assert (status, out, why) == (124, "", "no answer within 0 s")
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
@@ -242,10 +242,8 @@ def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
     nodes = [
         machine(f"gpu-server-in-a-rather-long-named-rack-{number:03}.example.org", f"10.0.{number}.1") for number in range(512)
     ]
-    equal = first_contact.line(nodes, [first_contact.Seen(KEY, FACTS)] * 512)
-    different = first_contact.line(
-        nodes, [first_contact.Seen(KEY, FACTS | {"os": f"its own {number}"}) for number in range(512)]
-    )
+    equal = first_contact.line(nodes, [node_look.Seen(KEY, FACTS)] * 512)
+    different = first_contact.line(nodes, [node_look.Seen(KEY, FACTS | {"os": f"its own {number}"}) for number in range(512)])
     assert len(equal) < 64 << 10
     assert len(different) < 64 << 10
     assert json.loads(equal)["groups"][0]["nodes"] == [node["name"] for node in nodes]
@@ -253,7 +251,7 @@ def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
 
 def test_each_node_stands_under_the_facts_that_it_said_and_kinds_beyond_the_bound_under_none():
     nodes = [machine(f"n{number}", f"10.0.0.{number}") for number in range(40)]
-    seen = [first_contact.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
+    seen = [node_look.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
     groups = json.loads(first_contact.line(nodes, seen))["groups"]
     assert len(groups) == 16
     assert [(one["facts"]["os"], one["nodes"]) for one in groups] == [
@@ -298,7 +296,7 @@ def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
     folder.mkdir()
     (folder / "authorized_keys").write_text("# mine\nssh-rsa AAAA me")  # no newline at its end
     (folder / "known_hosts").write_text("zebra ssh-rsa AAAA\n# a remark\nant ssh-rsa AAAA\n")
-    script = first_contact.JOIN.replace("KEYS", shlex.quote("ssh-ed25519 BBBB busbar-head"))
+    script = node_join.JOIN.replace("KEYS", shlex.quote("ssh-ed25519 BBBB busbar-head"))
     for _ in range(2):
         subprocess.run(
             ["sh", "-c", script], input=f"10.0.0.1,a {KEY}\n", text=True, check=True, env=os.environ | {"HOME": str(tmp_path)}

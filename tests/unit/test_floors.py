@@ -39,7 +39,7 @@ MAY = {
     "components/inventory.py": {"pulumi", "catalogue", "components.reach"},
     "components/judged.py": {"pulumi", "config"},
     "components/reach.py": {"pulumi", "pulumi_command", "components.remote_scripts"},
-    "components/remote_scripts": set(),
+    "components/remote_scripts": {"components.remote_scripts"},
     # The login machine reports its public key and is waited for, so both clouds need Commands.
     "components/login_machine.py": {"pulumi", "pulumi_command", "cloudinit", "components.remote_scripts", "components.reach"},
     "components/oci": {

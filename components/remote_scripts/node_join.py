@@ -1,0 +1,48 @@
+"""Lets the head node into every node, and the operator's present key too; no private key leaves a machine."""
+
+import shlex
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import List
+
+from components.remote_scripts.ssh_way import Node, Way, call
+
+#: Adds lines that are missing and changes no other: users may have their own in these files.
+JOIN = """
+umask 077; mkdir -p ~/.ssh; touch ~/.ssh/authorized_keys ~/.ssh/known_hosts
+add() { grep -qxF -- "$2" "$1" || { [ -z "$(tail -c 1 "$1")" ] || echo >> "$1"; printf '%s\\n' "$2" >> "$1"; }; }
+for key in KEYS; do add ~/.ssh/authorized_keys "$key"; done
+while read -r line; do add ~/.ssh/known_hosts "$line"; done
+"""
+_HEAD_KEY = """
+umask 077; mkdir -p ~/.ssh
+[ -f ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -C busbar-head -f ~/.ssh/id_ed25519
+cat ~/.ssh/id_ed25519.pub
+"""
+
+
+def join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
+    """Make the head node's key pair if it has none, and let its public half and `way.accept` into every node, or exit.
+
+    `keys` are the nodes' host keys, which every node learns; at most `window` nodes are reached at once.
+    """
+    accepted, known = [way.accept] if way.accept else [], ""
+    if len(nodes) > 1:  # one node has no other to reach
+        lines = ["{} {}\n".format(",".join(sorted({node["address"], node["name"]})), key) for node, key in zip(nodes, keys)]
+        known = "".join(lines)
+        status, out, err = call(nodes[0], way, "sh -s", _HEAD_KEY)
+        if status != 0:
+            sys.exit("no key could be made on the head node {}: {}".format(nodes[0]["name"], err.strip()))
+        accepted.append(out.strip())
+    if not accepted:
+        return
+    script = "sh -c " + shlex.quote(JOIN.replace("KEYS", " ".join(shlex.quote(key) for key in accepted)))
+
+    def join(node: Node) -> str:
+        status, _, err = call(node, way, script, known)
+        return "" if status == 0 else "{}: {}".format(node["name"], err.strip())
+
+    with ThreadPoolExecutor(window) as pool:
+        failures = [failure for failure in pool.map(join, nodes) if failure]
+    if failures:
+        sys.exit("public keys could not be installed on {}".format("; ".join(failures)))

@@ -1,0 +1,176 @@
+"""Looks at one node: its host key, whether its first boot has ended and its rails work, and what it is."""
+
+import json
+import os
+import re
+import threading
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+from components.remote_scripts.ssh_way import Node, Way, call, run_here, words
+
+Note = Callable[[str], None]
+
+#: Prints three lines: cloud-init's status, the boot mark (written before cloud-init ends), and the rails that are up, with a
+#: `!` after those that are not authenticated.
+STATE = """
+# Without its result it still runs; asking it takes half a second of the node's time, again and again.
+[ -e /run/cloud-init/result.json ] && cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
+cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'
+for hca in HCAS; do
+  dir=/sys/class/infiniband/$hca
+  if grep -q ACTIVE $dir/ports/1/state 2>/dev/null; then
+    # An EFA device has no interface, and so no address.
+    case $(readlink $dir/device/driver) in */efa) echo "$hca"; continue ;; esac
+    for net in $dir/device/net/*; do
+      ip -4 -o address show dev "${net##*/}" 2>/dev/null | grep -q inet || continue
+      # A switch with 802.1X drops what comes from a port that it does not know, although link and address are there.
+      # oci-hpc: roles/healthchecks, check_gpu_setup.py, check_wpa_auth.
+      if [ -z "SUPPLICANT" ] || sudo -n wpa_cli status -i "${net##*/}" 2>/dev/null | grep -q 'PAE state=AUTHENTICATED'; then
+        echo "$hca"
+      else
+        echo "$hca!"
+      fi
+    done
+  fi
+done | tr '\\n' ' '; echo
+"""
+
+
+class Failed(Exception):  # noqa: N818 - not a defect
+    """A node that will not become ready by waiting."""
+
+
+class Seen(NamedTuple):
+    """What a ready node reported: its public host key and its facts, {} if none were asked for."""
+
+    host_key: str
+    facts: Dict[str, Any]
+
+
+def look(node: Node, way: Way, note: Note) -> Optional[Seen]:
+    """Return what the node reports; None while it is not ready."""
+    key = node.get("host_key") or _host_key(node, way, note)
+    if not key or (way.first_boot and not _is_booted(node, way, note)):
+        return None
+    facts = {}  # type: Dict[str, Any]
+    if way.facts:
+        call = "\n\nmain(**json.loads({!r}))\n".format(json.dumps({"address": node["address"], "mpi": way.mpi}))
+        out = _answer(node, way, "python3 -IS -", way.facts + call, note)
+        if out is None:
+            return None
+        facts = dict(json.loads(out.splitlines()[-1]))
+        _refuse_other(facts, way)
+        silent = sorted(set(way.hcas) - {name for name, _, _, active in facts["hca"] if active})
+        if silent:
+            note("{} of {} rails are not active: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
+            return None
+    return Seen(key, facts)
+
+
+def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
+    """Refuse a machine that is not the one that is asked for."""
+    if way.row:
+        name, number, model = way.row
+        # Newer drivers add the board to the model's name.
+        if facts["gpus"] != number or not (facts["gpu"] == model or facts["gpu"].startswith(model + " SXM")):
+            raise Failed(
+                "it has {} x {}, and shape {} has {} x {}; correct it, or set shape: detect".format(
+                    facts["gpus"], facts["gpu"] or "no GPU", name, number, model
+                )
+            )
+    if way.mpi and not facts["mpi"]:
+        raise Failed(
+            "it has no Open MPI: no folder like {} has bin/mpirun; set hosts.software.mpi".format(" or ".join(way.mpi))
+        )
+
+
+def _host_key(node: Node, way: Way, note: Note) -> str:
+    """Learn the host key over the cloud's private network, where no machine can take another's address.
+
+    It is asked for each time, because first boot may replace a key of the image.
+
+    Raises:
+        Failed: the jump host does not let the operator in, although its own first boot is over.
+    """
+    status, out, err = run_here([*way.near, "ssh-keyscan", "-T", "5", "-t", "ed25519", node["address"]], "", 15)
+    lines = [line for line in out.splitlines() if line and not line.startswith("#")]
+    if "Permission denied" in err:
+        raise Failed(f"{words(err)} Does your SSH agent have a key that it accepts (ssh-add -l)?")
+    if status != 0 or not lines:
+        note(f"the jump host does not answer ({words(err)})" if status == 255 else "no answer on TCP port 22")  # noqa: PLR2004 - ssh's own
+        return ""
+    key = " ".join(lines[0].split()[1:3])
+    _remember(way.known, node, key)
+    return key
+
+
+_KNOWN_LOCK = threading.Lock()
+
+
+def _remember(known: str, node: Node, key: str) -> None:
+    """Write the key of one node in place of an earlier one; ssh may read the file at any moment."""
+    line = "{} {}\n".format(node["address"], key)
+    with _KNOWN_LOCK:
+        with open(known) as source:
+            lines = source.readlines()
+        if line in lines:
+            return
+        with open(known + ".new", "w") as target:
+            target.writelines([*(one for one in lines if one.split()[:1] != [node["address"]]), line])
+        os.replace(known + ".new", known)
+
+
+def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optional[str]:
+    """Return what `command` prints there; None while SSH does not accept logins.
+
+    Raises:
+        Failed: the host key is not the pinned one, or the command failed; waiting helps with neither.
+    """
+    status, out, err = call(node, way, command, stdin)
+    if status == 0:
+        return out
+    changed = re.search(r"[Hh]ost key for (\S+) has changed", err)
+    if changed and "host_key" in node:
+        raise Failed(
+            f"the host key of {changed.group(1)} is not the one in knownHosts: the machine was rebuilt, or another one answers "
+            "in its place; find out which, then correct that file"
+        )
+    if "host_key" in node and "Permission denied" in err:
+        raise Failed(f"{words(err)} Does your SSH agent have a key that it accepts (ssh-add -l)?")
+    if status not in (124, 255):  # timed out, or ssh itself failed
+        raise Failed(f"{command!r} failed there: {words(err)}")
+    note(f"SSH does not accept logins yet ({words(err)})")
+    return None
+
+
+def _is_booted(node: Node, way: Way, note: Note) -> bool:
+    asked = STATE.replace("HCAS", " ".join(way.hcas)).replace("SUPPLICANT", "asked" if way.authenticated else "")
+    out = _answer(node, way, "sh -s", asked, note)
+    if out is None:
+        return False
+    cloud, mark_text, rails = [*out.splitlines(), "", "", ""][:3]
+    try:
+        mark = json.loads(mark_text or "{}")
+    except ValueError:
+        return False  # read while it was written; it is read again soon
+    if mark.get("status") == "failed":
+        raise Failed("its first boot failed in step {}; see /var/log/cloud-init-output.log there".format(mark.get("step")))
+    if "status: error" in cloud:
+        raise Failed(f"cloud-init ended in error: {cloud.strip()}")
+    if "status: done" not in cloud or mark.get("status") != "done":
+        note("first boot is running")
+        return False
+    up = set(rails.split())
+    unknown = [hca for hca in way.hcas if hca + "!" in up]
+    silent = sorted(set(way.hcas) - up - set(unknown))
+    if silent:
+        note("{} of {} rails are not active, or have no address: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
+        return False
+    if unknown:
+        note(
+            "{} of {} rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: {}".format(
+                len(unknown), len(way.hcas), ", ".join(sorted(unknown))
+            )
+        )
+        return False
+    return True
