@@ -78,6 +78,14 @@ def _is_timezone(value: str) -> bool:
         return False
 
 
+def _globs(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value or not all(pattern.startswith("/") for pattern in value):
+        raise ValueError(f"is {', '.join(value) or 'empty'}; it must be a list of absolute paths or globs")
+    return value
+
+
+#: Folders, in order of preference; of one glob's matches the newest wins.
+Globs = Annotated[tuple[str, ...], AfterValidator(_globs)]
 Cidr = Annotated[str, AfterValidator(_network)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
 Timezone = Annotated[str, AfterValidator(_timezone)]

@@ -167,7 +167,7 @@ class Measure(Model):
     )
     timeout_s: Annotated[Seconds, Field(ge=1)] = Field(default=30 * 60, description="Limit on one measurement.")
     ready_timeout_s: Annotated[Seconds, Field(ge=1)] = Field(
-        default=30 * 60, description="Limit on the wait from first contact to a finished first boot."
+        default=60 * 60, description="Limit on the wait from first contact to a finished first boot with all rails up."
     )
     search_s: Annotated[Seconds, Field(ge=0)] = Field(
         default=10 * 60,

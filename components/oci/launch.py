@@ -13,8 +13,9 @@ from cloudinit import Mount, NodeBoot, render
 from components.oci.preflight import Place
 from config.oci.model import Oci, Pool
 
-#: Rails of images that address them in first boot, and of those whose agent does (oci-hpc; seed 000, section 1-1).
-_RAIL_CIDRS = {"ifcfg": "192.168.0.0/16", "agent": "10.224.0.0/12"}
+#: Rails of images that address them in first boot, and of those whose agent does (oci-hpc; seed 000, section 1-1). The agent
+#: takes the first network, too, where the image has no rdma_network.json.
+_RAIL_CIDRS = {"ifcfg": ("192.168.0.0/16",), "agent": ("10.224.0.0/12", "192.168.0.0/16")}
 _BOOT_VPUS_PER_GB = 30  # oci-hpc since 2.11
 
 
@@ -66,7 +67,7 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
 
 
 def _user_data(wanted: Oci, pool: Pool, mounts: tuple[Mount, ...]) -> str:
-    trusted = (wanted.network.private, _RAIL_CIDRS[pool.family.rdma])
+    trusted = (wanted.network.private, *_RAIL_CIDRS[pool.family.rdma])
     boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, wanted.search_domain, trusted, mounts))
     return base64.b64encode(boot.encode()).decode()
 

@@ -12,7 +12,7 @@ from catalogue import SERVERS, SHAPES, Homes, Shape, nearest
 from catalogue.detection import named
 from config.hosts import inventory, known_hosts
 from config.hosts.inventory import Machine
-from config.kinds import Cidr
+from config.kinds import Cidr, Globs
 from config.measure import Measure
 from config.model import Model
 
@@ -81,19 +81,10 @@ def _inventory(value: str) -> str:
     return value
 
 
-def _globs(value: tuple[str, ...]) -> tuple[str, ...]:
-    if not value or not all(pattern.startswith("/") for pattern in value):
-        raise ValueError(f"is {', '.join(value) or 'empty'}; it must be a list of absolute paths or globs")
-    return value
-
-
-_Globs = Annotated[tuple[str, ...], AfterValidator(_globs)]
-
-
 class Software(Model):
     """Where software is on the machines: globs in order of preference; of one glob's matches the newest wins."""
 
-    mpi: _Globs = Field(
+    mpi: Globs = Field(
         default=(
             "/usr/mpi/gcc/openmpi-*",
             "/opt/amazon/openmpi",
@@ -107,12 +98,12 @@ class Software(Model):
         description="Folders of Open MPI.",
         examples=[["/opt/openmpi"]],
     )
-    cuda: _Globs = Field(
+    cuda: Globs = Field(
         default=("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"),
         description="Folders of CUDA.",
         examples=[["/usr/local/cuda-12.8"]],
     )
-    nccl: _Globs = Field(
+    nccl: Globs = Field(
         default=("/usr", "/usr/local", "/usr/local/nccl*", "/opt/nccl*/build"),
         description="Folders of NCCL, each with include/nccl.h.",
         examples=[["/opt/nccl"]],

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from catalogue import IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
 from catalogue.oci.marketplace import MARKETPLACE
 from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
-from config.kinds import Access, Cidr, OnDestroy, Timezone, some
+from config.kinds import Access, Cidr, Globs, OnDestroy, Timezone, some
 from config.measure import Measure
 from config.model import Model
 from config.units import Gb, GbitS, MbS
@@ -95,6 +95,22 @@ class Network(Model):
     )
 
 
+class Software(Model):
+    """Where software is on the nodes, if it is not where the image family has it."""
+
+    mpi: Globs | None = Field(
+        default=None, description="Folders of Open MPI; null for the image family's.", examples=[["/opt/openmpi-5.0.8"]]
+    )
+    cuda: Globs | None = Field(
+        default=None, description="Folders of CUDA; null for the image family's.", examples=[["/usr/local/cuda-12.8"]]
+    )
+    nccl: Globs | None = Field(
+        default=None,
+        description="Folders of NCCL, each with include/nccl.h; null for the image family's.",
+        examples=[["/opt/nccl"]],
+    )
+
+
 class Pool(Model):
     """Nodes of one shape in one cluster network."""
 
@@ -111,6 +127,7 @@ class Pool(Model):
     image_family: Family = Field(
         default="ol8", description="What an image that is given by its OCID is; first boot differs.", examples=["ol9"]
     )
+    software: Software = Field(default=Software(), description="Where software is on the nodes.")
     boot_volume_gb: Gb = Field(
         default=256, description="Boot volume of a node; 200 GB or more, for drivers, containers and logs.", examples=["512 GB"]
     )
@@ -129,7 +146,8 @@ class Pool(Model):
     @property
     def homes(self) -> Homes:
         """Where MPI, CUDA and NCCL are on the nodes."""
-        return self.family.homes
+        own, usual = self.software, self.family.homes
+        return Homes(own.mpi or usual.mpi, own.cuda or usual.cuda, own.nccl or usual.nccl)
 
 
 class Home(Model):

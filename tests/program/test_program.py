@@ -21,6 +21,7 @@ from benchmarks.plan.asked import Asked
 from components.oci import login_node
 from components.oci.pool import create_timeout
 from config import read
+from config.measure import Measure
 from config.oci.model import Oci
 
 
@@ -406,3 +407,15 @@ def test_nothing_is_given_less_time_than_the_vendors_provider_gives_it(monkeypat
     lustre, network = given["FileStorageLustreFileSystem"], given["ClusterNetwork"]
     assert (lustre.create, lustre.update, lustre.delete) == ("120m", "240m", "120m")
     assert (network.create, network.delete) == ("30m", "75m")
+
+
+@pytest.mark.parametrize(("family", "rails"), [("ol7", ["192.168.0.0/16"]), ("ol9", ["10.224.0.0/12", "192.168.0.0/16"])])
+def test_nodes_trust_every_network_that_their_rails_may_have(family, rails):
+    (configuration,) = run_program(LINES, oci={"pools": [{"imageFamily": family}]}).of("InstanceConfiguration")
+    boot = base64.b64decode(configuration["instanceDetails"]["launchDetails"]["metadata"]["user_data"]).decode()
+    assert re.findall(r"--add-source=(\S+)", boot) == ["10.0.1.0/24", *rails]
+
+
+def test_the_wait_for_nodes_leaves_the_agent_its_time():
+    """20 minutes to the first SSH and 15 to the last rail, by the vendor's tutorials, and room beside them."""
+    assert Measure().ready_timeout_s >= 1.5 * (20 + 15) * 60

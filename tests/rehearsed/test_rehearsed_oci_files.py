@@ -74,7 +74,7 @@ def test_what_one_node_writes_the_other_reads(stage):
     assert re.search(r"^10\.0\.1\.\d+:/files /data nfs defaults,noatime,nconnect=16,_netdev 0 0$", table, re.MULTILINE)
     assert re.search(r"^10\.0\.1\.\d+@tcp:/lustre /lustre lustre defaults,_netdev 0 0$", table, re.MULTILINE)
     way_in = stage.outputs()["ssh"].split()[2]
-    assert "/data" not in stage.on_host("cat /etc/fstab", way_in), "the bastion mounts nothing"
+    assert "/data" not in stage.on_host("cat /etc/fstab", way_in), "the login node mounts nothing"
 
 
 def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_anything_is_measured(stage):

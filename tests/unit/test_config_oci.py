@@ -8,6 +8,7 @@ import pytest
 from conftest import KEY
 from test_config import IMAGE, begins_with_a_path, parsed, refused
 
+from catalogue import Homes
 from config.oci.facts import Facts, Image, OfferedShape
 from config.oci.model import Home, Lustre, Oci
 from config.oci.rules import RULES
@@ -300,6 +301,14 @@ def test_an_account_that_has_everything_breaks_no_rule_and_one_that_is_not_asked
     notes = check(RULES, wanted(login={"image": DEFAULT}), Facts())
     assert {one.severity for one in notes} == {NOTE}
     assert {one.rule for one in notes} == set(ASKED)
+
+
+def test_a_pool_may_say_where_its_software_is():
+    (usual,) = wanted().pools
+    (own,) = wanted(**pool(software={"mpi": ["/opt/openmpi-5.0.8"], "nccl": ["/opt/nccl"]})).pools
+    assert own.homes == Homes(("/opt/openmpi-5.0.8",), usual.homes.cuda, ("/opt/nccl",))
+    (said,) = refused(oci=pool(software={"mpi": ["openmpi"]}))
+    assert said.startswith("oci.pools[0].software.mpi is openmpi; it must be a list of absolute paths or globs")
 
 
 def test_growing_a_pool_and_an_unchanged_one_end_nothing():
