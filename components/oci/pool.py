@@ -13,7 +13,7 @@ from pulumi_oci import core
 from components.inventory import Launcher, Node, NodeSet, PlannedSet
 from components.oci.launch import Parts, details
 from components.oci.preflight import Place
-from config.oci.model import MADE_FOR, Oci
+from config.oci.model import MADE_FOR, STACK, Oci
 from config.oci.model import Pool as WantedPool
 
 #: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
@@ -71,7 +71,7 @@ class Pool(pulumi.ComponentResource):
         network = core.ClusterNetwork(
             f"{name}-nodes",
             compartment_id=compartment,
-            freeform_tags={**wanted.all_tags, MADE_FOR: wanted.machines(pool)},
+            freeform_tags={**wanted.all_tags, STACK: pulumi.get_stack(), MADE_FOR: wanted.machines(pool)},
             display_name=label,
             instance_pools=[
                 core.ClusterNetworkInstancePoolArgs(

@@ -12,7 +12,7 @@ from pulumi_oci import _utilities, core, limits
 
 from components.judged import reason, refuse
 from config.oci.facts import Facts, Image, OfferedShape
-from config.oci.model import MADE_FOR, OWNER, Login, Oci
+from config.oci.model import MADE_FOR, OWNER, STACK, Login, Oci
 from config.oci.rules import RULES
 from config.rule import ERROR, check
 
@@ -163,7 +163,12 @@ def _existing(wanted: Oci) -> Facts:
         "read compute-management-family in the compartment",
         lambda: core.get_cluster_networks(compartment_id=wanted.compartment).cluster_networks,
     )
-    living = [network for network in found if network.state.upper() not in {"TERMINATING", "TERMINATED"}]
+    mine = pulumi.get_stack()
+    living = [
+        network
+        for network in found
+        if network.state.upper() not in {"TERMINATING", "TERMINATED"} and (network.freeform_tags or {}).get(STACK, mine) == mine
+    ]
     sizes = {network.display_name: sum(int(part.size) for part in network.instance_pools) for network in living}
     tags = {network.display_name: network.freeform_tags or {} for network in living}
     labels = {wanted.label(pool): pool.name for pool in wanted.pools}

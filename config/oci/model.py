@@ -20,8 +20,8 @@ from config.measure import Measure
 from config.model import Model
 from config.units import Gb, GbitS, MbS
 
-#: Freeform tags of ours: whose a resource is, and what a pool's machines were made for.
-OWNER, MADE_FOR = "busbar", "busbar-machines"
+#: Freeform tags of ours: the cluster's name, the stack, and what a pool's machines were made for. Two stacks may use one name.
+OWNER, STACK, MADE_FOR = "busbar", "busbar-stack", "busbar-machines"
 Family = Literal["ol7", "ol8", "ol9", "ubuntu2204", "ubuntu2404"]
 
 

@@ -108,6 +108,19 @@ def test_nodes_that_are_there_already_need_no_more_room(asked, state, available,
     assert (refused == "") is passes
 
 
+@pytest.mark.parametrize(("stack", "refuses"), [("dev", True), ("another", False)])
+def test_nodes_of_another_stack_of_the_same_name_are_not_taken_for_ones_own(asked, stack, refuses):
+    tags = {"busbar": "busbar", "busbar-stack": stack, "busbar-machines": "made for something else"}
+    there = [
+        {"state": "RUNNING", "displayName": name, "instancePools": [{"size": 2}], "freeformTags": tags}
+        for name in (POOL, "busbar-gone")
+    ]
+    _, refused = asked(account(getClusterNetworks={"clusterNetworks": there}))
+    assert ("oci.pools[0] needs other machines" in refused) is refuses
+    assert ("oci.pools has no pool for busbar-gone any more: 2 running nodes end" in refused) is refuses
+    assert ("set oci.allowReplace to 4" in refused) is refuses
+
+
 def test_only_the_nodes_that_are_added_need_room(asked):
     there = {"clusterNetworks": [{"state": "RUNNING", "displayName": POOL, "instancePools": [{"size": 1}]}]}
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "8"}))
