@@ -83,6 +83,7 @@ def main(parts: list[str]) -> None:
         for part in parts or ["two", "many", "aws", "search", "pure"]:
             if part == "search":
                 figures.figures(say)
+                figures.in_company(say)
                 looks_figures.figures(say)
             elif part == "pure":
                 _pure_tests()

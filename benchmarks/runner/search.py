@@ -5,13 +5,15 @@ Nodes and rails are indices here; `benchmarks.runner.search_run` runs the trials
 Order of trials: the ring's own edges (a ring crosses no others, so a bad link that made it short is among them), then partners
 i XOR 2^k, then repeats where one number is not enough, then single rails, then halves of the ring when every pair is fine.
 Rule of blame, as NCCL's maintainers give it (NVIDIA/nccl issue 325): slow with every known-good partner is the node, slow
-only together is the link between the two.
+only together is the link between the two. Pairs that run at once share the links between leaves, so where many of a round are
+slow some are run again nearly alone: those that are fine then were slow in company, which is no fault of theirs. How often a
+pair must be slow grows with the number of pairs: among a thousand, some are disturbed twice.
 """
 
 import math
 from itertools import chain
 from statistics import median, median_high
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 #: Numbers within this share of the healthy median are never slow: repeats of one pair on a healthy fabric differ by some
 #: percent.
@@ -29,13 +31,18 @@ _WIDEST = 0.4
 #: something else explains the run already; how often it must have been slow to be more than disturbed; how many fine trials
 #: with others each of its ends must have; and how many trials of one node are enough whatever they say.
 _STEADY_TRIALS = 3
-_MIXED_TRIALS = 6
+_MIXED_TRIALS = 14
 _DISTURBED_TRIALS = 2
 _FLAPS = 3
 _GOOD_TRIALS = 3
 _NODE_TRIALS = 16
 _GROUP_REPEATS = 4  # a group is named only if it never was fine: what comes and goes misleads any halving
-_CONFIRM_ROUNDS = 6
+_CONFIRM_ROUNDS = 7
+#: What a slow and a fine trial say for a fault that shows in 40 % of trials, and against 3 % of disturbed ones; how much
+#: likelier it must be than any of so many pairs or nodes, and when a pair is innocent.
+_SLOW_SAYS, _FINE_SAYS, _ODDS, _ODDS_OF_NODES, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 10, 0.7
+#: So many slow pairs of one round may have a link in common, and so many of them that are fine nearly alone show it.
+_COMPANY, _CLEARED = 3, 2
 _NARROW_ROUNDS = 6
 
 Pair = Tuple[int, int]
@@ -61,8 +68,9 @@ class Culprit(NamedTuple):
 
     `kind` says what the rest holds. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
     slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all others
-    else, which no smaller set explains. `ratio` is measured over healthy, 0.0 where nothing arrived; `flapping` says that some
-    of its trials were fine; `confidence` grows from 0 to 1 with the trials that agree.
+    else, which no smaller set explains. between: nodes whose pairs are slow when many of them run at once, and fine nearly
+    alone. `ratio` is measured over healthy, 0.0 where nothing arrived; `flapping` says that some of its trials were fine;
+    `confidence` grows from 0 to 1 with the trials that agree.
     """
 
     kind: str
@@ -158,14 +166,14 @@ class Search:
         return _Reading(self._nodes, self._rails, self._rounds, self._pair_limit, self._whole)
 
     def _plan(self) -> Iterator[List[Trial]]:
-        yield from chain(self._edges(), self._partners(), self._confirm(), self._narrow())
-        if self._nodes > PAIR and not self._read().culprits:
+        yield from chain(self._edges(), self._partners(), self._nearly_alone(), self._confirm(), self._narrow())
+        if self._nodes > PAIR and not self._read().blames:
             yield from self._without_culprit()
         reading = self._read()
         clean = reading.beyond_doubt()
         if not reading.is_explained() and len(clean) > PAIR:
             yield from self._bisect(clean)
-            if not self._read().culprits:  # it comes and goes
+            if not self._read().blames:  # it comes and goes
                 yield from self._again()
 
     def _without_culprit(self) -> Iterator[List[Trial]]:
@@ -211,6 +219,19 @@ class Search:
             first = []
             if pairs:
                 yield [Trial(pair, ()) for pair in pairs]
+
+    def _nearly_alone(self) -> Iterator[List[Trial]]:
+        """Run some slow pairs of each round that had many again, few at once and spread over the cluster."""
+        healthy, drop = _baseline([n for samples in self._rounds for n in _numbers(_whole_pairs(samples))])
+        limit = (healthy or 0.0) * (1 - drop)
+        crowded = _crowded(self._rounds, self._nodes, lambda one: one.busbw_gb_s is None or one.busbw_gb_s < limit)
+        asked, few = _Round(), _few_at_once(self._nodes)
+        for slow in crowded:
+            picked = max(few // len(crowded), 1)
+            for sample in slow[:: max(len(slow) // picked, 1)][:picked]:
+                asked.take(_pair(*sample.trial.nodes))
+        if asked.pairs:
+            yield [Trial(pair, ()) for pair in asked.pairs]
 
     def _confirm(self) -> Iterator[List[Trial]]:
         """Repeat what one number does not settle, and give suspects known-good partners."""
@@ -278,6 +299,11 @@ class _Reading:
         for samples in rounds:
             self._sort(samples)
         self.healthy, self.drop = _baseline([n for each in self.pairs.values() for n in _numbers(each)])
+        self.needed = _needed(len(self.pairs))
+        self.alone = {}  # type: Dict[Pair, List[Sample]]
+        # ^ samples of rounds of few pairs
+        self.is_crowded = False
+        self.company = self._in_company(rounds)
         self.slow = {}  # type: Dict[Pair, int]
         self.partners = {}  # type: Dict[int, List[Pair]]
         for pair, tried in self.pairs.items():
@@ -309,6 +335,37 @@ class _Reading:
                 self.pairs.setdefault(_pair(*nodes), []).append(sample)
         for pair, table in tables.items():
             self.tables.setdefault(pair, []).append(table)
+
+    def _in_company(self, rounds: List[List[Sample]]) -> List[Sample]:
+        """Take out, and return, slow samples of rounds whose slow pairs are fine nearly alone."""
+        few = _few_at_once(self.nodes)
+        for samples in rounds:
+            tried = _whole_pairs(samples)
+            for sample in tried if len(tried) <= few else ():
+                self.alone.setdefault(_pair(*sample.trial.nodes), []).append(sample)
+        found = []  # type: List[Sample]
+        for slow in _crowded(rounds, self.nodes, self.is_slow):
+            self.is_crowded = True
+            again = [sample for sample in slow if _pair(*sample.trial.nodes) in self.alone]
+            guilty = [sample for sample in again if any(map(self.is_slow, self.alone[_pair(*sample.trial.nodes)]))]
+            if len(again) - len(guilty) >= max(_CLEARED, 3 * len(guilty)):
+                found += [sample for sample in slow if sample not in guilty]
+        for sample in found:
+            pair = _pair(*sample.trial.nodes)
+            self.pairs[pair].remove(sample)
+            if not self.pairs[pair]:
+                del self.pairs[pair]
+        return found
+
+    @property
+    def blames(self) -> List[Culprit]:
+        """The causes that are nodes, rails, links or groups: what is slow in company only is nobody's."""
+        return [one for one in self.culprits if one.kind != "between"]
+
+    def is_cleared(self, node: int) -> bool:
+        """Say whether `node` was fine whenever it ran nearly alone."""
+        tried = [sample for pair, samples in self.alone.items() if node in pair for sample in samples]
+        return len(tried) >= _CLEARED and not any(map(self.is_slow, tried))
 
     def is_slow(self, sample: Sample) -> bool:
         return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
@@ -347,15 +404,15 @@ class _Reading:
     def is_explained(self) -> bool:
         """Say whether the causes named so far suffice for what the whole ring gave."""
         if not self.healthy or self.whole is None:
-            return bool(self.culprits) or not self.healthy
-        if not self.culprits:
+            return bool(self.blames) or not self.healthy
+        if not self.blames:
             return self.whole >= self.healthy * (1 - self.drop)
-        ratio = min([1.0] + [one.ratio for one in self.culprits if one.kind not in ("group", "rail_plane")])
+        ratio = min([1.0] + [one.ratio for one in self.blames if one.kind not in ("group", "rail_plane")])
         return self.whole >= DEEPER * ratio * self.healthy
 
     def beyond_doubt(self) -> Tuple[int, ...]:
         """Return the nodes that no named cause touches, in ring order."""
-        guilty = {node for one in self.culprits for node in one.nodes}
+        guilty = {node for one in self.blames for node in one.nodes}
         return tuple(node for node in range(self.nodes) if node not in guilty)
 
     def _islands(self) -> List[Set[int]]:
@@ -387,27 +444,48 @@ class _Reading:
     def _blamed(self) -> Dict[int, bool]:
         """Return the nodes that are slow with at least two known-good partners, and whether they only sometimes are."""
         blamed = {}  # type: Dict[int, bool]
+        scores = {
+            node: self._blame(node, blamed) for node in {node for pair, count in self.slow.items() if count for node in pair}
+        }
         while True:
-            best = None
-            for node in {node for pair, count in self.slow.items() if count for node in pair} - set(blamed):
-                pairs = [pair for pair in self.partners[node] if not self._is_explained_by(pair, blamed)]
-                slow = self._as_slow([pair for pair in pairs if self.slow[pair] and _other(pair, node) in self.good])
-                is_steady = all(self._is_steady(pair) for pair in pairs)
-                is_mixed = not all(self._is_steady(pair) for pair in slow)
-                if is_mixed and not self._flaps(pairs):
-                    slow = [pair for pair in slow if self._is_steady(pair)]
-                    is_mixed = False
-                # Two slow partners among good ones may be two bad links; if they come and go, or are three, it is the node.
-                if len(slow) > (1 if is_steady or is_mixed else 2):
-                    best = max(best or (False, 0, 0), (is_steady, len(slow), -node))
+            best = max((score for score in scores.values() if score), default=None)
             if best is None:
                 return blamed
-            blamed[-best[2]] = not best[0]
+            node = -best[2]
+            blamed[node] = not best[0]
+            del scores[node]
+            for pair in self.partners[node]:  # what one node explains is no evidence against its partners
+                other = _other(pair, node)
+                if other in scores:
+                    scores[other] = self._blame(other, blamed)
+
+    def _blame(self, node: int, blamed: Dict[int, bool]) -> Optional[Tuple[bool, int, int]]:
+        """Return whether `node` is always slow, with how many good partners, and its negative; None if it is not to blame."""
+        pairs = [pair for pair in self.partners[node] if not self._is_explained_by(pair, blamed)]
+        slow = self._as_slow([pair for pair in pairs if self.slow[pair] and _other(pair, node) in self.good])
+        is_steady = all(self._is_steady(pair) for pair in pairs)
+        is_mixed = not all(self._is_steady(pair) for pair in slow)
+        if is_mixed and not self._node_flaps(pairs):
+            slow = [pair for pair in slow if self._is_steady(pair)]
+            is_mixed = False
+        # Two slow partners among good ones may be two bad links; if they come and go, or are three, it is the node.
+        return (is_steady, len(slow), -node) if len(slow) > (1 if is_steady or is_mixed else 2) else None
+
+    def _node_flaps(self, pairs: List[Pair]) -> bool:
+        """Say whether slow numbers among a node's trials are too many to be of other causes; its partners are many."""
+        slow, tried = sum(self.slow[pair] for pair in pairs), sum(len(self.pairs[pair]) for pair in pairs)
+        often = slow >= max(_FLAPS, self.needed) and slow * 4 >= tried
+        return often and self.evidence(pairs) >= math.log(_ODDS_OF_NODES * self.nodes)
 
     def _flaps(self, pairs: Iterable[Pair]) -> bool:
         """Say whether slow numbers among these trials are too many to be of other causes."""
-        slow, tried = sum(self.slow[pair] for pair in pairs), sum(len(self.pairs[pair]) for pair in pairs)
-        return slow >= _FLAPS and slow * 4 >= tried
+        pairs = list(pairs)
+        return sum(self.slow[pair] for pair in pairs) >= _FLAPS and self.evidence(pairs) >= math.log(_ODDS * len(self.pairs))
+
+    def evidence(self, pairs: Iterable[Pair]) -> float:
+        """Return the logarithm of how much likelier these trials are where something comes and goes than by disturbances."""
+        counts = [(self.slow[pair], len(self.pairs[pair])) for pair in pairs]
+        return sum(slow * _SLOW_SAYS + (tried - slow) * _FINE_SAYS for slow, tried in counts)
 
     def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
         """Leave out pairs that once were a little slow beside one that always is very slow: that is not one cause."""
@@ -415,11 +493,15 @@ class _Reading:
         deepest = max([self.drop_of(pair) for pair in steady] or [0.0])
         return [pair for pair in pairs if pair in steady or self.drop_of(pair) >= deepest / 2]
 
+    def is_settled(self, pair: Pair) -> bool:
+        """Say whether more trials of a pair that is slow at times would change nothing."""
+        return self._flaps([pair]) or self.evidence([pair]) <= _INNOCENT or len(self.pairs[pair]) >= _MIXED_TRIALS
+
     def drop_of(self, pair: Pair) -> float:
         return 1 - self.ratio(sample for sample in self.pairs[pair] if self.is_slow(sample))
 
-    def _is_explained_by(self, pair: Pair, blamed: Iterable[int]) -> bool:
-        return any(node in pair for node in blamed) or any(len(island & set(pair)) == 1 for island in self.islands)
+    def _is_explained_by(self, pair: Pair, blamed: Dict[int, bool]) -> bool:
+        return pair[0] in blamed or pair[1] in blamed or any(len(island & set(pair)) == 1 for island in self.islands)
 
     def _node_level(self, node: int) -> float:
         return self.ratio(self.slow_samples(node))
@@ -452,10 +534,8 @@ class _Reading:
     def _is_link(self, pair: Pair) -> bool:
         """Slow together more than once, while both ends are good with others (or bad in a way that explains less)."""
         between_good = all(node in self.good or node in self.blamed for node in pair)
-        # Beside what is always slow, two slow numbers may be chance; with nothing else to explain the run they are a lead.
-        is_alone = not any(self._is_steady(other) for other in self.open) and all(self.blamed.values())
-        often = self._is_steady(pair) or self._flaps([pair]) or is_alone
-        return self.nodes > PAIR and between_good and often and len(self.open[pair]) > 1
+        often = self._is_steady(pair) or self._flaps([pair])
+        return self.nodes > PAIR and between_good and often and len(self.open[pair]) >= max(2, self.needed - 1)
 
     def _is_steady(self, pair: Pair) -> bool:
         return self.slow[pair] == len(self.pairs[pair])
@@ -537,10 +617,14 @@ class _Reading:
             steady = sorted(node for node, flaps in self.blamed.items() if not flaps)
         else:
             steady = sorted(self.blamed)
-        for node in steady:
+        for node in [node for node in steady if not self.is_cleared(node)]:
             found.extend(self._of_node(node))
         found.extend(self._of_link(pair) for pair in sorted(self.links))
         found.extend(self._of_groups({node for one in found for node in one.nodes} if found else set()))
+        if self.company:
+            nodes = tuple(sorted({node for sample in self.company for node in sample.trial.nodes}))
+            evidence = tuple(self.company)
+            found.append(Culprit("between", nodes, (), self.ratio(evidence), False, evidence, _sureness(len(evidence))))
         return found
 
     def _of_two(self) -> List[Culprit]:
@@ -620,7 +704,7 @@ class _Reading:
 
     def _suspect_groups(self) -> Set[Tuple[int, ...]]:
         """Return the smallest slow stretches, which nothing named so far explains."""
-        if self.culprits:
+        if self.blames:
             return set()
         slow = [set(group) for group in self.groups if self.is_group_slow(group)]
         return {tuple(sorted(group)) for group in slow if not any(other < group for other in slow)}
@@ -653,18 +737,20 @@ def _doubts(reading: _Reading) -> List[Trial]:
     """Return the trials that would settle what is not settled."""
     asked = _Round()
     lonely = []
-    has_cause = any(not one.flapping for one in reading.culprits) and reading.is_explained()
+    has_cause = any(not one.flapping for one in reading.blames) and reading.is_explained()
     for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the worst says most
         tried, slow = len(reading.pairs[pair]), len(reading.open[pair])
         is_mixed = reading.slow[pair] < tried
         if has_cause and is_mixed and slow == 1 and tried >= _DISTURBED_TRIALS:
             continue
-        if tried < (_MIXED_TRIALS if is_mixed else _STEADY_TRIALS):
+        is_open = not reading.is_settled(pair) if is_mixed else tried < max(_STEADY_TRIALS, reading.needed - 1)
+        if is_open:
             asked.take(pair)
-        if slow > 1 or not is_mixed or tried < _MIXED_TRIALS:
+        if slow > 1 or not is_mixed or is_open:
             ends = [node for node in pair if node not in reading.blamed]
             lonely += [node for node in ends if is_mixed or reading.good_samples(node) < _GOOD_TRIALS]
     lonely += [node for node in reading.blamed if len(reading.slow_samples(node)) < _STEADY_TRIALS]
+    lonely = [*_never_alone(reading), *lonely]
     for node in lonely:
         if reading.trials_of(node) < _NODE_TRIALS:
             known = {_other(pair, node) for pair in reading.partners[node]}
@@ -674,7 +760,44 @@ def _doubts(reading: _Reading) -> List[Trial]:
         fine = sorted(pair for pair, count in reading.slow.items() if not count)
         for pair in fine if len(fine) < 4 else ():  # noqa: PLR2004
             asked.take(pair)
-    return [Trial(pair, ()) for pair in asked.pairs]
+    return [Trial(pair, ()) for pair in _at_most(asked.pairs, reading)]
+
+
+def _never_alone(reading: _Reading) -> List[int]:
+    """Return the nodes that would be blamed by what was slow in company alone."""
+    ran = {node for pair in reading.alone for node in pair}
+    return [node for node in reading.blamed if node not in ran] if reading.is_crowded else []
+
+
+def _at_most(pairs: List[Pair], reading: _Reading) -> List[Pair]:
+    """Return as many of `pairs` as are nearly alone, spread over the cluster, where pairs at once slow each other."""
+    few = _few_at_once(reading.nodes)
+    return pairs[:: -(-len(pairs) // few)] if reading.is_crowded and len(pairs) > few else pairs
+
+
+def _whole_pairs(samples: Iterable[Sample]) -> List[Sample]:
+    """Return the samples of pairs over all rails."""
+    return [one for one in samples if len(one.trial.nodes) == PAIR and not one.trial.rails]
+
+
+def _crowded(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], bool]) -> List[List[Sample]]:
+    """Return the slow samples of each round that ran many pairs at once and has several slow ones."""
+    many = [tried for tried in map(_whole_pairs, rounds) if len(tried) > _few_at_once(nodes)]
+    slow = [[sample for sample in tried if is_slow(sample)] for tried in many]
+    return [samples for samples in slow if len(samples) >= _COMPANY]
+
+
+def _few_at_once(nodes: int) -> int:
+    """Return how many pairs are nearly alone: what crosses a spine of an eighth of its leaves' rate without being slowed."""
+    return max(PAIR, nodes // 16)
+
+
+def _needed(pairs: int) -> int:
+    """Return how often a pair must be slow to be more than disturbed, where so many pairs were tried.
+
+    With one trial of fifty disturbed, fewer than one search in a hundred then names a healthy pair.
+    """
+    return 3 + (pairs > 60) + (pairs > 3000)  # noqa: PLR2004 - said above
 
 
 def _single_rails(reading: _Reading) -> List[Trial]:
@@ -779,6 +902,8 @@ def _sentence(one: Culprit) -> str:
         return f"nodes {one.nodes[0]} and {one.nodes[1]} are {how} together {rails}"
     if one.kind == "rail_plane":
         return f"rail {one.rails[0]} is {how} between all nodes"
+    if one.kind == "between":
+        return f"pairs of {len(one.nodes)} nodes are {how} when many run at once, and fine nearly alone: nobody's own fault"
     return f"{len(one.nodes)} nodes ({one.nodes[0]} to {one.nodes[-1]}) are {how} together"
 
 

@@ -44,13 +44,21 @@ def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
             if request.again:
                 line["again"] = retest_run.retest(request.again, say)
             if request.trials:
-                before, _ = measure.inventories(request.nodes, "")
-                measure.refuse_busy(request.nodes, before)
+                _refuse_busy(request)
                 whole = _whole_gb_s(request.trials.whole_gb_s, line.get("again"))
                 line.update(_search(request, request.trials, whole, here, say))
     except (Refusal, OSError) as error:
         line.update(failed=str(error), complete=False)
     return _fitting(line)
+
+
+def _refuse_busy(request: Search) -> None:
+    """Refuse to search beside somebody else's job; of nodes that do not answer the trials tell more."""
+    try:
+        before, _ = measure.inventories(request.nodes, "")
+    except Refusal:
+        return
+    measure.refuse_busy(request.nodes, before)
 
 
 def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: str, say: jobs.Say) -> Dict[str, Any]:
@@ -291,6 +299,9 @@ def _next(one: search.Culprit, request: Search, trials: Trials, rails: List[str]
     if one.kind in ("rail", "link", "rail_plane") and devices:
         ports = " ".join(f"/sys/class/infiniband/{device}/ports/1" for device in devices[:4])
         look = f"for p in {ports}; do echo $p; cat $p/state $p/rate; grep -s . $p/hw_counters/*; done"
+    elif one.kind == "between":
+        counters = "port_xmit_wait|ecn|cnp|pause|out_of_sequence"
+        look = f"grep -sE . /sys/class/infiniband/*/ports/1/hw_counters/* | grep -E '{counters}'"
     else:
         look = "nvidia-smi topo -m; nvidia-smi -q -d PERFORMANCE; dmesg | tail -50"
     return f"ssh {node.address} {shlex.quote(look)}"

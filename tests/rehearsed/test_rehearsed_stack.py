@@ -50,15 +50,11 @@ def stdouts(stage: Stage) -> dict[str, str]:
 # What goes wrong while machines are made
 
 
-def test_a_crash_of_the_stand_in_cloud_still_lets_everything_be_destroyed(stage):
+def test_a_crash_of_the_stand_in_cloud_is_a_failed_update_and_the_next_one_goes_on(stage):
     stage.faults({"kind": "crash", "operation": "CreateClusterNetwork"})
     found = stage.up()
     assert found.status != 0
-    stage.faults()
-    found = stage.destroy()
-    assert found.status == 0, found
-    assert stage.resources() == []
-    assert left_of(stage.world) == []
+    assert "ClusterNetwork" not in {one["type"].rpartition(":")[2] for one in stage.resources()}
 
 
 def test_capacity_that_runs_out_half_way_is_an_error_and_nothing_stays_unseen(stage):
@@ -69,6 +65,7 @@ def test_capacity_that_runs_out_half_way_is_an_error_and_nothing_stays_unseen(st
     stage.faults()
     found = stage.destroy()
     assert found.status == 0, found
+    assert stage.resources() == []
     assert left_of(stage.world) == []
 
 
@@ -226,7 +223,7 @@ def test_a_node_without_gpudirect_rdma_is_short_and_named_although_its_rails_car
 def test_one_rail_at_half_rate_is_short_with_every_output_present(built):
     stage = built[0]
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.5})
-    found = stage.up(measure={"run": 2})
+    found = stage.up(measure={"run": 2, "search": "0 s"})
     assert found.status != 0
     assert "verdict SHORT" in found.text
     outputs = stage.outputs()
@@ -235,7 +232,7 @@ def test_one_rail_at_half_rate_is_short_with_every_output_present(built):
     assert outputs["measured"]["wire_efficiency"] == pytest.approx(0.5, abs=0.05)
     assert outputs["measured"]["reasons"][0].startswith("all_reduce reached")
     # The measurement stays; only the acceptance is asked again, and it may not pass on the old number.
-    again = stage.up(measure={"run": 2})
+    again = stage.up(measure={"run": 2, "search": "0 s"})
     assert again.status != 0
     assert stage.outputs()["measured"]["evidence"] == outputs["measured"]["evidence"]
     stage.refault()

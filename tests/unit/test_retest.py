@@ -252,3 +252,9 @@ def test_a_damaged_second_look_is_never_a_crash_and_never_a_pass_without_its_row
     for step in again["steps"]:
         step[name] = value
     assert look(HALF, again).verdict == "short"
+
+
+def test_pairs_that_are_slow_in_company_only_let_a_retest_count():
+    between = [{"kind": "between", "nodes": ["inst-0", "inst-1"]}]
+    assert look(damaged("rails"), document(), culprits=between).verdict == "pass"
+    assert look(damaged("rails"), document(), culprits=[*between, {"kind": "link"}]).verdict == "short"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.runner.search import Sample, Search, Trial
+from benchmarks.runner.search import Sample, Search, Trial, _needed
 from tools.search.figures import ALL_PAIRS_OF_EIGHT, CAUSES, Case
 from tools.search.simulate import Fabric, Fault, Score, planted, ring_factor, run, score
 
@@ -273,7 +273,7 @@ def test_trials_of_a_round_share_nothing_and_the_search_ends(fabric, count, acti
     finding = search.finding()
     assert rounds == finding.rounds <= 4 * (nodes - 1).bit_length() + 12
     for culprit in finding.culprits:
-        assert culprit.kind in {"node", "rail", "link", "rail_plane", "group"}
+        assert culprit.kind in {"node", "rail", "link", "rail_plane", "group", "between"}
         assert 0 < culprit.confidence < 1
         assert culprit.nodes == tuple(sorted(set(culprit.nodes)))
         assert nodes > 2 or culprit.kind == "link"
@@ -342,3 +342,36 @@ def test_the_core_runs_on_the_python_of_old_images():
     )
     found = subprocess.run([python, "-c", program], cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True)
     assert found.stdout == "[('node', (3,))]\n"
+
+
+@pytest.mark.parametrize("nodes", [8, 16, 64])
+def test_one_bad_node_under_a_narrow_spine_is_named_and_no_innocent_pair_beside_it(nodes):
+    fabric = Fabric(nodes, 4, (Fault("node", (1,), (), 0.6),), leaf=nodes // 2, spine=0.5)
+    finding = run(fabric, Search(nodes, 4, None, 0.6 * fabric.healthy()))
+    assert [(one.kind, one.nodes) for one in finding.culprits if one.kind != "between"] == [("node", (1,))]
+    (shared,) = [one for one in finding.culprits if one.kind == "between"]
+    assert {node // (nodes // 2) for node in shared.nodes} == {0, 1}
+    assert finding.rounds <= 2 * (nodes - 1).bit_length() + 6
+
+
+@pytest.mark.parametrize("shared", [{"spine": 0.5}, {"ecmp": 0.1}])
+def test_links_that_pairs_share_make_nobody_guilty(shared):
+    for nodes in (8, 64):
+        scores = Case(nodes, 10, (0,), leaf=nodes // 2, short=True, **shared).scores()
+        assert [one.finding.culprits for one in scores if one.wrong] == []
+
+
+def test_a_pair_must_be_slow_more_often_the_more_pairs_there_are():
+    assert [_needed(pairs) for pairs in (12, 60, 61, 3000, 3001)] == [3, 3, 4, 4, 5]
+
+
+def test_disturbances_make_nobody_guilty_whatever_the_size():
+    assert sum(one.wrong for nodes in (8, 64) for one in Case(nodes, 20, (0,), disturbed=0.02, short=True).scores()) == 0
+
+
+def test_pairs_that_are_slow_in_company_only_are_said_in_a_sentence():
+    fabric = Fabric(16, 4, leaf=8, spine=0.5)
+    finding = run(fabric, Search(16, 4, None, 0.6 * fabric.healthy()))
+    assert [one.kind for one in finding.culprits] == ["between"]
+    assert finding.summary.startswith("pairs of 16 nodes are slow")
+    assert finding.summary.endswith("nobody's own fault")

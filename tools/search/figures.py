@@ -6,7 +6,8 @@ Every run is seeded, so the figures are the same everywhere. tests/unit/test_sea
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tools.search.simulate import Fabric, Score, planted, score
@@ -14,6 +15,8 @@ from tools.search.simulate import Fabric, Score, planted, score
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+#: What a short whole gave, of healthy.
+_SHORT = 0.7
 #: Pairs of 8 nodes, run one after the other as sequential all-pairs does.
 ALL_PAIRS_OF_EIGHT = 28
 CAUSES = ("link", "node", "rail")
@@ -21,7 +24,10 @@ CAUSES = ("link", "node", "rail")
 
 @dataclass(frozen=True)
 class Case:
-    """Many seeded runs: `runs` fabrics of `nodes` nodes with one of `counts` faults of `kinds` each."""
+    """Many seeded runs: `runs` fabrics of `nodes` nodes with one of `counts` faults of `kinds` each.
+
+    `leaf`, `spine` and `ecmp` are the fabric's; a search of a fabric without a fault is told that the whole was short.
+    """
 
     nodes: int
     runs: int
@@ -31,15 +37,21 @@ class Case:
     noise: float = 0.02
     active: float = 1.0
     disturbed: float = 0.0
+    leaf: int = 0
+    spine: float = 1.0
+    ecmp: float = 0.0
+    short: bool = False
 
     def scores(self) -> list[Score]:
         """Return what a search makes of each fabric, told what the short whole ring gave."""
         return [self._one(random.Random(seed * 7919 + self.nodes)) for seed in range(self.runs)]  # noqa: S311 - noise
 
     def _one(self, dice: random.Random) -> Score:
-        bare = Fabric(self.nodes, self.rails, (), self.noise, seed=dice.randrange(2**32), disturbed=self.disturbed)
+        seed = dice.randrange(2**32)
+        bare = Fabric(self.nodes, self.rails, (), self.noise, seed=seed, disturbed=self.disturbed)
+        bare = replace(bare, leaf=self.leaf, spine=self.spine, ecmp=self.ecmp)
         fabric = planted(dice, bare, dice.choice(self.counts), self.kinds, self.active)
-        whole = fabric.whole()
+        whole = _SHORT * fabric.healthy() if self.short else fabric.whole()
         for _ in range(100 if fabric.faults else 0):
             if whole < fabric.gate_gb_s():
                 break  # a search comes after a short run
@@ -63,6 +75,32 @@ def figures(say: Callable[[str, str], None]) -> None:
     say("search, false alarms in 200 healthy clusters", str(sum(one.wrong for one in healthy)))
 
 
+#: What healthy fabrics are tried with: the spine's share, how many crossing edges collide, how many trials are disturbed.
+_HEALTHY = (("spine 1:2", 0.5, 0.0, 0.0), ("ECMP on 10 %", 1.0, 0.1, 0.0), ("2 % disturbed", 1.0, 0.0, 0.02))
+
+
+def in_company(say: Callable[[str, str], None]) -> None:
+    """Hand the figures of fabrics with shared links, disturbances and many faults to `say`."""
+    for nodes in (8, 64, 256):
+        spine = Case(nodes, 40, (1,), ("node",), leaf=min(nodes // 2, 32), spine=0.5, short=True).scores()
+        name = f"search, {nodes} nodes, one bad node, spine 1:2, 40 runs"
+        say(name, f"{_quality(spine)}, at most {_rounds(spine)} rounds (2 log2 n + 6 is {2 * (nodes - 1).bit_length() + 6})")
+    noisy = Case(256, 40, (1,), ("node",), disturbed=0.03).scores()
+    say(
+        "search, 256 nodes, one bad node, 3 % of trials disturbed, 40 runs",
+        f"{_quality(noisy)}, at most {_rounds(noisy)} rounds",
+    )
+    for nodes in (8, 64, 256):
+        for name, share, ecmp, disturbed in _HEALTHY:
+            leaf = min(nodes // 2, 32)
+            case = Case(nodes, 100, (0,), disturbed=disturbed, leaf=leaf, spine=share, ecmp=ecmp, short=True)
+            blamed = sum(bool(one.wrong) for one in case.scores())
+            say(f"search, {nodes} healthy nodes, {name}, somebody blamed in 100 runs", str(blamed))
+    began = time.monotonic()
+    many = Case(4096, 1, (123,), ("node",)).scores()
+    say("search, 4096 nodes, 3 % of them bad, planning time", f"{time.monotonic() - began:.1f} s, {_quality(many)}")
+
+
 def _quality(scores: Iterable[Score]) -> str:
     scores = list(scores)
     return f"precision {Score.precision(scores):.4f}, recall {Score.recall(scores):.4f}"
@@ -73,4 +111,5 @@ def _rounds(scores: Iterable[Score]) -> int:
 
 
 if __name__ == "__main__":
-    figures(lambda name, figure: print(f"{name:<62} {figure}", flush=True))  # noqa: T201 - printing is its duty
+    for part in (figures, in_company):
+        part(lambda name, figure: print(f"{name:<72} {figure}", flush=True))  # noqa: T201 - printing is its duty

@@ -32,6 +32,7 @@ class Fault:
         rails: the rail; empty if all are meant.
         factor: what is left of the rate, 0 for nothing at all.
         active: chance that the fault shows in a round, 1.0 for always.
+        by_trial: whether that chance is drawn for each trial by itself.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Fault:
     rails: tuple[int, ...] = ()
     factor: float = 0.5
     active: float = 1.0
+    by_trial: bool = False
 
     def touches(self, edge: tuple[int, int], rail: int) -> bool:
         """Say whether the fault slows `rail` of the edge between two nodes."""
@@ -54,6 +56,8 @@ class Fabric:
     """`nodes` nodes with `rails` rails of `rate_gb_s` GB/s each; every number is multiplied by noise of deviation `noise`.
 
     `disturbed` is the chance that a trial loses 8 to 30 % for no reason that lasts: other traffic, a busy processor.
+    With `leaf` nodes on each leaf, edges between leaves share its uplinks, which carry `spine` of what its nodes do; of edges
+    that cross beside others, the share `ecmp` collides with another one on a link and gets half of it.
     """
 
     nodes: int
@@ -63,6 +67,9 @@ class Fabric:
     rate_gb_s: float = 12.5
     seed: int = 0
     disturbed: float = 0.0
+    leaf: int = 0
+    spine: float = 1.0
+    ecmp: float = 0.0
     _dice: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,12 +95,38 @@ class Fabric:
 
     def answer(self, trials: Iterable[Trial]) -> list[Sample]:
         """Run `trials` at once: a fault that comes and goes is there for all of them or for none."""
-        here = [fault for fault in self.faults if fault.active >= 1 or self._dice.random() < fault.active]
-        return [self._run(trial, here) for trial in trials]
+        here = [fault for fault in self.faults if fault.by_trial or self._shows(fault)]
+        together = list(trials)
+        uplinks = self._uplinks(together)
+        return [self._run(trial, [one for one in here if not one.by_trial or self._shows(one)], uplinks) for trial in together]
 
-    def _run(self, trial: Trial, faults: list[Fault]) -> Sample:
+    def _shows(self, fault: Fault) -> bool:
+        return fault.active >= 1 or self._dice.random() < fault.active
+
+    def _uplinks(self, trials: list[Trial]) -> dict[int, float]:
+        """Return how many edges of whole nodes leave each leaf at once; a trial of one rail takes its share."""
+        load: dict[int, float] = {}
+        for trial in trials if self.leaf else ():
+            weight = (len(trial.rails) or self.rails) / self.rails
+            for one, other in _edges(trial.nodes):
+                if one // self.leaf != other // self.leaf:
+                    for end in (one // self.leaf, other // self.leaf):
+                        load[end] = load.get(end, 0.0) + weight
+        return load
+
+    def _crossing(self, trial: Trial, uplinks: dict[int, float]) -> float:
+        """Return what shared links leave of a trial's rate."""
+        leaves = {node // self.leaf for one, other in _edges(trial.nodes) for node in (one, other)} if self.leaf else set()
+        if len(leaves) < 2:  # noqa: PLR2004 - it stays on its leaf
+            return 1.0
+        busiest = max(uplinks[leaf] for leaf in leaves)
+        factor = min(1.0, self.spine * self.leaf / busiest)
+        beside = min(1.0, (busiest - 1) / (self.leaf / 4))
+        return factor / 2 if self.ecmp and self._dice.random() < self.ecmp * beside else factor
+
+    def _run(self, trial: Trial, faults: list[Fault], uplinks: dict[int, float]) -> Sample:
         rails = trial.rails or tuple(range(self.rails))
-        factor = ring_factor(trial.nodes, rails, faults)
+        factor = ring_factor(trial.nodes, rails, faults) * self._crossing(trial, uplinks)
         if factor <= 0:
             return Sample(trial, None, "the run did not end in time")
         noise = max(0.01, self._dice.gauss(1.0, self.noise)) if self.noise else 1.0
@@ -118,6 +151,12 @@ class Fabric:
         if fault.kind == "rail" and not rails:
             return "node", fault.nodes, ()
         return fault.kind, tuple(sorted(fault.nodes)), rails
+
+
+def _edges(nodes: tuple[int, ...]) -> set[tuple[int, int]]:
+    """Return the edges of a ring over `nodes`, each once."""
+    ends = zip(nodes, (*nodes[1:], nodes[0]), strict=True)
+    return {(min(pair), max(pair)) for pair in ends if pair[0] != pair[1]}
 
 
 def ring_factor(nodes: tuple[int, ...], rails: tuple[int, ...], faults: Iterable[Fault]) -> float:
@@ -199,7 +238,7 @@ def run(fabric: Fabric, search: Search) -> Finding:
 def score(fabric: Fabric, *, whole_gb_s: float | None = None, pair_limit_gb_s: float | None = None) -> Score:
     """Search `fabric`, given the number of the whole ring, and compare what was named with what was planted."""
     finding = run(fabric, Search(fabric.nodes, fabric.rails, pair_limit_gb_s, whole_gb_s))
-    named = Counter(_key(culprit) for culprit in finding.culprits)
+    named = Counter(_key(culprit) for culprit in finding.culprits if culprit.kind != "between")  # which blames nobody
     expected = Counter(fabric.expected())
     right = (named & expected).total()
     return Score(right, named.total() - right, expected.total() - right, finding.rounds, finding.trials, finding)
