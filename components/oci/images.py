@@ -17,7 +17,7 @@ _CREATE_TIMEOUT = "20m"
 class Images(pulumi.ComponentResource):
     """The Marketplace images that the pools name.
 
-    Creates: an agreement and a subscription for each. A subscription is free and the compartment's, so a destroy leaves it.
+    Creates: an agreement and a subscription for each. A subscription is free, and ends with the stack.
     Outputs: `ocids`, by name.
     """
 
@@ -45,8 +45,6 @@ class Images(pulumi.ComponentResource):
             eula_link=agreement.eula_link,
             signature=agreement.signature,
             time_retrieved=agreement.time_retrieved,
-            opts=pulumi.ResourceOptions(
-                parent=self, custom_timeouts=pulumi.CustomTimeouts(create=_CREATE_TIMEOUT), retain_on_delete=True
-            ),
+            opts=pulumi.ResourceOptions(parent=self, custom_timeouts=pulumi.CustomTimeouts(create=_CREATE_TIMEOUT)),
         )
         return subscription.listing_resource_id

@@ -267,11 +267,11 @@ class Oci(Model):
         return ((f"oci.pools[{index}]", pool) for index, pool in enumerate(self.pools))
 
     def machines(self, pool: Pool) -> str:
-        """Return a hash of what running machines of `pool` cannot change: another one needs other machines."""
+        """Return the shape, and a hash of all that running machines of `pool` cannot change: another text needs other ones."""
         home, lustre = self.storage.home, self.storage.lustre
         mounts = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
         parts = [pool.shape, pool.image, pool.boot_volume_gb, self.network.private, mounts]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        return f"{pool.shape}:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
     @property
     def named_images(self) -> tuple[str, ...]:

@@ -205,8 +205,10 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
     """Return each reason why running nodes end: path, how many, and the beginning of a sentence."""
     ends = []
     for path, pool in wanted.located:
-        running, price = known(facts.running, pool.name, "nodes of pool"), PRICES.get(pool.shape)
-        if running and facts.made.get(pool.name, wanted.machines(pool)) != wanted.machines(pool):
+        running = known(facts.running, pool.name, "nodes of pool")
+        now, then = wanted.machines(pool), facts.made.get(pool.name, wanted.machines(pool))
+        price = PRICES.get(then.partition(":")[0])
+        if running and now != then:
             count, why = running, "needs other machines, for its shape, image, boot volume, file systems or subnet"
         else:
             count, why = running - pool.nodes, "is smaller than what runs, and the vendor ends the oldest nodes first"

@@ -255,8 +255,8 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             "oci.pools has no pool for busbar-old any more: 3 running nodes end; set oci.allowReplace to 3",
         ),
         (
-            pool(shape="BM.GPU.H100.8"),
-            facts(running={"gpu": 2}, made={"gpu": "other"}),
+            {},
+            facts(running={"gpu": 2}, made={"gpu": "BM.GPU.H100.8:what runs, whose price it is"}),
             f"{OTHERS}: 2 running nodes end (160 USD an hour by list)",
         ),
     ],
