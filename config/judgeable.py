@@ -27,7 +27,7 @@ _OTHER_WAYS = {
 def findings(stack: Stack) -> Iterator[Finding]:
     """Yield what is wrong with measuring the pool that `stack` measures, by what it is and what ranks are given."""
     path, shape = _measured(stack)
-    breaches = [*_exports(stack.measure, stack.accept), *(machine(path, shape, stack.measure) if shape else ())]
+    breaches = [*exports(stack.measure, stack.accept), *(machine(path, shape, stack.measure) if shape else ())]
     return (Finding("judgeable", ERROR, where, text) for where, text in breaches)
 
 
@@ -41,7 +41,8 @@ def _measured(stack: Stack) -> tuple[str, Shape | None]:
     return "hosts.shape", wanted.row
 
 
-def _exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
+def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
+    """Yield why the gate does not hold for what ranks are given."""
     path = "measure.exports"
     for name, value in measure.exports.items():
         if name.startswith("NCCL_TESTS_"):

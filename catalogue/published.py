@@ -1,0 +1,100 @@
+"""Bus bandwidths that others published of healthy machines, by which the gate's fractions were chosen and are tested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from catalogue.aws.instances import INSTANCES
+from catalogue.oci.shapes import SHAPES
+from catalogue.servers import SERVERS
+from catalogue.shape import Rdma, Shape
+
+_GIB = 1024**3
+_AR, _AG, _A2A = "all_reduce", "all_gather", "alltoall"
+#: The catalogue of NVIDIA's Cluster Readiness Engine, 16 GB messages.
+_NVCRE = "NVIDIA/cluster-readiness-engine:docs/api-reference/validation-results.md"
+_ML = "stas00/ml-engineering:network/README.md, todo.md"
+_HPC, _OKE = "oracle-quickstart/oci-hpc:documentation", "oracle-quickstart/oci-hpc-oke:docs"
+_AWSOME = "awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests"
+_CW = "coreweave/nccl-tests:README"
+#: NCCL's own choice on two nodes: a tree, or NVLSTree, which leaves the rails fewer bytes than a ring does.
+_TREE = {"NCCL_ALGO": "Tree"}
+
+
+@dataclass(frozen=True)
+class Published:
+    """One number: who measured it where, on how many machines of which shape, and with what set."""
+
+    where: str
+    shape: Shape
+    nodes: int
+    collective: str
+    size_bytes: int
+    busbw_gb_s: float
+    source: str
+    exports: Mapping[str, str] = field(default_factory=dict)
+
+
+def _rails(shape: Shape) -> Shape:
+    """Return a row whose rails sources count but do not name, with names."""
+    count, rate = shape.unnamed or (0, 0)
+    return replace(shape, rdma=Rdma(count, rate, tuple(f"rail{index}" for index in range(count)), ""), unnamed=None)
+
+
+def _with(shape: Shape, ports: int, port_gbit_s: int) -> Shape:
+    return replace(shape, rdma=Rdma(ports, port_gbit_s, tuple(f"mlx5_{index}" for index in range(ports)), ""))
+
+
+_B4, _OCI_H100 = SHAPES["BM.GPU.B4.8"], SHAPES["BM.GPU.H100.8"]
+_MI300X, _GB200, _GB300 = SHAPES["BM.GPU.MI300X.8"], SHAPES["BM.GPU.GB200.4"], SHAPES["BM.GPU.GB300.4"]
+_P4D, _P5, _P5EN = (INSTANCES[name].shape() for name in ("p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge"))
+_P6_B200, _P6_B300 = (_rails(INSTANCES[name].shape()) for name in ("p6-b200.48xlarge", "p6-b300.48xlarge"))
+_H100, _H200 = SERVERS["DGX-H100"], SERVERS["DGX-H200"]
+_B200 = _with(SERVERS["HGX-B200.8"], 8, 400)
+_A100, _A100_100 = _with(SERVERS["HGX-A100-80GB.8"], 8, 200), _with(SERVERS["HGX-A100-80GB.8"], 8, 100)
+_SHARP = {"NCCL_COLLNET_ENABLE": "1"}
+_RACK, _NO_RACK = {"NCCL_MNNVL_ENABLE": "1"}, {"NCCL_MNNVL_ENABLE": "0"}
+
+ROWS = (
+    Published("OCI A100", _B4, 2, _AR, 8 * _GIB, 189.60, f"{_OKE}/running-nccl-rccl-tests-from-slurm-operator.md"),
+    Published("OCI A100", _B4, 2, _AR, 10 * _GIB, 185.59, f"{_HPC}/Healthcheck-NCCL-Runbook.md"),
+    Published("OCI A100", _B4, 64, _AR, 8 * _GIB, 200, "Oracle blog, GPU OCI AI and HPC jobs (read from a figure)"),
+    Published("OCI MI300X", _MI300X, 2, _AR, 16 * _GIB, 358.37, _OKE),
+    Published("OCI H100", _OCI_H100, 2, _AR, 16 * _GIB, 471.2, f"{_HPC}/Troubleshooting.md", _TREE),
+    Published("OCI H100, PyTorch", _OCI_H100, 2, _AR, 4 * 10**9, 338.96, "modal-labs/multinode-training-guide issue 7"),
+    Published("OCI H100, ring order", _OCI_H100, 4, _AR, 8 * _GIB, 390, "oracle-quickstart/oci-hpc issue 48, on some nodes"),
+    Published("AWS p4d", _P4D, 2, _AR, 2 * _GIB, 77.9, "skypilot-org/skypilot:examples/aws_efa/README.md", _TREE),
+    Published("AWS p5", _P5, 2, _AR, 16 * _GIB, 487.09, f"{_AWSOME}/README.md", _TREE),
+    Published("AWS p5", _P5, 2, _AG, 16 * 10**9, 338.57, _NVCRE),
+    Published("AWS p5", _P5, 2, _A2A, 16 * 10**9, 79.11, _NVCRE),
+    Published("AWS p5en", _P5EN, 4, _AR, 16 * _GIB, 369.06, _ML),
+    Published("AWS p5en, ring forced", _P5EN, 4, _AR, 16 * _GIB, 364.65, _ML, {"NCCL_ALGO": "Ring"}),
+    Published("AWS p5en, NVLSTree forced", _P5EN, 4, _AR, 16 * _GIB, 310.07, _ML, {"NCCL_ALGO": "NVLSTree"}),
+    Published("AWS p5en", _P5EN, 16, _AR, 16 * _GIB, 369.86, f"{_AWSOME}/slurm/topology-aware-nccl-tests/README.md"),
+    Published("AWS p6-b200", _P6_B200, 4, _AR, 16 * _GIB, 381.80, _ML),
+    Published("AWS p6-b200", _P6_B200, 2, _AR, 16 * _GIB, 654, "awslabs/awsome-distributed-ai issue 1120", _TREE),
+    Published("AWS p6-b300", _P6_B300, 2, _AR, 16 * _GIB, 760, "awslabs/awsome-distributed-ai issue 1120"),
+    Published("CoreWeave H100", _H100, 12, _AR, 8 * _GIB, 386.56, _CW),
+    Published("CoreWeave GB200, one rack", _GB200, 18, _AR, 16 * _GIB, 834.6, _CW, _RACK),
+    Published(
+        "Azure H100, SHARP", _H100, 8, _AR, 16 * _GIB, 450, "Azure/ai-infrastructure-on-azure", {"NCCL_COLLNET_ENABLE": "1"}
+    ),
+    Published("Azure GB300, one rack", _GB300, 18, _AR, 16 * _GIB, 937, "Azure/ai-infrastructure-on-azure", _RACK),
+    Published("GCP A3 High, TCPX", SERVERS["HGX-H100.8"], 2, _AG, 8 * _GIB, 50.2, "dstackai/dstack:examples/clusters/gcp.md"),
+    Published("GCP A3 Mega, TCPXO", SERVERS["HGX-H100.8"], 2, _AG, 8 * _GIB, 188.7, "cluster-toolkit:examples/gke-a3-megagpu"),
+    Published("GCP A3 Ultra", _H200, 2, _AG, 8 * _GIB, 328.9, "cluster-toolkit:examples/gke-consumption-options"),
+    Published("GCP A4", _B200, 2, _AR, 8 * _GIB, 683.5, "dstackai/dstack:examples/clusters/gcp.md", _TREE),
+    Published("Nebius H100", _H100, 2, _AR, 8 * _GIB, 467.5, "dstackai/dstack:examples/clusters/nebius.md", _TREE),
+    Published("Lambda B200", _B200, 2, _AR, 2 * _GIB, 696, "dstackai/dstack:examples/clusters/lambda.md", _TREE),
+    Published("Voltage Park H100", _H100, 4, _AR, 8 * _GIB, 330.9, "Voltage Park, NCCL page (excerpt)"),
+    Published("DGX A100", _A100, 4, _AR, 8 * _GIB, 192, "NVIDIA/nccl issue 778 (nodes not stated)"),
+    Published("H200", _H200, 248, _AR, 8 * _GIB, 350, "NVIDIA/nccl-tests issue 283"),
+    Published("A100, 8 x 100G", _A100_100, 2, _AR, 8 * _GIB, 100, "NVIDIA/nccl-tests issue 169 (before its congestion)"),
+    Published("GB200", _GB200, 4, _AR, 16 * 10**9, 882.5, _NVCRE, _RACK),
+    Published("GB200, rails", _GB200, 4, _AR, 16 * 10**9, 191.4, _NVCRE, _NO_RACK),
+    Published("GB200, rails", _GB200, 4, _AG, 16 * 10**9, 191.26, _NVCRE, _NO_RACK),
+    Published("GB200, rails", _GB200, 4, _A2A, 16 * 10**9, 58.15, _NVCRE, _NO_RACK),
+    Published("GB300", _GB300, 8, _AR, 16 * 10**9, 923.3, _NVCRE, _RACK),
+    Published("GB300", _GB300, 16, _AR, 16 * 10**9, 932, _NVCRE, _RACK),
+)

@@ -1,0 +1,98 @@
+"""Every published healthy number passes, or a preview refuses it with a reason; with a named fault none does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from a_line import document
+from conftest import ROOT
+
+from benchmarks.judge.verdict import judge
+from benchmarks.plan.asked import Asked
+from benchmarks.plan.ceiling import bound_gb_s
+from catalogue import ENVIRONMENTS
+from catalogue.published import ROWS, Published
+from tools.published_rows import page, plan, refusal
+
+JUDGED = [row for row in ROWS if not refusal(row)]
+
+
+def name(row: Published) -> str:
+    return f"{row.where}, {row.nodes}, {row.collective}, {row.busbw_gb_s:g}"
+
+
+def asked(row: Published) -> Asked:
+    return Asked(plan(row), row.shape, row.nodes)
+
+
+def whole(row: Published, share: float = 1.0) -> dict[str, Any]:
+    """Return the whole line of a run that reached `share` of what `row` says."""
+    wanted = asked(row)
+    bound = bound_gb_s(row.collective, row.shape, row.nodes)
+    line = document(wanted, share=min(share * row.busbw_gb_s / bound, 1.0), scale=1)
+    for step in line["steps"]:
+        if step["stage"] in {"rails", "node"}:
+            step["groups_gb_s"] = [one * max(1.0, 0.95 * bound / (share * row.busbw_gb_s)) for one in step["groups_gb_s"]]
+    provider = ENVIRONMENTS[row.shape.environment].provider
+    if provider:
+        found = f"Selected provider is {provider}, fabric is efa-direct (found {row.shape.rdma.ports} nics)"
+        line["transport"]["said"] = {"networks": {"Libfabric": 16}, "devices": {found: 16}, "channels": {"NET/Libfabric/0": 4}}
+    return line
+
+
+def judged(line: dict[str, Any], row: Published):
+    return judge(json.dumps(line), asked(row))
+
+
+def test_the_page_is_written_from_the_rows():
+    assert (ROOT / "docs" / "published-rows.md").read_text() == page(), (
+        "run: python -m tools.published_rows > docs/published-rows.md"
+    )
+
+
+def test_most_rows_are_judged_and_each_refusal_says_why():
+    assert len(JUDGED) >= 18
+    for row in ROWS:
+        if refusal(row):
+            assert any(word in refusal(row) for word in ("NCCL", "no gate", "NVLink")), name(row)
+
+
+@pytest.mark.parametrize("row", JUDGED, ids=name)
+def test_a_published_healthy_run_passes_as_a_whole_line(row):
+    found = judged(whole(row), row)
+    assert (found.verdict, found.reasons) == ("pass", ())
+
+
+@pytest.mark.parametrize("row", JUDGED, ids=name)
+def test_the_same_run_over_half_of_its_rails_is_short_and_names_them(row):
+    line = whole(row, 0.5)
+    idle = row.shape.rdma.hca[: row.shape.rdma.ports // 2]
+    for sent in line["transport"]["tx_bytes"].values():
+        sent.update(dict.fromkeys(idle, 0))
+        sent.update({rail: 3 * count for rail, count in sent.items() if rail in row.shape.rdma.hca})
+    found = judged(line, row)
+    assert found.verdict == "short"
+    assert any(f"carried the bytes; {idle[0]}" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("row", JUDGED, ids=name)
+def test_the_same_run_over_tcp_is_short_and_names_the_interface(row):
+    line = whole(row, 0.16)
+    for sent in line["transport"]["tx_bytes"].values():
+        moved = sum(sent.values())
+        sent.update(dict.fromkeys(row.shape.rdma.hca, 0), eth0=moved)
+    found = judged(line, row)
+    assert found.verdict == "short"
+    assert any("so NCCL went over it" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("row", [row for row in JUDGED if row.nodes > 2], ids=name)
+def test_the_same_run_with_one_slow_node_is_short_and_names_it(row):
+    line = whole(row)
+    (inside,) = [step for step in line["steps"] if step["stage"] == "node"]
+    inside["groups_gb_s"][1] *= 0.6
+    found = judged(line, row)
+    assert found.verdict == "short"
+    assert any(reason.startswith("node 1: all_reduce inside it reached") for reason in found.reasons)

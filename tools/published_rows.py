@@ -1,0 +1,64 @@
+"""Write docs/published-rows.md: what others published of healthy machines, and what busbar makes of it.
+
+python -m tools.published_rows > docs/published-rows.md
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.plan.gate import gate
+from catalogue.published import ROWS, Published
+from config import judgeable
+from config.accept import Accept
+from config.measure import Measure, Sizes
+
+_HEAD = """# Published bandwidths and the gate
+
+Bus bandwidths in decimal GB/s that others published of healthy machines, and what busbar makes of each: the limit that it
+would have to reach, or the sentence with which a preview refuses it. The gate's fractions (`benchmarks/plan/fractions.py`) are
+chosen by these rows, which `catalogue/published.py` holds with their sources; `tests/unit/test_published.py` judges each as a
+whole line, and again with half of its rails, over TCP and with a slow node. `python -m tools.published_rows` writes this page.
+
+On two nodes NCCL's own choice is a tree, which leaves the rails fewer bytes than a ring: such a number is above what the rails
+carry, and says little of them. busbar forces the ring there, and refuses another algorithm unless the stack sets its own limit.
+Seed 000's own headline, 87.2 GB/s at 1 GiB on two machines with 200 GB/s of rails each, is 44 % of the wire: it is short by
+this gate, which asks for 160.
+
+| machines | nodes | collective | size | busbw | gate | source |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def plan(row: Published) -> Measure:
+    """Return the plan that measures what `row` says."""
+    size = row.size_bytes // 4 * 4
+    sizes = Sizes(from_bytes=size, to_bytes=size)
+    return Measure(collectives=(row.collective,), sizes=sizes, exports=dict(row.exports))  # type: ignore[arg-type]
+
+
+def refusal(row: Published) -> str:
+    """Return why a preview refuses what `row` measured; empty if it does not."""
+    asked = plan(row)
+    breaches = [*judgeable.exports(asked, Accept()), *judgeable.machine("the shape", row.shape, asked)]
+    if breaches:
+        return "; ".join(f"{path} {text}" for path, text in breaches)
+    bound = gate(asked, row.shape, row.nodes)
+    return f"no gate: {bound.why}" if bound.limit_gb_s is None else ""
+
+
+def page() -> str:
+    """Return the page."""
+    lines = []
+    for row in ROWS:
+        bound = gate(plan(row), row.shape, row.nodes)
+        outcome = refusal(row) or f"{bound.limit_gb_s:.4g}"
+        size = f"{row.size_bytes / 1024**3:.3g} GiB"
+        lines.append(
+            f"| {row.where} | {row.nodes} | {row.collective} | {size} | {row.busbw_gb_s:g} | {outcome} | {row.source} |\n"
+        )
+    return _HEAD + "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
