@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: With fewer passes than these there is no limit.
 NEEDED = 5
+#: So many of the last passes are compared with, beside the first `NEEDED`.
+COMPARED = 10
 #: The limit is this many robust standard deviations (1.4826 MAD) below the median.
 DEVIATIONS = 4.0
 #: A deviation is at least this share of the median; otherwise a few runs that happen to agree would fail the next one.
@@ -41,7 +43,10 @@ class HistoryError(RuntimeError):
 
 @dataclass(frozen=True)
 class Key:
-    """What must be equal for two runs to be compared: `size_bytes` is the gate's, `scale` the divisor of line rates."""
+    """What must be equal for two runs to be compared: `size_bytes` is the gate's, `scale` the divisor of line rates.
+
+    `cluster` is a hash of the machines' ids: another healthy cluster of the same shape may be some percent slower.
+    """
 
     target: str
     shape: str
@@ -50,6 +55,7 @@ class Key:
     size_bytes: int
     algorithm: str = ""
     scale: int = 1
+    cluster: str = ""
 
     def digest(self) -> str:
         """Return the name of the key's folder."""
@@ -137,14 +143,25 @@ class Past:
         return self.records[-1] if self.records else None
 
 
-def record(judged: Judgement, target: str, shape: str, nodes: int, versions: Mapping[str, str]) -> Record | None:
+def record(  # noqa: PLR0913, PLR0917 - what a run is compared by
+    judged: Judgement, target: str, shape: str, nodes: int, versions: Mapping[str, str], algorithm: str = ""
+) -> Record | None:
     """Return the record of a judged measurement; None if the line names no run."""
     line = judged.line
     run_id, started = line.get("run_id"), line.get("started")
     if not isinstance(run_id, str) or not isinstance(started, str):
         return None
     gate = judged.gate
-    key = Key(target, shape, nodes, gate.collective, gate.size_bytes, scale=judged.scale)
+    key = Key(
+        target,
+        shape,
+        nodes,
+        gate.collective,
+        gate.size_bytes,
+        algorithm,
+        scale=judged.scale,
+        cluster=_cluster(line.get("machines")),
+    )
     return Record(
         run_id=run_id,
         started=started,
@@ -156,6 +173,10 @@ def record(judged: Judgement, target: str, shape: str, nodes: int, versions: Map
         versions=dict(versions),
         rows=tuple(judged.rows.get(gate.collective, ())),
     )
+
+
+def _cluster(machines: Any) -> str:
+    return sha256(json.dumps(machines, sort_keys=True).encode()).hexdigest()[:16] if isinstance(machines, dict) else ""
 
 
 def append(folder: str, one: Record) -> bool:
@@ -206,9 +227,16 @@ def limit(records: Sequence[Record]) -> tuple[float, str] | None:
     passed = [one.busbw_gb_s for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
     if len(passed) < NEEDED:
         return None
+    # A fabric that loses a percent a run is never far below its last runs, and soon far below its first ones.
+    if len(passed) < 2 * NEEDED:
+        return _limit(passed, "the history of")
+    return max(_limit(passed[:NEEDED], "the history of the first"), _limit(passed[-COMPARED:], "the history of the last"))
+
+
+def _limit(passed: Sequence[float], which: str) -> tuple[float, str]:
     middle = median(passed)
     deviation = max(_MAD_TO_SD * median(abs(number - middle) for number in passed), FLOOR * middle)
-    why = f"the history of {len(passed)} passes (median {middle:.4g} GB/s less {DEVIATIONS:g} deviations of {deviation:.2g})"
+    why = f"{which} {len(passed)} passes (median {middle:.4g} GB/s less {DEVIATIONS:g} deviations of {deviation:.2g})"
     return middle - DEVIATIONS * deviation, why
 
 

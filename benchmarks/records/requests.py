@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge.checks import PASS
 from benchmarks.launch.protocol import data
+from benchmarks.plan.ranks import algorithm
 from benchmarks.records import history
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ def _record(found: Judgement, asked: Asked, keeping: Keeping, versions: dict[str
     if not keeping.records.history:
         return None
     try:
-        return history.record(found, keeping.target, asked.shape.name, asked.nodes, versions)
+        chosen = algorithm(asked.shape, asked.nodes, asked.plan.exports)
+        return history.record(found, keeping.target, asked.shape.name, asked.nodes, versions, chosen)
     except history.HistoryError:
         return None  # a line without a usable run id; the verdict says so already
 
