@@ -11,6 +11,8 @@ from pulumi_oci import core
 from catalogue.oci.marketplace import MARKETPLACE
 from config.oci.model import Oci
 
+#: A subscription repeats the whole agreement.
+_AGREED = ("listing_id", "listing_resource_version", "oracle_terms_of_use_link", "eula_link", "signature", "time_retrieved")
 _CREATE_TIMEOUT = "20m"
 
 
@@ -39,12 +41,7 @@ class Images(pulumi.ComponentResource):
         subscription = core.AppCatalogSubscription(
             f"{name}-{key}-subscription",
             compartment_id=compartment,
-            listing_id=agreement.listing_id,
-            listing_resource_version=agreement.listing_resource_version,
-            oracle_terms_of_use_link=agreement.oracle_terms_of_use_link,
-            eula_link=agreement.eula_link,
-            signature=agreement.signature,
-            time_retrieved=agreement.time_retrieved,
+            **{field: getattr(agreement, field) for field in _AGREED},
             opts=pulumi.ResourceOptions(parent=self, custom_timeouts=pulumi.CustomTimeouts(create=_CREATE_TIMEOUT)),
         )
         return subscription.listing_resource_id
