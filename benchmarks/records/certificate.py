@@ -9,7 +9,7 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,10 @@ class Acceptance:
         scale: divisor of line rates, 1 on real hardware.
         run_id: of the measurement.
         started: UTC, such as 2025-11-21T04:49:00Z.
+        checks: state of each check by its name; a skipped one proves nothing.
+        own_gate: whether the limit was the stack's own and not the rule's.
+        looks: separate looks at the gate's size, {slow, of}; None if there were none.
+        retested: whether what was short was measured once more.
         valid_days: how long this holds.
     """
 
@@ -70,6 +74,10 @@ class Acceptance:
     scale: int
     run_id: str
     started: str
+    checks: Mapping[str, str] = field(default_factory=dict)
+    own_gate: bool = False
+    looks: Mapping[str, int] | None = None
+    retested: bool = False
     valid_days: int = VALID_DAYS
 
 
@@ -111,6 +119,10 @@ def statement(one: Acceptance) -> dict[str, Any]:
             "results_digest": digest(one.results),
             "verdict": one.verdict,
             "gate": dict(one.gate),
+            "own_gate": one.own_gate,
+            "checks": dict(one.checks),
+            "looks": None if one.looks is None else dict(one.looks),
+            "retested": one.retested,
             "busbw_gb_s": one.busbw_gb_s,
             "rehearsed": one.scale != 1,
             "scale": one.scale,

@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.judge import retest
 from benchmarks.judge.checks import PASS
 from benchmarks.launch.protocol import data
 from benchmarks.plan.ranks import algorithm
@@ -159,6 +160,10 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
         "scale": found.scale,
         "run_id": str(found.line.get("run_id")),
         "started": str(found.line.get("started")),
+        "checks": {one.name: one.state for one in found.checks},
+        "own_gate": asked.minimum_gb_s is not None,
+        "looks": outputs["looks"],
+        "retested": any(why.startswith(retest.NOTE) for one in found.checks for why in one.why),
         "valid_days": keeping.records.certificate.days,
     }
 

@@ -175,7 +175,7 @@ def _failures(statement: dict[str, Any], now: datetime, inputs_digest: str | Non
         )
     if said["verdict"] != "pass":
         found.append(Failure("not_a_pass", f"its verdict is {said['verdict']}"))
-    if said["rehearsed"] is not False and not allow_rehearsed:
+    if (said["rehearsed"] is not False or said["scale"] != 1) and not allow_rehearsed:
         found.append(Failure("rehearsed", f"it is from a rehearsal at 1/{said['scale']} of the line rates"))
     return found
 

@@ -23,6 +23,7 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
     min_busbw_gb_s: float | None = None,
     allow_rehearsed: bool = False,
     inputs_digest: str | None = None,
+    allow_skipped: frozenset[str] = frozenset({"spread", "looks"}),
 ) -> pulumi.Output[dict[str, Any]]:
     """Return what the certificate of `stack` attests, or end the program with one sentence.
 
@@ -33,6 +34,7 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
         min_busbw_gb_s: what must have been measured, GB/s of real hardware; a rehearsal's scale is applied.
         allow_rehearsed: accept a rehearsal.
         inputs_digest: the inputs that must have been measured, where the caller knows them.
+        allow_skipped: checks that may have been skipped; without `transport` nobody knows which way the bytes went.
 
     Raises:
         pulumi.RunError: at once for an unusable key; from the output for everything else.
@@ -50,9 +52,9 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
         found = busbar_verify.verify(
             envelope, key, datetime.now(UTC), inputs_digest=inputs_digest, allow_rehearsed=allow_rehearsed
         )
-        why = "; ".join(each.why for each in found.failures) or _unmet(
-            found.predicate, [node for node in nodes or [] if node["pool"] == measured["pool"]], collective, min_busbw_gb_s
-        )
+        here = [node for node in nodes or [] if node["pool"] == measured["pool"]]
+        why = "; ".join(each.why for each in found.failures) or _unmet(found.predicate, here, collective, min_busbw_gb_s)
+        why = why or ("" if found.failures else _skipped(found.predicate, allow_skipped))
         if why:
             raise pulumi.RunError(f"the certificate of stack {name} is not valid: {why}.")
         return found.predicate
@@ -71,4 +73,15 @@ def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_g
     here = sorted(node["name"] for node in nodes)
     if here != sorted(said["nodes"]):
         return f"it is about other nodes ({', '.join(sorted(said['nodes']))}) than the stack has now ({', '.join(here)})"
+    moved = [node["name"] for node in nodes if not said["nodes"][node["name"]].endswith(f"@{node['address']}")]
+    if moved:
+        return f"it is about machines with other addresses than {', '.join(sorted(moved))} of the stack now"
     return None
+
+
+def _skipped(said: dict[str, Any], allowed: frozenset[str]) -> str:
+    """Return which checks were skipped that must not be; a certificate that does not say so says nothing of them."""
+    if "checks" not in said:
+        return "it does not say which checks were made"
+    skipped = sorted(name for name, state in said["checks"].items() if state == "skipped" and name not in allowed | {"history"})
+    return f"these checks were skipped: {', '.join(skipped)}" if skipped else ""

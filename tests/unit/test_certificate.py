@@ -41,7 +41,7 @@ OTHER = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33))).public_key()
 STARTED = datetime(2025, 11, 21, 4, 49, tzinfo=UTC)
 ACCEPTANCE = Acceptance(
     cluster="image-1 BM.GPU4.8 i0 i1",
-    nodes={"inst-0": "i0", "inst-1": "i1"},
+    nodes={"inst-0": "i0@10.0.1.0", "inst-1": "i1@10.0.1.1"},
     target="oci",
     shape="BM.GPU4.8",
     versions={"nccl": "2.28.9"},
@@ -55,6 +55,8 @@ ACCEPTANCE = Acceptance(
     scale=1,
     run_id="abc123",
     started="2025-11-21T04:49:00Z",
+    checks={"bandwidth": "pass", "transport": "pass", "spread": "skipped", "history": "skipped"},
+    looks={"slow": 0, "of": 17},
 )
 
 
@@ -82,7 +84,7 @@ def test_what_was_signed_holds_and_says_what_was_measured():
 
 
 def test_the_same_run_gives_the_same_bytes():
-    backwards = {"nodes": {"inst-1": "i1", "inst-0": "i0"}, "inputs": {"plan": "x", "image": "image-1"}}
+    backwards = {"nodes": {"inst-1": "i1@10.0.1.1", "inst-0": "i0@10.0.1.0"}, "inputs": {"plan": "x", "image": "image-1"}}
     assert envelope() == envelope() == envelope(**backwards)
 
 
@@ -434,6 +436,9 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
             "it is about other nodes",
         ),
         (stack_outputs() | {"measured": {"pool": "gpu", "certificate": {"payload": "x"}}}, {}, "it is not a certificate"),
+        (stack_outputs(nodes={"inst-0": "i0@10.0.1.0", "inst-1": "i1@10.9.9.9"}), {}, "other addresses than inst-1"),
+        (stack_outputs(checks={"transport": "skipped", "spread": "skipped"}), {}, "these checks were skipped: transport"),
+        (stack_outputs(), {"allow_skipped": frozenset()}, "these checks were skipped: spread"),
     ],
 )
 def test_another_program_ends_with_one_sentence(monkeypatch, outputs, asked, why, preview):
@@ -473,3 +478,15 @@ def test_the_example_demands_a_certificate_where_it_is_given_a_key(monkeypatch):
     consumer(monkeypatch, publicKey=LINE, allowRehearsed="true")
     with pytest.raises(pulumi.RunError, match="it is from a rehearsal"):
         consumer(monkeypatch, publicKey=LINE)
+
+
+def test_a_certificate_says_what_was_skipped_replaced_and_seen_at_second_sight():
+    said = statement(replace(ACCEPTANCE, own_gate=True, retested=True))["predicate"]
+    assert said["checks"] == ACCEPTANCE.checks
+    assert (said["own_gate"], said["retested"], said["looks"]) == (True, True, {"slow": 0, "of": 17})
+
+
+def test_a_scale_that_contradicts_its_own_word_is_a_rehearsal():
+    said = statement(replace(ACCEPTANCE, scale=4000))
+    said["predicate"]["rehearsed"] = False
+    assert names(verifier.verify(sign(said, KEY), PUBLIC, STARTED + timedelta(days=1))) == ["rehearsed"]
