@@ -1,0 +1,56 @@
+"""A pasted log is explained in a sentence and a picture, and never called a pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogue import SHAPES
+from catalogue.aws.instances import INSTANCES
+from tools.explain import explain, main
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
+GPU4 = SHAPES["BM.GPU4.8"]
+
+
+def test_the_published_run_of_two_a100_nodes_is_short_with_the_gate_beside_it():
+    said = explain((GOLDEN / "oci-2xGPU4.8-ol7.txt").read_text(), GPU4, 2)
+    assert said.splitlines()[0].startswith("all_reduce reached 87.18 GB/s at ")
+    assert ": short; the gate asks for 1" in said
+    assert "is not proven" in said
+    assert "# measured, | what a healthy fabric gives" in said.splitlines()[-1]
+
+
+def test_a_number_above_the_ring_is_called_a_trees_and_not_a_good_one():
+    said = explain((GOLDEN / "aws-2xp5.48xlarge.txt").read_text(), INSTANCES["p5.48xlarge"].shape(), 2)
+    assert "487.1 GB/s" in said
+    assert "more than a ring can carry over the rails (400)" in said
+    assert "rows were left out" in said
+
+
+def test_a_log_of_other_machines_than_named_is_seen_by_its_ranks():
+    said = explain((GOLDEN / "oci-2xGPU4.8-ol7.txt").read_text(), GPU4, 4)
+    assert "16 GPUs took part, and these machines have 32" in said
+    assert "another number of ranks took part" in said
+
+
+@pytest.mark.parametrize("text", ["", "hello", "# size count busbw\n"])
+def test_what_is_no_log_is_said_to_be_none(text):
+    assert explain(text, GPU4, 2).startswith("no row of nccl-tests was found")
+
+
+@given(st.text())
+def test_no_text_crashes_it(text):
+    table = (GOLDEN / "k8s-2pods-25G.txt").read_text()
+    assert explain(text + table[: len(text) * 40] + text, GPU4, 2)
+
+
+def test_the_command_reads_a_file_and_refuses_a_shape_that_it_does_not_know(capsys):
+    log = str(GOLDEN / "oci-2xGPU4.8-ol7.txt")
+    assert main([log, "--shape", "BM.GPU4.8", "--nodes", "2"]) == 0
+    assert "87.18 GB/s" in capsys.readouterr().out
+    assert main([log, "--shape", "BM.GPU4.9", "--nodes", "2"]) == 2
+    assert "BM.GPU4.8" in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""Judge a pasted nccl-tests log, from anywhere, against a shape and a number of nodes: a sentence and a picture.
+
+    python -m tools.explain LOG --shape BM.GPU.H100.8 --nodes 4
+
+No cluster and no account is needed. A log alone proves no transport, and no pass: it can only be as fast as a healthy one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.judge import arithmetic
+from benchmarks.plan import ceiling
+from benchmarks.plan.collectives import COLLECTIVES
+from benchmarks.plan.gate import gate
+from benchmarks.report.summary import size
+from benchmarks.runner.transcript import parse_text
+from catalogue import SERVERS, SHAPES, nearest
+from catalogue.aws.instances import INSTANCES
+from config.measure import Measure, Sizes
+
+if TYPE_CHECKING:
+    from benchmarks.runner.transcript import Row, Transcript
+    from catalogue import Shape
+
+_WIDTH, _SHOWN = 40, 16
+#: nccl-tests prints two decimals: below this size busbw has too few digits to be compared with algbw.
+_EXACT_BYTES = 1024**2
+
+
+def explain(text: str, shape: Shape, nodes: int) -> str:
+    """Return what the last run in `text` means on `nodes` nodes of `shape`."""
+    runs = [run for run in parse_text(text) if run.rows]
+    if not runs:
+        return "no row of nccl-tests was found in it; paste the whole table with its header"
+    run = runs[-1]
+    name = run.collective or "all_reduce"
+    if name not in COLLECTIVES:
+        return f"it is a run of {name}, which is not known here"
+    rows = [row for row in run.rows if row.out_of_place is not None]
+    odd = [*run.problems, *_contradictions(run, rows, name, nodes * shape.gpus)]
+    lines = [_sentence(rows[-1], name, shape, nodes) if rows else "it has no out-of-place numbers"]
+    lines += [f"  - {sentence}" for sentence in odd]
+    lines.append("  - a log shows no byte counters, so which way the bytes went is not proven" + _network(run))
+    return "\n".join([*lines, "", *_picture(rows, name, shape, nodes)])
+
+
+def _sentence(row: Row, name: str, shape: Shape, nodes: int) -> str:
+    assert row.out_of_place is not None  # noqa: S101 - the caller chose it
+    reached, end = row.out_of_place.busbw_gb_s, row.size_bytes
+    whole = max(end // 4, 1) * 4
+    plan = Measure(collectives=(name,), sizes=Sizes(from_bytes=whole, to_bytes=whole))  # type: ignore[arg-type]
+    bound = gate(plan, shape, nodes)
+    ring = ceiling.bound_gb_s(name, shape, nodes)
+    said = f"{name} reached {reached:.4g} GB/s at {size(end)} on {nodes} x {shape.name}"
+    if ring is not None and nodes > 1 and reached > 1.05 * ring:
+        return (
+            f"{said}, more than a ring can carry over the rails ({ring:.4g}): NCCL chose a tree or the bytes went another way, "
+            "so the number says little of the rails; run it with NCCL_ALGO=Ring"
+        )
+    if bound.limit_gb_s is None:
+        return f"{said}; there is no gate: {bound.why}"
+    word = "as fast as a healthy one" if reached >= bound.limit_gb_s else "short"
+    return f"{said}: {word}; the gate asks for {bound.limit_gb_s:.4g}, {bound.why}"
+
+
+def _contradictions(run: Transcript, rows: list[Row], name: str, ranks: int) -> list[str]:
+    found = []
+    listed = {(one.host, one.device) for one in run.devices}
+    if listed and len(listed) != ranks:
+        found.append(f"{len(listed)} GPUs took part, and these machines have {ranks}")
+    wrong = sum(place.wrong or 0 for row in rows for place in (row.out_of_place, row.in_place) if place)
+    if wrong:
+        found.append(f"{wrong} elements arrived with wrong values")
+    last = [(row.size_bytes, row.out_of_place) for row in rows[-1:] if row.size_bytes >= _EXACT_BYTES and row.out_of_place]
+    packed = [
+        {"size_bytes": end, "out_of_place": place._asdict(), "in_place": None} for end, place in last if place.algbw_gb_s > 1
+    ]
+    return [*found, *(f"the row {sentence}" for sentence in arithmetic.problems(packed, name, ranks))]
+
+
+def _network(run: Transcript) -> str:
+    return f"; NCCL named {run.network}" if run.network else ""
+
+
+def _picture(rows: list[Row], name: str, shape: Shape, nodes: int) -> list[str]:
+    """Return a bar for each of the largest sizes, and a mark where a healthy fabric would be."""
+    shown = rows[-_SHOWN:]
+    expected = ceiling.predicted_curve(shape, nodes, tuple(row.size_bytes for row in shown), name)
+    numbers = [row.out_of_place.busbw_gb_s for row in shown if row.out_of_place]
+    top = max([*numbers, *expected.values(), 1e-9])
+    lines = []
+    for row, reached in zip(shown, numbers, strict=True):
+        bar = list(("#" * round(_WIDTH * reached / top)).ljust(_WIDTH + 1))
+        if row.size_bytes in expected:
+            bar[round(_WIDTH * expected[row.size_bytes] / top)] = "|"
+        lines.append(f"{size(row.size_bytes):>12} {''.join(bar)} {reached:.4g}")
+    return [*lines, f"{'':>12} # measured, | what a healthy fabric gives about, GB/s"]
+
+
+def main(argv: list[str]) -> int:
+    """Explain the log that `argv` names; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.explain", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("log", help="file with what nccl-tests printed; - reads standard input")
+    parser.add_argument("--shape", required=True, help="row of the catalogue, such as BM.GPU.H100.8, DGX-H100 or p5.48xlarge")
+    parser.add_argument("--nodes", type=int, required=True)
+    asked = parser.parse_args(argv)
+    known = {**SHAPES, **SERVERS, **{name: row.shape() for name, row in INSTANCES.items()}}
+    if asked.shape not in known or not known[asked.shape].gpus or asked.nodes < 1:
+        near = ", ".join(nearest(asked.shape, known))
+        sys.stderr.write(f"--shape {asked.shape} --nodes {asked.nodes}: name machines with GPUs, one or more; near is {near}\n")
+        return 2
+    text = sys.stdin.read() if asked.log == "-" else Path(asked.log).read_text(errors="replace")
+    sys.stdout.write(explain(text, known[asked.shape], asked.nodes) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
