@@ -23,12 +23,13 @@ _SAID = "said by the machine itself at first contact"
 
 @dataclass(frozen=True)
 class Hca:
-    """One RDMA device: its name, line rate (Gb/s, one direction) and interface, and whether its port is active."""
+    """One RDMA device: its name, line rate (Gb/s, one direction) and interface, whether its port is active, and its driver."""
 
     name: str
     rate_gbit_s: int
     netdev: str | None
     active: bool
+    driver: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,21 @@ class Facts:
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Facts:
         """Return the facts in a node's answer (`components/remote_scripts/facts.py`)."""
-        hcas = tuple(Hca(str(name), int(rate), netdev, bool(active)) for name, rate, netdev, active in found["hca"])
+        hcas = tuple(
+            Hca(str(name), int(rate), netdev, bool(active), "".join(driver))
+            for name, rate, netdev, active, *driver in found["hca"]
+        )
         return cls(found["gpu"], int(found["gpus"]), hcas, found["front"], found["network"], found["tag"])
 
     @property
     def present(self) -> tuple[Hca, ...]:
-        """Return the RDMA devices that are not the front end's, up or down."""
-        return tuple(hca for hca in self.hcas if hca.netdev != self.front)
+        """Return the RDMA devices that are not the front end's, up or down.
+
+        Where there are EFA devices, no other counts: B200 and B300 machines on AWS also show their NVLink controllers as
+        devices of driver mlx5 (aws/sagemaker-hyperpod-cli PR 282; awsome-distributed-ai's EFA cheat sheet).
+        """
+        found = tuple(hca for hca in self.hcas if hca.netdev != self.front)
+        return tuple(hca for hca in found if hca.driver == "efa") or found
 
 
 def named(name: str) -> Shape | None:

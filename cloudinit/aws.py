@@ -6,7 +6,7 @@ first contact can read which step failed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from catalogue.aws import MachineImage, Stack
@@ -100,22 +100,25 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
 
 
 def _login(boot: LoginBoot) -> list[steps.Step]:
+    # The key first, so that every later failure can be read there. It takes no part in the measurement, so no file system holds
+    # that up, and none ends it.
     return [
         tools(),
-        *_mounts(boot.image, boot.mounts),
-        steps.sshd_for_bursts(),
         aws_steps.publish_host_key(boot.region, boot.parameter),
+        steps.sshd_for_bursts(),
         steps.announce(),
+        *(replace(step, precaution=True) for step in _mounts(boot.image, boot.mounts)),
     ]
 
 
 def _node(boot: ComputeBoot) -> list[steps.Step]:
-    fabric = [aws_steps.efa_software(boot.stack), aws_steps.efa_devices(boot.efa, boot.image.libraries)] if boot.efa else []
+    software = aws_steps.efa_software(boot.stack, in_use=not boot.enroot)
+    fabric = [software, aws_steps.efa_devices(boot.efa, boot.image.libraries)] if boot.efa else []
     return [
         tools(),
         aws_steps.shared_memory(),
         *fabric,
-        aws_steps.scratch(),
+        aws_steps.scratch(boot.image),
         *([aws_steps.enroot(boot.image, boot.enroot)] if boot.enroot else []),
         *_mounts(boot.image, boot.mounts),
         steps.sshd_for_bursts(),
@@ -129,6 +132,6 @@ def _mounts(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
         work += [nfs_client(image.packages), aws_steps.home(image.login, mounts.home, mounts.home_at)]
     if mounts.lustre:
         work += [aws_steps.keep_kernel(image), aws_steps.lustre_client(image)]
-        work += [aws_steps.lustre_over_efa()] if mounts.lustre_efa else []
+        work += [aws_steps.lustre_over_efa()] if mounts.lustre_efa else [aws_steps.lustre_over_front_end()]
         work += [aws_steps.lustre(*mounts.lustre, mounts.lustre_at)]
     return work

@@ -9,6 +9,7 @@ FSx for Lustre user guide (clients), aws-ofi-nccl, enroot 4.1 (doc/installation.
 from __future__ import annotations
 
 from catalogue.aws import MachineImage, Stack
+from catalogue.aws.versions import HANGING, HANGS
 from cloudinit import mounts
 from cloudinit.steps import Step
 
@@ -18,6 +19,12 @@ _LEAST_EFA = "1.29"
 _INSTALLER = "https://efa-installer.amazonaws.com/aws-efa-installer"
 _LUSTRE_KEYS = "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
 _LUSTRE_REPOSITORY = "https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu"
+#: What its source needs beside the kernel's headers, flex, bison and Python's among them, which it does not declare.
+_LUSTRE_BUILD = (
+    *("lustre-source", "module-assistant", "build-essential", "bzip2", "debhelper", "libtool", "libyaml-dev"),
+    *("libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config", "autoconf", "automake"),
+    *("quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
+)
 _LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
 #: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, less its automount: a mount that fails must fail the boot.
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
@@ -41,8 +48,20 @@ fi
     )
 
 
-def efa_software(stack: Stack) -> Step:
-    """Install EFA's software if the image has none, or one that is too old for NCCL."""
+def efa_software(stack: Stack, *, in_use: bool) -> Step:
+    """Install EFA's software if the image has none, or one that is too old for NCCL.
+
+    A plugin that is known to hang ends the boot, if ranks use it (`in_use`): better than a measurement that never ends.
+    """
+    plugin = f"""plugin=$(tr ' ' '\\n' < /opt/amazon/efa_installed_packages |
+  sed -n 's/^libnccl-ofi[_-]\\([0-9.]*[0-9]\\).*/\\1/p' | head -n 1)
+case $plugin in
+  {"|".join(HANGING)})
+    echo "busbar: plugin $plugin of aws-ofi-nccl, which this image has, {HANGS}"
+    exit 1
+    ;;
+esac
+"""
     archive = f"aws-efa-installer-{stack.efa}.tar.gz"
     return Step(
         "efa-software",
@@ -53,7 +72,7 @@ if [ "$(printf '%s\\n' {_LEAST_EFA} "${{have:-0}}" | sort -V | head -n 1)" != {_
   tar -xzf /var/tmp/{archive} -C /var/tmp
   (cd /var/tmp/aws-efa-installer && timeout 900 ./efa_installer.sh -y)
 fi
-""",
+{plugin if in_use else ""}""",
     )
 
 
@@ -99,7 +118,7 @@ def enroot(image: MachineImage, version: str) -> Step:
   for package in {" ".join(_PACKAGES)}; do
     again curl -fsSL -o "{_DOWNLOADS}/$package.deb" "{base}/${{package}}_{version}-1_$arch.deb"
   done
-  again apt-get update
+  lists
   {mounts.install(image.packages, " ".join(f"{_DOWNLOADS}/{package}.deb" for package in _PACKAGES))}
 """
     return Step(
@@ -107,7 +126,7 @@ def enroot(image: MachineImage, version: str) -> Step:
         f"""
 if ! command -v enroot > /dev/null; then
 {install}  disk=/var/lib/enroot
-  if mountpoint -q /opt/dlami/nvme; then disk=/opt/dlami/nvme/enroot; fi
+  if [ -d /scratch/ ]; then disk=$(readlink -f /scratch)/enroot; fi
   mkdir -p "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot /etc/enroot/enroot.conf.d /etc/tmpfiles.d
   chmod 1777 "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot
   echo 'd /run/enroot 1777 root root' > /etc/tmpfiles.d/busbar-enroot.conf
@@ -122,16 +141,36 @@ fi
     )
 
 
-def scratch() -> Step:
-    """Link /scratch to the volume that the image makes of the local disks."""
+def scratch(image: MachineImage) -> Step:
+    """Make /scratch of the machine's own disks: the volume that the image has made of them, or one stripe made here.
+
+    Ubuntu's Deep Learning images make one in a unit of their own, AL2023's do not (release notes, May to October 2026).
+    """
     return Step(
         "scratch",
         """
+if ! mountpoint -q /opt/dlami/nvme && [ ! -e /scratch ]; then
+  disks=$(lsblk -d -p -n -o NAME,MODEL | sed -n 's/ *Amazon EC2 NVMe Instance Storage.*//p')
+  if [ -n "$disks" ]; then
+    command -v vgcreate > /dev/null || INSTALL
+    # shellcheck disable=SC2086
+    set -- $disks
+    vgcreate scratch "$@"
+    lvcreate --yes --stripes $# --extents 100%FREE --name all scratch
+    mkfs.xfs -L scratch /dev/scratch/all
+    mkdir -p /scratch
+    echo 'LABEL=scratch /scratch xfs defaults,noatime,nofail 0 0' >> /etc/fstab
+    systemctl daemon-reload
+    again mount /scratch
+    chmod 1777 /scratch
+  fi
+fi
 if mountpoint -q /opt/dlami/nvme; then
   chmod 1777 /opt/dlami/nvme
   ln -sfn /opt/dlami/nvme /scratch
 fi
-""",
+""".replace("INSTALL", mounts.install(image.packages, "lvm2")),
+        precaution=True,
     )
 
 
@@ -148,14 +187,21 @@ def keep_kernel(image: MachineImage) -> Step:
         "keep-kernel",
         """
 systemctl disable --now unattended-upgrades || true
-dpkg-query -W -f '${Package}\\n' 'linux-image-*' 'linux-headers-*' 'linux-aws*' 2>/dev/null > /run/busbar.kernel || true
+# dpkg also knows names that packages only relate to (linux-headers-3.0); what is not installed cannot be held.
+dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' 'linux-image-*' 'linux-headers-*' 'linux-aws*' > /run/busbar.known || true
+sed -n 's/^ii *//p' /run/busbar.known > /run/busbar.kernel
 xargs -r apt-mark hold < /run/busbar.kernel
 """,
+        precaution=True,
     )
 
 
 def lustre_client(image: MachineImage) -> Step:
-    """Install the Lustre client if the image lacks it."""
+    """Install the Lustre client for the running kernel: the image's own, the vendor's package, or one built here.
+
+    On Ubuntu the vendor has a module for exactly one kernel in each package, and for new kernels none for months
+    (aws-parallelcluster 5746); its source package builds one in minutes.
+    """
     if image.packages == "dnf":
         return Step(
             "lustre-client", f"command -v mount.lustre > /dev/null || {mounts.install(image.packages, 'lustre-client')}"
@@ -164,27 +210,80 @@ def lustre_client(image: MachineImage) -> Step:
     return Step(
         "lustre-client",
         f"""
-if ! command -v mount.lustre > /dev/null; then
+kernel=$(uname -r)
+module() {{ find "/lib/modules/$kernel/" -name 'lustre.ko*' 2>/dev/null | grep -q .; }}
+if ! command -v mount.lustre > /dev/null || ! module; then
   again curl -fsSL -o /run/fsx-lustre.asc {_LUSTRE_KEYS}
   gpg --batch --yes --dearmor -o {ring} /run/fsx-lustre.asc
   echo 'deb [signed-by={ring}] {_LUSTRE_REPOSITORY} {image.release} main' > /etc/apt/sources.list.d/fsx-lustre.list
-  again apt-get update
-  {mounts.install(image.packages, '"lustre-client-modules-$(uname -r)"')}
+  lists
+  {mounts.install(image.packages, "lustre-client-utils")}
+  if ! {mounts.install(image.packages, '"lustre-client-modules-$kernel"')}; then
+    echo "busbar: the vendor has no Lustre module for kernel $kernel; building it from the vendor's source"
+    {mounts.install(image.packages, '"linux-headers-$kernel" ' + " ".join(_LUSTRE_BUILD))}
+    tar -xjf /usr/src/lustre-*.tar.bz2 -C /usr/src
+    (
+      cd /usr/src/modules/lustre
+      tree=/lib/modules/$kernel/build
+      export KVERS="$kernel" KSRC="$tree" KSRC_TREE="$tree" LINUX="$tree" LINUX_OBJ="$tree" DEB_BUILD_PROFILES=flock
+      timeout 600 debian/rules kdist_config && timeout 1200 debian/rules binary-modules
+    ) > /var/log/busbar-lustre-build.log 2>&1 || true
+    built=$(find /usr/src -maxdepth 1 -name "lustre-client-modules-$kernel*.deb" | head -n 1)
+    if [ -z "$built" ]; then
+      tail -n 15 /var/log/busbar-lustre-build.log
+      echo "busbar: no Lustre client for kernel $kernel: not in this image, not at the vendor's, and it does not build;"
+      echo "busbar: take an AL2023 image, whose kernel has one, an image with another kernel, or storage.lustre: null"
+      exit 1
+    fi
+    dpkg --install "$built"
+  fi
 fi
 """,
     )
 
 
+def lustre_over_front_end() -> Step:
+    """Bind LNet to the front end before its module is loaded; left alone it takes any, and EFA machines have many."""
+    return Step(
+        "lustre-network",
+        """
+front=$(ip -4 -o route show default | sed -n '1s/.* dev \\([^ ]*\\).*/\\1/p')
+[ -n "$front" ]
+mkdir -p /etc/modprobe.d
+echo "options lnet networks=\\"tcp($front)\\"" > /etc/modprobe.d/busbar-lnet.conf
+""",
+    )
+
+
 def lustre_over_efa() -> Step:
-    """Give Lustre all EFA devices, before the first mount and with its modules unloaded; otherwise it uses two of them."""
+    """Give Lustre its EFA devices, before the first mount and with its modules unloaded; else it gets two or three of them.
+
+    The vendor's program takes at least eight where there are as many, and does not say when it got fewer.
+    """
     return Step(
         "lustre-over-efa",
         f"""
 if ! mountpoint -q -- "$(awk '$3 == "lustre" {{print $2; exit}}' /etc/fstab)"; then
   for module in lustre lnet libcfs; do modprobe -r "$module" || true; done
+  if grep -qE '^(lnet|libcfs) ' /proc/modules; then
+    echo 'busbar: Lustre is loaded and in use, so it would get only some EFA devices; nothing may load it before first boot'
+    exit 1
+  fi
   again curl -fsSL -o /var/tmp/lustre-efa.zip {_LUSTRE_EFA}
   python3 -m zipfile -e /var/tmp/lustre-efa.zip /var/tmp
-  (cd /var/tmp/configure-efa-fsx-lustre-client && timeout 600 sh ./setup.sh)
+  devices=0
+  for device in /sys/class/infiniband/*/device/driver; do
+    case $(readlink "$device") in */efa) devices=$((devices + 1)) ;; esac
+  done
+  least=1
+  set --
+  if [ "$devices" -ge 8 ]; then least=8; set -- --optimized-for-gds; fi
+  (cd /var/tmp/configure-efa-fsx-lustre-client && timeout 600 bash ./setup.sh "$@") || true  # what counts is what it did
+  have=$(lnetctl net show --net efa | grep -c 'nid:.*@efa') || true
+  if [ "$have" -lt "$least" ]; then
+    echo "busbar: Lustre has $have of $devices EFA devices, and should have $least at least"
+    exit 1
+  fi
 fi
 """,
     )

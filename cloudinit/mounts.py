@@ -37,7 +37,10 @@ class Mount:
 
 
 def tools() -> Step:
-    """Define `again`: run a command until it succeeds, a bounded number of times."""
+    """Define `again`: run a command until it succeeds, a bounded number of times; and `lists`: fetch apt's lists.
+
+    apt-daily holds the lock of the lists for minutes after a boot, and cloud images come without lists.
+    """
     return Step(
         "tools",
         f"""
@@ -49,12 +52,16 @@ again() {{
     sleep {_PAUSE_S}
   done
 }}
+lists() {{
+  for _ in 1 2 3 4 5; do ! again apt-get update || return 0; done
+  return 1
+}}
 """,
     )
 
 
 def install(manager: str, package: str) -> str:
-    """Return the command that installs `package` with `yum`, `dnf` or `apt`."""
+    """Return the command that installs `package` with `yum`, `dnf` or `apt`; apt's lists must have been fetched."""
     if manager == "apt":
         return f"DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y {package}"
     return f"{manager} install -y {package}"
@@ -63,7 +70,8 @@ def install(manager: str, package: str) -> str:
 def nfs_client(manager: str) -> Step:
     """Install the NFS client if the image lacks it."""
     package = "nfs-common" if manager == "apt" else "nfs-utils"
-    return Step("nfs-client", f"command -v mount.nfs > /dev/null || {install(manager, package)}")
+    lists = "lists && " if manager == "apt" else ""
+    return Step("nfs-client", f"command -v mount.nfs > /dev/null || {{ {lists}{install(manager, package)}; }}")
 
 
 def home(login: str, share: Mount) -> Step:

@@ -59,6 +59,7 @@ def render(boot: LoginBoot | NodeBoot) -> str:
 
 def _login(boot: LoginBoot) -> dict[str, Any]:
     work = [
+        steps.host_key_on_console(),
         steps.search_domain(boot.search_domain),
         steps.sshd_for_bursts(),
         steps.announce(),

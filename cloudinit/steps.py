@@ -14,8 +14,31 @@ from catalogue import ImageFamily
 MARK = "/var/lib/busbar/boot.json"
 #: End of a login node's SSH version string once its first boot is complete and its host key is on the console.
 ANNOUNCEMENT = "busbar-ready"
+#: The same where its first boot has failed; the name of the step follows.
+FAILURE = "busbar-failed:"
 #: Text before the login node's public host key on its console.
 CONSOLE_KEY = "busbar-host-key:"
+
+_WARN = """warned=
+warn() {
+  echo "busbar: step $step failed; nothing depends on it, so the boot goes on"
+  warned="$warned$step "
+}
+"""
+
+_TELL = f"""  if [ "$status" != 0 ]; then
+    {{ echo "busbar: first boot failed in step $step"; tail -n 20 /var/log/cloud-init-output.log; }} > /dev/console || true
+    announce "{FAILURE}$step" || true
+  fi
+"""
+#: Marks the SSH version string, which is read without logging in; sshd takes the first value that it reads.
+_ANNOUNCE = """announce() {
+  { echo "VersionAddendum $1"; grep -v '^VersionAddendum busbar' /etc/ssh/sshd_config; } > /etc/ssh/sshd_config.busbar
+  cat /etc/ssh/sshd_config.busbar > /etc/ssh/sshd_config
+  rm /etc/ssh/sshd_config.busbar
+  systemctl reload sshd || systemctl reload ssh
+}
+"""
 
 #: RDMA registers memory and MPI opens many sockets. The vendor's images give 131072 files (oci-hpc-images 9263b5f:
 #: kernel_parameters.yml), which must not become less.
@@ -28,28 +51,53 @@ LIMITS_FILE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One named piece of a first boot."""
+    """One named piece of a first boot.
+
+    Attributes:
+        name: as messages name it.
+        shell: what it does; its first command that fails ends it.
+        precaution: nothing later depends on it, so that its failure is a warning and does not end the boot.
+    """
 
     name: str
     shell: str
+    precaution: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its part of the script."""
+        body = self.shell.strip()
+        # In the background, because `set -e` has no effect left of `||`.
+        return (
+            f"step={self.name}\n(\nset -eu\n{body}\n) &\nwait $! || warn\n"
+            if self.precaution
+            else f"step={self.name}\n{body}\n"
+        )
 
 
 def script(work: list[Step]) -> str:
-    """Return the script that runs `work` in order and writes how it ended."""
-    body = "\n".join(f"step={step.name}\n{step.shell.strip()}\n" for step in work)
+    """Return the script that runs `work` in order and writes how it ended, and which precautions failed.
+
+    A machine that announces itself announces its failure, too, and writes the end of its log to the console.
+    """
+    body = "\n".join(step.text for step in work)
+    some = any(step.precaution for step in work)
+    more = ', \\"warned\\": \\"$warned\\"' if some else ""
+    announces = any(step.name == "announce" for step in work)
+    tell = _TELL if announces else ""
     return f"""#!/bin/sh
 # First boot, step by step; {MARK} says how it ended.
 set -eu
 step=start
-mark() {{
+{_WARN if some else ""}{_ANNOUNCE if announces else ""}mark() {{
   status=$?
   if [ "$status" = 0 ]; then
-    echo '{{"status": "done"}}' > {MARK}.new
+    echo "{{\\"status\\": \\"done\\"{more}}}" > {MARK}.new
   else
-    echo "{{\\"status\\": \\"failed\\", \\"step\\": \\"$step\\"}}" > {MARK}.new
+    echo "{{\\"status\\": \\"failed\\", \\"step\\": \\"$step\\"{more}}}" > {MARK}.new
   fi
   mv {MARK}.new {MARK}  # first contact may read it at any moment
-}}
+{tell}}}
 trap mark EXIT
 
 {body}"""
@@ -184,23 +232,22 @@ fi
     )
 
 
-def announce() -> Step:
-    """Write the public host key to the console, then mark the SSH version string.
+def host_key_on_console() -> Step:
+    """Write the public host key to the console, before anything can fail.
 
     The cloud's API shows the console, so the key is pinned before the first connection: no private key in the user-data, no
     trust on first use. The console is one serial line that the kernel writes to as well, so the key is there three times.
     """
     return Step(
-        "announce",
+        "host-key-on-console",
         f"""
 for _ in 1 2 3; do
   echo "{CONSOLE_KEY} $(cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub)" > /dev/console
 done
-if ! grep -q '^VersionAddendum {ANNOUNCEMENT}' /etc/ssh/sshd_config; then
-  {{ echo 'VersionAddendum {ANNOUNCEMENT}'; cat /etc/ssh/sshd_config; }} > /etc/ssh/sshd_config.busbar
-  cat /etc/ssh/sshd_config.busbar > /etc/ssh/sshd_config
-  rm /etc/ssh/sshd_config.busbar
-fi
-systemctl reload sshd || systemctl reload ssh
 """,
     )
+
+
+def announce() -> Step:
+    """Say in the SSH version string that the machine can be used."""
+    return Step("announce", f"announce {ANNOUNCEMENT}")

@@ -1,26 +1,65 @@
-"""Waits for the first boot of the login machine that a cloud has made."""
+"""Commands on the login machine that a cloud has made: wait for its first boot, and ask how it ended.
+
+A first boot that failed ends the wait at once; the next Command logs in, says which step failed and shows the end of the log.
+"""
 
 from __future__ import annotations
 
 import pulumi
-from pulumi_command import local
+from pulumi_command import local, remote
 
-from cloudinit.steps import ANNOUNCEMENT
+from cloudinit.steps import ANNOUNCEMENT, FAILURE, MARK
 from components import remote_scripts
+from components.reach import Machine, to_machine
+
+_LOG = "/var/log/cloud-init-output.log"
+_BOOTED = f"""step=$(sed -n 's/.*"failed", "step": "\\([^"]*\\)".*/\\1/p' {MARK} 2>/dev/null)
+if [ -n "$step" ]; then
+  {{
+    echo "the first boot of this machine failed in step $step; its log {_LOG} ends:"
+    sudo -n tail -n 15 {_LOG}
+    echo "Once the cause is mended, make this machine anew: pulumi up --replace 'URN'"
+  }} >&2
+  exit 1
+fi
+"""
 
 
 def announced(
     name: str, address: pulumi.Output[str], instance_id: pulumi.Output[str], timeout_s: int, opts: pulumi.ResourceOptions
 ) -> local.Command:
-    """Return the Command that waits on the operator's machine, `timeout_s` at most, until the first boot is done."""
+    """Return the Command that waits on the operator's machine, `timeout_s` at most, until the first boot is done or has failed.
+
+    Its output says which; neither this Command nor a later update waits again for the same machine.
+    """
     return local.Command(
         f"{name}-announced",
         create=remote_scripts.PYTHON,
         stdin=address.apply(
-            lambda host: remote_scripts.text("wait_for_banner", host=host, announcement=ANNOUNCEMENT, timeout_s=timeout_s)
+            lambda host: remote_scripts.text(
+                "wait_for_banner", host=host, announcement=ANNOUNCEMENT, failure=FAILURE, timeout_s=timeout_s
+            )
         ),
         triggers=[instance_id],
         logging=local.Logging.STDERR,
         add_previous_output_in_env=False,
         opts=opts,
     )
+
+
+def booted(
+    name: str, machine: pulumi.Output[Machine], instance: pulumi.CustomResource, opts: pulumi.ResourceOptions
+) -> pulumi.Output[Machine]:
+    """Return the machine once a Command on it has found that its first boot did not fail.
+
+    If it did, that Command fails with the step, the end of the log, and the command that makes the machine anew.
+    """
+    looked = remote.Command(
+        f"{name}-booted",
+        connection=machine.apply(to_machine),
+        create=instance.urn.apply(lambda urn: _BOOTED.replace("URN", urn)),
+        triggers=[instance.id],
+        add_previous_output_in_env=False,
+        opts=opts,
+    )
+    return pulumi.Output.all(machine=machine, after=looked.stdout).apply(lambda its: its["machine"])

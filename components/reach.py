@@ -231,6 +231,11 @@ class Ssh:
         return pulumi.Output.all(access=self.access, head=head).apply(lambda known: _to_node(known["access"], known["head"]))
 
 
+def to_machine(machine: Machine) -> remote.ConnectionArgs:
+    """Return the connection to a machine that the operator reaches directly."""
+    return remote.ConnectionArgs(**_end(machine), dial_error_limit=DIAL_ERROR_LIMIT)
+
+
 def _to_node(access: Access, head: Head) -> remote.ConnectionArgs:
     proxy = remote.ProxyConnectionArgs(**_end(access.jump), dial_error_limit=DIAL_ERROR_LIMIT) if access.jump else None
     machine = Machine("head", head.address, access.user, head.host_key)

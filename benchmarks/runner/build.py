@@ -24,6 +24,8 @@ from benchmarks.runner.refusal import Refusal
 _FETCH_TIMEOUT_S = 60
 _SPREAD_TIMEOUT_S = 120
 #: File that says how ranks start in a container; it is beside the programs on every node.
+#: What EFA's installer says of itself, on machines that have it.
+_EFA = "/opt/amazon/efa_installed_packages"
 _CONF = "container.conf"
 
 
@@ -95,7 +97,21 @@ def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Op
 
 
 def _versions(found: Dict[str, str]) -> Dict[str, str]:
-    return {"mpi": _mpirun(found), "cuda": os.path.basename(os.path.realpath(found["CUDA_HOME"]))}
+    return {"mpi": _mpirun(found), "cuda": os.path.basename(os.path.realpath(found["CUDA_HOME"])), **efa_versions(_EFA)}
+
+
+def efa_versions(path: str) -> Dict[str, str]:
+    """Return the versions of EFA's installer and of NCCL's plugin in the file that the installer leaves; none without it."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as source:
+            text = source.read(65536)
+    except OSError:
+        return {}
+    found = {
+        "efa": re.search(r"^# EFA installer version: (\S+)", text, re.MULTILINE),
+        "plugin": re.search(r"\blibnccl-ofi[_-]([0-9.]*[0-9])", text),
+    }
+    return {part: match.group(1) for part, match in found.items() if match}
 
 
 def _mpirun(found: Dict[str, str]) -> str:

@@ -13,6 +13,10 @@ from typing import Self
 
 from catalogue.containers import told
 
+#: Versions of aws-ofi-nccl that Deep Learning images had from April to September 2026, and why they cannot be used.
+HANGING = ("1.18.0",)
+HANGS = "hangs in broadcasts between nodes; it must be another version, 1.20.0 or later for one"
+
 
 def parts(version: str) -> tuple[int, ...]:
     """Return a version as numbers that compare: `2.30.4-1` is (2, 30, 4, 1).
@@ -52,8 +56,8 @@ class Stack:
                 f"NCCL {self.nccl} with EFA installer {self.efa} fails to register memory; NCCL from 2.19 needs installer "
                 "1.29 or later"
             )
-        if self.plugin and parts(self.plugin) == (1, 18, 0):
-            return "plugin 1.18.0 hangs in broadcasts between nodes; it must be another version, 1.20.0 or later for one"
+        if self.plugin and self.plugin.removeprefix("v") in HANGING:
+            return f"plugin {self.plugin} {HANGS}"
         return ""
 
 

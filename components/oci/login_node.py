@@ -27,7 +27,7 @@ _CONSOLE_BYTES = 1024 * 1024  # the API keeps no more
 class LoginNode(pulumi.ComponentResource):
     """The login node, with its first boot done and its host key known.
 
-    Creates: instance, a Command that waits for it here, its console history.
+    Creates: instance, a Command that waits for it here, its console history, a Command that asks how its first boot ended.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key.
     """
 
@@ -84,9 +84,10 @@ class LoginNode(pulumi.ComponentResource):
         console = core.get_console_history_data_output(console_history_id=history.id, length=_CONSOLE_BYTES)
         self.instance_id = instance.id
         known = pulumi.Output.all(address=instance.public_ip, name=instance.display_name, console=console.data)
-        self.machine = known.apply(
+        pinned = known.apply(
             lambda its: Machine("login", its["address"], login.family.login, _host_key(its["name"], its["console"]))
         )
+        self.machine = login_machine.booted(name, pinned, instance, mine)
         self.register_outputs(
             {
                 "instance_id": self.instance_id,

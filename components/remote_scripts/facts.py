@@ -30,12 +30,13 @@ def main(address: str, mpi: List[str]) -> None:
 
 
 def _hca(name: str) -> List[Any]:
-    """Return [name, line rate in Gbit/s, interface, whether its port is active]."""
+    """Return [name, line rate in Gbit/s, interface, whether its port is active, driver]."""
     base = "/sys/class/infiniband/" + name
     rate = re.match(r"(\d+)", _read(base + "/ports/1/rate"))
     netdevs = _entries(base + "/device/net")
     active = "ACTIVE" in _read(base + "/ports/1/state")
-    return [name, int(rate.group(1)) if rate else 0, netdevs[0] if netdevs else None, active]
+    driver = os.path.basename(os.path.realpath(base + "/device/driver"))
+    return [name, int(rate.group(1)) if rate else 0, netdevs[0] if netdevs else None, active, driver]
 
 
 def _front(address: str) -> Dict[str, str]:

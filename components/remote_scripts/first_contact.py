@@ -20,6 +20,8 @@ from components.remote_scripts.node_look import Failed, Seen, look
 from components.remote_scripts.ssh_way import Node, Way, passing, pinned_ssh
 
 _PAUSE_S = 0.5
+#: How long others may still take once one node has failed: the update ends soon, and says of all where they were.
+_GRACE_S = 20
 #: At most this many kinds of machine are in the line, so that it stays short at any number of nodes.
 _GROUPS = 16
 
@@ -87,10 +89,10 @@ def line(nodes: List[Node], seen: List[Seen]) -> str:
 
 
 class Waiting:
-    """Waits for all nodes in turns, so that silent ones do not delay the others."""
+    """Waits for all nodes in turns, so that silent ones do not delay the others, nor all of them one that has failed."""
 
     def __init__(self, nodes: List[Node], way: Way) -> None:
-        self._nodes, self._way = nodes, way
+        self._nodes, self._way, self._deadline = nodes, way, way.deadline
         self._last = {}  # type: Dict[str, str]
         # ^ what each node last said, by name
         self._found = {}  # type: Dict[str, Seen]
@@ -120,7 +122,7 @@ class Waiting:
             if self._has_ended(node):
                 continue
             time.sleep(_PAUSE_S)
-            if time.monotonic() < self._way.deadline:
+            if time.monotonic() < self._deadline:
                 self._turns.put(node)
 
     def _has_ended(self, node: Node) -> bool:
@@ -128,6 +130,7 @@ class Waiting:
             seen = look(node, self._way, lambda text: self._note(node, text))
         except Failed as failed:
             self._note(node, str(failed))
+            self._deadline = min(self._deadline, time.monotonic() + _GRACE_S)
             return True
         if seen:
             self._note(node, "ready")
@@ -145,9 +148,8 @@ def _refuse_unlike(nodes: List[Node], seen: List[Seen]) -> None:
     """Refuse machines that differ in GPUs or rails, naming the difference: they have no common ring."""
 
     def kind(facts: Dict[str, Any]) -> Tuple[str, str]:
-        rails = [
-            f"{name} at {rate} Gbit/s" for name, rate, netdev, active in facts["hca"] if active and netdev != facts["front"]
-        ]
+        rails = [f"{hca[0]} at {hca[1]} Gbit/s" for hca in facts["hca"] if hca[3] and hca[2] != facts["front"]]
+
         return "{} x {}".format(facts["gpus"], facts["gpu"] or "no GPU"), ", ".join(rails) or "no active RDMA device"
 
     first = kind(seen[0].facts)

@@ -11,7 +11,7 @@ from components.remote_scripts.ssh_way import Node, Way, call, run_here, words
 Note = Callable[[str], None]
 
 #: Prints three lines: cloud-init's status, the boot mark (written before cloud-init ends), and the rails that are up, with a
-#: `!` after those that are not authenticated.
+#: `!` after those that are not authenticated; then, where first boot has failed, the end of its log.
 STATE = """
 # Without its result it still runs; asking it takes half a second of the node's time, again and again.
 [ -e /run/cloud-init/result.json ] && cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
@@ -33,6 +33,9 @@ for hca in HCAS; do
     done
   fi
 done | tr '\\n' ' '; echo
+if grep -q '"failed"' /var/lib/busbar/boot.json 2>/dev/null; then
+  sudo -n tail -n 10 /var/log/cloud-init-output.log 2>/dev/null
+fi
 """
 
 
@@ -60,7 +63,7 @@ def look(node: Node, way: Way, note: Note) -> Optional[Seen]:
             return None
         facts = dict(json.loads(out.splitlines()[-1]))
         _refuse_other(facts, way)
-        silent = sorted(set(way.hcas) - {name for name, _, _, active in facts["hca"] if active})
+        silent = sorted(set(way.hcas) - {hca[0] for hca in facts["hca"] if hca[3]})
         if silent:
             note("{} of {} rails are not active: {}".format(len(silent), len(way.hcas), ", ".join(silent)))
             return None
@@ -148,18 +151,21 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
     out = _answer(node, way, "sh -s", asked, note)
     if out is None:
         return False
-    cloud, mark_text, rails = [*out.splitlines(), "", "", ""][:3]
+    cloud, mark_text, rails, *log = [*out.splitlines(), "", "", ""]
     try:
         mark = json.loads(mark_text or "{}")
     except ValueError:
         return False  # read while it was written; it is read again soon
     if mark.get("status") == "failed":
-        raise Failed("its first boot failed in step {}; see /var/log/cloud-init-output.log there".format(mark.get("step")))
+        end = " | ".join(text.strip() for text in log if text.strip())
+        raise Failed("its first boot failed in step {}; /var/log/cloud-init-output.log ends: {}".format(mark.get("step"), end))
     if "status: error" in cloud:
         raise Failed(f"cloud-init ended in error: {cloud.strip()}")
     if "status: done" not in cloud or mark.get("status") != "done":
         note("first boot is running")
         return False
+    if mark.get("warned"):
+        note("first boot is done, without {}; see /var/log/cloud-init-output.log there".format(mark["warned"].strip()))
     up = set(rails.split())
     unknown = [hca for hca in way.hcas if hca + "!" in up]
     silent = sorted(set(way.hcas) - up - set(unknown))

@@ -1,4 +1,4 @@
-"""Waits until a host's SSH version string ends with an announcement; runs on the operator's machine and does not log in."""
+"""Waits until a host's SSH version string announces its readiness, or its failure; runs here and does not log in."""
 
 import json
 import socket
@@ -8,14 +8,21 @@ import time
 _PAUSE_S = 0.5
 
 
-def main(host: str, announcement: str, timeout_s: float) -> None:
-    """Return once the host announces itself, or exit with a sentence that says what it last did."""
+def main(host: str, announcement: str, failure: str, timeout_s: float) -> None:
+    """Print what the host announces: that it is ready, or after `failure` the step in which its first boot failed.
+
+    Exits with a sentence that says what it last did if it announces neither in time. A failure is no error here: whoever logs
+    in next can say why.
+    """
     deadline = time.monotonic() + timeout_s
     last, said = "nothing was tried", ""
     while time.monotonic() < deadline:
         last = _version(host)
         if last.endswith(announcement):
             print(json.dumps({"host": host, "announced": announcement}))
+            return
+        if failure in last:
+            print(json.dumps({"host": host, "failed": last.rpartition(failure)[2]}))
             return
         if last != said:
             print(f"waiting for {host}: {last}", file=sys.stderr, flush=True)

@@ -27,6 +27,7 @@ class Type:
         cards: the most interfaces of each network card.
         efa: the most EFA interfaces; `efa_gbit_s` the line rate of each.
         hcas: the EFA devices as Linux names them.
+        bystanders: other RDMA devices, of driver mlx5: NVLink controllers (aws/sagemaker-hyperpod-cli PR 282).
         front_gbit_s: line rate of IP traffic.
         nvme: bytes of each local disk.
         usage: how it may be bought.
@@ -43,6 +44,7 @@ class Type:
     efa: int = 0
     efa_gbit_s: int = 0
     hcas: tuple[str, ...] = ()
+    bystanders: tuple[str, ...] = ()
     front_gbit_s: float = 10
     nvme: tuple[int, ...] = ()
     usage: tuple[str, ...] = _BOUGHT
@@ -83,7 +85,7 @@ def _gpu(  # noqa: PLR0913  a row of a table
 ) -> Type:  # fmt: skip
     return Type(
         name, vcpus, memory, cards, gpu, 8 if gpu else 0, efa, gbit_s, hcas or _made_up(efa), front_gbit_s=100, nvme=nvme,
-        usage=usage, spread=2, gpu_gib=gib,
+        usage=usage, spread=2, gpu_gib=gib, bystanders=("ibp3s0", "ibp4s0") if name.startswith("p6-") else (),
     )  # fmt: skip
 
 

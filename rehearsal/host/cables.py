@@ -195,4 +195,5 @@ def ports(spec: HostSpec, faults: HostFaults) -> list[rdma_devices.Port]:
     if spec.front_hca:
         gigabits = spec.front_rate_bits_per_s // 1_000_000_000
         found.append(rdma_devices.Port(spec.front_hca, spec.front_name, gigabits, verbs=not faults.tcp_fallback))
+    found += [rdma_devices.Port(name, "", 400) for name in spec.bystanders]
     return found

@@ -187,6 +187,8 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         made["etc/rehearsal/efa"] = (f"{protocols.pop()}\n", 0o644)
     if spec.image.agent and spec.rails:
         made["etc/rehearsal/agent"] = ("".join(f"{plugin}\n" for plugin in spec.agent_plugins), 0o644)
+    if any(one["kind"] == "lustre_not_for_this_kernel" for one in world.faults()):
+        made["etc/rehearsal/no-lustre"] = ("yes\n", 0o644)
     if faults.boot_fails:
         # Vendor data is the platform's part of first boot; its script fails in the final stage.
         script = "#!/bin/sh\necho 'rehearsed fault boot_fails: the platform script of this image fails' >&2\nexit 1\n"

@@ -6,23 +6,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rehearsal.host import etc_files
+from rehearsal.host import etc_files, package_state
 
 IMAGE_FOLDER = Path(__file__).parents[1] / "image"
 
-STORAGE = ("vgcreate", "pvcreate", "lvcreate", "mdadm", "mkfs.xfs", "mkfs.ext4", "mount", "lsblk", "blkid")
+STORAGE = ("vgcreate", "lvcreate", "mkfs.xfs", "mkfs.ext4", "mount", "lsblk")
 EVERYWHERE = dict.fromkeys(STORAGE, "storage") | {name: name for name in ("systemctl", "timedatectl", "hostnamectl")}
 YUM = {"yum": "yum", "yum-config-manager": "yum", "rpm": "yum"}
 DNF = YUM | {"dnf": "yum"}
 IFUP = {"ifup": "ifup", "ifdown": "ifup"}
 SECURITY = {"firewall-cmd": "firewall-cmd", "setenforce": "setenforce", "getenforce": "setenforce"}
-APT = dict.fromkeys(("apt-get", "apt", "apt-mark", "dpkg-query"), "yum")
-UBUNTU = dict.fromkeys(("iptables", "ip6tables", "ufw", "netfilter-persistent"), "iptables") | APT
+UBUNTU = dict.fromkeys(("iptables", "netfilter-persistent"), "iptables") | {"apt-get": "apt-get"}
+#: Debian's own tools, which only an image of Debian's family has.
+DPKG = ("apt", "apt-cache", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
 #: Commands that an image has only if its table or a package says so, whatever the machine has.
 FOREIGN = tuple(
     dict.fromkeys(
-        (*SECURITY, *UBUNTU, *IFUP, *DNF, "aws", "ibdev2netdev", "nvidia-smi", "modprobe", "wpa_cli", "snap", *BY_PACKAGE)
+        (
+            *SECURITY,
+            *UBUNTU,
+            "ip6tables",
+            "ufw",
+            *IFUP,
+            *DNF,
+            "aws",
+            "ibdev2netdev",
+            "nvidia-smi",
+            "modprobe",
+            "wpa_cli",
+            "snap",
+            *BY_PACKAGE,
+        )
     )
 )
 
@@ -85,6 +100,7 @@ def nccl_header(version: str) -> str:
 def absent(one: Image) -> list[str]:
     """Return commands of this machine that the image does not have."""
     gone = [name for name in FOREIGN if name not in one.commands and not (name == "mount.lustre" and one.lustre)]
+    gone += DPKG if one.family != "ubuntu" else ("apt",)
     # The machine's MPI only runs below the image's own.
     return [*gone, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort"]
 
@@ -143,6 +159,8 @@ def texts(one: Image) -> dict[str, tuple[str, int]]:
         "etc/rehearsal/vendor": (f"{one.vendor}\n", 0o644),
         "etc/rehearsal/family": (f"{one.family} {one.release.partition('.')[0]}\n", 0o644),
     }
+    if one.family == "ubuntu":
+        made |= package_state.texts(one.vendor)
     if one.includes:
         made["etc/ssh/sshd_config.d/50-cloud.conf"] = ("PasswordAuthentication no\n", 0o600)
     if one.cuda:

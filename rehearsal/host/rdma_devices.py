@@ -47,7 +47,7 @@ class Port:
 
     Attributes:
         hca: mlx5_0.
-        netdev: its interface.
+        netdev: its interface; empty if it has none.
         rate_gbit_s: the rate that the link shows, not scaled.
         active: whether it has a link.
         verbs: whether a verbs library finds the device.
@@ -100,7 +100,9 @@ def verbs(ports: Sequence[Port]) -> dict[str, str]:
 def _mlx5(port: Port, base: str) -> dict[str, str]:
     made = {f"{port.counters}/{name}": "0\n" for name in (*COUNTED, *NEVER)}
     made[f"{base}/ports/1/link_layer"] = "Ethernet\n"
-    made[f"{base}/device/net/{port.netdev}"] = f"->../../../../net/{port.netdev}"
+    made[f"{base}/device/driver"] = "->../../../../bus/pci/drivers/mlx5_core"
+    if port.netdev:
+        made[f"{base}/device/net/{port.netdev}"] = f"->../../../../net/{port.netdev}"
     return made
 
 

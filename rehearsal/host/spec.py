@@ -49,6 +49,7 @@ class HostSpec:
         instance_id: the instance id for cloud-init; empty: `id`.
         metadata: what the instance metadata service answers, by path without a leading slash; empty: there is no such service.
         metadata_program: the program that answers for it: `PROGRAM WORLD HOST_ID PORT`.
+        bystanders: RDMA devices of driver mlx5 that belong to no fabric and have no interface.
         may_put: patterns of the names that the machine may write through that service.
         firmware: what /sys/class/dmi/id says, by file.
     """
@@ -67,6 +68,7 @@ class HostSpec:
     search_domain: str
     front_name: str = "eth0"
     front_hca: str | None = None
+    bystanders: tuple[str, ...] = ()
     fabric_id: str | None = None
     rails: tuple[Rail, ...] = ()
     gpus: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rehearsal.image import packages
+from rehearsal.image import debian, packages
 
 #: Hosts whose files are here; every other address is asked over the network.
 HOSTS = frozenset(
@@ -34,14 +34,25 @@ _INSTALLER = """#!/bin/bash
 [ $UID = 0 ] || { echo "Error: must run as root." >&2; exit 1; }
 cp -a %s/. / && ldconfig && echo "EFA installation complete."
 """
-_EFA_LUSTRE = """#!/bin/sh
-# The rehearsal's setup of Lustre over EFA: the devices must be there; what they carry for Lustre is not rehearsed.
-found=0
-for device in /sys/class/infiniband/*/device/driver; do
-  case $(readlink "$device") in */efa) found=$((found + 1)) ;; esac
+#: The vendor's is written for bash: arrays and [[ ]], which dash does not read. Which devices it takes: FSx for Lustre user
+#: guide, "Configuring EFA clients"; the first and the last, or as many as eight for GPUDirect Storage.
+_EFA_LUSTRE = """#!/bin/bash
+# The rehearsal's setup of Lustre over EFA: LNet gets the devices; what they carry for Lustre is not rehearsed.
+declare -a devices=() chosen=()
+for one in "$@"; do
+  [[ $one == --optimized-for-gds ]] || { echo "setup.sh: unknown option $one" >&2; exit 1; }
 done
-[ "$found" -gt 0 ] || { echo "no EFA device is there" >&2; exit 1; }
-echo "$found EFA devices are added to LNet"
+for device in $(ls -v /sys/class/infiniband); do
+  [[ $(readlink "/sys/class/infiniband/$device/device/driver") == */efa ]] && devices+=("$device")
+done
+[[ ${#devices[@]} -gt 0 ]] || { echo "no EFA device is there" >&2; exit 1; }
+step=$(( ${#devices[@]} >= 8 ? ${#devices[@]} / 8 : 1 ))
+if [[ $1 == --optimized-for-gds ]]; then
+  for (( at = 0; at < ${#devices[@]}; at += step )); do chosen+=("${devices[$at]}"); done
+else
+  chosen=("${devices[0]}" "${devices[-1]}")
+fi
+for device in "${chosen[@]}"; do lnetctl net add --net efa --if "$device" || exit 1; done
 """
 
 
@@ -60,7 +71,11 @@ def served(address: str) -> bytes | None:
         return _zip({"configure-efa-fsx-lustre-client/setup.sh": _EFA_LUSTRE})
     package = _PACKAGE.fullmatch(where)
     if package and f"{package[1]}-1" == packages.FILES.get(package["name"], {}).get("version"):
-        return _deb(package["name"], f"{package[1]}-1") if where.endswith(".deb") else package["name"].encode()
+        return (
+            debian.archive(package["name"], packages.FILES[package["name"]])
+            if where.endswith(".deb")
+            else package["name"].encode()
+        )
     return None
 
 
@@ -78,17 +93,6 @@ def _tar(files: dict[str, str]) -> bytes:
             member.mode, member.size = 0o755, len(text)
             tar.addfile(member, io.BytesIO(text.encode()))
     return packed.getvalue()
-
-
-def _deb(name: str, version: str) -> bytes:
-    """Return an empty Debian package (deb(5)); what it installs is in the table of packages."""
-    about = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: rehearsal\nDescription: a stand-in\n"
-    members = {"debian-binary": b"2.0\n", "control.tar.gz": _tar({"control": about}), "data.tar.gz": _tar({})}
-    packed = b"!<arch>\n"
-    for member, content in members.items():
-        packed += f"{member:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode() + content
-        packed += b"\n" * (len(content) % 2)
-    return packed
 
 
 def _zip(files: dict[str, str]) -> bytes:

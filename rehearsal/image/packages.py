@@ -7,7 +7,10 @@ from typing import TypedDict
 
 
 class Package(TypedDict, total=False):
-    """One package: its version, and its files as (`copy`, `program` or `link`, path, source or target)."""
+    """One package: its version, and its files as (`copy`, `program`, `link` or `tree`, path, source or target).
+
+    A `tree` is an archive of the Lustre client's source, whose rules are the stand-in's.
+    """
 
     version: str
     files: list[tuple[str, str, str]]
@@ -20,14 +23,40 @@ _PLAIN = (
     *("policycoreutils-python-utils", "dnf-plugins-core", "oracle-cloud-agent"),
 )
 _NFS: Package = {"files": [("program", "/usr/sbin/mount.nfs", "mount.shared"), ("link", "/usr/sbin/mount.nfs4", "mount.nfs")]}
-_LUSTRE: Package = {"version": "2.15.6-1fsx", "files": [("program", "/usr/sbin/mount.lustre", "mount.shared")]}
+_LUSTRE: Package = {
+    "version": "2.15.6-1fsx34",
+    "files": [("program", "/usr/sbin/mount.lustre", "mount.shared"), ("program", "/usr/sbin/lnetctl", "lnetctl")],
+}
+#: The running kernel, which is the machine's, and none that the vendor has a Lustre module for.
+_KERNEL = os.uname().release
 # The files of the plain packages are in the machine's /usr already, or are missing.
 ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
-_DEBIAN = ("build-essential", "netfilter-persistent", "ifupdown", "wpasupplicant")
-UBUNTU: dict[str, Package] = {**dict.fromkeys((*_PLAIN, *_DEBIAN), Package()), "nfs-common": _NFS}
+_DEBIAN = (
+    *("build-essential", "netfilter-persistent", "ifupdown", "wpasupplicant", "module-assistant", "bzip2", "debhelper"),
+    *("libtool", "libyaml-dev", "libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config"),
+    *("autoconf", "automake", "quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
+)
+_HEADERS: Package = {"files": [("link", f"/usr/lib/modules/{_KERNEL}/build", f"/usr/src/linux-headers-{_KERNEL}")]}
+UBUNTU: dict[str, Package] = {
+    **dict.fromkeys((*_PLAIN, *_DEBIAN), Package()),
+    "nfs-common": _NFS,
+    f"linux-headers-{_KERNEL}": _HEADERS,
+}
 AMAZON: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS, "lustre-client": _LUSTRE}
-#: The client's modules are built for one kernel each, and its programs come along.
-LUSTRE_FOR_UBUNTU: dict[str, Package] = {f"lustre-client-modules-{os.uname().release}": _LUSTRE}
+
+
+def lustre_module(kernel: str) -> Package:
+    """Return the client's modules for one kernel."""
+    return {"version": "2.15.6-1fsx34", "files": [("copy", f"/usr/lib/modules/{kernel}/updates/kernel/lustre.ko", "lnetctl")]}
+
+
+#: FSx's repository of jammy in September 2026, whose modules end with 6.8.0-1063.
+_FSX_KERNELS = ("5.15.0-1051-aws", "6.2.0-1018-aws", "6.5.0-1024-aws", "6.8.0-1062-aws", "6.8.0-1063-aws")
+LUSTRE_FOR_UBUNTU: dict[str, Package] = {
+    **{f"lustre-client-modules-{kernel}": lustre_module(kernel) for kernel in _FSX_KERNELS},
+    "lustre-client-utils": _LUSTRE,
+    "lustre-source": {"version": "2.15.6-1fsx34", "files": [("tree", "/usr/src/lustre-2.15.6.tar.bz2", "lustre-rules")]},
+}
 
 #: Chosen by the rehearsal: which one the vendor's repository serves as its last is not asserted.
 NCCL_VERSION = "2.18.5-1+cuda12.2"

@@ -59,6 +59,7 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
             ("busbar:acceptance:Records", "acceptance-records"),
             ("busbar:acceptance:Runner", "acceptance-runner"),
             ("command:local:Command", "cluster-login-announced"),
+            ("command:remote:Command", "cluster-login-booted"),
             ("command:local:Command", "acceptance-accept-verdict"),
             ("command:local:Command", "acceptance-ready-contact"),
             ("command:remote:Command", "acceptance-build"),
@@ -92,7 +93,7 @@ def test_eight_nodes_are_as_many_resources_as_two(dev):
 
 def test_every_connection_pins_its_host_key_and_names_no_agent_and_no_private_key(dev):
     commands = [inputs for kind, _, inputs in dev.resources if kind.startswith("command:remote")]
-    assert len(commands) == 5
+    assert len(commands) == 6
     for inputs in commands:
         connection = inputs["connection"]["value"]  # the engine keeps it as a secret
         for end in (connection, connection.get("proxy") or connection):

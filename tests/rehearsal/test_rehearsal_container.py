@@ -57,7 +57,7 @@ def unpacked(stage):
 @pytest.mark.parametrize("name", NODES)
 def test_first_boot_installs_enroot_and_keeps_its_folders_on_the_machines_own_disks(stage, name):
     assert on(stage, name, "enroot version").stdout == f"{ENROOT}\n"
-    assert on(stage, name, "enroot list && ls -d /opt/dlami/nvme/enroot/data/user-* /run/enroot/user-*").returncode == 0
+    assert on(stage, name, "enroot list && ls -d /scratch/enroot/data/user-* /run/enroot/user-*").returncode == 0
     again = stage.inside(
         name, "sed -n '/^step=tools/,/^step=shared/p; /^step=enroot/,/^fi/p' /var/lib/busbar/first-boot | sh -eu"
     )

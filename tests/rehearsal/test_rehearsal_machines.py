@@ -132,10 +132,11 @@ def busbw(text, size):
 @pytest.mark.parametrize(("name", "user", "gpus"), [("head", "ec2-user", 0), ("linux", "ec2-user", 8), ("node0", "ubuntu", 8)])
 def test_our_first_boot_does_all_its_steps_on_the_vendors_images(stage, name, user, gpus):
     shown = stage.inside(name, FIRST_CONTACT).stdout
-    assert '{"status": "done"}' in shown
+    assert '{"status": "done", "warned": ""}' in shown
     for place in ("/fsx", "/home", f"/home/{user}"):
         assert f"{place} is a mountpoint" in stage.inside(name, f"mountpoint {place}").stdout
-    assert ("/opt/dlami/nvme" in shown) == bool(gpus)
+    assert ("/opt/dlami/nvme" in shown) == (name == "node0"), "AL2023's images mount no local disk"
+    assert (stage.inside(name, "mountpoint /scratch/").returncode == 0) == bool(gpus)
     assert shown.splitlines()[-1] == str(gpus)
     assert stage.inside(name, "cat /var/lib/cloud/data/instance-id").stdout == f"i-0{name}\n"
     own = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-i", str(stage.key), "-l", user]
@@ -159,6 +160,20 @@ def test_the_head_publishes_its_key_and_may_write_nothing_else(stage):
         assert why in done.stderr
     assert "knows `ssm put-parameter` only" in stage.inside("head", "aws s3 ls").stderr
     assert parameters.get(stage.world, PARAMETER) == made
+
+
+def test_the_kernel_has_no_packaged_lustre_client_so_first_boot_builds_one_and_dpkg_knows_it(stage):
+    said = stage.inside(
+        "node0", "cat /var/log/cloud-init-output.log; dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' 'lustre*'"
+    ).stdout
+    assert "E: Unable to locate package lustre-client-modules-" in said
+    assert re.search(r"^lustre-client-modules-\S+ ii", said, re.MULTILINE)
+    assert "linux-headers-6.8.0-1066-aws" in stage.inside("node0", "apt-mark showhold").stdout
+
+
+def test_lustre_has_eight_efa_devices_or_the_front_end_alone(stage):
+    assert stage.inside("node0", "lnetctl net show --net efa").stdout.count("@efa") == 8
+    assert stage.inside("head", "cat /etc/modprobe.d/busbar-lnet.conf").stdout == 'options lnet networks="tcp(ens32)"\n'
 
 
 def test_without_a_way_to_the_services_nothing_is_written(stage):
@@ -211,7 +226,7 @@ def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_say_s
         "Using network Libfabric",
     ):
         assert f"NCCL INFO {line}\n" in done.stdout
-    assert set(re.findall(r"\[send\] via (NET/\S+)", done.stdout)) == {"NET/Libfabric/0"}, (
+    assert set(re.findall(r"\[send\] via (NET/\S+)", done.stdout)) == {"NET/Libfabric/0/GDRDMA"}, (
         "four rails make one device for a GPU"
     )
 
@@ -270,11 +285,25 @@ def test_an_instance_without_a_metadata_service_cannot_sign(stage):
     hosts.stop(stage.world, "bare")
 
 
+def test_a_kernel_for_which_no_lustre_client_can_be_had_ends_the_boot_with_that_name_and_what_to_do(stage):
+    stage.faults({"kind": "lustre_not_for_this_kernel"})
+    hosts.boot(stage.world, spec(stage, "nolustre", 33, "ubuntu2204"))
+    stage.faults()
+    stage.ready("nolustre")
+    assert '"failed", "step": "lustre-client"' in stage.inside("nolustre", "cat /var/lib/busbar/boot.json").stdout
+    said = stage.inside("nolustre", "tail -n 20 /var/log/cloud-init-output.log").stdout
+    assert "is not supported by this release of Lustre" in said
+    assert "take an AL2023 image, whose kernel has one, an image with another kernel, or storage.lustre: null" in said
+    hosts.stop(stage.world, "nolustre")
+
+
 def test_a_node_with_an_efa_device_short_says_so_at_its_first_boot(stage):
     short = spec(stage, "short", 31, "ubuntu2204")
     hosts.boot(stage.world, replace(short, rails=short.rails[:31]))
     stage.ready("short")
-    assert stage.inside("short", "cat /var/lib/busbar/boot.json").stdout == '{"status": "failed", "step": "efa-devices"}\n'
+    assert stage.inside("short", "cat /var/lib/busbar/boot.json").stdout == (
+        '{"status": "failed", "step": "efa-devices", "warned": ""}\n'
+    )
     assert "busbar: 31 of 32 EFA devices are there" in hosts.console(stage.world, "short")
     hosts.stop(stage.world, "short")
 

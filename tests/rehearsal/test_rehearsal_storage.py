@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("storage")]
 LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
 DOMAIN = "fsx.ap-northeast-1.amazonaws.com"
 PACKAGES = (
-    "#cloud-config\nruncmd:\n- apt-get install -y nfs-common\n- cp /usr/lib/rehearsal/mount.shared /usr/sbin/mount.lustre\n"
+    "#cloud-config\nruncmd:\n- apt-get update\n- apt-get install -y nfs-common\n"
+    "- cp /usr/lib/rehearsal/mount.shared /usr/sbin/mount.lustre\n"
 )
 NFS = f"mount -t nfs -o nfsvers=4.2,noatime,nconnect=16 {HOME}.{DOMAIN}:/fsx/ /mnt"
 LUSTRE_MOUNT = f"mount -t lustre -o noatime,flock {LUSTRE}.{DOMAIN}@tcp:/abcdefgh /srv"

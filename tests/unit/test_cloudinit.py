@@ -125,15 +125,16 @@ def test_lines_of_the_table_of_file_systems_wait_for_the_network_at_every_later_
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("node-ol7-files", "yum install -y nfs-utils"),
-        ("node-ol8-files-lustre", "dnf install -y nfs-utils"),
-        ("node-ubuntu2204-homes-lustre", "install -y nfs-common"),
+        ("node-ol7-files", "{ yum install -y nfs-utils; }"),
+        ("node-ol8-files-lustre", "{ dnf install -y nfs-utils; }"),
+        ("node-ubuntu2204-homes-lustre", "install -y nfs-common; }"),
     ],
 )
 def test_the_nfs_client_is_installed_with_the_images_own_package_manager_where_it_is_missing(name, command):
     (line,) = [line for line in script(name).splitlines() if "mount.nfs" in line]
     assert line.startswith("command -v mount.nfs > /dev/null || ")
     assert line.endswith(command)
+    assert ("{ lists && " in line) == ("ubuntu" in name), "cloud images of Ubuntu come without apt's lists"
 
 
 def run(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:

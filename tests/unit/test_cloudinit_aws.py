@@ -12,9 +12,11 @@ import pytest
 import yaml
 from conftest import KEY
 
+from benchmarks.runner import build
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT
 from cloudinit.aws import USER_DATA_BYTES, ComputeBoot, LoginBoot, Mounts, render
+from cloudinit.aws_steps import efa_software
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cloudinit"
 MOUNTS = Mounts(
@@ -117,7 +119,7 @@ def test_a_mount_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(t
 
 def test_the_login_node_publishes_its_key_before_it_announces_itself():
     body = script("aws-login-ubuntu2204")
-    assert body.index("ssm put-parameter") < body.index("VersionAddendum")
+    assert body.index("ssm put-parameter") < body.index("\nannounce busbar-ready")
     assert "/var/lib/cloud/data/instance-id" in body
     assert "ssm" not in script("aws-node-ubuntu2204")
 
@@ -129,6 +131,14 @@ def test_the_login_users_own_folder_stays_on_the_machine():
     assert "/home/ec2-user none bind" in script("aws-node-al2023")
 
 
+def test_no_file_system_of_the_login_node_can_end_its_first_boot_or_hold_the_measurement_up():
+    body = script("aws-login-ubuntu2204")
+    announced = body.index("\nannounce busbar-ready")
+    for name in ("nfs-client", "home", "keep-kernel", "lustre-client", "lustre-network", "lustre"):
+        assert body.index(f"\nstep={name}\n(\n") > announced, name
+    assert "step=lustre-client\n(" not in script("aws-node-ubuntu2204"), "a node without its file systems is not ready"
+
+
 def test_lustre_takes_its_efa_devices_before_it_is_mounted():
     body = script("aws-node-lustre-efa")
     assert body.index("modprobe -r") < body.index("./setup.sh") < body.index("again mount /fsx")
@@ -137,8 +147,8 @@ def test_lustre_takes_its_efa_devices_before_it_is_mounted():
 
 def test_a_machine_without_file_systems_and_efa_does_neither():
     body = script("aws-node-bare")
-    assert "fstab" not in body
-    assert "efa" not in body
+    assert body.count("fstab") == 1, "its own disks"
+    assert "step=efa" not in body
 
 
 @pytest.mark.parametrize("have", ["", "1.9.3", "1.28.0"])
@@ -149,3 +159,23 @@ def test_efa_software_that_is_missing_or_too_old_is_installed_and_other_left_alo
     assert run(tmp_path, f"have='{have}'\n{question}").stdout.split() == ["install"]
     for enough in ("1.29.0", "1.43.2", "1.100.0"):
         assert run(tmp_path, f"have='{enough}'\n{question}").stdout.split() == ["leave"]
+
+
+@pytest.mark.parametrize(("plugin", "status"), [("1.18.0", 1), ("1.20.0", 0), ("1.16.3", 0)])
+def test_an_images_plugin_that_hangs_ends_the_boot_with_its_name(tmp_path, plugin, status):
+    packages = tmp_path / "packages"
+    packages.write_text(
+        f"# EFA installer version: 1.47.0\n# Packages installed:\nefa-config_1.18 libnccl-ofi_{plugin}-1_amd64\n"
+    )
+    step = efa_software(STACK, in_use=True).shell.replace("/opt/amazon/efa_installed_packages", str(packages))
+    done = run(tmp_path, step)
+    assert done.returncode == status
+    assert ("hangs in broadcasts between nodes; it must be another version" in done.stdout) == bool(status)
+    assert "plugin" not in efa_software(STACK, in_use=False).shell, "ranks in a container bring their own"
+
+
+def test_the_build_tells_which_efa_software_the_machines_have(tmp_path):
+    packages = tmp_path / "packages"
+    packages.write_text("# EFA installer version: 1.43.2\n# Packages installed:\nefa-config libnccl-ofi_1.16.3-1_amd64\n")
+    assert build.efa_versions(str(packages)) == {"efa": "1.43.2", "plugin": "1.16.3"}
+    assert build.efa_versions(str(tmp_path / "none")) == {}

@@ -1,0 +1,82 @@
+"""Debian packages of the rehearsed repositories, as real archives that the machine's own dpkg unpacks and records."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rehearsal.image.packages import Package
+
+_OWN = Path("/usr/lib/rehearsal")
+
+
+def archive(name: str, package: Package) -> bytes:
+    """Return a package as a .deb file (deb(5)); its files are copied from the stand-ins of this host."""
+    version = package.get("version", "1.0")
+    about = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: rehearsal <none@invalid>\n"
+    control = gzip.compress(_tar([("./control", 0o644, f"{about}Description: a stand-in\n".encode(), "")]))
+    members = {"debian-binary": b"2.0\n", "control.tar.gz": control, "data.tar.gz": gzip.compress(_tar(_laid(package)))}
+    packed = b"!<arch>\n"
+    for member, content in members.items():
+        packed += f"{member:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode() + content
+        packed += b"\n" * (len(content) % 2)
+    return packed
+
+
+def install(archives: dict[str, bytes]) -> int:
+    """Let dpkg install archives; return its exit status."""
+    folder = Path("/var/cache/apt/archives")
+    folder.mkdir(parents=True, exist_ok=True)
+    places = []
+    for name, content in archives.items():
+        places.append(str(folder / f"{name}.deb"))
+        Path(places[-1]).write_bytes(content)
+    return subprocess.run(["dpkg", "--install", *places], check=False).returncode
+
+
+def is_installed(name: str) -> bool:
+    """Return whether dpkg has a package as installed."""
+    ask = ["dpkg-query", "--show", "--showformat", "${db:Status-Abbrev}", name]
+    return subprocess.run(ask, capture_output=True, text=True, check=False).stdout.startswith("ii")
+
+
+def _laid(package: Package) -> list[tuple[str, int, bytes, str]]:
+    """Return the files of a package: path, mode, content, and target if it is a link."""
+    found = []
+    for kind, path, source in package.get("files", ()):
+        if kind == "link":
+            found.append((f".{path}", 0o777, b"", source))
+        elif kind == "tree":
+            found.append((f".{path}", 0o644, source_tree((_OWN / source).read_bytes()), ""))
+        else:
+            found.append((f".{path}", 0o755 if kind == "program" else 0o644, (_OWN / source).read_bytes(), ""))
+    return found
+
+
+def source_tree(rules: bytes) -> bytes:
+    """Return a source package's archive of kernel modules, as module-assistant unpacks it below /usr/src."""
+    return bz2.compress(_tar([("./modules/lustre/debian/rules", 0o755, rules, "")]))
+
+
+def _tar(files: list[tuple[str, int, bytes, str]]) -> bytes:
+    packed, folders = io.BytesIO(), set[str]()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for path, mode, content, target in files:
+            for parent in reversed(Path(path).parents):
+                if str(parent) != "." and str(parent) not in folders:
+                    folders.add(str(parent))
+                    folder = tarfile.TarInfo(f"./{parent}/")
+                    folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+                    tar.addfile(folder)
+            member = tarfile.TarInfo(path)
+            member.mode, member.size = mode, len(content)
+            if target:
+                member.type, member.linkname = tarfile.SYMTYPE, target
+            tar.addfile(member, io.BytesIO(content))
+    return packed.getvalue()

@@ -1,0 +1,116 @@
+"""First boot's steps, run here: packages by the machine's own dpkg and apt on the vendors' state, and how failures end."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from catalogue.aws import MACHINE_IMAGES
+from cloudinit import aws_steps, steps
+from rehearsal.host import package_state
+from rehearsal.image import internet
+
+SETUP = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
+KERNEL = "6.8.0-1066-aws"
+CONFIGURATION = """Dir::State::status "{0}/var/lib/dpkg/status"; Dir::State::lists "{0}/var/lib/apt/lists";
+Dir::Etc::sourcelist "/dev/null"; Dir::Etc::sourceparts "/dev/null"; Dir::Etc::parts "/dev/null";
+Dir::Cache "{0}/var/cache/apt"; DPkg::Options {{"--admindir={0}/var/lib/dpkg"; "--force-not-root";}};
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """The files of dpkg and apt on AWS's Ubuntu image."""
+    for path, (text, _) in package_state.texts("amazon").items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    (tmp_path / "apt.conf").write_text(CONFIGURATION.format(tmp_path))
+    return tmp_path
+
+
+def run(image: Path, body: str) -> subprocess.CompletedProcess[str]:
+    """Run shell with dpkg and apt reading that image."""
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DPKG_ADMINDIR": f"{image}/var/lib/dpkg"}
+    environment["APT_CONFIG"] = f"{image}/apt.conf"
+    text = body.replace("/run/busbar", f"{image}/busbar").replace("/var/lib/busbar", str(image))
+    return subprocess.run(["sh"], input=text, capture_output=True, text=True, check=False, env=environment, timeout=60)
+
+
+def boot(image: Path, *work: steps.Step) -> tuple[subprocess.CompletedProcess[str], str]:
+    done = run(image, "systemctl() { :; }\n" + steps.script([*work]))
+    return done, (image / "boot.json").read_text()
+
+
+def test_the_image_knows_names_of_kernels_that_are_not_installed_as_the_vendors_does(image):
+    shown = run(image, "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' 'linux-headers-*'").stdout
+    assert {"un  linux-headers-3.0", "un  linux-headers-686-pae", f"ii  linux-headers-{KERNEL}"} <= set(shown.splitlines())
+    assert run(image, "apt-mark hold linux-headers-3.0").returncode == 100
+
+
+def test_the_kernel_is_kept_and_the_boot_goes_on(image):
+    done, mark = boot(image, aws_steps.keep_kernel(MACHINE_IMAGES["ubuntu2204"]), steps.Step("next", "echo reached"))
+    assert "reached" in done.stdout, done
+    assert mark == '{"status": "done", "warned": ""}\n'
+    held = run(image, "apt-mark showhold").stdout.split()
+    assert held == ["linux-aws", f"linux-headers-{KERNEL}", f"linux-image-{KERNEL}", "linux-image-aws"]
+
+
+def test_a_precaution_that_fails_warns_and_the_boot_goes_on(image):
+    broken = steps.Step("keep-kernel", "false\necho not reached", precaution=True)
+    done, mark = boot(image, broken, steps.Step("next", "echo went-on"))
+    assert done.returncode == 0
+    assert "went-on" in done.stdout
+    assert "not reached" not in done.stdout
+    assert mark == '{"status": "done", "warned": "keep-kernel "}\n'
+
+
+def test_any_other_step_that_fails_ends_the_boot_by_its_name(image):
+    done, mark = boot(image, steps.Step("mount", "false"), steps.Step("next", "echo went-on"))
+    assert done.returncode == 1
+    assert "went-on" not in done.stdout
+    assert mark == '{"status": "failed", "step": "mount"}\n'
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_a_login_machine_announces_its_failure_by_the_steps_name_and_shows_the_log_on_its_console(image, shell):
+    sshd, console = image / "sshd_config", image / "console"
+    sshd.write_text("Port 22\n")
+    (image / "log").write_text("one\ntwo: no space left on device\n")
+    work = [steps.Step("tools", "true"), steps.Step("publish-host-key", "false"), steps.sshd_for_bursts(), steps.announce()]
+    text = steps.script(work).replace("/etc/ssh/sshd_config", str(sshd)).replace("/dev/console", str(console))
+    text = text.replace("/var/log/cloud-init-output.log", str(image / "log")).replace("/var/lib/busbar", str(image))
+    done = subprocess.run([shell, "-c", "systemctl() { :; }\n" + text], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert sshd.read_text() == "VersionAddendum busbar-failed:publish-host-key\nPort 22\n"
+    assert console.read_text() == "busbar: first boot failed in step publish-host-key\none\ntwo: no space left on device\n"
+    assert (image / "boot.json").read_text() == '{"status": "failed", "step": "publish-host-key"}\n'
+
+
+@pytest.mark.parametrize(("has", "does"), [("6.8.0-1063-aws", "exact"), ("6.8.0-1066-aws", "built"), ("none", "failed")])
+def test_the_lustre_client_is_the_exact_package_one_that_is_built_or_a_named_failure(image, has, does):
+    kernel = has if has != "none" else "6.8.0-1070-aws"
+    fakes = f"""uname() {{ echo {kernel}; }}; lists() {{ :; }}; again() {{ "$@"; }}; curl() {{ :; }}; gpg() {{ :; }}
+timeout() {{ :; }}
+apt_get() {{ echo "apt-get $*"; case $* in *lustre-client-modules-{kernel}*) [ {kernel} = 6.8.0-1063-aws ] ;; esac; }}
+tar() {{ mkdir -p {image}/src/modules/lustre; }}; dpkg() {{ echo "dpkg $*"; }}
+[ {has} = none ] || : > {image}/lustre-client-modules-{kernel}_2.15.6_amd64.deb
+"""
+    step = aws_steps.lustre_client(MACHINE_IMAGES["ubuntu2204"]).shell.replace("apt-get", "apt_get")
+    step = step.replace("/etc/apt/sources.list.d", str(image)).replace("find /usr/src", f"find {image}")
+    step = step.replace("/usr/src", f"{image}/src").replace("/var/log", str(image))
+    done = run(image, "set -eu\n" + fakes + step)
+    assert (done.returncode == 0) == (does != "failed"), done
+    assert ("dpkg --install" in done.stdout) == (does == "built")
+    assert (f"no Lustre client for kernel {kernel}" in done.stdout) == (does == "failed")
+
+
+def test_aws_program_for_lustre_over_efa_is_run_by_bash_which_it_is_written_for(image):
+    program = image / "setup.sh"
+    program.write_bytes(zipfile.ZipFile(io.BytesIO(internet.served(SETUP))).read("configure-efa-fsx-lustre-client/setup.sh"))
+    assert subprocess.run(["dash", "-n", program], capture_output=True, check=False).returncode == 2
+    assert subprocess.run(["bash", "-n", program], capture_output=True, check=False).returncode == 0
+    assert "bash ./setup.sh" in aws_steps.lustre_over_efa().shell
