@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _LIST = "OCI pay-as-you-go list price for a GPU and hour x GPUs, as published 2026-04"
+_EC2 = "EC2 on-demand list price in us-east-1 from June 2025 on, as instances.vantage.sh showed it on 2025-12-21"
 
 
 @dataclass(frozen=True)
@@ -22,4 +23,6 @@ class Price:
 PRICES: dict[str, Price] = {
     "BM.GPU.A100-v2.8": Price(32.0, _LIST),
     "BM.GPU.H100.8": Price(80.0, _LIST),
+    "p4d.24xlarge": Price(21.957642, _EC2),
+    "p5.48xlarge": Price(55.04, _EC2),
 }

@@ -92,6 +92,17 @@ Timezone = Annotated[str, AfterValidator(_timezone)]
 #: What destroying the stack does to data: it fails, it leaves them, or it deletes them.
 OnDestroy = Literal["refuse", "retain", "delete"]
 
+#: Machines that an update may end and make anew.
+AllowReplace = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="Machines with GPUs that an update may end and make anew, because what they are made of has changed; take "
+        "it out again afterwards.",
+        examples=[2],
+    ),
+]
+
 
 def some(value: tuple[_T, ...]) -> tuple[_T, ...]:
     """Refuse an empty list; ValueError with the rest of a sentence."""

@@ -57,7 +57,7 @@ def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool 
         }
         | changes.pop("answers", {})
     )
-    cloud = Cloud(2, f"cluster-login-instance-id {HOST_KEY}", answers=answers)
+    cloud = Cloud({}, f"cluster-login-instance-id {HOST_KEY}", answers=answers)
     seen = Seen(cloud)
     register = cloud.new_resource
     said = {"acceptance-ready-contact": json.dumps(READY), "acceptance-build": BUILD_LINE, "acceptance-measure": "{}"} | (

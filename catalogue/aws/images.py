@@ -25,12 +25,17 @@ _PLUGIN = (
 )
 
 
+#: Deep Learning Base AMIs' release notes, "Query AMI-ID with SSM parameter".
+_NEWEST = "/aws/service/deeplearning/ami/{{}}/base-oss-nvidia-driver-gpu-{}/latest/ami-id"
+
+
 @dataclass(frozen=True)
 class MachineImage:
     """One kind of image.
 
     Attributes:
         key: what a stack file calls it.
+        parameter: AWS's public parameter that names the newest one, with {} for the architecture.
         words: all of them are in the vendor's name of such an image.
         login: the user that first boot prepares for SSH.
         root_device: name of its root device.
@@ -43,6 +48,7 @@ class MachineImage:
     """
 
     key: str
+    parameter: str
     words: tuple[str, ...]
     login: str
     root_device: str
@@ -57,7 +63,8 @@ class MachineImage:
 _ROWS = (
     MachineImage(
         key="ubuntu2204",
-        words=("Ubuntu 22.04",),
+        parameter=_NEWEST.format("ubuntu-22.04"),
+        words=("Ubuntu", "22.04"),
         login="ubuntu",
         root_device="/dev/sda1",
         architectures=(X86, ARM),
@@ -67,6 +74,7 @@ _ROWS = (
     ),
     MachineImage(
         key="al2023",
+        parameter=_NEWEST.format("amazon-linux-2023"),
         words=("Amazon Linux 2023",),
         login="ec2-user",
         root_device="/dev/xvda",

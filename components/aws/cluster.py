@@ -8,7 +8,7 @@ from functools import partial
 import pulumi
 
 from cloudinit.aws import Mounts
-from components.aws import preflight
+from components.aws import images, preflight, running
 from components.aws.compute import Member, Pool
 from components.aws.groups import Groups
 from components.aws.iam import Iam
@@ -36,7 +36,8 @@ class AwsCluster(pulumi.ComponentResource):
     templates: pulumi.Output[dict[str, str]]
 
     def __init__(self, name: str, wanted: Aws, measure: Measure, opts: pulumi.ResourceOptions | None = None) -> None:
-        preflight.judge(wanted)
+        found = images.looked_up(wanted)
+        preflight.judge(found)
         super().__init__("busbar:aws:Cluster", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
         network = Network(f"{name}-network", wanted, mine)
@@ -47,18 +48,24 @@ class AwsCluster(pulumi.ComponentResource):
         if groups.storage_id is not None:
             mounts = Storage(f"{name}-storage", wanted, network, groups.storage_id, mine).mounts
         for_login = Parts(
-            subnet_id=network.public_subnet_id, group_id=groups.login_id, profile=roles.login_profile, mounts=mounts
+            subnet_id=network.public_subnet_id,
+            group_id=groups.login_id,
+            profile=roles.login_profile,
+            mounts=mounts,
+            parameter=roles.parameter,
+            image=found.login.image or "",
         )
         login = LoginNode(f"{name}-login", wanted, measure, for_login, mine)
-        for_nodes = Parts(subnet_id=subnet, group_id=groups.nodes_id, profile=roles.node_profile, mounts=mounts)
+        for_nodes = Parts(
+            subnet_id=subnet, group_id=groups.nodes_id, profile=roles.node_profile, mounts=mounts, image=found.image or ""
+        )
+        may_go_on = running.judged(wanted, roles.node_profile_arn)
         # By queue and name: others may come, go and change places, and these machines stay.
-        pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, mine) for _, key, _ in wanted.located}
+        pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, may_go_on, mine) for _, key, _ in wanted.located}
         user, network_of_nodes = wanted.family.login, wanted.network.private_subnets[0]
         self.reach = Ssh(login.machine.apply(lambda login: Access(user, login, network_of_nodes, wanted.access.public_key)))
         self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)
-        sets = pulumi.Output.all(
-            *(pools[key].members.apply(partial(_made, wanted, key, one)) for _, key, one in wanted.located)
-        )
+        sets = pulumi.Output.all(*(pools[key].members.apply(partial(_made, key, one)) for _, key, one in wanted.located))
         self.inventory = pulumi.Output.all(sets=sets, login=login.machine).apply(
             lambda its: Inventory(tuple(its["sets"]), login=its["login"])
         )
@@ -78,8 +85,8 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
     )
 
 
-def _made(wanted: Aws, key: str, machines: Machines, members: tuple[Member, ...]) -> NodeSet:
+def _made(key: str, machines: Machines, members: tuple[Member, ...]) -> NodeSet:
     """Return the nodes by the names that the VPC's own DNS has for them."""
     nodes = tuple(Node("ip-" + member.address.replace(".", "-"), member.address) for member in members)
-    parts = [machines.type, wanted.image, *sorted(member.id for member in members)]
+    parts = [machines.type, *sorted({member.image for member in members}), *sorted(member.id for member in members)]
     return NodeSet(key, nodes, hashlib.sha256("\n".join(parts).encode()).hexdigest())

@@ -1,72 +1,73 @@
 """Machines of one type in a queue: their launch template, their placement group, and those that always run.
 
-A scheduler starts the dynamic ones from the same template. A pool with too few members has failed: the vendor bills them, and a
-ring needs all.
+Each static machine is a resource of its own: its failure is named, it can be replaced alone, and one more is one launch.
+Instant fleets have none of that (terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors of CreateFleet and
+does not wait for machines that end). A scheduler starts the dynamic ones from the same template.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 from pulumi_aws import ec2
 
 from catalogue.aws import STACK
-from catalogue.aws.instances import BLOCK, SPOT
+from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
 from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
 from components.aws.parts import Parts
+from components.begin import begun
 from config.aws.model import Aws, Machines
 
-_CREATE_TIMEOUT = "30m"
-#: CreateFleet's words for what RunInstances and settings spell with hyphens.
-_ALLOCATION = {"lowest-price": "lowestPrice"}
+#: The provider asks again for some minutes where there is no capacity, and waits until a machine has ended
+#: (terraform-provider-aws:internal/service/ec2/service_package.go, ec2_instance.go).
+_PATIENCE = "30m"
+#: Tags by which running machines are found again: their pool, their place in it, and what they are made of.
+POOL_TAG, INDEX_TAG, MADE_TAG = "busbar:pool", "busbar:index", "busbar:made-of"
 
 
 @dataclass(frozen=True)
 class Member:
-    """One machine that runs: its id and private IPv4 address."""
+    """One machine that runs: its id, its private IPv4 address and the id of its image."""
 
     id: str
     address: str
+    image: str
 
 
 class Pool(pulumi.ComponentResource):
     """A launch template and its static machines.
 
-    Creates: placement group (where wanted), capacity block (where its purchase was confirmed), launch template, and one fleet;
-    or single instances for a reservation that is named by its id, which fleets cannot use.
-    Outputs: `members`, as many as were asked for; `template_id`.
+    Creates: placement group (where wanted), capacity block (where its purchase was confirmed), launch template, one
+    instance for each static machine.
+    Outputs: `members`, in the order of their addresses; `template_id`.
     """
 
     members: pulumi.Output[tuple[Member, ...]]
     template_id: pulumi.Output[str]
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts made
         self,
         name: str,
         wanted: Aws,
         key: str,
         parts: Parts,
+        may_go_on: pulumi.Output[bool],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("busbar:aws:Pool", name, None, opts)
         self._name, self._wanted, self._key, self._parts = name, wanted, key, parts
         self._machines = next(one for _, its, one in wanted.located if its == key)
-        self._label = f"{wanted.name}-{key}"
+        self._label, self._made_of = f"{wanted.name}-{key}", wanted.made_of(self._machines)
         self._mine = pulumi.ResourceOptions(parent=self)
-        template = self._template(self._placement(), self._reservation())
+        self._may_go_on = may_go_on
+        reservation = self._reservation()
+        template = self._template(self._placement(), reservation)
         self.template_id = template.id
-        if not self._machines.static:
-            self.members = pulumi.Output.from_input(())
-        elif self._machines.purchase.option in {"targeted-odcr", BLOCK}:
-            self.members = self._instances(template)
-        else:
-            self.members = self._fleet(template)
+        self.members = self._instances(template, self._begun(reservation))
         self.register_outputs({"template_id": self.template_id})
 
     def _placement(self) -> pulumi.Input[str] | None:
@@ -99,11 +100,13 @@ class Pool(pulumi.ComponentResource):
 
     def _template(self, group: pulumi.Input[str] | None, reservation: pulumi.Input[str] | None) -> ec2.LaunchTemplate:
         wanted, parts, machines = self._wanted, self._parts, self._machines
-        tags = {**wanted.named(self._key), **self._node_tags()}
+        tags = self._tags()
         return ec2.LaunchTemplate(
             f"{self._name}-template",
-            name=self._label,
-            image_id=wanted.image,
+            # Another prefix is another template, and so other machines; any other change is a version for new machines.
+            name_prefix=f"{self._label}-{self._made_of}-",
+            # Nothing that could end a machine is registered before that was judged.
+            image_id=self._may_go_on.apply(lambda _: parts.image),
             instance_type=machines.type,
             ebs_optimized="true",
             instance_initiated_shutdown_behavior="terminate",
@@ -122,71 +125,47 @@ class Pool(pulumi.ComponentResource):
             ],
             user_data=pulumi.Output.from_input(parts.mounts).apply(lambda mounts: _user_data(wanted, machines, mounts)),
             tags=tags,
-            opts=self._mine,
+            # An image that AWS names changes with AWS's releases; nodes of one pool are alike.
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=[] if wanted.image else ["imageId"]),
         )
 
-    def _fleet(self, template: ec2.LaunchTemplate) -> pulumi.Output[tuple[Member, ...]]:
-        machines, bought = self._machines, self._machines.purchase
-        spot = bought.option == SPOT
-        overrides = (
-            [ec2.FleetLaunchTemplateConfigOverrideArgs(max_price=f"{bought.max_price_usd:g}")] if bought.max_price_usd else None
-        )
-        reserved = ec2.FleetOnDemandOptionsCapacityReservationOptionsArgs(usage_strategy="use-capacity-reservations-first")
-        # The vendor starts all of them or none, in one place.
-        whole: dict[str, Any] = {
-            "min_target_capacity": machines.static,
-            "single_availability_zone": True,
-            "single_instance_type": True,
-            "allocation_strategy": _ALLOCATION.get(bought.allocation or "lowest-price", bought.allocation),
-        }
-        fleet = ec2.Fleet(
-            f"{self._name}-fleet",
-            type="instant",
-            launch_template_configs=[
-                ec2.FleetLaunchTemplateConfigArgs(
-                    launch_template_specification=ec2.FleetLaunchTemplateConfigLaunchTemplateSpecificationArgs(
-                        launch_template_id=template.id, version=template.latest_version.apply(str)
-                    ),
-                    overrides=overrides,
-                )
-            ],
-            target_capacity_specification=ec2.FleetTargetCapacitySpecificationArgs(
-                default_target_capacity_type="spot" if spot else "on-demand", total_target_capacity=machines.static
-            ),
-            spot_options=ec2.FleetSpotOptionsArgs(**whole) if spot else None,
-            on_demand_options=None
-            if spot
-            else ec2.FleetOnDemandOptionsArgs(
-                **whole, capacity_reservation_options=reserved if bought.option == "odcr-group" else None
-            ),
-            terminate_instances=True,
-            tags=self._wanted.named(self._key),
-            opts=self._replacing(["launchTemplateConfigs", "targetCapacitySpecification"]),
-        )
-        ids = fleet.fleet_instance_sets.apply(_ids)
-        found = ec2.get_instances_output(
-            filters=ids.apply(lambda found: [ec2.GetInstancesFilterArgs(name="instance-id", values=found)]),
-            instance_state_names=["pending", "running"],
-        )
-        key, known = self._key, pulumi.Output.all(wanted=ids, ids=found.ids, addresses=found.private_ips)
-        return known.apply(lambda its: _members(key, machines.static, its["wanted"], its["ids"], its["addresses"]))
+    def _begun(self, reservation: pulumi.Input[str] | None) -> pulumi.Output[str]:
+        """Return once a Capacity Block has begun: one that is bought is only scheduled, and EC2 starts nothing in it before.
 
-    def _instances(self, template: ec2.LaunchTemplate) -> pulumi.Output[tuple[Member, ...]]:
+        Source: terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go, which waits for `scheduled`, too.
+        """
+        if self._machines.purchase.option != BLOCK or reservation is None or not self._machines.static:
+            return pulumi.Output.from_input("")
+        found = ec2.get_capacity_block_reservation_output(id=reservation)
+        return begun(f"{self._name}-begun", found.start_date, reservation, self._mine)
+
+    def _instances(self, template: ec2.LaunchTemplate, after: pulumi.Output[str]) -> pulumi.Output[tuple[Member, ...]]:
+        version = pulumi.Output.all(template.latest_version, after).apply(lambda its: str(its[0]))
         made = [
             ec2.Instance(
                 f"{self._name}-{index}",
-                launch_template=ec2.InstanceLaunchTemplateArgs(id=template.id, version=template.latest_version.apply(str)),
-                opts=self._replacing(["launchTemplate"]),
+                launch_template=ec2.InstanceLaunchTemplateArgs(id=template.id, version=version),
+                # Also those of the template: the provider reads all tags back, and would take off what it was not given.
+                tags={**self._tags(), INDEX_TAG: str(index)},
+                opts=pulumi.ResourceOptions(
+                    parent=self,
+                    custom_timeouts=pulumi.CustomTimeouts(create=_PATIENCE, delete=_PATIENCE),
+                    ignore_changes=["launchTemplate.version"],
+                    # Capacity is scarce: the old one goes first.
+                    delete_before_replace=True,
+                ),
             )
             for index in range(self._machines.static)
         ]
-        pairs = [pulumi.Output.all(one.id, one.private_ip) for one in made]
-        return pulumi.Output.all(*pairs).apply(lambda found: tuple(Member(str(one[0]), str(one[1])) for one in found))
+        each = [pulumi.Output.all(id=one.id, address=one.private_ip, image=one.ami) for one in made]
+        return pulumi.Output.all(*each).apply(
+            lambda found: tuple(sorted((Member(**one) for one in found), key=lambda one: _order(one.address)))
+        )
 
-    def _node_tags(self) -> dict[str, str]:
+    def _tags(self) -> dict[str, str]:
         queue = next(queue for queue in self._wanted.queues if self._machines in queue.machines)
-        names = {"busbar:queue": queue.name, "busbar:compute-resource": self._machines.name}
-        return {**names, "busbar:node-type": "compute"}
+        names = {"busbar:queue": queue.name, "busbar:compute-resource": self._machines.name, "busbar:node-type": "compute"}
+        return {**self._wanted.named(self._key), **names, POOL_TAG: self._key, MADE_TAG: self._made_of}
 
     def _interfaces(self) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
         machines = self._machines
@@ -207,15 +186,6 @@ class Pool(pulumi.ComponentResource):
             for nic in layout(machines.instance, efa=machines.has_efa, legacy=machines.legacy_efa)
         ]
 
-    def _replacing(self, replaced_by: list[str]) -> pulumi.ResourceOptions:
-        """Other templates are other machines; capacity is scarce, so the old ones go first."""
-        return pulumi.ResourceOptions(
-            parent=self,
-            custom_timeouts=pulumi.CustomTimeouts(create=_CREATE_TIMEOUT, delete=_CREATE_TIMEOUT),
-            replace_on_changes=replaced_by,
-            delete_before_replace=True,
-        )
-
 
 def _root(wanted: Aws) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
@@ -232,8 +202,17 @@ def _root(wanted: Aws) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
 
 
 def _market(machines: Machines) -> ec2.LaunchTemplateInstanceMarketOptionsArgs | None:
-    """A fleet says itself that it wants spot machines, and refuses a template that does."""
-    return ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type=BLOCK) if machines.purchase.option == BLOCK else None
+    bought = machines.purchase
+    if bought.usage == ON_DEMAND:
+        return None
+    most = ec2.LaunchTemplateInstanceMarketOptionsSpotOptionsArgs(
+        max_price=f"{bought.max_price_usd:g}" if bought.max_price_usd else None,
+        spot_instance_type="one-time",
+        instance_interruption_behavior="terminate",
+    )
+    return ec2.LaunchTemplateInstanceMarketOptionsArgs(
+        market_type=bought.usage, spot_options=most if bought.option == SPOT else None
+    )
 
 
 def _capacity(
@@ -262,24 +241,5 @@ def _user_data(wanted: Aws, machines: Machines, mounts: Mounts) -> str:
     return base64.b64encode(render(boot).encode()).decode()
 
 
-def _ids(sets: Sequence[Any] | None) -> list[str]:
-    return sorted(str(one) for each in sets or () for one in _field(each, "instance_ids") or ())
-
-
-def _field(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name)
-
-
-def _members(key: str, count: int, wanted: Sequence[str], ids: Sequence[str], addresses: Sequence[str]) -> tuple[Member, ...]:
-    """Return the fleet's machines by address; refuse a fleet that is short."""
-    if len(ids) != count and not (ids and pulumi.runtime.is_dry_run()):
-        gone = ", ".join(sorted(set(wanted) - set(ids))) or "none of them is known"
-        raise pulumi.RunError(
-            f"{key} has {len(ids)} of {count} machines running (missing: {gone}); those that run are billed. "
-            "Run the update again if they are just starting; replace the fleet or destroy the stack if they are gone."
-        )
-    return tuple(Member(*pair) for pair in sorted(zip(ids, addresses, strict=True), key=lambda pair: _order(pair[1])))
-
-
-def _order(address: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in address.split("."))
+def _order(address: str | None) -> tuple[int, ...]:
+    return tuple(int(part) for part in (address or "").split(".") if part.isdecimal())

@@ -1,6 +1,8 @@
 """Roles of machines: the login node publishes its host key, and Session Manager reaches all of them.
 
-If a scheduler may add machines, the login node may start machines in this cluster's subnet and end those with its tag.
+If a scheduler may add machines, the login node may start machines in this cluster's subnet and end those with its nodes'
+profile. Roles and profiles have names that the provider makes up, so two stacks of one name share neither them nor the
+parameter.
 """
 
 from __future__ import annotations
@@ -14,13 +16,8 @@ from pulumi_aws import iam
 from config.aws.model import Aws
 
 _SESSION_MANAGER = "AmazonSSMManagedInstanceCore"
-#: Tag by which machines of a cluster are known; ending one asks for it.
-CLUSTER_TAG = "busbar:cluster"
-
-
-def parameter_name(label: str) -> str:
-    """Return the name of the SSM parameter for the login node's host key."""
-    return f"/busbar/{label}/login-host-key"
+#: AWS's own policies, as awsome-distributed-training attaches them.
+_RIGHTS = {"s3-read": "AmazonS3ReadOnlyAccess", "ecr-pull": "AmazonEC2ContainerRegistryReadOnly"}
 
 
 def partition(region: str) -> str:
@@ -34,11 +31,14 @@ class Iam(pulumi.ComponentResource):
     """Roles of login node and nodes.
 
     Creates: two roles, each with Session Manager's policy and an instance profile; the login node's own policy.
-    Outputs: `login_profile`, `node_profile` (names of instance profiles, usable once their policies are attached).
+    Outputs: `login_profile`, `node_profile` (names of instance profiles, usable once their policies are attached);
+    `node_profile_arn`; `parameter`, name of the SSM parameter that the login node may write.
     """
 
     login_profile: pulumi.Output[str]
     node_profile: pulumi.Output[str]
+    node_profile_arn: pulumi.Output[str]
+    parameter: pulumi.Output[str]
 
     def __init__(
         self, name: str, wanted: Aws, subnet_id: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None
@@ -47,12 +47,17 @@ class Iam(pulumi.ComponentResource):
         self._name, self._wanted = name, wanted
         self._mine = pulumi.ResourceOptions(parent=self)
         node = self._role("node")
-        self.node_profile = self._profile("node", node)
+        profile = iam.InstanceProfile(f"{name}-node-profile", role=node.name, tags=wanted.named("role"), opts=self._mine)
+        self.node_profile_arn = profile.arn
+        rights = [self._attached("node", node, right, _RIGHTS[right]) for right in dict.fromkeys(wanted.node_rights)]
+        self.node_profile = self._usable("node", node, profile, *rights)
         login = self._role("login")
-        known = pulumi.Output.all(subnet=subnet_id, role=node.arn)
-        policy = known.apply(lambda its: _policy(wanted, its["subnet"], its["role"]))
+        self.parameter = login.name.apply(lambda role: f"/busbar/{role}/host-key")
+        known = pulumi.Output.all(subnet=subnet_id, role=node.arn, profile=profile.arn, parameter=self.parameter)
+        policy = known.apply(lambda its: _policy(wanted, **its))
         own = iam.RolePolicy(f"{name}-login-policy", role=login.name, policy=policy, opts=self._mine)
-        self.login_profile = self._profile("login", login, own)
+        its = iam.InstanceProfile(f"{name}-login-profile", role=login.name, tags=wanted.named("role"), opts=self._mine)
+        self.login_profile = self._usable("login", login, its, own)
         self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _role(self, noun: str) -> iam.Role:
@@ -66,28 +71,31 @@ class Iam(pulumi.ComponentResource):
             opts=self._mine,
         )
 
-    def _profile(self, noun: str, role: iam.Role, *policies: pulumi.CustomResource) -> pulumi.Output[str]:
-        attached = iam.RolePolicyAttachment(
-            f"{self._name}-{noun}-session-manager",
+    def _usable(
+        self, noun: str, role: iam.Role, profile: iam.InstanceProfile, *policies: pulumi.CustomResource
+    ) -> pulumi.Output[str]:
+        """Return the name of a profile once its role has its policies."""
+        attached = self._attached(noun, role, "session-manager", _SESSION_MANAGER)
+        return pulumi.Output.all(profile.name, attached.id, *(each.id for each in policies)).apply(lambda found: str(found[0]))
+
+    def _attached(self, noun: str, role: iam.Role, right: str, policy: str) -> iam.RolePolicyAttachment:
+        return iam.RolePolicyAttachment(
+            f"{self._name}-{noun}-{right}",
             role=role.name,
-            policy_arn=f"arn:{partition(self._wanted.region)}:iam::aws:policy/{_SESSION_MANAGER}",
+            policy_arn=f"arn:{partition(self._wanted.region)}:iam::aws:policy/{policy}",
             opts=self._mine,
         )
-        made = iam.InstanceProfile(
-            f"{self._name}-{noun}-profile", role=role.name, tags=self._wanted.named("role"), opts=self._mine
-        )
-        return pulumi.Output.all(made.name, attached.id, *(each.id for each in policies)).apply(lambda found: str(found[0]))
 
 
-def _policy(wanted: Aws, subnet: str, node_role: str) -> str:
-    parameter = f"arn:{partition(wanted.region)}:ssm:{wanted.region}:*:parameter{parameter_name(wanted.name)}"
-    statements: list[dict[str, Any]] = [{"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": parameter}]
+def _policy(wanted: Aws, subnet: str, role: str, profile: str, parameter: str) -> str:
+    arn = f"arn:{partition(wanted.region)}:ssm:{wanted.region}:*:parameter{parameter}"
+    statements: list[dict[str, Any]] = [{"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": arn}]
     if any(one.dynamic for _, _, one in wanted.located):
-        statements += _elastic(wanted, subnet, node_role)
+        statements += _elastic(wanted, subnet, role, profile)
     return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
-def _elastic(wanted: Aws, subnet: str, node_role: str) -> list[dict[str, Any]]:
+def _elastic(wanted: Aws, subnet: str, node_role: str, node_profile: str) -> list[dict[str, Any]]:
     """Return what a scheduler needs, in this cluster only.
 
     Source: aws-parallelcluster:cli/src/pcluster/templates/cdk_builder_utils.py.
@@ -99,7 +107,7 @@ def _elastic(wanted: Aws, subnet: str, node_role: str) -> list[dict[str, Any]]:
     reservations = dict.fromkeys(one.purchase.reservation or "" for _, _, one in wanted.located)
     held = [f"{ec2}:capacity-reservation/{name}" for name in reservations if name.startswith("cr-")]
     groups = [name for name in reservations if name.startswith("arn:")]
-    ours = {"StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": wanted.name}}
+    ours = {"ArnEquals": {"ec2:InstanceProfile": node_profile}}
     look = ("Instances", "InstanceStatus", "InstanceAttribute", "InstanceTypes", "InstanceTopology")
     seen = [f"ec2:Describe{noun}" for noun in (*look, "CapacityReservations", "LaunchTemplates")]
     found: list[dict[str, Any]] = [

@@ -13,7 +13,6 @@ from pulumi_aws import ec2, ssm
 
 from cloudinit.aws import LoginBoot, Mounts, render
 from components import login_machine
-from components.aws.iam import parameter_name
 from components.aws.parts import Parts
 from components.reach import Machine
 from config.aws.model import Aws
@@ -25,7 +24,7 @@ _UNSET = "not written yet"
 class LoginNode(pulumi.ComponentResource):
     """A login node whose first boot is done and whose host key is known.
 
-    Creates: SSM parameter, instance, a Command that waits for it here.
+    Creates: SSM parameter, instance, a Command that waits for it here, a Command that asks how its first boot ended.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key.
     """
 
@@ -36,26 +35,28 @@ class LoginNode(pulumi.ComponentResource):
         self, name: str, wanted: Aws, measure: Measure, parts: Parts, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("busbar:aws:LoginNode", name, None, opts)
-        login, label = wanted.login, wanted.name
+        login = wanted.login
         mine = pulumi.ResourceOptions(parent=self)
         parameter = ssm.Parameter(
             f"{name}-host-key",
-            name=parameter_name(label),
+            name=parts.parameter,
             type="String",
             insecure_value=_UNSET,  # a public key; as a secret it would hide every address that is shown beside it
-            description=f"Id and public host key of the login node of busbar cluster {label}",
+            description=f"Id and public host key of the login node of busbar cluster {wanted.name}",
             tags=wanted.named("login-host-key"),
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it
         )
         instance = ec2.Instance(
             f"{name}-instance",
-            ami=login.image,
+            ami=parts.image,
             instance_type=login.type,
             subnet_id=parts.subnet_id,
             vpc_security_group_ids=[parts.group_id],
             associate_public_ip_address=True,
             iam_instance_profile=parts.profile,
-            user_data=pulumi.Output.from_input(parts.mounts).apply(lambda mounts: render(_boot(wanted, mounts))),
+            user_data=pulumi.Output.all(mounts=parts.mounts, parameter=parts.parameter).apply(
+                lambda its: render(_boot(wanted, its["mounts"], its["parameter"]))
+            ),
             user_data_replace_on_change=True,
             metadata_options=ec2.InstanceMetadataOptionsArgs(
                 http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
@@ -71,17 +72,23 @@ class LoginNode(pulumi.ComponentResource):
             ebs_optimized=True,
             tags=wanted.named("login"),
             volume_tags=wanted.named("login"),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[parameter]),
+            # An image that AWS names changes with AWS's releases, and would be another login node each time.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[parameter], ignore_changes=[] if login.image else ["ami"]),
         )
         announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
         written = ssm.get_parameter_output(
             name=pulumi.Output.all(name=parameter.name, after=announced.stdout).apply(lambda its: its["name"])
         )
         self.instance_id = instance.id
-        known = pulumi.Output.all(address=instance.public_ip, instance=instance.id, written=written.insecure_value)
-        self.machine = known.apply(
-            lambda its: Machine("login", its["address"], login.family.login, _host_key(its["instance"], its["written"]))
+        known = pulumi.Output.all(
+            address=instance.public_ip, instance=instance.id, written=written.insecure_value, said=announced.stdout
         )
+        pinned = known.apply(
+            lambda its: Machine(
+                "login", its["address"], login.family.login, _host_key(its["instance"], its["written"], its["said"])
+            )
+        )
+        self.machine = login_machine.booted(name, pinned, instance, mine)
         self.register_outputs(
             {
                 "instance_id": self.instance_id,
@@ -90,23 +97,24 @@ class LoginNode(pulumi.ComponentResource):
         )
 
 
-def _boot(wanted: Aws, mounts: Mounts) -> LoginBoot:
+def _boot(wanted: Aws, mounts: Mounts, parameter: str) -> LoginBoot:
     return LoginBoot(
         image=wanted.login.family,
         timezone=wanted.timezone,
         keys=(wanted.access.public_key,),
         mounts=mounts,
         region=wanted.region,
-        parameter=parameter_name(wanted.name),
+        parameter=parameter,
     )
 
 
-def _host_key(instance: str, written: str) -> str:
+def _host_key(instance: str, written: str, said: str) -> str:
     """Return the host key if this instance wrote it: the key of an earlier one must not be trusted."""
     owner, _, key = written.partition(" ")
     if owner != instance or len(key.split()) != 2:  # noqa: PLR2004 - type and key
         raise pulumi.RunError(
             f"the host key of {instance} is not in its SSM parameter, which has {written!r}; it cannot be pinned, so nothing "
-            "connects. Does its image have the aws command, and may it reach SSM?"
+            f"connects. It announced {said.strip()}. Does its image have the aws command, and may it reach SSM? Its console "
+            f"has the end of its log: aws ec2 get-console-output --instance-id {instance} --latest --output text"
         )
     return key.strip()

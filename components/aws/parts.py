@@ -17,10 +17,14 @@ class Parts:
         subnet_id: their subnet.
         group_id: their security group.
         profile: their instance profile.
+        image: id of their image.
         mounts: their file systems.
+        parameter: name of the SSM parameter in which they publish their host key; empty for nodes.
     """
 
     subnet_id: pulumi.Input[str]
     group_id: pulumi.Input[str]
     profile: pulumi.Input[str]
+    image: str
     mounts: pulumi.Input[Mounts]
+    parameter: pulumi.Input[str] = ""

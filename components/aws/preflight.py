@@ -75,10 +75,14 @@ def _gather(wanted: Aws) -> Facts:
         groups={name: _group(name) for name, one in named.items() if one.purchase.option == "odcr-group"},
         zones={kind: _zones(kind) for kind in (wanted.login.type, *types)},
         machines={kind: _machine(kind) for kind in types},
-        images={image: _there(partial(_image, image)) for image in dict.fromkeys((wanted.image, wanted.login.image))},
+        images={image: _there(partial(_image, image)) for image in _ids(wanted)},
         placement_groups={name: _strategy(name) for name in sorted(existing)},
         quota_vcpus={one.type: _quota(one) for one in machines if one.purchase.option in {ON_DEMAND, SPOT}},
     )
+
+
+def _ids(wanted: Aws) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(image for image in (wanted.image, wanted.login.image) if image))
 
 
 def _there(ask: Callable[[], _T]) -> _T | None:
@@ -146,15 +150,17 @@ def _quota(one: Machines) -> float | None:
     """Return the vCPUs that the account may run; None if that kind is not counted here."""
     letters = family(one.type)
     if one.purchase.option == SPOT:
-        name = _SPOT_P5 if one.type.startswith("p5") else _SPOT_QUOTA.get(letters)
+        # No source names the quota of P6, and P4's says nothing of it.
+        name = _SPOT_P5 if one.type.startswith("p5") else None if one.type.startswith("p6") else _SPOT_QUOTA.get(letters)
     else:
         name = _ON_DEMAND_QUOTA.get(letters)
     return float(servicequotas.get_service_quota(service_code="ec2", quota_name=name).value) if name else None
 
 
 def _reservation(name: str, one: Machines) -> Reservation:
-    if one.purchase.option == BLOCK:
-        block = ec2.get_capacity_block_reservation(id=name)
+    """Return the reservation of that id, whichever of the two kinds it is: the rules say which one the option needs."""
+    block = _there(lambda: ec2.get_capacity_block_reservation(id=name)) if one.purchase.option == BLOCK else None
+    if block is not None:
         return Reservation(
             id=name,
             block=True,
@@ -163,6 +169,7 @@ def _reservation(name: str, one: Machines) -> Reservation:
             zone=block.availability_zone,
             instances=int(block.instance_count),
             placement_group=_group_name(block.placement_group_arn),
+            start=block.start_date or "",
         )
     return _on_demand(name)
 

@@ -18,6 +18,7 @@ class Reservation:
         zone: its availability zone.
         instances: how many machines it holds in all.
         placement_group: name of the placement group that it was created in; empty if there is none.
+        start: when a Capacity Block begins, RFC 3339; empty for others.
     """
 
     id: str
@@ -27,6 +28,7 @@ class Reservation:
     zone: str
     instances: int
     placement_group: str = ""
+    start: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
+import json
 import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -16,7 +18,7 @@ from catalogue.aws.regions import default_openzfs
 from catalogue.containers import Container as RankImage
 from catalogue.containers import Reference
 from catalogue.containers import read as read_reference
-from config.kinds import Access, Cidr, OnDestroy, Timezone, some
+from config.kinds import Access, AllowReplace, Cidr, OnDestroy, Timezone, some
 from config.measure import Measure
 from config.model import Model
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
@@ -69,7 +71,11 @@ class Login(Model):
     """The login node: the only machine with a public address, through which all others are reached."""
 
     type: str = Field(default="m5.8xlarge", description="Instance type.", examples=["m5.2xlarge"])
-    image: _Image = Field(description="Id of its AMI.", examples=["ami-0123456789abcdef0"])
+    image: _Image | None = Field(
+        default=None,
+        description="Id of its AMI; null takes AWS's newest Deep Learning image of its family when it is made, and keeps it.",
+        examples=["ami-0123456789abcdef0"],
+    )
     image_family: Family = Field(
         default="ubuntu2204", description="What that image is; first boot differs.", examples=["al2023"]
     )
@@ -125,11 +131,6 @@ class Purchase(Model):
     )
     show_offerings_h: Annotated[Hours, Field(ge=0)] = Field(
         default=0, description="Show a Capacity Block of this length that is on offer; 0 h shows none."
-    )
-    allocation: str | None = Field(
-        default=None,
-        description="Allocation strategy of the fleet; null is lowest-price.",
-        examples=["capacity-optimized"],
     )
     max_price_usd: Annotated[Usd, Field(gt=0)] | None = Field(
         default=None, description="The most that a spot machine may cost for an hour; null is the on-demand price."
@@ -295,8 +296,13 @@ class Aws(Model):
         default=None, description="Another zone of the region, for a home file system in two zones.", examples=["us-east-1b"]
     )
     access: Access = Field(description="Who may log in, and from where.")
-    login: Login = Field(description="The login node.")
-    image: _Image = Field(description="Id of the nodes' AMI.", examples=["ami-0123456789abcdef0"])
+    login: Login = Field(default=Login(), description="The login node.")
+    image: _Image | None = Field(
+        default=None,
+        description="Id of the nodes' AMI; null takes AWS's newest Deep Learning image of the family when they are made, and "
+        "keeps it.",
+        examples=["ami-0123456789abcdef0"],
+    )
     image_family: Family = Field(
         default="ubuntu2204", description="What that image is; first boot differs.", examples=["al2023"]
     )
@@ -307,10 +313,17 @@ class Aws(Model):
     storage: Storage = Field(default=Storage(), description="File systems that every machine mounts.")
     container: Container | None = Field(default=None, description="Image that ranks run in; null runs them on the machines.")
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
+    allow_replace: AllowReplace = 0
     preflight: bool = Field(
         default=True,
         description="Ask the account before anything is created: is the type offered, does the image fit, quotas.",
         examples=[False],
+    )
+    node_rights: tuple[Literal["s3-read", "ecr-pull"], ...] = Field(
+        default=(),
+        description="What nodes may do beside Session Manager: read the buckets of the account (s3-read), pull from "
+        "private registries (ecr-pull).",
+        examples=[["ecr-pull"]],
     )
     tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(
         default={}, description="Tags on everything.", examples=[{"team": "training"}]
@@ -341,6 +354,22 @@ class Aws(Model):
         for at, queue in enumerate(self.queues):
             for index, one in enumerate(queue.machines):
                 yield f"aws.queues[{at}].machines[{index}]", f"{queue.name}-{one.name}", one
+
+    def made_of(self, machines: Machines) -> str:
+        """Return a hash of all that ends machines when it changes: what cannot change while they run.
+
+        Tags, time zone, keys, the login node and the text of first boot are not in it.
+        """
+        systems = {key: (one.mount, getattr(one, "efa", False)) for key, one in self.storage.systems.items()}
+        parts = {
+            "machines": machines.model_dump(mode="json", exclude={"name", "static", "dynamic", "purchase"}),
+            "purchase": machines.purchase.model_dump(mode="json", include={"option", "reservation", "offering"}),
+            "image": (self.image, self.image_family),
+            "root": self.root.model_dump(mode="json"),
+            "network": (self.network.model_dump(mode="json"), self.zone),
+            "storage": (systems, self.home_deployment if self.storage.home else "", self.container is not None),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
 
     @property
     def sizes(self) -> dict[str, int]:

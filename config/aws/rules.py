@@ -27,6 +27,7 @@ HELD_ELSEWHERE: dict[int, str] = {
     8: "no key asks for public addresses",
     10: "all machines are in the one zone that is set",
     19: "there is no list of alternatives; a reservation's id is launched by RunInstances, never by CreateFleet",
+    23: "an allocation strategy is of a fleet; machines are launched one by one",
     26: "all subnets are made in one VPC, whose DNS support and host names are always on",
     28: "all nodes have the same groups, made here",
     29: "file systems are made here, in the same VPC",

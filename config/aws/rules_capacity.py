@@ -22,11 +22,6 @@ _NAMED = ("targeted-odcr", "odcr-group")
 _RESERVED_ADDRESSES = 5
 #: What else is in the nodes' subnet: file servers of FSx and the way to them.
 _OTHER_ADDRESSES = 32
-_ALLOCATIONS = {
-    ON_DEMAND: ("lowest-price",),
-    SPOT: ("lowest-price", "capacity-optimized", "price-capacity-optimized"),
-    BLOCK: (),
-}
 _Breaches = Iterator[Breach]
 
 
@@ -156,10 +151,23 @@ def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
                     f"{path}.purchase.option",
                     f"is {one.purchase.option}, and {held.id} is {kind}; a launch asks for one or the other by name",
                 )
-            if held.state != "active":
+            if held.state != "active" and not (held.block and held.state == "scheduled"):
                 yield Breach(
                     f"{path}.purchase.reservation",
                     f"is {held.id}, which is {held.state}; machines start only in one that is active",
+                )
+
+
+@rule("block-scheduled", WARNING, "EC2 user guide, Capacity Blocks: instances are launched from the start time on")
+def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
+    """A Capacity Block that has not begun, with machines to be launched into it."""
+    for path, _, one in wanted.located:
+        for held in _reservations(facts, one) if one.static else ():
+            if held.block and held.state == "scheduled":
+                yield Breach(
+                    f"{path}.purchase.reservation",
+                    f"is {held.id}, which begins at {held.start}; the update waits for it half an hour at most. With static: 0 "
+                    "everything else is made ready now",
                 )
 
 
@@ -224,6 +232,17 @@ def reservation_pool(wanted: Aws, facts: Facts) -> _Breaches:
             )
 
 
+@rule("price-unused", ERROR, "EC2 API, SpotMarketOptions: MaxPrice")
+def price_unused(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A highest price for machines that are not bid for."""
+    for path, _, one in wanted.located:
+        if one.purchase.max_price_usd and one.purchase.option != SPOT:
+            yield Breach(
+                f"{path}.purchase.maxPrice",
+                f"is {one.purchase.max_price_usd:g} USD with option {one.purchase.option}; only spot machines have one",
+            )
+
+
 @rule("block-dynamic", ERROR, f"{_CLUSTER} capacity blocks are launched whole", number=21)
 def block_dynamic(wanted: Aws, _facts: Facts) -> _Breaches:
     """A Capacity Block that is used in part."""
@@ -249,19 +268,6 @@ def usage_class(wanted: Aws, facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.purchase.option",
                 f"buys {one.type} as {one.purchase.usage}, and this account sees it as {', '.join(sorted(said))}",
-            )
-
-
-@rule("allocation", ERROR, f"{_CLUSTER} AllocationStrategyValidator", number=23)
-def allocation(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An allocation strategy that the purchase option does not know."""
-    for path, _, one in wanted.located:
-        may = _ALLOCATIONS[one.purchase.usage]
-        if one.purchase.allocation and one.purchase.allocation not in may:
-            yield Breach(
-                f"{path}.purchase.allocation",
-                f"is {one.purchase.allocation} for {one.purchase.usage} machines, which take "
-                f"{', '.join(may) or 'none: a block is in one place already'}",
             )
 
 

@@ -18,6 +18,7 @@ _TAGS = "aws-parallelcluster:cli/src/pcluster/validators/tags_validators.py"
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _QUEUE_CHARACTERS, _CLUSTER_CHARACTERS = 25, 40
 _TAGS_MOST = 40
+_TAG_KEY, _TAG_VALUE = 128, 256
 #: Families whose GPUs NVIDIA's open kernel modules do not drive.
 _OLD = ("p2.", "p3.", "p3dn.", "g2.", "g3.", "g3s.")
 #: gp3: I/O operations for each GiB, MiB/s for each operation, and the least and most of both (EBS user guide).
@@ -45,8 +46,9 @@ def _images(wanted: Aws, facts: Facts) -> Iterator[tuple[str, str, str, Image]]:
     types = dict.fromkeys(architecture(one.type) for _, _, one in wanted.located)
     named = [("aws", wanted.image, kind) for kind in types]
     for path, image, kind in [*named, ("aws.login", wanted.login.image, architecture(wanted.login.type))]:
-        found = known(facts.images, image, "image")
-        if found is not None:
+        # One that is not named is looked up by family and architecture.
+        found = known(facts.images, image, "image") if image else None
+        if image and found is not None:
             yield path, image, kind, found
 
 
@@ -54,7 +56,7 @@ def _images(wanted: Aws, facts: Facts) -> Iterator[tuple[str, str, str, Image]]:
 def image_missing(wanted: Aws, facts: Facts) -> _Breaches:
     """An image that does not exist."""
     for path, image in (("aws.image", wanted.image), ("aws.login.image", wanted.login.image)):
-        if known(facts.images, image, "image") is None:
+        if image and known(facts.images, image, "image") is None:
             yield Breach(path, f"is {image}, which is not in {wanted.region}, or this account may not see it")
 
 
@@ -177,6 +179,18 @@ def key_type(wanted: Aws, _facts: Facts) -> _Breaches:
     """A key that the image refuses."""
     if wanted.access.public_key.startswith("ssh-rsa ") and wanted.login.family.refuses_rsa:
         yield Breach("aws.access.publicKey", f"is ssh-rsa, which {wanted.login.image_family} refuses; make one of type ed25519")
+
+
+@rule("tag-length", ERROR, "EC2 user guide, Tag restrictions: a key has 128 characters at most, a value 256")
+def tag_length(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Tags that EC2 refuses at every creation."""
+    for key, value in wanted.tags.items():
+        if len(key) > _TAG_KEY or len(value) > _TAG_VALUE:
+            yield Breach(
+                "aws.tags",
+                f"has {key[:20]!r}... of {len(key)} characters with a value of {len(value)}; a key takes {_TAG_KEY}, a value "
+                f"{_TAG_VALUE}",
+            )
 
 
 @rule("tag-count", ERROR, f"{_TAGS} ComputeResourceTagsValidator", number=43)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -19,6 +20,7 @@ _THROUGHPUT_MB_S = (125, 250, 500, 1000)
 #: EFA needs whole servers: steps of storage by throughput for each TiB (FSx for Lustre user guide, EFA-enabled file systems).
 _EFA_STEP_GIB = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 _MIRRORS_MOST = 8
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _BACKUP_DAYS_MOST = 90
 #: Where the image's local disks are.
 _SCRATCH = "/scratch"
@@ -84,6 +86,18 @@ def mirrors(wanted: Aws, _facts: Facts) -> _Breaches:
         if found[index].prefix and not found[index].bucket:
             yield Breach(
                 f"{where}[{index}].prefix", f"is {found[index].prefix!r} without a bucket; name the bucket that has it"
+            )
+
+
+@rule("mirror-bucket", ERROR, "S3 user guide, General purpose bucket naming rules")
+def mirror_bucket(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A bucket's name that S3 does not have."""
+    for index, one in enumerate(wanted.storage.lustre.mirrors if wanted.storage.lustre else ()):
+        if one.bucket and not _BUCKET.fullmatch(one.bucket):
+            yield Breach(
+                f"aws.storage.lustre.mirrors[{index}].bucket",
+                f"is {one.bucket!r}; a bucket's name has 3 to 63 lower-case letters, digits, hyphens and dots, and begins and "
+                "ends with a letter or digit",
             )
 
 

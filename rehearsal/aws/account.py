@@ -6,6 +6,7 @@ They are in the first zone of every region, and no program creates or deletes th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from rehearsal.aws.places import ACCOUNT, partition, zones
 
@@ -22,6 +23,7 @@ class Reservation:
         block: a Capacity Block; else an on-demand reservation.
         placement_group: name of the group that it was made in; empty for none.
         match: `open` or `targeted`.
+        start: when a Capacity Block begins, RFC 3339.
     """
 
     id: str
@@ -31,6 +33,12 @@ class Reservation:
     block: bool = False
     placement_group: str = ""
     match: str = "targeted"
+    start: str = "2026-01-01T11:30:00Z"
+
+    @property
+    def begun(self) -> bool:
+        """Whether machines may be launched into it."""
+        return datetime.fromisoformat(self.start) <= datetime.now(UTC)
 
 
 #: A Capacity Block offering, for every type that is sold in blocks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from typing_extensions import override
@@ -50,7 +51,12 @@ def reservations(database: Database, region: str) -> dict[str, Reservation]:
     for record in database.of(PURCHASE):
         one = record.outputs()
         found[record.id] = Reservation(
-            record.id, one["instanceType"], int(one["instanceCount"]), one["availabilityZone"], block=True
+            record.id,
+            one["instanceType"],
+            int(one["instanceCount"]),
+            one["availabilityZone"],
+            block=True,
+            start=one["startDate"],
         )
     return found
 
@@ -122,6 +128,9 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
         yield refused(_TARGET, "InvalidCapacityReservationId.NotFound", missing)
         return
     yield from _unlike(launch, found, database)
+    if not found.begun:
+        # Instances are launched into a block from its start time on (EC2 user guide, Capacity Blocks for ML).
+        yield invalid(_TARGET, f"The Capacity Block {found.id} is scheduled and begins at {found.start}; it is not active yet.")
     if used(database, found.id) + count > found.count:
         yield refused(
             _TARGET,
@@ -206,8 +215,16 @@ class CapacityBlock(Kind):
 
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
-        if old is None:
-            cloud.wait(60)
+        if old is not None:
+            return
+        cloud.wait(60)
+        # The purchase is over once the block is active or scheduled; a fault says how many seconds later it begins
+        # (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go).
+        later = [fault["seconds"] for fault in cloud.world.faults() if fault["kind"] == "block_scheduled"]
+        if later:
+            begins = datetime.now(UTC) + timedelta(seconds=float(str(later[0])))
+            with cloud.store.change() as database:
+                database.records[record.id].computed["startDate"] = f"{begins:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def offering_id(kind: str, count: int) -> str:

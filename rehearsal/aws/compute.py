@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from rehearsal.aws import capacity, efa_software, fabric, host_images, launch, launch_rules, metadata_service, placing
-from rehearsal.aws.errors import Problem, not_played, refused
+from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.iam import may_put
 from rehearsal.aws.images import IMAGES
 from rehearsal.aws.instance_metadata import metadata
 from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name
 from rehearsal.aws.places import region_of
-from rehearsal.aws.types import GIGA, GPU_BUSES, SPOT, TYPES
+from rehearsal.aws.types import GIGA, GPU_BUSES, TYPES
 from rehearsal.host import hosts
 from rehearsal.net import network
 from rehearsal.plugin.errors import ServiceError
@@ -55,6 +55,7 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
         front_name=_FRONT,
         fabric_id=private["fabric"] or None,
         rails=rails,
+        bystanders=kind.bystanders if rails else (),
         gpus=(kind.gpu,) * kind.gpus,
         gpu_buses=GPU_BUSES[: kind.gpus],
         nvme=kind.nvme,
@@ -123,8 +124,6 @@ class Instance(Kind):
         region = region_of(asked.inputs)
         yield from launch_rules.problems(wanted, asked.database, region)
         yield from capacity.problems(wanted, asked.database, region, 1)
-        if wanted.market == SPOT:
-            yield not_played("instanceMarketOptions", "The rehearsal supports spot instances only in fleets.")
 
     @override
     def born(self, database: Database, record: Record) -> None:
@@ -141,7 +140,9 @@ class Instance(Kind):
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
-            if not cloud.faults.capacity_left(max(record.private["index"], 0)):
+            # The provider asks again where there is no capacity, as often as its SDK retries anything
+            # (terraform-provider-aws:internal/service/ec2/service_package.go: RunInstances).
+            if not cloud.faults.capacity_after_retries(max(record.private["index"], 0)):
                 none = capacity.no_capacity(record.private["type"], record.private["zone"])
                 raise ServiceError(none, self.service, self.create)
             cloud.wait(self.seconds)
@@ -149,6 +150,10 @@ class Instance(Kind):
             return
         with cloud.store.change() as database:
             mine = database.records[record.id]
+            # UpdateTags (terraform-provider-aws:internal/tags): what is not given any more goes; EC2's own stay.
+            own = {key: value for key, value in mine.private["tags"].items() if key.startswith("aws:")}
+            mine.private["tags"] = own | dict(mine.inputs.get("tags") or {})
+            mine.computed.update(tags=mine.private["tags"], tagsAll=mine.private["tags"])
             groups = mine.inputs.get("vpcSecurityGroupIds")
             if groups:
                 mine.private["nics"][0]["groups"] = list(groups)

@@ -78,8 +78,16 @@ REPLACED: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 
 
-def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-    """Return what an update from old to new inputs changes and what it replaces."""
+def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> Changes:
+    """Return what an update from old to new inputs changes and what it replaces.
+
+    `state` is what the provider has read back: an instance's tags are compared with it, and not with what was given.
+    """
+    if state and token.endswith(":Instance"):
+        # `tags` is optional and not computed, and Read sets all that the instance has, those of its launch template, too
+        # (terraform-provider-aws:internal/service/ec2/ec2_instance.go: SetTagsOut).
+        old = {**old, "tags": {key: text for key, text in (state.get("tags") or {}).items() if not key.startswith("aws:")}}
+        new = {**new, "tags": new.get("tags") or {}}
     replaced = REPLACED[token]
 
     def updatable(path: str, field: Field) -> bool:  # noqa: ARG001

@@ -14,7 +14,6 @@ from rehearsal.aws.kinds import INSTANCE, MISSING, TEMPLATE, Asked, Kind
 from rehearsal.aws.launch import Launch
 from rehearsal.aws.places import region_of
 from rehearsal.aws.templates import version
-from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, at, known_at
@@ -107,18 +106,17 @@ class Fleet(Kind):
     def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
         """Record the instances that there is capacity for, before the first one boots; return their records.
 
-        Raises:
-            ServiceError: there is room for fewer than the least that was asked for.
+        Where there is room for fewer than the least that was asked for there are none, and no error: CreateFleet answers with
+        errors beside the fleet's id, and the provider keeps the id alone
+        (terraform-provider-aws:internal/service/ec2/ec2_fleet.go, resourceFleetCreate; aws-parallelcluster-node PR 528).
         """
         room = next((index for index in range(wanted) if not cloud.faults.capacity_left(index)), wanted)
         least = int(known_at(record.inputs, f"{_OPTIONS[_market(record.inputs)]}.minTargetCapacity") or 0)
         with cloud.store.change() as database:
             data = _data(database, record.inputs)
             template = launch.of_template(data)
-            subnet = template.subnet(database)
             if room < max(least, 1):
-                none = capacity.no_capacity(str(template.known("instanceType")), subnet.private["zone"] if subnet else "")
-                raise ServiceError(none, self.service, self.create)
+                return []
             return [_member(cloud, database, record, template, index) for index in range(room)]
 
     @override

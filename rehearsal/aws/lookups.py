@@ -8,11 +8,11 @@ from typing import Any
 from rehearsal.aws import offers, parameters, reserved
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import PARAMETERS
-from rehearsal.aws.kinds import INSTANCE
+from rehearsal.aws.kinds import INSTANCE, PROFILE, by_name
 from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.subnets import zone_id
-from rehearsal.plugin.store import Record
+from rehearsal.plugin.store import Database, Record
 
 Lookup = Callable[[Mapping[str, Any], Cloud, str], Answer]
 
@@ -66,7 +66,8 @@ def _parameter(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
 
 def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
     states = set(args.get("instanceStateNames") or ["running"])
-    found = [one for one in cloud.store.read().of(INSTANCE) if _state(one) in states and passes(args, _facts(one))]
+    database = cloud.store.read()
+    found = [one for one in database.of(INSTANCE) if _state(one) in states and passes(args, _facts(one, database))]
     tags = {str(key): str(value) for key, value in (args.get("instanceTags") or {}).items()}
     found = [one for one in found if tags.items() <= one.private["tags"].items()]
     return {
@@ -82,15 +83,27 @@ def _state(record: Record) -> str:
     return "pending" if record.state in {"PROVISIONING", "pending"} else "running"
 
 
-def _facts(record: Record) -> dict[str, Any]:
+def _facts(record: Record, database: Database) -> dict[str, Any]:
     private = record.private
-    return {
+    profile = by_name(database, PROFILE, private["profile"])
+    return _Tagged({
+        "iam-instance-profile.arn": profile.computed["arn"] if profile else "",
         "instance-id": record.id, "instance-state-name": _state(record), "instance-type": private["type"],
         "vpc-id": private["vpc"], "subnet-id": private["subnet"], "availability-zone": private["zone"],
         "image-id": private["image"], "private-ip-address": record.computed["privateIp"],
         "placement-group-name": private["placement_group"], "tag-key": list(private["tags"]),
         **{f"tag:{key}": value for key, value in private["tags"].items()},
-    }  # fmt: skip
+    })  # fmt: skip
+
+
+class _Tagged(dict[str, Any]):
+    """What filters ask of a machine; one for a tag that it has not is no error, and lets nothing pass."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or str(name).startswith("tag:")
+
+    def __missing__(self, name: str) -> list[str]:
+        return []
 
 
 #: Token -> what answers it.

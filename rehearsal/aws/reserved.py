@@ -93,7 +93,8 @@ def block(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
         message = f"The capacity reservation ID '{name}' does not exist" if one is None else f"{name} is no Capacity Block"
         raise refusal("InvalidCapacityReservationId.NotFound", message, "EC2", "DescribeCapacityReservations")
     return {
-        "id": name, "instanceType": one.type, "instanceCount": one.count, "availabilityZone": one.zone, "state": "active",
+        "id": name, "instanceType": one.type, "instanceCount": one.count, "availabilityZone": one.zone,
+        "state": "active" if one.begun else "scheduled", "startDate": one.start,
         "placementGroupArn": "", "reservationType": BLOCK, "tenancy": "default", "instancePlatform": "Linux/UNIX",
         "arn": f"arn:{partition(region)}:ec2:{region}:{ACCOUNT}:capacity-reservation/{name}", "tags": {}, "outpostArn": "",
     }  # fmt: skip

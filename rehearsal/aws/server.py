@@ -11,6 +11,7 @@ from rehearsal.aws import lookups, members
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.diff import changes
 from rehearsal.aws.errors import Problem, refused
+from rehearsal.aws.kinds import TEMPLATE
 from rehearsal.aws.places import is_region
 from rehearsal.aws.sdk import SDK
 from rehearsal.plugin import errors, sdk, server
@@ -63,5 +64,13 @@ class Provider(server.Provider):
         return {name: value for name, value in super().outputs(record).items() if name in names}
 
     @override
-    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-        return changes(token, old, new)
+    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any]) -> Changes:
+        return changes(token, old, new, state)
+
+    @override
+    def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
+        # terraform-provider-aws:internal/service/ec2/ec2_launch_template.go: ComputedIf("latest_version", ...), and the default
+        # version with it where updateDefaultVersion is set.
+        if token == TEMPLATE and any(old.get(name) != new.get(name) for name in {*old, *new} - {"tags", "name", "namePrefix"}):
+            return ("latestVersion", "defaultVersion")
+        return ()

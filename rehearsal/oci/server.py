@@ -31,5 +31,5 @@ class Provider(server.Provider):
         return lookups.answer(token, args, self._cloud.store.read())
 
     @override
-    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
+    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any]) -> Changes:
         return changes(token, old, new)

@@ -58,6 +58,16 @@ class Faults:
         limits = [fault["after"] for fault in self._world.faults() if fault["kind"] == "capacity"]
         return all(isinstance(limit, int) and launched < limit for limit in limits)
 
+    def capacity_after_retries(self, launched: int) -> bool:
+        """Return the same, asked again as a provider does; a fault with `times` is over after as many refusals."""
+        for attempt in range(_ATTEMPTS):
+            short = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
+            if not any(self._count(fault, None) for fault in short):
+                return True
+            if attempt + 1 < _ATTEMPTS:
+                time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
+        return False
+
     def _strikes(self, kind: str, operation: str, default_times: int | None = None) -> bool:
         return any(
             self._count(fault, default_times)
@@ -76,6 +86,11 @@ class Faults:
                 return False
             database.struck[key] = struck + 1
         return True
+
+
+def _has_room(fault: Mapping[str, Any], launched: int) -> bool:
+    limit = fault.get("after")
+    return isinstance(limit, int) and launched < limit
 
 
 def _die() -> NoReturn:

@@ -71,8 +71,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         return self._cloud.kinds[record.token].outputs(record)
 
     @abstractmethod
-    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-        """Return what an update from old to new inputs changes and replaces."""
+    def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any]) -> Changes:
+        """Return what an update from old to new inputs changes and replaces; `state` is what was read back at last."""
+
+    def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:  # noqa: ARG002
+        """Return outputs that a preview of this update cannot know."""
+        return ()
 
     @override
     def Handshake(self, request: Any, context: Any) -> Any:
@@ -137,7 +141,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
     @override
     def Diff(self, request: Any, context: Any) -> Any:
         self._cloud.acknowledge(self._key(request))
-        found = self.changes(_token(request.urn), wire.loads(request.old_inputs), wire.loads(request.news))
+        news, state = wire.loads(request.news), wire.loads(request.olds)
+        found = self.changes(_token(request.urn), wire.loads(request.old_inputs), news, state)
         ignored = set(request.ignoreChanges)
         changed = [path for path in found.changed if path not in ignored]
         replaced = [path for path in found.replaced if path not in ignored]
@@ -176,7 +181,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
     def Update(self, request: Any, context: Any) -> Any:
         inputs = wire.loads(request.news)
         if request.preview:
-            return provider_pb2.UpdateResponse(properties=wire.dumps({**wire.loads(request.olds), **inputs}))
+            later = self.unknown_after(_token(request.urn), wire.loads(request.old_inputs), inputs)
+            foreseen = {**wire.loads(request.olds), **inputs, **dict.fromkeys(later, wire.UNKNOWN)}
+            return provider_pb2.UpdateResponse(properties=wire.dumps(foreseen))
         record = self._guarded(context, lambda: self._cloud.update(self._key(request), inputs))
         return provider_pb2.UpdateResponse(properties=self._outputs(record))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +46,7 @@ MADE: dict[str, dict[str, Any]] = {
 class Cloud(pulumi.runtime.Mocks):
     """Records registrations in their order, with their inputs, and what is asked of the account."""
 
-    running: int
+    running: dict[str, dict[str, str]]
     written: str
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
@@ -55,9 +56,9 @@ class Cloud(pulumi.runtime.Mocks):
         self.made.append((args.typ, args.name, args.inputs))
         outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": "", "stderr": ""}
         outputs |= args.inputs | next((found for kind, found in MADE.items() if args.typ.endswith(kind)), {})
-        if args.typ.endswith(":Fleet"):
-            ids = [f"i-{n}" for n in range(int(args.inputs["targetCapacitySpecification"]["totalTargetCapacity"]))]
-            outputs["fleetInstanceSets"] = [{"instanceIds": ids}]
+        place = re.search(r"-pool-.*-(\d+)$", args.name)
+        if args.typ.endswith(":Instance") and place:
+            outputs |= {"privateIp": f"10.1.0.{20 - int(place[1])}", "ami": self.of("LaunchTemplate")[0]["imageId"]}
         return f"{args.name}-id", outputs
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
@@ -66,10 +67,21 @@ class Cloud(pulumi.runtime.Mocks):
         if noun in self.answers:
             return self.answers[noun](args.args)
         if noun == "getParameter":
-            return {"insecureValue": self.written}
+            public = args.args["name"].startswith(
+                "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/"
+            )
+            return {"insecureValue": "ami-newest" if public else self.written}
+        if noun == "getCapacityBlockReservation":
+            return {"startDate": "2026-12-01T11:30:00Z", "id": args.args["id"]}
         assert noun == "getInstances", args.token
-        ids = [f"i-{n}" for n in range(self.running)]
-        return {"ids": ids, "privateIps": [f"10.1.0.{20 - n}" for n in range(self.running)]}
+        asked = {one["name"]: one["values"] for one in args.args["filters"]}
+        assert asked.pop("iam-instance-profile.arn") == ["arn:cluster-iam-node-profile"]
+        found = {
+            name: tags
+            for name, tags in self.running.items()
+            if all(tags.get(key.removeprefix("tag:")) in values for key, values in asked.items())
+        }
+        return {"ids": list(found), "privateIps": [f"10.1.0.{20 - n}" for n in range(len(found))]}
 
     def of(self, noun: str) -> list[dict[str, Any]]:
         return [inputs for kind, _, inputs in self.made if kind.endswith(f":{noun}")]
@@ -93,10 +105,10 @@ WANTED = merged(GIVEN["aws"], {"name": "training", "timezone": "Asia/Tokyo", "pr
 
 
 def program(
-    changes: dict[str, Any] | None = None, *, running: int = 2, written: str = "", answers: Any = None
+    changes: dict[str, Any] | None = None, *, running: Any = None, written: str = "", answers: Any = None
 ) -> tuple[Cloud, dict[str, Any]]:
     """Run the cluster on a recording engine, drained; return what was recorded and the cluster's outputs."""
-    cloud = Cloud(running, written or f"cluster-login-instance-id {HOST_KEY}", answers=answers or {})
+    cloud = Cloud(running or {}, written or f"cluster-login-instance-id {HOST_KEY}", answers=answers or {})
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
     seen: dict[str, Any] = {}
@@ -174,29 +186,125 @@ def test_the_identity_changes_with_machines_and_image_and_with_nothing_else(whol
     same = whole[1]["identity"]
     assert program({"login": {"root": {"size": "100 GiB"}}})[1]["identity"] == same
     assert program({"image": "ami-2"})[1]["identity"] != same
-    assert program(nodes(static=3), running=3)[1]["identity"] != same
+    assert program(nodes(static=3))[1]["identity"] != same
 
 
-def test_eight_nodes_are_as_many_resources_as_two(cloud):
-    assert len(program(nodes(static=8), running=8)[0].made) == len(cloud.made)
+def test_one_more_node_is_one_more_resource(cloud):
+    assert len(program(nodes(static=8))[0].made) == len(cloud.made) + 6
 
 
-def test_a_fleet_that_is_short_is_an_error_that_names_who_is_missing():
-    with pytest.raises(pulumi.RunError, match=r"gpu-p5 has 1 of 2 machines running \(missing: i-1\)"):
-        program(running=1)
+def ran(**tags: str) -> dict[str, dict[str, str]]:
+    """Return three nodes that run, as the program launched them, with `tags`."""
+    launched = [its for _, name, its in program(nodes(static=3))[0].made if re.search(r"-pool-.*-\d$", name)]
+    return {f"i-{at}": its["tags"] | tags for at, its in enumerate(launched)}
+
+
+def test_machines_that_would_be_made_anew_are_refused_with_their_number_price_and_names():
+    with pytest.raises(pulumi.RunError) as refused:
+        program({"image": "ami-2"} | nodes(static=3), running=ran())
+    said = str(refused.value)
+    assert said.startswith(
+        "aws.allowReplace is 0, and 3 machines that run would end with this update (3 x p5.48xlarge of gpu-p5, "
+    )
+    assert "165.12 USD an hour by list price: i-0 (10.1.0.20), i-1 (10.1.0.19), i-2 (10.1.0.18))" in said
+    assert said.endswith("Set aws.allowReplace to 3 to let them end and be made anew, or take the change back.")
+
+
+def test_nothing_of_a_pool_is_registered_before_its_end_was_judged(monkeypatch):
+    made: list[str] = []
+    running, register = ran(), Cloud.new_resource
+    monkeypatch.setattr(Cloud, "new_resource", lambda self, args: (made.append(args.name), register(self, args))[1])
+    with pytest.raises(pulumi.RunError):
+        program({"image": "ami-2"} | nodes(static=3), running=running)
+    assert not [name for name in made if "-template" in name or re.search(r"-pool-.*-\d$", name)]
+
+
+def test_as_many_as_the_stack_file_allows_may_end():
+    found, _ = program({"image": "ami-2", "allowReplace": 3} | nodes(static=3), running=ran())
+    assert len([1 for _, name, _ in found.made if re.search(r"-pool-.*-\d$", name)]) == 3
+
+
+def test_a_smaller_number_ends_the_last_ones_by_name_and_needs_no_further_word(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
+    running = ran()
+    program(running=running)
+    assert [text for text in told if "ends 1 x p5.48xlarge of gpu-p5" in text and "i-2 (" in text]
+
+
+def test_a_queue_that_is_gone_or_renamed_counts_as_machines_that_end():
+    with pytest.raises(pulumi.RunError, match=r"3 machines that run would end with this update \(3 x machines of no queue"):
+        program(running=ran(**{"busbar:pool": "old-p5"}))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tags": {"team": "x"}},
+        {"timezone": "UTC"},
+        {"access": {"publicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"}},
+        {"login": {"image": "ami-9"}},
+        {"login": {"type": "m5.large", "root": {"size": "100 GiB"}}},
+        {"storage": {"lustre": {"size": "2400 GiB"}}},
+    ],
+)
+def test_what_can_change_on_running_machines_ends_none(changed):
+    before = [its for _, name, its in program()[0].made if name.endswith(("-template", "p5-0"))]
+    after = [its for _, name, its in program(changed)[0].made if name.endswith(("-template", "p5-0"))]
+    assert [one.get("namePrefix") for one in before] == [one.get("namePrefix") for one in after]
+    assert [one.get("launchTemplate") for one in before] == [one.get("launchTemplate") for one in after]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"image": "ami-2"},
+        nodes(type="p4d.24xlarge"),
+        nodes(efa=False),
+        nodes(placement="none"),
+        {"root": {"size": "600 GiB"}},
+        {"network": {"private": "10.9.0.0/16"}},
+        {"storage": {"lustre": {"mount": "/data"}}},
+        {"storage": {"home": None}},
+    ],
+)
+def test_what_cannot_is_another_template_and_so_other_machines(changed):
+    assert template(program(changed)[0])["namePrefix"] != template(program()[0])["namePrefix"]
+
+
+def test_an_image_that_is_not_named_is_awss_newest_for_new_machines_and_ends_none():
+    found, _ = program({"image": None, "login": {"image": None}})
+    assert template(found)["imageId"] == found.named("cluster-login-instance")["ami"] == "ami-newest"
+    again = ran(**{"busbar:made-of": found.named("cluster-pool-gpu-p5-0")["tags"]["busbar:made-of"]})
+    program({"image": None} | nodes(static=3), running=again)
+
+
+def test_an_image_that_cannot_be_looked_up_says_which_key_does_without():
+    def refuse(_: dict[str, Any]) -> dict[str, Any]:
+        raise Refused("api error AccessDeniedException: not authorized to perform ssm:GetParameter")
+
+    with pytest.raises(
+        pulumi.RunError, match=r"^aws\.image is not set, and AWS's public parameter /aws/service/.* set aws\.image"
+    ):
+        program({"image": None}, answers={"getParameter": refuse})
+
+
+def test_nodes_know_no_key_but_the_operators(cloud):
+    boot = user_data(base64.b64decode(template(cloud)["userData"]).decode())
+    assert boot["ssh_authorized_keys"] == [KEY]
 
 
 def test_where_no_machine_is_static_there_is_a_template_and_no_node():
-    found, seen = program(nodes(static=0, dynamic=4), running=0)
+    found, seen = program(nodes(static=0, dynamic=4))
     assert (seen["cluster"].planned[0].nodes, seen["cluster"].planned[0].dynamic, seen["nodes"]) == (0, 4, ())
     assert found.of("LaunchTemplate")
-    assert not found.of("Fleet")
+    assert len(found.of("Instance")) == 1, "the login node"
 
 
 def test_of_several_queues_each_has_its_machines_and_the_named_one_is_measured():
     more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}]}
     found, seen = program({"queues": [*WANTED["queues"], more]})
-    assert [fleet["targetCapacitySpecification"]["totalTargetCapacity"] for fleet in found.of("Fleet")] == [2, 2]
+    assert len(found.of("Instance")) == 1 + 2 + 2
     assert set(seen["templates"]) == {"gpu-p5", "test-p4"}
     assert [(one.name, one.nodes) for one in seen["cluster"].planned] == [("gpu-p5", 2), ("test-p4", 2)]
     assert [one["instanceType"] for one in found.of("LaunchTemplate")] == ["p5.48xlarge", "p4d.24xlarge"]
@@ -331,12 +439,22 @@ def test_the_login_node_may_write_its_host_key_and_nothing_else(cloud):
         {
             "Effect": "Allow",
             "Action": "ssm:PutParameter",
-            "Resource": "arn:aws:ssm:ap-northeast-1:*:parameter/busbar/training/login-host-key",
+            "Resource": "arn:aws:ssm:ap-northeast-1:*:parameter/busbar/cluster-iam-login/host-key",
         }
     ]
     assert {one["policyArn"] for one in cloud.of("RolePolicyAttachment")} == {
         "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
     }
+
+
+def test_nodes_may_read_s3_and_pull_images_only_where_the_stack_file_says_so(cloud):
+    def policies(found: Cloud) -> set[str]:
+        return {one["policyArn"].rpartition("/")[2] for one in found.of("RolePolicyAttachment")}
+
+    assert policies(cloud) == {"AmazonSSMManagedInstanceCore"}
+    found, _ = program({"nodeRights": ["s3-read", "ecr-pull"]})
+    assert policies(found) - policies(cloud) == {"AmazonS3ReadOnlyAccess", "AmazonEC2ContainerRegistryReadOnly"}
+    assert {one["role"] for one in found.of("RolePolicyAttachment") if "SSM" not in one["policyArn"]} == {"cluster-iam-node"}
 
 
 def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
@@ -347,13 +465,12 @@ def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
     start = by_action['["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateTags"]']["Resource"]
     assert [arn for arn in start if "subnet" in arn] == ["arn:aws:ec2:ap-northeast-1:*:subnet/cluster-network-private-id"]
     assert by_action['"ec2:TerminateInstances"']["Condition"] == {
-        "StringEquals": {"ec2:ResourceTag/busbar:cluster": "training"}
+        "ArnEquals": {"ec2:InstanceProfile": "arn:cluster-iam-node-profile"}
     }
     assert by_action['"iam:PassRole"']["Resource"] == "arn:aws:iam::111122223333:role/node"
     assert by_action['"resource-groups:ListGroupResources"']["Resource"] == [GROUP]
     assert all(one["Resource"] != "*" or one["Action"][0].startswith("ec2:Describe") for one in policy(found))
     assert set(seen["templates"]) == {"gpu-p5", "gpu-more"}
-    assert len(found.of("Fleet")) == 1
     tags = [spec["tags"]["busbar:cluster"] for made in found.of("LaunchTemplate") for spec in made["tagSpecifications"]]
     assert tags == ["training"] * 4
 
@@ -367,7 +484,7 @@ def test_arns_begin_with_the_partition_of_the_region(region, name):
 
 
 def test_the_login_node_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
-    (login,) = cloud.of("Instance")
+    login = cloud.named("cluster-login-instance")
     assert login["metadataOptions"] == {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
     assert login["rootBlockDevice"]["volumeType"] == "gp3"
     assert login["rootBlockDevice"]["encrypted"] is True
@@ -386,6 +503,10 @@ def test_the_login_nodes_host_key_is_pinned_from_its_parameter_before_anything_c
     kinds = [kind.rpartition(":")[2] for kind, _, _ in cloud.made]
     assert kinds.index("Parameter") < kinds.index("Instance") < kinds.index("Command")
     assert cloud.one("Parameter")["insecureValue"] == "not written yet"
+    looked = cloud.named("cluster-login-booted")
+    connection = looked["connection"]["value"]
+    assert connection["hostKey"] == HOST_KEY
+    assert not {"privateKey", "agentSocketPath"} & set(connection)
 
 
 @pytest.mark.parametrize("written", [f"i-predecessor {HOST_KEY}", "not written yet", "cluster-login-instance-id ssh-ed25519"])
@@ -423,7 +544,8 @@ def test_a_mirror_of_a_bucket_that_exists_makes_none():
 
 
 def test_machines_mount_only_once_the_mirror_is_there(cloud):
-    assert cloud.position("DataRepositoryAssociation") < cloud.position("Instance") < cloud.position("LaunchTemplate")
+    mirrored = cloud.position("DataRepositoryAssociation")
+    assert mirrored < min(cloud.position("Instance"), cloud.position("LaunchTemplate"))
 
 
 def test_a_network_that_is_retained_keeps_what_file_systems_stand_in_and_nothing_that_costs(protection):
@@ -479,7 +601,7 @@ def test_the_template_has_the_interfaces_of_its_type(kind, count, first):
 
 def test_the_template_is_hardened_and_ends_its_machines_when_they_shut_down(cloud):
     made = template(cloud)
-    assert made["name"] == "training-gpu-p5"
+    assert re.fullmatch("training-gpu-p5-[0-9a-f]{10}-", made["namePrefix"])
     assert made["metadataOptions"] == {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
     assert made["instanceInitiatedShutdownBehavior"] == "terminate"
     assert made["ebsOptimized"] == "true"
@@ -498,20 +620,14 @@ def test_legacy_interfaces_and_none_at_all_are_what_was_asked_for():
     assert len(template(program(nodes(efa=False))[0])["networkInterfaces"]) == 1
 
 
-def test_a_fleet_starts_all_machines_or_none_in_one_placement_group(cloud):
+def test_each_machine_is_launched_from_the_one_template_into_one_placement_group(cloud):
     assert cloud.one("PlacementGroup")["strategy"] == "cluster"
     assert template(cloud)["placement"] == {"groupName": "cluster-pool-gpu-p5-group"}
-    fleet = cloud.one("Fleet")
-    assert fleet["type"] == "instant"
-    assert fleet["targetCapacitySpecification"] == {"defaultTargetCapacityType": "on-demand", "totalTargetCapacity": 2}
-    assert fleet["onDemandOptions"] == {
-        "minTargetCapacity": 2,
-        "singleAvailabilityZone": True,
-        "singleInstanceType": True,
-        "allocationStrategy": "lowestPrice",
-    }
-    (config,) = fleet["launchTemplateConfigs"]
-    assert config["launchTemplateSpecification"] == {"launchTemplateId": "cluster-pool-gpu-p5-template-id", "version": "3"}
+    launched = [cloud.named(f"cluster-pool-gpu-p5-{index}") for index in range(2)]
+    assert [one["launchTemplate"] for one in launched] == [{"id": "cluster-pool-gpu-p5-template-id", "version": "3"}] * 2
+    (spec,) = [one for one in template(cloud)["tagSpecifications"] if one["resourceType"] == "instance"]
+    for index, one in enumerate(launched):
+        assert one["tags"] == spec["tags"] | {"busbar:index": str(index)}, "the provider takes off what it was not given"
 
 
 def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
@@ -519,38 +635,28 @@ def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
     return template(found), found
 
 
-def test_spot_machines_are_a_fleet_that_says_so_itself():
-    made, found = capacity("spot", allocation="capacity-optimized", maxPrice="20 USD")
-    assert "instanceMarketOptions" not in made
-    fleet = found.one("Fleet")
-    assert fleet["targetCapacitySpecification"]["defaultTargetCapacityType"] == "spot"
-    assert fleet["spotOptions"]["allocationStrategy"] == "capacity-optimized"
-    assert fleet["launchTemplateConfigs"][0]["overrides"] == [{"maxPrice": "20"}]
-    assert "onDemandOptions" not in fleet
+def test_spot_machines_say_so_in_their_template_and_end_when_they_are_taken_back():
+    made, _ = capacity("spot", maxPrice="20 USD")
+    options = {"maxPrice": "20", "spotInstanceType": "one-time", "instanceInterruptionBehavior": "terminate"}
+    assert made["instanceMarketOptions"] == {"marketType": "spot", "spotOptions": options}
 
 
 def test_open_reservations_are_matched_and_not_named():
-    made, found = capacity("open-odcr")
+    made, _ = capacity("open-odcr")
     assert "capacityReservationSpecification" not in made
-    assert found.of("Fleet")
 
 
-def test_a_reservation_that_is_named_is_used_by_instances_for_fleets_cannot():
-    made, found = capacity("targeted-odcr", reservation="cr-1")
+def test_a_reservation_that_is_named_is_the_templates_target():
+    made, _ = capacity("targeted-odcr", reservation="cr-1")
     assert made["capacityReservationSpecification"] == {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
-    assert not found.of("Fleet")
-    launched = [one for one in found.of("Instance") if "launchTemplate" in one]
-    assert [one["launchTemplate"] for one in launched] == [{"id": "cluster-pool-gpu-p5-template-id", "version": "3"}] * 2
     assert "placement" not in made
     assert "instanceMarketOptions" not in made
 
 
-def test_a_group_of_reservations_is_used_first_by_a_fleet():
-    made, found = capacity("odcr-group", reservation=GROUP)
+def test_so_is_a_group_of_reservations():
+    made, _ = capacity("odcr-group", reservation=GROUP)
     target = made["capacityReservationSpecification"]["capacityReservationTarget"]
     assert target == {"capacityReservationResourceGroupArn": GROUP}
-    options = found.one("Fleet")["onDemandOptions"]["capacityReservationOptions"]
-    assert options == {"usageStrategy": "use-capacity-reservations-first"}
 
 
 def test_a_capacity_block_is_launched_into_without_a_placement_group():
@@ -560,6 +666,17 @@ def test_a_capacity_block_is_launched_into_without_a_placement_group():
     assert made["capacityReservationSpecification"] == {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
     assert not found.of("PlacementGroup")
     assert not found.of("CapacityBlockReservation")
+
+
+def test_machines_of_a_block_wait_until_it_has_begun():
+    for how in ({"reservation": "cr-1"}, {"offering": "cb-1", "confirm": "cb-1"}):
+        found, _ = program(bought("capacity-block", **how))
+        names = [name for _, name, _ in found.made]
+        waits = found.named("cluster-pool-gpu-p5-begun")
+        assert '"start": "2026-12-01T11:30:00Z"' in waits["stdin"]
+        assert names.index("cluster-pool-gpu-p5-begun") < names.index("cluster-pool-gpu-p5-0")
+    found, _ = program(merged(bought("capacity-block", offering="cb-1", confirm="cb-1"), nodes(static=0)))
+    assert "cluster-pool-gpu-p5-begun" not in {name for _, name, _ in found.made}, "what is staged waits for nothing"
 
 
 def test_a_block_is_bought_only_where_its_id_was_said_twice():

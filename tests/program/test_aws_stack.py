@@ -60,13 +60,13 @@ def nodes(**changes: Any) -> dict[str, Any]:
 
 
 def test_all_broken_rules_are_said_at_once_and_nothing_is_registered(monkeypatch, made):
-    odd = nodes(purchase={"allocation": "capacity-optimized"}) | {
+    odd = nodes(dynamic=2, purchase={"option": "capacity-block", "reservation": "cr-1"}, placement="none") | {
         "storage": {"lustre": {"size": "3600 GiB"}, "home": {"throughput": "512 MB/s"}}
     }
     with pytest.raises(pulumi.RunError) as refused:
         run(monkeypatch, aws=odd)
     assert sorted(line.rpartition("[")[2] for line in str(refused.value).splitlines()) == [
-        "allocation]",
+        "block-dynamic]",
         "lustre-size]",
         "openzfs-size]",
     ]
@@ -198,7 +198,8 @@ def test_a_type_whose_rails_no_source_names_is_asked_by_first_contact(monkeypatc
         "gpu": "NVIDIA B200",
         "gpus": 8,
         "hca": [
-            [name, 100, None, True] for name in sorted(f"rdmap{n}s0" for n in range(96, 104))
+            *([name, 400, None, True, "mlx5_core"] for name in ("ibp3s0", "ibp4s0")),  # NVLink controllers
+            *([name, 100, None, True, "efa"] for name in sorted(f"rdmap{n}s0" for n in range(96, 104))),
         ],  # whatever their rate is, older drivers say 100
         "tag": "Amazon EC2",
         "mpi": "/opt/amazon/openmpi",

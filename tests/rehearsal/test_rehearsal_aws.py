@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -18,14 +19,17 @@ from aws_cloud import (
     fleet,
     head,
     lustre,
+    template,
     token,
     whole,
 )
+from pulumi.runtime.proto import provider_pb2
 
 # ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
 from stand_in import faults
 
 from rehearsal.aws import parameters
+from rehearsal.aws.capacity import offering_id
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.fabric import pairs
 from rehearsal.aws.instance_metadata import metadata
@@ -33,8 +37,10 @@ from rehearsal.aws.kinds import INSTANCE
 from rehearsal.aws.lookups import answer
 from rehearsal.aws.places import ACCOUNT
 from rehearsal.aws.registry import KINDS
+from rehearsal.aws.server import Provider
 from rehearsal.host import hosts
 from rehearsal.net import network
+from rehearsal.plugin import wire
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
 from rehearsal.plugin.store import Record, Store
 
@@ -315,17 +321,88 @@ def test_recovery_leaves_the_hosts_of_another_cloud_alone(cloud: Cloud, fakes: F
 # Faults
 
 
-def test_capacity_that_runs_out_is_an_error_of_the_whole_fleet(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_fleet_without_capacity_is_an_empty_fleet_and_no_error(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     template = stack.template().id
     faults(cloud, {"kind": "capacity", "after": 1})
-    with pytest.raises(ServiceError, match=r"InsufficientInstanceCapacity: We currently do not have sufficient p5\.48xlarge"):
-        cloud.create(token("Fleet"), stack.urn("Fleet", "fleet"), fleet(template, 2))
+    empty = cloud.create(token("Fleet"), stack.urn("Fleet", "fleet"), fleet(template, 2))
+    assert (empty.computed["fulfilledCapacity"], empty.computed["fleetInstanceSets"]) == (0, [])
     assert (fakes.running, fakes.fabrics) == ({}, {})
     partial = fleet(template, 2)
     partial["onDemandOptions"] = {"allocationStrategy": "lowestPrice"}
     made = cloud.create(token("Fleet"), stack.urn("Fleet", "fleet"), partial)
     assert made.computed["fulfilledCapacity"] == 1, "without a least number a fleet is content with what there is"
+
+
+def node(stack: Stack) -> dict[str, Any]:
+    """The inputs of one machine of the stack's template."""
+    return {"launchTemplate": {"id": stack.ids["template"], "version": "1"}, "tags": {"Name": "x-gpu-p5", "team": "a"}}
+
+
+def test_a_launch_without_capacity_is_asked_for_again_and_in_the_end_refused_with_its_reason(
+    cloud: Cloud, fakes: Fakes
+) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    stack.template()
+    faults(cloud, {"kind": "capacity", "after": 0, "times": 3})
+    stack.make("Instance", "late", **node(stack))
+    assert len(fakes.running) == 1
+    faults(cloud, {"kind": "capacity", "after": 1})
+    with pytest.raises(ServiceError, match=r"InsufficientInstanceCapacity: We currently do not have sufficient p5\.48xlarge"):
+        cloud.create(token("Instance"), stack.urn("Instance", "never"), node(stack))
+    assert len(fakes.running) == 1, "the first one stays, and is kept by the next update"
+
+
+def test_a_block_that_is_bought_takes_machines_only_once_it_has_begun(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    faults(cloud, {"kind": "block_scheduled", "seconds": 2})
+    block = stack.make("CapacityBlockReservation", "block", capacityBlockOfferingId=offering_id("p5.48xlarge", 2),
+                       instancePlatform="Linux/UNIX")  # fmt: skip
+    target = {"capacityReservationTarget": {"capacityReservationId": block.id}}
+    stack.make("PlacementGroup", "group", strategy="cluster")
+    block_only = {"instanceMarketOptions": {"marketType": "capacity-block"}, "capacityReservationSpecification": target}
+    stack.make("LaunchTemplate", "template", **template(stack.ids) | block_only | {"placement": {}})
+    told = answer("aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation", {"id": block.id}, cloud)
+    assert told["state"] == "scheduled"
+    with pytest.raises(ServiceError, match=r"is scheduled and begins at .*; it is not active yet"):
+        cloud.create(token("Instance"), stack.urn("Instance", "early"), node(stack))
+    time.sleep(2)
+    stack.make("Instance", "late", **node(stack))
+
+
+def differences(stack: Stack, name: str, old: dict[str, Any], new: dict[str, Any], **state: Any) -> dict[str, str]:
+    """Return what the provider says of an update: kind of difference by path."""
+    noun = stack.nouns[name]
+    request = provider_pb2.DiffRequest(
+        id=stack.ids[name], urn=stack.urn(noun, name), old_inputs=wire.dumps(old), olds=wire.dumps(state), news=wire.dumps(new)
+    )
+    kinds = provider_pb2.PropertyDiff.Kind
+    found = Provider(stack.cloud).Diff(request, None)
+    return {path: kinds.Name(one.kind) for path, one in found.detailedDiff.items()}
+
+
+def test_an_instance_without_tags_of_its_own_loses_those_of_its_template(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    stack.template()
+    made = stack.make("Instance", "node", **node(stack))
+    with_tags = made.outputs()["tags"]
+    assert differences(stack, "node", node(stack), node(stack), tags=with_tags) == {}
+    bare = {key: value for key, value in node(stack).items() if key != "tags"}
+    assert differences(stack, "node", bare, bare, tags=with_tags) == {"tags": "UPDATE"}
+    cloud.update(made.id, node(stack) | {"tags": {"Name": "x-gpu-p5"}})
+    assert cloud.read(made.id).outputs()["tags"] == {"Name": "x-gpu-p5"}
+
+
+def test_a_preview_of_another_template_does_not_know_the_number_of_its_version(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    made = stack.template()
+    for changed, unknown in (({"ebsOptimized": "false"}, True), ({"tags": {"team": "x"}}, False)):
+        request = provider_pb2.UpdateRequest(
+            id=made.id, urn=stack.urn("LaunchTemplate", "template"), preview=True, old_inputs=wire.dumps(made.inputs),
+            olds=wire.dumps(made.outputs()), news=wire.dumps(made.inputs | changed),
+        )  # fmt: skip
+        foreseen = wire.loads(Provider(cloud).Update(request, None).properties)
+        assert (foreseen["latestVersion"] is wire.UNKNOWN) == unknown
 
 
 def test_what_was_made_a_moment_ago_is_not_known_everywhere_at_once(cloud: Cloud) -> None:

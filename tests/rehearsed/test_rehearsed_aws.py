@@ -41,6 +41,9 @@ def destroying(what: str) -> dict[str, Any]:
 
 #: Nothing that holds data ends with this stack.
 STORY = merged(PLAN, destroying("refuse"))
+CALM = merged(STORY, QUICK)
+#: What a small run on a busy machine is found to be does not matter where machines do.
+UNJUDGED = ("--exclude", "**::acceptance-accept-verdict")
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +123,49 @@ def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
 
 
 def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
-    found = built[0].preview(**merged(STORY, nodes(placement="none")))
+    found = built[0].preview(**merged(merged(STORY, nodes(placement="none")), {"aws": {"allowReplace": 2}}))
     assert found.status == 0, found
+    assert "ends 2 machines and makes them anew, as aws.allowReplace allows: 2 x p5.48xlarge of gpu-p5" in found.text
     assert "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 400)" in found.text
     assert "aws.queues[0].machines[0].placement is none with EFA" in found.text
+
+
+def machines(stage: Stage) -> list[str]:
+    """Return the ids of the nodes that run."""
+    return sorted(each["id"] for each in stage.resources() if each["urn"].rpartition("::")[2].startswith("cluster-pool-gpu-p5-")
+                  and each["type"].endswith(":Instance"))  # fmt: skip
+
+
+def ever_booted(stage: Stage) -> int:
+    """Return how many machines were ever rented, the login nodes among them; a machine's console outlives it."""
+    return len(list(stage.world.glob("console/*.log")))
+
+
+def test_another_image_is_refused_with_number_and_price_and_ends_no_machine(built):
+    stage = built[0]
+    before = machines(stage)
+    found = stage.preview(**merged(STORY, {"aws": {"root": {"size": "600 GiB"}}}))
+    assert found.status != 0
+    said = "aws.allowReplace is 0, and 2 machines that run would end with this update (2 x p5.48xlarge of gpu-p5, 110.08 USD"
+    assert said in found.text
+    assert all(name in found.text for name in before)
+    assert machines(stage) == before
+
+
+def test_tags_time_zone_and_another_login_node_end_no_machine_and_the_preview_says_so(built):
+    stage = built[0]
+    before, booted = machines(stage), ever_booted(stage)
+    another = {"tags": {"team": "x"}, "timezone": "UTC", "login": {"image": "ami-0123456789abcdef2"}}
+    changed = merged(CALM, {"aws": another})
+    seen = stage.preview(**changed)
+    assert seen.status == 0, seen
+    replaced = [line for line in changes(seen) if line.strip().startswith("+-") and ":ec2" in line]
+    assert [line for line in replaced if "cluster-login-instance" in line], seen
+    assert not [line for line in replaced if "cluster-pool" in line], seen
+    found = stage.command(*stage.up_words(**changed), *UNJUDGED)
+    assert found.status == 0, found
+    assert machines(stage) == before
+    assert ever_booted(stage) == booted + 1, "the login node alone is another one"
 
 
 def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not_used(built):
@@ -150,6 +192,15 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     assert (culprit["kind"], culprit["nodes"]) == ("rail", [outputs["nodes"][1]["name"]])
     assert culprit["rails"] == ["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"]
     assert any("the rails of GPU 3 on all nodes together" in reason for reason in outputs["measured"]["reasons"])
+
+
+def test_one_more_machine_was_one_launch_and_a_smaller_number_names_the_one_that_ends_and_its_price(built):
+    stage = built[0]
+    stage.refault()
+    assert len(machines(stage)) == 3
+    seen = stage.preview(**CALM)
+    assert "this update ends 1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-" in seen.text, seen
+    assert len([line for line in changes(seen) if "cluster-pool-gpu-p5-" in line and ":Instance" in line]) == 1
 
 
 def test_a_destroy_refuses_what_holds_data_without_the_choice_and_ends_machines_all_the_same(built):

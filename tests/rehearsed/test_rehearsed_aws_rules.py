@@ -64,8 +64,8 @@ BROKEN = [
             "secondZone": "us-east-1a",
             "storage": {"lustre": {"size": "3600 GiB", "mount": "/opt/slurm"}, "home": {"size": "32 GiB"}},
         }
-        | nodes(name="P5", purchase={"allocation": "capacity-optimized"}),
-        "architectures-differ root-ratios second-zone lustre-size mount-points openzfs-size names allocation",
+        | nodes(name="P5"),
+        "architectures-differ root-ratios second-zone lustre-size mount-points openzfs-size names",
     ),
     (
         queues(

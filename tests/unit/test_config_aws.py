@@ -223,6 +223,24 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             f"{P5}.purchase.reservation is {GROUP}, which holds no reservation of p5.48xlarge in {ZONE}",
         ),
     ],
+    "price-unused": [
+        (bought("on-demand", maxPrice="20 USD"), FACTS, f"{P5}.purchase.maxPrice is 20 USD with option on-demand; only spot"),
+    ],
+    "tag-length": [({"tags": {"k" * 129: "v"}}, FACTS, "aws.tags has 'kkkkkkkkkkkkkkkkkkkk'... of 129 characters")],
+    "mirror-bucket": [
+        (
+            {"storage": {"lustre": {"mirrors": [{"path": "/data", "bucket": "My_Bucket"}]}}},
+            FACTS,
+            "aws.storage.lustre.mirrors[0].bucket is 'My_Bucket'; a bucket's name has 3 to 63",
+        )
+    ],
+    "block-scheduled": [
+        (
+            bought("capacity-block", reservation="cr-1"),
+            reserved(replace(BLOCK, state="scheduled", start="2026-12-01T11:30:00Z")),
+            f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; the update waits for it half an hour",
+        )
+    ],
     "block-dynamic": [
         (
             merged(bought("capacity-block", reservation="cr-1"), nodes(dynamic=1)),
@@ -240,18 +258,6 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             bought("spot"),
             replace(FACTS, machines={"p5.48xlarge": machine("p5.48xlarge", usage=frozenset({"on-demand"}))}),
             f"{P5}.purchase.option buys p5.48xlarge as spot, and this account sees it as on-demand",
-        ),
-    ],
-    "allocation": [
-        (
-            bought("on-demand", allocation="capacity-optimized"),
-            FACTS,
-            f"{P5}.purchase.allocation is capacity-optimized for on-demand machines, which take lowest-price",
-        ),
-        (
-            bought("capacity-block", reservation="cr-1", allocation="lowest-price"),
-            reserved(BLOCK),
-            f"{P5}.purchase.allocation is lowest-price for capacity-block machines, which take none: a block is in one place",
         ),
     ],
     "type-unknown": [

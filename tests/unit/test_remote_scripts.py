@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -32,7 +33,9 @@ def server(*greetings: bytes) -> int:
 
 
 def wait(port: int, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    program = remote_scripts.text("wait_for_banner", host="127.0.0.1", announcement="busbar-ready", timeout_s=timeout_s)
+    program = remote_scripts.text(
+        "wait_for_banner", host="127.0.0.1", announcement="busbar-ready", failure="busbar-failed:", timeout_s=timeout_s
+    )
     program = program.replace("(host, 22)", f"(host, {port})")
     return subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
 
@@ -41,6 +44,12 @@ def test_a_host_is_waited_for_until_it_announces_itself():
     found = wait(server(b"SSH-2.0-OpenSSH_7.4\r\n", b"SSH-2.0-OpenSSH_7.4 busbar-ready\r\n"), 20)
     assert found.returncode == 0
     assert json.loads(found.stdout) == {"announced": "busbar-ready", "host": "127.0.0.1"}
+
+
+def test_a_failed_first_boot_ends_the_wait_with_the_step_that_failed():
+    found = wait(server(b"SSH-2.0-OpenSSH_9.2p1\r\n", b"SSH-2.0-OpenSSH_9.2p1 busbar-failed:publish-host-key\r\n"), 20)
+    assert found.returncode == 0, "the next Command says why: it can log in"
+    assert json.loads(found.stdout) == {"failed": "publish-host-key", "host": "127.0.0.1"}
 
 
 def test_a_host_that_never_announces_itself_ends_the_wait_with_its_last_words():
@@ -54,6 +63,19 @@ def test_a_closed_port_is_said_to_be_one_and_where_to_look():
     assert found.returncode == 1
     assert "no answer on TCP port 22" in found.stderr
     assert "check access.sshFrom" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("later_s", "status", "said"),
+    [(-60, 0, ""), (1, 0, " s until cr-1 begins at"), (7200, 1, "cr-1 begins at")],
+)
+def test_capacity_that_begins_soon_is_waited_for_and_other_is_named_with_its_date(later_s, status, said):
+    start = datetime.now(UTC) + timedelta(seconds=later_s + 0.9)
+    program = remote_scripts.text("wait_until", start=f"{start:%Y-%m-%dT%H:%M:%SZ}", what="cr-1", limit_s=1800)
+    found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == status
+    assert said in found.stderr
+    assert ("set static: 0 until then" in found.stderr) == bool(status)
 
 
 @pytest.mark.parametrize("name", ["wait_for_banner", "first_contact"])

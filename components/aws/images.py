@@ -1,0 +1,38 @@
+"""Finds machine images that the stack file does not name: AWS's newest Deep Learning image of the family, by its parameter.
+
+An image is looked up for machines that are made; those that run keep theirs (`components.aws.compute`, `login_node`).
+"""
+
+from __future__ import annotations
+
+import pulumi
+from pulumi_aws import ssm
+
+from catalogue.aws import MachineImage
+from catalogue.aws.instances import architecture
+from components.judged import reason
+from config.aws.model import Aws
+
+
+def looked_up(wanted: Aws) -> Aws:
+    """Return `wanted` with the id of every image.
+
+    Raises:
+        pulumi.RunError: a public parameter could not be read; the sentence begins with the key that would do without it.
+    """
+    kinds = [architecture(one.type) for _, _, one in wanted.located]
+    image = wanted.image or _named("aws.image", wanted.family, kinds[0])
+    login = wanted.login.image or _named("aws.login.image", wanted.login.family, architecture(wanted.login.type))
+    return wanted.model_copy(update={"image": image, "login": wanted.login.model_copy(update={"image": login})})
+
+
+def _named(path: str, family: MachineImage, kind: str) -> str:
+    name = family.parameter.format(kind)
+    try:
+        found = ssm.get_parameter(name=name)
+    except Exception as error:  # noqa: BLE001 - the SDK raises no other
+        raise pulumi.RunError(
+            f"{path} is not set, and AWS's public parameter {name} could not be read: {reason(error)}. It takes the right "
+            f"ssm:GetParameter; or set {path} to the id of an image."
+        ) from None
+    return str(found.insecure_value or found.value)

@@ -1,0 +1,23 @@
+"""Waits until a moment, such as the start of capacity that was reserved; runs on the operator's machine."""
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+
+
+def main(start: str, what: str, limit_s: float) -> None:
+    """Return once `start` (RFC 3339) has come, or exit at once with a sentence if that takes longer than `limit_s`."""
+    begins = datetime.strptime(start.replace("Z", "+0000").replace("+00:00", "+0000"), "%Y-%m-%dT%H:%M:%S%z")
+    left = (begins - datetime.now(UTC)).total_seconds()
+    if left > limit_s:
+        hours, minutes = left / 3600, limit_s / 60
+        begins_later = f"{what} begins at {start}, in {hours:.1f} hours, and no machine starts in it before"
+        sys.exit(
+            f"{begins_later}; everything else is made. Run the same again at most {minutes:.0f} minutes before that, or set "
+            "static: 0 until then."
+        )
+    if left > 0:
+        print(f"waiting {left:.0f} s until {what} begins at {start}", file=sys.stderr, flush=True)
+        time.sleep(left)
+    print(json.dumps({"begun": start}))
