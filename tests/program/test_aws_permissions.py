@@ -1,0 +1,46 @@
+"""What the operator must be allowed to do is listed for all that the program makes and asks, and for nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from test_aws_program import OTHER, account, bought, program, storage
+
+from catalogue.aws.permissions import LOOKUPS, RESOURCES, policy
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+PAGE = ROOT / "docs" / "aws-permissions.json"
+ASKED = {"preflight": True}
+#: Stacks that make and ask, together, all that any stack can.
+STACKS: tuple[dict[str, Any], ...] = (
+    {"secondZone": OTHER} | storage(home={"deployment": "MULTI_AZ_1"}) | {"image": None} | ASKED,
+    bought("capacity-block", offering="cb-1", confirm="cb-1"),
+)
+
+
+@pytest.fixture(scope="module")
+def used() -> tuple[set[str], set[str]]:
+    """Tokens of all resources that are made, and of all data sources that are asked."""
+    made, asked = set(), set()
+    for wanted in STACKS:
+        cloud, _ = program(wanted, answers=account() if wanted.get("preflight") else None)
+        made |= {kind.removeprefix("aws:") for kind, _, _ in cloud.made if kind.startswith("aws:")}
+        asked |= {token.removeprefix("aws:") for token, _ in cloud.asked if token.startswith("aws:")}
+    return made, asked
+
+
+def test_every_resource_that_is_made_is_listed_and_no_other(used):
+    assert used[0] == set(RESOURCES)
+
+
+def test_every_look_up_that_is_asked_is_listed(used):
+    assert used[1] <= set(LOOKUPS)
+
+
+def test_the_policy_in_the_docs_is_the_one_that_the_program_needs(used):
+    text = json.dumps(policy(RESOURCES, LOOKUPS), indent=2) + "\n"
+    assert PAGE.read_text() == text, "python -m tools.aws_permissions writes it"
+    assert not [action for action in policy(*used)["Statement"][0]["Action"] if action.endswith(":*")]
