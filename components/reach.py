@@ -7,9 +7,9 @@ and the socket changes with every session.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pulumi
 from pulumi_command import local, remote
@@ -19,6 +19,7 @@ from components import remote_scripts
 #: Failed dials before a Command gives up. First contact was made already, so few are needed, but a jump host that drops bursts
 #: of connections needs some.
 DIAL_ERROR_LIMIT = 30
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ class Ssh:
             jump = f"-J {access.jump.user}@{access.jump.address} " if access.jump else ""
             return f"ssh {jump}{access.user}@{head.address}"
 
-        return pulumi.Output.all(access=self.access, head=head).apply(lambda known: command(**known))
+        return self._way(head, command)
 
     def known_hosts(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
         """Return known_hosts lines with the pinned keys of the machines on the way to the head node."""
@@ -225,10 +226,13 @@ class Ssh:
             jump = [f"{access.jump.address} {access.jump.host_key}"] if access.jump else []
             return "\n".join([*jump, f"{head.address} {head.host_key}"])
 
-        return pulumi.Output.all(access=self.access, head=head).apply(lambda known: lines(**known))
+        return self._way(head, lines)
 
     def _to(self, head: pulumi.Output[Head]) -> pulumi.Output[remote.ConnectionArgs]:
-        return pulumi.Output.all(access=self.access, head=head).apply(lambda known: _to_node(known["access"], known["head"]))
+        return self._way(head, _to_node)
+
+    def _way(self, head: pulumi.Output[Head], make: Callable[[Access, Head], _T]) -> pulumi.Output[_T]:
+        return pulumi.Output.all(access=self.access, head=head).apply(lambda known: make(known["access"], known["head"]))
 
 
 def to_machine(machine: Machine) -> remote.ConnectionArgs:

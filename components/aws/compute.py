@@ -18,7 +18,7 @@ from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
 from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
-from components.aws.parts import Parts
+from components.aws.parts import Parts, gp3
 from components.begin import begun
 from config.aws.model import Aws, Machines
 
@@ -191,10 +191,7 @@ def _root(wanted: Aws) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
         device_name=wanted.family.root_device,
         ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-            volume_type="gp3",
-            volume_size=wanted.root.size_gib,
-            iops=wanted.root.iops,
-            throughput=wanted.root.throughput_mib_s,
+            **gp3(wanted.root),
             encrypted="true",
             delete_on_termination="true",
         ),

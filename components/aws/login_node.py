@@ -13,7 +13,7 @@ from pulumi_aws import ec2, ssm
 
 from cloudinit.aws import LoginBoot, Mounts, render
 from components import login_machine
-from components.aws.parts import Parts
+from components.aws.parts import Parts, gp3
 from components.reach import Machine
 from config.aws.model import Aws
 from config.measure import Measure
@@ -62,10 +62,7 @@ class LoginNode(pulumi.ComponentResource):
                 http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
             ),
             root_block_device=ec2.InstanceRootBlockDeviceArgs(
-                volume_type="gp3",
-                volume_size=login.root.size_gib,
-                iops=login.root.iops,
-                throughput=login.root.throughput_mib_s,
+                **gp3(login.root),
                 encrypted=True,
                 delete_on_termination=True,
             ),

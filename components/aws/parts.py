@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
 from cloudinit.aws import Mounts
+from config.aws.model import Volume
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,3 +30,8 @@ class Parts:
     image: str
     mounts: pulumi.Input[Mounts]
     parameter: pulumi.Input[str] = ""
+
+
+def gp3(root: Volume) -> dict[str, Any]:
+    """Return a root volume as every machine of EC2 takes it."""
+    return {"volume_type": "gp3", "volume_size": root.size_gib, "iops": root.iops, "throughput": root.throughput_mib_s}
