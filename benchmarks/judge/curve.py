@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _MIB = 1024**2
 #: From these sizes on a run is no question of latency: on real machines, and where wires are scaled but latencies are not.
-_FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 1024 * _MIB
+#: A rehearsed wire is a token bucket, which lets what has gathered in it pass at once: below the second, that is much of a run.
+_FROM_BYTES, FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
 #: A size must reach this share of its prediction, which real transcripts follow within a sixth.
 _PREDICTED = 0.25
 #: A larger size, or the run in place, must reach this share of a smaller size, or of the run out of place. Published healthy
@@ -50,7 +51,7 @@ def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
 
 def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
     """Yield the first size that is far below its prediction, or slower than a smaller one, and a slow run in place."""
-    least = _FROM_BYTES if scale == 1 else _FROM_REHEARSED_BYTES
+    least = _FROM_BYTES if scale == 1 else FROM_REHEARSED_BYTES
     rows = [row for row in run.rows if row["size_bytes"] * scale >= least]
     sizes = tuple(row["size_bytes"] * scale for row in rows)
     predicted = {} if scale != 1 and asked.nodes == 1 else _predicted(run.name, asked, sizes)

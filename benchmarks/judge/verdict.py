@@ -149,6 +149,8 @@ def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
     for name in asked.plan.collectives:
         most = ceiling.most_gb_s(name, asked.shape, asked.nodes, found.scale, ring=ring)
         rows = found.rows(name)
+        if found.scale != 1 and rows and rows[-1]["size_bytes"] * found.scale < curve.FROM_REHEARSED_BYTES:
+            continue
         if most is not None and rows and (measured := busbw(rows[-1])) > _ABOVE * most:
             what = "a ring" if ring else "any algorithm"
             yield (

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from rehearsal.aws.groups import allowed
 from rehearsal.aws.kinds import GROUP, INSTANCE
-from rehearsal.net import network
+from rehearsal.net import network, wires
 from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 
@@ -26,21 +26,25 @@ def fabric_id(vpc: Record, zone: str) -> str:
 
 def join(cloud: ResourceCloud, fabric: str, rails: int) -> None:
     """Make the fabric with at least that many rails, and allow what the groups allow."""
-    network.apply_fabric(cloud.world, fabric, max(rails, _rails(cloud, fabric)))
-    guard(cloud, fabric)
+    with wires.locked(cloud.world, fabric):
+        network.apply_fabric(cloud.world, fabric, max(rails, _rails(cloud, fabric)))
+        guard(cloud, fabric)
 
 
 def leave(cloud: ResourceCloud, fabric: str) -> None:
-    """Remove the fabric with its last host."""
-    others = [one for one in _members(cloud.store.read(), fabric) if one.state != "TERMINATING"]
-    if others:
-        guard(cloud, fabric)
-    else:
-        network.delete_fabric(cloud.world, fabric)
+    """Remove the fabric with its last host; several may leave at once."""
+    with wires.locked(cloud.world, fabric):
+        others = [one for one in _members(cloud.store.read(), fabric) if one.state != "TERMINATING"]
+        if others:
+            guard(cloud, fabric)
+        else:
+            network.delete_fabric(cloud.world, fabric)
 
 
 def guard(cloud: ResourceCloud, fabric: str) -> None:
-    """Allow on the fabric what the groups allow now."""
+    """Allow on the fabric what the groups allow now; one whose last host has gone has none."""
+    if not _rails(cloud, fabric):
+        return
     network.guard_fabric(cloud.world, fabric, pairs(cloud.store.read(), fabric))
 
 

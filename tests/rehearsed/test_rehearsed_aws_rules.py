@@ -50,6 +50,7 @@ def queues(*machines: dict[str, Any]) -> dict[str, Any]:
     return {"queues": [{"machines": [first]}, *more]}
 
 
+UBUNTU = "ami-0123456789abcdef0"
 HELD, TAKEN, BLOCK = "cr-0aaaaaaaaaaaaaaa1", "cr-0aaaaaaaaaaaaaaa2", "cr-0bbbbbbbbbbbbbbb1"
 RESERVED = (
     "reservation-unknown reservation-type reservation-in-group reservation-size reservation-kind reservation-pool "
@@ -81,7 +82,7 @@ BROKEN = [
         RESERVED,
     ),
     (nodes(type="p6e-gb200.36xlarge"), "usage-class placement-strategy"),
-    (nodes(static=40) | {"imageFamily": "al2023", "root": {"size": "50 GiB"}}, "quota image-system root-size"),
+    (nodes(static=40) | {"image": UBUNTU, "imageFamily": "al2023", "root": {"size": "50 GiB"}}, "quota image-system root-size"),
     ({"image": "ami-0123456789abcdef4"}, "image-architecture"),
     (targeted(HELD) | {"zone": "us-east-1b", "image": "ami-0000000000000000a"}, "reservation-zone image-missing"),
     ({"zone": "us-east-1e"}, "type-offered"),

@@ -108,7 +108,7 @@ def test_an_image_without_the_plugin_is_short_and_the_search_starts_its_ranks_in
 def test_without_a_shared_file_system_and_on_amazon_linux_the_head_lays_the_image_on_every_node(built):
     stage = built[0]
     image = {"image": AMAZON_LINUX, "imageFamily": "al2023"}
-    system = {"aws": image | {"login": image, "storage": {"lustre": None}}}
+    system = {"aws": image | {"login": image, "storage": {"lustre": None}, "allowReplace": 2}}
     found = stage.up(**merged(merged(SMALL, system), ranks_in(STACK.container)))
     outputs = stage.outputs()
     assert outputs["measured"]["versions"]["image"] == STACK.container, found  # a small plan's number is not the point here
