@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import time
@@ -47,6 +48,10 @@ class Finished:
 
     def __init__(self, status: int, text: str, seconds: float) -> None:
         self.status, self.text, self.seconds = status, text, seconds
+
+    def changes(self) -> list[str]:
+        """Return the lines in which the engine says that it changes a resource; a table of ours may begin with a dash, too."""
+        return [line for line in self.text.splitlines() if re.match(r"\s*(~ |[+-]{1,2} +\w+:[\w/]+:\w+ )", line)]
 
     def __repr__(self) -> str:
         return f"exit {self.status} after {self.seconds:.1f} s\n{self.text}"

@@ -63,7 +63,7 @@ def built(tmp_path_factory, quiet) -> Iterator[tuple[Stage, Finished]]:
 
 
 def changes(found: Finished) -> list[str]:
-    return [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
+    return found.changes()
 
 
 def test_an_update_ends_in_a_pass_near_the_wire(built):

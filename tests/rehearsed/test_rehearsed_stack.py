@@ -130,7 +130,7 @@ def test_the_screen_shows_rows_and_the_verdict(built):
 
 
 def changed_by(found: Finished) -> list[str]:
-    return [line for line in found.text.splitlines() if line.strip().startswith(("+ ", "~ ", "- ", "+-"))]
+    return found.changes()
 
 
 def test_an_unchanged_update_changes_nothing(built):
