@@ -30,7 +30,7 @@ test: setup ## run every check and every test; needs root, about 20 minutes on 2
 	@tools/setup checks
 	@tools/test
 
-pure: ## run the tests that need neither root nor network, about a minute and a half
+pure: ## run the tests that need neither root nor network, about two minutes
 	@tools/setup tests
 	@tools/test pure
 
