@@ -50,8 +50,13 @@ class Finished:
         self.status, self.text, self.seconds = status, text, seconds
 
     def changes(self) -> list[str]:
-        """Return the lines in which the engine says that it changes a resource; a table of ours may begin with a dash, too."""
-        return [line for line in self.text.splitlines() if re.match(r"\s*(~ |[+-]{1,2} +\w+:[\w/]+:\w+ )", line)]
+        """Return the lines in which the engine says that it changes a resource or an output.
+
+        Lines of our own tables may begin with a dash, too; they are neither.
+        """
+        outputs = self.text.partition("\nOutputs:\n")[2].partition("\nResources:\n")[0]
+        resources = [line for line in self.text.splitlines() if re.match(r"\s*(~ |[+-]{1,2} +\w+:[\w/]+:\w+ )", line)]
+        return [*resources, *(line for line in outputs.splitlines() if re.match(r"\s*[+-] ", line))]
 
     def __repr__(self) -> str:
         return f"exit {self.status} after {self.seconds:.1f} s\n{self.text}"

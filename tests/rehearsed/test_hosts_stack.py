@@ -121,8 +121,7 @@ def test_nothing_of_a_cloud_is_registered_and_no_key_and_no_agent_is_in_the_stat
 def test_an_unchanged_update_changes_nothing(built):
     found = built[0].up()
     assert found.status == 0, found
-    changed = found.changes()
-    assert not changed, found
+    assert not found.changes(), found
 
 
 def test_what_is_detected_is_what_the_name_says_and_naming_it_measures_nothing_again(built):

@@ -62,10 +62,6 @@ def built(tmp_path_factory, quiet) -> Iterator[tuple[Stage, Finished]]:
     cleanup.demolish(World.at(stage.world))
 
 
-def changes(found: Finished) -> list[str]:
-    return found.changes()
-
-
 def test_an_update_ends_in_a_pass_near_the_wire(built):
     outputs = built[0].outputs()
     assert (outputs["measured"]["verdict"], outputs["target"], outputs["expected"]["shape"]) == ("pass", "aws", "p5.48xlarge")
@@ -111,7 +107,7 @@ def test_both_file_systems_are_mounted_and_shared_and_the_login_users_own_home_i
 def test_an_unchanged_update_changes_nothing(built):
     found = built[0].up(**STORY)
     assert found.status == 0, found
-    assert not changes(found), found
+    assert not found.changes(), found
     assert "unchanged" in found.text
 
 
@@ -159,7 +155,7 @@ def test_tags_time_zone_and_another_login_node_end_no_machine_and_the_preview_sa
     changed = merged(CALM, {"aws": another})
     seen = stage.preview(**changed)
     assert seen.status == 0, seen
-    replaced = [line for line in changes(seen) if line.strip().startswith("+-") and ":ec2" in line]
+    replaced = [line for line in seen.changes() if line.strip().startswith("+-") and ":ec2" in line]
     assert [line for line in replaced if "cluster-login-instance" in line], seen
     assert not [line for line in replaced if "cluster-pool" in line], seen
     found = stage.command(*stage.up_words(**changed), *UNJUDGED)
@@ -200,7 +196,7 @@ def test_one_more_machine_was_one_launch_and_a_smaller_number_names_the_one_that
     assert len(machines(stage)) == 3
     seen = stage.preview(**CALM)
     assert "this update ends 1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-" in seen.text, seen
-    assert len([line for line in changes(seen) if "cluster-pool-gpu-p5-" in line and ":Instance" in line]) == 1
+    assert len([line for line in seen.changes() if "cluster-pool-gpu-p5-" in line and ":Instance" in line]) == 1
 
 
 def test_a_destroy_refuses_what_holds_data_without_the_choice_and_ends_machines_all_the_same(built):

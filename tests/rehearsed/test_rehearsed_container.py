@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 from rehearsed import CONTAINED
-from test_rehearsed_aws import PLAN, QUICK, SCHEMA, changes
+from test_rehearsed_aws import PLAN, QUICK, SCHEMA
 
 from catalogue.aws import STACK
 from tools.nested import merged
@@ -56,7 +56,7 @@ def test_an_update_with_a_container_ends_in_a_pass_that_says_its_image(built):
 def test_an_unchanged_update_changes_nothing(built):
     found = built[0].up(**OFFICIAL)
     assert found.status == 0, found
-    assert not changes(found), found
+    assert not found.changes(), found
 
 
 def test_the_import_is_shown_while_it_goes_on(built):

@@ -129,14 +129,10 @@ def test_the_screen_shows_rows_and_the_verdict(built):
     assert "verdict PASS: all_reduce busbw" in text
 
 
-def changed_by(found: Finished) -> list[str]:
-    return found.changes()
-
-
 def test_an_unchanged_update_changes_nothing(built):
     found = built[0].up()
     assert found.status == 0, found
-    assert not changed_by(found), found
+    assert not found.changes(), found
     assert "unchanged" in found.text
 
 
@@ -149,7 +145,7 @@ def test_an_unchanged_update_whose_history_store_is_gone_passes_unchanged_with_a
     finally:
         away.rename(store)
     assert found.status == 0, found
-    assert not changed_by(found), found
+    assert not found.changes(), found
     assert f"records.history is {store}, and there is no such folder" in " ".join(found.text.split())
     assert stage.outputs()["measured"]["verdict"] == "pass"
 
