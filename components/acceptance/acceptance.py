@@ -63,7 +63,8 @@ class Acceptance(pulumi.ComponentResource):
         archive = Archive.of(stack.measure.nccl_tests)
         ready = Ready(f"{name}-ready", cluster, planned, stack.measure.ready_timeout_s, mine)
         expects = ready.shape.apply(lambda shape: Asked.of(stack, shape, planned.nodes))
-        self.expected = expects.apply(lambda asked: outputs.expected(asked, price))
+        expected = expects.apply(lambda asked: Whole(outputs.expected(asked, price)))
+        self.expected = expected.apply(lambda its: its.fields)
         if pulumi.runtime.is_dry_run():
             expects.apply(lambda asked: pulumi.log.info(summary.expectation(asked, price), self))
         found = cluster.inventory.apply(lambda inventory: inventory.of(planned.name))
@@ -89,8 +90,8 @@ class Acceptance(pulumi.ComponentResource):
         record = pulumi.Output.all(end=end, where=built.place).apply(
             lambda known: self._record(known["end"], known["where"].built)
         )
-        flat = pulumi.Output.all(asked=expects, record=record).apply(
-            lambda known: Whole(outputs.flat(outputs.expected(known["asked"], price), known["record"].fields))
+        flat = pulumi.Output.all(expected=expected, record=record).apply(
+            lambda known: Whole(outputs.flat(known["expected"].fields, known["record"].fields))
         )
         kept = records.keep(end=end, where=built.place, identity=identity, outputs=flat)
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(

@@ -23,15 +23,11 @@ class Look:
 
 
 @dataclass(frozen=True)
-class End:
-    """What measurement and search came to.
+class End(Look):
+    """What measurement and search came to: `judged` is what both together mean.
 
     Attributes:
-        asked: what was asked, with the limit that earlier runs give.
-        judged: what both looks together mean.
         searched: the search's line; a fabric that is not short is not searched, and says so.
     """
 
-    asked: Asked
-    judged: Judgement
     searched: dict[str, Any]

@@ -55,8 +55,8 @@ class Ready(pulumi.ComponentResource):
     def _say(self, shape: Any) -> None:
         if not isinstance(shape, Shape):
             pulumi.log.info("the shape is detected during the update; shape and prediction are shown then", self)
-        elif remark(shape):
-            pulumi.log.warn(remark(shape), self)
+        elif said := remark(shape):
+            pulumi.log.warn(said, self)
 
 
 def _ask(planned: PlannedSet, timeout_s: int) -> dict[str, Any]:
