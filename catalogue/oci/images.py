@@ -6,7 +6,7 @@ firewall, boot-volume, localdisk, mpivars, limits, oci-cloud-agent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalogue.homes import Homes
 
@@ -64,6 +64,22 @@ _MPI_ELSEWHERE = ("/opt/openmpi-*", "/opt/hpcx-*/ompi")
 _GROWFS = "/usr/libexec/oci-growfs -y"
 _CUDA_RHEL7 = "https://developer.download.nvidia.com/compute/cuda/repos/rhel7/x86_64"
 
+_UBUNTU2204 = ImageFamily(
+    key="ubuntu2204",
+    operating_system="Canonical Ubuntu",
+    version_prefix="22.04",
+    login="ubuntu",
+    rdma="agent",
+    front_nic="eth0",
+    firewall="iptables",
+    packages="apt",
+    lustre=True,
+    grow_root="",
+    mpi_home="/usr/mpi/gcc/openmpi-*",
+    cuda_home="/usr/local/cuda*",
+    nccl_home="/usr",
+)
+
 _ROWS = (
     ImageFamily(
         key="ol7",
@@ -113,36 +129,8 @@ _ROWS = (
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
     ),
-    ImageFamily(
-        key="ubuntu2204",
-        operating_system="Canonical Ubuntu",
-        version_prefix="22.04",
-        login="ubuntu",
-        rdma="agent",
-        front_nic="eth0",
-        firewall="iptables",
-        packages="apt",
-        lustre=True,
-        grow_root="",
-        mpi_home="/usr/mpi/gcc/openmpi-*",
-        cuda_home="/usr/local/cuda*",
-        nccl_home="/usr",
-    ),
-    ImageFamily(
-        key="ubuntu2404",
-        operating_system="Canonical Ubuntu",
-        version_prefix="24.04",
-        login="ubuntu",
-        rdma="agent",
-        front_nic="eth0",
-        firewall="iptables",
-        packages="apt",
-        lustre=True,
-        grow_root="",
-        mpi_home="/usr/mpi/gcc/openmpi-*",
-        cuda_home="/usr/local/cuda*",
-        nccl_home="/usr",
-    ),
+    _UBUNTU2204,
+    replace(_UBUNTU2204, key="ubuntu2404", version_prefix="24.04"),
 )
 
 #: Every image family by its key.

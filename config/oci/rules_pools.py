@@ -170,35 +170,40 @@ def _is(pool: Pool, system: str, version: str) -> bool:
     return maker in system.lower() and version.startswith(pool.family.version_prefix)
 
 
-@rule("limit", ERROR, "OCI Limits, GetResourceAvailability; limits of GPU shapes are counted in GPUs")
-def limit(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """More nodes than the account's limits have room for."""
-    here, offered = _offered(wanted, facts)
+def _asked_of_limits(wanted: Oci, facts: Facts) -> Iterator[tuple[str, Pool, int, str, int | None]]:
+    """Yield path, pool, nodes more than it has, a limit that they count against, and what is left of it (None: not told)."""
+    _, offered = _offered(wanted, facts)
     for path, pool in wanted.located:
         more = pool.nodes - known(facts.running, pool.name, "nodes of pool")
         for name in offered[pool.shape].limits if more > 0 and pool.shape in offered else ():
-            available, needed = known(facts.available, name, "limit"), more * pool.row.gpus
-            if available is not None and available < needed:
-                yield Breach(
-                    f"{path}.nodes",
-                    f"is {pool.nodes}; {more} more nodes take {needed} GPUs of the limit {name} in {here}, which has "
-                    f"{available} left: ask for a limit increase or for fewer nodes",
-                )
+            yield path, pool, more, name, known(facts.available, name, "limit")
+
+
+@rule("limit", ERROR, "OCI Limits, GetResourceAvailability; limits of GPU shapes are counted in GPUs")
+def limit(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """More nodes than the account's limits have room for."""
+    here, _ = _offered(wanted, facts)
+    for path, pool, more, name, available in _asked_of_limits(wanted, facts):
+        needed = more * pool.row.gpus
+        if available is not None and available < needed:
+            yield Breach(
+                f"{path}.nodes",
+                f"is {pool.nodes}; {more} more nodes take {needed} GPUs of the limit {name} in {here}, which has "
+                f"{available} left: ask for a limit increase or for fewer nodes",
+            )
 
 
 @rule("limit-unknown", WARNING, "OCI Limits, GetResourceAvailability: not all limits support it")
 def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """A limit that the service says nothing of."""
-    here, offered = _offered(wanted, facts)
-    for path, pool in wanted.located:
-        more = pool.nodes - known(facts.running, pool.name, "nodes of pool")
-        for name in offered[pool.shape].limits if more > 0 and pool.shape in offered else ():
-            if known(facts.available, name, "limit") is None:
-                yield Breach(
-                    f"{path}.nodes",
-                    f"is {pool.nodes}, and the service does not say what is left of the limit {name} in {here}; only the "
-                    "launch will tell",
-                )
+    here, _ = _offered(wanted, facts)
+    for path, pool, _, name, available in _asked_of_limits(wanted, facts):
+        if available is None:
+            yield Breach(
+                f"{path}.nodes",
+                f"is {pool.nodes}, and the service does not say what is left of the limit {name} in {here}; only the "
+                "launch will tell",
+            )
 
 
 def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:

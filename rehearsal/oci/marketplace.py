@@ -35,19 +35,24 @@ def _signature(listing: object, version: object) -> str:
     return hashlib.sha256(f"{listing} {version}".encode()).hexdigest()
 
 
-class Agreement(Kind):
-    """The terms of one version, signed by the service; it is an answer, and nothing of it is kept there."""
+class _OfVersion(Kind):
+    """What is of one version of a listing."""
 
-    token, noun, service = AGREEMENT, "agreement", "Core App Catalog Listing Resource Version Agreement"
     ready = "ACTIVE"
     named = False
-    create, delete = "GetAppCatalogListingAgreements", "GetAppCatalogListingAgreements"
     holds = False
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         yield from _version(asked)
+
+
+class Agreement(_OfVersion):
+    """The terms of one version, signed by the service; it is an answer, and nothing of it is kept there."""
+
+    token, noun, service = AGREEMENT, "agreement", "Core App Catalog Listing Resource Version Agreement"
+    create, delete = "GetAppCatalogListingAgreements", "GetAppCatalogListingAgreements"
 
     @override
     def born(self, database: Database, record: Record) -> None:
@@ -60,19 +65,15 @@ class Agreement(Kind):
         )
 
 
-class Subscription(Kind):
+class Subscription(_OfVersion):
     """A compartment's right to launch one version."""
 
     token, noun, service = SUBSCRIPTION, "subscription", "Core App Catalog Subscription"
-    ready = "ACTIVE"
-    named = False
     create, delete = "CreateAppCatalogSubscription", "DeleteAppCatalogSubscription"
-    holds = False
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
-        yield from _version(asked)
         signature = asked.known("signature")
         if signature is not None and signature != _signature(asked.known("listingId"), asked.known("listingResourceVersion")):
             yield Problem("signature", "The signature is not that of the listing's agreement.", 400, "InvalidParameter")
