@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,8 @@ _PAIR = 2
 #: At most this many rows of a run are named.
 _NAMED = 4
 _NAMES = ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")
+#: Counters of devices are of 64 bits.
+_MOST = 1 << 64
 #: Forms of a run's id and start; records are named by both.
 _RUN, _STARTED = re.compile(r"[0-9A-Za-z]{1,128}"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -91,6 +94,13 @@ class Measurement:
         run, started = self.line.get("run_id"), self.line.get("started")
         return bool(isinstance(run, str) and _RUN.fullmatch(run) and isinstance(started, str) and _STARTED.fullmatch(started))
 
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the line either states no rehearsal or states its scale."""
+        said = self.line.get("rehearsal")
+        scale = said.get("scale") if isinstance(said, dict) else None
+        return said is None or (isinstance(scale, int) and not isinstance(scale, bool) and scale > 0)
+
     def rows(self, name: str) -> tuple[dict[str, Any], ...]:
         """Return the rows of that step; empty if it is missing."""
         return self.runs[name].rows if name in self.runs else ()
@@ -102,16 +112,39 @@ def read(text: str) -> Measurement:
     Raises:
         LineError: there is none, or it is of another kind or version.
     """
+    line = last_json(text)
+    if not isinstance(line, dict) or line.get("kind") != "measure" or line.get("schema") != LINE_SCHEMA:
+        raise LineError(f"the runner's line is not a measurement of version {LINE_SCHEMA}")
+    return of(line)
+
+
+def last_json(text: str) -> Any:
+    """Return what the last line of `text` holds as JSON, whose numbers are finite.
+
+    Raises:
+        LineError: there is none.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise LineError("the runner printed nothing")
     try:
-        line = json.loads(lines[-1])
+        return json.loads(lines[-1], parse_constant=_no_number, parse_float=_finite, parse_int=_counted)
     except (ValueError, RecursionError) as error:
         raise LineError(f"the runner's line is not JSON: {error}") from None
-    if not isinstance(line, dict) or line.get("kind") != "measure" or line.get("schema") != LINE_SCHEMA:
-        raise LineError(f"the runner's line is not a measurement of version {LINE_SCHEMA}")
-    return of(line)
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number")
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    return number if math.isfinite(number) else _no_number(word)
+
+
+def _counted(word: str) -> int:
+    number = int(word)
+    return number if abs(number) < _MOST else int(_no_number(f"a number of {len(word)} digits"))
 
 
 def of(line: dict[str, Any]) -> Measurement:
@@ -193,7 +226,7 @@ def _run(step: dict[str, Any]) -> Run:
         listed=len(listed) if isinstance(packed, list) else None,
         ranks=step.get("ranks"),
         hosts=step.get("hosts"),
-        problems=tuple(str(one) for one in named if one) if isinstance(named, list) else None,
+        problems=tuple(str(one) for one in named) if isinstance(named, list) else None,
         failed=str(step["failed"]) if step.get("failed") else "",
         groups=step.get("groups_gb_s"),
         spread=step.get("spread"),

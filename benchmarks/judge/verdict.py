@@ -127,6 +127,8 @@ def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
     if not found.is_named:
         said = f"{found.line.get('run_id')!r}, {found.line.get('started')!r}"
         yield f"the line does not say which run it belongs to and when that started ({said})"
+    if not found.is_scaled:
+        yield f"the line states a rehearsal and no scale of it ({found.line.get('rehearsal')!r})"
     run = found.runs.get(asked.plan.collective)
     if run is None:
         yield f"the line has no run of {asked.plan.collective}"

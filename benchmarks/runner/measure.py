@@ -305,23 +305,28 @@ def _step(
         why = "; ".join([str(refusal), *lagging])
         say(why)
         return dict(found, failed=why), None
+    return dict(found, **numbers(run, step.stage, step.groups, len(request.nodes) * step.ranks.per_node)), run
+
+
+def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[str, Any]:
+    """Return what the line has of a run that ended: of a step of that stage, in so many groups, over so many ranks."""
     its = run.transcript
-    found.update(
-        rows=[_row(row) for row in its.rows],
-        program=its.collective,
-        ranks=len({device.rank for device in its.devices}),
-        hosts=len({device.host for device in its.devices}),
-        problems=run.problems,
-        seconds=round(run.seconds, 2),
-    )
-    if step.groups > 1 and its.rows:
-        found["groups_gb_s"] = _groups(its.rows[-1], step, len(request.nodes) * step.ranks.per_node)
-    if step.stage == "looks":
+    found = {
+        "rows": [_row(row) for row in its.rows],
+        "program": its.collective,
+        "ranks": len({device.rank for device in its.devices}),
+        "hosts": len({device.host for device in its.devices}),
+        "problems": run.problems,
+        "seconds": round(run.seconds, 2),
+    }  # type: Dict[str, Any]
+    if groups > 1 and its.rows:
+        found["groups_gb_s"] = _groups(its.rows[-1], stage, groups, ranks)
+    if stage == "looks":
         found["looks_gb_s"] = [row.out_of_place.busbw_gb_s for row in its.every if row.out_of_place]
     spread = its.rows[-1].out_of_place_spread if its.rows else None
     if spread is not None:
         found["spread"] = {name: value for name, value in spread._asdict().items() if name != "rank_us"}
-    return found, run
+    return found
 
 
 def _about(step: Step) -> Dict[str, Any]:
@@ -336,15 +341,17 @@ def _placement(placement: Optional[transcript.Placement]) -> Optional[List[Any]]
     return None if placement is None else list(placement)
 
 
-def _groups(row: transcript.Row, step: Step, ranks: int) -> Optional[List[float]]:
-    """Return the all-reduce busbw of each group (GB/s), by its slowest rank's median time."""
+def _groups(row: transcript.Row, stage: str, count: int, ranks: int) -> Optional[List[float]]:
+    """Return the all-reduce busbw of each of `count` groups (GB/s), by its slowest rank's median time."""
     times = row.out_of_place_spread.rank_us if row.out_of_place_spread else ()
     if len(times) != ranks:
         return None
-    members = ranks // step.groups
-    groups = [[] for _ in range(step.groups)]  # type: List[List[float]]
+    members = ranks // count
+    groups = [[] for _ in range(count)]  # type: List[List[float]]
     for rank, time_us in enumerate(times):
-        groups[rank // members if step.stage == "node" else rank % step.groups].append(time_us)
+        groups[rank // members if stage == "node" else rank % count].append(time_us)
+    if not all(map(max, groups)):
+        return None  # an operation takes time
     factor = 2.0 * (members - 1) / members
     return [float(f"{row.size_bytes * factor / (max(group) * 1e3):.5g}") for group in groups]
 

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from benchmarks.runner import agreement, fanout, jobs, transcript
 from benchmarks.runner.child import bounded
@@ -148,13 +148,27 @@ def _cause(lines: List[str]) -> str:
 
 def _read(job: Job, text: str, result: _Result) -> Tuple[transcript.Transcript, List[str]]:
     """Return the run from its JSON file, compared with the text."""
-    cycles = job.cycles
+    try:
+        exact = result.read()  # type: Union[str, OSError]
+    except OSError as error:
+        exact = error
+    return compared(text, exact, job.name, job.cycles)
+
+
+def compared(text: str, exact: Union[str, OSError], name: str, cycles: int = 1) -> Tuple[transcript.Transcript, List[str]]:
+    """Return the run `name` from what its program printed and wrote into its JSON file, and what is odd about the two.
+
+    Raises:
+        Refusal: the text does not hold one run.
+    """
     runs = transcript.parse_text(text, cycles)
     if len(runs) != 1:
-        raise Refusal(f"the output of {job.name} holds {len(runs)} runs instead of one")
+        raise Refusal(f"the output of {name} holds {len(runs)} runs instead of one")
     printed = runs[0]
     try:
-        precise = transcript.parse_json(result.read(), cycles)
+        if isinstance(exact, OSError):
+            raise exact
+        precise = transcript.parse_json(exact, cycles)
     except (OSError, ValueError) as error:
         return printed, [*printed.problems, f"the JSON result could not be used: {error}"]
     problems = [*printed.problems, *precise.problems]

@@ -18,6 +18,8 @@ _NCCL_VERSION = re.compile(r"^NCCL version (\S+)")
 _STARTING = re.compile(r"^# Collective test starting: (?:.*/)?(\w+?)(?:_perf)?(?:_mpi)?\s*$")
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)")
+#: A row wherever it stands: size, count and the name of a type.
+_ROW = re.compile(r"^\d+\s+\d+\s+(?:u?int|half|float|double|bfloat|f8)")
 _TIMES = ("time", "cputime")
 _WRONGS = ("#wrong", "error")
 
@@ -144,6 +146,8 @@ def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
             if draft.ended and _STARTING.match(line):
                 drafts.append(draft)
                 draft = _Draft()
+            if _ROW.match(line):
+                draft.problems.append(f"a row before the header of its table: {line}")
             _read_remark(draft, line)
         if not line.startswith("#"):
             _read_network(draft, line)
@@ -344,8 +348,8 @@ def _json_row(entry: Dict[str, Any]) -> Row:
             )
         )
     return Row(
-        int(entry["size"]),
-        int(entry["count"]),
+        _count(entry["size"]),
+        _count(entry["count"]),
         str(entry["type"]),
         str(entry["redop"]),
         placements[0],
@@ -363,10 +367,13 @@ def _spread(found: Any) -> Optional[Spread]:
     for times in found.get("per_process_max_times_us") or ():
         timed = sorted(_number(time_us) for time_us in times[skipped:])
         ranks.append(timed[len(timed) // 2])
+    p50_us, p99_us = _number(found["p50_us"]), _number(found["p99_us"])
+    if p99_us < p50_us:
+        raise ValueError(f"p99 is {p99_us} us and p50 is {p50_us}")
     return Spread(
         len(found["times_us"]) - skipped,
-        _number(found["p50_us"]),
-        _number(found["p99_us"]),
+        p50_us,
+        p99_us,
         _number(found["cv_pct"]),
         tuple(ranks),
     )
@@ -394,9 +401,11 @@ def _json_transcript(document: Dict[str, Any], rows: List[Row], problems: List[s
     if isinstance(bounds, dict) and str(bounds.get("okay")).lower() == "false" and not bounds.get("count"):
         problems.append("the JSON result says that values were out of bounds, and counts none")
     errors = document.get("errors")
-    said = [str(one) for one in errors if one] if isinstance(errors, list) else []
+    said = [str(one) for one in (errors if isinstance(errors, list) else [errors]) if one]
     if said:
         problems.append("nccl-tests reports errors: {}".format("; ".join(said)[:500]))
+    if isinstance(config, dict) and config.get("validation") == 0 and not all(map(_is_unchecked, rows)):
+        problems.append("the JSON result counts wrong values, and says that none were checked")
     code = document.get("nccl_version")
     return Transcript(
         program or None,
@@ -410,6 +419,10 @@ def _json_transcript(document: Dict[str, Any], rows: List[Row], problems: List[s
         _maybe_int(bounds, "count"),
         tuple(problems),
     )
+
+
+def _is_unchecked(row: Row) -> bool:
+    return all(placement is None or placement.wrong is None for placement in (row.out_of_place, row.in_place))
 
 
 def _maybe(holder: Any, key: str) -> Optional[float]:

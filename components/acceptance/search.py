@@ -5,13 +5,12 @@ from __future__ import annotations
 import pulumi
 
 from benchmarks.host import requests
-from benchmarks.judge import retest
+from benchmarks.judge import retest, searched
 from benchmarks.plan.ranks import Place
 from components.acceptance.build import Built
 from components.acceptance.looks import End, Look
 from components.acceptance.measure import Measured
 from components.acceptance.runner import Runner
-from components.reach import last_line
 
 
 def search(  # noqa: PLR0913 - what a search depends on, by name
@@ -23,8 +22,8 @@ def search(  # noqa: PLR0913 - what a search depends on, by name
         return requests.search(where, look.asked, look.judged, budget_s=budget_s, reasons=[runner.digest])
 
     def end(look: Look, stdout: str) -> End:
-        searched = last_line(stdout)
-        return End(look.asked, retest.settled(look.judged, look.asked, searched), searched)
+        line = searched.read(stdout)
+        return End(look.asked, retest.settled(look.judged, look.asked, line), line)
 
     wanted = pulumi.Output.all(where=built.place, look=measured.look).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [measured.command], opts)

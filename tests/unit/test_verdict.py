@@ -69,7 +69,9 @@ def test_wrong_data_in_a_step_that_does_not_decide_is_no_pass_either():
         ({"problems": ["the run's closing lines are missing"]}, "closing lines are missing"),
         ({"problems": None}, "no list of problems"),
         ({"rows": [[8, None, None]]}, "have no out-of-place numbers"),
-        ({"rows": [[8, [1.0, 1.0, float("nan"), 0], None]]}, "have no out-of-place numbers"),
+        ({"rows": [[8, [1.0, 1.0, "nan", 0], None]]}, "have no out-of-place numbers"),
+        ({"rows": [[8, [1.0, 1.0, float("nan"), 0], None]]}, "the runner's line is not JSON: NaN is no number"),
+        ({"seconds": float("inf")}, "the runner's line is not JSON: Infinity is no number"),
         ({"name": "another"}, "has no run of all_reduce"),
     ],
 )
@@ -179,8 +181,11 @@ def test_a_line_that_is_nested_without_end_is_unknown(text):
     assert judge(text, ASKED).verdict == "unknown"
 
 
-def test_a_number_that_no_float_holds_is_none():
+def test_a_number_that_no_float_or_counter_holds_is_none():
     assert judge(with_step(RUN, rows=[row(PLAN.end_bytes, SPEED, wrong=2**1024)]), ASKED).verdict == "unknown"
+    for number, why in (("1e400", "1e400 is no number"), (str(2**64), "a number of 20 digits is no number")):
+        judged = judge(line().replace('"seconds": 9.0', f'"seconds": {number}'), ASKED)
+        assert (judged.verdict, judged.reasons) == ("unknown", (f"the runner's line is not JSON: {why}",))
 
 
 def test_the_gpu_whose_rails_are_slow_is_named_by_the_rail_split_run():

@@ -1,0 +1,51 @@
+"""Reads the search's line: one that is damaged is a search that did not complete, and never one that names nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.judge.measurement import LineError, is_number, last_json
+
+
+def read(text: str) -> dict[str, Any]:
+    """Return the search's line that ends `text`; of one that cannot be read, a search that failed and what is left of it."""
+    try:
+        line = last_json(text)
+    except LineError as error:
+        return _failed({}, str(error))
+    if not isinstance(line, dict) or line.get("kind") != "search":
+        return _failed({}, "the runner's line is not one of a search")
+    named = line.get("culprits", [])
+    if not isinstance(named, list) or not all(map(_is_culprit, named)):
+        return _failed(line, "the search's line names a cause that cannot be read")
+    if not isinstance(line.get("needed"), bool):
+        return _failed(line, "the search's line does not say whether a search was needed")
+    return line
+
+
+def _failed(line: dict[str, Any], why: str) -> dict[str, Any]:
+    again = {"again": line["again"]} if "again" in line else {}
+    return {"schema": 1, "kind": "search", "needed": True, "culprits": [], "complete": False, "failed": why, **again}
+
+
+def _is_culprit(found: Any) -> bool:
+    return (
+        isinstance(found, dict)
+        and isinstance(found.get("kind"), str)
+        and _are_names(found.get("nodes"))
+        and _are_names(found.get("rails"))
+        and is_number(found.get("ratio"))
+        and isinstance(found.get("evidence"), list)
+        and all(map(_is_evidence, found["evidence"]))
+    )
+
+
+def _is_evidence(found: Any) -> bool:
+    if not isinstance(found, dict) or not _are_names(found.get("nodes")) or not _are_names(found.get("rails")):
+        return False
+    number = found.get("busbw_gb_s")
+    return is_number(number) or (number is None and isinstance(found.get("why"), str))
+
+
+def _are_names(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(one, str) for one in found)

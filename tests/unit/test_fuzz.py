@@ -1,0 +1,59 @@
+"""Damage to transcripts, JSON results and lines neither crashes the product nor makes it pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.fuzz.__main__ import main
+from tools.fuzz.bases import SEARCH, bases, line_of
+from tools.fuzz.cases import CRASH, FALSE_PASS, Case, keep, read, smaller, tried
+from tools.fuzz.edits import Edit, applied
+from tools.fuzz.plain_reading import doubts
+
+CORPUS = sorted((Path(__file__).parents[1] / "golden" / "fuzz").glob("*.json"))
+BASES = {base.name: base for base in bases()}
+HEALTHY = BASES["a real server"]
+
+
+def test_every_measurement_that_is_damaged_is_judged_right_before_it_is():
+    for base in BASES.values():
+        found = tried(base, [])
+        assert (found.verdict == "pass", found.failure) == (base.healthy, ""), base.name
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_what_crashed_or_passed_once_does_so_no_more(path):
+    case = read(path)
+    base = BASES[case.base]
+    assert case.failure in {CRASH, FALSE_PASS}
+    assert applied(list(case.edits), base.documents) not in (None, base.documents), "nothing is damaged any more"
+    found = tried(base, case.edits)
+    assert found.verdict in {"short", "unknown"}
+
+
+def test_some_damage_of_every_kind_is_survived(tmp_path, capsys):
+    assert main(["--seed", "7", "--executions", "150", "--corpus", str(tmp_path)]) == 0
+    assert "0 crashes, 0 false passes" in capsys.readouterr().out
+
+
+def test_a_pass_that_its_numbers_do_not_support_would_be_noticed():
+    """The plain reading can fail: the same damage is a false pass where the judge does not look."""
+    exact = HEALTHY.documents["all_reduce.json"]
+    at = exact.rindex('"bus_bw": 345.381859')
+    edit = Edit("all_reduce.json", at, '"bus_bw": 345.381859', '"bus_bw": 200.000000')
+    assert tried(HEALTHY, [edit]).verdict == "unknown"
+    documents = applied([edit], HEALTHY.documents)
+    told = doubts(documents, line_of(documents, HEALTHY.asked), HEALTHY.asked)
+    assert "all_reduce: the text says 345.38, JSON 200.0" in told
+
+
+def test_a_failure_is_kept_once_and_with_no_edit_that_it_does_not_need(tmp_path):
+    case = Case("a real server", (Edit("frame", 0, "{", "["),), CRASH, "ValueError at 7")
+    assert keep(case, tmp_path)
+    assert not keep(case, tmp_path), "one file for each reason"
+    (path,) = tmp_path.iterdir()
+    assert read(path) == case
+    needless = [Edit("all_reduce.txt", 0, "#", "##"), Edit(SEARCH, 0, "", "x")]
+    assert smaller(HEALTHY, needless, "") == []

@@ -1,0 +1,95 @@
+"""Tries one damaged measurement, and keeps what fails: a base by name and the fewest edits that show it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.judge import searched
+from benchmarks.judge.retest import settled
+from benchmarks.judge.verdict import judge
+from benchmarks.launch.protocol import BuildLine
+from benchmarks.report import outputs, summary
+from tools.fuzz.bases import SEARCH, Base, line_of
+from tools.fuzz.edits import Edit, applied
+from tools.fuzz.plain_reading import doubts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+CRASH, FALSE_PASS = "crash", "false pass"
+_BUILT = BuildLine("build1", "/home/opc", "", "", {}, "", "", "", {"nccl_tests": "2.19.6"}, 1.0)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of one damaged measurement: its verdict, and how the product failed on it, if it did."""
+
+    verdict: str
+    failure: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A failure to be repeated: the base's name, edits in their order, what happened and why that is wrong."""
+
+    base: str
+    edits: tuple[Edit, ...]
+    failure: str
+    why: str
+
+
+def tried(base: Base, edits: Sequence[Edit]) -> Tried:
+    """Return what the parser, the judge and the page make of `base` with `edits`; edits that do not fit try nothing."""
+    documents = applied(list(edits), base.documents)
+    if documents is None:
+        return Tried("")
+    try:
+        line = line_of(documents, base.asked)
+        judged, said = judge(line, base.asked), {}
+        if SEARCH in documents:
+            said = searched.read(documents[SEARCH])
+            judged = settled(judged, base.asked, said)
+            line = json.dumps(judged.line)
+        json.dumps(outputs.measured(judged, base.asked, _BUILT, said), allow_nan=False)
+        summary.page(judged, said, "ssh", ())
+    except Exception as error:  # noqa: BLE001 - any at all is a finding
+        return Tried("", CRASH, repr(error)[:300])
+    if judged.verdict != "pass":
+        return Tried(judged.verdict)
+    why = doubts(documents, line, base.asked)
+    return Tried("pass", FALSE_PASS, "; ".join(why)[:300]) if why else Tried("pass")
+
+
+def smaller(base: Base, edits: Sequence[Edit], failure: str) -> list[Edit]:
+    """Return the fewest of `edits` that still fail in this way."""
+    kept = list(edits)
+    for edit in list(edits):
+        fewer = [one for one in kept if one is not edit]
+        if tried(base, fewer).failure == failure:
+            kept = fewer
+    return kept
+
+
+def keep(case: Case, corpus: Path) -> str:
+    """Write the case into the corpus; return its file's name, empty if it is there already."""
+    corpus.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(asdict(case), indent=1, ensure_ascii=True) + "\n"
+    # One file for each base and reason: a thousand forms of one failure say no more than one.
+    about = json.dumps([case.base, case.failure, "".join(one for one in case.why if not one.isdigit())[:60]])
+    path = corpus / f"{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
+    if path.exists():
+        return ""
+    path.write_text(text)
+    return path.name
+
+
+def read(path: Path) -> Case:
+    """Return the case in that file."""
+    found = json.loads(path.read_text())
+    edits = tuple(Edit(**edit) for edit in found["edits"])
+    return Case(found["base"], edits, found["failure"], found["why"])
