@@ -24,6 +24,8 @@ def disagreements(text: Transcript, exact: Transcript) -> List[str]:
         found.append(f"the text is of {text.collective} and the JSON result of {exact.collective}")
     if [one[:3] for one in text.devices] != [one[:3] for one in exact.devices]:
         found.append("the text and the JSON result list different ranks")
+    if None not in (text.nccl, exact.nccl) and _release(text.nccl) != _release(exact.nccl):
+        found.append(f"the text is of NCCL {text.nccl} and the JSON result of {exact.nccl}")
     if text.out_of_bounds != exact.out_of_bounds:
         found.append(f"the text counts {text.out_of_bounds} values out of bounds and the JSON result {exact.out_of_bounds}")
     if not _close(text.average_busbw_gb_s, exact.average_busbw_gb_s):
@@ -45,6 +47,11 @@ def contradictions(run: Transcript) -> List[str]:
         if run.collective not in _OUT_OF_PLACE_ONLY and _unchecked(row.in_place) and not _unchecked(row.out_of_place):
             found.append(f"the values of the row of {row.size_bytes} B were checked out of place only")
     return [*found, *_shared(run.devices)]
+
+
+def _release(version: Optional[str]) -> str:
+    """NCCL itself adds the CUDA that it was built with: 2.28.9+cuda13.0."""
+    return (version or "").split("+")[0]
 
 
 def _unchecked(placement: Optional[Placement]) -> bool:
