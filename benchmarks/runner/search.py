@@ -6,8 +6,9 @@ Order of trials: the ring's own edges (a ring crosses no others, so a bad link t
 i XOR 2^k, then repeats where one number is not enough, then single rails, then halves of the ring when every pair is fine.
 Rule of blame, as NCCL's maintainers give it (NVIDIA/nccl issue 325): slow with every known-good partner is the node, slow
 only together is the link between the two. Pairs that run at once share the links between leaves, so where many of a round are
-slow some are run again nearly alone: those that are fine then were slow in company, which is no fault of theirs. How often a
-pair must be slow grows with the number of pairs: among a thousand, some are disturbed twice.
+slow some are run again nearly alone: those that are fine then were slow in company, which is no fault of theirs. Nobody is
+blamed who was not slow in a run nearly alone, and how often grows with the number of suspects: of a thousand pairs, some are
+disturbed twice.
 """
 
 import math
@@ -23,6 +24,8 @@ FLOOR_OF_FEW = 0.10
 _FEW = 12
 #: A number this far below what is already explained has a cause of its own.
 DEEPER = 0.85
+#: A rail of a node that is slow on its other rails, too, is named beside the node if it is this much slower than they are.
+_BESIDES = 0.75
 #: The smallest ring; one that is larger is called a group here.
 PAIR = 2
 _MAD_TO_SD = 1.4826
@@ -32,18 +35,27 @@ _WIDEST = 0.4
 #: with others each of its ends must have; and how many trials of one node are enough whatever they say.
 _STEADY_TRIALS = 3
 _MIXED_TRIALS = 14
-_DISTURBED_TRIALS = 2
 _FLAPS = 3
 _GOOD_TRIALS = 3
 _NODE_TRIALS = 16
 _GROUP_REPEATS = 4  # a group is named only if it never was fine: what comes and goes misleads any halving
-_CONFIRM_ROUNDS = 7
+_CONFIRM_ROUNDS = 12
 #: What a slow and a fine trial say for a fault that shows in 40 % of trials, and against 3 % of disturbed ones; how much
-#: likelier it must be than any of so many pairs or nodes, and when a pair is innocent.
-_SLOW_SAYS, _FINE_SAYS, _ODDS, _ODDS_OF_NODES, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 10, 0.7
+#: likelier it must be than that one of so many suspects was disturbed, and when a pair is innocent.
+_SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
+#: The same for what a node's other partners must say beside its worst one.
+_ODDS_OF_OTHERS = 10
 #: So many slow pairs of one round may have a link in common, and so many of them that are fine nearly alone show it.
 _COMPANY, _CLEARED = 3, 2
 _NARROW_ROUNDS = 6
+#: What a whole ring that was disturbed once keeps of what its slowest part allows.
+_DISTURBED = 0.75
+#: How many single-rail runs of a pair that comes and goes are enough.
+_TABLES = 5
+#: How often the ring's edges are looked at once more where nothing was found.
+_AGAIN = 3
+#: Rounds of runs nearly alone, trials of one node in them, and of a pair that always was slow in company.
+_LONE_ROUNDS, _LONE_TRIALS, _LONE_STEADY = 10, 8, 3
 
 Pair = Tuple[int, int]
 
@@ -140,8 +152,9 @@ class Search:
         Raises:
             ValueError: a sample of a trial that was not asked for.
         """
+        asked = set(self._asked)
         for sample in samples:
-            if sample.trial not in self._asked:
+            if sample.trial not in asked:
                 raise ValueError(f"{sample.trial} was not asked for in this round")
         self._rounds.append([_checked(sample) for sample in samples])
         self._asked = []
@@ -166,15 +179,18 @@ class Search:
         return _Reading(self._nodes, self._rails, self._rounds, self._pair_limit, self._whole)
 
     def _plan(self) -> Iterator[List[Trial]]:
-        yield from chain(self._edges(), self._partners(), self._nearly_alone(), self._confirm(), self._narrow())
+        yield from chain(self._edges(), self._partners(), self._nearly_alone(), self._confirm(), self._alone(), self._narrow())
         if self._nodes > PAIR and not self._read().blames:
             yield from self._without_culprit()
+        if self._read().blames and not self._read().is_explained():
+            yield [Trial(tuple(range(self._nodes)), ())]
         reading = self._read()
         clean = reading.beyond_doubt()
         if not reading.is_explained() and len(clean) > PAIR:
             yield from self._bisect(clean)
-            if not self._read().blames:  # it comes and goes
-                yield from self._again()
+            for _ in range(_AGAIN):
+                if not self._read().blames:  # it comes and goes
+                    yield from self._again()
 
     def _without_culprit(self) -> Iterator[List[Trial]]:
         """Yield trials when every pair is fine, or all are equally slow: the ring as a whole, and its edges again."""
@@ -185,7 +201,7 @@ class Search:
 
     def _again(self) -> Iterator[List[Trial]]:
         """Yield the ring's edges once more, for faults that come and go."""
-        yield from chain(self._edges(), self._confirm(), self._narrow())
+        yield from chain(self._edges(), self._confirm(), self._alone(), self._narrow())
 
     def _edges(self) -> Iterator[List[Trial]]:
         """Yield every edge of the ring in two rounds; the closing edge of an odd ring comes later."""
@@ -237,6 +253,14 @@ class Search:
         """Repeat what one number does not settle, and give suspects known-good partners."""
         for _ in range(_CONFIRM_ROUNDS):
             trials = _doubts(self._read())
+            if not trials:
+                return
+            yield trials
+
+    def _alone(self) -> Iterator[List[Trial]]:
+        """Run what would be blamed nearly alone, before it is."""
+        for _ in range(_LONE_ROUNDS):
+            trials = _unproven(self._read())
             if not trials:
                 return
             yield trials
@@ -296,12 +320,13 @@ class _Reading:
         self.pairs = {}  # type: Dict[Pair, List[Sample]]
         self.tables = {}  # type: Dict[Pair, List[Dict[int, Sample]]]
         self.groups = {}  # type: Dict[Tuple[int, ...], List[Sample]]
+        self.is_late = len(rounds) > 2 * (nodes - 1).bit_length() + 1
         for samples in rounds:
             self._sort(samples)
         self.healthy, self.drop = _baseline([n for each in self.pairs.values() for n in _numbers(each)])
-        self.needed = _needed(len(self.pairs))
         self.alone = {}  # type: Dict[Pair, List[Sample]]
         # ^ samples of rounds of few pairs
+        self.lone = _lone(rounds, nodes)
         self.is_crowded = False
         self.company = self._in_company(rounds)
         self.slow = {}  # type: Dict[Pair, int]
@@ -313,6 +338,7 @@ class _Reading:
         self.good = {node for pair, count in self.slow.items() if not count for node in pair}
         self.whole = self._whole(whole)
         self.islands = self._islands()
+        self.open = {}  # type: Dict[Pair, List[Sample]]
         self.blamed = self._blamed()
         self.levels = {node: self._node_level(node) for node in self.blamed}
         self.open = self._open()
@@ -362,11 +388,6 @@ class _Reading:
         """The causes that are nodes, rails, links or groups: what is slow in company only is nobody's."""
         return [one for one in self.culprits if one.kind != "between"]
 
-    def is_cleared(self, node: int) -> bool:
-        """Say whether `node` was fine whenever it ran nearly alone."""
-        tried = [sample for pair, samples in self.alone.items() if node in pair for sample in samples]
-        return len(tried) >= _CLEARED and not any(map(self.is_slow, tried))
-
     def is_slow(self, sample: Sample) -> bool:
         return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
 
@@ -383,10 +404,10 @@ class _Reading:
     # groups
 
     def _whole(self, whole: Optional[float]) -> Optional[float]:
+        tried = [sample.busbw_gb_s or 0.0 for sample in self.groups.get(tuple(range(self.nodes)), ())]
         if whole is not None:
-            return whole
-        tried = self.groups.get(tuple(range(self.nodes)))
-        return None if tried is None else min(sample.busbw_gb_s or 0.0 for sample in tried)
+            return max([whole, *tried])  # once it may have been disturbed
+        return min(tried) if tried else None
 
     def _is_short(self, busbw_gb_s: Optional[float]) -> bool:
         """Tell whether a ring is short: nearer to the short whole ring than to a healthy pair."""
@@ -434,8 +455,10 @@ class _Reading:
         whole_sets = sorted(members.values(), key=lambda island: (-len(island), min(island)))
         found = []
         for island in whole_sets[1:]:
-            bridges = [pair for pair in self.slow if len(island & set(pair)) == len(whole_sets[0] & set(pair)) == 1]
-            if len(island) > 1 and len(bridges) > 2:  # noqa: PLR2004 - two bad links are enough to cut a ring in two
+            if len(island) == 1:
+                break  # and all after it
+            bridges = [pair for node in island for pair in self.partners.get(node, ()) if _other(pair, node) in whole_sets[0]]
+            if len(bridges) > 2:  # noqa: PLR2004 - two bad links are enough to cut a ring in two
                 found.append(island)
         return found
 
@@ -461,46 +484,130 @@ class _Reading:
 
     def _blame(self, node: int, blamed: Dict[int, bool]) -> Optional[Tuple[bool, int, int]]:
         """Return whether `node` is always slow, with how many good partners, and its negative; None if it is not to blame."""
-        pairs = [pair for pair in self.partners[node] if not self._is_explained_by(pair, blamed)]
+        pairs = [pair for pair in self.partners[node] if not self.is_explained_by(pair, blamed)]
         slow = self._as_slow([pair for pair in pairs if self.slow[pair] and _other(pair, node) in self.good])
-        is_steady = all(self._is_steady(pair) for pair in pairs)
-        is_mixed = not all(self._is_steady(pair) for pair in slow)
+        is_steady = all(self.is_steady(pair) for pair in pairs)
+        is_mixed = not all(self.is_steady(pair) for pair in slow)
         if is_mixed and not self._node_flaps(pairs):
-            slow = [pair for pair in slow if self._is_steady(pair)]
+            slow = [pair for pair in slow if self.is_steady(pair)]
             is_mixed = False
         # Two slow partners among good ones may be two bad links; if they come and go, or are three, it is the node.
         return (is_steady, len(slow), -node) if len(slow) > (1 if is_steady or is_mixed else 2) else None
 
     def _node_flaps(self, pairs: List[Pair]) -> bool:
-        """Say whether slow numbers among a node's trials are too many to be of other causes; its partners are many."""
-        slow, tried = sum(self.slow[pair] for pair in pairs), sum(len(self.pairs[pair]) for pair in pairs)
-        often = slow >= max(_FLAPS, self.needed) and slow * 4 >= tried
-        return often and self.evidence(pairs) >= math.log(_ODDS_OF_NODES * self.nodes)
+        """Say whether slow numbers among a node's trials are too many to be of other causes, its worst partner left out."""
+        doubtful = sum(1 for count in self.slow.values() if count) - sum(1 for pair in pairs if self.slow[pair])
+        enough = math.log(_ODDS * max(1, doubtful))
+        if sum(1 for pair in pairs if self.lone_evidence([pair]) >= enough) > 1:
+            return True  # two links of one node, of which one comes and goes, are the node
+        worst = max(pairs, key=lambda pair: self.slow[pair])
+        others = [pair for pair in pairs if pair != worst]
+        return (
+            self.may_flap(pairs) and self.lone_evidence(pairs) >= enough and self.evidence(others) >= math.log(_ODDS_OF_OTHERS)
+        )
 
-    def _flaps(self, pairs: Iterable[Pair]) -> bool:
-        """Say whether slow numbers among these trials are too many to be of other causes."""
-        pairs = list(pairs)
-        return sum(self.slow[pair] for pair in pairs) >= _FLAPS and self.evidence(pairs) >= math.log(_ODDS * len(self.pairs))
+    def may_flap(self, pairs: List[Pair]) -> bool:
+        """Say whether a node's trials make it a suspect that comes and goes: not all of its slow numbers are of one partner."""
+        slow, tried = sum(self.slow[pair] for pair in pairs), sum(len(self.pairs[pair]) for pair in pairs)
+        if slow < _FLAPS or slow * 4 < tried:
+            return False
+        worst = max(pairs, key=lambda pair: self.slow[pair])
+        others = [pair for pair in pairs if pair != worst and not (self.is_steady(pair) and self.slow[pair] >= _FLAPS)]
+        return any(self.slow[pair] for pair in others) and self.evidence(others) > _INNOCENT
+
+    def own(self, node: int) -> List[Pair]:
+        """Return the pairs of `node` that no node explains which is to blame already."""
+        return [pair for pair in self.partners[node] if not self.is_explained_by(pair, self.blamed)]
+
+    def crossings(self) -> List[int]:
+        """Return the nodes that several pairs have in common which come and go: other partners say whether it is the node."""
+        ends = [node for pair in self.open for node in pair]
+        found = {
+            node for node in ends if ends.count(node) > 1 and node not in self.blamed and self.trials_of(node) < _NODE_TRIALS
+        }
+        return sorted(node for node in found if not any(node in pair and self.is_always_open(pair) for pair in self.open))
+
+    def has_doubtful_end(self, pair: Pair) -> bool:
+        """Say whether one of the ends may be what comes and goes, and was not tried often enough to say."""
+        ends = [node for node in pair if node not in self.blamed and self.trials_of(node) < _NODE_TRIALS]
+        beside = [other for other in self.open if other != pair and not set(other).isdisjoint(ends)]
+        unsettled = any(
+            not self.is_always_open(other) and not self.is_settled(other) and not self.is_passing(other) for other in beside
+        )
+        return unsettled or any(self.may_flap(self.own(node)) for node in ends)
+
+    def flaps(self, pair: Pair) -> bool:
+        """Say whether slow numbers of a pair are too many to be of other causes: those that it gave nearly alone."""
+        # Where something else explains the run already, none of so many pairs is likelier than another.
+        enough = math.log(_ODDS * len(self.pairs)) if self.has_cause() else self.enough()
+        return len(self.open.get(pair, ())) >= _FLAPS and self.lone_evidence([pair]) >= enough
+
+    def has_cause(self) -> bool:
+        """Say whether a node or a pair that always is slow explains what the whole ring gave."""
+        levels = [self.levels[node] for node, at_times in self.blamed.items() if not at_times]
+        levels += [self.ratio(slow) for pair, slow in self.open.items() if self.is_always_open(pair) and self.is_sure(pair)]
+        return bool(levels) and (self.whole is None or self.whole >= _DISTURBED * min(levels) * (self.healthy or 0.0))
+
+    def is_passing(self, pair: Pair) -> bool:
+        """Say whether a slow pair was fine as often as it was slow, or twice: beside another cause it is not asked again.
+
+        It is asked twice as often where it has a node in common with a pair that always is slow: that may be the cause of both.
+        After twice as many rounds as edges and partners take, nothing that comes and goes is asked again.
+        """
+        slow = len(self.open[pair])
+        if self.is_late and not self.is_always_open(pair):
+            return True
+        always = [other for other in self.open if other != pair and self.is_always_open(other) and self.is_sure(other)]
+        beside = any(set(other) & set(pair) for other in always)
+        return len(self.pairs[pair]) - slow >= min(slow, 2) * (2 if beside else 1)
+
+    def enough(self) -> float:
+        """Return the evidence that a pair must give after the number that made it one of so many suspects."""
+        return math.log(_ODDS * max(1, len(self.open)))
+
+    def is_sure(self, pair: Pair) -> bool:
+        """Say whether a pair that always was slow was so often enough."""
+        return (len(self.open[pair]) - 1) * _SLOW_SAYS >= self.enough()
+
+    def lone_evidence(self, pairs: Iterable[Pair]) -> float:
+        """Return `evidence` of what ran nearly alone."""
+        fresh = [(pair, sample) for pair in pairs for sample in self.lone.get(pair, ())]
+        slow = sum(sample in self.open[pair] if pair in self.open else self.is_slow(sample) for pair, sample in fresh)
+        return slow * _SLOW_SAYS + (len(fresh) - slow) * _FINE_SAYS
+
+    def evidence_since(self, pair: Pair) -> float:
+        """Return `evidence` of a pair from its first slow number on: what was fine before was fine before it began."""
+        samples = self.pairs[pair]
+        first = next(index for index, sample in enumerate(samples) if self.is_slow(sample))
+        return self.unexplained(pair) * _SLOW_SAYS + (len(samples) - first - self.unexplained(pair)) * _FINE_SAYS
+
+    def is_slow_alone(self, pairs: Iterable[Pair]) -> bool:
+        """Say whether any of `pairs` was slow in a run nearly alone."""
+        return any(self.is_slow(sample) for pair in pairs for sample in self.lone.get(pair, ()))
+
+    def unexplained(self, pair: Pair) -> int:
+        """Return how often a pair was slow, or slower than the nodes explain that are to blame."""
+        return len(self.open[pair]) if pair in self.open else self.slow[pair]
 
     def evidence(self, pairs: Iterable[Pair]) -> float:
         """Return the logarithm of how much likelier these trials are where something comes and goes than by disturbances."""
-        counts = [(self.slow[pair], len(self.pairs[pair])) for pair in pairs]
+        counts = [(self.unexplained(pair), len(self.pairs[pair])) for pair in pairs]
         return sum(slow * _SLOW_SAYS + (tried - slow) * _FINE_SAYS for slow, tried in counts)
 
     def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
         """Leave out pairs that once were a little slow beside one that always is very slow: that is not one cause."""
-        steady = [pair for pair in pairs if self._is_steady(pair)]
+        steady = [pair for pair in pairs if self.is_steady(pair)]
         deepest = max([self.drop_of(pair) for pair in steady] or [0.0])
         return [pair for pair in pairs if pair in steady or self.drop_of(pair) >= deepest / 2]
 
     def is_settled(self, pair: Pair) -> bool:
         """Say whether more trials of a pair that is slow at times would change nothing."""
-        return self._flaps([pair]) or self.evidence([pair]) <= _INNOCENT or len(self.pairs[pair]) >= _MIXED_TRIALS
+        return self.flaps(pair) or self.evidence_since(pair) <= _INNOCENT or len(self.pairs[pair]) >= _MIXED_TRIALS
 
     def drop_of(self, pair: Pair) -> float:
         return 1 - self.ratio(sample for sample in self.pairs[pair] if self.is_slow(sample))
 
-    def _is_explained_by(self, pair: Pair, blamed: Dict[int, bool]) -> bool:
+    def is_explained_by(self, pair: Pair, blamed: Dict[int, bool]) -> bool:
         return pair[0] in blamed or pair[1] in blamed or any(len(island & set(pair)) == 1 for island in self.islands)
 
     def _node_level(self, node: int) -> float:
@@ -524,7 +631,7 @@ class _Reading:
             if not count:
                 continue
             tried = [sample for sample in self.pairs[pair] if self.is_slow(sample)]
-            if self._is_explained_by(pair, self.blamed):
+            if self.is_explained_by(pair, self.blamed):
                 level = min([self.levels[node] for node in pair if node in self.blamed] or [0.0])
                 tried = [sample for sample in tried if (sample.busbw_gb_s or 0.0) < DEEPER * level * (self.healthy or 0.0)]
             if tried:
@@ -532,12 +639,20 @@ class _Reading:
         return found
 
     def _is_link(self, pair: Pair) -> bool:
-        """Slow together more than once, while both ends are good with others (or bad in a way that explains less)."""
-        between_good = all(node in self.good or node in self.blamed for node in pair)
-        often = self._is_steady(pair) or self._flaps([pair])
-        return self.nodes > PAIR and between_good and often and len(self.open[pair]) >= max(2, self.needed - 1)
+        """Slow together more than once, nearly alone too; both ends are good with others, or bad so that it explains less."""
+        return self.is_slow_together(pair) and (self.is_slow_alone([pair]) if self.is_always_open(pair) else self.flaps(pair))
 
-    def _is_steady(self, pair: Pair) -> bool:
+    def is_always_open(self, pair: Pair) -> bool:
+        """Say whether every number of a pair is slower than anything explains."""
+        return len(self.open[pair]) == len(self.pairs[pair])
+
+    def is_slow_together(self, pair: Pair) -> bool:
+        """Say whether a pair is a link to blame if it is slow nearly alone, too."""
+        between_good = all(node in self.good or node in self.blamed for node in pair)
+        often = self.is_sure(pair) if self.is_always_open(pair) else len(self.open[pair]) > 1
+        return self.nodes > PAIR and between_good and often and not self.has_doubtful_end(pair)
+
+    def is_steady(self, pair: Pair) -> bool:
         return self.slow[pair] == len(self.pairs[pair])
 
     def good_samples(self, node: int) -> int:
@@ -581,9 +696,21 @@ class _Reading:
             return len(tables) < 5 and max(counts.values(), default=0) < 2  # noqa: PLR2004
         return not tables or (len(tables) < 3 and 1 in counts.values())  # noqa: PLR2004
 
+    def are_silent(self, pair: Pair) -> bool:
+        """Say whether every single-rail run of a slow pair was as fast as others': it was fine then, and tells no rail."""
+        others = [_level(table) for other in self.references() for table in self.tables[other]]
+        limit = (1 - self.drop) * median(others) if others else 0.0
+        tables = self.tables.get(pair, [])
+        return (
+            bool(others)
+            and len(tables) < _TABLES
+            and all(_level(table) >= limit and not self.standouts(table) for table in tables)
+        )
+
     def references(self) -> List[Pair]:
         """Return the pairs beyond doubt whose single rails were run."""
-        return [pair for pair in self.tables if set(pair) <= set(self.clean)]
+        clean = set(self.clean)
+        return [pair for pair in self.tables if clean.issuperset(pair)]
 
     def _planes(self) -> Dict[int, float]:
         """Return the rails that are slow between pairs that share no node, so on all nodes."""
@@ -617,8 +744,9 @@ class _Reading:
             steady = sorted(node for node, flaps in self.blamed.items() if not flaps)
         else:
             steady = sorted(self.blamed)
-        for node in [node for node in steady if not self.is_cleared(node)]:
-            found.extend(self._of_node(node))
+        for node in steady:
+            if self.is_slow_alone(self.partners[node]):
+                found.extend(self._of_node(node))
         found.extend(self._of_link(pair) for pair in sorted(self.links))
         found.extend(self._of_groups({node for one in found for node in one.nodes} if found else set()))
         if self.company:
@@ -660,6 +788,9 @@ class _Reading:
             for rail, ratio in rails.items()
         ]
         if not rails or self._is_slow_besides(tables):
+            found = [
+                one for one in found if one.ratio < _BESIDES and all(one.rails[0] in self.standouts(table) for table in tables)
+            ]
             evidence = tuple(slow) + tuple(sample for table in tables for sample in table.values())
             found.append(Culprit("node", (node,), (), self.levels[node], flapping, evidence, sure))
         return found
@@ -737,13 +868,15 @@ def _doubts(reading: _Reading) -> List[Trial]:
     """Return the trials that would settle what is not settled."""
     asked = _Round()
     lonely = []
-    has_cause = any(not one.flapping for one in reading.blames) and reading.is_explained()
+    has_cause = reading.has_cause()
+    for node in reading.crossings():
+        asked.take_with(node, _fresh_first(reading, node))
     for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the worst says most
         tried, slow = len(reading.pairs[pair]), len(reading.open[pair])
-        is_mixed = reading.slow[pair] < tried
-        if has_cause and is_mixed and slow == 1 and tried >= _DISTURBED_TRIALS:
+        is_mixed = slow < tried
+        if has_cause and reading.is_passing(pair):
             continue
-        is_open = not reading.is_settled(pair) if is_mixed else tried < max(_STEADY_TRIALS, reading.needed - 1)
+        is_open = not (reading.is_settled(pair) if is_mixed else reading.is_sure(pair))
         if is_open:
             asked.take(pair)
         if slow > 1 or not is_mixed or is_open:
@@ -753,14 +886,56 @@ def _doubts(reading: _Reading) -> List[Trial]:
     lonely = [*_never_alone(reading), *lonely]
     for node in lonely:
         if reading.trials_of(node) < _NODE_TRIALS:
-            known = {_other(pair, node) for pair in reading.partners[node]}
-            fresh = [other for other in reading.clean if other not in known]
-            asked.take_with(node, [*fresh, *reading.clean])
+            asked.take_with(node, _fresh_first(reading, node))
     if asked.pairs:  # a baseline of one or two numbers is repeated beside
         fine = sorted(pair for pair, count in reading.slow.items() if not count)
         for pair in fine if len(fine) < 4 else ():  # noqa: PLR2004
             asked.take(pair)
     return [Trial(pair, ()) for pair in _at_most(asked.pairs, reading)]
+
+
+def _fresh_first(reading: _Reading, node: int) -> List[int]:
+    """Return the partners beyond doubt for `node`, those first that it did not run with yet."""
+    known = {_other(pair, node) for pair in reading.partners[node]}
+    return sorted(reading.clean, key=lambda other: other in known)
+
+
+def _unproven(reading: _Reading) -> List[Trial]:
+    """Return the next trials, few at once, of nodes and pairs that are to blame if they are slow nearly alone, too."""
+    asked = _Round()
+    has_cause = reading.has_cause()
+    for node in [*reading.blamed, *_may_flap(reading)]:
+        tried = sum(len(reading.lone.get(pair, ())) for pair in reading.partners[node])
+        if tried < _LONE_TRIALS and not (node in reading.blamed and reading.is_slow_alone(reading.partners[node])):
+            asked.take_with(node, _fresh_first(reading, node))
+    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):
+        if not reading.is_slow_together(pair) or pair in reading.links or (has_cause and reading.is_passing(pair)):
+            continue
+        tried = len(reading.lone.get(pair, ()))
+        if tried < _LONE_STEADY if reading.is_always_open(pair) else not reading.is_settled(pair):
+            asked.take(pair)
+    return [Trial(pair, ()) for pair in asked.pairs[: _lone_at_once(reading.nodes)]]
+
+
+def _may_flap(reading: _Reading) -> List[int]:
+    """Return the ends of slow pairs that may be nodes that come and go."""
+    ends = {node for pair in reading.open if pair not in reading.links for node in pair if node not in reading.blamed}
+    return sorted(node for node in ends if reading.may_flap(reading.own(node)))
+
+
+def _lone_at_once(nodes: int) -> int:
+    """Return how many pairs at once do not meet on any link that leaves share, or hardly ever."""
+    return max(1, nodes // 16)
+
+
+def _lone(rounds: List[List[Sample]], nodes: int) -> Dict[Pair, List[Sample]]:
+    """Return the samples of pairs that ran nearly alone."""
+    found = {}  # type: Dict[Pair, List[Sample]]
+    for samples in rounds:
+        if len(samples) <= _lone_at_once(nodes):
+            for sample in _whole_pairs(samples):
+                found.setdefault(_pair(*sample.trial.nodes), []).append(sample)
+    return found
 
 
 def _never_alone(reading: _Reading) -> List[int]:
@@ -792,19 +967,12 @@ def _few_at_once(nodes: int) -> int:
     return max(PAIR, nodes // 16)
 
 
-def _needed(pairs: int) -> int:
-    """Return how often a pair must be slow to be more than disturbed, where so many pairs were tried.
-
-    With one trial of fifty disturbed, fewer than one search in a hundred then names a healthy pair.
-    """
-    return 3 + (pairs > 60) + (pairs > 3000)  # noqa: PLR2004 - said above
-
-
 def _single_rails(reading: _Reading) -> List[Trial]:
     """Return the single-rail trials that would narrow the causes down, all rails of a pair at once."""
     asked = _Round()
     for pair in sorted(reading.links):
-        if reading.is_undecided(reading.tables.get(pair, []), len(reading.open[pair]) < len(reading.pairs[pair])):
+        at_times = not reading.is_always_open(pair)
+        if reading.is_undecided(reading.tables.get(pair, []), at_times) or reading.are_silent(pair):
             asked.take(pair)
     offset = len(reading.clean) // 2  # far from the neighbours, which may share what is slow
     for node, flapping in sorted(reading.blamed.items()):
@@ -832,7 +1000,8 @@ def _reference_pairs(reading: _Reading, busy: Set[int]) -> List[Pair]:
         return [(0, 1)]
     if reading.nodes == PAIR + 1:
         return [(0, 1), (1, 2), (0, 2)] if len(reading.clean) == 3 else []  # noqa: PLR2004
-    free = [pair for pair in sorted(reading.slow) if set(pair) <= set(reading.clean) - busy and not reading.slow[pair]]
+    clean = set(reading.clean) - busy
+    free = [pair for pair in sorted(reading.slow) if clean.issuperset(pair) and not reading.slow[pair]]
     chosen = _Round()
     for pair in sorted(free, key=lambda pair: pair not in reading.tables):
         chosen.take(pair)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.runner.search import Sample, Search, Trial, _needed
+from benchmarks.runner.search import Sample, Search, Trial
 from tools.search.figures import ALL_PAIRS_OF_EIGHT, CAUSES, Case
 from tools.search.simulate import Fabric, Fault, Score, planted, ring_factor, run, score
 
@@ -361,8 +361,29 @@ def test_links_that_pairs_share_make_nobody_guilty(shared):
         assert [one.finding.culprits for one in scores if one.wrong] == []
 
 
-def test_a_pair_must_be_slow_more_often_the_more_pairs_there_are():
-    assert [_needed(pairs) for pairs in (12, 60, 61, 3000, 3001)] == [3, 3, 4, 4, 5]
+@pytest.mark.parametrize(("others", "needed"), [(0, 3), (3, 4), (12, 4), (60, 5)])
+def test_a_pair_must_be_slow_more_often_the_more_suspects_there_are(others, needed):
+    """Each of the others was slow once, and nobody repeated it yet."""
+    samples = [Sample(Trial((node, node + 1), ()), 30.0, "") for node in range(2, 2 + 2 * others, 2)]
+    fine = [Sample(Trial((node, node + 1), ()), 40.0, "") for node in range(200, 400, 2)]
+    search = Search(400, 1, None, 20.0)
+    reading = search._read()  # noqa: SLF001 - the rule by itself
+    for count in range(1, 8):
+        tried = [[*samples, *fine], *([[Sample(Trial((0, 1), ()), 30.0, "")]] * count)]
+        reading = type(reading)(400, 1, tried, None, 20.0)
+        if reading.is_sure((0, 1)):
+            break
+    assert count == needed
+
+
+def test_a_pair_that_was_slow_in_company_alone_is_no_link():
+    search, tried = Search(8, 1, None, 20.0), 0
+    while trials := search.next_round():
+        alone = len(trials) == 1
+        tried += alone and trials[0].nodes == (2, 3)
+        search.record([Sample(trial, 20.0 if trial.nodes == (2, 3) and not alone else 40.0, "") for trial in trials])
+    assert tried, "it was repeated alone"
+    assert [one for one in search.finding().culprits if one.kind != "between"] == []
 
 
 def test_disturbances_make_nobody_guilty_whatever_the_size():

@@ -7,6 +7,7 @@ busbw is the number of rails used times the slowest edge of any of them.
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -161,8 +162,8 @@ def _edges(nodes: tuple[int, ...]) -> set[tuple[int, int]]:
 
 def ring_factor(nodes: tuple[int, ...], rails: tuple[int, ...], faults: Iterable[Fault]) -> float:
     """Return what the slowest edge of the slowest rail of a ring over `nodes` keeps of its rate."""
-    faults = list(faults)
     members = set(nodes)
+    faults = [fault for fault in faults if not fault.nodes or not members.isdisjoint(fault.nodes)]
     edges = {(one, other) for one, other in zip(nodes, (*nodes[1:], nodes[0]), strict=True) if one != other}
     factor = min((fault.factor for fault in faults if fault.kind == "group" and set(fault.nodes) <= members), default=1.0)
     for fault in faults:
@@ -206,7 +207,10 @@ def _fault(dice: random.Random, kind: str, nodes: int, rails: int) -> Fault:
 
 @dataclass(frozen=True)
 class Score:
-    """How a search did: exact matches of (kind, nodes, rails), what was named wrongly, what was missed, and its cost."""
+    """How a search did: exact matches of (kind, nodes, rails), what was named wrongly, what was missed, and its cost.
+
+    `planning_s` is what the search itself took, without the trials.
+    """
 
     right: int
     wrong: int
@@ -214,6 +218,7 @@ class Score:
     rounds: int
     trials: int
     finding: Finding
+    planning_s: float = 0.0
 
     @staticmethod
     def precision(scores: Iterable[Score]) -> float:
@@ -230,18 +235,29 @@ class Score:
 
 def run(fabric: Fabric, search: Search) -> Finding:
     """Answer every round of `search` on `fabric` until it has nothing more to ask."""
+    return timed(fabric, search)[0]
+
+
+def timed(fabric: Fabric, search: Search) -> tuple[Finding, float]:
+    """Do that, and return the processor time of the search as well, s."""
+    began, trying_s = time.process_time(), 0.0
     while trials := search.next_round():
-        search.record(fabric.answer(trials))
-    return search.finding()
+        asked = time.process_time()
+        samples = fabric.answer(trials)
+        trying_s += time.process_time() - asked
+        search.record(samples)
+    finding = search.finding()
+    return finding, time.process_time() - began - trying_s
 
 
 def score(fabric: Fabric, *, whole_gb_s: float | None = None, pair_limit_gb_s: float | None = None) -> Score:
     """Search `fabric`, given the number of the whole ring, and compare what was named with what was planted."""
-    finding = run(fabric, Search(fabric.nodes, fabric.rails, pair_limit_gb_s, whole_gb_s))
+    finding, planning_s = timed(fabric, Search(fabric.nodes, fabric.rails, pair_limit_gb_s, whole_gb_s))
     named = Counter(_key(culprit) for culprit in finding.culprits if culprit.kind != "between")  # which blames nobody
     expected = Counter(fabric.expected())
     right = (named & expected).total()
-    return Score(right, named.total() - right, expected.total() - right, finding.rounds, finding.trials, finding)
+    wrong, missed = named.total() - right, expected.total() - right
+    return Score(right, wrong, missed, finding.rounds, finding.trials, finding, planning_s)
 
 
 def _key(culprit: Culprit) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
