@@ -18,7 +18,12 @@ _HEAD = """# Published bandwidths and the gate
 Bus bandwidths in decimal GB/s that others published of healthy machines, and what busbar makes of each: the limit that it
 would have to reach, or the sentence with which a preview refuses it. The gate's fractions (`benchmarks/plan/fractions.py`) are
 chosen by these rows, which `catalogue/published.py` holds with their sources; `tests/unit/test_published.py` judges each as a
-whole line, and again with half of its rails, over TCP and with a slow node. `python -m tools.published_rows` writes this page.
+whole line, and again with half of its rails, over TCP, without GPUDirect RDMA and with a slow node: each of those is short, and
+its reason names the rails, the interface, the connections or the node. `python -m tools.published_rows` writes this page.
+
+Whether the NVLink switch reduces (NVLS) is judged on one machine alone, by its run with NCCL's own choice of algorithm: 480
+GB/s (H100), 482 (H200) and 846 (B200) where it does, and a ring's where it does not. Between machines it cannot be seen, and
+hardly matters: the rails bound both ways (p5en on 4 nodes: 369 by NCCL's choice, 365 by a ring, in the table).
 
 On two nodes NCCL's own choice is a tree, which leaves the rails fewer bytes than a ring: such a number is above what the rails
 carry, and says little of them. busbar forces the ring there, and refuses another algorithm unless the stack sets its own limit.

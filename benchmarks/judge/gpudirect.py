@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 def told(moved: Mapping[str, Any], shape: Shape) -> Told:
     """Return what NCCL said of its channels between nodes; nothing of shapes that need no GPUDirect RDMA.
 
-    Needed where NCCL drives the HCAs itself and GPUs have NVLink: those machines have GPU and HCA behind one PCIe switch.
+    Needed where GPUs have NVLink: those machines have GPU and HCA, or EFA device, behind one PCIe switch. With EFA's plugin
+    NCCL says it in the same place (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"), and a p4d without it is slow
+    (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0").
     """
-    plugin = ENVIRONMENTS[shape.environment].provider if shape.environment else ""
-    if shape.rdma is None or plugin or shape.nvlink_gbytes_per_s is None:
+    if shape.rdma is None or shape.nvlink_gbytes_per_s is None:
         return Told()
+    plugin = ENVIRONMENTS[shape.environment].provider if shape.environment else ""
     said = moved.get("said")
     found = said.get("gpudirect") if isinstance(said, dict) else None
     counts = found if isinstance(found, dict) else {}
@@ -33,7 +35,8 @@ def told(moved: Mapping[str, Any], shape: Shape) -> Told:
         nodes = moved.get("through_host_memory")
         where = f" on {', '.join(map(str, nodes))}" if isinstance(nodes, list) and nodes else ""
         connections = f"{through_host} of {through_host + direct} connections{where}"
-        why = "their bytes went through host memory; is the kernel module nvidia_peermem loaded there (lsmod)?"
+        module = "efa_nv_peermem" if plugin else "nvidia_peermem"
+        why = f"their bytes went through host memory; is the kernel module {module} loaded there (lsmod)?"
         return Told(wrong=(f"NCCL used no GPUDirect RDMA for {connections}: {why}",))
     if not direct:
         return Told(missing="NCCL did not log whether it used GPUDirect RDMA")

@@ -22,7 +22,7 @@ _SAID = (
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
     ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected [Pp]rovider is .*\S)")),
     # NCCL's graph/topo.cc and transport/net.cc: a channel whose GPU the HCA reaches itself ends in /GDRDMA.
-    ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/\S*/(GDRDMA)\b")),
+    ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/.*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("warnings", re.compile(r"NCCL WARN (.*\S)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),

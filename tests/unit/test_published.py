@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from a_line import document
+from a_line import a_plan, document
 from conftest import ROOT
 
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.ceiling import bound_gb_s
-from catalogue import ENVIRONMENTS
+from catalogue import ENVIRONMENTS, SERVERS
 from catalogue.published import ROWS, Published
 from tools.published_rows import page, plan, refusal
 
@@ -38,7 +38,7 @@ def whole(row: Published, share: float = 1.0) -> dict[str, Any]:
     provider = ENVIRONMENTS[row.shape.environment].provider
     if provider:
         found = f"Selected provider is {provider}, fabric is efa-direct (found {row.shape.rdma.ports} nics)"
-        line["transport"]["said"] = {"networks": {"Libfabric": 16}, "devices": {found: 16}, "channels": {"NET/Libfabric/0": 4}}
+        line["transport"]["said"] |= {"networks": {"Libfabric": 16}, "devices": {found: 16}, "channels": {"NET/Libfabric/0": 4}}
     return line
 
 
@@ -96,3 +96,32 @@ def test_the_same_run_with_one_slow_node_is_short_and_names_it(row):
     found = judged(line, row)
     assert found.verdict == "short"
     assert any(reason.startswith("node 1: all_reduce inside it reached") for reason in found.reasons)
+
+
+@pytest.mark.parametrize("row", JUDGED, ids=name)
+def test_the_same_run_without_gpudirect_rdma_is_short_and_names_what_is_missing(row):
+    """Published: all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676)."""
+    line = whole(row, 10 / 180)
+    line["transport"]["said"]["gpudirect"] = {"NET": 64}
+    found = judged(line, row)
+    assert found.verdict == "short"
+    assert any(reason.startswith("NCCL used no GPUDirect RDMA for 64 of 64 connections") for reason in found.reasons)
+
+
+SERVER = a_plan(end_bytes=16 * 1024**3)
+
+
+@pytest.mark.parametrize(
+    "shape", [SERVERS["DGX-H100"], SERVERS["DGX-H200"], SERVERS["HGX-B200.8"]], ids=lambda shape: shape.name
+)
+def test_one_server_whose_switch_does_not_reduce_is_short_and_says_so_though_its_ring_is_healthy(shape):
+    alone = Asked(SERVER, shape, 1)
+    line = document(alone, share=0.8, scale=1)
+    line["transport"] |= {"nvlink_tx_bytes": {"least": 10**15}, "said": {"channels": {"P2P/CUMEM": 16}}}
+    assert judge(json.dumps(line), alone).verdict == "pass"
+    (ring,) = [step for step in line["steps"] if step["name"] == "all_reduce"]
+    (free,) = [step for step in line["steps"] if step["name"] == "free"]
+    free["rows"] = [ring["rows"][-1]]
+    found = judge(json.dumps(line), alone)
+    assert found.verdict == "short"
+    assert any("machines whose switches reduce reach" in reason for reason in found.reasons)

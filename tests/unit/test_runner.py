@@ -451,7 +451,8 @@ def test_what_nccl_said_of_its_transport_is_counted_and_its_files_are_gone(head)
         "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\\n"
         "h:1:1 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0\\n"
         "h:1:1 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/IB/1(3)/GDRDMA\\n"
-        "h:1:1 [0] NCCL INFO Channel 01/0 : 0[0] -> 8[0] [send] via NET/IB/1/GDRDMA/Shared\\n' > $HOME/nccl/nccl.h.1\n"
+        "h:1:1 [0] NCCL INFO Channel 01/0 : 0[0] -> 8[0] [send] via NET/IB/1/GDRDMA/Shared\\n"
+        "h:1:1 [0] NCCL INFO Channel 01/0 : 0[0] -> 8[0] [send] via NET/AWS Libfabric/0/GDRDMA\\n' > $HOME/nccl/nccl.h.1\n"
     )
     status, out, err = head.run(measure_request(head, said + REAL_RUN))
     assert status == 0, err
@@ -459,8 +460,8 @@ def test_what_nccl_said_of_its_transport_is_counted_and_its_files_are_gone(head)
     assert transport["said"] == {
         "networks": {"Socket": 1},
         "devices": {"NET/Socket : Using [0]fab0": 1},
-        "gpudirect": {"NET": 1, "GDRDMA": 2},
-        "channels": {"P2P/CUMEM": 1, "NET/IB/0": 1, "NET/IB/1": 2},
+        "gpudirect": {"NET": 1, "GDRDMA": 3},
+        "channels": {"P2P/CUMEM": 1, "NET/IB/0": 1, "NET/IB/1": 2, "NET/AWS Libfabric/0": 1},
     }
     assert transport["through_host_memory"] == ["head"]
     assert not (head.home / "nccl").exists()
