@@ -83,11 +83,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Leave out tests that go the same ways again and again: measuring would double their time."""
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Run no test while another worker has the machine to itself; measure coverage where that is worth its time."""
+    if MACHINE is None:
+        return (yield from _covered(item))
+    MACHINE.share()
+    try:
+        return (yield from _covered(item))
+    finally:
+        MACHINE.leave()
+
+
+def _covered(item: pytest.Item) -> Iterator[None]:
+    """Leave out tests of the rehearsal, which is not the product, and those that go the same ways again and again."""
     measured = item.config.stash.get(COVERAGE, None)
     repeats = item.get_closest_marker("simulation") or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    if measured is None or not repeats:
+    if measured is None or not (repeats or item.path.parent.name in {"rehearsal", "rehearsed"}):
         return (yield)
     measured.stop()
     try:
@@ -124,19 +135,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 MACHINE = Machine() if os.environ.get("PYTEST_XDIST_WORKER") else None
 if MACHINE:
     Stage.before_command = staticmethod(MACHINE.breathe)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Run no test while another worker has the machine to itself."""
-    del item
-    if MACHINE is None:
-        return (yield)
-    MACHINE.share()
-    try:
-        return (yield)
-    finally:
-        MACHINE.leave()
 
 
 @pytest.fixture(scope="session")
