@@ -129,7 +129,7 @@ class Stack:
     def make(self, noun: str, name: str, /, **inputs: Any) -> Record:
         kind = token(noun)
         asked = {**Provider(self.cloud).defaults(kind), **inputs}
-        assert not list(check.misfits(asked, SDK.args_class(kind), Problem))
+        assert not list(check.misfits(asked, SDK.inputs(kind), Problem))
         assert not list(members.broken(SDK, kind, asked))
         assert not self.cloud.problems(kind, asked, self.urn(noun, name))
         record = self.cloud.create(kind, self.urn(noun, name), asked)

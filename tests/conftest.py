@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import json
 import os
 import runpy
@@ -25,6 +26,8 @@ from tools.stage import Stage
 
 # Each registration notes its whole stack with source lines; below pytest that is a fifth of a test's time.
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
+# The program ends the search for garbage, as suits a process of seconds; this one runs it a hundred times.
+gc.disable = lambda: None
 # The machine may be busy with rehearsed hosts: how long an example takes says nothing.
 settings.register_profile("busbar", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busbar")
@@ -80,11 +83,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Leave out tests that go the same ways again and again: measuring would double their time."""
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Run no test while another worker has the machine to itself; measure coverage where that is worth its time."""
+    if MACHINE is None:
+        return (yield from _covered(item))
+    MACHINE.share()
+    try:
+        return (yield from _covered(item))
+    finally:
+        MACHINE.leave()
+
+
+def _covered(item: pytest.Item) -> Iterator[None]:
+    """Leave out tests of the rehearsal, which is not the product, and those that go the same ways again and again."""
     measured = item.config.stash.get(COVERAGE, None)
     repeats = item.get_closest_marker("simulation") or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    if measured is None or not repeats:
+    if measured is None or not (repeats or item.path.parent.name in {"rehearsal", "rehearsed"}):
         return (yield)
     measured.stop()
     try:
@@ -104,7 +118,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run with --no-skips that skipped something."""
+    """Tidy up, and fail a run with --no-skips that skipped something."""
+    if MACHINE:
+        MACHINE.close()
     if not session.config.getoption("--no-skips") or hasattr(session.config, "workerinput"):
         return
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -121,23 +137,10 @@ if MACHINE:
     Stage.before_command = staticmethod(MACHINE.breathe)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Run no test while another worker measures."""
-    del item
-    if MACHINE is None:
-        return (yield)
-    MACHINE.share()
-    try:
-        return (yield)
-    finally:
-        MACHINE.leave()
-
-
 @pytest.fixture(scope="session")
 def quiet() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """What a measurement that judges a bandwidth runs in: no other worker does anything meanwhile."""
-    return MACHINE.alone if MACHINE else contextlib.nullcontext
+    """What a measurement that judges a bandwidth runs in: other workers come after it, or wait."""
+    return MACHINE.measuring if MACHINE else contextlib.nullcontext
 
 
 @dataclass

@@ -113,7 +113,7 @@ class Stack:
 
     def make(self, noun: str, name: str, /, **inputs: Any) -> Record:
         asked = inputs if noun in {"ConsoleHistory", "Export"} else {"compartmentId": COMPARTMENT, **inputs}
-        assert not list(check.misfits(asked, SDK.args_class(token(noun))))
+        assert not list(check.misfits(asked, SDK.inputs(token(noun))))
         assert not list(rules.broken(token(noun), asked))
         assert not self.cloud.problems(token(noun), asked, self.urn(noun, name))
         record = self.cloud.create(token(noun), self.urn(noun, name), asked)

@@ -94,7 +94,7 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: M
         # Whatever is in another region is another resource.
         return path != "region" and path not in replaced and ("*" not in replaced or path == "tags")
 
-    found = compare(old, new, SDK.args_class(token), updatable)
+    found = compare(old, new, SDK.inputs(token), updatable)
     if token.endswith(":Instance"):
         _instance(old, new, found)
     if token.endswith(":LustreFileSystem") and _shrinks(old, new):

@@ -11,7 +11,7 @@ from typing import Any
 
 from rehearsal.aws import models
 from rehearsal.aws.errors import Problem
-from rehearsal.plugin.sdk import ListOf, MapOf, Sdk, fields, is_object
+from rehearsal.plugin.sdk import Inputs, ListOf, MapOf, Sdk
 from rehearsal.plugin.wire import Unknown
 
 #: Type token -> service and shape that its properties are members of.
@@ -234,13 +234,13 @@ _EVERYWHERE = frozenset({"tags", "region"})
 def broken(sdk: Sdk, token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield where inputs violate the service model of the members that they become."""
     service, shape = REQUESTS[token]
-    yield from _walk(sdk.args_class(token), (token, service, shape), inputs, "", "")
+    yield from _walk(sdk.inputs(token), (token, service, shape), inputs, "", "")
 
 
 def unmapped(sdk: Sdk, token: str) -> Iterator[str]:
     """Return a type's properties that are neither a member of the API nor listed as none."""
     service, shape = REQUESTS[token]
-    yield from _unmapped(sdk.args_class(token), (token, service, shape), "")
+    yield from _unmapped(sdk.inputs(token), (token, service, shape), "")
 
 
 def _at(place: tuple[str, str, str], dotted: str, name: str) -> str | None:
@@ -259,9 +259,9 @@ def _at(place: tuple[str, str, str], dotted: str, name: str) -> str | None:
     return None
 
 
-def _walk(args: type, place: tuple[str, str, str], inputs: Mapping[str, Any], path: str, dotted: str) -> Iterator[Problem]:
+def _walk(args: Inputs, place: tuple[str, str, str], inputs: Mapping[str, Any], path: str, dotted: str) -> Iterator[Problem]:
     token, service, _ = place
-    known = fields(args)
+    known = args.fields
     for name, value in inputs.items():
         if name not in known or isinstance(value, Unknown) or value is None or (name in _EVERYWHERE and not path):
             continue
@@ -273,16 +273,16 @@ def _walk(args: type, place: tuple[str, str, str], inputs: Mapping[str, Any], pa
         inner = kind.element if isinstance(kind, ListOf | MapOf) else kind
         said = SPELT.get(value, value) if isinstance(value, str) else value
         yield from models.refusals(service, shape, said, here)
-        if is_object(inner):
+        if isinstance(inner, Inputs):
             each = [(f"{here}[{at}]", one) for at, one in enumerate(value)] if isinstance(value, list) else [(here, value)]
             for where, one in each:
                 if isinstance(one, Mapping):
                     yield from _walk(inner, (token, service, models.element(service, shape)), one, where, plain)
 
 
-def _unmapped(args: type, place: tuple[str, str, str], dotted: str) -> Iterator[str]:
+def _unmapped(args: Inputs, place: tuple[str, str, str], dotted: str) -> Iterator[str]:
     token, service, _ = place
-    for name, field in fields(args).items():
+    for name, field in args.fields.items():
         plain = f"{dotted}.{name}" if dotted else name
         if (name in _EVERYWHERE and not dotted) or MEMBERS.get(token, {}).get(plain, "") is None:
             continue
@@ -290,5 +290,5 @@ def _unmapped(args: type, place: tuple[str, str, str], dotted: str) -> Iterator[
         inner = field.type.element if isinstance(field.type, ListOf | MapOf) else field.type
         if shape is None:
             yield plain
-        elif is_object(inner):
+        elif isinstance(inner, Inputs):
             yield from _unmapped(inner, (token, service, models.element(service, shape)), plain)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-
 from rehearsal.plugin.sdk import Sdk
 
 SDK = Sdk(
-    # Costs seconds, so only when the first type is looked up.
-    lambda: importlib.import_module("pulumi_aws"),
+    "aws",
     {
         "aws:ec2/vpc:Vpc": "ec2.vpc",
         "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": "ec2.vpc_ipv4_cidr_block_association",

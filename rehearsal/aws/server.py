@@ -14,7 +14,7 @@ from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import TEMPLATE
 from rehearsal.aws.places import is_region
 from rehearsal.aws.sdk import SDK
-from rehearsal.plugin import errors, sdk, server
+from rehearsal.plugin import errors, server
 from rehearsal.plugin.diff import Changes
 from rehearsal.plugin.store import Record
 from rehearsal.plugin.wire import known
@@ -48,7 +48,7 @@ class Provider(server.Provider):
 
     @override
     def defaults(self, token: str) -> Mapping[str, str]:
-        return {"region": self._aws.region} if "region" in sdk.fields(SDK.args_class(token)) else {}
+        return {"region": self._aws.region} if "region" in SDK.inputs(token).fields else {}
 
     @override
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:

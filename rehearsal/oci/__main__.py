@@ -1,5 +1,7 @@
 """Start the stand-in cloud's plugin; the engine reads the port that it prints."""
 
+# ruff: noqa: E402  the engine's protocol is imported without the SDK around it
+
 from __future__ import annotations
 
 import os
@@ -7,6 +9,10 @@ import sys
 
 # The engine does not need gRPC's fork handlers, and their warnings would appear among a user's lines.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+from rehearsal import protocol
+
+protocol.start_fast()
 
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.server import Provider

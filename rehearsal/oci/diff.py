@@ -19,7 +19,7 @@ _LAUNCH_METADATA = ("user_data", "ssh_authorized_keys")
 
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
     """Return what an update from old to new inputs changes and what it replaces."""
-    found = compare(old, new, SDK.args_class(token), _updatable)
+    found = compare(old, new, SDK.inputs(token), _updatable)
     if token == _INSTANCE:
         _compare_instance(old, new, found)
     return found
@@ -27,7 +27,7 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Chang
 
 def _updatable(path: str, field: Field) -> bool:  # noqa: ARG001
     """Return whether the vendor's documentation marks a property as updatable."""
-    return field.text.lstrip().startswith("(Updatable)")
+    return field.updatable
 
 
 # Another `sourceDetails.sourceId` replaces nothing: the provider sends UpdateInstanceSourceViaImageDetails, and the instance

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-
 from rehearsal.plugin.sdk import Sdk
 
 SDK = Sdk(
-    # Costs seconds, so only when the first type is looked up.
-    lambda: importlib.import_module("pulumi_oci"),
+    "oci",
     {
         "oci:Core/vcn:Vcn": "core.vcn",
         "oci:Core/internetGateway:InternetGateway": "core.internet_gateway",

@@ -18,12 +18,14 @@ _SCALARS: Mapping[type, tuple[str, tuple[type, ...]]] = {
 }
 
 
-def misfits(inputs: Mapping[str, Any], args: type, problem: type[Problem] = Problem, path: str = "") -> Iterator[Problem]:
-    """Yield every place where inputs do not fit an Args class of the SDK; unknown values pass.
+def misfits(
+    inputs: Mapping[str, Any], known: sdk.Inputs, problem: type[Problem] = Problem, path: str = ""
+) -> Iterator[Problem]:
+    """Yield every place where inputs do not fit the inputs that the SDK knows; unknown values pass.
 
     `problem` is the vendor's own kind of it.
     """
-    allowed = sdk.fields(args)
+    allowed = known.fields
     for name, value in inputs.items():
         here = f"{path}.{name}" if path else name
         if name in allowed:
@@ -31,13 +33,11 @@ def misfits(inputs: Mapping[str, Any], args: type, problem: type[Problem] = Prob
         elif not name.startswith("__"):  # the engine's own bookkeeping
             close = difflib.get_close_matches(name, allowed, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"allowed are {', '.join(sorted(allowed))}."
-            yield problem(here, f"{here} is not a property of {args.__name__.removesuffix('Args')}; {hint}")
+            yield problem(here, f"{here} is not a property of {known.name}; {hint}")
     for field in allowed.values():
         if field.required and inputs.get(field.name) is None:
             here = f"{path}.{field.name}" if path else field.name
-            yield problem(
-                here, f"{here} is missing and {args.__name__.removesuffix('Args')} needs it.", code="MissingParameter"
-            )
+            yield problem(here, f"{here} is missing and {known.name} needs it.", code="MissingParameter")
 
 
 def _misfit(value: Any, kind: Any, problem: type[Problem], path: str) -> Iterator[Problem]:
@@ -45,7 +45,7 @@ def _misfit(value: Any, kind: Any, problem: type[Problem], path: str) -> Iterato
         return
     if isinstance(kind, sdk.ListOf | sdk.MapOf):
         yield from _misfit_elements(value, kind, problem, path)
-    elif sdk.is_object(kind):
+    elif isinstance(kind, sdk.Inputs):
         if isinstance(value, Mapping):
             yield from misfits(value, kind, problem, path)
         else:

@@ -18,14 +18,18 @@ class Changes:
 
 
 def compare(
-    old: Mapping[str, Any], new: Mapping[str, Any], args: type, updatable: Callable[[str, sdk.Field], bool], path: str = ""
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    inputs: sdk.Inputs,
+    updatable: Callable[[str, sdk.Field], bool],
+    path: str = "",
 ) -> Changes:
     """Return what an update from old to new inputs changes; only inputs are compared, never computed defaults.
 
     `updatable` says of a path and its field whether the vendor's provider changes it in place.
     """
     found = Changes()
-    for name, known in sdk.fields(args).items():
+    for name, known in inputs.fields.items():
         before, after = old.get(name), new.get(name)
         if before == after:
             continue
@@ -33,7 +37,7 @@ def compare(
         if not updatable(here, known):
             found.changed.append(here)
             found.replaced.append(here)
-        elif sdk.is_object(known.type) and isinstance(before, Mapping) and isinstance(after, Mapping):
+        elif isinstance(known.type, sdk.Inputs) and isinstance(before, Mapping) and isinstance(after, Mapping):
             below = compare(before, after, known.type, updatable, here)
             found.changed += below.changed
             found.replaced += below.replaced

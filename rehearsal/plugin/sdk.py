@@ -1,19 +1,26 @@
-"""What a vendor's Pulumi SDK says about a resource's inputs: names, types, required or not, documentation.
+"""What a vendor's Pulumi SDK says about the inputs and outputs of resource types, read once for a checkout.
 
-Loads the part of the SDK that a resource type belongs to when it is first asked for, because all of the SDK costs seconds.
+Importing an SDK costs seconds at each start of a plugin, so what sdk_reader.py finds in it is kept in a file.
 """
 
 from __future__ import annotations
 
-import inspect
-import types
-import typing
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
-from pulumi import _types as sdk_types
+_ROOT = Path(__file__).parents[2]
+_KEPT = _ROOT / ".busbar" / "build" / "sdk"
+_READER = Path(__file__).with_name("sdk_reader.py")
+_READ_S = 120
 
 
 @dataclass(frozen=True)
@@ -32,72 +39,84 @@ class MapOf:
 
 @dataclass(frozen=True)
 class Field:
-    """One input property. `type` is str, int, float, bool, a ListOf, a MapOf, or an Args class; `text` documents it."""
+    """One input property. `type` is str, int, float, bool, None (anything), a ListOf, a MapOf, or an Inputs.
+
+    `updatable`: the SDK's documentation of it begins with "(Updatable)", as OCI's does where nothing is replaced.
+    """
 
     name: str
     type: Any
     required: bool
-    text: str
+    updatable: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The inputs of a resource type or of an object in them: its name, and its properties by their names on the wire."""
+
+    name: str
+    fields: dict[str, Field]
 
 
 class Sdk:
-    """One vendor's SDK: how it is imported, and in which of its modules each type token is defined."""
+    """One vendor's SDK: whose cloud it is for, and in which of its modules each resource type is defined."""
 
-    def __init__(self, load: Callable[[], types.ModuleType], modules: Mapping[str, str]) -> None:
-        self._load, self._modules = load, modules
+    def __init__(self, cloud: str, modules: Mapping[str, str]) -> None:
+        self._cloud, self._modules = cloud, modules
 
-    def args_class(self, token: str) -> type:
-        """Return the SDK's Args class of a resource type.
+    def inputs(self, token: str) -> Inputs:
+        """Return the inputs of a resource type.
 
         Raises:
             KeyError: the token is none that this cloud serves.
         """
-        found: type = getattr(self._room(token), f"{token.rpartition(':')[2]}Args")
-        return found
+        return self._known[0][token]
 
     def output_names(self, token: str) -> frozenset[str]:
-        """Return all output properties of a resource type."""
-        resource = getattr(self._room(token), token.rpartition(":")[2])
-        return frozenset(sdk_types.resource_py_to_pulumi_names(resource).values())
+        """Return all output properties of a resource type.
 
-    def _room(self, token: str) -> types.ModuleType:
-        # By attribute, never by importing the resource's own file: an SDK's modules load on access, and one that is
-        # first accessed in the middle of such an import lacks that resource for good.
-        room = self._load()
-        for name in self._modules[token].split(".")[:-1]:
-            room = getattr(room, name)
-        return room
+        Raises:
+            KeyError: the token is none that this cloud serves.
+        """
+        return self._known[1][token]
 
-
-@cache
-def fields(args: type) -> Mapping[str, Field]:
-    """Return the input properties of an Args class, by their names on the wire."""
-    names = sdk_types.input_type_py_to_pulumi_names(args)
-    wire_types = sdk_types.input_type_types(args)
-    parameters = inspect.signature(args.__init__).parameters  # type: ignore[misc]
-    return {
-        wire: Field(
-            name=wire,
-            type=_plain(wire_types[wire]),
-            required=parameters[python].default is inspect.Parameter.empty,
-            text=getattr(args, python).__doc__ or "",
+    @cached_property
+    def _known(self) -> tuple[dict[str, Inputs], dict[str, frozenset[str]]]:
+        said = json.loads(self._kept().read_text())
+        named = {name: Inputs(name.partition("#")[0], {}) for name in said["objects"]}
+        for name, properties in said["objects"].items():
+            for wire, (kind, required, updatable) in properties.items():
+                named[name].fields[wire] = Field(wire, _type(kind, named), required, updatable)
+        tokens = said["tokens"]
+        return (
+            {token: named[one["inputs"]] for token, one in tokens.items()},
+            {token: frozenset(one["outputs"]) for token, one in tokens.items()},
         )
-        for python, wire in names.items()
-    }
+
+    def _kept(self) -> Path:
+        """Return the file with what the installed SDK says; a process of its own reads an SDK that is new."""
+        asked = json.dumps({"cloud": self._cloud, "modules": dict(self._modules)})
+        package = f"pulumi_{self._cloud}"
+        told = f"{metadata.version(package)} {asked} {_READER.read_text()}"
+        kept = _KEPT / f"{package}-{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
+        if not kept.exists():
+            _KEPT.mkdir(parents=True, exist_ok=True)
+            read = subprocess.run(
+                [sys.executable, str(_READER)], input=asked, capture_output=True, text=True, timeout=_READ_S, check=False
+            )
+            if read.returncode != 0:
+                raise RuntimeError(f"{package} could not be read: {read.stderr.strip()[-500:]}")
+            fresh = kept.with_suffix(f".{os.getpid()}")
+            fresh.write_text(read.stdout)
+            fresh.rename(kept)
+        return kept
 
 
-def is_object(kind: Any) -> bool:
-    """Return whether a field's type is a nested Args class."""
-    return isinstance(kind, type) and sdk_types.is_input_type(kind)
+_SCALARS = {"str": str, "int": int, "float": float, "bool": bool, "any": None}
 
 
-def _plain(annotation: Any) -> Any:
-    """Return an SDK annotation without Input, Awaitable and Optional around it."""
-    origin = typing.get_origin(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return _plain(typing.get_args(annotation)[0])
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return MapOf(_plain(typing.get_args(annotation)[1]))
-    if isinstance(origin, type) and issubclass(origin, Sequence):
-        return ListOf(_plain(typing.get_args(annotation)[0]))
-    return annotation
+def _type(kind: Any, named: Mapping[str, Inputs]) -> Any:
+    if isinstance(kind, str):
+        return named[kind] if kind in named else _SCALARS[kind]
+    [(container, element)] = kind.items()
+    return {"list": ListOf, "map": MapOf}[container](_type(element, named))

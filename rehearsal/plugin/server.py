@@ -132,7 +132,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
                 news.fields[name].string_value = value
         inputs = wire.loads(news)
         # Rules rely on types, so only the wrong types of such inputs are reported.
-        problems = list(check.misfits(inputs, self.sdk.args_class(token), self.problem))
+        problems = list(check.misfits(inputs, self.sdk.inputs(token), self.problem))
         if not problems:
             problems = [*self.rules(token, inputs), *self._cloud.problems(token, inputs, request.urn)]
         failures = [provider_pb2.CheckFailure(property=one.path, reason=one.sentence()) for one in problems]

@@ -248,8 +248,8 @@ def test_a_queue_that_is_gone_or_renamed_counts_as_machines_that_end():
         {"storage": {"lustre": {"size": "2400 GiB"}}},
     ],
 )
-def test_what_can_change_on_running_machines_ends_none(changed):
-    before = [its for _, name, its in program()[0].made if name.endswith(("-template", "p5-0"))]
+def test_what_can_change_on_running_machines_ends_none(whole, changed):
+    before = [its for _, name, its in whole[0].made if name.endswith(("-template", "p5-0"))]
     after = [its for _, name, its in program(changed)[0].made if name.endswith(("-template", "p5-0"))]
     assert [one.get("namePrefix") for one in before] == [one.get("namePrefix") for one in after]
     assert [one.get("launchTemplate") for one in before] == [one.get("launchTemplate") for one in after]
@@ -268,8 +268,8 @@ def test_what_can_change_on_running_machines_ends_none(changed):
         {"storage": {"home": None}},
     ],
 )
-def test_what_cannot_is_another_template_and_so_other_machines(changed):
-    assert template(program(changed)[0])["namePrefix"] != template(program()[0])["namePrefix"]
+def test_what_cannot_is_another_template_and_so_other_machines(whole, changed):
+    assert template(program(changed)[0])["namePrefix"] != template(whole[0])["namePrefix"]
 
 
 def test_an_image_that_is_not_named_is_awss_newest_for_new_machines_and_ends_none():

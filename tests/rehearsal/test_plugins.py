@@ -489,6 +489,9 @@ def test_a_cancel_ends_dialling_and_local_commands_but_no_remote_one(sshd: Sshd,
         assert running.process.wait(timeout=60) == -signal.SIGINT
 
 
+of_one_project = pytest.mark.xdist_group("project")
+
+
 @dataclass
 class Project:
     """A Pulumi project in a folder of its own, run by the real engine with the stand-ins."""
@@ -514,15 +517,17 @@ class Project:
         )
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with one stack; each test writes a program of its own into it."""
+    made = Project(tmp_path_factory.mktemp("project"))
     made.write("")
     assert made.pulumi("stack", "init", "dev").returncode == 0
     return made
 
 
 @needs_engine
+@of_one_project
 def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -> None:
     (project.folder / "beside.py").write_text("NAME = 'beside'\n")
     project.write(
@@ -546,6 +551,7 @@ def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -
 
 
 @needs_engine
+@of_one_project
 @pytest.mark.parametrize(
     ("program", "shown", "hidden"),
     [
@@ -564,6 +570,7 @@ def test_a_program_that_fails_shows_its_own_error_and_no_more(project: Project, 
 
 
 @needs_engine
+@of_one_project
 def test_a_virtualenv_that_is_not_there_is_named(project: Project) -> None:
     project.write("", runtime="{name: python, options: {virtualenv: nope}}")
     previewed = project.pulumi("preview")
@@ -572,6 +579,7 @@ def test_a_virtualenv_that_is_not_there_is_named(project: Project) -> None:
 
 
 @needs_engine
+@of_one_project
 def test_a_changed_trigger_replaces_a_command_and_an_unchanged_one_runs_nothing(project: Project) -> None:
     program = (
         "import pulumi\nfrom pulumi_command import local\n"

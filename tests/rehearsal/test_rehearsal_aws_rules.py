@@ -37,7 +37,6 @@ from rehearsal.aws.sdk import SDK
 from rehearsal.aws.types import TYPES
 from rehearsal.plugin import wire
 from rehearsal.plugin.errors import ServiceError
-from rehearsal.plugin.sdk import fields
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -447,7 +446,7 @@ def test_unchanged_inputs_are_no_change_and_a_smaller_lustre_is_another_one(furn
 
 def test_every_property_whose_change_replaces_is_one_of_the_sdk() -> None:
     for kind, listed in REPLACED.items():
-        known = set(fields(SDK.args_class(kind))) | {"*"}
+        known = set(SDK.inputs(kind).fields) | {"*"}
         assert {path.partition(".")[0] for path in listed} <= known, kind
 
 

@@ -162,7 +162,8 @@ class Bench:
         hostfile.write_text("".join(f"h{h} slots={ranks or self.ranks}\n" for h in range(self.hosts)))
         mca = {
             "plm_rsh_agent": str(self.folder / "agent"), "plm_rsh_no_tree_spawn": "1", "pml": "ob1",
-            "btl": "self,vader,tcp", "btl_tcp_if_include": "front", "oob_tcp_if_include": "front",
+            "btl": "self,tcp", "coll": "basic,libnbc,self", "osc": "sm",
+            "btl_tcp_if_include": "front", "oob_tcp_if_include": "front",
         }  # fmt: skip
         settings = {"NCCL_IB_HCA": "mlx5_", **(env or {})}
         argv = [str(self.folder / "agent"), "h0", "cd /;", "timeout", str(timeout_s), "mpirun", "--allow-run-as-root"]

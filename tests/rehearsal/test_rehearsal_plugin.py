@@ -39,6 +39,6 @@ def test_the_plugin_says_its_port_and_ends_quietly(name: str, tmp_path: Path) ->
     ],
 )
 def test_reading_an_sdks_types_leaves_the_sdk_whole_for_the_program(cloud: str, token: str, resource: str) -> None:
-    read = f"from rehearsal.{cloud}.sdk import SDK; SDK.args_class({token!r}); import pulumi_{cloud}; print({resource})"
+    read = f"from rehearsal.{cloud}.sdk import SDK; SDK.inputs({token!r}); import pulumi_{cloud}; print({resource})"
     found = subprocess.run([sys.executable, "-c", read], cwd=ROOT, text=True, capture_output=True, check=False)
     assert found.returncode == 0, found.stderr

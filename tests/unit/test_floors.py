@@ -99,11 +99,11 @@ MAY = {
     },
     "rehearsal/oci": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.plugin", "rehearsal.oci"),
-        *("pulumi_oci", "typing_extensions"),
+        *("rehearsal.protocol", "typing_extensions"),
     },
     "rehearsal/aws": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.plugin", "rehearsal.aws"),
-        *("pulumi_aws", "botocore", "typing_extensions"),
+        *("rehearsal.protocol", "botocore", "typing_extensions"),
     },
     # Existing hosts are machines of OCI's shapes; nothing else of a vendor is known at the entry.
     "rehearsal/entry": {
@@ -111,7 +111,7 @@ MAY = {
         *("rehearsal.oci.host_images", "rehearsal.oci.machines", "rehearsal.oci.shapes"),
     },
     "rehearsal/enter": {"rehearsal.entry"},
-    "rehearsal/engine": {"rehearsal.engine", "grpc", "google", "pulumi", "asyncssh"},
+    "rehearsal/engine": {"rehearsal.engine", "rehearsal.protocol", "grpc", "google", "pulumi", "asyncssh"},
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
     # A stage plants faults on hosts that run.
     "tools/stage.py": {"rehearsal.world", "rehearsal.host", "tools.nested", "yaml", "rehearsal.plugin"},

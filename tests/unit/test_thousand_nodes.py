@@ -33,6 +33,10 @@ SLOW, SILENT = 700, 901
 LIMIT_BYTES = 64 * 1024
 
 
+#: One measurement of many nodes for all of them.
+pytestmark = pytest.mark.xdist_group("thousand")
+
+
 @pytest.fixture(scope="module")
 def asked() -> Asked:
     # Every collective and every size, as a stack that says nothing asks for.

@@ -12,9 +12,9 @@ import grpc
 
 sys.path[0] = str(Path(__file__).resolve().parents[3])  # this folder's module names must not hide the library's
 
-from rehearsal.engine import protocol  # noqa: E402
+from rehearsal import protocol  # noqa: E402
 
-protocol.without_sdk()
+protocol.start_fast()
 
 from pulumi.runtime.proto import provider_pb2_grpc  # noqa: E402
 

@@ -26,9 +26,9 @@ from google.protobuf import empty_pb2, json_format
 
 sys.path[0] = str(Path(__file__).resolve().parents[3])
 
-from rehearsal.engine import protocol  # noqa: E402
+from rehearsal import protocol  # noqa: E402
 
-protocol.without_sdk()
+protocol.start_fast()
 
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2  # noqa: E402
 

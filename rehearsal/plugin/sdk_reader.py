@@ -1,0 +1,88 @@
+"""Print what a vendor's Pulumi SDK says about resource types, as JSON; a program, started by sdk.py.
+
+Standard input: {"cloud": "oci", "modules": {"oci:Core/vcn:Vcn": "core.vcn", ...}}.
+Standard output: {"objects": {"VcnArgs": {"cidrBlocks": [{"list": "str"}, required, updatable]}},
+"tokens": {"oci:Core/vcn:Vcn": {"inputs": "VcnArgs", "outputs": ["cidrBlock", ...]}}}. Of two classes with one name, the
+second's has a number behind `#`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+import types
+import typing
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_SCALARS = {str: "str", int: "int", float: "float", bool: "bool"}
+
+
+class Reader:
+    """Collects what Args classes say, each once."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self._names: dict[type, str] = {}
+
+    def name(self, args: type) -> str:
+        """Return the name of an Args class, read together with all that it consists of."""
+        if args not in self._names:
+            plain = args.__name__.removesuffix("Args")
+            same = sum(one.partition("#")[0] == plain for one in self.objects)
+            name = self._names[args] = f"{plain}#{same + 1}" if same else plain
+            self.objects[name] = {}
+            self.objects[name] |= self._properties(args)
+        return self._names[args]
+
+    def _properties(self, args: type) -> dict[str, Any]:
+        names = sdk_types.input_type_py_to_pulumi_names(args)
+        kinds = sdk_types.input_type_types(args)
+        parameters = inspect.signature(args.__init__).parameters  # type: ignore[misc]
+        return {
+            wire: [
+                self._kind(kinds[wire]),
+                parameters[python].default is inspect.Parameter.empty,
+                (getattr(args, python).__doc__ or "").lstrip().startswith("(Updatable)"),
+            ]
+            for python, wire in names.items()
+        }
+
+    def _kind(self, annotation: Any) -> Any:
+        """Return an annotation without Input, Awaitable and Optional around it."""
+        origin = typing.get_origin(annotation)
+        if origin in (typing.Union, types.UnionType):
+            return self._kind(typing.get_args(annotation)[0])
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return {"map": self._kind(typing.get_args(annotation)[1])}
+        if isinstance(origin, type) and issubclass(origin, Sequence):
+            return {"list": self._kind(typing.get_args(annotation)[0])}
+        if isinstance(annotation, type) and sdk_types.is_input_type(annotation):
+            return self.name(annotation)
+        return _SCALARS.get(annotation, "any")
+
+
+def main() -> None:
+    """Read the SDK that standard input names."""
+    asked = json.load(sys.stdin)
+    package, reader, tokens = importlib.import_module(f"pulumi_{asked['cloud']}"), Reader(), {}
+    for token, module in asked["modules"].items():
+        # By attribute, never by importing the resource's own file: an SDK's modules load on access, and one that is
+        # first accessed in the middle of such an import lacks that resource for good.
+        room, word = package, token.rpartition(":")[2]
+        for name in module.split(".")[:-1]:
+            room = getattr(room, name)
+        outputs = sorted(sdk_types.resource_py_to_pulumi_names(getattr(room, word)).values())
+        tokens[token] = {"inputs": reader.name(getattr(room, f"{word}Args")), "outputs": outputs}
+    json.dump({"objects": reader.objects, "tokens": tokens}, sys.stdout)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # an SDK warns of its own older classes
+    sys.path.pop(0)  # this folder's module names must not hide the library's
+    from pulumi import _types as sdk_types
+
+    main()
