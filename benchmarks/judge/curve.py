@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MIB = 1024**2
 #: From these sizes on a run is no question of latency: on real machines, and where wires are scaled but latencies are not.
 #: A rehearsed wire is a token bucket, which lets what has gathered in it pass at once: below the second, that is much of a run.
-_FROM_BYTES, FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
+_FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
 #: A size must reach this share of its prediction, which real transcripts follow within a sixth.
 _PREDICTED = 0.25
 #: A larger size, or the run in place, must reach this share of a smaller size, or of the run out of place. Published healthy
@@ -40,6 +40,11 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield check(f"curve {name}", _odd(run, asked, found.scale))
 
 
+def is_a_burst(size_bytes: int, scale: int) -> bool:
+    """Say whether a rehearsed message is so small that what its wires have saved up carries much of it."""
+    return scale != 1 and size_bytes * scale < _FROM_REHEARSED_BYTES
+
+
 def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
     size, reached = run.rows[-1]["size_bytes"], busbw(run.rows[-1])
     bound, share = ceiling.bound_gb_s(run.name, asked.shape, asked.nodes, scale), fraction(size, FLOOR, scale)
@@ -51,8 +56,8 @@ def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
 
 def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
     """Yield the first size that is far below its prediction, or slower than a smaller one, and a slow run in place."""
-    least = _FROM_BYTES if scale == 1 else FROM_REHEARSED_BYTES
-    rows = [row for row in run.rows if row["size_bytes"] * scale >= least]
+    rows = [row for row in run.rows if not is_a_burst(row["size_bytes"], scale)]
+    rows = [row for row in rows if row["size_bytes"] * scale >= _FROM_BYTES]
     sizes = tuple(row["size_bytes"] * scale for row in rows)
     predicted = {} if scale != 1 and asked.nodes == 1 else _predicted(run.name, asked, sizes)
     most, at = 0.0, 0

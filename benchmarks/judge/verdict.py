@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "judge", "judged"]
 
 #: Printed numbers may be this much above what the wire allows; more means another wire.
-_ABOVE = 1.05
+ABOVE = 1.05
 #: At most this many of NCCL's warnings are reasons of a verdict.
 _WARNINGS = 8
 #: Spread that a healthy fabric stays within: coefficient of variation in percent, and p99 / p50 of single operations.
@@ -151,9 +151,9 @@ def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
     for name in asked.plan.collectives:
         most = ceiling.most_gb_s(name, asked.shape, asked.nodes, found.scale, ring=ring)
         rows = found.rows(name)
-        if found.scale != 1 and rows and rows[-1]["size_bytes"] * found.scale < curve.FROM_REHEARSED_BYTES:
+        if rows and curve.is_a_burst(rows[-1]["size_bytes"], found.scale):
             continue
-        if most is not None and rows and (measured := busbw(rows[-1])) > _ABOVE * most:
+        if most is not None and rows and (measured := busbw(rows[-1])) > ABOVE * most:
             what = "a ring" if ring else "any algorithm"
             yield (
                 f"{name}: {measured:.4g} GB/s is more than {what} can carry over these wires ({most:.4g}): "

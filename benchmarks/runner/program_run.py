@@ -19,8 +19,10 @@ _FETCH_TIMEOUT_S = 60
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
 #: It then returns a number of its own (testNumResults, 7 in 2.19.6); from here on a signal ended it.
 _SIGNALLED = 128
-#: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest.
+#: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest. Of a rank
+#: that was killed Open MPI alone knows: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9".
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
+_KILLED = "exited on signal"
 
 
 class Run(NamedTuple):
@@ -141,7 +143,9 @@ def _run(job: Job, path: str, say: jobs.Say) -> str:
 
 def _cause(lines: List[str]) -> str:
     """Return the line that most likely says why a run failed."""
-    telling = [line for line in lines if any(word in line.lower() for word in _TELLING)]
+    telling = [line for line in lines if _KILLED in line] or [
+        line for line in lines if any(word in line.lower() for word in _TELLING)
+    ]
     words = telling or lines or ["it printed nothing"]
     return words[0].strip()[:500]
 

@@ -240,6 +240,8 @@ def _placement(timing: Dict[str, str]) -> Placement:
         raise ValueError("the header lacks algbw, busbw or #wrong")
     time_text = next(timing[name] for name in _TIMES if name in timing)
     wrong = timing[names[0]]
+    if wrong != "N/A" and not wrong.isdigit():
+        raise ValueError(f"{wrong} is no count of wrong values")
     return Placement(
         _number(time_text),
         _number(timing["algbw"]),

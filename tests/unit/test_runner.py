@@ -26,6 +26,7 @@ from a_line import GPU4, a_plan
 from benchmarks.host import pack
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
+from benchmarks.runner import program_run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
 NODE = [{"name": "head", "address": "127.0.0.1"}]
@@ -552,3 +553,8 @@ def test_a_run_that_counted_wrong_values_is_read_unless_a_signal_ended_it(head, 
     found = head.run(measure_request(head, f"{REAL_RUN}echo '# Out of bounds values : 5 FAILED'; exit {status}\n"))
     step = json.loads(found[1])["steps"][0]
     assert bool(step.get("rows")) == read
+
+
+def test_a_rank_that_was_killed_is_the_cause_that_is_named_whatever_else_was_printed():
+    killed = "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9 (Killed)."
+    assert program_run._cause(["# nccl-tests version 2.19.6", "an error on the way down", killed]) == killed  # noqa: SLF001

@@ -47,7 +47,7 @@ def _of_step(documents: Documents, step: Step) -> Iterator[str]:
     """Yield each contradiction between the text and the JSON result of a step, number by number."""
     document = json.loads(documents[f"{step.name}.json"])
     lines = [line.split() for line in documents[f"{step.name}.txt"].replace("\r", "").split("\n")]
-    rows = [words for words in lines if words and words[0].isdigit()]
+    rows = [words for words in lines if len(words) > 8 and words[0].isascii() and words[0].isdigit()]  # noqa: PLR2004
     results = document["results"]
     if len(rows) != len(results) or not results:
         yield f"{step.name}: {len(rows)} rows and {len(results)} results"
