@@ -150,11 +150,14 @@ def scratch(image: MachineImage) -> Step:
         "scratch",
         """
 if ! mountpoint -q /opt/dlami/nvme && [ ! -e /scratch ]; then
-  disks=$(lsblk -d -p -n -o NAME,MODEL | sed -n 's/ *Amazon EC2 NVMe Instance Storage.*//p')
-  if [ -n "$disks" ]; then
+  set --
+  for model in /sys/class/nvme/nvme*/model; do
+    grep -qs '^Amazon EC2 NVMe Instance Storage' "$model" || continue
+    disk=${model%/model}
+    set -- "$@" "/dev/${disk##*/}n1"
+  done
+  if [ $# -gt 0 ]; then
     command -v vgcreate > /dev/null || INSTALL
-    # shellcheck disable=SC2086
-    set -- $disks
     vgcreate scratch "$@"
     lvcreate --yes --stripes $# --extents 100%FREE --name all scratch
     mkfs.xfs -L scratch /dev/scratch/all

@@ -135,7 +135,8 @@ def trust(firewall: str, cidrs: tuple[str, ...]) -> Step:
         # Where it does not run there is nothing to open.
         return Step("trust-nodes", "\n".join(["if firewall-cmd --state; then", *lines, "  firewall-cmd --reload", "fi"]))
     lines = [f"iptables -C INPUT -s {cidr} -j ACCEPT 2>/dev/null || iptables -I INPUT 1 -s {cidr} -j ACCEPT" for cidr in cidrs]
-    return Step("trust-nodes", "\n".join([*lines, "netfilter-persistent save"]))
+    # What the image's netfilter-persistent restores at boot.
+    return Step("trust-nodes", "\n".join([*lines, "iptables-save > /etc/iptables/rules.v4"]))
 
 
 def scratch() -> Step:

@@ -37,7 +37,11 @@ class Ending:
         return f"{len(self.machines)} x {self.shape} of {self.pool}{costs}: {', '.join(self.machines)}"
 
 
-def judge(path: str, allowed: int, endings: Sequence[Ending]) -> None:
+#: Why machines are made anew where nothing else is said.
+CHANGED = "what they are made of has changed"
+
+
+def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED) -> None:
     """Say which machines end; refuse if more of them than `allowed` would be made anew. `path` is the key as typed.
 
     Raises:
@@ -46,7 +50,12 @@ def judge(path: str, allowed: int, endings: Sequence[Ending]) -> None:
     found = [one for one in endings if one.machines]
     for one in found:
         if one.asked:
-            pulumi.log.warn(f"this update ends {one.words}. The stack file asks for fewer machines; the others stay.")
+            # The engine deletes after everything else, and only where nothing failed
+            # (pulumi 3.259.0: pkg/resource/deploy/deployment_executor.go, performPostSteps).
+            pulumi.log.warn(
+                f"this update ends {one.words}. The stack file asks for fewer machines; the others stay. They end last: if the "
+                "update fails before that, for a short fabric too, they go on running and are billed until one passes."
+            )
     anew = [one for one in found if not one.asked]
     number = sum(len(one.machines) for one in anew)
     if not number:
@@ -55,7 +64,7 @@ def judge(path: str, allowed: int, endings: Sequence[Ending]) -> None:
     if number > allowed:
         ends = f"{path} is {allowed}, and {number} machines that run would end with this update ({which})"
         raise pulumi.RunError(
-            f"{ends}: what they are made of has changed, and the capacity may not be had again. Set {path} to {number} to let "
-            "them end and be made anew, or take the change back."
+            f"{ends}: {why}, and the capacity may not be had again. Set {path} to {number} to let them end and be made anew, "
+            "or take the change back."
         )
     pulumi.log.warn(f"this update ends {number} machines and makes them anew, as {path} allows: {which}.")

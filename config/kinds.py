@@ -6,6 +6,7 @@ import base64
 import binascii
 import difflib
 import ipaddress
+import re
 import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,10 @@ def _network(value: str) -> str:
     try:
         return str(ipaddress.IPv4Network(value))
     except ValueError as error:
+        if re.match(r"ocid1\.|vpc-|subnet-", str(value)):
+            raise ValueError(
+                f"is {value!r}, which is a network that exists; the stack makes its own, so write addresses, like 10.0.0.0/16"
+            ) from None
         raise ValueError(f"is {value!r}, which is no IPv4 network ({error}); write it like 10.0.0.0/16") from None
 
 

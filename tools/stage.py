@@ -230,6 +230,10 @@ class Stage:
         records = Store(World.at(self.world), cloud).read().records.values()
         return [record.token.rpartition(":")[2] for record in records if record.urn]
 
+    def ever_booted(self) -> int:
+        """Return how many machines were ever rented in this world; a machine's console outlives it."""
+        return len(list(self.world.glob("console/*.log")))
+
     def close(self, *, retained: bool = False) -> None:
         """Destroy what a test left; nothing of it may outlive that, but what was `retained` on purpose."""
         self.faults()

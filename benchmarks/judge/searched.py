@@ -15,6 +15,8 @@ def read(text: str) -> dict[str, Any]:
         return _failed({}, str(error))
     if not isinstance(line, dict) or line.get("kind") != "search":
         return _failed({}, "the runner's line is not one of a search")
+    if {"trials", "again"} <= line.keys() and line["trials"] is None is line["again"]:
+        return {"schema": 1, "kind": "search", "needed": False}  # a request for nothing is its own answer
     named = line.get("culprits", [])
     if not isinstance(named, list) or not all(map(_is_culprit, named)):
         return _failed(line, "the search's line names a cause that cannot be read")

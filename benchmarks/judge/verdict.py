@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import curve, group_checks, looks, port_events, transport
+from benchmarks.judge import curve, group_checks, looks, port_events, transport, waiting
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.judge.checks import verdict as verdict_of
 from benchmarks.judge.measurement import LineError, Measurement, busbw, is_number, problems, read
@@ -84,6 +84,7 @@ def judged(found: Measurement, asked: Asked) -> Judgement:
     ran = f"{len(asked.plan.sizes_bytes)} sizes on {asked.ranks} ranks of {asked.nodes} nodes, as planned"
     whole = check("measurement", _unreadable(found, asked), bad=UNKNOWN, good=(ran,))
     checks = [whole, *_beside(found, asked)] if whole.state == PASS else [whole]
+    checks = waiting.excused(checks, found, lambda other: _beside(other, asked))
     return _judgement(checks, asked, found)
 
 

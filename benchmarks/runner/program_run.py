@@ -177,4 +177,6 @@ def compared(text: str, exact: Union[str, OSError], name: str, cycles: int = 1) 
         return printed, [*printed.problems, f"the JSON result could not be used: {error}"]
     problems = [*printed.problems, *precise.problems]
     problems += [*agreement.disagreements(printed, precise), *agreement.contradictions(precise)]
-    return precise._replace(network=printed.network, nccl_tests=printed.nccl_tests, nccl=precise.nccl or printed.nccl), problems
+    return precise._replace(
+        network=printed.network, waited=printed.waited, nccl_tests=printed.nccl_tests, nccl=precise.nccl or printed.nccl
+    ), problems

@@ -11,6 +11,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 #: The line that a rehearsal prints; the number divides every line rate.
 _REHEARSAL = re.compile(r"^#\s*busbar rehearsal: .*\bscaled by 1/(\d+)")
+#: What a rehearsal says of its processors, which real benchmarks never do.
+_WAITED = re.compile(r"^#\s*busbar rehearsal: waited for processors (0\.\d+|1\.0+) of the time")
 _NETWORK = re.compile(r"^#\s*busbar rehearsal: (NET/.+)$|NCCL INFO Using network (.*\S)")
 _DEVICE = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]*\]\s+(.*\S)")
 _VERSION = re.compile(r"^# nccl-tests version (\S+).*?(?:nccl-library=(\d+))?\s*$")
@@ -72,8 +74,8 @@ class Transcript(NamedTuple):
     """One run of one collective.
 
     `rows` has one row for each size, `every` those of all cycles as they were printed. `scale` is the divisor of line rates
-    that a rehearsal states (None on real hardware), `nccl` a version such as 2.28.9, `problems` sentences about what could not
-    be read.
+    that a rehearsal states (None on real hardware), `waited` the share of its time in which some rank of it was ready and
+    had no processor, `nccl` a version such as 2.28.9, `problems` sentences about what could not be read.
     """
 
     collective: Optional[str]
@@ -87,6 +89,7 @@ class Transcript(NamedTuple):
     out_of_bounds: Optional[int]
     problems: Tuple[str, ...]
     every: Tuple[Row, ...] = ()
+    waited: Optional[float] = None
 
 
 class _Draft:
@@ -118,6 +121,7 @@ class _Draft:
             get("bounds"),
             tuple(self.problems),
             tuple(self.rows),
+            get("waited"),
         )
 
 
@@ -291,6 +295,9 @@ def _read_remark(draft: _Draft, line: str) -> None:
         if match:
             value = match.group(1) or match.group(match.lastindex or 1)
             draft.values[key] = int(value) if key in ("scale", "bounds") else value
+    waited = _WAITED.match(line)
+    if waited:
+        draft.values["waited"] = float(waited.group(1))
     average = _AVERAGE.match(line)
     if average:
         draft.ended = True

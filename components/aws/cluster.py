@@ -59,9 +59,12 @@ class AwsCluster(pulumi.ComponentResource):
         for_nodes = Parts(
             subnet_id=subnet, group_id=groups.nodes_id, profile=roles.node_profile, mounts=mounts, image=found.image or ""
         )
-        may_go_on = running.judged(wanted, roles.node_profile_arn)
+        ran = running.found(wanted, roles.node_profile_arn)
+        may_go_on = running.judged(wanted, ran)
         # By queue and name: others may come, go and change places, and these machines stay.
         pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, may_go_on, mine) for _, key, _ in wanted.located}
+        if pulumi.runtime.is_dry_run():
+            running.judge_anew(wanted, ran, {key: pool.kept for key, pool in pools.items()})
         user, network_of_nodes = wanted.family.login, wanted.network.private_subnets[0]
         self.reach = Ssh(login.machine.apply(lambda login: Access(user, login, network_of_nodes, wanted.access.public_key)))
         self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)

@@ -43,10 +43,12 @@ class Pool(pulumi.ComponentResource):
 
     Creates: placement group (where wanted), capacity block (where its purchase was confirmed), launch template, one
     instance for each static machine.
-    Outputs: `members`, in the order of their addresses; `template_id`.
+    Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of those that the engine does not make anew;
+    `template_id`.
     """
 
     members: pulumi.Output[tuple[Member, ...]]
+    kept: pulumi.Output[frozenset[str]]
     template_id: pulumi.Output[str]
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts made
@@ -67,7 +69,11 @@ class Pool(pulumi.ComponentResource):
         reservation = self._reservation()
         template = self._template(self._placement(), reservation)
         self.template_id = template.id
-        self.members = self._instances(template, self._begun(reservation))
+        made = self._instances(template, self._begun(reservation))
+        self.members = _members(made)
+        # Of what will be made anew a preview does not know the id.
+        known = [one.id.apply(lambda its: {its} if isinstance(its, str) else set(), run_with_unknowns=True) for one in made]
+        self.kept = pulumi.Output.all(*known).apply(lambda ids: frozenset().union(*ids))
         self.register_outputs({"template_id": self.template_id})
 
     def _placement(self) -> pulumi.Input[str] | None:
@@ -139,9 +145,9 @@ class Pool(pulumi.ComponentResource):
         found = ec2.get_capacity_block_reservation_output(id=reservation)
         return begun(f"{self._name}-begun", found.start_date, reservation, self._mine)
 
-    def _instances(self, template: ec2.LaunchTemplate, after: pulumi.Output[str]) -> pulumi.Output[tuple[Member, ...]]:
+    def _instances(self, template: ec2.LaunchTemplate, after: pulumi.Output[str]) -> list[ec2.Instance]:
         version = pulumi.Output.all(template.latest_version, after).apply(lambda its: str(its[0]))
-        made = [
+        return [
             ec2.Instance(
                 f"{self._name}-{index}",
                 launch_template=ec2.InstanceLaunchTemplateArgs(id=template.id, version=version),
@@ -157,10 +163,6 @@ class Pool(pulumi.ComponentResource):
             )
             for index in range(self._machines.static)
         ]
-        each = [pulumi.Output.all(id=one.id, address=one.private_ip, image=one.ami) for one in made]
-        return pulumi.Output.all(*each).apply(
-            lambda found: tuple(sorted((Member(**one) for one in found), key=lambda one: _order(one.address)))
-        )
 
     def _tags(self) -> dict[str, str]:
         queue = next(queue for queue in self._wanted.queues if self._machines in queue.machines)
@@ -236,6 +238,13 @@ def _user_data(wanted: Aws, machines: Machines, mounts: Mounts) -> str:
         enroot=ENROOT if wanted.container else "",
     )
     return base64.b64encode(render(boot).encode()).decode()
+
+
+def _members(made: list[ec2.Instance]) -> pulumi.Output[tuple[Member, ...]]:
+    each = [pulumi.Output.all(id=one.id, address=one.private_ip, image=one.ami) for one in made]
+    return pulumi.Output.all(*each).apply(
+        lambda found: tuple(sorted((Member(**one) for one in found), key=lambda one: _order(one.address)))
+    )
 
 
 def _order(address: str | None) -> tuple[int, ...]:

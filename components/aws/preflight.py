@@ -15,6 +15,7 @@ import pulumi_aws
 from pulumi_aws import cloudcontrol, ec2, servicequotas
 
 from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT, family
+from catalogue.aws.permissions import LOOKUPS
 from components.judged import reason, refuse
 from config.aws.facts import Facts, Image, Machine, Reservation
 from config.aws.model import Aws, Machines
@@ -51,14 +52,25 @@ def judge(wanted: Aws) -> None:
     ask = wanted.preflight and {found.rule for found in findings if found.severity == ERROR} <= {"reservation-missing"}
     on_offer: list[str] = []
     if ask:
-        try:
-            findings = check(RULES, wanted, _gather(wanted), wanted.suppress, "aws.suppress")
-            on_offer = [f"On offer is {offer(one)}" for _, _, one in wanted.located if _lacks_block(one)]
-        except Exception as error:  # noqa: BLE001 - the SDK raises no other
-            raise pulumi.RunError(
-                f"aws.preflight is true, and the account could not be asked: {reason(error)}; set it to false to ask nothing."
-            ) from None
+        findings = check(RULES, wanted, _gather(wanted), wanted.suppress, "aws.suppress")
+        on_offer = [f"On offer is {offer(one)}" for _, _, one in wanted.located if _lacks_block(one)]
     refuse(findings, on_offer)
+
+
+def _ask(what: str, token: str, look_up: Callable[[], _T]) -> _T:
+    """Return what `look_up` returns.
+
+    Raises:
+        pulumi.RunError: what was asked, the service's own words, which rights it takes, and how to go on without.
+    """
+    try:
+        return look_up()
+    except Exception as error:  # noqa: BLE001 - the SDK raises no other
+        rights = " and ".join(LOOKUPS[token]) or "sign in"
+        raise pulumi.RunError(
+            f"aws.preflight is true, and {what} could not be looked up: {reason(error)}. It takes valid credentials and the "
+            f"right to {rights}; set aws.preflight: false to ask nothing."
+        ) from None
 
 
 def _gather(wanted: Aws) -> Facts:
@@ -67,8 +79,10 @@ def _gather(wanted: Aws) -> Facts:
     types = dict.fromkeys(one.type for one in machines)
     named = {one.purchase.reservation: one for one in machines if one.purchase.reservation}
     existing = {one.placement_group for one in machines if one.placement_group}
+    counted = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT} and _quota_name(one)]
+    quotas = {one.type: _there(partial(_quota, one)) for one in counted}
     return Facts(
-        region=pulumi_aws.get_region().region,
+        region=_ask("the region", "index/getRegion:getRegion", lambda: pulumi_aws.get_region().region),
         reservations={
             name: _there(partial(_reservation, name, one)) for name, one in named.items() if one.purchase.option != "odcr-group"
         },
@@ -77,7 +91,8 @@ def _gather(wanted: Aws) -> Facts:
         machines={kind: _machine(kind) for kind in types},
         images={image: _there(partial(_image, image)) for image in _ids(wanted)},
         placement_groups={name: _strategy(name) for name in sorted(existing)},
-        quota_vcpus={one.type: _quota(one) for one in machines if one.purchase.option in {ON_DEMAND, SPOT}},
+        quota_vcpus={one.type: quotas.get(one.type) for one in machines if one.purchase.option in {ON_DEMAND, SPOT}},
+        quota_unsaid=frozenset(kind for kind, room in quotas.items() if room is None),
     )
 
 
@@ -96,7 +111,7 @@ def _there(ask: Callable[[], _T]) -> _T | None:
 
 
 def _is_missing(error: Exception) -> bool:
-    return "NotFound" in str(error) or "returned no results" in str(error)
+    return any(words in str(error) for words in ("NotFound", "NoSuchResource", "returned no results", "couldn't find resource"))
 
 
 def _lacks_block(one: Machines) -> bool:
@@ -106,10 +121,14 @@ def _lacks_block(one: Machines) -> bool:
 
 def offer(machines: Machines) -> str:
     """Return the end of a sentence that names a Capacity Block on offer now, and its price; buys nothing."""
-    found = ec2.get_capacity_block_offering(
-        capacity_duration_hours=machines.purchase.show_offerings_h,
-        instance_count=machines.static,
-        instance_type=machines.type,
+    found = _ask(
+        f"what Capacity Blocks of {machines.type} are on offer",
+        "ec2/getCapacityBlockOffering:getCapacityBlockOffering",
+        lambda: ec2.get_capacity_block_offering(
+            capacity_duration_hours=machines.purchase.show_offerings_h,
+            instance_count=machines.static,
+            instance_type=machines.type,
+        ),
     )
     return (
         f"{found.capacity_block_offering_id}: {found.instance_count} x {found.instance_type} in {found.availability_zone} for "
@@ -119,14 +138,17 @@ def offer(machines: Machines) -> str:
 
 
 def _zones(kind: str) -> tuple[str, ...]:
-    found = ec2.get_instance_type_offerings(
-        filters=[ec2.GetInstanceTypeOfferingsFilterArgs(name="instance-type", values=[kind])], location_type="availability-zone"
+    named = ec2.GetInstanceTypeOfferingsFilterArgs(name="instance-type", values=[kind])
+    found = _ask(
+        f"the zones that offer {kind}",
+        "ec2/getInstanceTypeOfferings:getInstanceTypeOfferings",
+        lambda: ec2.get_instance_type_offerings(filters=[named], location_type="availability-zone"),
     )
     return tuple(sorted(found.locations))
 
 
 def _machine(kind: str) -> Machine:
-    found = ec2.get_instance_type(instance_type=kind)
+    found = _ask(f"type {kind}", "ec2/getInstanceType:getInstanceType", lambda: ec2.get_instance_type(instance_type=kind))
     cards = sorted(found.network_cards, key=lambda card: card.index)
     return Machine(
         usage=frozenset(found.supported_usages_classes),
@@ -137,7 +159,8 @@ def _machine(kind: str) -> Machine:
 
 
 def _image(image: str) -> Image:
-    found = ec2.get_ami(filters=[ec2.GetAmiFilterArgs(name="image-id", values=[image])], include_deprecated=True)
+    named = ec2.GetAmiFilterArgs(name="image-id", values=[image])
+    found = _ask(f"image {image}", "ec2/getAmi:getAmi", lambda: ec2.get_ami(filters=[named], include_deprecated=True))
     sizes = [
         int((disk.ebs or {}).get("volume_size") or 0)
         for disk in found.block_device_mappings
@@ -146,20 +169,34 @@ def _image(image: str) -> Image:
     return Image(found.architecture, f"{found.name} {found.description}".strip(), max(sizes, default=0))
 
 
-def _quota(one: Machines) -> float | None:
-    """Return the vCPUs that the account may run; None if that kind is not counted here."""
+def _quota_name(one: Machines) -> str | None:
+    """Return the name of the quota that machines count against; None if that kind is not counted here."""
     letters = family(one.type)
     if one.purchase.option == SPOT:
         # No source names the quota of P6, and P4's says nothing of it.
-        name = _SPOT_P5 if one.type.startswith("p5") else None if one.type.startswith("p6") else _SPOT_QUOTA.get(letters)
-    else:
-        name = _ON_DEMAND_QUOTA.get(letters)
-    return float(servicequotas.get_service_quota(service_code="ec2", quota_name=name).value) if name else None
+        return _SPOT_P5 if one.type.startswith("p5") else None if one.type.startswith("p6") else _SPOT_QUOTA.get(letters)
+    return _ON_DEMAND_QUOTA.get(letters)
+
+
+def _quota(one: Machines) -> float:
+    """Return the vCPUs that the account may run."""
+    name = _quota_name(one) or ""
+    return _ask(
+        f'the quota "{name}"',
+        "servicequotas/getServiceQuota:getServiceQuota",
+        lambda: float(servicequotas.get_service_quota(service_code="ec2", quota_name=name).value),
+    )
 
 
 def _reservation(name: str, one: Machines) -> Reservation:
     """Return the reservation of that id, whichever of the two kinds it is: the rules say which one the option needs."""
-    block = _there(lambda: ec2.get_capacity_block_reservation(id=name)) if one.purchase.option == BLOCK else None
+    ask = partial(
+        _ask,
+        f"reservation {name}",
+        "ec2/getCapacityBlockReservation:getCapacityBlockReservation",
+        lambda: ec2.get_capacity_block_reservation(id=name),
+    )
+    block = _there(ask) if one.purchase.option == BLOCK else None
     if block is not None:
         return Reservation(
             id=name,
@@ -211,7 +248,12 @@ def _strategy(name: str) -> str | None:
 
 
 def _resource(kind: str, name: str) -> dict[str, Any]:
-    return dict(json.loads(cloudcontrol.get_resource(type_name=kind, identifier=name).properties))
+    found = _ask(
+        f"{kind} {name}",
+        "cloudcontrol/getResource:getResource",
+        lambda: cloudcontrol.get_resource(type_name=kind, identifier=name),
+    )
+    return dict(json.loads(found.properties))
 
 
 def _group_name(arn: str | None) -> str:

@@ -6,7 +6,9 @@ The account is asked and not the state: what an update that failed half way has 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
 
 import pulumi
 from pulumi_aws import ec2
@@ -14,38 +16,82 @@ from pulumi_aws import ec2
 from components import endings
 from components.aws.compute import INDEX_TAG, MADE_TAG, POOL_TAG
 from components.endings import Ending
-from config.aws.model import Aws, Machines
+from components.judged import reason
+from config.aws.model import Aws
 
 _ALIVE = ["pending", "running", "stopping", "stopped"]
+_ALLOWED = "aws.allowReplace"
+
+#: Private addresses by id.
+Machines = dict[str, str]
 
 
-def judged(wanted: Aws, profile_arn: pulumi.Output[str]) -> pulumi.Output[bool]:
-    """Return True once it is judged that the nodes which an update would end may end; unknown while there is no profile yet.
+@dataclass(frozen=True)
+class Pool:
+    """Nodes of one pool that run.
+
+    Attributes:
+        every: all of them.
+        same: those that are made of what would be launched today.
+        stay: those of `same` whose number the stack file still has.
+    """
+
+    every: Machines
+    same: Machines
+    stay: Machines
+
+
+@dataclass(frozen=True)
+class Running:
+    """All nodes of this stack that run, and those of each pool in the stack file."""
+
+    everybody: Machines
+    pools: Mapping[str, Pool]
+
+
+def found(wanted: Aws, profile_arn: pulumi.Output[str]) -> pulumi.Output[Running]:
+    """Return the nodes that run; unknown while there is no profile yet."""
+    pools = {}
+    for _, key, one in wanted.located:
+        mine, made_of = {POOL_TAG: [key]}, {MADE_TAG: [wanted.made_of(one)]}
+        numbers = {INDEX_TAG: [str(at) for at in range(one.static)] or ["none"]}
+        pools[key] = pulumi.Output.all(
+            every=_having(profile_arn, mine),
+            same=_having(profile_arn, mine | made_of),
+            stay=_having(profile_arn, mine | made_of | numbers),
+        ).apply(lambda its: Pool(**its))
+    return pulumi.Output.all(everybody=_having(profile_arn, {}), pools=pulumi.Output.all(**pools)).apply(
+        lambda its: Running(**its)
+    )
+
+
+def judged(wanted: Aws, running: pulumi.Output[Running]) -> pulumi.Output[bool]:
+    """Return True once it is judged that the nodes may end which the stack file would end.
 
     Raises:
-        pulumi.RunError: more of them would end than `allowReplace` allows.
+        pulumi.RunError: more of them would be made anew than `allowReplace` allows.
     """
-    everybody = _found(profile_arn, {})
-    pools = [
-        pulumi.Output.all(
-            same=_found(profile_arn, {POOL_TAG: [key], MADE_TAG: [wanted.made_of(one)]}),
-            kept=_found(
-                profile_arn,
-                {
-                    POOL_TAG: [key],
-                    MADE_TAG: [wanted.made_of(one)],
-                    INDEX_TAG: [str(at) for at in range(one.static)] or ["none"],
-                },
-            ),
-            all=_found(profile_arn, {POOL_TAG: [key]}),
-        )
-        for _, key, one in wanted.located
-    ]
-    return pulumi.Output.all(everybody, *pools).apply(lambda found: _judge(wanted, found[0], found[1:]))
+    return running.apply(lambda its: _judge(wanted, its))
 
 
-def _found(profile_arn: pulumi.Output[str], tags: dict[str, list[str]]) -> pulumi.Output[dict[str, str]]:
-    """Return private addresses by id of this stack's nodes that have these tags."""
+def judge_anew(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[str, pulumi.Output[frozenset[str]]]) -> None:
+    """Judge, at a preview, the nodes that the engine makes anew although the stack file does not ask for it.
+
+    A preview knows the ids of the nodes that stay: `kept`, by pool. The program is not told of `--replace` in any other way.
+
+    Raises:
+        pulumi.RunError: more of them would be made anew than `allowReplace` allows.
+    """
+
+    def judge(its: Running, kept: Mapping[str, frozenset[str]]) -> None:
+        said = [_ending(key, one.type, _less(its.pools[key].stay, kept[key]), asked=False) for _, key, one in wanted.located]
+        endings.judge(_ALLOWED, wanted.allow_replace, said, "the engine replaces them, as --replace or a change asks")
+
+    pulumi.Output.all(its=running, kept=pulumi.Output.all(**kept)).apply(lambda known: judge(**known))
+
+
+def _having(profile_arn: pulumi.Output[str], tags: dict[str, list[str]]) -> pulumi.Output[Machines]:
+    """Return this stack's nodes that have these tags."""
     asked = {f"tag:{key}": values for key, values in tags.items()}
     filters = profile_arn.apply(
         lambda arn: [
@@ -53,29 +99,35 @@ def _found(profile_arn: pulumi.Output[str], tags: dict[str, list[str]]) -> pulum
             for name, values in {"iam-instance-profile.arn": [arn], **asked}.items()
         ]
     )
-    found = ec2.get_instances_output(filters=filters, instance_state_names=_ALIVE)
-    return pulumi.Output.all(ids=found.ids, addresses=found.private_ips).apply(
+    machines = ec2.get_instances_output(filters=filters, instance_state_names=_ALIVE).recover(_unseen)
+    return pulumi.Output.all(ids=machines.ids, addresses=machines.private_ips).apply(
         lambda its: dict(zip(its["ids"], its["addresses"], strict=False))
     )
 
 
-def _judge(wanted: Aws, everybody: dict[str, str], pools: Sequence[dict[str, dict[str, str]]]) -> bool:
+def _unseen(error: Exception) -> NoReturn:
+    raise pulumi.RunError(
+        f"the nodes of this stack that run could not be looked up: {reason(error)}. It takes the right ec2:DescribeInstances; "
+        "without it, nobody can say which machines an update would end."
+    ) from None
+
+
+def _judge(wanted: Aws, running: Running) -> bool:
     said = []
-    strays = dict(everybody)
-    for (_, key, one), found in zip(wanted.located, pools, strict=True):
-        strays = {name: address for name, address in strays.items() if name not in found["all"]}
-        said.append(_ending(key, one, _less(found["same"], found["kept"]), asked=True))
-        said.append(_ending(key, one, _less(found["all"], found["same"]), asked=False))
-    if strays:
-        named = tuple(f"{name} ({address})" for name, address in sorted(strays.items()))
-        said.append(Ending("no queue", "machines", named, asked=False))
-    endings.judge("aws.allowReplace", wanted.allow_replace, said)
+    strays = running.everybody
+    for _, key, one in wanted.located:
+        pool = running.pools[key]
+        strays = _less(strays, pool.every)
+        said.append(_ending(key, one.type, _less(pool.same, pool.stay), asked=True))
+        said.append(_ending(key, one.type, _less(pool.every, pool.same), asked=False))
+    said.append(_ending("no queue", "machines", strays, asked=False))
+    endings.judge(_ALLOWED, wanted.allow_replace, said)
     return True
 
 
-def _less(some: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+def _less(some: Machines, others: Container[str]) -> Machines:
     return {name: address for name, address in some.items() if name not in others}
 
 
-def _ending(key: str, machines: Machines, found: dict[str, str], *, asked: bool) -> Ending:
-    return Ending(key, machines.type, tuple(f"{name} ({address})" for name, address in sorted(found.items())), asked)
+def _ending(pool: str, shape: str, machines: Machines, *, asked: bool) -> Ending:
+    return Ending(pool, shape, tuple(f"{name} ({address})" for name, address in sorted(machines.items())), asked)

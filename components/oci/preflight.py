@@ -172,11 +172,24 @@ def _existing(wanted: Oci) -> Facts:
     sizes = {network.display_name: sum(int(part.size) for part in network.instance_pools) for network in living}
     tags = {network.display_name: network.freeform_tags or {} for network in living}
     labels = {wanted.label(pool): pool.name for pool in wanted.pools}
+    ids = {network.display_name: network.id for network in living}
+    shrinking = {pool.name: wanted.label(pool) for pool in wanted.pools if 0 < pool.nodes < sizes.get(wanted.label(pool), 0)}
     return Facts(
+        oldest={name: _oldest(wanted.compartment, ids[label]) for name, label in shrinking.items()},
         running={name: sizes.get(label, 0) for label, name in labels.items()},
         made={name: tags[label][MADE_FOR] for label, name in labels.items() if MADE_FOR in tags.get(label, {})},
         strays={label: size for label, size in sizes.items() if label not in labels and tags[label].get(OWNER) == wanted.name},
     )
+
+
+def _oldest(compartment: str, network: str) -> tuple[str, ...]:
+    """Return the names of a cluster network's nodes in the order in which the vendor ends them."""
+    found = _ask(
+        f"the nodes of {network}",
+        "read compute-management-family in the compartment",
+        lambda: core.get_cluster_network_instances(compartment_id=compartment, cluster_network_id=network).instances,
+    )
+    return tuple(one.display_name for one in sorted(found, key=lambda one: one.time_created))
 
 
 def _available(tenancy: str, domain: str, limit: str) -> int | None:

@@ -63,6 +63,7 @@ class Facts:
         images: by id; None if there is none.
         placement_groups: strategy by name; None if there is no such group.
         quota_vcpus: vCPUs that the account may run of a type, by type; None if that kind is not counted.
+        quota_unsaid: types whose quota the service does not know.
     """
 
     region: str | None = None
@@ -73,3 +74,4 @@ class Facts:
     images: Mapping[str, Image | None] = field(default_factory=dict)
     placement_groups: Mapping[str, str | None] = field(default_factory=dict)
     quota_vcpus: Mapping[str, float | None] = field(default_factory=dict)
+    quota_unsaid: frozenset[str] = frozenset()

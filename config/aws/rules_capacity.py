@@ -325,6 +325,18 @@ def quota(wanted: Aws, facts: Facts) -> _Breaches:
             )
 
 
+@rule("quota-unknown", WARNING, "AWS Service Quotas API, GetServiceQuota: NoSuchResourceException", number=25)
+def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
+    """A quota that the service says nothing of."""
+    for path, _, one in wanted.located:
+        if one.static and one.type in facts.quota_unsaid:
+            yield Breach(
+                f"{path}.static",
+                f"is {one.static}, and the service does not say how many {one.type} the account may run; only the launch will "
+                "tell",
+            )
+
+
 @rule("addresses", ERROR, f"{_EC2} dry run: InsufficientFreeAddressesInSubnet", number=25)
 def address_room(wanted: Aws, _facts: Facts) -> _Breaches:
     """More addresses than the nodes' subnet has."""

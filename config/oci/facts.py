@@ -36,6 +36,7 @@ class Facts:
         made: what the machines of a pool were made for (`Oci.machines`), by the pool's name, where they say.
         strays: nodes of this stack's cluster networks for which it has no pool any more, by display name.
         running: nodes that a pool has already, by the pool's name.
+        oldest: names of the nodes of a pool that shrinks, oldest first, by the pool's name.
     """
 
     domains: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class Facts:
     made: Mapping[str, str] = field(default_factory=dict)
     strays: Mapping[str, int] = field(default_factory=dict)
     running: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def offering(self, shapes: frozenset[str]) -> tuple[str, ...]:
         """Return the availability domains that offer all of `shapes`."""

@@ -15,7 +15,7 @@ from rehearsal.aws.images import IMAGES
 from rehearsal.aws.instance_metadata import metadata
 from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name
 from rehearsal.aws.places import region_of
-from rehearsal.aws.types import GIGA, GPU_BUSES, TYPES
+from rehearsal.aws.types import GIGA, GPU_BUSES, LOCAL_DISK, TYPES
 from rehearsal.host import hosts
 from rehearsal.net import network
 from rehearsal.plugin.errors import ServiceError
@@ -59,6 +59,7 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
         gpus=(kind.gpu,) * kind.gpus,
         gpu_buses=GPU_BUSES[: kind.gpus],
         nvme=kind.nvme,
+        nvme_model=LOCAL_DISK,
         front_rate_bits_per_s=int(kind.front_gbit_s * GIGA),
         instance_id=record.id,
         metadata=metadata(record, region, profile) if private["metadata"] else {},

@@ -39,7 +39,6 @@ def copies(family: str) -> dict[str, str]:
     """Return the EFA installer's files by path below the root, as `Image.own_copies` names them."""
     plugin = plugin_folder(family).lstrip("/")
     made = {f"{plugin}/{name}": "build/libnccl-net.so" for name in ("libnccl-net.so", "libnccl-net-ofi.so")}
-    made["opt/amazon/efa/bin/fi_info"] = "bin/fi_info"
     return made | {f"{INSTALLER_FILES}/{path}": source for path, source in made.items()}
 
 

@@ -15,6 +15,8 @@ _ROWS: dict[str, tuple[etc_files.Family, str, str, str, dict[str, str]]] = {
     "al2023": ("amzn", "2023", "Amazon Linux 2023.7.20250512", "ec2-user", DNF),
 }
 
+NAMES = tuple(_ROWS)
+
 
 def image(name: str) -> Image:
     """Return the image of that name: ubuntu2204-aws or al2023-aws.

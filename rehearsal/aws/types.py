@@ -13,6 +13,8 @@ from dataclasses import dataclass
 GIGA = 10**9
 #: PCI buses at which eight GPUs are shown. No page of the vendor's names them: these are those of OCI's BM.GPU4.8.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
+#: What the local disks say of themselves (AWS, "SSD instance store volumes").
+LOCAL_DISK = "Amazon EC2 NVMe Instance Storage"
 _GB = 10**9
 ON_DEMAND, SPOT, BLOCK = "on-demand", "spot", "capacity-block"
 _BOUGHT = (ON_DEMAND, SPOT)

@@ -29,6 +29,7 @@ PACKAGES = {
     "ip": "iproute2",
     "tc": "iproute2",
     "nft": "nftables",
+    "iptables": "iptables",
     "nsenter": "util-linux",
     "unshare": "util-linux",
     "pivot_root": "util-linux",

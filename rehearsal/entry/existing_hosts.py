@@ -35,7 +35,7 @@ SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
 #: Their own firewall lets their network in, as on machines that have run jobs before.
 PREPARED = """#cloud-config
 runcmd:
-- if command -v netfilter-persistent; then netfilter-persistent flush; else systemctl stop firewalld; fi
+- if command -v iptables; then iptables -F; else systemctl stop firewalld; fi
 """
 
 

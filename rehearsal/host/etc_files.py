@@ -40,6 +40,8 @@ def sshd_config(*, includes: bool) -> str:
 
 def cloud_config(family: Family, user: str) -> str:
     """Return cloud.cfg: the vendor's modules without those that need disks or snaps."""
+    # On Oracle and Amazon Linux the module asks systemd to name the host, which has its name from its start.
+    naming = "set_hostname, update_hostname, " if family == "ubuntu" else ""
     package_sources = "apt-configure" if family == "ubuntu" else "yum-add-repo"
     return f"""# The image's own settings; user data comes over them.
 users: [default]
@@ -54,7 +56,7 @@ apt: {{preserve_sources_list: true}}
 datasource_list: [NoCloud]
 datasource: {{NoCloud: {{fs_label: null}}}}
 output: {{all: '| tee -a /var/log/cloud-init-output.log'}}
-cloud_init_modules: [bootcmd, write-files, disk_setup, mounts, set_hostname, update_hostname, update_etc_hosts,
+cloud_init_modules: [bootcmd, write-files, disk_setup, mounts, {naming}update_etc_hosts,
   ca-certs, users-groups, ssh]
 cloud_config_modules: [ssh-import-id, set-passwords, {package_sources}, ntp, timezone, runcmd]
 cloud_final_modules: [package-update-upgrade-install, write-files-deferred, scripts-vendor, scripts-per-once,

@@ -101,7 +101,7 @@ def clean_etc(etc: Path) -> None:
         elif source.exists():
             shutil.copy2(source, etc / name)
     for command in (etc / "alternatives").iterdir():
-        if command.name.startswith("mp") or command.name in {"iptables", "ip6tables"}:
+        if command.name.startswith("mp"):
             command.unlink()
     system_accounts(etc)
 

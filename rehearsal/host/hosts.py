@@ -129,6 +129,7 @@ def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict
         "links": images.links(one),
         "nodes": nodes,
         "sys_class": rdma_devices.folders(cables.ports(spec, faults))
+        | {f"nvme/nvme{at}/model": f"{spec.nvme_model:40}\n" for at in range(len(spec.nvme))}
         | {f"dmi/id/{name}": f"{text}\n" for name, text in spec.firmware.items()},
         "counted": _counted(spec, faults),
         "hidden": [rail.name for rail in spec.rails if rail.driver == "efa"],

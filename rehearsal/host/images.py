@@ -10,13 +10,14 @@ from rehearsal.host import etc_files, package_state
 
 IMAGE_FOLDER = Path(__file__).parents[1] / "image"
 
-STORAGE = ("vgcreate", "lvcreate", "mkfs.xfs", "mkfs.ext4", "mount", "lsblk")
-EVERYWHERE = dict.fromkeys(STORAGE, "storage") | {name: name for name in ("systemctl", "timedatectl", "hostnamectl")}
-YUM = {"yum": "yum", "yum-config-manager": "yum", "rpm": "yum"}
+EVERYWHERE = dict.fromkeys(("vgcreate", "lvcreate", "mkfs.xfs", "mount"), "storage") | {"systemctl": "systemctl"}
+YUM = {"yum": "yum"}
 DNF = YUM | {"dnf": "yum"}
-IFUP = {"ifup": "ifup", "ifdown": "ifup"}
-SECURITY = {"firewall-cmd": "firewall-cmd", "setenforce": "setenforce", "getenforce": "setenforce"}
-UBUNTU = dict.fromkeys(("iptables", "netfilter-persistent"), "iptables") | {"apt-get": "apt-get"}
+IFUP = {"ifup": "ifup"}
+SECURITY = {"firewall-cmd": "firewall-cmd"}
+UBUNTU = {"apt-get": "apt-get"}
+#: The machine's own, which of the rehearsed images only Ubuntu's have.
+IPTABLES = ("iptables", "iptables-save", "iptables-restore")
 #: Debian's own tools, which only an image of Debian's family has.
 DPKG = ("apt", "apt-cache", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
@@ -26,12 +27,9 @@ FOREIGN = tuple(
         (
             *SECURITY,
             *UBUNTU,
-            "ip6tables",
-            "ufw",
             *IFUP,
             *DNF,
             "aws",
-            "ibdev2netdev",
             "nvidia-smi",
             "modprobe",
             "wpa_cli",
@@ -100,7 +98,7 @@ def nccl_header(version: str) -> str:
 def absent(one: Image) -> list[str]:
     """Return commands of this machine that the image does not have."""
     gone = [name for name in FOREIGN if name not in one.commands and not (name == "mount.lustre" and one.lustre)]
-    gone += DPKG if one.family != "ubuntu" else ("apt",)
+    gone += (*DPKG, *IPTABLES) if one.family != "ubuntu" else ("apt",)
     # The machine's MPI only runs below the image's own.
     return [*gone, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort"]
 

@@ -45,6 +45,7 @@ class HostSpec:
         front_hca: RDMA device of the front-end NIC, if it is one.
         gpu_buses: PCI bus of each GPU; empty: numbered in order.
         nvme: bytes of each local disk.
+        nvme_model: what all of them say of themselves.
         agent_plugins: names of the vendor's agent plugins that are enabled.
         instance_id: the instance id for cloud-init; empty: `id`.
         metadata: what the instance metadata service answers, by path without a leading slash; empty: there is no such service.
@@ -74,6 +75,7 @@ class HostSpec:
     gpus: tuple[str, ...] = ()
     gpu_buses: tuple[str, ...] = ()
     nvme: tuple[int, ...] = ()
+    nvme_model: str = ""
     agent_plugins: tuple[str, ...] = ()
     front_rate_bits_per_s: int = 100_000_000_000
     instance_id: str = ""

@@ -5,6 +5,18 @@ from __future__ import annotations
 from rehearsal.host import etc_files
 from rehearsal.host.images import DNF, EVERYWHERE, IFUP, SECURITY, UBUNTU, YUM, Image
 
+#: What Ubuntu's images let in: SSH and nothing else (the vendor's page "Security Rules", "rules.v4 of Ubuntu images").
+_RULES = """*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+-A INPUT -m state --state RELATED,ESTABLISHED -j ACCEPT
+-A INPUT -p icmp -j ACCEPT
+-A INPUT -i lo -j ACCEPT
+-A INPUT -p tcp -m state --state NEW -m tcp --dport 22 -j ACCEPT
+-A INPUT -j REJECT --reject-with icmp-host-prohibited
+COMMIT
+"""
 #: The NCCL in OCI's images. No page of the vendor's states it; the rehearsal chose it.
 NCCL = "2.18.5"
 
@@ -17,6 +29,8 @@ _ROWS: dict[str, tuple[etc_files.Family, str, str, dict[str, str], str, str, boo
     "ubuntu2204": ("ubuntu", "22.04", "ubuntu", UBUNTU, "13.0", "580.65.06", True, True),
     "ubuntu2404": ("ubuntu", "24.04", "ubuntu", UBUNTU, "13.0", "580.65.06", True, True),
 }
+
+NAMES = tuple(_ROWS)
 
 
 def image(name: str) -> Image:
@@ -31,7 +45,7 @@ def image(name: str) -> Image:
     gpu = kind == "gpu"
     family, release, user, commands, cuda, driver, includes, agent = _ROWS[base]
     old = base == "ol7"
-    fabric = {"ibdev2netdev": "ibdev2netdev"} | ({"nvidia-smi": "nvidia-smi", "modprobe": "modprobe"} if gpu else {})
+    fabric = {"nvidia-smi": "nvidia-smi", "modprobe": "modprobe"} if gpu else {}
     if gpu and agent:
         fabric["wpa_cli"] = "wpa_cli"
     mpi = "" if not gpu else "/usr/mpi/gcc/openmpi-4.1.2a1" if old else "/usr/mpi/gcc/openmpi-4.1.7a1"
@@ -62,8 +76,7 @@ def image(name: str) -> Image:
 def _texts(family: etc_files.Family, release: str, mpi: str) -> dict[str, tuple[str, int]]:
     made = _oracle_linux(release) if family == "ol" else {}
     if family == "ubuntu":
-        rules = "*filter\n-A INPUT -p tcp --dport 22 -j ACCEPT\n-A INPUT -j REJECT\nCOMMIT\n"
-        made["etc/iptables/rules.v4"] = (rules, 0o640)
+        made["etc/iptables/rules.v4"] = (_RULES, 0o640)
     if mpi:
         script = f"export MPI_HOME={mpi} PATH={mpi}/bin:$PATH LD_LIBRARY_PATH={mpi}/lib64:$LD_LIBRARY_PATH\n"
         made[f"{mpi.lstrip('/')}/bin/mpivars.sh"] = (script, 0o755)

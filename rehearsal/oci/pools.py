@@ -28,6 +28,7 @@ CONFIGURATION = "oci:Core/instanceConfiguration:InstanceConfiguration"
 _DETAILS = "instanceDetails.launchDetails"
 _WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
 _LAUNCH = ("Core Instance", "LaunchInstance")
+_DETACH = ("Core Instance Pool", "DetachInstancePoolInstance")
 _NAME_DIGITS = 5
 _ALPHABET = string.ascii_lowercase + string.digits
 
@@ -157,6 +158,22 @@ class ClusterNetwork(Kind):
             raise PartlyCreatedError(
                 record.id, self.outputs(now_there) | {"state": self.ready}, record.inputs, str(failures[0])
             )
+
+    def replace(self, cloud: ResourceCloud, pool: str, instance: str) -> None:
+        """Detach and terminate one instance of a pool, which provisions a new one from its instance configuration.
+
+        Source: DetachInstancePoolInstanceDetails of the API, isAutoTerminate true and isDecrementSize false.
+
+        Raises:
+            ServiceError: there is no such pool, or no such instance in it.
+        """
+        database = cloud.store.read()
+        owner = next((one for one in database.of(self.token) if one.private["pool"] == pool), None)
+        if owner is None or instance not in {one.id for one in _members(database, owner.id)}:
+            raise ServiceError(not_found("", pool if owner is None else instance), *_DETACH)
+        cloud.faults.before(*_DETACH)
+        cloud.remove(instance)
+        self.effect(cloud, owner, owner.inputs)
 
     def _enter(self, cloud: ResourceCloud, owner: Record, configuration: Record, index: int) -> Record:
         """Record one more instance of the pool, with its name and addresses.

@@ -121,12 +121,12 @@ class Cloud(ABC):
         self.faults.within(kind.update)
         return self._settle(resource_id)
 
-    def delete(self, resource_id: str) -> None:
-        """Remove a resource; one that does not exist is gone already.
+    def delete(self, resource_id: str, timeout_s: float = 0) -> None:
+        """Remove a resource and wait for its end, for `timeout_s` (0: the provider's own); one that does not exist is gone.
 
         Raises:
             ServiceError: something that exists still needs it, or the request was throttled.
-            RequestTimeoutError: no answer.
+            RequestTimeoutError: no answer, or it has not ended by then.
         """
         found = self.store.read().records.get(resource_id)
         if found is None:
@@ -144,6 +144,7 @@ class Cloud(ABC):
             _refuse_if(self._holders(database, record), kind, kind.delete)
             record.state, record.worker = "TERMINATING", self.process
         self.faults.within(kind.delete)
+        self.faults.ending(kind.delete, timeout_s)
         self._remove(resource_id)
 
     def read(self, resource_id: str) -> Record | None:

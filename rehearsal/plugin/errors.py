@@ -47,6 +47,17 @@ class RequestTimeoutError(Exception):
         super().__init__(f"{operation}: net/http: request canceled (Client.Timeout exceeded while awaiting headers)")
 
 
+class SlowEndError(RequestTimeoutError):
+    """What is being ended has not ended in the time that the provider waits."""
+
+    def __init__(self, operation: str, timeout_s: float) -> None:
+        Exception.__init__(
+            self,
+            f"{operation}: timeout while waiting for state to become 'terminated' (last state: 'shutting-down', "
+            f"timeout: {timeout_s:g}s)",
+        )
+
+
 class PartlyCreatedError(Exception):
     """Something exists and bills, though its creation failed: the engine has to remember it."""
 

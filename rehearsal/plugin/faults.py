@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from rehearsal.plugin.errors import Problem, RequestTimeoutError, ServiceError
+from rehearsal.plugin.errors import Problem, RequestTimeoutError, ServiceError, SlowEndError
 from rehearsal.plugin.store import Store
 from rehearsal.world.world import World
 
@@ -52,6 +52,19 @@ class Faults:
         """Crash this process in the middle of an operation if a fault says so."""
         if self._strikes("crash", operation, default_times=1):
             _die()
+
+    def ending(self, operation: str, timeout_s: float) -> None:
+        """Wait as long as a machine takes to end, where a fault says so.
+
+        Raises:
+            SlowEndError: longer than the provider waits; it goes on ending.
+        """
+        for fault in self._world.faults():
+            if fault["kind"] == "slow_end" and fault.get("operation") == operation and self._count(fault, None):
+                lasts_s = float(str(fault["seconds"]))
+                time.sleep(min(lasts_s, timeout_s or lasts_s))
+                if timeout_s and lasts_s > timeout_s:
+                    raise SlowEndError(operation, timeout_s)
 
     def capacity_left(self, launched: int) -> bool:
         """Return whether there is capacity for one more host after that many of the same request."""

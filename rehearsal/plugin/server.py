@@ -189,7 +189,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @override
     def Delete(self, request: Any, context: Any) -> Any:
-        self._guarded(context, lambda: self._cloud.delete(self._key(request)))
+        self._guarded(context, lambda: self._cloud.delete(self._key(request), request.timeout))
         return empty_pb2.Empty()
 
     @override

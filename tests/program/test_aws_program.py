@@ -105,12 +105,17 @@ WANTED = merged(GIVEN["aws"], {"name": "training", "timezone": "Asia/Tokyo", "pr
 
 
 def program(
-    changes: dict[str, Any] | None = None, *, running: Any = None, written: str = "", answers: Any = None
+    changes: dict[str, Any] | None = None,
+    *,
+    running: Any = None,
+    written: str = "",
+    answers: Any = None,
+    preview: bool = False,
 ) -> tuple[Cloud, dict[str, Any]]:
     """Run the cluster on a recording engine, drained; return what was recorded and the cluster's outputs."""
     cloud = Cloud(running or {}, written or f"cluster-login-instance-id {HOST_KEY}", answers=answers or {})
     asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
+    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=preview)
     seen: dict[str, Any] = {}
     wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, changes or {}))))
     assert isinstance(wanted, Aws), wrong
@@ -124,8 +129,9 @@ def program(
             output.apply(lambda value, name=name: seen.setdefault(name, value))
 
     run()
-    found = seen["inventory"].sets[0]
-    seen |= {"nodes": found.nodes, "identity": found.identity}
+    if "inventory" in seen:  # a preview may not know it yet
+        found = seen["inventory"].sets[0]
+        seen |= {"nodes": found.nodes, "identity": found.identity}
     return cloud, seen
 
 
@@ -230,6 +236,39 @@ def test_a_smaller_number_ends_the_last_ones_by_name_and_needs_no_further_word(m
     running = ran()
     program(running=running)
     assert [text for text in told if "ends 1 x p5.48xlarge of gpu-p5" in text and "i-2 (" in text]
+    assert [text for text in told if "if the update fails before that" in text and "are billed until one passes" in text]
+
+
+@pytest.fixture
+def replaced(monkeypatch) -> list[str]:
+    """Names of machines that the engine makes anew: their ids are unknown at a preview; those of others are `i-0`, `i-1`."""
+    names: list[str] = []
+    register = Cloud.new_resource
+
+    def new_resource(self: Cloud, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        found, outputs = register(self, args)
+        place = re.search(r"-pool-.*-(\d+)$", args.name)
+        return None if args.name in names else f"i-{place[1]}" if place else found, outputs
+
+    monkeypatch.setattr(Cloud, "new_resource", new_resource)
+    return names
+
+
+def test_a_preview_of_one_machine_made_anew_says_its_price_and_is_refused_without_a_word_in_the_stack_file(
+    replaced, monkeypatch
+):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
+    running = ran()
+    program(nodes(static=3), running=running, preview=True)
+    assert told == []
+    replaced.append("cluster-pool-gpu-p5-1")
+    with pytest.raises(pulumi.RunError) as refused:
+        program(nodes(static=3), running=running, preview=True)
+    assert "aws.allowReplace is 0, and 1 machines that run would end with this update" in str(refused.value)
+    assert "(1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-1 (10.1.0.19))" in str(refused.value)
+    program(nodes(static=3) | {"allowReplace": 1}, running=running, preview=True)
+    assert [text for text in told if "ends 1 machines and makes them anew, as aws.allowReplace allows" in text]
 
 
 def test_a_queue_that_is_gone_or_renamed_counts_as_machines_that_end():
@@ -873,15 +912,65 @@ class Throttled(Refused):
         return "invocation of aws:index/getRegion:getRegion returned an error: api error Throttling: Rate exceeded"
 
 
-def test_an_account_that_does_not_answer_is_said_in_a_sentence():
-    def throttle(_: dict[str, Any]) -> dict[str, Any]:
-        raise Throttled
+class Denied(Refused):
+    """What the engine says of a look-up that the account may not make."""
+
+    def details(self) -> str:
+        return "invocation of aws:x returned an error: api error UnauthorizedOperation: You are not authorized to perform this"
+
+
+@pytest.mark.parametrize(
+    ("noun", "refusal", "what", "right"),
+    [
+        ("getRegion", Throttled, "the region", "sign in"),
+        ("getInstanceTypeOfferings", Denied, "the zones that offer m5.8xlarge", "ec2:DescribeInstanceTypeOfferings"),
+        ("getInstanceType", Denied, "type p5.48xlarge", "ec2:DescribeInstanceTypes"),
+        ("getAmi", Denied, "image ami-", "ec2:DescribeImages"),
+        ("getServiceQuota", Denied, 'the quota "Running On-Demand P instances"', "servicequotas:ListServiceQuotas and"),
+        ("getResource", Denied, "AWS::EC2::CapacityReservation cr-1", "cloudformation:GetResource"),
+    ],
+)
+def test_a_look_up_on_aws_that_fails_says_what_was_asked_which_right_it_takes_and_how_to_go_without(noun, refusal, what, right):
+    def refuse(_: dict[str, Any]) -> dict[str, Any]:
+        raise refusal
+
+    wanted = bought("targeted-odcr", reservation="cr-1") if noun == "getResource" else None
+    with pytest.raises(pulumi.RunError) as refused:
+        ask(wanted, **{noun: refuse})
+    said = str(refused.value)
+    assert said.startswith(f"aws.preflight is true, and {what}")
+    words = "Throttling: Rate exceeded" if refusal is Throttled else "UnauthorizedOperation: You are not authorized"
+    assert f"could not be looked up: {words}" in said
+    assert f"the right to {right}" in said
+    assert said.endswith("set aws.preflight: false to ask nothing.")
+
+
+class Unheard(Refused):
+    """What the engine says of a quota that the service does not know."""
+
+    def details(self) -> str:
+        return "invocation of aws:x returned an error: api error NoSuchResourceException: no quota of that name"
+
+
+def test_a_quota_that_the_service_does_not_know_is_a_warning_and_machines_are_made(monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
+
+    def refuse(_: dict[str, Any]) -> dict[str, Any]:
+        raise Unheard
+
+    assert ask(getServiceQuota=refuse).named("cluster-pool-gpu-p5-1")
+    assert [text for text in said if "does not say how many p5.48xlarge the account may run" in text]
+
+
+def test_an_account_that_may_not_list_its_machines_is_told_so_before_anything_of_a_pool_is_made():
+    def refuse(_: dict[str, Any]) -> dict[str, Any]:
+        raise Denied
 
     with pytest.raises(
-        pulumi.RunError,
-        match=r"^aws\.preflight is true, and the account could not be asked: Throttling: Rate exceeded; set",
+        pulumi.RunError, match=r"^the nodes of this stack that run could not be looked up: Unauthorized.* the right "
     ):
-        ask(getRegion=throttle)
+        ask(getInstances=refuse)
 
 
 def test_a_reservation_or_a_group_that_is_not_there_is_said_in_a_sentence():

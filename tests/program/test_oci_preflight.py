@@ -108,6 +108,16 @@ def test_nodes_that_are_there_already_need_no_more_room(asked, state, available,
     assert (refused == "") is passes
 
 
+def test_a_pool_that_shrinks_names_who_ends_and_one_that_does_not_asks_for_no_names(asked):
+    there = [{"id": "cn", "state": "RUNNING", "displayName": POOL, "instancePools": [{"size": 3}]}]
+    nodes = [{"displayName": f"inst-{name}", "timeCreated": f"2026-11-2{at} 00:00"} for at, name in enumerate("bca")]
+    answers = {"getClusterNetworks": {"clusterNetworks": there}, "getClusterNetworkInstances": {"instances": nodes[::-1]}}
+    engine, refused = asked(account(**answers))
+    assert "the vendor ends the oldest nodes first: 1 running nodes end: inst-b; set oci.allowReplace to 1" in refused
+    (question,) = [args for token, args in engine.invokes if token.endswith(":getClusterNetworkInstances")]
+    assert question["clusterNetworkId"] == "cn"
+
+
 @pytest.mark.parametrize(("stack", "refuses"), [("dev", True), ("another", False)])
 def test_nodes_of_another_stack_of_the_same_name_are_not_taken_for_ones_own(asked, stack, refuses):
     tags = {"busbar": "busbar", "busbar-stack": stack, "busbar-machines": "made for something else"}

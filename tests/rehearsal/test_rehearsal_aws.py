@@ -353,6 +353,22 @@ def test_a_launch_without_capacity_is_asked_for_again_and_in_the_end_refused_wit
     assert len(fakes.running) == 1, "the first one stays, and is kept by the next update"
 
 
+def test_an_instance_that_ends_slowly_is_waited_for_and_is_not_lost_where_nobody_waits_long_enough(
+    cloud: Cloud, fakes: Fakes
+) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    stack.template()
+    slow = stack.make("Instance", "slow", **node(stack)).id
+    faults(cloud, {"kind": "slow_end", "operation": "TerminateInstances", "seconds": 0.05, "times": 2})
+    with pytest.raises(RequestTimeoutError, match=r"'terminated' \(last state: 'shutting-down', timeout: 0\.01s\)"):
+        cloud.delete(slow, 0.01)
+    assert answer("aws:ec2/getInstances:getInstances", {}, cloud)["ids"] == [], "it does not run any more"
+    assert fakes.running, "and is there until it has ended"
+    cloud.delete(slow, 1)
+    assert not fakes.running
+    assert slow not in cloud.store.read().records
+
+
 def test_a_block_that_is_bought_takes_machines_only_once_it_has_begun(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     faults(cloud, {"kind": "block_scheduled", "seconds": 2})

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from rehearsed import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, vcn
 
+from cloudinit.steps import trust
 from rehearsal.entry import cleanup
 from rehearsal.host import hosts
 from rehearsal.net import network, wires
+from rehearsal.oci import host_images
 from rehearsal.world.world import World
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("booted")]
@@ -64,6 +66,12 @@ int main(int c, char **v) {
     MPI_Finalize();
 }
 """
+#: What Ubuntu's netfilter-persistent does at the next boot.
+RESTORED = (
+    "iptables -F; iptables-restore < /etc/iptables/rules.v4; iptables -C INPUT -j REJECT --reject-with icmp-host-prohibited"
+)
+#: Device, interface and state of every port that has an interface.
+NETDEVS = "cd /sys/class/infiniband; for one in */device/net/*; do echo ${one%%/*} ${one##*/} $(cat $one/operstate); done"
 STANDARD = "bin boot dev etc home lib lib32 lib64 libx32 media mnt opt proc root run sbin srv sys tmp usr var"
 MPI = "source /usr/mpi/gcc/openmpi-4.1.2a1/bin/mpivars.sh; "
 SEND = (
@@ -146,9 +154,9 @@ def test_a_rail_carries_its_scaled_line_rate_and_its_counter_says_so(stage):
 
 
 def test_rdma_devices_lead_to_their_interfaces_at_their_full_rate(stage):
-    shown = stage.inside("gpu0", "ibdev2netdev; cat /sys/class/infiniband/mlx5_0/ports/1/{state,rate,link_layer}").stdout
-    assert all(f"{hca} port 1 ==> {rail} (Up)" in shown for hca, rail in zip(HCAS, RAILS, strict=True))
-    assert "mlx5_4 port 1 ==> enp45s0f0 (Up)" in shown
+    shown = stage.inside("gpu0", f"{NETDEVS}; cat /sys/class/infiniband/mlx5_0/ports/1/{{state,rate,link_layer}}").stdout
+    assert all(f"{hca} {rail} up\n" in shown for hca, rail in zip(HCAS, RAILS, strict=True))
+    assert "mlx5_4 enp45s0f0 up\n" in shown
     assert shown.endswith("4: ACTIVE\n100 Gb/sec (4X EDR)\nEthernet\n")
 
 
@@ -173,7 +181,7 @@ def test_the_agent_configures_rails_on_newer_images_and_cloud_init_knows_each_di
     shown = stage.inside("nine", "ip -br -4 addr; cat /proc/sys/net/ipv4/conf/rdma7/{rp_filter,arp_ignore,arp_announce}").stdout
     assert re.search(r"rdma15\S+ +UP +10\.239\.1\.63/12", shown)
     assert shown.endswith("0\n1\n2\n")
-    assert "mlx5_17 port 1 ==> rdma15 (Up)" in stage.inside("nine", "ibdev2netdev").stdout
+    assert "mlx5_17 rdma15 up\n" in stage.inside("nine", NETDEVS).stdout
     stage.inside("nine", "firewall-cmd --zone=trusted --add-interface=rdma3")
     assert megabits(stage, "jammy", "nine", "10.227.1.64", "10.227.1.63") == pytest.approx(25, rel=0.15)
     assert stage.ssh("10.0.1.64", "id -un; date +%Z", user="ubuntu").stdout == "ubuntu\nJST\n"
@@ -185,13 +193,20 @@ def test_firewalls_refuse_all_but_ssh_until_they_are_stopped(stage):
     knock = "timeout 4 bash -c '</dev/tcp/{0}/8000' 2>&1"
     for name, address, open_up in (
         ("nine", "10.0.1.63", "firewall-cmd --permanent --zone=trusted --add-source=10.0.0.0/16 && firewall-cmd --reload"),
-        ("jammy", "10.0.1.64", "iptables -F"),
+        ("jammy", "10.0.1.64", f"set -e\n{trust('iptables', ('10.0.0.0/16',)).shell}\n{RESTORED}"),
     ):
         stage.inside(name, f"setsid {listen}")
         assert "No route" in stage.inside("gpu0", knock.format(address)).stdout, name
         assert stage.inside(name, open_up).returncode == 0
         assert stage.inside("gpu0", knock.format(address)).returncode == 0, name
     assert stage.inside("nine", "systemctl stop nonsense").returncode == 5
+
+
+@pytest.mark.parametrize(("name", "image"), [("gpu0", "ol7-gpu"), ("nine", "ol9-gpu"), ("jammy", "ubuntu2204-gpu")])
+def test_a_stand_in_refuses_an_option_that_it_does_not_know(stage, name, image):
+    commands = [*host_images.image(image).commands, f"{host_images.image(image).mpi}/bin/mpirun", "/usr/local/cuda/bin/nvcc"]
+    each = "for one in {}; do $one --no-such-option >/dev/null 2>&1 </dev/null && echo $one; done"
+    assert stage.inside(name, each.format(" ".join(commands))).stdout == ""
 
 
 def test_a_missing_rule_hangs_and_a_stateless_one_needs_its_answer(stage):
@@ -246,7 +261,7 @@ def test_faults_cost_what_they_would_cost(stage):
             "bad2": "status: done",
         }
         assert megabits(stage, "bad0", "gpu1", "192.168.2.70", "192.168.2.62") == pytest.approx(12.5, rel=0.1)
-        assert "mlx5_7 port 1 ==> enp72s0f1 (Down)" in stage.inside("bad0", "ibdev2netdev").stdout
+        assert "mlx5_7 enp72s0f1 down\n" in stage.inside("bad0", NETDEVS).stdout
         assert "No space left" in stage.inside("bad0", "head -c 20000000 /dev/zero > ~/big").stderr
         assert "rehearsed fault boot_fails" in hosts.console(stage.world, "bad1")
         assert stage.ssh("10.0.1.71", "cloud-init status").stdout == "status: error\n"

@@ -313,7 +313,9 @@ def test_the_transcript_is_laid_out_as_the_genuine_one(two_hosts: Bench, with_mp
     assert [match.end() for match in re.finditer(r"\S+", mine)] == [end for _, end in columns]
     assert len(rows(done.stdout)) == 8
     assert all(len(row) == 13 and row[8] == row[12] == "0" for row in rows(done.stdout))
-    tail = lines[lines.index("# Out of bounds values : 0 OK") :]
+    end = lines.index("# Out of bounds values : 0 OK")
+    assert re.fullmatch(r"# busbar rehearsal: waited for processors [01]\.\d{4} of the time", lines[end - 1])
+    tail = lines[end:]
     assert re.fullmatch(r"# Avg bus bandwidth    : [\d.e-]+ ", tail[1])
     assert tail[2:] == ["#", "# Collective test concluded: all_reduce_perf", "#", ""]
 

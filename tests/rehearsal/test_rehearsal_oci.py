@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from stand_in import faults
 
 from rehearsal.host import hosts
 from rehearsal.net import network
+from rehearsal.oci import cli
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.places import COMPARTMENT
 from rehearsal.oci.registry import KINDS
@@ -100,6 +102,32 @@ def test_a_cluster_network_launches_its_hosts_on_one_fabric(cloud: Cloud, fakes:
     cloud.delete(record.id)
     assert fakes.running == {}
     assert fakes.fabrics == {}
+
+
+def test_an_operator_may_have_one_node_of_a_pool_made_anew_and_the_others_stay(cloud, fakes, monkeypatch, capsys):
+    stack = Stack(cloud).network()
+    network_id = stack.pool(3).id
+    monkeypatch.setattr(cli, "Cloud", lambda _: cloud)
+    monkeypatch.setenv("BUSBAR_WORLD", str(fakes.world.path))
+    listing = ("compute-management", "cluster-network", "list-instances", "--compartment-id", COMPARTMENT)
+
+    def listed() -> list[str]:
+        assert cli.main([*listing, "--cluster-network-id", network_id]) == 0
+        return [one["id"] for one in json.loads(capsys.readouterr().out)["data"]]
+
+    before, running = listed(), set(fakes.running)
+    pool = cloud.kinds[token("ClusterNetwork")].outputs(cloud.store.read().records[network_id])["instancePools"][0]["id"]
+    detach = ("compute-management", "instance-pool-instance", "detach", "--instance-pool-id", pool, "--instance-id", before[1])
+    whole = ("--is-auto-terminate", "true", "--is-decrement-size", "false")
+    assert cli.main([*detach, *whole]) == 0
+    after = listed()
+    assert (after[0], after[2], len(after)) == (before[0], before[2], 3)
+    assert after[1] not in before
+    assert len(set(fakes.running) - running) == len(running - set(fakes.running)) == 1
+    assert cli.main([*detach, *whole]) == 1, "it is gone"
+    for unknown in (detach, [*detach, *whole, "--force"], [*detach, "--is-auto-terminate", "false", *whole[2:]]):
+        with pytest.raises(SystemExit):
+            cli.main(unknown)
 
 
 def test_capacity_that_runs_out_half_way_leaves_a_partial_pool_that_the_next_update_completes(

@@ -127,14 +127,9 @@ def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
 
 
 def machines(stage: Stage) -> list[str]:
-    """Return the ids of the nodes that run."""
-    return sorted(each["id"] for each in stage.resources() if each["urn"].rpartition("::")[2].startswith("cluster-pool-gpu-p5-")
-                  and each["type"].endswith(":Instance"))  # fmt: skip
-
-
-def ever_booted(stage: Stage) -> int:
-    """Return how many machines were ever rented, the login nodes among them; a machine's console outlives it."""
-    return len(list(stage.world.glob("console/*.log")))
+    """Return the ids of the nodes that run, by their number."""
+    found = [each for each in stage.resources() if each["type"].endswith(":Instance") and "::cluster-pool-" in each["urn"]]
+    return [each["id"] for each in sorted(found, key=lambda each: str(each["urn"]))]
 
 
 def test_another_image_is_refused_with_number_and_price_and_ends_no_machine(built):
@@ -150,7 +145,7 @@ def test_another_image_is_refused_with_number_and_price_and_ends_no_machine(buil
 
 def test_tags_time_zone_and_another_login_node_end_no_machine_and_the_preview_says_so(built):
     stage = built[0]
-    before, booted = machines(stage), ever_booted(stage)
+    before, booted = machines(stage), stage.ever_booted()
     another = {"tags": {"team": "x"}, "timezone": "UTC", "login": {"image": "ami-0123456789abcdef2"}}
     changed = merged(CALM, {"aws": another})
     seen = stage.preview(**changed)
@@ -161,7 +156,7 @@ def test_tags_time_zone_and_another_login_node_end_no_machine_and_the_preview_sa
     found = stage.command(*stage.up_words(**changed), *UNJUDGED)
     assert found.status == 0, found
     assert machines(stage) == before
-    assert ever_booted(stage) == booted + 1, "the login node alone is another one"
+    assert stage.ever_booted() == booted + 1, "the login node alone is another one"
 
 
 def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not_used(built):
@@ -178,6 +173,7 @@ def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not
 
 def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_near(built, quiet):
     stage = built[0]
+    before, booted = machines(stage), stage.ever_booted()
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # machines may stay, or be made anew
     with quiet():
         found = stage.up(**merged(STORY, nodes(static=3)))
@@ -188,21 +184,38 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     assert (culprit["kind"], culprit["nodes"]) == ("rail", [outputs["nodes"][1]["name"]])
     assert culprit["rails"] == ["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"]
     assert any("the rails of GPU 3 on all nodes together" in reason for reason in outputs["measured"]["reasons"])
+    assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 1), "one more machine is one launch"
 
 
-def test_one_more_machine_was_one_launch_and_a_smaller_number_names_the_one_that_ends_and_its_price(built):
+def test_the_slow_machine_is_made_anew_and_the_last_one_ends_and_one_is_rented_for_that(built, quiet):
+    """The preview has number, price and name of both, and the stack file must allow what is made anew."""
     stage = built[0]
     stage.refault()
-    assert len(machines(stage)) == 3
-    seen = stage.preview(**CALM)
-    assert "this update ends 1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-" in seen.text, seen
-    assert len([line for line in seen.changes() if "cluster-pool-gpu-p5-" in line and ":Instance" in line]) == 1
+    first, slow, last = machines(stage)
+    booted = stage.ever_booted()
+    (urn,) = [each["urn"] for each in stage.resources() if each.get("id") == slow]
+    refused = stage.command(*stage.engine("preview", "--replace", urn, **STORY))
+    assert refused.status != 0
+    price = "1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price"
+    assert f"this update ends {price}: {last} (" in refused.text, refused
+    assert f"1 machines that run would end with this update ({price}: {slow} (" in refused.text, refused
+    assert (machines(stage), stage.ever_booted()) == ([first, slow, last], booted)
+    with quiet():
+        found = stage.command(*stage.up_words(**merged(STORY, {"aws": {"allowReplace": 1}})), "--replace", urn)
+    assert found.status == 0, found
+    stays, anew = machines(stage)
+    assert stays == first
+    assert anew not in {slow, last}
+    assert stage.ever_booted() == booted + 1
+    assert sorted(stage.sold("aws")).count("Instance") == 3, "two nodes and the login node"
+    assert stage.outputs()["measured"]["verdict"] == "pass"
 
 
 def test_a_destroy_refuses_what_holds_data_without_the_choice_and_ends_machines_all_the_same(built):
     stage = built[0]
-    stage.faults()
+    stage.faults({"kind": "slow_end", "operation": "TerminateInstances", "seconds": 1})
     found = stage.destroy()
+    stage.faults()
     assert found.status != 0
     refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
     assert refused == set(HOLDERS), found

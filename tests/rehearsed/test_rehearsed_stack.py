@@ -249,11 +249,14 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built, quiet)
     assert "5 single operations vary by" in spread["why"][0]
 
 
+ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
+
+
 def test_another_login_image_and_time_zone_end_no_gpu_machine_and_the_preview_says_so(built):
     """What was measured once is found again by its request."""
     stage = built[0]
     before = stage.outputs()
-    changes = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
+    changes = ANOTHER_LOGIN
     said = stage.preview(oci=changes)
     assert said.status == 0, said
     replaced = [line for line in said.text.splitlines() if "replace" in line]
@@ -265,6 +268,33 @@ def test_another_login_image_and_time_zone_end_no_gpu_machine_and_the_preview_sa
     assert after["nodes"] == before["nodes"], "names and addresses of the same machines"
     assert after["ssh"] != before["ssh"], "another login node"
     assert after["measured"]["verdict"] == "pass"
+
+
+def test_a_pool_grows_and_shrinks_and_one_node_is_made_anew_and_no_machine_more_is_rented(built, quiet):
+    """The vendor's CLI makes one anew; the vendor ends the oldest, which is named and needs a word in the stack file."""
+    stage = built[0]
+    booted = stage.ever_booted()
+    (nodes,) = [one["outputs"] for one in stage.resources() if one["urn"].endswith("::cluster-pool-gpu-nodes")]
+    place = ("--compartment-id", nodes["compartmentId"], "--cluster-network-id", nodes["id"])
+    listed = json.loads(stage.inside("oci", "compute-management", "cluster-network", "list-instances", *place).text)["data"]
+    oldest, other = (one["display-name"] for one in listed)
+    which = ("--instance-pool-id", nodes["instancePools"][0]["id"], "--instance-id", listed[1]["id"])
+    how = ("--is-auto-terminate", "true", "--is-decrement-size", "false")
+    gone = stage.inside("oci", "compute-management", "instance-pool-instance", "detach", *which, *how)
+    assert gone.status == 0, gone
+    found = stage.command(
+        *stage.up_words(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 3}]}), "--exclude", "**::acceptance-accept-verdict"
+    )
+    assert found.status == 0, found
+    three = {one["name"] for one in stage.outputs()["nodes"]}
+    assert (len(three), oldest in three, other in three) == (3, True, False)
+    assert stage.ever_booted() == booted + 2
+    with quiet():
+        found = stage.up(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 2}], "allowReplace": 1})
+    assert found.status == 0, found
+    assert f"the vendor ends the oldest nodes first: 1 running nodes end: {oldest}" in found.text
+    assert {one["name"] for one in stage.outputs()["nodes"]} == three - {oldest}
+    assert (stage.ever_booted(), stage.outputs()["measured"]["verdict"]) == (booted + 2, "pass")
 
 
 @pytest.mark.parametrize(
@@ -296,6 +326,8 @@ def test_other_shapes_and_images_are_other_machines_and_end_in_a_pass_as_well(bu
 def test_destroy_leaves_nothing_behind(built):
     stage = built[0]
     assert [one for one in left_of(stage.world) if one.startswith("/run/netns/")]
+    stage.faults({"kind": "slow_end", "operation": "TerminateClusterNetwork", "seconds": 1})
     found = stage.destroy()
+    stage.faults()
     assert found.status == 0, found
     assert left_of(stage.world) == []

@@ -298,6 +298,13 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             f"{P5}.static is 2, which takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192",
         )
     ],
+    "quota-unknown": [
+        (
+            {},
+            replace(FACTS, quota_unsaid=frozenset({"p5.48xlarge"})),
+            f"{P5}.static is 2, and the service does not say how many p5.48xlarge the account may run; only the launch",
+        )
+    ],
     "addresses": [
         (
             nodes(static=20, legacyEfa=True) | {"network": {"private": "10.1.0.0/23"}},

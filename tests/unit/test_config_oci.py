@@ -49,6 +49,10 @@ VALUES = [
     ({"pools": []}, "oci.pools is empty; it needs at least one entry."),
     ({"login": {"ocpus": 0}}, "oci.login.ocpus is 0; it must be at least 1."),
     (network(vcn="10.0.0.1/16"), "oci.network.vcn is '10.0.0.1/16', which is no IPv4 network"),
+    (
+        network(vcn="ocid1.vcn.oc1..aaaa"),
+        "oci.network.vcn is 'ocid1.vcn.oc1..aaaa', which is a network that exists; the stack makes",
+    ),
     (network(ingress="none"), "oci.network.ingress is 'none'; it must be one of 'all', 'ssh'."),
     ({"access": {"sshFrom": ["office"]}}, "oci.access.sshFrom[0] is 'office', which is no IPv4 network"),
     ({"access": {"publicKey": "hello"}}, "oci.access.publicKey is not an OpenSSH public key"),
@@ -248,6 +252,11 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             {"allowReplace": 1},
             facts(running={"gpu": 4}),
             "oci.pools[0] is smaller than what runs, and the vendor ends the oldest nodes first: 2 running nodes end; set",
+        ),
+        (
+            {},
+            facts(running={"gpu": 3}, oldest={"gpu": ("inst-a", "inst-b", "inst-c")}),
+            "oci.pools[0] is smaller than what runs, and the vendor ends the oldest nodes first: 1 running nodes end: inst-a;",
         ),
         (
             {},

@@ -7,6 +7,10 @@ import re
 import pytest
 from conftest import ROOT
 
+from rehearsal.aws import host_images as aws_images
+from rehearsal.image import packages
+from rehearsal.oci import host_images as oci_images
+
 NAMED = sorted(
     {
         (page.name, name)
@@ -20,3 +24,21 @@ SOURCES = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.
 @pytest.mark.parametrize(("page", "name"), NAMED)
 def test_a_test_that_a_page_names_is_there(page, name):
     assert (ROOT / name).exists() or f"def {name}(" in SOURCES, page
+
+
+def test_the_list_of_stand_ins_is_whole():
+    images = [oci_images.image(f"{name}{kind}") for name in oci_images.NAMES for kind in ("", "-gpu")]
+    images += [aws_images.image(f"{name}-aws") for name in aws_images.NAMES]
+    tables = (packages.ORACLE, packages.UBUNTU, packages.AMAZON, packages.LUSTRE_FOR_UBUNTU, packages.FILES)
+    files = [file for table in tables for one in table.values() for file in one.get("files", ())]
+    there = {path.rpartition("/")[2] for kind, path, _ in files if kind == "program"} | {"mpirun", "nvcc"}
+    for image in images:
+        copied = [path for path, source in image.own_copies.items() if source.startswith(("bin/", "system/"))]
+        there |= {*image.commands, *(path.rpartition("/")[2] for path in copied)}
+    page = (ROOT / "rehearsal/image/README.md").read_text()
+    listed = page.partition("| stand-in | why |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    named = [name for row in listed.splitlines() for name in re.findall(r"`([\w.-]+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(there)
+    assert f"These {len(named)} commands are all" in page
+    kept = {path.name for path in (ROOT / "rehearsal/image/bin").iterdir()}
+    assert kept - there == {"storage"}, "one program is four of them"

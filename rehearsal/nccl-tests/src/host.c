@@ -39,6 +39,14 @@ uint64_t host_identity(void)
     return hash;
 }
 
+double host_waited_s(void)
+{
+    char line[96];
+    unsigned long long ran_ns, waited_ns;
+    if (!first_line("/proc/self/schedstat", line, sizeof line)) return -1;
+    return sscanf(line, "%llu %llu", &ran_ns, &waited_ns) == 2 ? (double)waited_ns / 1e9 : -1;
+}
+
 int host_scale(void)
 {
     char line[32];

@@ -20,6 +20,7 @@ struct gpu {
 };
 
 uint64_t host_identity(void);      // equal for two processes exactly when they share a host
+double host_waited_s(void);        // how long this process has been ready to run and waited for a processor; -1: the kernel does not say
 int host_scale(void);              // line rates here are the shape's divided by this; 1 where nothing says otherwise
 int host_gpus(struct gpu *gpus, int capacity); // number found, 0: none
 

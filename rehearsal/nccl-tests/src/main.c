@@ -116,6 +116,15 @@ static void sum_over_ranks(struct job *job, int mine, int *sum)
     for (int rank = 0; rank < job->at.size; rank++) *sum += all[rank];
 }
 
+// The largest share of the timed loops in which a rank was ready to run and had no processor. All hosts are on one machine.
+static double waiting(struct job *job, const struct bench *bench)
+{
+    double mine = bench->timed_s > 0 && bench->waited_s > 0 ? bench->waited_s / bench->timed_s : 0, all[RANKS_MAX], most = 0;
+    job_allgather(job, &mine, sizeof mine, all);
+    for (int rank = 0; rank < job->at.size; rank++) most = all[rank] > most ? all[rank] : most;
+    return most < 1 ? most : 1;
+}
+
 int main(int argc, char **argv, char **environment)
 {
     static struct job job;
@@ -172,6 +181,7 @@ int main(int argc, char **argv, char **environment)
     const char *least = getenv("NCCL_TESTS_MIN_BW");
     double least_gb_s = least ? atof(least) : -1, mean_gb_s = bench.bus_sum_gb_s / bench.bus_count;
     sum_over_ranks(&job, bench.errors, &errors);
+    report_waiting(&report, waiting(&job, &bench));
     report_summary(&report, errors, mean_gb_s, least_gb_s);
     if (options.memory) {
         double user = 2 * (double)bench.max_bytes, grown = own_bytes() - at_run - user;

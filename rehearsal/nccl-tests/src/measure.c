@@ -1,5 +1,7 @@
 #include "measure.h"
 
+#include "host.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,7 +131,7 @@ static void measure(struct bench *b, struct counts counts, bool in_place)
     job_barrier(b->job);
 
     arm(b);
-    double begin = job_now();
+    double begin = job_now(), waited_s = host_waited_s();
     for (int i = 0; i < o->iters; i++) {
         double start = job_now();
         for (int j = 0; j < o->agg_iters; j++) {
@@ -141,6 +143,8 @@ static void measure(struct bench *b, struct counts counts, bool in_place)
         busy += took;
         if (o->blocking == BLOCKING_BARRIER_OUTER) job_barrier(b->job);
     }
+    b->timed_s += job_now() - begin;
+    b->waited_s += host_waited_s() - waited_s;
     double spent = o->blocking == BLOCKING_BARRIER_OUTER ? busy : job_now() - begin;
     double time_s = averaged(b, spent / (o->iters * o->agg_iters));
     if (o->per_iter) times = gather_times(b, mine);

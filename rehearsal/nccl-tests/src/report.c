@@ -323,6 +323,11 @@ void report_memory(struct report *report, double start_bytes, double user_bytes,
         memory(text[3], 32, start_bytes + user_bytes + collective_bytes));
 }
 
+void report_waiting(struct report *report, double share)
+{
+    SAY("# busbar rehearsal: waited for processors %.4f of the time\n", share);
+}
+
 void report_finish(struct report *report)
 {
     struct json *json = &report->json;

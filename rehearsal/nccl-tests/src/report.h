@@ -46,4 +46,5 @@ void report_line_end(struct report *report);
 // All errors counted, the mean bus bandwidth, and NCCL_TESTS_MIN_BW (-1: none).
 void report_summary(struct report *report, int errors, double mean_gb_s, double least_gb_s);
 void report_memory(struct report *report, double start_bytes, double user_bytes, double collective_bytes);
+void report_waiting(struct report *report, double share); // of the timed loops, by the rank that waited most
 void report_finish(struct report *report);

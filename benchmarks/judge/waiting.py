@@ -1,0 +1,73 @@
+"""What a rehearsal on a busy machine cannot know: its ranks waited for processors, which were measured instead of wires.
+
+Only a rehearsed benchmark says how long its ranks waited (`waited` of a step). A line of real hardware has no such number, and
+one that has it is not believed: there, nothing is excused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge.checks import PASS, SHORT, UNKNOWN, Check
+from benchmarks.judge.measurement import Measurement, is_number, of, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+#: From this share on, times of single operations and the course of a curve are the machine's.
+_UNEVEN = 0.1
+_OF_TIMES = ("spread", "curve ")
+
+
+def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement], Iterable[Check]]) -> list[Check]:
+    """Return `checks`, where what is short is unknown if waiting may account for all that is missing.
+
+    `ask` puts the same questions to a measurement: that in which no rank had waited. A rail at half its rate still misses its
+    half there, unless ranks waited half of their time.
+    """
+    most = max((waited(step) for step in steps(found.line)), default=0.0)
+    if found.scale == 1 or not most or all(one.state != SHORT for one in checks):
+        return checks
+    states = {one.name: one.state for one in ask(of(found.line | {"steps": [_at_once(step) for step in steps(found.line)]}))}
+    why = f"this machine: ranks waited for processors up to {most:.0%} of their time, which may be all that is missing"
+
+    def is_excused(one: Check) -> bool:
+        uneven = one.name.startswith(_OF_TIMES) and most >= _UNEVEN
+        return one.state == SHORT and (states.get(one.name) == PASS or uneven)
+
+    return [replace(one, state=UNKNOWN, why=(why, *one.why)) if is_excused(one) else one for one in checks]
+
+
+def waited(step: dict[str, Any]) -> float:
+    """Return the share of its time in which some rank of a step had no processor; 0 where the line does not say."""
+    said = step.get("waited")
+    return float(said) if isinstance(said, (int, float)) and is_number(said) and said < 1 else 0.0
+
+
+def _at_once(step: dict[str, Any]) -> dict[str, Any]:
+    """Return a step as it would have been, had its ranks had processors whenever they were ready."""
+    ran = 1 - waited(step)
+    rows, looks, groups = (step.get(name) for name in ("rows", "looks_gb_s", "groups_gb_s"))
+    changed = dict(step)
+    if isinstance(rows, list):
+        changed["rows"] = [_row(row, ran) for row in rows]
+    if isinstance(looks, list):
+        changed["looks_gb_s"] = [one / ran if is_number(one) else one for one in looks]
+    if isinstance(groups, list) and groups and all(is_number(one) for one in groups):
+        # They are also held against each other, and the slow ones may be those that waited.
+        changed["groups_gb_s"] = [min(one / ran**2, max(groups) / ran) for one in groups]
+    return changed
+
+
+def _row(row: Any, ran: float) -> Any:
+    if not isinstance(row, list) or not row:
+        return row
+    return [row[0], *(_placement(one, ran) for one in row[1:])]
+
+
+def _placement(packed: Any, ran: float) -> Any:
+    if not isinstance(packed, list) or len(packed) != 4 or not all(is_number(one) for one in packed[:3]):  # noqa: PLR2004
+        return packed
+    time_us, algbw_gb_s, busbw_gb_s, wrong = packed
+    return [time_us * ran, algbw_gb_s / ran, busbw_gb_s / ran, wrong]

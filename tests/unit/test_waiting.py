@@ -1,0 +1,88 @@
+"""A rehearsal whose ranks waited for processors is unknown where waiting may be the cause; real hardware is never excused."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from a_line import ASKED, GPU4, a_plan, document, place
+from conftest import ROOT
+
+from benchmarks.host import requests
+from benchmarks.judge import searched
+from benchmarks.judge.checks import PASS, SHORT, UNKNOWN
+from benchmarks.judge.verdict import judge
+from benchmarks.plan.asked import Asked
+from benchmarks.runner import transcript
+
+
+def ran(share: float, waited: float | None, scale: int = 4000) -> dict[str, Any]:
+    """Return the line of a run that reached `share` of the wire while its ranks waited that part of their time."""
+    made = document(share=share, scale=scale)
+    if waited is not None:
+        made["steps"] = [step | {"waited": waited} for step in made["steps"]]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("share", "waited", "verdict"),
+    [
+        (0.98, 0.3, PASS),  # waiting takes nothing from a pass
+        (0.79, 0.25, UNKNOWN),  # eight healthy hosts on two processors
+        (0.79, 0.02, SHORT),  # more is missing than the ranks waited
+        (0.79, None, SHORT),
+        (0.5, 0.25, SHORT),  # half a rail
+        (0.5, 0.6, UNKNOWN),  # the same on a machine that was busy most of the time: not known, and never a pass
+        (0.79, 1.7, SHORT),  # no share
+        (0.79, "0.25", SHORT),
+    ],
+)
+def test_a_short_run_is_unknown_where_waiting_may_be_all_that_is_missing(share, waited, verdict):
+    judged = judge(json.dumps(ran(share, waited)), ASKED)
+    assert judged.verdict == verdict, judged.reasons
+    excused = [why for why in judged.reasons if why.startswith("this machine: ranks waited for processors up to")]
+    assert bool(excused) == (verdict == UNKNOWN)
+
+
+def test_nobody_is_searched_for_where_ranks_waited():
+    judged = judge(json.dumps(ran(0.79, 0.25)), ASKED)
+    request = requests.search(place(), ASKED, judged, budget_s=60, reasons=["runner"])
+    assert searched.read(request) == {"schema": 1, "kind": "search", "needed": False}, "a request for nothing is its own answer"
+    slow = requests.search(place(), ASKED, judge(json.dumps(ran(0.79, None)), ASKED), budget_s=60, reasons=["runner"])
+    assert json.loads(slow)["trials"] is not None
+
+
+def test_real_hardware_is_never_excused_whatever_a_line_says():
+    real = Asked(a_plan(end_bytes=16 << 30), GPU4, 2)
+    plain = document(real, share=0.5, scale=1)
+    said = plain | {"steps": [step | {"waited": 0.6} for step in plain["steps"]]}
+    said, plain = (judge(json.dumps(line), real) for line in (said, plain))
+    assert [(one.name, one.state, one.why) for one in said.checks] == [(one.name, one.state, one.why) for one in plain.checks]
+    assert SHORT in {one.state for one in said.checks}
+
+
+def test_what_waiting_does_not_explain_stays_short():
+    made = ran(0.79, 0.25)
+    made["steps"][0]["rows"][-1][1][3] = 5
+    judged = judge(json.dumps(made), ASKED)
+    assert judged.verdict == SHORT
+    assert {one.name: one.state for one in judged.checks}["bandwidth"] == UNKNOWN
+
+
+def test_the_line_itself_is_left_as_it_was_measured():
+    made = ran(0.79, 0.25)
+    before = copy.deepcopy(made)
+    judged = judge(json.dumps(made), ASKED)
+    assert judged.line == before
+    (deciding,) = [step for step in before["steps"] if step["name"] == ASKED.plan.collective]
+    assert judged.busbw_gb_s == pytest.approx(deciding["rows"][-1][1][2])
+
+
+@pytest.mark.parametrize(("said", "waited"), [("0.2500", 0.25), ("0.0000", 0.0), ("1.0000", 1.0), ("all", None), ("7.5", None)])
+def test_how_long_ranks_waited_is_read_from_a_rehearsals_own_words(said, waited):
+    text = (ROOT / "tests/golden/transcripts/h200x2.txt").read_text()
+    (run,) = transcript.parse_text(f"{text}# busbar rehearsal: waited for processors {said} of the time\n")
+    assert run.waited == waited
+    assert transcript.parse_text(text)[0].waited is None
