@@ -22,6 +22,8 @@ _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)")
 #: A row wherever it stands: size, count and the name of a type.
 _ROW = re.compile(r"^\d+\s+\d+\s+(?:u?int|half|float|double|bfloat|f8)")
+#: What no closing field of a JSON result reaches; a whole number may be longer than any float.
+_LARGEST = 1e300
 _TIMES = ("time", "cputime")
 _WRONGS = ("#wrong", "error")
 
@@ -436,7 +438,7 @@ def _is_unchecked(row: Row) -> bool:
 
 def _maybe(holder: Any, key: str) -> Optional[float]:
     value = holder.get(key) if isinstance(holder, dict) else None
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    return float(value) if isinstance(value, (int, float)) and abs(value) < _LARGEST else None
 
 
 def _maybe_int(holder: Any, key: str) -> Optional[int]:
