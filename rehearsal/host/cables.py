@@ -98,6 +98,8 @@ def refault(world: World, spec: HostSpec) -> None:
             _shape(world, partner, theirs, _partners(world, partner, theirs))
     if alive(world, spec.id):
         pid = (world.path / "hosts" / spec.id / "pid").read_text()
+        computing = Path("/proc", pid, "root", "etc", "rehearsal", "compute-apps")
+        computing.write_text("".join(f"{line}\n" for line in faults.computing))
         root, shown = Path("/proc", pid, "root", "sys", "class"), ports(spec, faults)
         for path, text in rdma_devices.state(shown).items():
             (root / path).write_text(text)

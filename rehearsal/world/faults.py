@@ -25,6 +25,7 @@ class HostFaults:
         boot_fails: cloud-init ends with the status `error`.
         never_answers: the host runs and no packet reaches it.
         free_bytes: space left on its root disk, None for all of it.
+        computing: processes that nvidia-smi shows on its GPUs, as it prints them: pid, name, MiB.
     """
 
     factors: dict[int, float]
@@ -37,6 +38,7 @@ class HostFaults:
     boot_fails: bool = False
     never_answers: bool = False
     free_bytes: int | None = None
+    computing: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, world: World, index: int, rails: int) -> HostFaults:
@@ -64,6 +66,7 @@ class HostFaults:
             "boot_fails" in kinds,
             "never_answers" in kinds,
             int(str(free)) if free is not None else None,
+            tuple(_process(one) for one in mine if one["kind"] == "gpu_busy"),
         )
 
 
@@ -72,6 +75,13 @@ def _rail(fault: dict[str, object]) -> int:
     if not isinstance(rail, int):
         raise ValueError(f"the fault {fault} must name its rail by a whole number from 0, as rails are told apart by it.")
     return rail
+
+
+def _process(fault: dict[str, object]) -> str:
+    pid = fault.get("pid")
+    if not isinstance(pid, int) or isinstance(pid, bool) or pid < 1:
+        raise ValueError(f"the fault {fault} must have pid, a process of that host, as nvidia-smi shows processes by it.")
+    return f"{pid}, {fault.get('name', 'python3')}, 30000"
 
 
 def _gigabits(fault: dict[str, object]) -> int:

@@ -149,6 +149,24 @@ def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(three):
     assert started(stage) < interrupted
 
 
+def host_named(stage: Stage, name: str) -> str:
+    """Return the id of the host of that name."""
+    world = World.at(stage.world)
+    ids = [path.parent.name for path in stage.world.glob("hosts/*/pid")]
+    return next(one for one in ids if hosts.enter(world, one, ["hostname", "-s"]).stdout.strip() == name)
+
+
+def test_gpus_on_which_somebody_computes_are_left_alone_with_process_and_owner_named(three):
+    stage, settings = three
+    shown = hosts.enter(World.at(stage.world), host_named(stage, "gpu-2"), ["pgrep", "-o", "-x", "sshd"])
+    pid = int(shown.stdout)
+    stage.refault({"kind": "gpu_busy", "host": 1, "pid": pid})
+    found = stage.up(**settings, measure={"run": 9})
+    stage.refault()
+    assert found.status != 0
+    assert f"nothing was started; gpu-2: process {pid} (python3) of root computes on a GPU" in found.text
+
+
 def started(stage) -> float:
     """Return when the measurement in the state began, seconds since the epoch."""
     for resource in stage.resources():
