@@ -275,7 +275,7 @@ def _available_mb() -> float:
 
 def _pure_tests() -> None:
     began = time.monotonic()
-    argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "not rehearsal"]
+    argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "not rehearsal and not engine"]
     found = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     say(
         "tests that need neither root nor network",

@@ -100,8 +100,10 @@ class Cloud(pulumi.runtime.Mocks):
 
 GPU = {"name": "p5", "static": 2}
 WANTED = merged(GIVEN["aws"], {"name": "training", "timezone": "Asia/Tokyo", "preflight": False, "tags": DEFAULT}) | {
-    "storage": {"lustre": {"mirrors": [{"path": "/data"}]}, "home": {}}
+    "storage": {"lustre": None, "home": None}
 }
+#: Half of all resources are rules for file systems, so only tests of them have any.
+STORED = {"storage": {"lustre": {"mirrors": [{"path": "/data"}]}, "home": {}}}
 
 
 def program(
@@ -137,12 +139,18 @@ def program(
 
 @pytest.fixture(scope="module")
 def whole() -> tuple[Cloud, dict[str, Any]]:
-    return program()
+    return program(STORED)
 
 
 @pytest.fixture(scope="module")
 def cloud(whole) -> Cloud:
     return whole[0]
+
+
+@pytest.fixture(scope="module")
+def bare() -> tuple[Cloud, dict[str, Any]]:
+    """The same without file systems."""
+    return program()
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
@@ -156,7 +164,7 @@ def bought(option: str, **more: Any) -> dict[str, Any]:
 
 
 def storage(**systems: Any) -> dict[str, Any]:
-    return {"storage": systems}
+    return merged(STORED, {"storage": systems})
 
 
 def template(found: Cloud) -> dict[str, Any]:
@@ -188,15 +196,15 @@ def test_machines_whose_rails_no_source_names_are_asked():
     assert planned.shape.rdma is None
 
 
-def test_the_identity_changes_with_machines_and_image_and_with_nothing_else(whole):
-    same = whole[1]["identity"]
+def test_the_identity_changes_with_machines_and_image_and_with_nothing_else(bare):
+    same = bare[1]["identity"]
     assert program({"login": {"root": {"size": "100 GiB"}}})[1]["identity"] == same
     assert program({"image": "ami-2"})[1]["identity"] != same
     assert program(nodes(static=3))[1]["identity"] != same
 
 
-def test_one_more_node_is_one_more_resource(cloud):
-    assert len(program(nodes(static=8))[0].made) == len(cloud.made) + 6
+def test_one_more_node_is_one_more_resource(bare):
+    assert len(program(nodes(static=8))[0].made) == len(bare[0].made) + 6
 
 
 def ran(**tags: str) -> dict[str, dict[str, str]]:
@@ -289,7 +297,7 @@ def test_a_queue_that_is_gone_or_renamed_counts_as_machines_that_end():
 )
 def test_what_can_change_on_running_machines_ends_none(whole, changed):
     before = [its for _, name, its in whole[0].made if name.endswith(("-template", "p5-0"))]
-    after = [its for _, name, its in program(changed)[0].made if name.endswith(("-template", "p5-0"))]
+    after = [its for _, name, its in program(merged(STORED, changed))[0].made if name.endswith(("-template", "p5-0"))]
     assert [one.get("namePrefix") for one in before] == [one.get("namePrefix") for one in after]
     assert [one.get("launchTemplate") for one in before] == [one.get("launchTemplate") for one in after]
 
@@ -308,7 +316,7 @@ def test_what_can_change_on_running_machines_ends_none(whole, changed):
     ],
 )
 def test_what_cannot_is_another_template_and_so_other_machines(whole, changed):
-    assert template(program(changed)[0])["namePrefix"] != template(whole[0])["namePrefix"]
+    assert template(program(merged(STORED, changed))[0])["namePrefix"] != template(whole[0])["namePrefix"]
 
 
 def test_an_image_that_is_not_named_is_awss_newest_for_new_machines_and_ends_none():

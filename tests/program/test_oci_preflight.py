@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import grpc
 import pulumi
 import pytest
 from conftest import Engine, run_program
+from test_config import GIVEN
 from test_program import LINES
 
 from catalogue.oci.marketplace import MARKETPLACE
-from tools.nested import DEFAULT
+from components.oci import preflight as oci_preflight
+from config import read
+from config.oci.model import Oci
+from tools.nested import DEFAULT, merged, settled
 
 SHAPE, IMAGE = "BM.GPU4.8", "ocid1.image.oc1..rehearsed-ol7-gpu"
 POOL = "busbar-gpu"
@@ -137,6 +142,18 @@ def test_only_the_nodes_that_are_added_need_room(asked):
     assert refused == ""
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "7"}))
     assert "1 more nodes take 8 GPUs" in refused
+
+
+@pytest.mark.parametrize("preflight", [True, False])
+def test_a_component_that_another_program_makes_refuses_a_broken_rule_and_asks_no_account(monkeypatch, preflight):
+    """Ours reads its stack file, which refuses it before."""
+    monkeypatch.setattr(oci_preflight, "_gather", lambda *_: pytest.fail("the account was asked"))
+    wanted, _ = read.group(
+        "oci", Oci, json.dumps(settled(merged(GIVEN["oci"], {"preflight": preflight, "pools": [{"nodes": 1}]})))
+    )
+    assert isinstance(wanted, Oci)
+    with pytest.raises(pulumi.RunError, match=r"oci\.pools\[0\]\.nodes is 1; a cluster network joins 2 or more"):
+        oci_preflight.judge(wanted)
 
 
 def test_limits_are_asked_of_the_tenancy_where_the_nodes_will_be(asked):

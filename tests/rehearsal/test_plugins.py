@@ -527,6 +527,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @needs_engine
+@pytest.mark.engine
 @of_one_project
 def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -> None:
     (project.folder / "beside.py").write_text("NAME = 'beside'\n")
@@ -551,6 +552,7 @@ def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -
 
 
 @needs_engine
+@pytest.mark.engine
 @of_one_project
 @pytest.mark.parametrize(
     ("program", "shown", "hidden"),
@@ -570,6 +572,7 @@ def test_a_program_that_fails_shows_its_own_error_and_no_more(project: Project, 
 
 
 @needs_engine
+@pytest.mark.engine
 @of_one_project
 def test_a_virtualenv_that_is_not_there_is_named(project: Project) -> None:
     project.write("", runtime="{name: python, options: {virtualenv: nope}}")
@@ -579,6 +582,7 @@ def test_a_virtualenv_that_is_not_there_is_named(project: Project) -> None:
 
 
 @needs_engine
+@pytest.mark.engine
 @of_one_project
 def test_a_changed_trigger_replaces_a_command_and_an_unchanged_one_runs_nothing(project: Project) -> None:
     program = (
