@@ -109,6 +109,7 @@ def measured(**said: dict[str, int]) -> str:
         "networks": {"AWS Libfabric": 16},
         "devices": {"Selected provider is efa, fabric is efa-direct (found 32 nics)": 16},
         "channels": {"NET/AWS Libfabric/3": 16},
+        "gpudirect": {"GDRDMA": 16},
     } | said
     return json.dumps(line)
 
@@ -165,6 +166,7 @@ def test_commands_reach_the_nodes_through_the_login_node_and_tell_nccl_of_no_hca
             "found 31 efa devices on some node, and the shape has 32",
         ),
         ({"devices": {}}, "NCCL did not log which provider carried its bytes"),
+        ({"gpudirect": {}}, "NCCL did not log whether it used GPUDirect RDMA"),
     ],
 )
 def test_another_way_than_efa_is_no_pass_however_fast_it_was(said, reason):
