@@ -26,11 +26,11 @@ outputs: setup ## print the stack's outputs as JSON
 ssh: setup ## open a shell on the head
 	@$(RUN) shell
 
-test: setup ## run every check and every test; needs root, about 20 minutes on 2 cores
+test: setup ## run every check and every test; needs root, about 15 minutes on 2 cores
 	@tools/setup checks
 	@tools/test
 
-pure: ## run the tests that need neither root nor network, about two minutes
+pure: ## run the tests that need neither root nor network, under two minutes
 	@tools/setup tests
 	@tools/test pure
 
