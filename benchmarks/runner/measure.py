@@ -37,6 +37,8 @@ _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
 #: How many processes of others are named.
 _NAMED = 8
+#: At most this many problems of a run are in the line, each of so many characters; the transcript has them all.
+_PROBLEMS, _SENTENCE = 20, 300
 #: How much of a failed step's output is kept in the evidence.
 _FAILED_BYTES = 1 << 20
 #: A deciding run that gave nothing.
@@ -316,7 +318,7 @@ def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[s
         "program": its.collective,
         "ranks": len({device.rank for device in its.devices}),
         "hosts": len({device.host for device in its.devices}),
-        "problems": run.problems,
+        "problems": _few(run.problems),
         "seconds": round(run.seconds, 2),
     }  # type: Dict[str, Any]
     if its.waited is not None:
@@ -329,6 +331,12 @@ def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[s
     if spread is not None:
         found["spread"] = {name: value for name, value in spread._asdict().items() if name != "rank_us"}
     return found
+
+
+def _few(problems: List[str]) -> List[str]:
+    """Return the first problems, shortened, and how many more there are: a program may print any number of odd rows."""
+    kept = [one if len(one) <= _SENTENCE else one[:_SENTENCE] + "..." for one in problems[:_PROBLEMS]]
+    return kept + ["{} more of the kind".format(len(problems) - _PROBLEMS)] * (len(problems) > _PROBLEMS)
 
 
 def _about(step: Step) -> Dict[str, Any]:

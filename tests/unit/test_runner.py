@@ -368,6 +368,15 @@ def test_a_run_that_hangs_is_stopped_at_its_own_bound_and_the_rank_that_does_not
     assert re.search(r"; head: rank 1 \(process \d+\) is stopped", failed)
 
 
+def test_thousands_of_odd_rows_are_few_sentences_and_no_pass(head):
+    odd = 'i=0; while [ $i -lt 3000 ]; do echo "  1048576 $i what is this, and it goes on for very long"; i=$((i+1)); done\n'
+    line = json.loads(head.run(measure_request(head, REAL_RUN + odd))[1])
+    (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
+    assert len(json.dumps(line)) < 64 * 1024
+    assert len(step["problems"]) == 21
+    assert step["problems"][-1].endswith(" more of the kind")
+
+
 def test_a_step_that_hangs_leaves_the_time_of_the_others(head):
     request = measure_request(head, REAL_RUN, timeout_s=40)
     request["steps"].insert(0, step_of(head, "sleep 60\n", "rails", decides=False) | {"silence_s": 1.0})
