@@ -37,6 +37,7 @@ class Acceptance:
     """What is attested of one run.
 
     Attributes:
+        stack: whose machines they are: organization/project/stack.
         cluster: identity of machines, image and shape; a digest of it is the first subject.
         nodes: identity by node name, such as the machine's id or its address; the other subjects.
         target: what kind of cluster, such as oci.
@@ -59,6 +60,7 @@ class Acceptance:
         valid_days: how long this holds.
     """
 
+    stack: str
     cluster: str
     nodes: Mapping[str, str]
     target: str
@@ -108,6 +110,7 @@ def statement(one: Acceptance) -> dict[str, Any]:
         "subject": [{"name": "cluster", "digest": {"sha256": _hash(one.cluster)}}, *named],
         "predicateType": PREDICATE,
         "predicate": {
+            "stack": one.stack,
             "target": one.target,
             "shape": one.shape,
             "nodes": dict(one.nodes),

@@ -79,21 +79,24 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
     outputs: dict[str, Any],
     stack: str,
 ) -> str:
-    """Return the request that adds the run to history, signs a pass and draws the report of `outputs`."""
+    """Return the request that adds the run to history, signs a pass and draws the report of `outputs`.
+
+    `stack` is organization/project/stack.
+    """
     one = _record(found, asked, keeping, outputs["versions"])
     attested = None
     key = keeping.records.certificate.key
     if key and found.verdict == PASS:
         attested = {
             "key": key,
-            "acceptance": _acceptance(found, asked, keeping, identity, where, outputs),
+            "acceptance": _acceptance(found, asked, keeping, identity, where, outputs) | {"stack": stack},
         }
     request = {
         "schema": SCHEMA,
         "kind": "keep",
         "history": keeping.records.history or "",
         "record": None if one is None else one.document(),
-        "report": f"{keeping.records.report}/{stack}" if keeping.records.report else "",
+        "report": f"{keeping.records.report}/{stack.rpartition('/')[2]}" if keeping.records.report else "",
         "outputs": outputs | {"target": keeping.target, "nodes": [data(node) for node in where.nodes]},
         "certificate": attested,
     }
@@ -141,7 +144,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
     where: Place,
     outputs: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the fields of `certificate.Acceptance`."""
+    """Return the fields of `certificate.Acceptance` but the stack's name."""
     machines = found.line.get("machines")
     known = machines if isinstance(machines, dict) else {}
     return {

@@ -76,7 +76,7 @@ class Records(pulumi.ComponentResource):
         if not (wanted.history or wanted.report or wanted.certificate.key):
             return pulumi.Output.from_input(Kept())
         known = pulumi.Output.all(end=end, where=where, identity=identity, outputs=outputs)
-        stack = pulumi.get_stack()
+        stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
         request = known.apply(lambda its: self._request(stack=stack, **its))
         done = self._ask("keep", request).apply(requests.kept)
         done.apply(self._warn)

@@ -54,7 +54,7 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
         )
         here = [node for node in nodes or [] if node["pool"] == measured["pool"]]
         why = "; ".join(each.why for each in found.failures) or _unmet(found.predicate, here, collective, min_busbw_gb_s)
-        why = why or ("" if found.failures else _skipped(found.predicate, allow_skipped))
+        why = why or ("" if found.failures else _other_stack(found.predicate, name) or _skipped(found.predicate, allow_skipped))
         if why:
             raise pulumi.RunError(f"the certificate of stack {name} is not valid: {why}.")
         return found.predicate
@@ -77,6 +77,14 @@ def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_g
     if moved:
         return f"it is about machines with other addresses than {', '.join(sorted(moved))} of the stack now"
     return None
+
+
+def _other_stack(said: dict[str, Any], name: str) -> str:
+    """Return whose certificate it is where that is not the stack `name`, which may be given without its organization."""
+    whose = said.get("stack", "")
+    if f"/{whose}".endswith(f"/{name}"):
+        return ""
+    return f"it is of stack {whose}" if whose else "it does not say which stack it is of"
 
 
 def _skipped(said: dict[str, Any], allowed: frozenset[str]) -> str:

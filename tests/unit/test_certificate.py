@@ -40,6 +40,7 @@ LINE = PUBLIC.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33))).public_key()
 STARTED = datetime(2025, 11, 21, 4, 49, tzinfo=UTC)
 ACCEPTANCE = Acceptance(
+    stack="organization/busbar/dev",
     cluster="image-1 BM.GPU4.8 i0 i1",
     nodes={"inst-0": "i0@10.0.1.0", "inst-1": "i1@10.0.1.1"},
     target="oci",
@@ -437,6 +438,9 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
         ),
         (stack_outputs() | {"measured": {"pool": "gpu", "certificate": {"payload": "x"}}}, {}, "it is not a certificate"),
         (stack_outputs(nodes={"inst-0": "i0@10.0.1.0", "inst-1": "i1@10.9.9.9"}), {}, "other addresses than inst-1"),
+        (stack_outputs(stack="organization/busbar/other"), {}, "it is of stack organization/busbar/other"),
+        (stack_outputs(stack="dev"), {}, "it is of stack dev"),
+        (stack_outputs(stack=""), {}, "it does not say which stack it is of"),
         (stack_outputs(checks={"transport": "skipped", "spread": "skipped"}), {}, "these checks were skipped: transport"),
         (stack_outputs(), {"allow_skipped": frozenset()}, "these checks were skipped: spread"),
     ],

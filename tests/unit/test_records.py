@@ -61,7 +61,8 @@ def stages(text: str, keeping: Keeping, searched: dict | None = None) -> Run:
     judged = retest.settled(judge(text, asked), asked, searched or {})
     record = outputs.measured(judged, asked, BUILT, searched or {})
     whole = outputs.flat(outputs.expected(asked, None), record)
-    return Run(judged, requests.kept(answered(requests.keep(judged, asked, keeping, "identity", place(), whole, "dev"))))
+    request = requests.keep(judged, asked, keeping, "identity", place(), whole, "organization/busbar/dev")
+    return Run(judged, requests.kept(answered(request)))
 
 
 @pytest.fixture
