@@ -174,24 +174,29 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
             ran = ran._replace(scale=run.transcript.scale)
         if step.name == request.deciding:
             dead = run is None and step.decides
-            after = _after(request, run is None, say)
+            after, lost = _after(request, run is None, before, say)
+            if lost:
+                found["failed"] = "; ".join([found["failed"], *lost])
             ran = ran._replace(
                 deciding=run.transcript if run else None,
-                after=before if after is None else after,
+                after=after,
                 counted=[one["name"] for one in ran.steps],
             )
     return ran
 
 
-def _after(request: Measure, failed: bool, say: jobs.Say) -> Optional[List[Dict[str, Any]]]:
-    """Return the inventories after the deciding step; None where a node does not answer after one that failed."""
+def _after(
+    request: Measure, failed: bool, before: List[Dict[str, Any]], say: jobs.Say
+) -> Tuple[List[Dict[str, Any]], List[str]]:
+    """Return the inventories after the deciding step, and of one that failed what was lost meanwhile: a node, or its rails."""
     try:
-        return inventories(request.nodes, "--harvest " + shlex.quote(request.logs))[0]
+        after = inventories(request.nodes, "--harvest " + shlex.quote(request.logs))[0]
     except Refusal as refusal:
         if not failed:
             raise
         say(str(refusal))
-        return None
+        return before, [str(refusal)]
+    return after, node_differences.lost(request.nodes, before, after, request.hcas) if failed else []
 
 
 def _kept(here: str, name: str) -> str:
@@ -336,7 +341,7 @@ def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[s
 def _few(problems: List[str]) -> List[str]:
     """Return the first problems, shortened, and how many more there are: a program may print any number of odd rows."""
     kept = [one if len(one) <= _SENTENCE else one[:_SENTENCE] + "..." for one in problems[:_PROBLEMS]]
-    return kept + ["{} more of the kind".format(len(problems) - _PROBLEMS)] * (len(problems) > _PROBLEMS)
+    return kept + [f"{len(problems) - _PROBLEMS} more of the kind"] * (len(problems) > _PROBLEMS)
 
 
 def _about(step: Step) -> Dict[str, Any]:

@@ -53,6 +53,21 @@ def differences(  # noqa: PLR0913, PLR0917 - what nodes and their shape are
     return sentences
 
 
+def lost(
+    nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]], hcas: Sequence[str]
+) -> List[str]:
+    """Return a sentence for each rail of a shape that was active in the inventories before a run and is not after it."""
+    sentences = [
+        f"{node.name}: rail {hca} was active before the run and is not any more"
+        for node, had, has in zip(nodes, before, after)
+        for hca in hcas
+        if had["hca"].get(hca, {}).get("active") and not has["hca"].get(hca, {}).get("active")
+    ]
+    if len(sentences) > _NAMED:
+        sentences[_NAMED:] = [f"and {len(sentences) - _NAMED} more rails"]
+    return sentences
+
+
 def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
     """Return a sentence if a rail was trained at another rate than its shape's, as all rails of all nodes may be."""
     found = re.match(r"\d+", rate)

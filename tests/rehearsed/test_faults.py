@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -23,6 +24,9 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
 #: Long enough to be caught in the middle: about 20 s of measuring at 1/4000.
 LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 12, "warmup": 1}}
+SEEN_WITHIN_S = 150
+#: A row of the long plan, and where the deciding run's are kept while it works.
+ROW, DECIDING = " 4194304 ", "all_reduce.txt"
 #: What one rail of the machines carries; a third rail, counted from 0.
 RAIL, HCA = 3, "mlx5_4"
 
@@ -38,23 +42,23 @@ def three(tmp_path_factory) -> Iterator[tuple[Stage, dict]]:
     stage.close()
 
 
-def runs_with(stage: Stage, text: str) -> set[str]:
+def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
     """Return the runner's runs on the head whose progress shows `text`; the engine's screen comes late through a pipe."""
-    world, search = World.at(stage.world), ["sh", "-c", f"grep -lF '{text}' /home/*/.busbar/runs/*/progress.log"]
+    world, search = World.at(stage.world), ["sh", "-c", f"grep -lF '{text}' /home/*/.busbar/runs/*/{file}"]
     return {
         run for host in stage.world.glob("hosts/*/pid") for run in hosts.enter(world, host.parent.name, search).stdout.split()
     }
 
 
-def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[str], timeout_s: float = 150) -> None:
+def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[str], file: str = "progress.log") -> None:
     """Wait until the progress of a run that is not one of those `before` shows `text`."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + SEEN_WITHIN_S
     while time.monotonic() < deadline:
         assert child.poll() is None, stage.end(child)
-        if runs_with(stage, text) - before:
+        if runs_with(stage, text, file) - before:
             return
         time.sleep(0.2)
-    raise AssertionError(f"{text!r} was not seen within {timeout_s} s")
+    raise AssertionError(f"{text!r} was not seen within {SEEN_WITHIN_S} s")
 
 
 def test_nodes_that_cannot_be_used_are_named_each_with_its_own_reason(stage):
@@ -165,6 +169,50 @@ def test_gpus_on_which_somebody_computes_are_left_alone_with_process_and_owner_n
     stage.refault()
     assert found.status != 0
     assert f"nothing was started; gpu-2: process {pid} (python3) of root computes on a GPU" in found.text
+
+
+def kill(stage: Stage, how: str) -> None:
+    """Send the signal `how` to one rank on gpu-2."""
+    there = host_named(stage, "gpu-2")
+    sent = hosts.enter(World.at(stage.world), there, ["sh", "-c", f"kill -{how} $(pgrep -o -x all_reduce_perf)"])
+    assert sent.returncode == 0, sent
+
+
+@pytest.mark.parametrize(
+    ("run", "happens", "says"),
+    [
+        (
+            10,
+            lambda stage: kill(stage, "KILL"),
+            r"the run all_reduce ended with status \d+: .*process rank \d+ with PID \d+ on node \S+ exited on signal 9",
+        ),
+        (
+            11,
+            lambda stage: kill(stage, "STOP"),
+            r"the run all_reduce was stopped after \d+ s with \d+ rows done.*gpu-2: rank \d+ \(process \d+\) is stopped",
+        ),
+        (
+            12,
+            lambda stage: stage.refault({"kind": "rail_dead", "host": 1, "rail": RAIL}),
+            rf"the run all_reduce .*; gpu-2: rail {HCA} was active before the run and is not any more",
+        ),
+    ],
+    ids=["a rank is killed", "a rank is stopped", "a link is cut"],
+)
+def test_a_run_that_breaks_or_hangs_is_a_finding_with_its_cause_and_every_output_is_there(three, run, happens, says):
+    stage, settings = three
+    asked = merged(LONG_PLAN, {"measure": {"run": run, "search": "0 s", "timeout": "40 s"}})
+    before = runs_with(stage, ROW, DECIDING)
+    child = stage.begin(*stage.up_words(**settings, **asked))
+    wait_for(stage, child, ROW, before, DECIDING)
+    happens(stage)
+    found = stage.end(child)
+    stage.refault()
+    assert found.status != 0
+    measured = stage.outputs()["measured"]
+    assert measured["verdict"] == "unknown", found
+    assert re.search(says, " ".join(measured["reasons"])), measured["reasons"]
+    assert measured["evidence"], "the transcript is kept"
 
 
 def started(stage) -> float:

@@ -145,3 +145,24 @@ def test_gpus_of_another_model_are_named_also_where_every_node_has_them(found):
     for one in found:
         one["gpus"] = ["NVIDIA B300 SXM6 AC"] * 8
     assert not node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA B300")
+
+
+def test_rails_that_a_run_lost_are_named_and_those_that_were_never_there_are_not(found):
+    after = copy.deepcopy(found)
+    found[0]["hca"]["mlx5_0"]["active"] = after[0]["hca"]["mlx5_0"]["active"] = False
+    after[1]["hca"]["mlx5_1"]["active"] = False
+    del after[2]["hca"]["mlx5_0"]
+    del found[3]["hca"]["mlx5_0"], after[3]["hca"]["mlx5_0"]
+    assert node_differences.lost(NODES, found, after, RAILS) == [
+        "n1: rail mlx5_1 was active before the run and is not any more",
+        "n2: rail mlx5_0 was active before the run and is not any more",
+    ]
+    assert node_differences.lost(NODES, found, found, RAILS) == []
+
+
+def test_a_fabric_that_is_gone_is_a_few_sentences():
+    many = [f"mlx5_{index}" for index in range(40)]
+    before = [{"hca": {hca: {"active": True} for hca in many}} for _ in NODES]
+    after = [{"hca": {}} for _ in NODES]
+    lost = node_differences.lost(NODES, before, after, many)
+    assert (len(lost), lost[-1]) == (33, "and 128 more rails")
