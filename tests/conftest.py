@@ -303,15 +303,33 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.close()
 
 
-@pytest.fixture
-def protection(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, bool]]:
-    """What is said of each resource by its name, as it is registered: protect, and retain on delete."""
-    said: dict[str, tuple[bool, bool]] = {}
+def _noted(monkeypatch: pytest.MonkeyPatch, read: Callable[[pulumi.ResourceOptions | None], Any]) -> dict[str, Any]:
+    """Return what `read` finds in the options of each resource by its name, as it is registered; not where it finds None."""
+    said: dict[str, Any] = {}
     genuine = pulumi.Resource.__init__
 
     def note(self, t, name, custom, props=None, opts=None, *rest, **more):  # noqa: PLR0913, PLR0917 - the engine's own
-        said[name] = (bool(opts and opts.protect), bool(opts and opts.retain_on_delete))
+        found = read(opts)
+        if found is not None:
+            said[name] = found
         genuine(self, t, name, custom, props, opts, *rest, **more)
 
     monkeypatch.setattr(pulumi.Resource, "__init__", note)
     return said
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str | None, str | None]]:
+    """How long the provider may take to create and to delete each resource that says so, by its name."""
+
+    def read(opts: pulumi.ResourceOptions | None) -> tuple[str | None, str | None] | None:
+        limits = opts.custom_timeouts if opts else None
+        return (limits.create, limits.delete) if limits else None
+
+    return _noted(monkeypatch, read)
+
+
+@pytest.fixture
+def protection(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, bool]]:
+    """What is said of each resource by its name, as it is registered: protect, and retain on delete."""
+    return _noted(monkeypatch, lambda opts: (bool(opts and opts.protect), bool(opts and opts.retain_on_delete)))

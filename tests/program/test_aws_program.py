@@ -595,6 +595,14 @@ def test_machines_mount_only_once_the_mirror_is_there(cloud):
     assert mirrored < min(cloud.position("Instance"), cloud.position("LaunchTemplate"))
 
 
+def test_what_takes_the_vendor_long_has_the_time_for_it(patience):
+    program(STORED)
+    assert patience == {
+        **dict.fromkeys(("cluster-pool-gpu-p5-0", "cluster-pool-gpu-p5-1"), ("30m", "30m")),
+        **{f"cluster-storage-{name}": ("60m", "60m") for name in ("lustre", "mirror-0", "bucket", "home")},
+    }
+
+
 def test_a_network_that_is_retained_keeps_what_file_systems_stand_in_and_nothing_that_costs(protection):
     program(storage(home={"onDestroy": "retain"}))
     left = {name for name, (_, kept) in protection.items() if kept} - {"cluster-storage-home"}

@@ -327,6 +327,16 @@ def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_what_changed_since_the_run_before_is_told(monkeypatch, tmp_path):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
+    (tmp_path / "history").mkdir()
+    kept = json.dumps({"schema": 2, "kind": "keep", "changes": ["nccl is 2.28.9 and was 2.27.3"]})
+    answers = {"acceptance-records-history": "{}", "acceptance-records-keep": kept}
+    run_program(LINES | answers, records={"history": str(tmp_path / "history")})
+    assert "nccl is 2.28.9 and was 2.27.3" in told
+
+
 def test_what_the_program_writes_for_the_engine_is_gone_with_it(tmp_path):
     writes = "from components.acceptance.runner import _written; import os; p = _written(b'x'); assert os.path.exists(p)"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
