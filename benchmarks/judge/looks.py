@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check
-from benchmarks.judge.measurement import busbw, is_number
+from benchmarks.judge.measurement import are_numbers, busbw, is_number
 from benchmarks.plan.steps import LOOKS, steps
 
 if TYPE_CHECKING:
@@ -78,6 +78,10 @@ def are_slow(looks: Sequence[float], limit: float) -> list[bool]:
 def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
     """Return what the looks of a measurement say; None if there are none, or no limit to hold them against."""
     if not asked.plan.looks or limit is None:
+        return None
+    listed = [run.looks for run in found.runs.values()]
+    # A look that is no number may have been a slow one.
+    if not all(are_numbers(looks) for looks in (*listed, found.line.get("more_looks"), found.line.get("earlier_looks"))):
         return None
     planned = [step for step in steps(asked.plan, asked.shape, asked.nodes) if step.stage == LOOKS]
     taken = [_numbers(found.runs[step.name].looks) if step.name in found.runs else [] for step in planned]

@@ -171,6 +171,11 @@ def steps(line: dict[str, Any]) -> list[dict[str, Any]]:
     return [step for step in found if isinstance(step, dict)] if isinstance(found, list) else []
 
 
+def are_numbers(found: Any) -> bool:
+    """Return whether something is a list of numbers, or not there."""
+    return found is None or (isinstance(found, list) and all(is_number(one) for one in found))
+
+
 def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     run: Run,
     name: str,

@@ -89,9 +89,10 @@ def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_
     assert again.status == 0, again
 
 
-def test_another_mount_point_is_other_nodes_with_the_same_data_and_the_login_users_own_home_is_not_shared(stage):
+def test_another_mount_point_is_other_nodes_with_the_same_data_and_the_login_users_own_home_is_not_shared(stage, quiet):
     before = stage.outputs()["nodes"]
-    found = stage.up(**files(mount="/home"))
+    with quiet():
+        found = stage.up(**files(mount="/home"))
     assert found.status == 0, found
     assert stage.outputs()["measured"]["verdict"] == "pass"
     assert not {node["name"] for node in before} & {node["name"] for node in stage.outputs()["nodes"]}

@@ -298,14 +298,15 @@ def test_a_pool_grows_and_shrinks_and_one_node_is_made_anew_and_no_machine_more_
 
 
 @pytest.mark.parametrize(
-    ("shape", "family", "image", "bastion"),
+    "machines",
     [
         ("BM.GPU4.8", DEFAULT, DEFAULT, DEFAULT),  # the program's own: subscribed to by name, and the newest platform image
         ("BM.GPU.H200.8", "ol9", "ocid1.image.oc1..rehearsed-ol9-gpu", "ocid1.image.oc1..rehearsed-ol9"),
         ("BM.GPU.H100.8", "ubuntu2204", "ocid1.image.oc1..rehearsed-ubuntu2204-gpu", "ocid1.image.oc1..rehearsed-ol9"),
     ],
 )
-def test_other_shapes_and_images_are_other_machines_and_end_in_a_pass_as_well(built, shape, family, image, bastion):
+def test_other_shapes_and_images_are_other_machines_and_end_in_a_pass_as_well(built, quiet, machines):
+    shape, family, image, bastion = machines
     stage = built[0]
     before = stage.outputs()
     pool = {"shape": shape, "imageFamily": family, "image": image}
@@ -315,7 +316,8 @@ def test_other_shapes_and_images_are_other_machines_and_end_in_a_pass_as_well(bu
         refused = stage.preview(oci=changes)
         assert refused.status != 0
         assert re.search(r"2 running nodes end[^;]*; set oci.allowReplace to 2 if", " ".join(refused.text.split())), refused
-    found = stage.up(oci=changes | {"allowReplace": 2})
+    with quiet():
+        found = stage.up(oci=changes | {"allowReplace": 2})
     assert found.status == 0, found
     after = stage.outputs()
     assert after["measured"]["verdict"] == "pass"
