@@ -26,7 +26,7 @@ outputs: setup ## print the stack's outputs as JSON
 ssh: setup ## open a shell on the head
 	@$(RUN) shell
 
-test: setup ## run every check and every test; needs root, about 15 minutes on 2 cores
+test: setup ## run every check and every test; needs root, under 20 minutes on 2 cores
 	@tools/setup checks
 	@tools/test
 

@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Run no test while another worker has the machine to itself; measure coverage where that is worth its time."""
+    """Run no test while another worker measures; measure coverage where that is worth its time."""
     if MACHINE is None:
         return (yield from _covered(item))
     MACHINE.share()
@@ -120,9 +120,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tidy up, and fail a run with --no-skips that skipped something."""
-    if MACHINE:
-        MACHINE.close()
+    """Fail a run with --no-skips that skipped something."""
     if not session.config.getoption("--no-skips") or hasattr(session.config, "workerinput"):
         return
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -141,8 +139,8 @@ if MACHINE:
 
 @pytest.fixture(scope="session")
 def quiet() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """What a measurement that judges a bandwidth runs in: other workers come after it, or wait."""
-    return MACHINE.measuring if MACHINE else contextlib.nullcontext
+    """What a measurement that judges a bandwidth runs in: no other worker does anything meanwhile."""
+    return MACHINE.alone if MACHINE else contextlib.nullcontext
 
 
 @dataclass

@@ -133,6 +133,7 @@ class Stage:
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             text, _ = child.communicate()
+            _LOG.info("%s", text)
             return Finished(-9, f"{text}\nkilled after {timeout_s} s", timeout_s)
         _LOG.info("%s", text)
         return Finished(child.returncode, text, time.monotonic() - began)

@@ -65,13 +65,15 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
 ) -> Built:
     """Register the build of what `asked` runs, on the `nodes` that are ready."""
 
-    def request(nodes: tuple[Node, ...], asked: Asked) -> str:
-        return requests.build(_machines(nodes), asked, archive.source, launcher.homes, [runner.digest], launcher.container)
+    def request(nodes: tuple[Node, ...], asked: Asked, identity: str) -> str:
+        # A new machine may have the name and the address of one that is gone, and it has no programs yet.
+        reasons = [identity, runner.digest]
+        return requests.build(_machines(nodes), asked, archive.source, launcher.homes, reasons, launcher.container)
 
     def place(nodes: tuple[Node, ...], network: str, stdout: str, asked: Asked) -> Place:
         return requests.place(_machines(nodes), network, requests.built(stdout), asked)
 
-    wanted = pulumi.Output.all(nodes=nodes, asked=asked).apply(lambda known: request(**known))
+    wanted = pulumi.Output.all(nodes=nodes, asked=asked, identity=runner.identity).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [], opts)
     # A dataclass, because the engine's SDK makes plain tuples of named ones that pass through an output.
     known = pulumi.Output.all(nodes=nodes, network=ready.network, stdout=command.stdout, asked=asked)

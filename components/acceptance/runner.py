@@ -35,7 +35,7 @@ class Runner(pulumi.ComponentResource):
         data = pack.runner()
         self.digest = pack.digest(data)
         self._program = f"busbar-runner-{self.digest}.pyz"
-        self._reach, self._head, self._identity = reach, head, identity
+        self._reach, self._head, self.identity = reach, head, identity
         mine = pulumi.ResourceOptions(parent=self)
         self._copies = [
             reach.copy(
@@ -65,7 +65,7 @@ class Runner(pulumi.ComponentResource):
             head=self._head,
             command=request.apply(self._start),
             stdin=request,
-            triggers=[self._identity],
+            triggers=[self.identity],
             opts=waits,
         )
 
