@@ -12,8 +12,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import measurement
-from benchmarks.judge.checks import PASS, SHORT, Check
+from benchmarks.judge.checks import PASS, Check
 from benchmarks.judge.verdict import judged as judge_measurement
+from benchmarks.judge.waiting import is_slow
 from benchmarks.plan.steps import FREE, LOOK_STEPS, NODE, RAILS, SPREAD
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _LIMIT, _FLOOR, _CURVE = "limit ", "floor ", "curve "
 
 def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
     """Return the names of the steps to measure once more: those of short checks; none if one cannot be chance."""
-    short = [one.name for one in judged.checks if one.state == SHORT]
+    short = [one.name for one in judged.checks if is_slow(one)]
     named = [_step(name, asked) for name in short]
     if None in named:
         return ()
@@ -57,11 +58,11 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     line |= {name: again[name] for name in ("transport", "evidence") if isinstance(again.get(name), dict)}
     second = judge_measurement(measurement.of(line), asked)
     before = {one.name: one for one in first.checks}
-    wanted = {name: PASS if one.state == SHORT else one.state for name, one in before.items()}
+    wanted = {name: PASS if is_slow(one) else one.state for name, one in before.items()}
     seen = {one.name: one.state for one in second.checks}
     if seen == wanted and not _doubt(searched):
         return dataclasses.replace(second, checks=tuple(_noted(second.checks, before)))
-    short = {one.name for one in first.checks if one.state == SHORT}
+    short = {one.name for one in first.checks if is_slow(one)}
     told = [one for one in second.checks if one.name in short or one.state != wanted.get(one.name)]
     notes = [f"{one.name} in the retest: {one.state}, {'; '.join(one.why) or 'no reason given'}" for one in told]
     return _stands(first, [*notes, *_doubt(searched)])
@@ -92,7 +93,7 @@ def _stands(first: Judgement, notes: list[str]) -> Judgement:
 def _noted(checks: Iterable[Check], before: dict[str, Check]) -> Iterable[Check]:
     for one in checks:
         was = before.get(one.name)
-        if one.state == PASS and was is not None and was.state == SHORT:
+        if one.state == PASS and was is not None and is_slow(was):
             yield dataclasses.replace(one, why=(*one.why, f"{NOTE}{'; '.join(was.why)}"))
         else:
             yield one

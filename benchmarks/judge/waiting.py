@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: From this share on, times of single operations and the course of a curve are the machine's.
 _UNEVEN = 0.1
 _OF_TIMES = ("spread", "curve ")
+_WHOSE = "this machine: "
 
 
 def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement], Iterable[Check]]) -> list[Check]:
@@ -30,13 +31,18 @@ def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement]
     if found.scale == 1 or not most or all(one.state != SHORT for one in checks):
         return checks
     states = {one.name: one.state for one in ask(of(found.line | {"steps": [_at_once(step) for step in steps(found.line)]}))}
-    why = f"this machine: ranks waited for processors up to {most:.0%} of their time, which may be all that is missing"
+    why = f"{_WHOSE}ranks waited for processors up to {most:.0%} of their time, which may be all that is missing"
 
     def is_excused(one: Check) -> bool:
         uneven = one.name.startswith(_OF_TIMES) and most >= _UNEVEN
         return one.state == SHORT and (states.get(one.name) == PASS or uneven)
 
     return [replace(one, state=UNKNOWN, why=(why, *one.why)) if is_excused(one) else one for one in checks]
+
+
+def is_slow(one: Check) -> bool:
+    """Return whether a check is short, or unknown because this machine was too busy: both are worth a second look."""
+    return one.state == SHORT or (one.state == UNKNOWN and one.why[:1] != () and one.why[0].startswith(_WHOSE))
 
 
 def waited(step: dict[str, Any]) -> float:

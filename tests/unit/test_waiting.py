@@ -11,7 +11,6 @@ from a_line import ASKED, GPU4, a_plan, document, place
 from conftest import ROOT
 
 from benchmarks.host import requests
-from benchmarks.judge import searched
 from benchmarks.judge.checks import PASS, SHORT, UNKNOWN
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
@@ -46,10 +45,12 @@ def test_a_short_run_is_unknown_where_waiting_may_be_all_that_is_missing(share, 
     assert bool(excused) == (verdict == UNKNOWN)
 
 
-def test_nobody_is_searched_for_where_ranks_waited():
+def test_where_ranks_waited_it_is_measured_once_more_and_nobody_is_searched_for():
     judged = judge(json.dumps(ran(0.79, 0.25)), ASKED)
     request = requests.search(place(), ASKED, judged, budget_s=60, reasons=["runner"])
-    assert searched.read(request) == {"schema": 1, "kind": "search", "needed": False}, "a request for nothing is its own answer"
+    asked = json.loads(request)
+    assert asked["again"]["steps"], "a moment's disturbance is no verdict"
+    assert asked["trials"] is None
     slow = requests.search(place(), ASKED, judge(json.dumps(ran(0.79, None)), ASKED), budget_s=60, reasons=["runner"])
     assert json.loads(slow)["trials"] is not None
 
