@@ -1,12 +1,15 @@
-"""Reports the findings of rules: errors stop the program, warnings and notes are logged."""
+"""Reports the findings of rules, and look-ups that fail: errors stop the program, warnings and notes are logged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import pulumi
 
 from config.rule import ERROR, WARNING, Finding
+
+_T = TypeVar("_T")
 
 
 def refuse(findings: Iterable[Finding], more: Iterable[str] = ()) -> None:
@@ -25,6 +28,21 @@ def refuse(findings: Iterable[Finding], more: Iterable[str] = ()) -> None:
             pulumi.log.info(found.sentence)
     if errors:
         raise pulumi.RunError("\n".join([*errors, *more]))
+
+
+def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
+    """Return what `ask` returns.
+
+    Raises:
+        pulumi.RunError: what was asked, the service's own words, which right it takes, and how to go on without.
+    """
+    try:
+        return ask()
+    except Exception as error:  # noqa: BLE001 - the SDKs raise no other
+        raise pulumi.RunError(
+            f"{cloud}.preflight is true, and {what} could not be looked up: {reason(error)}. It takes valid credentials and "
+            f"the right to {right}; set {cloud}.preflight: false to ask nothing."
+        ) from None
 
 
 def reason(error: Exception) -> str:

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check
-from benchmarks.judge.measurement import are_numbers, busbw, is_number
+from benchmarks.judge.measurement import are_numbers, busbw
 from benchmarks.plan.steps import LOOKS, steps
 
 if TYPE_CHECKING:
@@ -110,5 +110,5 @@ def judge(looks: Looks | None, asked: Asked) -> Check:
     return Check("looks", SHORT, (f"{how}{inherited}; a healthy fabric is disturbed in {TOLERATED:.0%}",))
 
 
-def _numbers(found: object) -> list[float]:
-    return [float(one) for one in found if is_number(one)] if isinstance(found, list) else []
+def _numbers(found: list[float] | None) -> list[float]:
+    return [float(one) for one in found or ()]

@@ -42,7 +42,7 @@ def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement]
 
 def is_slow(one: Check) -> bool:
     """Return whether a check is short, or unknown because this machine was too busy: both are worth a second look."""
-    return one.state == SHORT or (one.state == UNKNOWN and one.why[:1] != () and one.why[0].startswith(_WHOSE))
+    return one.state == SHORT or (one.state == UNKNOWN and any(why.startswith(_WHOSE) for why in one.why[:1]))
 
 
 def waited(step: dict[str, Any]) -> float:

@@ -48,9 +48,7 @@ def differences(  # noqa: PLR0913, PLR0917 - what nodes and their shape are
             sentences.append(f"{name}: its clock is {apart:.0f} s away from the head node's")
     for what, key, kind in (("link rate", "rate", "hca"), ("MTU", "mtu", "interfaces")):
         sentences.extend(_odd(nodes, found, what, key, kind, hcas))
-    if len(sentences) > _NAMED:
-        sentences[_NAMED:] = [f"and {len(sentences) - _NAMED} more differences"]
-    return sentences
+    return _first(sentences, "differences")
 
 
 def lost(
@@ -63,9 +61,13 @@ def lost(
         for hca in hcas
         if had["hca"].get(hca, {}).get("active") and not has["hca"].get(hca, {}).get("active")
     ]
-    if len(sentences) > _NAMED:
-        sentences[_NAMED:] = [f"and {len(sentences) - _NAMED} more rails"]
-    return sentences
+    return _first(sentences, "rails")
+
+
+def _first(sentences: List[str], what: str) -> List[str]:
+    """Return the sentences that fit into the line, and how many more of `what` there are."""
+    more = len(sentences) - _NAMED
+    return [*sentences[:_NAMED], f"and {more} more {what}"] if more > 0 else sentences
 
 
 def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-import pulumi
 import pulumi_aws
 from pulumi_aws import cloudcontrol, ec2, servicequotas
 
 from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT, family
 from catalogue.aws.permissions import LOOKUPS
-from components.judged import reason, refuse
+from components.judged import look_up, refuse
 from config.aws.facts import Facts, Image, Machine, Reservation
 from config.aws.model import Aws, Machines
 from config.aws.rules import RULES
@@ -57,20 +56,9 @@ def judge(wanted: Aws) -> None:
     refuse(findings, on_offer)
 
 
-def _ask(what: str, token: str, look_up: Callable[[], _T]) -> _T:
-    """Return what `look_up` returns.
-
-    Raises:
-        pulumi.RunError: what was asked, the service's own words, which rights it takes, and how to go on without.
-    """
-    try:
-        return look_up()
-    except Exception as error:  # noqa: BLE001 - the SDK raises no other
-        rights = " and ".join(LOOKUPS[token]) or "sign in"
-        raise pulumi.RunError(
-            f"aws.preflight is true, and {what} could not be looked up: {reason(error)}. It takes valid credentials and the "
-            f"right to {rights}; set aws.preflight: false to ask nothing."
-        ) from None
+def _ask(what: str, token: str, ask: Callable[[], _T]) -> _T:
+    """Return what `ask`, a look-up of that token, returns, or end in a sentence: see `look_up`."""
+    return look_up("aws", what, " and ".join(LOOKUPS[token]) or "sign in", ask)
 
 
 def _gather(wanted: Aws) -> Facts:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pulumi
 from pulumi_oci import _utilities, core, limits
 
-from components.judged import reason, refuse
+from components.judged import look_up, refuse
 from config.oci.facts import Facts, Image, OfferedShape
 from config.oci.model import MADE_FOR, OWNER, STACK, Login, Oci
 from config.oci.rules import RULES
@@ -49,19 +49,9 @@ def judge(wanted: Oci) -> Place:
     return Place(domain, wanted.login.image or facts.login_image or "")
 
 
-def _ask(what: str, right: str, look_up: Callable[[], _T]) -> _T:
-    """Return what `look_up` returns.
-
-    Raises:
-        pulumi.RunError: what was asked, the service's own words, which right it takes, and how to go on without.
-    """
-    try:
-        return look_up()
-    except Exception as error:  # noqa: BLE001 - the SDK raises no other
-        raise pulumi.RunError(
-            f"oci.preflight is true, and {what} could not be looked up: {reason(error)}. It takes valid credentials and the "
-            f"right to {right}; set oci.preflight: false to ask nothing."
-        ) from None
+def _ask(what: str, right: str, ask: Callable[[], _T]) -> _T:
+    """Return what `ask` returns, or end in a sentence: see `look_up`."""
+    return look_up("oci", what, right, ask)
 
 
 def _tenancy(compartment: str) -> str:

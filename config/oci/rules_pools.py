@@ -212,14 +212,16 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
     for path, pool in wanted.located:
         running = known(facts.running, pool.name, "nodes of pool")
         now, then = wanted.machines(pool), facts.made.get(pool.name, wanted.machines(pool))
-        price, names = PRICES.get(then.partition(":")[0]), ""
+        price = PRICES.get(then.partition(":")[0])
+        oldest: tuple[str, ...] = ()
         if running and now != then:
             count, why = running, "needs other machines, for its shape, image, boot volume, file systems or subnet"
         else:
             count, why = running - pool.nodes, "is smaller than what runs, and the vendor ends the oldest nodes first"
-            names = "".join(f"{', ' if at else ': '}{name}" for at, name in enumerate(facts.oldest.get(pool.name, ())[:count]))
+            oldest = facts.oldest.get(pool.name, ())[:count]
         if count > 0:
             cost = f" ({count * price.usd_per_node_hour:g} USD an hour by list)" if price else ""
+            names = f": {', '.join(oldest)}" if oldest else ""
             ends.append((path, count, f"{why}: {count} running nodes end{cost}{names}"))
     ends += [
         ("oci.pools", count, f"has no pool for {label} any more: {count} running nodes end")

@@ -21,7 +21,6 @@ from benchmarks.launch.protocol import BuildLine
 from benchmarks.launch.protocol import Node as RunnerNode
 from benchmarks.plan.ranks import Place, exports, launch
 from catalogue.aws.instances import INSTANCES
-from components.aws import preflight
 from components.aws.cluster import AwsCluster
 from components.aws.iam import partition
 from components.inventory import Machine, Node
@@ -840,7 +839,7 @@ def test_an_account_that_has_everything_lets_the_cluster_through():
 def test_an_account_that_is_not_asked_is_not_asked_and_says_so(cloud, monkeypatch):
     assert {token.rpartition(":")[2] for token, _ in cloud.asked} == {"getParameter", "getInstances"}
     said: list[str] = []
-    monkeypatch.setattr(preflight.pulumi.log, "info", said.append)
+    monkeypatch.setattr(pulumi.log, "info", said.append)
     program()
     assert sum("was not checked: no account was asked" in text for text in said) == 8
 
