@@ -8,6 +8,7 @@ import functools
 import gc
 import json
 import os
+import re
 import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -129,6 +130,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if wrong:
         reporter.write_line(f"skipped, and a full run may not skip: {', '.join(wrong)}", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say last what the engine gave as errors in tests that failed: a log that is cut in its middle keeps its end."""
+    for report in terminalreporter.stats.get("failed", []):
+        said = dict.fromkeys(line.strip() for line in report.caplog.splitlines() if re.search(r"\berror: |killed after", line))
+        for line in list(said)[-6:]:
+            terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {line[:1000]}")
 
 
 #: None where one process runs all tests.
