@@ -50,9 +50,14 @@ class Cloud(pulumi.runtime.Mocks):
     written: str
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    read: list[tuple[str, str]] = field(default_factory=list)
     answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        if args.resource_id:  # read, not made
+            self.read.append((args.typ, args.resource_id))
+            found = next(found for kind, found in MADE.items() if args.typ.endswith(kind))
+            return args.resource_id, found | {"vpcId": "vpc-1", "efaEnabled": args.resource_id == "fs-efa"}
         self.made.append((args.typ, args.name, args.inputs))
         outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": "", "stderr": ""}
         outputs |= args.inputs | next((found for kind, found in MADE.items() if args.typ.endswith(kind)), {})
@@ -482,6 +487,37 @@ def test_groups_that_exist_are_used_as_they_are_and_file_systems_stand_in_theirs
     lustre, home = found.one("LustreFileSystem"), found.one("OpenZfsFileSystem")
     assert (lustre["subnetIds"], lustre["securityGroupIds"]) == ("subnet-2", ["sg-3"])
     assert (home["subnetIds"], home["securityGroupIds"]) == (["subnet-2"], ["sg-3"])
+
+
+def mounted(**systems: Any) -> dict[str, Any]:
+    """Return a stack in its own network that mounts file systems that exist."""
+    return existing(groups=OWN_GROUPS) | {"storage": {"lustre": None, "home": None} | systems}
+
+
+def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
+    found, _ = owned(mounted(lustre={"existing": "fs-1"}, home={"existing": "fs-2", "mount": "/shared"}))
+    assert sorted(found.read) == [
+        ("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-1"),
+        ("aws:fsx/openZfsFileSystem:OpenZfsFileSystem", "fs-2"),
+    ]
+    assert not [kind for kind, _, _ in found.made if ":fsx/" in kind]
+    boot = base64.b64decode(template(found)["userData"]).decode()
+    assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in boot
+    assert "fs-home:/fsx/ /shared nfs" in boot
+    others = owned(mounted(lustre={"existing": "fs-9"}, home={"existing": "fs-2", "mount": "/shared"}))[0]
+    assert template(others)["namePrefix"] != template(found)["namePrefix"], "running machines mount what they mount"
+
+
+def test_a_file_system_that_exists_out_of_reach_or_without_efa_is_refused():
+    with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, and fs-1 was made without EFA, which cannot be changed"):
+        owned(mounted(lustre={"existing": "fs-1", "efa": True}))
+    assert owned(mounted(lustre={"existing": "fs-efa", "efa": True}))[0].made
+    far = mounted(home={"existing": "fs-2"})
+    far["network"]["existing"]["vpc"] = "vpc-2"
+    with pytest.raises(
+        pulumi.RunError, match=r"home\.existing is fs-2, which is in vpc-1, and machines are in vpc-2; its name"
+    ):
+        program(far, answers=network_of())
 
 
 def test_a_subnet_without_a_table_of_its_own_is_judged_by_the_main_one():

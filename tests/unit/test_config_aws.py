@@ -118,8 +118,21 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             merged(EXISTING, {"network": {"existing": {"groups": {"storage": None}}}}),
             FACTS,
-            f"{OWN}.groups.storage is not set, and the stack makes file systems",
+            f"{OWN}.groups.storage is not set, and machines mount file systems",
         ),
+    ],
+    "existing-system": [
+        (
+            merged(EXISTING, lustre(existing="fs-1", size="2400 GiB")),
+            FACTS,
+            "aws.storage.lustre.size is set, and aws.storage.lustre.existing is fs-1, which has its own; say one",
+        ),
+        (
+            merged(EXISTING, home(existing="fs-1", onDestroy="delete")),
+            FACTS,
+            "aws.storage.home.onDestroy is set, and aws.storage.home.existing is fs-1",
+        ),
+        (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only groups that exist may reach; name"),
     ],
     "existing-there": [
         (
