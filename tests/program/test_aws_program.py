@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -74,7 +75,8 @@ class Cloud(pulumi.runtime.Mocks):
             return {"startDate": "2026-12-01T11:30:00Z", "id": args.args["id"]}
         assert noun == "getInstances", args.token
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
-        assert asked.pop("iam-instance-profile.arn") == ["arn:cluster-iam-node-profile"]
+        profile = asked.pop("iam-instance-profile.arn", None)
+        assert profile == ["arn:cluster-iam-node-profile"] or "tag:busbar:cluster" in asked, "no other stack's machines"
         found = {
             name: tags
             for name, tags in self.running.items()
@@ -407,6 +409,120 @@ def test_there_is_a_second_private_subnet_only_where_a_file_system_needs_one(clo
     assert home["subnetIds"] == ["cluster-network-private-id", "cluster-network-second-id"]
     assert home["preferredSubnetId"] == "cluster-network-private-id"
     assert home["routeTableIds"] == ["cluster-network-private-routes-id", "cluster-network-public-routes-id"]
+
+
+# A network of one's own
+
+OWN_GROUPS = {"nodes": "sg-1", "login": "sg-2", "storage": "sg-3"}
+OWN = {"vpc": "vpc-1", "publicSubnet": "subnet-1", "privateSubnet": "subnet-2"}
+
+
+def existing(**changes: Any) -> dict[str, Any]:
+    """Return a stack in a VPC that exists."""
+    return {"network": {"existing": merged(OWN, changes)}}
+
+
+def network_of(**changes: Any) -> dict[str, Any]:
+    """Return what an account says of that VPC: look-ups by name, some of them by the question; `changes` are other answers."""
+    subnets = {"subnet-1": "172.16.0.0/24", "subnet-2": "172.16.1.0/24"}
+    ways = {"subnet-1": {"gatewayId": "igw-1"}, "subnet-2": {"natGatewayId": "nat-1"}}
+    every = {"ipProtocol": "-1", "fromPort": -1, "toPort": -1}
+    rules = {
+        f"{group}/{way}/{peer}": every | {"isEgress": way == "out", "referencedSecurityGroupId": peer}
+        for way in ("in", "out")
+        for group, peer in itertools.product(OWN_GROUPS.values(), OWN_GROUPS.values())
+        if group != "sg-2" or peer != "sg-2"
+    }
+    for group in ("sg-1", "sg-2"):
+        rules[f"{group}/out/anywhere"] = every | {"isEgress": True, "cidrIpv4": "0.0.0.0/0"}
+    ssh = {"ipProtocol": "tcp", "fromPort": 22, "toPort": 22, "isEgress": False, "cidrIpv4": "198.51.100.0/24"}
+    rules["sg-2/in/ssh"] = ssh
+
+    def of_group(args: dict[str, Any]) -> dict[str, Any]:
+        (asked,) = args["filters"]
+        assert asked["name"] == "group-id"
+        return {"ids": [name for name in rules if name.partition("/")[0] in asked["values"]]}
+
+    return {
+        "getVpc": {"enableDnsSupport": True, "enableDnsHostnames": True, "mainRouteTableId": "rtb-main"},
+        "getSubnet": lambda args: {
+            "vpcId": "vpc-1",
+            "availabilityZone": ZONE,
+            "cidrBlock": subnets[args["id"]],
+            "availableIpAddressCount": 200,
+        },
+        "getRouteTable": lambda args: {"routes": [{"cidrBlock": "0.0.0.0/0", **ways[args["subnetId"]]}]},
+        "getSecurityGroup": {"vpcId": "vpc-1"},
+        "getSecurityGroupRules": of_group,
+        "getSecurityGroupRule": lambda args: rules[args["securityGroupRuleId"]],
+    } | changes
+
+
+def owned(wanted: dict[str, Any], **changes: Any) -> tuple[Cloud, dict[str, Any]]:
+    return program({"preflight": True} | wanted, answers=account(**network_of(**changes)))
+
+
+def test_in_a_network_that_exists_nothing_of_it_is_made_and_machines_are_in_its_subnets():
+    found, seen = owned(existing())
+    kinds = {kind.partition(":")[2].partition("/")[0] for kind, _, _ in found.made if kind.startswith("aws:")}
+    network = ("Vpc", "Subnet", "RouteTable", "Route", "InternetGateway", "NatGateway", "Eip", "VpcEndpoint")
+    assert not [noun for noun in network if found.of(noun)], kinds
+    assert {one["vpcId"] for one in found.of("SecurityGroup")} == {"vpc-1"}
+    assert {nic["subnetId"] for nic in template(found)["networkInterfaces"]} == {"subnet-2"}
+    assert found.named("cluster-login-instance")["subnetId"] == "subnet-1"
+    assert seen["access"].network == "172.16.1.0/24"
+
+
+def test_groups_that_exist_are_used_as_they_are_and_file_systems_stand_in_theirs():
+    found, _ = owned(merged(STORED, existing(groups=OWN_GROUPS)))
+    assert not found.of("SecurityGroup")
+    assert not found.of("SecurityGroupIngressRule") + found.of("SecurityGroupEgressRule")
+    assert {group for nic in template(found)["networkInterfaces"] for group in nic["securityGroups"]} == {"sg-1"}
+    assert found.named("cluster-login-instance")["vpcSecurityGroupIds"] == ["sg-2"]
+    lustre, home = found.one("LustreFileSystem"), found.one("OpenZfsFileSystem")
+    assert (lustre["subnetIds"], lustre["securityGroupIds"]) == ("subnet-2", ["sg-3"])
+    assert (home["subnetIds"], home["securityGroupIds"]) == (["subnet-2"], ["sg-3"])
+
+
+def test_a_subnet_without_a_table_of_its_own_is_judged_by_the_main_one():
+    def table(args: dict[str, Any]) -> dict[str, Any]:
+        if "subnetId" in args:
+            raise Unassociated
+        assert args["routeTableId"] == "rtb-main"
+        return {"routes": [{"cidrBlock": "0.0.0.0/0", "gatewayId": "igw-1"}]}
+
+    with pytest.raises(pulumi.RunError) as refused:
+        owned(existing(), getRouteTable=table)
+    assert str(refused.value).startswith(
+        "aws.network.existing.privateSubnet is subnet-2, which sends 0.0.0.0/0 to igw-1; nodes"
+    )
+
+
+def test_a_subnet_or_group_that_is_not_there_is_said_in_a_sentence_and_nothing_is_made():
+    def none(_: dict[str, Any]) -> dict[str, Any]:
+        raise Nothing
+
+    with pytest.raises(
+        pulumi.RunError, match=r"privateSubnet is subnet-2, which is not in ap-northeast-1, or this account may"
+    ):
+        owned(existing(), getSubnet=none)
+    with pytest.raises(pulumi.RunError, match=r"groups\.login is sg-2, which is not in ap-northeast-1"):
+        owned(existing(groups=OWN_GROUPS), getSecurityGroup=none)
+
+
+def test_machines_that_run_need_no_more_addresses_and_other_subnets_or_groups_are_other_machines():
+    few = {"vpcId": "vpc-1", "availabilityZone": ZONE, "cidrBlock": "172.16.1.0/24", "availableIpAddressCount": 1}
+    with pytest.raises(pulumi.RunError, match="which has 1 free addresses, and the machines that do not run yet take 2"):
+        owned(existing(), getSubnet=few)
+    running = {"ids": ["i-1"], "privateIps": ["172.16.1.9"]}
+    assert owned(existing() | {"allowReplace": 1}, getSubnet=few, getInstances=running)[0].made
+    names = [
+        template(program(wanted, answers=network_of())[0])["namePrefix"]
+        for wanted in (None, existing(), existing(privateSubnet="subnet-1"), existing(groups=OWN_GROUPS))
+    ]
+    assert len(set(names)) == 4
+    others = existing(groups=OWN_GROUPS | {"login": "sg-3", "storage": None})
+    assert template(program(others, answers=network_of())[0])["namePrefix"] == names[3]
 
 
 # Groups
@@ -920,6 +1036,20 @@ def test_ranks_are_told_only_what_the_plugin_does_not_set_itself():
     assert (launch(place, shape).mca["pml"], launch(place, shape).mca["btl"]) == ("ob1", "tcp,self")
 
 
+class Nothing(Refused):
+    """What the engine says of what the provider does not find."""
+
+    def details(self) -> str:
+        return "invocation of aws:x returned an error: reading EC2 Subnet: no matching EC2 Subnet found"
+
+
+class Unassociated(Refused):
+    """What the engine says of a subnet that no route table is associated with."""
+
+    def details(self) -> str:
+        return "invocation of aws:x returned an error: query returned no results. Please change your search criteria"
+
+
 class Throttled(Refused):
     """What the engine says of an account that does not answer."""
 
@@ -985,7 +1115,7 @@ def test_an_account_that_may_not_list_its_machines_is_told_so_before_anything_of
     with pytest.raises(
         pulumi.RunError, match=r"^the nodes of this stack that run could not be looked up: Unauthorized.* the right "
     ):
-        ask(getInstances=refuse)
+        program(answers=account(getInstances=refuse))
 
 
 def test_a_reservation_or_a_group_that_is_not_there_is_said_in_a_sentence():

@@ -51,7 +51,7 @@ VALUES = [
     (network(vcn="10.0.0.1/16"), "oci.network.vcn is '10.0.0.1/16', which is no IPv4 network"),
     (
         network(vcn="ocid1.vcn.oc1..aaaa"),
-        "oci.network.vcn is 'ocid1.vcn.oc1..aaaa', which is a network that exists; the stack makes",
+        "oci.network.vcn is 'ocid1.vcn.oc1..aaaa', which is a network that exists: name it in network.existing",
     ),
     (network(ingress="none"), "oci.network.ingress is 'none'; it must be one of 'all', 'ssh'."),
     ({"access": {"sshFrom": ["office"]}}, "oci.access.sshFrom[0] is 'office', which is no IPv4 network"),
