@@ -276,7 +276,7 @@ def _culprit(one: Culprit, request: Search, trials: Trials) -> Dict[str, Any]:
             "busbw_gb_s": sample.busbw_gb_s,
             "why": sample.why,
         }
-        for sample in one.evidence[:_EVIDENCE_KEPT]
+        for sample in sorted(one.evidence, key=lambda sample: not _blames(one, sample))[:_EVIDENCE_KEPT]
     ]
     return {
         "kind": one.kind,
@@ -290,13 +290,18 @@ def _culprit(one: Culprit, request: Search, trials: Trials) -> Dict[str, Any]:
     }
 
 
+def _blames(one: search.Culprit, sample: search.Sample) -> bool:
+    """Tell whether the sample is of the culprit's own rails; the others show what is healthy beside them."""
+    return bool(sample.trial.rails) and set(sample.trial.rails) <= set(one.rails)
+
+
 def _devices(rails: Sequence[int], trials: Trials) -> List[str]:
     return [device for index in rails if index < len(trials.rails) for device in trials.rails[index]]
 
 
 def _next(one: Culprit, request: Search, trials: Trials, rails: List[str]) -> str:
-    """Return the command to type next on the head node."""
-    node = request.nodes[one.nodes[0]]
+    """Return what to type next on the head node; a link has two ends, and either may be the one."""
+    ends = [request.nodes[index].address for index in (one.nodes if one.kind == "link" else one.nodes[:1])]
     devices = rails or _devices(range(len(trials.rails)), trials)
     if one.kind in ("rail", "link", "rail_plane") and devices:
         ports = " ".join(f"/sys/class/infiniband/{device}/ports/1" for device in devices[:4])
@@ -306,4 +311,4 @@ def _next(one: Culprit, request: Search, trials: Trials, rails: List[str]) -> st
         look = f"grep -sE . /sys/class/infiniband/*/ports/1/hw_counters/* | grep -E '{counters}'"
     else:
         look = "nvidia-smi topo -m; nvidia-smi -q -d PERFORMANCE; dmesg | tail -50"
-    return f"ssh {node.address} {shlex.quote(look)}"
+    return "; ".join(f"ssh {address} {shlex.quote(look)}" for address in ends)

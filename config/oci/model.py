@@ -80,8 +80,24 @@ class Login(Model):
         return IMAGES[self.image_family]
 
 
+class ExistingNetwork(Model):
+    """Subnets that exist, in one VCN; nothing of it is changed or destroyed."""
+
+    public_subnet: Annotated[str, _ocid("subnet")] = Field(
+        description="The login node's subnet, with a route to an Internet gateway.",
+        examples=["ocid1.subnet.oc1.ap-tokyo-1.aaaa"],
+    )
+    private_subnet: Annotated[str, _ocid("subnet")] = Field(
+        description="The subnet of nodes and file systems, with a way out that is no Internet gateway.",
+        examples=["ocid1.subnet.oc1.ap-tokyo-1.aaab"],
+    )
+
+
 class Network(Model):
-    """The VCN and its two subnets. RDMA rails use 192.168.0.0/16 and 10.224.0.0/12, so it must not overlap them."""
+    """The VCN and its two subnets, or subnets that exist.
+
+    RDMA rails use 192.168.0.0/16 and 10.224.0.0/12, so it must not overlap them.
+    """
 
     vcn: Cidr = Field(default="10.0.0.0/16", description="The VCN.", examples=["172.16.0.0/16"])
     public: Cidr = Field(default="10.0.0.0/24", description="Subnet of the login node.", examples=["172.16.0.0/24"])
@@ -93,6 +109,15 @@ class Network(Model):
         description="What nodes accept from the VCN. MPI and NCCL need all; ssh shows what happens without.",
         examples=["ssh"],
     )
+    existing: ExistingNetwork | None = Field(
+        default=None, description="Subnets that exist, instead of a new VCN.", examples=[None]
+    )
+
+    def at(self, key: Literal["vcn", "public", "private"]) -> str:
+        """Return the path of what gave a network: of subnets that exist, the addresses are looked up."""
+        if self.existing is None:
+            return f"oci.network.{key}"
+        return f"oci.network.existing.{'publicSubnet' if key == 'public' else 'privateSubnet'}"
 
 
 class Software(Model):
@@ -258,7 +283,7 @@ class Oci(Model):
 
     @property
     def search_domain(self) -> str:
-        """DNS domain of the private subnet, as the VCN's resolver serves it."""
+        """DNS domain of a private subnet that is made, as the VCN's resolver serves it."""
         return f"private.{self.name}.oraclevcn.com"
 
     @property
@@ -270,7 +295,9 @@ class Oci(Model):
         """Return the shape, and a hash of all that running machines of `pool` cannot change: another text needs other ones."""
         home, lustre = self.storage.home, self.storage.lustre
         mounts = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
-        parts = [pool.shape, pool.image, pool.boot_volume_gb, self.network.private, mounts]
+        own = self.network.existing
+        subnet = own.private_subnet if own else self.network.private
+        parts = [pool.shape, pool.image, pool.boot_volume_gb, subnet, mounts]
         return f"{pool.shape}:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
     @property
