@@ -152,6 +152,8 @@ class Measure(NamedTuple):
         evidence: of the first look, where this is a second one.
         gpu: the GPU model of the shape; empty if it is not known.
         port_gbit_s: line rate of each rail of the shape; 0 if what drivers report is no measure of it.
+        programs: sha256 of each file that the build put on every node, by its path; they are checked before the
+            first step.
     """
 
     run_id: str
@@ -168,6 +170,7 @@ class Measure(NamedTuple):
     evidence: Optional[Evidence] = None
     gpu: str = ""
     port_gbit_s: int = 0
+    programs: Optional[Dict[str, str]] = None
     schema: int = SCHEMA
     kind: str = "measure"
 

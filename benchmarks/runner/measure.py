@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 from benchmarks.launch import launcher, mpirun
 from benchmarks.launch.protocol import LINE_SCHEMA, Measure, Node, Search, Step
 from benchmarks.runner import (
+    checksums,
     fanout,
     jobs,
     kept_looks,
@@ -35,7 +36,7 @@ from benchmarks.runner.refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
-#: How many processes of others are named.
+#: How many processes of others are named, and how many nodes with other programs.
 _NAMED = 8
 #: At most this many problems of a run are in the line, each of so many characters; the transcript has them all.
 _PROBLEMS, _SENTENCE = 20, 300
@@ -217,13 +218,18 @@ def lay_hostfile(request: Measure) -> None:
 
 
 def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Ask every node what it has and, at the same time, whether it reaches the others; refuse what would let MPI fail."""
-    with ThreadPoolExecutor(2) as pool:
+    """Ask every node what it has and, at the same time, whether it reaches the others and has the programs as built.
+
+    What would let MPI fail is refused, and so are programs that are not those of the build.
+    """
+    with ThreadPoolExecutor(3) as pool:
         reached = pool.submit(_refuse_unreachable, nodes, say)
+        changed = pool.submit(refuse_changed, nodes, request.programs)
         before, asked_at = inventories(nodes, shlex.quote(request.logs))
         refuse_busy(nodes, before)
         _refuse_unequal(nodes, before, request)
         reached.result()
+        changed.result()
     return before, asked_at
 
 
@@ -253,6 +259,17 @@ def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:
         raise Refusal(
             "the GPUs are at work, so nothing was started; {}{}".format(
                 "; ".join(busy[:_NAMED]), f"; and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""
+            )
+        )
+
+
+def refuse_changed(nodes: List[Node], programs: Optional[Dict[str, str]]) -> None:
+    """Refuse to run programs that are not those that the build made and the certificate names."""
+    changed = checksums.changed(nodes, programs or {})
+    if changed:
+        raise Refusal(
+            "the programs are not as they were built on {}{}; nothing was started".format(
+                "; ".join(changed[:_NAMED]), f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
             )
         )
 

@@ -224,6 +224,21 @@ def test_an_archive_that_climbs_out_is_refused(head):
     assert "which is no plain file below it" in err
 
 
+def test_programs_that_are_not_as_they_were_built_are_not_run(head):
+    program = head.tool("all_reduce_perf", "echo built\n")
+    hashes = {str(program): hashlib.sha256(program.read_bytes()).hexdigest()}
+    status, _, err = head.run(measure_request(head, REAL_RUN, programs=hashes))
+    assert status == 0, err
+    program.write_text("#!/bin/sh\necho another\n")
+    status, out, err = head.run(measure_request(head, REAL_RUN, programs=hashes, run_id="measure2"))
+    assert (status, out) == (1, "")
+    assert f"the programs are not as they were built on head ({program}: FAILED); nothing was started" in err
+    program.unlink()
+    status, _, err = head.run(measure_request(head, REAL_RUN, programs=hashes, run_id="measure3"))
+    assert status == 1
+    assert f"on head ({program}: FAILED open or read)" in err
+
+
 def test_a_measurement_is_one_line_with_every_row_and_its_evidence(head):
     # As it travels: one file.
     head.program = head.home / "runner.pyz"
