@@ -290,7 +290,7 @@ def _culprit(one: Culprit, request: Search, trials: Trials) -> Dict[str, Any]:
     }
 
 
-def _blames(one: search.Culprit, sample: search.Sample) -> bool:
+def _blames(one: Culprit, sample: Sample) -> bool:
     """Tell whether the sample is of the culprit's own rails; the others show what is healthy beside them."""
     return bool(sample.trial.rails) and set(sample.trial.rails) <= set(one.rails)
 
