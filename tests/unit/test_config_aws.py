@@ -458,7 +458,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             {},
             replace(FACTS, quota_vcpus={"p5.48xlarge": 192.0}),
             f"{P5}.static is 2, which takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192",
-        )
+        ),
+        (
+            nodes(static=3),
+            replace(FACTS, quota_vcpus={"p5.48xlarge": 576.0}, quota_used={"p5.48xlarge": 384}, running={"gpu-p5": 1}),
+            f"{P5}.static is 3, of which 2 do not run yet and take 2 x 192 = 384 vCPUs, and the account's on-demand quota is",
+        ),
     ],
     "quota-unknown": [
         (
