@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help setup up preview down ssh outputs test pure golden check figures compare
+.PHONY: help setup up measure preview down ssh outputs test pure golden check figures compare
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -13,6 +13,9 @@ setup: ## bring what this machine lacks: engine, Python packages, the rehearsal'
 
 up: setup ## build and measure the cluster of STACK (default dev), rehearsed on this machine
 	@$(RUN) up --yes --skip-preview --suppress-outputs
+
+measure: setup ## measure again, now, although nothing changed
+	@. tools/env && "$$BUSBAR_PYTHON" -m tools.again raise $(STACK) && $(RUN) up --yes --skip-preview --suppress-outputs
 
 preview: setup ## show what `up` would do and what bandwidth it would find; JSON=1 for a program
 	@$(RUN) preview $(if $(JSON),--json)

@@ -30,7 +30,8 @@ def _network(value: str) -> str:
     except ValueError as error:
         if re.match(r"ocid1\.|vpc-|subnet-", str(value)):
             raise ValueError(
-                f"is {value!r}, which is a network that exists; the stack makes its own, so write addresses, like 10.0.0.0/16"
+                f"is {value!r}, which is a network that exists: name it in network.existing; here write addresses, like "
+                "10.0.0.0/16"
             ) from None
         raise ValueError(f"is {value!r}, which is no IPv4 network ({error}); write it like 10.0.0.0/16") from None
 

@@ -9,7 +9,7 @@ from conftest import KEY, texts
 
 from catalogue.aws.instances import INSTANCES
 from config import read
-from config.aws.facts import Facts, Image, Machine, Reservation
+from config.aws.facts import Facts, GroupRule, Image, Machine, Reservation, SecurityGroup, Subnet, Vpc
 from config.stack import Stack
 from tools.nested import merged
 
@@ -42,6 +42,42 @@ def machine(name: str, **changes: Any) -> Machine:
 ODCR = Reservation("cr-1", block=False, state="active", instance_type="p5.48xlarge", zone=ZONE, instances=8)
 BLOCK = replace(ODCR, block=True)
 IMAGE = Image("x86_64", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260901", 75)
+VPC, PUBLIC, PRIVATE = "vpc-1", "subnet-1", "subnet-2"
+NODES, LOGIN, STORED = "sg-1", "sg-2", "sg-3"
+#: A network of one's own, with groups.
+EXISTING: dict[str, Any] = {
+    "network": {
+        "existing": {
+            "vpc": VPC,
+            "publicSubnet": PUBLIC,
+            "privateSubnet": PRIVATE,
+            "groups": {"nodes": NODES, "login": LOGIN, "storage": STORED},
+        }
+    }
+}
+_EVERY_PORT = (-1, -1)
+
+
+def own_group(*rules: GroupRule) -> SecurityGroup:
+    """Return a group of that VPC."""
+    return SecurityGroup(VPC, rules)
+
+
+def rules_of(peer: str, protocol: str = "-1", ports: tuple[int, int] = _EVERY_PORT) -> tuple[GroupRule, GroupRule]:
+    """Return rules to and from a peer."""
+    return GroupRule(False, protocol, ports, peer), GroupRule(True, protocol, ports, peer)
+
+
+#: Groups that let through what the program's own would.
+GROUPS = {
+    NODES: own_group(*rules_of(NODES), *rules_of(LOGIN), *rules_of(STORED), GroupRule(True, "-1", _EVERY_PORT, "0.0.0.0/0")),
+    LOGIN: own_group(
+        GroupRule(False, "tcp", (22, 22), "198.51.100.0/24"),
+        GroupRule(True, "-1", _EVERY_PORT, "0.0.0.0/0"),
+        *rules_of(STORED),
+    ),
+    STORED: own_group(*rules_of(NODES), *rules_of(LOGIN), *rules_of(STORED)),
+}
 FACTS = Facts(
     region="ap-northeast-1",
     reservations={"cr-1": ODCR},
@@ -51,4 +87,11 @@ FACTS = Facts(
     images={"ami-1": IMAGE},
     placement_groups={"mine": "cluster"},
     quota_vcpus=dict.fromkeys(INSTANCES, 3840.0),
+    running={"gpu-p5": 0},
+    vpcs={VPC: Vpc(dns=True, host_names=True)},
+    subnets={
+        PUBLIC: Subnet(VPC, ZONE, "172.16.0.0/24", 251, "igw-1"),
+        PRIVATE: Subnet(VPC, ZONE, "172.16.1.0/24", 251, "nat-1"),
+    },
+    security_groups=GROUPS,
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parent.parent
 #: Rooms that need only the standard library of Python 3.6.
-_ROOMS = ("launch", "runner")
+_ROOMS = ("launch", "search", "runner")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"import sys\nfrom benchmarks.runner.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"

@@ -29,6 +29,7 @@ from benchmarks.launch.protocol import (
 from benchmarks.plan import ceiling, fractions, patience
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
+from benchmarks.plan.pace import pace
 from benchmarks.plan.ranks import Place, exports, ranks, result
 from benchmarks.plan.ranks import launch as launch_of
 from benchmarks.plan.steps import MEDIAN_ITERATIONS, Step, repeated, steps
@@ -118,6 +119,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
             cycles=step.cycles,
             decides=step.name == plan.collective,
             silence_s=round(patience.silence_s(step, shape, asked.nodes), 1),
+            pace=pace(step, plan.sizes.factor, shape, asked.nodes),
         )
         for step in chosen
     ]
@@ -136,6 +138,8 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         gpu=shape.gpu,
         # A plugin's devices may report another rate: older EFA drivers say 100 Gb/s for every one.
         port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
+        # The image was unpacked at the build; its sha256 is of no file of this folder.
+        programs={f"{where.built.binaries}/{name}": hashed for name, hashed in where.built.hashes.items() if name != "image"},
     )
 
 

@@ -106,6 +106,20 @@ class Ranks(NamedTuple):
     nodes: Optional[List[int]] = None
 
 
+class Pace(NamedTuple):
+    """What a step gives on healthy wires, for what is shown while it runs.
+
+    Attributes:
+        busbw_factor: busbw over size / time.
+        wire_gb_s: busbw that the wire allows, on real wires; 0 if that is not known.
+        seconds: what its operations take there.
+    """
+
+    busbw_factor: float
+    wire_gb_s: float
+    seconds: float
+
+
 class Step(NamedTuple):
     """One run of one test program.
 
@@ -119,6 +133,7 @@ class Step(NamedTuple):
         cycles: how often each size is measured.
         decides: no further step is run where this one gives nothing.
         silence_s: how long it may print nothing before it counts as hung, on real wires; 0 for the whole measurement's limit.
+        pace: what it gives on healthy wires; None if nothing is shown of that.
     """
 
     name: str
@@ -130,6 +145,7 @@ class Step(NamedTuple):
     cycles: int = 1
     decides: bool = False
     silence_s: float = 0
+    pace: Optional[Pace] = None
 
 
 class Evidence(NamedTuple):
@@ -152,6 +168,8 @@ class Measure(NamedTuple):
         evidence: of the first look, where this is a second one.
         gpu: the GPU model of the shape; empty if it is not known.
         port_gbit_s: line rate of each rail of the shape; 0 if what drivers report is no measure of it.
+        programs: sha256 of each file that the build put on every node, by its path; they are checked before the
+            first step.
     """
 
     run_id: str
@@ -168,6 +186,7 @@ class Measure(NamedTuple):
     evidence: Optional[Evidence] = None
     gpu: str = ""
     port_gbit_s: int = 0
+    programs: Optional[Dict[str, str]] = None
     schema: int = SCHEMA
     kind: str = "measure"
 

@@ -150,14 +150,33 @@ def culprits(searched: dict[str, Any]) -> list[dict[str, Any]]:
     return [culprit for culprit in named if isinstance(culprit, dict)] if isinstance(named, list) else []
 
 
+def culprit_name(culprit: dict[str, Any]) -> str:
+    """Return what a culprit is called, such as `rail mlx5_3 of node gpu-2`."""
+    nodes, rails = " and ".join(culprit.get("nodes", [])), ", ".join(culprit.get("rails", []))
+    rail = "rails" if len(culprit.get("rails", [])) > 1 else "rail"  # a GPU's rails are tried together
+    return {
+        "node": f"node {nodes}",
+        "link": f"the link between {nodes}{f' on {rails}' if rails else ''}",
+        "rail": f"{rail} {rails} of node {nodes}",
+        "rail_plane": f"{rail} {rails} of all nodes",
+        "group": f"{nodes} together",
+        "between": f"what pairs of {nodes} share",
+    }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
+
+
 def culprit_sentence(culprit: dict[str, Any]) -> str:
     """Return one culprit as a sentence: what it is, its evidence, and the next command to type."""
+    return f"{culprit_finding(culprit)}; next, on the head node: {culprit.get('next')}"
+
+
+def culprit_finding(culprit: dict[str, Any]) -> str:
+    """Return what a culprit is and its evidence."""
     nodes, rails = ", ".join(culprit.get("nodes", [])), ", ".join(culprit.get("rails", []))
     together = len(culprit.get("rails", [])) > 1  # a GPU's rails, which are tried together
     rail, is_slow = ("rails", "are slow") if together else ("rail", "is slow")
     what = {
         "node": f"node {nodes} is slow with every partner",
-        "link": f"the link between {nodes} is slow{f' on {rails}' if rails else ''}, and each is fine with others",
+        "link": f"the link between {nodes} is slow{f' on {rails}' if rails else ''}",
         "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}, its other rails are fine",
         "rail_plane": f"{rail} {rails} {is_slow} on all nodes",
         "group": f"{nodes} are slow together, and no smaller set of them is",
@@ -170,10 +189,7 @@ def culprit_sentence(culprit: dict[str, Any]) -> str:
         for one in culprit.get("evidence", [])
     ]
     flapping = ", now and then" if culprit.get("flapping") else ""
-    return (
-        f"{what} ({culprit.get('ratio', 0):.0%} of what is healthy{flapping}; {'; '.join(numbers)}); "
-        f"next, on the head node: {culprit.get('next')}"
-    )
+    return f"{what} ({culprit.get('ratio', 0):.0%} of what is healthy{flapping}; {'; '.join(numbers)})"
 
 
 def _search(searched: dict[str, Any]) -> dict[str, Any] | None:

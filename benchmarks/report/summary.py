@@ -42,17 +42,25 @@ def expectation(asked: Asked, price: Price | None) -> str:
 
 def table(judged: Judgement, searched: dict[str, Any]) -> str:
     """Return sizes, times and bandwidths of the deciding collective, the best of the others, and the verdict."""
+    lines = [*rows(judged), sentence(judged)]
+    lines += [f"  - {one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
+    lines.extend(f"  - {reason}" for reason in outputs.reasons(judged, searched))
+    return "\n".join(lines)
+
+
+def rows(judged: Judgement) -> list[str]:
+    """Return the lines of the table: every size of the deciding collective, and the largest of each other one."""
     unit = "GB/s" if judged.scale == 1 else f"GB/s, rehearsed at 1/{judged.scale}"
-    lines = [f"{'size':>12}  {'time us':>12}  {'algbw':>9}  {'busbw':>9}  {'wrong':>6}   ({unit}, out of place)"]
+    lines = [
+        f"{judged.gate.collective}, out of place, {unit}:",
+        f"{'size':>12}  {'time us':>12}  {'algbw':>9}  {'busbw':>9}  {'wrong':>6}",
+    ]
     lines += [f"{size(row['size_bytes']):>12}  {_timing(row)}" for row in judged.rows.get(judged.gate.collective, ())]
     others = {name: rows[-1] for name, rows in judged.rows.items() if name != judged.gate.collective and rows}
     if others:
         lines.append("the other collectives at their largest size:")
         lines += [f"{name:>16} {size(row['size_bytes']):>9}  {_timing(row)}" for name, row in others.items()]
-    lines.append(sentence(judged))
-    lines += [f"  - {one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
-    lines.extend(f"  - {reason}" for reason in outputs.reasons(judged, searched))
-    return "\n".join(lines)
+    return lines
 
 
 def sentence(judged: Judgement) -> str:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, Tuple
 
 from benchmarks.launch.protocol import Build, BuildLine, ImageLine
-from benchmarks.runner import container_image, fanout, installed, jobs
+from benchmarks.runner import checksums, container_image, fanout, installed, jobs
 from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
@@ -212,10 +212,7 @@ def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(binaries, arcname=".")
-    sums = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
-    command = (
-        f"mkdir -p {binaries} && cd {binaries} && tar -x && echo '{sums}' | sed '/^$/d' | sha256sum --check --quiet --strict -"
-    )
+    command = f"mkdir -p {binaries} && cd {binaries} && tar -x && {checksums.command(hashes)}"
     answers = fanout.each(request.nodes, command, packed.getvalue(), _SPREAD_TIMEOUT_S)
     missing = [f"{node.name} ({answer.why})" for node, answer in zip(request.nodes, answers) if answer.status != 0]
     if missing:

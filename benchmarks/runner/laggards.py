@@ -19,17 +19,19 @@ def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "
     words = [os.path.basename(program), os.path.join(nccl_home, "bin/ncclras") if nccl_home else "ncclras"]
     command = fanout.PYTHON + " - " + " ".join(map(shlex.quote, words))
     answers = fanout.each(nodes, command, fanout.source_of(rank_states), _TIMEOUT_S)
-    found = []
+    found, told = [], []  # type: List[str], List[str]
     for node, answer in zip(nodes, answers):
         if answer.status != 0:
             found.append(f"{node.name} does not answer ({answer.why})")
             continue
-        found.extend(_of(node.name, json.loads(answer.out.splitlines()[-1]), per_node))
-    return found[:_NAMED]
+        said = json.loads(answer.out.splitlines()[-1])
+        found.extend(_of(node.name, said["ranks"], per_node))
+        told.extend(said["ras"])
+    # NCCL knows of all its ranks on every node, so most say the same.
+    return [*found, *(f"NCCL says: {line}" for line in dict.fromkeys(told))][:_NAMED]
 
 
-def _of(name: str, said: Dict[str, Any], per_node: int) -> List[str]:
-    ranks = said["ranks"]
+def _of(name: str, ranks: List[Dict[str, Any]], per_node: int) -> List[str]:
     found = [
         "{}: rank {} (process {}) is {}".format(
             name, "?" if one["rank"] is None else one["rank"], one["pid"], _HALTED[one["state"]]
@@ -37,6 +39,4 @@ def _of(name: str, said: Dict[str, Any], per_node: int) -> List[str]:
         for one in ranks
         if one["state"] in _HALTED
     ]
-    if len(ranks) < per_node:
-        found.append(f"{name}: {len(ranks)} of {per_node} ranks are there")
-    return found + [f"{name}: NCCL says: {line}" for line in said["ras"]]
+    return found + [f"{name}: {len(ranks)} of {per_node} ranks are there"] * (len(ranks) < per_node)

@@ -14,11 +14,12 @@ import os
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from benchmarks.launch import launcher, mpirun
 from benchmarks.launch.protocol import LINE_SCHEMA, Measure, Node, Search, Step
 from benchmarks.runner import (
+    checksums,
     fanout,
     jobs,
     kept_looks,
@@ -27,6 +28,7 @@ from benchmarks.runner import (
     node_differences,
     node_facts,
     program_run,
+    progress,
     reachability,
     traffic,
     transcript,
@@ -35,7 +37,7 @@ from benchmarks.runner.refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
-#: How many processes of others are named.
+#: How many processes of others are named, and how many nodes with other programs.
 _NAMED = 8
 #: At most this many problems of a run are in the line, each of so many characters; the transcript has them all.
 _PROBLEMS, _SENTENCE = 20, 300
@@ -161,13 +163,16 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
     Raises:
         Refusal: a node does not answer after a deciding step that gave a result.
     """
-    ran, dead = Ran([], {}, None, before, []), False
-    for step in request.steps:
+    ran, dead, shown = Ran([], {}, None, before, []), False, progress.Progress(request.steps, len(request.nodes), say)
+    for number, step in enumerate(request.steps):
         left_s = request.timeout_s - (time.monotonic() - began)
         if dead:
             ran.steps.append(dict(_about(step), failed=f"was not run, because {request.deciding} gave nothing"))
             continue
-        found, run = _step(request, step, max(left_s, 1.0), here, say)
+        shown.begin(number)
+        found, run = _step(request, step, max(left_s, 1.0), here, shown.see)
+        if run is None:
+            say(str(found["failed"]))
         ran.steps.append(found)
         ran.texts[step.name] = run.text if run else _kept(here, step.name)
         if run and run.transcript.scale:
@@ -217,13 +222,18 @@ def lay_hostfile(request: Measure) -> None:
 
 
 def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Ask every node what it has and, at the same time, whether it reaches the others; refuse what would let MPI fail."""
-    with ThreadPoolExecutor(2) as pool:
+    """Ask every node what it has and, at the same time, whether it reaches the others and has the programs as built.
+
+    What would let MPI fail is refused, and so are programs that are not those of the build.
+    """
+    with ThreadPoolExecutor(3) as pool:
         reached = pool.submit(_refuse_unreachable, nodes, say)
+        changed = pool.submit(refuse_changed, nodes, request.programs)
         before, asked_at = inventories(nodes, shlex.quote(request.logs))
         refuse_busy(nodes, before)
         _refuse_unequal(nodes, before, request)
         reached.result()
+        changed.result()
     return before, asked_at
 
 
@@ -253,6 +263,17 @@ def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:
         raise Refusal(
             "the GPUs are at work, so nothing was started; {}{}".format(
                 "; ".join(busy[:_NAMED]), f"; and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""
+            )
+        )
+
+
+def refuse_changed(nodes: List[Node], programs: Optional[Dict[str, str]]) -> None:
+    """Refuse to run programs that are not those that the build made and the certificate names."""
+    changed = checksums.changed(nodes, programs or {})
+    if changed:
+        raise Refusal(
+            "the programs are not as they were built on {}{}; nothing was started".format(
+                "; ".join(changed[:_NAMED]), f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
             )
         )
 
@@ -288,10 +309,9 @@ def _unpinned(step: Step) -> Step:
 
 
 def _step(
-    request: Measure, step: Step, timeout_s: float, here: str, say: jobs.Say
+    request: Measure, step: Step, timeout_s: float, here: str, see: Callable[[str], None]
 ) -> Tuple[Dict[str, Any], Optional[program_run.Run]]:
     """Run one step; why it failed is data, and before it is ended for being late its ranks are looked at."""
-    say(f"measuring: {step.collective} ({step.name}) on {len(request.nodes)} nodes")
     found, lagging = _about(step), []  # type: Dict[str, Any], List[str]
 
     def look() -> None:
@@ -307,11 +327,9 @@ def _step(
         before_end=look,
     )
     try:
-        run = program_run.run(job, here, say)
+        run = program_run.run(job, here, see)
     except Refusal as refusal:
-        why = "; ".join([str(refusal), *lagging])
-        say(why)
-        return dict(found, failed=why), None
+        return dict(found, failed="; ".join([str(refusal), *lagging])), None
     return dict(found, **numbers(run, step.stage, step.groups, len(request.nodes) * step.ranks.per_node)), run
 
 

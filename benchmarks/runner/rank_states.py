@@ -55,15 +55,53 @@ def _rank(pid: int) -> Optional[int]:
 
 
 def _ras(program: str) -> List[str]:
-    """Return what NCCL's own service says of ranks that lag; nothing where it is not there."""
+    """Return what NCCL's own service says of ranks that lag; nothing where it is not there.
+
+    It is asked for JSON, which `ncclras` offers from NCCL 2.28.7 on; an older one refuses the option and is asked for its text.
+    """
     try:
-        done = subprocess.run(
-            [program, "-v"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_RAS_TIMEOUT_S, check=False
-        )
+        return _lagging(json.loads(_said([program, "-f", "json"])))[:_RAS_LINES]
+    except (ValueError, TypeError, LookupError, AttributeError):
+        lines = [line.strip() for line in _said([program, "-v"]).splitlines()]
+        return [line[:300] for line in lines if _TELLING.search(line)][:_RAS_LINES]
+
+
+def _said(argv: List[str]) -> str:
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_RAS_TIMEOUT_S, check=False)
     except (OSError, subprocess.SubprocessError):
-        return []
-    lines = [line.strip() for line in done.stdout.decode("utf-8", "replace").splitlines()]
-    return [line[:300] for line in lines if _TELLING.search(line)][:_RAS_LINES]
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _lagging(said: Dict[str, Any]) -> List[str]:
+    """Return a sentence for each rank that is missing, failed or has begun fewer operations than others of its communicator.
+
+    The fields are those that NCCL 2.28.9 writes (NVIDIA/nccl v2.28.9-1, src/ras/client_support.cc).
+    """
+    found = []
+    for group in said["communicators"]:
+        for one in group["missing_ranks"]:
+            status = one["status"]
+            how = "dead" if status["considered_dead"] else "unresponsive" if status["unresponsive"] else "missing"
+            found.append(f"{_who(one)} is {how}")
+        begun = {}  # type: Dict[str, int]
+        for one in group["ranks"]:
+            if one["status"]["async_error"]:
+                found.append("{} failed with NCCL error {}".format(_who(one), one["status"]["async_error"]))
+            for name, count in one["collective_counts"].items():
+                begun[name] = max(begun.get(name, 0), count)
+        for one in group["ranks"]:
+            behind = [name for name in sorted(begun) if one["collective_counts"].get(name, 0) < begun[name]]
+            found.extend(
+                "{} has begun {} of {} {}".format(_who(one), one["collective_counts"].get(name, 0), begun[name], name)
+                for name in behind
+            )
+    return found
+
+
+def _who(one: Dict[str, Any]) -> str:
+    return "rank {} on {} (process {})".format(one["rank"], one["host"], one["pid"])
 
 
 def _read(path: str) -> bytes:

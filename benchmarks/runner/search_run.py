@@ -13,8 +13,10 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from benchmarks.launch import launcher
 from benchmarks.launch.protocol import Ranks, Search, Trials
-from benchmarks.runner import fanout, jobs, measure, program_run, retest_run, search
+from benchmarks.runner import fanout, jobs, measure, program_run, retest_run
 from benchmarks.runner.refusal import Refusal
+from benchmarks.search import plan
+from benchmarks.search.trials import Culprit, Sample, Trial
 
 _NAMES_TIMEOUT_S = 60
 _TRIAL_TIMEOUT_S = 300
@@ -30,7 +32,7 @@ def commands(request: Search) -> List[str]:
     """Return the commands of the retest and of the first trial; other trials differ only in hosts and rails."""
     found = measure.commands(request.again)[1:] if request.again else []
     if request.trials:
-        first = _Launch(request, request.trials, "").groups([search.Trial((0, 1), ())], "first").job
+        first = _Launch(request, request.trials, "").groups([Trial((0, 1), ())], "first").job
         found.append(" ".join(shlex.quote(word) for word in first.argv))
     return found
 
@@ -64,8 +66,8 @@ def _refuse_busy(request: Search) -> None:
 def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: str, say: jobs.Say) -> Dict[str, Any]:
     """Go from round to round within the budget; return what was found."""
     began = time.monotonic()
-    asking = search.Search(len(request.nodes), len(trials.rails) or 1, trials.pair_limit_gb_s, whole_gb_s)
-    samples = []  # type: List[search.Sample]
+    asking = plan.Search(len(request.nodes), len(trials.rails) or 1, trials.pair_limit_gb_s, whole_gb_s)
+    samples = []  # type: List[Sample]
     try:
         failed = _ask(asking, samples, request, _Launch(request, trials, here), say, began)
     except (Refusal, OSError, _NoTimes) as error:
@@ -101,7 +103,7 @@ def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Opt
 
 
 def _ask(  # noqa: PLR0913, PLR0917 - one loop that its caller would bury
-    asking: search.Search, samples: List[search.Sample], request: Search, launch: "_Launch", say: jobs.Say, began: float
+    asking: plan.Search, samples: List[Sample], request: Search, launch: "_Launch", say: jobs.Say, began: float
 ) -> Optional[str]:
     """Go from round to round; return why it stopped early, None if it completed."""
     deadline = began + request.budget_s
@@ -129,7 +131,7 @@ class _NoTimes(Exception):  # noqa: N818 - no error of a node
 class _Group(NamedTuple):
     """The ranks of one trial in a run of many: its node indices, the first rank and how many there are."""
 
-    trial: search.Trial
+    trial: Trial
     first: int
     ranks: int
 
@@ -151,7 +153,7 @@ class _Launch:
         self._hosts = {}  # type: Dict[str, int]
         self.rounds = []  # type: List[int]
 
-    def round(self, trials: Sequence[search.Trial], deadline: float) -> List[search.Sample]:
+    def round(self, trials: Sequence[Trial], deadline: float) -> List[Sample]:
         """Run all trials at once; if a run fails as a whole, run its trials one by one to see which of them fail."""
         if not self._hosts:
             self._hosts = self._host_names()
@@ -160,39 +162,39 @@ class _Launch:
         batches = self._batches(trials)
         with ThreadPoolExecutor(len(batches)) as pool:
             results = list(pool.map(lambda item: self._run(item[1], f"round{number}_{item[0]}", deadline), enumerate(batches)))
-        samples = []  # type: List[search.Sample]
+        samples = []  # type: List[Sample]
         for batch, got in zip(batches, results):
             samples.extend(got if got is not None else self._one_by_one(batch, number, deadline))
         return samples
 
-    def _one_by_one(self, batch: List[search.Trial], number: int, deadline: float) -> List[search.Sample]:
-        def separately(item: Tuple[int, search.Trial]) -> search.Sample:
+    def _one_by_one(self, batch: List[Trial], number: int, deadline: float) -> List[Sample]:
+        def separately(item: Tuple[int, Trial]) -> Sample:
             index, trial = item
             try:
                 return self._measured([trial], f"round{number}_trial{index}", deadline)[0]
             except Refusal as refusal:
-                return search.Sample(trial, None, str(refusal))
+                return Sample(trial, None, str(refusal))
 
         with ThreadPoolExecutor(_WINDOW) as pool:
             return list(pool.map(separately, enumerate(batch)))
 
-    def _batches(self, trials: Sequence[search.Trial]) -> List[List[search.Trial]]:
+    def _batches(self, trials: Sequence[Trial]) -> List[List[Trial]]:
         """Group the trials that one run can carry: those of one size over all rails, and all of single rails."""
-        batches = {}  # type: Dict[Any, List[search.Trial]]
+        batches = {}  # type: Dict[Any, List[Trial]]
         for trial in sorted(trials):
             key = ("rails", len(trial.nodes)) if len(trial.rails) == 1 else (trial.rails, len(trial.nodes))
             batches.setdefault(key, []).append(trial)
         return list(batches.values())
 
-    def _run(self, batch: List[search.Trial], name: str, deadline: float) -> Optional[List[search.Sample]]:
+    def _run(self, batch: List[Trial], name: str, deadline: float) -> Optional[List[Sample]]:
         try:
             return self._measured(batch, name, deadline)
         except Refusal as refusal:
             if len(batch) == 1:
-                return [search.Sample(batch[0], None, str(refusal))]
+                return [Sample(batch[0], None, str(refusal))]
             return None
 
-    def _measured(self, batch: List[search.Trial], name: str, deadline: float) -> List[search.Sample]:
+    def _measured(self, batch: List[Trial], name: str, deadline: float) -> List[Sample]:
         together = self.groups(batch, name)
         left_s = max(min(_TRIAL_TIMEOUT_S, deadline - time.monotonic()), 1)
         run = program_run.run(together.job._replace(timeout_s=left_s), self._here, lambda _line: None)
@@ -205,14 +207,14 @@ class _Launch:
         hosts = {device.rank: self._hosts.get(device.host.split(".")[0]) for device in run.transcript.devices}
         return [self._sample(group, row.size_bytes, times, hosts) for group in together.members]
 
-    def _sample(self, group: _Group, size_bytes: int, times: Sequence[float], hosts: Dict[int, Optional[int]]) -> search.Sample:
+    def _sample(self, group: _Group, size_bytes: int, times: Sequence[float], hosts: Dict[int, Optional[int]]) -> Sample:
         ranks = range(group.first, group.first + group.ranks)
         if {hosts.get(rank) for rank in ranks} != set(group.trial.nodes):
             raise _NoTimes(f"MPI placed the ranks of {group.trial} on other nodes")
         slowest_us = max(times[rank] for rank in ranks)
-        return search.Sample(group.trial, size_bytes * 2.0 * (group.ranks - 1) / group.ranks / (slowest_us * 1e3), "")
+        return Sample(group.trial, size_bytes * 2.0 * (group.ranks - 1) / group.ranks / (slowest_us * 1e3), "")
 
-    def groups(self, batch: List[search.Trial], name: str) -> _Batch:
+    def groups(self, batch: List[Trial], name: str) -> _Batch:
         """Return the run of `batch`, one group of ranks for each trial."""
         trials = self._trials
         result = os.path.join(self._here, name + ".json")
@@ -233,7 +235,7 @@ class _Launch:
         at = None if writer == nodes[0].address else writer
         return _Batch(program_run.Job(name, argv, result, _TRIAL_TIMEOUT_S, result_at=at), members)
 
-    def _context(self, batch: List[search.Trial], rails: Tuple[int, ...], per_node: int, split: int, result: str) -> Ranks:
+    def _context(self, batch: List[Trial], rails: Tuple[int, ...], per_node: int, split: int, result: str) -> Ranks:
         """Return the ranks of `batch`, node by node in their order, on `rails` (none: all)."""
         trials = self._trials
         variables = dict(trials.ranks.environment, NCCL_TESTS_SPLIT=f"DIV {split}")
@@ -263,7 +265,7 @@ def _floats(size_bytes: int) -> int:
     return max(size_bytes // 4, 1) * 4
 
 
-def _culprit(one: search.Culprit, request: Search, trials: Trials) -> Dict[str, Any]:
+def _culprit(one: Culprit, request: Search, trials: Trials) -> Dict[str, Any]:
     """Return a culprit as the line has it: nodes and rails by name, the best evidence, and what to type next."""
     names = [request.nodes[index].name for index in one.nodes]
     rails = _devices(one.rails, trials)
@@ -274,7 +276,7 @@ def _culprit(one: search.Culprit, request: Search, trials: Trials) -> Dict[str, 
             "busbw_gb_s": sample.busbw_gb_s,
             "why": sample.why,
         }
-        for sample in one.evidence[:_EVIDENCE_KEPT]
+        for sample in sorted(one.evidence, key=lambda sample: not _blames(one, sample))[:_EVIDENCE_KEPT]
     ]
     return {
         "kind": one.kind,
@@ -288,13 +290,18 @@ def _culprit(one: search.Culprit, request: Search, trials: Trials) -> Dict[str, 
     }
 
 
+def _blames(one: Culprit, sample: Sample) -> bool:
+    """Tell whether the sample is of the culprit's own rails; the others show what is healthy beside them."""
+    return bool(sample.trial.rails) and set(sample.trial.rails) <= set(one.rails)
+
+
 def _devices(rails: Sequence[int], trials: Trials) -> List[str]:
     return [device for index in rails if index < len(trials.rails) for device in trials.rails[index]]
 
 
-def _next(one: search.Culprit, request: Search, trials: Trials, rails: List[str]) -> str:
-    """Return the command to type next on the head node."""
-    node = request.nodes[one.nodes[0]]
+def _next(one: Culprit, request: Search, trials: Trials, rails: List[str]) -> str:
+    """Return what to type next on the head node; a link has two ends, and either may be the one."""
+    ends = [request.nodes[index].address for index in (one.nodes if one.kind == "link" else one.nodes[:1])]
     devices = rails or _devices(range(len(trials.rails)), trials)
     if one.kind in ("rail", "link", "rail_plane") and devices:
         ports = " ".join(f"/sys/class/infiniband/{device}/ports/1" for device in devices[:4])
@@ -304,4 +311,4 @@ def _next(one: search.Culprit, request: Search, trials: Trials, rails: List[str]
         look = f"grep -sE . /sys/class/infiniband/*/ports/1/hw_counters/* | grep -E '{counters}'"
     else:
         look = "nvidia-smi topo -m; nvidia-smi -q -d PERFORMANCE; dmesg | tail -50"
-    return f"ssh {node.address} {shlex.quote(look)}"
+    return "; ".join(f"ssh {address} {shlex.quote(look)}" for address in ends)

@@ -114,6 +114,12 @@ RESOURCES: dict[str, tuple[str, ...]] = {
 LOOKUPS: dict[str, tuple[str, ...]] = {
     "index/getRegion:getRegion": (),
     "ssm/getParameter:getParameter": ("ssm:GetParameter",),
+    "ec2/getVpc:getVpc": ("ec2:DescribeVpcs", "ec2:DescribeVpcAttribute", "ec2:DescribeRouteTables"),
+    "ec2/getSubnet:getSubnet": ("ec2:DescribeSubnets",),
+    "ec2/getRouteTable:getRouteTable": ("ec2:DescribeRouteTables", "ec2:DescribeNetworkInterfaces"),
+    "ec2/getSecurityGroup:getSecurityGroup": ("ec2:DescribeSecurityGroups",),
+    "vpc/getSecurityGroupRules:getSecurityGroupRules": ("ec2:DescribeSecurityGroupRules",),
+    "vpc/getSecurityGroupRule:getSecurityGroupRule": ("ec2:DescribeSecurityGroupRules",),
     "ec2/getInstances:getInstances": ("ec2:DescribeInstances",),
     "ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": ("ec2:DescribeInstanceTypeOfferings",),
     "ec2/getInstanceType:getInstanceType": ("ec2:DescribeInstanceTypes",),

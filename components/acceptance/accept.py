@@ -9,21 +9,28 @@ from pulumi_command import local
 
 from benchmarks.judge.checks import PASS
 
+#: What the command plugin runs. It appends `create` to these words, so that is `$0` of the script and never run itself.
+_SHOWS = ("/bin/sh", "-c", "cat")
+_FAILS = ("/bin/sh", "-c", "cat >&2; exit 1")
+
 
 class Accept(pulumi.ComponentResource):
     """Fails the update unless the verdict is pass.
 
-    Creates: one Command that shows `table`, and fails unless the verdict is pass.
+    Creates: one Command that shows `screen`, and fails unless the verdict is pass. Its `create` is `headline`, a sentence,
+    because an update that fails begins with it: `exit status 1: running "..."` (pulumi-command 1.2.1,
+    provider/pkg/provider/local/commandOutputs.go, `run`).
     `after` are outputs to settle first: the engine keeps only what is known by the time a resource fails.
     Outputs: none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is shown, by name
         self,
         name: str,
         *,
         verdict: pulumi.Output[str],
-        table: pulumi.Output[str],
+        headline: pulumi.Output[str],
+        screen: pulumi.Output[str],
         after: list[pulumi.Output[Any]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -31,9 +38,10 @@ class Accept(pulumi.ComponentResource):
         settled = pulumi.Output.all(*(one.apply(lambda _: None) for one in after))
         local.Command(
             f"{name}-verdict",
-            create=verdict.apply(lambda found: "cat" if found == PASS else "cat >&2; exit 1"),
-            stdin=pulumi.Output.all(table=table, settled=settled).apply(lambda known: str(known["table"])),
-            logging=local.Logging.NONE,  # a pass is logged by the program, and a failure quotes the table in its error
+            create=headline,
+            interpreter=verdict.apply(lambda found: list(_SHOWS if found == PASS else _FAILS)),
+            stdin=pulumi.Output.all(screen=screen, settled=settled).apply(lambda known: str(known["screen"])),
+            logging=local.Logging.NONE,  # a pass is logged by the program, and a failure quotes what is shown in its error
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=self),
         )

@@ -11,7 +11,8 @@ from benchmarks.judge.checks import PASS
 from benchmarks.launch.protocol import BuildLine
 from benchmarks.plan.asked import Asked
 from benchmarks.records.requests import Keeping, Kept
-from benchmarks.report import outputs, summary
+from benchmarks.report import ending, outputs, summary
+from catalogue import Price
 from components.acceptance.accept import Accept
 from components.acceptance.build import Archive, build
 from components.acceptance.looks import End
@@ -101,23 +102,33 @@ class Acceptance(pulumi.ComponentResource):
         self.readme = pulumi.Output.all(end=end, ssh=self.ssh, kept=kept).apply(
             lambda known: summary.page(known["end"].judged, known["end"].searched, known["ssh"], known["kept"].changes)
         )
-        table = end.apply(lambda its: summary.table(its.judged, its.searched))
+        headline = end.apply(lambda its: ending.headline(its.judged, its.searched))
+        rents = stack.target != "hosts"
+        screen = pulumi.Output.all(end=end, ssh=self.ssh, kept=kept).apply(
+            lambda known: self._screen(**known, price=price, rents=rents)
+        )
         Accept(
             f"{name}-accept",
             verdict=end.apply(lambda its: its.judged.verdict),
-            table=table,
+            headline=headline,
+            screen=screen,
             after=[self.measured, self.readme],
             opts=mine,
         )
-        pulumi.Output.all(end=end, table=table, kept=kept).apply(lambda known: self._say(**known))
+        pulumi.Output.all(end=end, headline=headline, screen=screen, kept=kept).apply(lambda known: self._say(**known))
 
     @staticmethod
     def _record(end: End, built: BuildLine) -> Whole:
         return Whole(outputs.measured(end.judged, end.asked, built, end.searched))
 
-    def _say(self, end: End, table: str, kept: Kept) -> None:
+    @staticmethod
+    def _screen(end: End, ssh: str, kept: Kept, price: Price | None, *, rents: bool) -> str:
+        following = ending.Next.of(end.asked, price, ssh, kept.report, rents=rents)
+        return ending.screen(end.judged, end.searched, following)
+
+    def _say(self, end: End, headline: str, screen: str, kept: Kept) -> None:
         """Show a pass, and what changed since the run before."""
         if end.judged.verdict == PASS:
-            pulumi.log.info(f"\n{table}", self)
+            pulumi.log.info(f"\n{headline}\n{screen}", self)
         for change in kept.changes:
             pulumi.log.info(change, self)

@@ -65,8 +65,12 @@ class AwsCluster(pulumi.ComponentResource):
         pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, may_go_on, mine) for _, key, _ in wanted.located}
         if pulumi.runtime.is_dry_run():
             running.judge_anew(wanted, ran, {key: pool.kept for key, pool in pools.items()})
-        user, network_of_nodes = wanted.family.login, wanted.network.private_subnets[0]
-        self.reach = Ssh(login.machine.apply(lambda login: Access(user, login, network_of_nodes, wanted.access.public_key)))
+        user = wanted.family.login
+        self.reach = Ssh(
+            pulumi.Output.all(login=login.machine, network=network.private_cidr).apply(
+                lambda its: Access(user, its["login"], its["network"], wanted.access.public_key)
+            )
+        )
         self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)
         sets = pulumi.Output.all(*(pools[key].members.apply(partial(_made, key, one)) for _, key, one in wanted.located))
         self.inventory = pulumi.Output.all(sets=sets, login=login.machine).apply(

@@ -11,21 +11,19 @@ import itertools
 import pulumi
 from pulumi_aws import ec2, vpc
 
-from config.aws.model import Aws
+from catalogue.aws.ports import LUSTRE_PORTS, OPENZFS_PORTS
+from config.aws.model import Aws, OwnGroups
 
 _ALL = "-1"
 _ANYWHERE = "0.0.0.0/0"
-#: FSx for Lustre user guide, "File system access control with Amazon VPC": both ways between clients and servers.
-LUSTRE_PORTS = ((988, 988), (1018, 1023))
-#: aws-parallelcluster:cli/src/pcluster/constants.py, FSX_PORTS: to the servers, over both protocols.
-OPENZFS_PORTS = ((111, 111), (2049, 2049), (20001, 20003))
 
 
 class Groups(pulumi.ComponentResource):
     """Security groups of nodes, login node and storage, with their rules.
 
-    Creates: three groups (two without file systems), one rule for each peer and range of ports. Where the network is retained,
-    so is the group of the file systems that stay in it, with the rules by which their servers talk to each other.
+    Creates: three groups (two without file systems), one rule for each peer and range of ports; nothing where the stack file
+    names groups that exist. Where the network is retained, so is the group of the file systems that stay in it, with the rules
+    by which their servers talk to each other.
     Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems), each usable once all its rules are in place: FSx
     looks at the rules when a file system is created.
     """
@@ -38,6 +36,20 @@ class Groups(pulumi.ComponentResource):
         super().__init__("busbar:aws:Groups", name, None, opts)
         self._name, self._wanted, self._vpc_id = name, wanted, vpc_id
         self._rules: dict[str, list[pulumi.Output[str]]] = {}
+        if wanted.network.groups:
+            self._take(wanted.network.groups)
+        else:
+            self._make()
+        self.register_outputs({"nodes_id": self.nodes_id, "login_id": self.login_id})
+
+    def _take(self, groups: OwnGroups) -> None:
+        self.nodes_id, self.login_id = pulumi.Output.from_input(groups.nodes), pulumi.Output.from_input(groups.login)
+        self.storage_id = None
+        if self._wanted.storage.systems and groups.storage:
+            self.storage_id = pulumi.Output.from_input(groups.storage)
+
+    def _make(self) -> None:
+        wanted = self._wanted
         nodes, login = self._group("nodes", "nodes and their EFA traffic"), self._group("login", "the login node")
         self._let_in("nodes", nodes, "itself", nodes)
         itself = self._let_out("nodes", nodes, "itself", nodes)
@@ -51,7 +63,6 @@ class Groups(pulumi.ComponentResource):
         self.nodes_id = self._settled("nodes", nodes)
         self.login_id = self._settled("login", login)
         self.storage_id = self._settled("storage", storage) if storage else None
-        self.register_outputs({"nodes_id": self.nodes_id, "login_id": self.login_id})
 
     def _storage(self, nodes: ec2.SecurityGroup, login: ec2.SecurityGroup) -> ec2.SecurityGroup:
         storage = self._group("storage", "file systems")

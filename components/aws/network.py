@@ -8,31 +8,48 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2
 
-from config.aws.model import Aws
+from config.aws.model import Aws, ExistingNetwork
 
 _ANYWHERE = "0.0.0.0/0"
 
 
 class Network(pulumi.ComponentResource):
-    """A VPC with a public subnet and one or two private ones.
+    """A VPC with a public subnet and one or two private ones, or one that exists.
 
     Creates: VPC, second network, internet gateway, address and NAT gateway, two route tables with a route each, subnets and
-    their associations, S3 gateway endpoint.
-    Outputs: `vpc_id`; `public_subnet_id`, `private_subnet_id`, `second_subnet_id` (None without a second zone), usable once
-    their routes are in place; `route_table_ids`, private and public.
+    their associations, S3 gateway endpoint; nothing where the stack file names subnets that exist.
+    Outputs: `vpc_id`; `private_cidr`, the addresses of the nodes' subnet; `public_subnet_id`, `private_subnet_id`,
+    `second_subnet_id` (None without a second zone), usable once their routes are in place; `route_table_ids`, private and
+    public (none of a network that exists).
     """
 
     vpc_id: pulumi.Output[str]
+    private_cidr: pulumi.Output[str]
     public_subnet_id: pulumi.Output[str]
     private_subnet_id: pulumi.Output[str]
     second_subnet_id: pulumi.Output[str] | None
-    route_table_ids: tuple[pulumi.Output[str], pulumi.Output[str]]
+    route_table_ids: tuple[pulumi.Output[str], ...]
 
     def __init__(self, name: str, wanted: Aws, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:aws:Network", name, None, opts)
         self._name, self._wanted = name, wanted
-        cidrs = wanted.network
         self._mine = pulumi.ResourceOptions(parent=self)
+        if wanted.network.existing:
+            self._take(wanted.network.existing)
+        else:
+            self._make()
+        self.register_outputs({"vpc_id": self.vpc_id, "private_subnet_id": self.private_subnet_id})
+
+    def _take(self, own: ExistingNetwork) -> None:
+        self.vpc_id = pulumi.Output.from_input(own.vpc)
+        self.public_subnet_id = pulumi.Output.from_input(own.public_subnet)
+        self.private_subnet_id = pulumi.Output.from_input(own.private_subnet)
+        self.private_cidr = ec2.get_subnet_output(id=own.private_subnet).cidr_block
+        self.second_subnet_id, self.route_table_ids = None, ()
+
+    def _make(self) -> None:
+        name, wanted = self._name, self._wanted
+        cidrs = wanted.network
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=wanted.storage.stays)
         self._vpc = ec2.Vpc(
             f"{name}-vpc",
@@ -70,6 +87,7 @@ class Network(pulumi.ComponentResource):
         )
         private = self._subnet("private", wanted.zone, cidrs.private_subnets[0], [second])
         self.vpc_id = self._vpc.id
+        self.private_cidr = pulumi.Output.from_input(cidrs.private_subnets[0])
         self.public_subnet_id = public_ready
         self.private_subnet_id = self._ready("private", private, private_table, private_route, endpoint)
         self.second_subnet_id = None
@@ -77,7 +95,6 @@ class Network(pulumi.ComponentResource):
             far = self._subnet("second", wanted.second_zone, cidrs.private_subnets[1], [second])
             self.second_subnet_id = self._ready("second", far, private_table, private_route)
         self.route_table_ids = (private_table.id, public_table.id)
-        self.register_outputs({"vpc_id": self.vpc_id, "private_subnet_id": self.private_subnet_id})
 
     def _table(self, noun: str, **target: pulumi.Input[str]) -> tuple[ec2.RouteTable, ec2.Route]:
         table = ec2.RouteTable(

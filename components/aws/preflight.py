@@ -5,38 +5,21 @@ Data sources cannot do a dry run of RunInstances, so whether the vendor has capa
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
 
 import pulumi_aws
-from pulumi_aws import cloudcontrol, ec2, servicequotas
+from pulumi_aws import ec2
 
-from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT, family
-from catalogue.aws.permissions import LOOKUPS
-from components.judged import look_up, refuse
+from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
+from components.aws import existing, quota
+from components.aws.asking import ask, is_missing, resource, there
+from components.aws.compute import POOL_TAG
+from components.judged import refuse
 from config.aws.facts import Facts, Image, Machine, Reservation
 from config.aws.model import Aws, Machines
 from config.aws.rules import RULES
 from config.rule import ERROR, check
 
-#: Quotas of EC2, counted in vCPUs, by the letters that a type begins with (Service Quotas console, "Amazon EC2").
-_ON_DEMAND_QUOTA = {
-    "p": "Running On-Demand P instances",
-    "g": "Running On-Demand G and VT instances",
-    "trn": "Running On-Demand Trn instances",
-    "hpc": "Running On-Demand HPC instances",
-    "m": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-}
-_SPOT_QUOTA = {
-    "p": "All P4, P3 and P2 Spot Instance Requests",
-    "g": "All G and VT Spot Instance Requests",
-    "trn": "All Trn Spot Instance Requests",
-    "m": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
-}
-_SPOT_P5 = "All P5 Spot Instance Requests"
-_T = TypeVar("_T")
 _POOL = "AWS::EC2::CapacityReservationPool"
 
 
@@ -48,17 +31,12 @@ def judge(wanted: Aws) -> None:
     """
     # Errors that need no account come first: there is no point in asking about a type that does not exist.
     findings = check(RULES, wanted, Facts(), wanted.suppress, "aws.suppress")
-    ask = wanted.preflight and {found.rule for found in findings if found.severity == ERROR} <= {"reservation-missing"}
+    asked = wanted.preflight and {found.rule for found in findings if found.severity == ERROR} <= {"reservation-missing"}
     on_offer: list[str] = []
-    if ask:
+    if asked:
         findings = check(RULES, wanted, _gather(wanted), wanted.suppress, "aws.suppress")
         on_offer = [f"On offer is {offer(one)}" for _, _, one in wanted.located if _lacks_block(one)]
     refuse(findings, on_offer)
-
-
-def _ask(what: str, token: str, ask: Callable[[], _T]) -> _T:
-    """Return what `ask`, a look-up of that token, returns, or end in a sentence: see `look_up`."""
-    return look_up("aws", what, " and ".join(LOOKUPS[token]) or "sign in", ask)
 
 
 def _gather(wanted: Aws) -> Facts:
@@ -66,40 +44,43 @@ def _gather(wanted: Aws) -> Facts:
     machines = [one for _, _, one in wanted.located]
     types = dict.fromkeys(one.type for one in machines)
     named = {one.purchase.reservation: one for one in machines if one.purchase.reservation}
-    existing = {one.placement_group for one in machines if one.placement_group}
-    counted = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT} and _quota_name(one)]
-    quotas = {one.type: _there(partial(_quota, one)) for one in counted}
+    groups = {one.placement_group for one in machines if one.placement_group}
+    counted = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT} and quota.name(one)]
+    quotas = {one.type: there(partial(quota.limit, one)) for one in counted}
     return Facts(
-        region=_ask("the region", "index/getRegion:getRegion", lambda: pulumi_aws.get_region().region),
+        region=ask("the region", "index/getRegion:getRegion", lambda: pulumi_aws.get_region().region),
         reservations={
-            name: _there(partial(_reservation, name, one)) for name, one in named.items() if one.purchase.option != "odcr-group"
+            name: there(partial(_reservation, name, one)) for name, one in named.items() if one.purchase.option != "odcr-group"
         },
         groups={name: _group(name) for name, one in named.items() if one.purchase.option == "odcr-group"},
         zones={kind: _zones(kind) for kind in (wanted.login.type, *types)},
         machines={kind: _machine(kind) for kind in types},
-        images={image: _there(partial(_image, image)) for image in _ids(wanted)},
-        placement_groups={name: _strategy(name) for name in sorted(existing)},
+        images={image: there(partial(_image, image)) for image in _ids(wanted)},
+        placement_groups={name: _strategy(name) for name in sorted(groups)},
         quota_vcpus={one.type: quotas.get(one.type) for one in machines if one.purchase.option in {ON_DEMAND, SPOT}},
+        quota_used={one.type: quota.used(one) for one in counted if quotas[one.type] is not None},
         quota_unsaid=frozenset(kind for kind, room in quotas.items() if room is None),
+        running={key: _running(wanted, key) for _, key, _ in wanted.located},
+        vpcs=existing.vpcs(wanted),
+        subnets=existing.subnets(wanted),
+        security_groups=existing.security_groups(wanted),
     )
+
+
+def _running(wanted: Aws, key: str) -> int:
+    """Return how many machines of this stack run for an entry of machines, whoever started them."""
+    tags = {"busbar:cluster": wanted.name, POOL_TAG: key}
+    named = [ec2.GetInstancesFilterArgs(name=f"tag:{name}", values=[value]) for name, value in tags.items()]
+    found = ask(
+        f"the machines of {key} that run",
+        "ec2/getInstances:getInstances",
+        lambda: ec2.get_instances(filters=named, instance_state_names=["pending", "running"]),
+    )
+    return len(found.ids)
 
 
 def _ids(wanted: Aws) -> tuple[str, ...]:
     return tuple(dict.fromkeys(image for image in (wanted.image, wanted.login.image) if image))
-
-
-def _there(ask: Callable[[], _T]) -> _T | None:
-    """Return what `ask` returns, or None for what is not there."""
-    try:
-        return ask()
-    except Exception as error:
-        if _is_missing(error):
-            return None
-        raise
-
-
-def _is_missing(error: Exception) -> bool:
-    return any(words in str(error) for words in ("NotFound", "NoSuchResource", "returned no results", "couldn't find resource"))
 
 
 def _lacks_block(one: Machines) -> bool:
@@ -109,7 +90,7 @@ def _lacks_block(one: Machines) -> bool:
 
 def offer(machines: Machines) -> str:
     """Return the end of a sentence that names a Capacity Block on offer now, and its price; buys nothing."""
-    found = _ask(
+    found = ask(
         f"what Capacity Blocks of {machines.type} are on offer",
         "ec2/getCapacityBlockOffering:getCapacityBlockOffering",
         lambda: ec2.get_capacity_block_offering(
@@ -127,7 +108,7 @@ def offer(machines: Machines) -> str:
 
 def _zones(kind: str) -> tuple[str, ...]:
     named = ec2.GetInstanceTypeOfferingsFilterArgs(name="instance-type", values=[kind])
-    found = _ask(
+    found = ask(
         f"the zones that offer {kind}",
         "ec2/getInstanceTypeOfferings:getInstanceTypeOfferings",
         lambda: ec2.get_instance_type_offerings(filters=[named], location_type="availability-zone"),
@@ -136,7 +117,7 @@ def _zones(kind: str) -> tuple[str, ...]:
 
 
 def _machine(kind: str) -> Machine:
-    found = _ask(f"type {kind}", "ec2/getInstanceType:getInstanceType", lambda: ec2.get_instance_type(instance_type=kind))
+    found = ask(f"type {kind}", "ec2/getInstanceType:getInstanceType", lambda: ec2.get_instance_type(instance_type=kind))
     cards = sorted(found.network_cards, key=lambda card: card.index)
     return Machine(
         usage=frozenset(found.supported_usages_classes),
@@ -148,7 +129,7 @@ def _machine(kind: str) -> Machine:
 
 def _image(image: str) -> Image:
     named = ec2.GetAmiFilterArgs(name="image-id", values=[image])
-    found = _ask(f"image {image}", "ec2/getAmi:getAmi", lambda: ec2.get_ami(filters=[named], include_deprecated=True))
+    found = ask(f"image {image}", "ec2/getAmi:getAmi", lambda: ec2.get_ami(filters=[named], include_deprecated=True))
     sizes = [
         int((disk.ebs or {}).get("volume_size") or 0)
         for disk in found.block_device_mappings
@@ -157,34 +138,15 @@ def _image(image: str) -> Image:
     return Image(found.architecture, f"{found.name} {found.description}".strip(), max(sizes, default=0))
 
 
-def _quota_name(one: Machines) -> str | None:
-    """Return the name of the quota that machines count against; None if that kind is not counted here."""
-    letters = family(one.type)
-    if one.purchase.option == SPOT:
-        # No source names the quota of P6, and P4's says nothing of it.
-        return _SPOT_P5 if one.type.startswith("p5") else None if one.type.startswith("p6") else _SPOT_QUOTA.get(letters)
-    return _ON_DEMAND_QUOTA.get(letters)
-
-
-def _quota(one: Machines) -> float:
-    """Return the vCPUs that the account may run."""
-    name = _quota_name(one) or ""
-    return _ask(
-        f'the quota "{name}"',
-        "servicequotas/getServiceQuota:getServiceQuota",
-        lambda: float(servicequotas.get_service_quota(service_code="ec2", quota_name=name).value),
-    )
-
-
 def _reservation(name: str, one: Machines) -> Reservation:
     """Return the reservation of that id, whichever of the two kinds it is: the rules say which one the option needs."""
-    ask = partial(
-        _ask,
+    as_block = partial(
+        ask,
         f"reservation {name}",
         "ec2/getCapacityBlockReservation:getCapacityBlockReservation",
         lambda: ec2.get_capacity_block_reservation(id=name),
     )
-    block = _there(ask) if one.purchase.option == BLOCK else None
+    block = there(as_block) if one.purchase.option == BLOCK else None
     if block is not None:
         return Reservation(
             id=name,
@@ -201,7 +163,7 @@ def _reservation(name: str, one: Machines) -> Reservation:
 
 def _on_demand(name: str) -> Reservation:
     """Return a reservation as Cloud Control shows it: the provider has no data source for on-demand ones."""
-    said = _resource("AWS::EC2::CapacityReservation", name)
+    said = resource("AWS::EC2::CapacityReservation", name)
     return Reservation(
         id=name,
         block=said.get("ReservationType") == BLOCK,
@@ -215,9 +177,9 @@ def _on_demand(name: str) -> Reservation:
 
 def _group(arn: str) -> tuple[Reservation, ...] | None:
     try:
-        said = _resource("AWS::ResourceGroups::Group", arn.rpartition("group/")[2])
+        said = resource("AWS::ResourceGroups::Group", arn.rpartition("group/")[2])
     except Exception as error:
-        if _is_missing(error):
+        if is_missing(error):
             return None
         raise
     if _POOL not in {each.get("Type") for each in said.get("Configuration") or ()}:
@@ -228,20 +190,11 @@ def _group(arn: str) -> tuple[Reservation, ...] | None:
 
 def _strategy(name: str) -> str | None:
     try:
-        return str(_resource("AWS::EC2::PlacementGroup", name)["Strategy"])
+        return str(resource("AWS::EC2::PlacementGroup", name)["Strategy"])
     except Exception as error:
-        if _is_missing(error):
+        if is_missing(error):
             return None
         raise
-
-
-def _resource(kind: str, name: str) -> dict[str, Any]:
-    found = _ask(
-        f"{kind} {name}",
-        "cloudcontrol/getResource:getResource",
-        lambda: cloudcontrol.get_resource(type_name=kind, identifier=name),
-    )
-    return dict(json.loads(found.properties))
 
 
 def _group_name(arn: str | None) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pulumi
 
 from components.inventory import Inventory, PlannedSet
+from components.oci import existing
 from components.oci.images import Images
 from components.oci.launch import Parts
 from components.oci.login_node import LoginNode
@@ -29,7 +32,9 @@ class OciCluster(pulumi.ComponentResource):
     reach: Reach
 
     def __init__(self, name: str, wanted: Oci, measure: Measure, opts: pulumi.ResourceOptions | None = None) -> None:
-        place = judge(wanted)
+        found = existing.looked_up(wanted)
+        wanted = found.wanted
+        place = replace(judge(wanted), search_domain=found.domain, vcn=found.vcn)
         super().__init__("busbar:oci:Cluster", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
         network = Network(f"{name}-network", wanted, mine)

@@ -58,17 +58,17 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
         metadata={
             "ssh_authorized_keys": wanted.access.public_key,
             # Without file systems all of it is known before anything exists.
-            "user_data": _user_data(wanted, pool, ())
+            "user_data": _user_data(wanted, pool, place, ())
             if parts.mounts is None
-            else parts.mounts.apply(lambda found: _user_data(wanted, pool, found)),
+            else parts.mounts.apply(lambda found: _user_data(wanted, pool, place, found)),
         },
     )
     return core.InstanceConfigurationInstanceDetailsArgs(instance_type="compute", launch_details=launch)
 
 
-def _user_data(wanted: Oci, pool: Pool, mounts: tuple[Mount, ...]) -> str:
+def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...]) -> str:
     trusted = (wanted.network.private, *_RAIL_CIDRS[pool.family.rdma])
-    boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, wanted.search_domain, trusted, mounts))
+    boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, place.search_domain, trusted, mounts))
     return base64.b64encode(boot.encode()).decode()
 
 

@@ -46,7 +46,7 @@ class LoginNode(pulumi.ComponentResource):
         super().__init__("busbar:oci:LoginNode", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
         login = wanted.login
-        boot = render(LoginBoot(login.family, wanted.timezone, wanted.search_domain))
+        boot = render(LoginBoot(login.family, wanted.timezone, place.search_domain))
         instance = core.Instance(
             f"{name}-instance",
             compartment_id=wanted.compartment,

@@ -20,18 +20,32 @@ _ICMP_UNREACHABLE = core.SecurityListIngressSecurityRuleIcmpOptionsArgs(type=3)
 
 
 class Network(pulumi.ComponentResource):
-    """A VCN with a public and a private subnet.
+    """A VCN with a public and a private subnet, or subnets that exist.
 
-    Creates: VCN, internet, NAT and service gateway, two route tables, two security lists, two subnets.
-    Outputs: `vcn_id`, `public_subnet_id`, `private_subnet_id` (OCIDs; usable once routes and rules are in place).
+    Creates: VCN, internet, NAT and service gateway, two route tables, two security lists, two subnets; nothing where the stack
+    file names subnets that exist.
+    Outputs: `vcn_id` (None of subnets that exist), `public_subnet_id`, `private_subnet_id` (OCIDs; usable once routes and rules
+    are in place).
     """
 
-    vcn_id: pulumi.Output[str]
+    vcn_id: pulumi.Output[str] | None
     public_subnet_id: pulumi.Output[str]
     private_subnet_id: pulumi.Output[str]
 
     def __init__(self, name: str, wanted: Oci, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:oci:Network", name, None, opts)
+        own = wanted.network.existing
+        if own:
+            self.vcn_id = None
+            self.public_subnet_id = pulumi.Output.from_input(own.public_subnet)
+            self.private_subnet_id = pulumi.Output.from_input(own.private_subnet)
+        else:
+            self._make(name, wanted)
+        self.register_outputs(
+            {"vcn_id": self.vcn_id, "public_subnet_id": self.public_subnet_id, "private_subnet_id": self.private_subnet_id}
+        )
+
+    def _make(self, name: str, wanted: Oci) -> None:
         cidrs, compartment, label, tags = wanted.network, wanted.compartment, wanted.name, wanted.all_tags
         mine = pulumi.ResourceOptions(parent=self)
         # Where a file system's servers stay, the VCN and what the private subnet needs stay with them.
@@ -138,9 +152,6 @@ class Network(pulumi.ComponentResource):
         self.vcn_id = vcn.id
         self.public_subnet_id = public.id
         self.private_subnet_id = private.id
-        self.register_outputs(
-            {"vcn_id": self.vcn_id, "public_subnet_id": self.public_subnet_id, "private_subnet_id": self.private_subnet_id}
-        )
 
 
 def _route(destination: pulumi.Input[str], entity: pulumi.Input[str], kind: str = "CIDR_BLOCK") -> core.RouteTableRouteRuleArgs:

@@ -11,6 +11,7 @@ import pulumi
 from pulumi_oci import _utilities, core, limits
 
 from components.judged import look_up, refuse
+from components.oci import existing
 from config.oci.facts import Facts, Image, OfferedShape
 from config.oci.model import MADE_FOR, OWNER, STACK, Login, Oci
 from config.oci.rules import RULES
@@ -27,10 +28,14 @@ class Place:
     Attributes:
         availability_domain: of machines and file systems.
         login_image: OCID of the login node's image.
+        search_domain: DNS domain of the nodes' subnet.
+        vcn: OCID of the VCN, if it exists.
     """
 
     availability_domain: str
     login_image: str = ""
+    search_domain: str = ""
+    vcn: str = ""
 
 
 def judge(wanted: Oci) -> Place:
@@ -87,7 +92,8 @@ def _gather(wanted: Oci, tenancy: str) -> Facts:
     shapes = {domain: _shapes(compartment, domain) for domain in asked}
     images = {image: _image(compartment, image) for image in wanted.image_ocids}
     newest = _newest(compartment, wanted.login) if wanted.login.image is None else None
-    facts = replace(_existing(wanted), domains=domains, shapes=shapes, images=images, login_image=newest)
+    subnets = existing.subnets(wanted)
+    facts = replace(_existing(wanted), domains=domains, shapes=shapes, images=images, login_image=newest, subnets=subnets)
     offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
     here = wanted.availability_domain if wanted.availability_domain in domains else next(iter(offering), None)
     if here is None:

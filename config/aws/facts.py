@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 
@@ -51,6 +52,76 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Vpc:
+    """A VPC that exists: whether its DNS answers, and whether machines have names in it."""
+
+    dns: bool
+    host_names: bool
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """A subnet that exists.
+
+    Attributes:
+        vpc: id of its VPC.
+        zone: its availability zone.
+        cidr: its addresses.
+        free: how many of them are free.
+        way_out: id of what its route table sends 0.0.0.0/0 to; empty if nothing.
+    """
+
+    vpc: str
+    zone: str
+    cidr: str
+    free: int
+    way_out: str
+
+
+@dataclass(frozen=True)
+class GroupRule:
+    """A rule of a security group.
+
+    Attributes:
+        out: it lets traffic out; else in.
+        protocol: `tcp`, `udp` ..., `-1` for all.
+        ports: first and last; of all protocols they mean nothing.
+        peer: id of the group, or the IPv4 network, on the other side; empty for what is not judged here (prefix lists, IPv6).
+    """
+
+    out: bool
+    protocol: str
+    ports: tuple[int, int]
+    peer: str
+
+
+@dataclass(frozen=True)
+class SecurityGroup:
+    """A security group that exists: its VPC's id, and its rules."""
+
+    vpc: str
+    rules: tuple[GroupRule, ...]
+
+    def lets(self, peers: Collection[str], *, out: bool, port: int | None = None, protocol: str = "tcp") -> bool:
+        """Tell whether it lets traffic out (else in) to one of `peers`, ids of groups or networks.
+
+        `port` None asks for all traffic of all protocols.
+        """
+        serving = [rule for rule in self.rules if rule.out == out and _serves(rule, protocol, port)]
+        open_to = list(ipaddress.collapse_addresses(ipaddress.IPv4Network(one.peer) for one in serving if "/" in one.peer))
+        for peer in peers:
+            if "/" in peer and any(ipaddress.IPv4Network(peer).subnet_of(network) for network in open_to):
+                return True
+        return any(rule.peer in peers for rule in serving if rule.peer)
+
+
+def _serves(rule: GroupRule, protocol: str, port: int | None) -> bool:
+    if rule.protocol == "-1":
+        return True
+    return port is not None and rule.protocol == protocol and rule.ports[0] <= port <= rule.ports[1]
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that was asked; what is absent was not.
 
@@ -63,7 +134,10 @@ class Facts:
         images: by id; None if there is none.
         placement_groups: strategy by name; None if there is no such group.
         quota_vcpus: vCPUs that the account may run of a type, by type; None if that kind is not counted.
+        quota_used: vCPUs that are surely in use of that quota, by type.
         quota_unsaid: types whose quota the service does not know.
+        running: machines that run already for an entry of machines, by its key.
+        vpcs, subnets, security_groups: those that the stack file names, by id; None if there is none.
     """
 
     region: str | None = None
@@ -74,4 +148,9 @@ class Facts:
     images: Mapping[str, Image | None] = field(default_factory=dict)
     placement_groups: Mapping[str, str | None] = field(default_factory=dict)
     quota_vcpus: Mapping[str, float | None] = field(default_factory=dict)
+    quota_used: Mapping[str, int] = field(default_factory=dict)
     quota_unsaid: frozenset[str] = frozenset()
+    running: Mapping[str, int] = field(default_factory=dict)
+    vpcs: Mapping[str, Vpc | None] = field(default_factory=dict)
+    subnets: Mapping[str, Subnet | None] = field(default_factory=dict)
+    security_groups: Mapping[str, SecurityGroup | None] = field(default_factory=dict)

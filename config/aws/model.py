@@ -50,6 +50,17 @@ def _tags(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _id(kind: str) -> AfterValidator:
+    """Return a validator of the vendor's ids of one kind: `vpc`, `subnet` or `sg`."""
+
+    def judge(value: str) -> str:
+        if not re.fullmatch(rf"{kind}-[0-9a-z]+", value):
+            raise ValueError(f"is {value!r}; it must be an id that begins with {kind}-")
+        return value
+
+    return AfterValidator(judge)
+
+
 def _reference(value: str) -> str:
     read_reference(value)
     return value
@@ -87,8 +98,35 @@ class Login(Model):
         return MACHINE_IMAGES[self.image_family]
 
 
+class OwnGroups(Model):
+    """Security groups that exist; their rules are looked up and never changed."""
+
+    nodes: Annotated[str, _id("sg")] = Field(
+        description="The nodes' group; for EFA it lets all traffic in from itself and out to itself, by its id.",
+        examples=["sg-0123456789abcdef0"],
+    )
+    login: Annotated[str, _id("sg")] = Field(description="The login node's group.", examples=["sg-0123456789abcdef1"])
+    storage: Annotated[str, _id("sg")] | None = Field(
+        default=None, description="The group of file systems that the stack makes.", examples=["sg-0123456789abcdef2"]
+    )
+
+
+class ExistingNetwork(Model):
+    """A VPC with subnets that exist; nothing of it is changed or destroyed."""
+
+    vpc: Annotated[str, _id("vpc")] = Field(description="The VPC.", examples=["vpc-0123456789abcdef0"])
+    public_subnet: Annotated[str, _id("subnet")] = Field(
+        description="The login node's subnet, with a route to an Internet gateway.", examples=["subnet-0123456789abcdef0"]
+    )
+    private_subnet: Annotated[str, _id("subnet")] = Field(
+        description="The subnet of nodes and file systems, with a way out that is no Internet gateway.",
+        examples=["subnet-0123456789abcdef1"],
+    )
+    groups: OwnGroups | None = Field(default=None, description="Security groups that exist; null makes them.", examples=[None])
+
+
 class Network(Model):
-    """The two networks of the VPC; each is cut into halves, which are its subnets."""
+    """The two networks of the VPC; each is cut into halves, which are its subnets. Or a VPC that exists."""
 
     public: Cidr = Field(
         default="10.0.0.0/16",
@@ -100,6 +138,14 @@ class Network(Model):
         description="The VPC's second network; its first half is the nodes' subnet.",
         examples=["172.17.0.0/16"],
     )
+    existing: ExistingNetwork | None = Field(
+        default=None, description="A VPC and subnets that exist, instead of new ones.", examples=[None]
+    )
+
+    @property
+    def groups(self) -> OwnGroups | None:
+        """Security groups that exist; None if the stack makes them."""
+        return self.existing.groups if self.existing else None
 
     @property
     def public_subnet(self) -> str:
@@ -221,6 +267,12 @@ class Lustre(Model):
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
+    existing: Annotated[str, _id("fs")] | None = Field(
+        default=None,
+        description="Id of a file system that exists, in the VPC of network.existing: it is mounted, and never changed or "
+        "destroyed.",
+        examples=["fs-0123456789abcdef0"],
+    )
 
 
 class Home(Model):
@@ -241,6 +293,12 @@ class Home(Model):
     backups_days: _Backups = Field(default=30, description="How long daily backups are kept; 0 days makes none.")
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
+    )
+    existing: Annotated[str, _id("fs")] | None = Field(
+        default=None,
+        description="Id of a file system that exists, in the VPC of network.existing: its root volume is mounted, and it is "
+        "never changed or destroyed.",
+        examples=["fs-0123456789abcdef1"],
     )
 
 
@@ -360,15 +418,21 @@ class Aws(Model):
 
         Tags, time zone, keys, the login node and the text of first boot are not in it.
         """
-        systems = {key: (one.mount, getattr(one, "efa", False)) for key, one in self.storage.systems.items()}
+        systems = {
+            key: (one.mount, getattr(one, "efa", False), *((one.existing,) if one.existing else ()))
+            for key, one in self.storage.systems.items()
+        }
         parts = {
             "machines": machines.model_dump(mode="json", exclude={"name", "static", "dynamic", "purchase"}),
             "purchase": machines.purchase.model_dump(mode="json", include={"option", "reservation", "offering"}),
             "image": (self.image, self.image_family),
             "root": self.root.model_dump(mode="json"),
-            "network": (self.network.model_dump(mode="json"), self.zone),
+            "network": (self.network.model_dump(mode="json", exclude={"existing"}), self.zone),
             "storage": (systems, self.home_deployment if self.storage.home else "", self.container is not None),
         }
+        own = self.network.existing
+        if own:  # beside the others, so that machines of a network that is made keep their hash
+            parts["existing"] = (own.private_subnet, own.groups.nodes if own.groups else "")
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
 
     @property

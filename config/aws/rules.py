@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from config.aws import rules_capacity, rules_fabric, rules_machines, rules_storage
+from config.aws import rules_capacity, rules_existing, rules_fabric, rules_machines, rules_storage
 from config.aws.facts import Facts
 from config.aws.model import Aws
 from config.measure import Measure
 from config.rule import Finding, check, collected
 from config.rules import pool_chosen
 
-RULES = collected(rules_fabric, rules_capacity, rules_machines, rules_storage)
+RULES = collected(rules_existing, rules_fabric, rules_capacity, rules_machines, rules_storage)
 
 
 def findings(wanted: Aws, measure: Measure) -> tuple[Finding, ...]:
@@ -21,17 +21,14 @@ def findings(wanted: Aws, measure: Measure) -> tuple[Finding, ...]:
 #: Of the 43 checks of aws-parallelcluster that this project counts, those that have nothing to judge here.
 HELD_ELSEWHERE: dict[int, str] = {
     3: "machines of one entry have one instance type; there is no list of alternatives",
-    5: "security groups are made here, and the EFA group's rules to itself are tested where they are made",
     6: "all machines are in the one zone that is set",
     7: "every image family has EFA on every architecture of the catalogue, which a test holds",
     8: "no key asks for public addresses",
     10: "all machines are in the one zone that is set",
     19: "there is no list of alternatives; a reservation's id is launched by RunInstances, never by CreateFleet",
     23: "an allocation strategy is of a fleet; machines are launched one by one",
-    26: "all subnets are made in one VPC, whose DNS support and host names are always on",
-    28: "all nodes have the same groups, made here",
+    28: "all nodes have the same groups",
     29: "file systems are made here, in the same VPC",
-    30: "the storage group is made here, and its ports are tested where they are made",
     40: "slurm.conf keys cannot be handed in",
     42: "Slurm weights and memory sizes cannot be handed in",
 }

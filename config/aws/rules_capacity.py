@@ -311,17 +311,20 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("quota", ERROR, f"{_EC2} dry run: VcpuLimitExceeded", number=25)
 def quota(wanted: Aws, facts: Facts) -> _Breaches:
-    """More vCPUs than the account may run; reservations were counted when they were made."""
-    for path, _, one in wanted.located:
+    """More vCPUs than the account may run beside what runs; reservations were counted when they were made."""
+    for path, key, one in wanted.located:
         if one.purchase.option not in {ON_DEMAND, SPOT} or one.instance is None:
             continue
         room = known(facts.quota_vcpus, one.type, f"{one.purchase.usage} quota of")
-        vcpus = one.static * one.instance.vcpus
-        if room is not None and vcpus > room:
+        in_use, more = facts.quota_used.get(one.type, 0), max(0, one.static - facts.running.get(key, 0))
+        vcpus = more * one.instance.vcpus
+        if room is not None and more and vcpus > room - in_use:
+            less = f", of which at least {in_use} are in use" if in_use else ""
+            who = "which takes" if more == one.static else f"of which {more} do not run yet and take"
             yield Breach(
                 f"{path}.static",
-                f"is {one.static}, which takes {one.static} x {one.instance.vcpus} = {vcpus} vCPUs, and the account's "
-                f"{one.purchase.usage} quota is {room:.0f}; ask for an increase or for fewer machines",
+                f"is {one.static}, {who} {more} x {one.instance.vcpus} = {vcpus} vCPUs, and the account's "
+                f"{one.purchase.usage} quota is {room:.0f}{less}; ask for an increase or for fewer machines",
             )
 
 
@@ -338,11 +341,14 @@ def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
 
 
 @rule("addresses", ERROR, f"{_EC2} dry run: InsufficientFreeAddressesInSubnet", number=25)
-def address_room(wanted: Aws, _facts: Facts) -> _Breaches:
+def address_room(wanted: Aws, facts: Facts) -> _Breaches:
     """More addresses than the nodes' subnet has."""
+    if wanted.network.existing:
+        yield from _room_that_is_left(wanted, facts, wanted.network.existing.private_subnet)
+        return
     subnet = ipaddress.IPv4Network(wanted.network.private).prefixlen + 1
     room = 2 ** (32 - subnet) - _RESERVED_ADDRESSES - _OTHER_ADDRESSES
-    needed = sum(_addresses(one) for _, _, one in wanted.located)
+    needed = sum((one.static + one.dynamic) * _addresses(one) for _, _, one in wanted.located)
     if needed > room:
         yield Breach(
             "aws.network.private",
@@ -351,7 +357,21 @@ def address_room(wanted: Aws, _facts: Facts) -> _Breaches:
         )
 
 
+def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
+    """Judge a subnet that exists: what runs has its addresses already."""
+    subnet = known(facts.subnets, name, "subnet")
+    more = {key: one.static + one.dynamic - known(facts.running, key, "machines of") for _, key, one in wanted.located}
+    needed = sum(max(0, more[key]) * _addresses(one) for _, key, one in wanted.located)
+    if subnet is not None and needed > subnet.free:
+        yield Breach(
+            "aws.network.existing.privateSubnet",
+            f"is {name}, which has {subnet.free} free addresses, and the machines that do not run yet take {needed}; name a "
+            "larger subnet, or ask for fewer machines",
+        )
+
+
 def _addresses(one: Machines) -> int:
+    """Return how many addresses a machine takes."""
     if one.instance is None:
         return 0
-    return (one.static + one.dynamic) * addresses(layout(one.instance, efa=one.has_efa, legacy=one.legacy_efa))
+    return addresses(layout(one.instance, efa=one.has_efa, legacy=one.legacy_efa))

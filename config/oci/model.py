@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -80,8 +80,24 @@ class Login(Model):
         return IMAGES[self.image_family]
 
 
+class ExistingNetwork(Model):
+    """Subnets that exist, in one VCN; nothing of it is changed or destroyed."""
+
+    public_subnet: Annotated[str, _ocid("subnet")] = Field(
+        description="The login node's subnet, with a route to an Internet gateway.",
+        examples=["ocid1.subnet.oc1.ap-tokyo-1.aaaa"],
+    )
+    private_subnet: Annotated[str, _ocid("subnet")] = Field(
+        description="The subnet of nodes and file systems, with a way out that is no Internet gateway.",
+        examples=["ocid1.subnet.oc1.ap-tokyo-1.aaab"],
+    )
+
+
 class Network(Model):
-    """The VCN and its two subnets. RDMA rails use 192.168.0.0/16 and 10.224.0.0/12, so it must not overlap them."""
+    """The VCN and its two subnets, or subnets that exist.
+
+    RDMA rails use 192.168.0.0/16 and 10.224.0.0/12, so it must not overlap them.
+    """
 
     vcn: Cidr = Field(default="10.0.0.0/16", description="The VCN.", examples=["172.16.0.0/16"])
     public: Cidr = Field(default="10.0.0.0/24", description="Subnet of the login node.", examples=["172.16.0.0/24"])
@@ -93,6 +109,15 @@ class Network(Model):
         description="What nodes accept from the VCN. MPI and NCCL need all; ssh shows what happens without.",
         examples=["ssh"],
     )
+    existing: ExistingNetwork | None = Field(
+        default=None, description="Subnets that exist, instead of a new VCN.", examples=[None]
+    )
+
+    def at(self, key: Literal["vcn", "public", "private"]) -> str:
+        """Return the path of what gave a network: of subnets that exist, the addresses are looked up."""
+        if self.existing is None:
+            return f"oci.network.{key}"
+        return f"oci.network.existing.{'publicSubnet' if key == 'public' else 'privateSubnet'}"
 
 
 class Software(Model):
@@ -150,6 +175,16 @@ class Pool(Model):
         return Homes(own.mpi or usual.mpi, own.cuda or usual.cuda, own.nccl or usual.nccl)
 
 
+class Export(Model):
+    """An export of a mount target that exists; it is mounted, and never changed or destroyed."""
+
+    mount_target: Annotated[str, _ocid("mounttarget")] = Field(
+        description="OCID of the mount target, in the VCN of network.existing.",
+        examples=["ocid1.mounttarget.oc1.ap-tokyo-1.aaaa"],
+    )
+    path: str | None = Field(default=None, description="Path of the export; null takes its only one.", examples=["/files"])
+
+
 class Home(Model):
     """File Storage (NFS) for home folders or shared software, behind one mount target."""
 
@@ -165,6 +200,7 @@ class Home(Model):
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
+    existing: Export | None = Field(default=None, description="An export that exists, instead of a new one.", examples=[None])
 
     @property
     def addresses(self) -> int:
@@ -182,6 +218,12 @@ class Lustre(Model):
     mount: str = Field(default="/lustre", description="Where nodes mount it.", examples=["/data"])
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
+    )
+    existing: Annotated[str, _ocid("lustrefilesystem")] | None = Field(
+        default=None,
+        description="OCID of a file system that exists, in the VCN of network.existing: it is mounted, and never changed or "
+        "destroyed.",
+        examples=["ocid1.lustrefilesystem.oc1.ap-tokyo-1.aaaa"],
     )
 
     @property
@@ -201,6 +243,11 @@ class Storage(Model):
         """The file systems that are wanted, by key."""
         both = {"home": self.home, "lustre": self.lustre}
         return {key: one for key, one in both.items() if one is not None}
+
+    @property
+    def made(self) -> dict[str, Home | Lustre]:
+        """Those of them that the stack makes, by key."""
+        return {key: one for key, one in self.systems.items() if one.existing is None}
 
     @property
     def stays(self) -> bool:
@@ -258,7 +305,7 @@ class Oci(Model):
 
     @property
     def search_domain(self) -> str:
-        """DNS domain of the private subnet, as the VCN's resolver serves it."""
+        """DNS domain of a private subnet that is made, as the VCN's resolver serves it."""
         return f"private.{self.name}.oraclevcn.com"
 
     @property
@@ -269,8 +316,12 @@ class Oci(Model):
     def machines(self, pool: Pool) -> str:
         """Return the shape, and a hash of all that running machines of `pool` cannot change: another text needs other ones."""
         home, lustre = self.storage.home, self.storage.lustre
-        mounts = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
-        parts = [pool.shape, pool.image, pool.boot_volume_gb, self.network.private, mounts]
+        mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
+        # Only where there are any, so that machines that mount what the stack makes keep their hash.
+        mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
+        own = self.network.existing
+        subnet = own.private_subnet if own else self.network.private
+        parts = [pool.shape, pool.image, pool.boot_volume_gb, subnet, mounts]
         return f"{pool.shape}:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
     @property

@@ -25,19 +25,22 @@ def ssh_sources(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("vcn-rails", ERROR, "oci-hpc: RDMA networks; seed 000, section 1-1")
 def vcn_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A VCN that overlaps the rails."""
-    vcn = ipaddress.IPv4Network(wanted.network.vcn)
-    for rails in RAIL_NETWORKS:
-        if vcn.overlaps(rails):
-            yield Breach(
-                "oci.network.vcn",
-                f"is {vcn}, which overlaps {rails}; the RDMA rails use that network, and traffic would go astray",
-            )
+    """A VCN, or a subnet that exists, that overlaps the rails."""
+    network = wanted.network
+    ours = {network.at("private"): network.private, network.at("public"): network.public}
+    for path, cidr in ours.items() if network.existing else (("oci.network.vcn", network.vcn),):
+        for rails in RAIL_NETWORKS:
+            if ipaddress.IPv4Network(cidr).overlaps(rails):
+                yield Breach(
+                    path, f"is {cidr}, which overlaps {rails}; the RDMA rails use that network, and traffic would go astray"
+                )
 
 
 @rule("vcn-size", ERROR, _VCN)
 def vcn_size(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A size that a VCN or a subnet cannot have."""
+    if wanted.network.existing:
+        return
     vcn = ipaddress.IPv4Network(wanted.network.vcn)
     if not _LARGEST <= vcn.prefixlen <= _SMALLEST:
         yield Breach("oci.network.vcn", f"is {vcn}; the cloud takes /{_LARGEST} to /{_SMALLEST}")
@@ -49,6 +52,8 @@ def vcn_size(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 @rule("subnets", ERROR, _VCN)
 def subnets(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A subnet outside the VCN, or two that overlap."""
+    if wanted.network.existing:
+        return
     vcn = ipaddress.IPv4Network(wanted.network.vcn)
     public = ipaddress.IPv4Network(wanted.network.public)
     for key, subnet in (("public", public), ("private", wanted.private)):
@@ -65,14 +70,15 @@ def subnet_room(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """More machines and servers than the private subnet has addresses."""
     room = wanted.private.num_addresses - _RESERVED_ADDRESSES
     nodes = sum(pool.nodes for pool in wanted.pools)
-    servers = sum(system.addresses for system in wanted.storage.systems.values())
+    servers = sum(system.addresses for system in wanted.storage.made.values())
     if room < nodes:
         yield Breach(
-            "oci.network.private", f"is {wanted.private}, which has room for {room} machines; {nodes} nodes are asked for"
+            wanted.network.at("private"),
+            f"is {wanted.private}, which has room for {room} machines; {nodes} nodes are asked for",
         )
     elif room < nodes + servers:
         yield Breach(
-            "oci.network.private",
+            wanted.network.at("private"),
             f"is {wanted.private}, which has {room} addresses; {nodes} nodes and the servers of the file systems take "
             f"{nodes + servers}, so it must be larger",
         )
@@ -84,7 +90,7 @@ def rails_subnet(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     for pool in wanted.pools:
         if pool.family.rdma == "ifcfg" and wanted.private.prefixlen < 24:  # noqa: PLR2004 - one octet
             yield Breach(
-                "oci.network.private",
+                wanted.network.at("private"),
                 f"is {wanted.private}; on {pool.image_family} the rails take the last octet of a node's address, so the subnet "
                 "must be /24 or smaller, or two nodes would share one",
             )

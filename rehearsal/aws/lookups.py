@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rehearsal.aws import offers, parameters, reserved
+from rehearsal.aws import network_lookups, offers, parameters, reserved
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import PARAMETERS
 from rehearsal.aws.kinds import INSTANCE, PROFILE, by_name
@@ -91,7 +91,10 @@ def _facts(record: Record, database: Database) -> dict[str, Any]:
         "instance-id": record.id, "instance-state-name": _state(record), "instance-type": private["type"],
         "vpc-id": private["vpc"], "subnet-id": private["subnet"], "availability-zone": private["zone"],
         "image-id": private["image"], "private-ip-address": record.computed["privateIp"],
-        "placement-group-name": private["placement_group"], "tag-key": list(private["tags"]),
+        "placement-group-name": private["placement_group"],
+        # On-demand machines have none (EC2 API, DescribeInstances).
+        "instance-lifecycle": [] if private.get("market") == "on-demand" else [private.get("market") or ""],
+        "tag-key": list(private["tags"]),
         **{f"tag:{key}": value for key, value in private["tags"].items()},
     })  # fmt: skip
 
@@ -113,6 +116,12 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,
     "aws:ssm/getParameter:getParameter": _parameter,
     "aws:ec2/getInstances:getInstances": _instances,
+    "aws:ec2/getVpc:getVpc": network_lookups.vpc,
+    "aws:ec2/getSubnet:getSubnet": network_lookups.subnet,
+    "aws:ec2/getRouteTable:getRouteTable": network_lookups.route_table,
+    "aws:ec2/getSecurityGroup:getSecurityGroup": network_lookups.group,
+    "aws:vpc/getSecurityGroupRules:getSecurityGroupRules": network_lookups.group_rules,
+    "aws:vpc/getSecurityGroupRule:getSecurityGroupRule": network_lookups.group_rule,
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": offers.offerings,
     "aws:ec2/getInstanceType:getInstanceType": offers.machine,
     "aws:ec2/getAmi:getAmi": offers.image,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from rehearsal.oci import network_lookups
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.images import IMAGES, Image, compatible
 from rehearsal.oci.launch import INSTANCE, used
@@ -388,6 +389,10 @@ LOOKUPS: Mapping[str, Lookup] = {
     "oci:Core/getVnicAttachments:getVnicAttachments": _attachments,
     "oci:Core/getVnic:getVnic": _vnic,
     "oci:Core/getPrivateIps:getPrivateIps": _private_ips,
+    "oci:FileStorage/getExports:getExports": network_lookups.exports,
+    "oci:Core/getSubnet:getSubnet": network_lookups.subnet,
+    "oci:Core/getRouteTables:getRouteTables": network_lookups.route_tables,
+    "oci:Core/getSecurityLists:getSecurityLists": network_lookups.security_lists,
     "oci:Core/getConsoleHistoryData:getConsoleHistoryData": _console_data,
     "oci:Identity/getAvailabilityDomains:getAvailabilityDomains": _domains,
     "oci:Identity/getAvailabilityDomain:getAvailabilityDomain": _one_domain,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fnmatch
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -49,9 +51,14 @@ class Cloud(pulumi.runtime.Mocks):
     written: str
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    read: list[tuple[str, str]] = field(default_factory=list)
     answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        if args.resource_id:  # read, not made
+            self.read.append((args.typ, args.resource_id))
+            found = next(found for kind, found in MADE.items() if args.typ.endswith(kind))
+            return args.resource_id, found | {"vpcId": "vpc-1", "efaEnabled": args.resource_id == "fs-efa"}
         self.made.append((args.typ, args.name, args.inputs))
         outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": "", "stderr": ""}
         outputs |= args.inputs | next((found for kind, found in MADE.items() if args.typ.endswith(kind)), {})
@@ -74,7 +81,10 @@ class Cloud(pulumi.runtime.Mocks):
             return {"startDate": "2026-12-01T11:30:00Z", "id": args.args["id"]}
         assert noun == "getInstances", args.token
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
-        assert asked.pop("iam-instance-profile.arn") == ["arn:cluster-iam-node-profile"]
+        if "instance-type" in asked:  # whoever's they are
+            return {"ids": []}
+        profile = asked.pop("iam-instance-profile.arn", None)
+        assert profile == ["arn:cluster-iam-node-profile"] or "tag:busbar:cluster" in asked, "no other stack's machines"
         found = {
             name: tags
             for name, tags in self.running.items()
@@ -407,6 +417,151 @@ def test_there_is_a_second_private_subnet_only_where_a_file_system_needs_one(clo
     assert home["subnetIds"] == ["cluster-network-private-id", "cluster-network-second-id"]
     assert home["preferredSubnetId"] == "cluster-network-private-id"
     assert home["routeTableIds"] == ["cluster-network-private-routes-id", "cluster-network-public-routes-id"]
+
+
+# A network of one's own
+
+OWN_GROUPS = {"nodes": "sg-1", "login": "sg-2", "storage": "sg-3"}
+OWN = {"vpc": "vpc-1", "publicSubnet": "subnet-1", "privateSubnet": "subnet-2"}
+
+
+def existing(**changes: Any) -> dict[str, Any]:
+    """Return a stack in a VPC that exists."""
+    return {"network": {"existing": merged(OWN, changes)}}
+
+
+def network_of(**changes: Any) -> dict[str, Any]:
+    """Return what an account says of that VPC: look-ups by name, some of them by the question; `changes` are other answers."""
+    subnets = {"subnet-1": "172.16.0.0/24", "subnet-2": "172.16.1.0/24"}
+    ways = {"subnet-1": {"gatewayId": "igw-1"}, "subnet-2": {"natGatewayId": "nat-1"}}
+    every = {"ipProtocol": "-1", "fromPort": -1, "toPort": -1}
+    rules = {
+        f"{group}/{way}/{peer}": every | {"isEgress": way == "out", "referencedSecurityGroupId": peer}
+        for way in ("in", "out")
+        for group, peer in itertools.product(OWN_GROUPS.values(), OWN_GROUPS.values())
+        if group != "sg-2" or peer != "sg-2"
+    }
+    for group in ("sg-1", "sg-2"):
+        rules[f"{group}/out/anywhere"] = every | {"isEgress": True, "cidrIpv4": "0.0.0.0/0"}
+    ssh = {"ipProtocol": "tcp", "fromPort": 22, "toPort": 22, "isEgress": False, "cidrIpv4": "198.51.100.0/24"}
+    rules["sg-2/in/ssh"] = ssh
+
+    def of_group(args: dict[str, Any]) -> dict[str, Any]:
+        (asked,) = args["filters"]
+        assert asked["name"] == "group-id"
+        return {"ids": [name for name in rules if name.partition("/")[0] in asked["values"]]}
+
+    return {
+        "getVpc": {"enableDnsSupport": True, "enableDnsHostnames": True, "mainRouteTableId": "rtb-main"},
+        "getSubnet": lambda args: {
+            "vpcId": "vpc-1",
+            "availabilityZone": ZONE,
+            "cidrBlock": subnets[args["id"]],
+            "availableIpAddressCount": 200,
+        },
+        "getRouteTable": lambda args: {"routes": [{"cidrBlock": "0.0.0.0/0", **ways[args["subnetId"]]}]},
+        "getSecurityGroup": {"vpcId": "vpc-1"},
+        "getSecurityGroupRules": of_group,
+        "getSecurityGroupRule": lambda args: rules[args["securityGroupRuleId"]],
+    } | changes
+
+
+def owned(wanted: dict[str, Any], **changes: Any) -> tuple[Cloud, dict[str, Any]]:
+    return program({"preflight": True} | wanted, answers=account(**network_of(**changes)))
+
+
+def test_in_a_network_that_exists_nothing_of_it_is_made_and_machines_are_in_its_subnets():
+    found, seen = owned(existing())
+    kinds = {kind.partition(":")[2].partition("/")[0] for kind, _, _ in found.made if kind.startswith("aws:")}
+    network = ("Vpc", "Subnet", "RouteTable", "Route", "InternetGateway", "NatGateway", "Eip", "VpcEndpoint")
+    assert not [noun for noun in network if found.of(noun)], kinds
+    assert {one["vpcId"] for one in found.of("SecurityGroup")} == {"vpc-1"}
+    assert {nic["subnetId"] for nic in template(found)["networkInterfaces"]} == {"subnet-2"}
+    assert found.named("cluster-login-instance")["subnetId"] == "subnet-1"
+    assert seen["access"].network == "172.16.1.0/24"
+
+
+def test_groups_that_exist_are_used_as_they_are_and_file_systems_stand_in_theirs():
+    found, _ = owned(merged(STORED, existing(groups=OWN_GROUPS)))
+    assert not found.of("SecurityGroup")
+    assert not found.of("SecurityGroupIngressRule") + found.of("SecurityGroupEgressRule")
+    assert {group for nic in template(found)["networkInterfaces"] for group in nic["securityGroups"]} == {"sg-1"}
+    assert found.named("cluster-login-instance")["vpcSecurityGroupIds"] == ["sg-2"]
+    lustre, home = found.one("LustreFileSystem"), found.one("OpenZfsFileSystem")
+    assert (lustre["subnetIds"], lustre["securityGroupIds"]) == ("subnet-2", ["sg-3"])
+    assert (home["subnetIds"], home["securityGroupIds"]) == (["subnet-2"], ["sg-3"])
+
+
+def mounted(**systems: Any) -> dict[str, Any]:
+    """Return a stack in its own network that mounts file systems that exist."""
+    return existing(groups=OWN_GROUPS) | {"storage": {"lustre": None, "home": None} | systems}
+
+
+def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
+    found, _ = owned(mounted(lustre={"existing": "fs-1"}, home={"existing": "fs-2", "mount": "/shared"}))
+    assert sorted(found.read) == [
+        ("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-1"),
+        ("aws:fsx/openZfsFileSystem:OpenZfsFileSystem", "fs-2"),
+    ]
+    assert not [kind for kind, _, _ in found.made if ":fsx/" in kind]
+    boot = base64.b64decode(template(found)["userData"]).decode()
+    assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in boot
+    assert "fs-home:/fsx/ /shared nfs" in boot
+    others = owned(mounted(lustre={"existing": "fs-9"}, home={"existing": "fs-2", "mount": "/shared"}))[0]
+    assert template(others)["namePrefix"] != template(found)["namePrefix"], "running machines mount what they mount"
+
+
+def test_a_file_system_that_exists_out_of_reach_or_without_efa_is_refused():
+    with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, and fs-1 was made without EFA, which cannot be changed"):
+        owned(mounted(lustre={"existing": "fs-1", "efa": True}))
+    assert owned(mounted(lustre={"existing": "fs-efa", "efa": True}))[0].made
+    far = mounted(home={"existing": "fs-2"})
+    far["network"]["existing"]["vpc"] = "vpc-2"
+    with pytest.raises(
+        pulumi.RunError, match=r"home\.existing is fs-2, which is in vpc-1, and machines are in vpc-2; its name"
+    ):
+        program(far, answers=network_of())
+
+
+def test_a_subnet_without_a_table_of_its_own_is_judged_by_the_main_one():
+    def table(args: dict[str, Any]) -> dict[str, Any]:
+        if "subnetId" in args:
+            raise Unassociated
+        assert args["routeTableId"] == "rtb-main"
+        return {"routes": [{"cidrBlock": "0.0.0.0/0", "gatewayId": "igw-1"}]}
+
+    with pytest.raises(pulumi.RunError) as refused:
+        owned(existing(), getRouteTable=table)
+    assert str(refused.value).startswith(
+        "aws.network.existing.privateSubnet is subnet-2, which sends 0.0.0.0/0 to igw-1; nodes"
+    )
+
+
+def test_a_subnet_or_group_that_is_not_there_is_said_in_a_sentence_and_nothing_is_made():
+    def none(_: dict[str, Any]) -> dict[str, Any]:
+        raise Nothing
+
+    with pytest.raises(
+        pulumi.RunError, match=r"privateSubnet is subnet-2, which is not in ap-northeast-1, or this account may"
+    ):
+        owned(existing(), getSubnet=none)
+    with pytest.raises(pulumi.RunError, match=r"groups\.login is sg-2, which is not in ap-northeast-1"):
+        owned(existing(groups=OWN_GROUPS), getSecurityGroup=none)
+
+
+def test_machines_that_run_need_no_more_addresses_and_other_subnets_or_groups_are_other_machines():
+    few = {"vpcId": "vpc-1", "availabilityZone": ZONE, "cidrBlock": "172.16.1.0/24", "availableIpAddressCount": 1}
+    with pytest.raises(pulumi.RunError, match="which has 1 free addresses, and the machines that do not run yet take 2"):
+        owned(existing(), getSubnet=few)
+    running = {"ids": ["i-1"], "privateIps": ["172.16.1.9"]}
+    assert owned(existing() | {"allowReplace": 1}, getSubnet=few, getInstances=running)[0].made
+    names = [
+        template(program(wanted, answers=network_of())[0])["namePrefix"]
+        for wanted in (None, existing(), existing(privateSubnet="subnet-1"), existing(groups=OWN_GROUPS))
+    ]
+    assert len(set(names)) == 4
+    others = existing(groups=OWN_GROUPS | {"login": "sg-3", "storage": None})
+    assert template(program(others, answers=network_of())[0])["namePrefix"] == names[3]
 
 
 # Groups
@@ -920,6 +1075,20 @@ def test_ranks_are_told_only_what_the_plugin_does_not_set_itself():
     assert (launch(place, shape).mca["pml"], launch(place, shape).mca["btl"]) == ("ob1", "tcp,self")
 
 
+class Nothing(Refused):
+    """What the engine says of what the provider does not find."""
+
+    def details(self) -> str:
+        return "invocation of aws:x returned an error: reading EC2 Subnet: no matching EC2 Subnet found"
+
+
+class Unassociated(Refused):
+    """What the engine says of a subnet that no route table is associated with."""
+
+    def details(self) -> str:
+        return "invocation of aws:x returned an error: query returned no results. Please change your search criteria"
+
+
 class Throttled(Refused):
     """What the engine says of an account that does not answer."""
 
@@ -978,6 +1147,37 @@ def test_a_quota_that_the_service_does_not_know_is_a_warning_and_machines_are_ma
     assert [text for text in said if "does not say how many p5.48xlarge the account may run" in text]
 
 
+def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_asked_for_again():
+    lifecycles = {"i-1": "", "i-2": "", "i-3": "spot", "i-4": "capacity-block", "i-5": ""}
+    types = dict.fromkeys(lifecycles, "p5.48xlarge") | {"i-5": "p4d.24xlarge"}
+    own = {"busbar:cluster": "training", "busbar:pool": "gpu-p5"}
+    asked: list[dict[str, list[str]]] = []
+
+    def running(args: dict[str, Any], *mine: str) -> dict[str, Any]:
+        wants = {one["name"]: one["values"] for one in args["filters"]}
+        asked.append(wants)
+        if "instance-type" not in wants:
+            is_ours = {key.removeprefix("tag:"): values for key, values in wants.items()} == {k: [v] for k, v in own.items()}
+            return {"ids": list(mine) if is_ours else [], "privateIps": ["10.1.0.9"] * len(mine) if is_ours else []}
+        found = [name for name, kind in types.items() if any(fnmatch.fnmatch(kind, one) for one in wants["instance-type"])]
+        return {"ids": [name for name in found if lifecycles[name] in wants.get("instance-lifecycle", [lifecycles[name]])]}
+
+    taken = 2 * 192 + 96  # on demand, the p4d among them; neither spot nor the block
+    with pytest.raises(pulumi.RunError, match=rf"quota is {taken + 383}, of which at least {taken} are in use; ask for"):
+        ask(getInstances=running, getServiceQuota={"value": taken + 383.0})
+    assert ask(getInstances=running, getServiceQuota={"value": taken + 384.0}).made
+    for one_runs in (False, True):  # i-1 is this stack's
+        room = {"value": taken + (192.0 if one_runs else 384.0)}
+        mine = ("i-1",) if one_runs else ()
+        assert ask(getInstances=lambda args, mine=mine: running(args, *mine), getServiceQuota=room).made
+    spot = bought("spot")
+    with pytest.raises(pulumi.RunError, match=r"spot quota is 500, of which at least 192 are in use"):
+        ask(spot, getInstances=running, getServiceQuota={"value": 500.0})
+    asked.clear()
+    assert ask(getInstances=lambda args: asked.append(args) or {"ids": [], "privateIps": []}).made
+    assert len([1 for one in asked if "instance-type" in str(one)]) == 3, "an idle account is asked three times"
+
+
 def test_an_account_that_may_not_list_its_machines_is_told_so_before_anything_of_a_pool_is_made():
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Denied
@@ -985,7 +1185,7 @@ def test_an_account_that_may_not_list_its_machines_is_told_so_before_anything_of
     with pytest.raises(
         pulumi.RunError, match=r"^the nodes of this stack that run could not be looked up: Unauthorized.* the right "
     ):
-        ask(getInstances=refuse)
+        program(answers=account(getInstances=refuse))
 
 
 def test_a_reservation_or_a_group_that_is_not_there_is_said_in_a_sentence():

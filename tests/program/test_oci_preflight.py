@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -300,3 +301,90 @@ class Denied(Refused):
             "invocation of oci:Core/x:x returned an error: 401-NotAuthenticated, The required information to complete "
             "authentication was not provided or was incorrect."
         )
+
+
+PUBLIC, PRIVATE = "ocid1.subnet.oc1..public", "ocid1.subnet.oc1..private"
+OWN = {"network": {"existing": {"publicSubnet": PUBLIC, "privateSubnet": PRIVATE}}}
+
+
+def network_of(**changes: Any) -> dict[str, Any]:
+    """Return what an account says of two subnets that exist; `changes` are other answers, by data source."""
+    subnets = {
+        name: {
+            "vcnId": "vcn",
+            "cidrBlock": f"10.9.{at}.0/24",
+            "compartmentId": "theirs",
+            "routeTableId": f"table-{at}",
+            "securityListIds": [f"list-{at}"],
+            "prohibitPublicIpOnVnic": bool(at),
+            "availabilityDomain": "",
+            "subnetDomainName": f"own{at}.lab.oraclevcn.com",
+        }
+        for at, name in enumerate((PUBLIC, PRIVATE))
+    }
+    ways = ("ocid1.internetgateway.oc1..a", "ocid1.natgateway.oc1..a")
+    every = {"protocol": "all", "tcpOptions": [], "udpOptions": []}
+    out = [every | {"destination": "0.0.0.0/0", "destinationType": "CIDR_BLOCK"}]
+    inside = every | {"source": "10.9.0.0/16", "sourceType": "CIDR_BLOCK"}
+    ssh = {"protocol": "6", "source": "198.51.100.0/24", "sourceType": "CIDR_BLOCK", "udpOptions": []}
+    ssh["tcpOptions"] = [{"min": 22, "max": 22, "sourcePortRanges": []}]
+    tables = [
+        {"id": f"table-{at}", "routeRules": [{"destination": "0.0.0.0/0", "networkEntityId": way}]}
+        for at, way in enumerate(ways)
+    ]
+    lists = [
+        {"id": f"list-{at}", "ingressSecurityRules": [rule], "egressSecurityRules": out}
+        for at, rule in enumerate((ssh, inside))
+    ]
+    return {
+        "getSubnet": lambda args: subnets[args["subnetId"]],
+        "getRouteTables": {"routeTables": tables},
+        "getSecurityLists": {"securityLists": lists},
+    } | changes
+
+
+def test_in_subnets_that_exist_no_network_is_made_and_nodes_know_its_addresses_and_names(asked):
+    engine, refused = asked(account(**network_of()), **OWN)
+    assert refused == ""
+    for noun in ("Vcn", "Subnet", "RouteTable", "SecurityList", "InternetGateway", "NatGateway", "ServiceGateway"):
+        assert not engine.of(f":{noun}"), noun
+    (login,), (conf,) = engine.of("Core/instance:Instance"), engine.of("InstanceConfiguration")
+    assert login["createVnicDetails"]["subnetId"] == PUBLIC
+    launch = conf["instanceDetails"]["launchDetails"]
+    assert launch["createVnicDetails"]["subnetId"] == PRIVATE
+    boot = base64.b64decode(launch["metadata"]["user_data"]).decode()
+    assert "own1.lab.oraclevcn.com" in boot
+    assert "10.9.1.0/24" in boot
+    (made,) = engine.of("ClusterNetwork")
+    assert made["placementConfiguration"]["primarySubnetId"] == PRIVATE
+    looked = {
+        args["compartmentId"] for token, args in engine.invokes if token.endswith((":getRouteTables", ":getSecurityLists"))
+    }
+    assert looked == {"theirs"}, "the network may be in another compartment than the machines"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"getRouteTables": {"routeTables": []}}, f"publicSubnet is {PUBLIC}, which sends 0.0.0.0/0 to an unknown place"),
+        ({"getPrivateIps": {"privateIps": [{}] * 252}}, f"privateSubnet is {PRIVATE}, which has 1 free addresses, and what"),
+        (
+            {"getSecurityLists": {"securityLists": []}},
+            f"privateSubnet is {PRIVATE}, whose security lists do not let all traffic",
+        ),
+    ],
+)
+def test_what_subnets_that_exist_lack_is_refused_and_nothing_is_registered(asked, changes, sentence):
+    engine, refused = asked(account(**network_of(**changes)), **OWN)
+    assert sentence in refused
+    assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []
+
+
+def test_a_subnet_that_may_not_be_seen_is_named_with_its_key_and_the_right_it_takes(asked):
+    def refuse(_: dict[str, Any]) -> dict[str, Any]:
+        raise Refused
+
+    engine, refused = asked(account(**network_of(getSubnet=refuse)), **OWN)
+    assert refused.startswith(f"oci.network.existing.publicSubnet is {PUBLIC}, which could not be looked up: ")
+    assert refused.endswith("Is it in this region? It takes the right to read virtual-network-family in its compartment.")
+    assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []

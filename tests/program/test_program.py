@@ -230,8 +230,9 @@ def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only
     slow = document(dev_asked(), share=0.5)
     engine = run_program(LINES | {"acceptance-measure": json.dumps(slow)})
     (accept,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-accept-verdict"]
-    assert accept["create"] == "cat >&2; exit 1"
-    assert "verdict SHORT" in accept["stdin"]
+    assert accept["create"].startswith("verdict SHORT: all_reduce busbw 0.025 GB/s at 8 MiB, 50.0% of the wire; gate 0.0425 ")
+    assert accept["interpreter"] == ["/bin/sh", "-c", "cat >&2; exit 1"]
+    assert "all_reduce, out of place, GB/s, rehearsed at 1/4000:" in accept["stdin"]
     (search,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-search"]
     asked = json.loads(search["stdin"])["trials"]
     assert asked["whole_gb_s"] == pytest.approx(0.025)
@@ -243,7 +244,8 @@ def test_a_fabric_that_is_fast_at_second_sight_is_accepted():
     searched = json.loads(LINES["acceptance-search"]) | {"again": {"steps": fine["steps"], "evidence": fine["evidence"]}}
     engine = run_program(LINES | {"acceptance-measure": json.dumps(slow), "acceptance-search": json.dumps(searched)})
     (accept,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-accept-verdict"]
-    assert accept["create"] == "cat"
+    assert accept["create"].startswith("verdict PASS: all_reduce")
+    assert accept["interpreter"] == ["/bin/sh", "-c", "cat"]
     (search,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-search"]
     assert "all_reduce" in [step["name"] for step in json.loads(search["stdin"])["again"]["steps"]]
 

@@ -52,6 +52,13 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getCallerIdentity": {},
     "getParameter": {"name": "/busbar/x/head-host-key"},
     "getInstances": {"filters": [{"name": "instance-type", "values": ["p5.*"]}]},
+    # Text that is the name of something in the stack stands for its id.
+    "getVpc": {"id": "vpc"},
+    "getSubnet": {"id": "private"},
+    "getRouteTable": {"subnetId": "private"},
+    "getSecurityGroup": {"id": "nodes"},
+    "getSecurityGroupRules": {"filters": []},
+    "getSecurityGroupRule": {"securityGroupRuleId": "ssh"},
     "getInstanceTypeOfferings": {
         "filters": [{"name": "instance-type", "values": ["p5.48xlarge"]}],
         "locationType": "availability-zone",
@@ -66,7 +73,11 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 
 
 def asked(stack: Stack, name: str, **changes: Any) -> dict[str, Any]:
-    return answer(next(one for one in LOOKUPS if one.endswith(f":{name}")), QUESTIONS[name] | changes, stack.cloud)
+    given = {
+        key: stack.ids.get(value, value) if isinstance(value, str) else value
+        for key, value in (QUESTIONS[name] | changes).items()
+    }
+    return answer(next(one for one in LOOKUPS if one.endswith(f":{name}")), given, stack.cloud)
 
 
 @pytest.mark.parametrize("lookup", LOOKUPS)
@@ -85,6 +96,8 @@ def test_lookups_find_what_was_made(furnished: Stack) -> None:
     found = asked(furnished, "getInstances")
     assert (len(found["ids"]), found["privateIps"]) == (2, ["10.1.0.6", "10.1.0.7"])
     assert asked(furnished, "getInstances", filters=[], instanceTags={"Name": "x-head"})["ids"] == [furnished.ids["instance"]]
+    of_spot = {"name": "instance-lifecycle", "values": ["spot", "capacity-block"]}
+    assert asked(furnished, "getInstances", filters=[{"name": "instance-type", "values": ["p*"]}, of_spot])["ids"] == []
     with pytest.raises(ServiceError, match="filter 'colour' is invalid"):
         asked(furnished, "getInstances", filters=[{"name": "colour", "values": ["red"]}])
     placement = asked(furnished, "getResource", typeName="AWS::EC2::PlacementGroup", identifier=furnished.ids["group"])
@@ -93,6 +106,42 @@ def test_lookups_find_what_was_made(furnished: Stack) -> None:
         asked(furnished, "getResource", typeName="AWS::EC2::PlacementGroup", identifier="nobody")
     odcr = asked(furnished, "getResource", identifier=furnished.ids["odcr"])
     assert json.loads(odcr["properties"])["TotalInstanceCount"] == 2
+
+
+def test_a_network_that_exists_is_shown_with_its_ways_out_its_free_addresses_and_its_rules(cloud: Cloud) -> None:
+    stack = Stack(cloud).network().rules()
+    ids = stack.ids
+    assert asked(stack, "getVpc") | {"id": 0} == asked(stack, "getVpc", id="vpc") | {"id": 0}
+    assert (asked(stack, "getVpc")["enableDnsSupport"], asked(stack, "getVpc")["enableDnsHostnames"]) == (True, True)
+    private = asked(stack, "getSubnet")
+    assert (private["vpcId"], private["availabilityZone"], private["cidrBlock"]) == (ids["vpc"], ZONE, "10.1.0.0/17")
+    assert private["availableIpAddressCount"] == 2**15 - 5
+    (out,) = asked(stack, "getRouteTable")["routes"]
+    assert (out["cidrBlock"], out["natGatewayId"], out["gatewayId"]) == ("0.0.0.0/0", ids["nat"], "")
+    assert asked(stack, "getRouteTable", subnetId="public")["routes"][0]["gatewayId"] == ids["igw"]
+    listed = asked(stack, "getSecurityGroupRules", filters=[{"name": "group-id", "values": [ids["nodes"]]}])["ids"]
+    rules = [asked(stack, "getSecurityGroupRule", securityGroupRuleId=one) for one in listed]
+    peers = {(one["isEgress"], one["ipProtocol"], one["referencedSecurityGroupId"] or one["cidrIpv4"]) for one in rules}
+    nodes, head = ids["nodes"], ids["head"]
+    assert peers == {(False, "-1", nodes), (True, "-1", nodes), (True, "-1", "0.0.0.0/0"), (False, "-1", head)}
+    ssh = asked(stack, "getSecurityGroupRule")
+    assert (ssh["fromPort"], ssh["toPort"], rules[0]["fromPort"]) == (22, 22, -1)
+
+
+def test_a_subnet_of_the_main_table_has_none_of_its_own_and_what_is_not_there_is_said_as_the_provider_does(
+    cloud: Cloud,
+) -> None:
+    stack = Stack(cloud).network()
+    stack.make("Subnet", "alone", vpcId=stack.ids["vpc"], availabilityZone=ZONE, cidrBlock="10.1.128.0/17")
+    with pytest.raises(ServiceError, match="query returned no results"):
+        asked(stack, "getRouteTable", subnetId="alone")
+    main = asked(stack, "getVpc")["mainRouteTableId"]
+    assert asked(stack, "getRouteTable", subnetId=None, routeTableId=main)["routes"] == []
+    for name, noun in (("getVpc", "VPC"), ("getSubnet", "Subnet"), ("getSecurityGroup", "Security Group")):
+        with pytest.raises(ServiceError, match=f"no matching EC2 {noun} found"):
+            asked(stack, name, id="nothing")
+    with pytest.raises(ServiceError, match="no matching Security Group Rule found"):
+        asked(stack, "getSecurityGroupRule", securityGroupRuleId="nothing")
 
 
 def test_lookups_know_what_the_vendor_has(furnished: Stack) -> None:

@@ -55,6 +55,10 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getVnicAttachments": {"compartmentId": COMPARTMENT, "instanceId": "bastion"},
     "getVnic": {"vnicId": "vnic"},
     "getPrivateIps": {"subnetId": "private"},
+    "getSubnet": {"subnetId": "private"},
+    "getExports": {"compartmentId": COMPARTMENT},
+    "getRouteTables": {"compartmentId": COMPARTMENT, "vcnId": "vcn"},
+    "getSecurityLists": {"compartmentId": COMPARTMENT, "vcnId": "vcn"},
     "getConsoleHistoryData": {"consoleHistoryId": "history", "length": 20000, "offset": 5},
     "getAvailabilityDomains": {"compartmentId": TENANCY},
     "getAvailabilityDomain": {"compartmentId": TENANCY, "adNumber": 2},
@@ -107,6 +111,28 @@ def test_lookups_find_what_was_made(furnished: Stack) -> None:
     assert asked(furnished, "getLimitValues")["limitValues"][0]["value"] == "512"
     assert asked(furnished, "getAvailabilityDomain")["name"] == "Uocm:REHEARSED-AD-2"
     assert asked(furnished, "getInstance")["region"] == REGION
+
+
+def test_a_network_that_exists_is_shown_with_its_ways_out_its_addresses_and_its_rules(furnished: Stack) -> None:
+    ids, found = furnished.ids, asked(furnished, "getSubnet")
+    assert (found["vcnId"], found["cidrBlock"], found["subnetDomainName"]) == (
+        ids["vcn"],
+        "10.0.1.0/24",
+        "private.cluster.oraclevcn.com",
+    )
+    assert (found["prohibitPublicIpOnVnic"], found["availabilityDomain"]) == (True, "")
+    tables = {one["id"]: one["routeRules"] for one in asked(furnished, "getRouteTables")["routeTables"]}
+    ways = [(rule["destination"], rule["destinationType"], rule["networkEntityId"]) for rule in tables[found["routeTableId"]]]
+    assert ways == [("0.0.0.0/0", "CIDR_BLOCK", ids["nat"]), (SERVICE_CIDR, "SERVICE_CIDR_BLOCK", ids["sgw"])]
+    lists = {one["id"]: one for one in asked(furnished, "getSecurityLists")["securityLists"]}
+    assert len(lists) == 3, "the VCN has one of its own"
+    (inside,) = lists[found["securityListIds"][0]]["ingressSecurityRules"]
+    assert (inside["protocol"], inside["source"], inside["sourceType"], inside["tcpOptions"]) == (
+        *("all", "10.0.0.0/16", "CIDR_BLOCK"),
+        [],
+    )
+    ssh = lists[ids["open"]]["ingressSecurityRules"][1]
+    assert (ssh["tcpOptions"][0]["min"], ssh["tcpOptions"][0]["max"]) == (22, 22)
 
 
 def test_resources_answer_with_names_that_the_sdk_reads(furnished: Stack) -> None:

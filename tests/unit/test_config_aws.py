@@ -8,7 +8,28 @@ from typing import Any
 
 import pulumi
 import pytest
-from aws_facts import BLOCK, FACTS, GIVEN, GROUP, IMAGE, ODCR, OTHER, ZONE, machine, parsed
+from aws_facts import (
+    BLOCK,
+    EXISTING,
+    FACTS,
+    GIVEN,
+    GROUP,
+    GROUPS,
+    IMAGE,
+    LOGIN,
+    NODES,
+    ODCR,
+    OTHER,
+    PRIVATE,
+    PUBLIC,
+    STORED,
+    VPC,
+    ZONE,
+    machine,
+    own_group,
+    parsed,
+    rules_of,
+)
 from conftest import texts
 from test_config import begins_with_a_path
 
@@ -16,7 +37,7 @@ from catalogue.aws import MACHINE_IMAGES, STACK, Stack
 from catalogue.aws.instances import INSTANCES
 from catalogue.aws.regions import OPENZFS_MB_S, OPENZFS_MISSING, default_openzfs
 from config import read
-from config.aws.facts import Facts, Reservation
+from config.aws.facts import Facts, GroupRule, Reservation, Vpc
 from config.aws.model import Aws, Home, Lustre, Mirror
 from config.aws.rules import HELD_ELSEWHERE, RULES
 from config.rule import ERROR, NOTE, WARNING, check
@@ -59,11 +80,152 @@ def mirrors(*paths: str) -> dict[str, Any]:
 
 
 TAGS = {f"t{n}": "x" for n in range(41)}
+OWN = "aws.network.existing"
+
+
+def subnet(name: str, **changes: Any) -> Facts:
+    return replace(FACTS, subnets=FACTS.subnets | {name: replace(FACTS.subnets[name], **changes)})
+
+
+def without(group: str, *peers: str, out: bool | None = None) -> Facts:
+    """Return facts in which a group has no rule for these peers."""
+    kept = [rule for rule in GROUPS[group].rules if rule.peer not in peers or out not in {None, rule.out}]
+    return replace(FACTS, security_groups=GROUPS | {group: own_group(*kept)})
+
+
+def also(group: str, *rules: GroupRule, **less: Any) -> Facts:
+    found = without(group, *less.pop("less", ()), **less)
+    return replace(found, security_groups=GROUPS | {group: own_group(*found.security_groups[group].rules, *rules)})
+
+
 #: Rule -> changes to the stack, what the account says, and how the sentence begins.
 CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "ssh-sources": [
         ({"access": {"sshFrom": []}}, FACTS, "aws.access.sshFrom is empty; name at least one network that may reach the login"),
         ({"access": {"sshFrom": ["0.0.0.0/0"]}}, FACTS, "aws.access.sshFrom contains 0.0.0.0/0, the whole Internet"),
+    ],
+    "existing-instead": [
+        (
+            merged(EXISTING, {"network": {"private": "10.9.0.0/16"}}),
+            FACTS,
+            f"aws.network.private is 10.9.0.0/16, and {OWN} names subnets; say one of them",
+        ),
+        (
+            merged(EXISTING, {"secondZone": OTHER} | home(deployment="MULTI_AZ_1")),
+            FACTS,
+            "aws.storage.home.deployment is MULTI_AZ_1, which writes routes into the subnets' tables",
+        ),
+        (
+            merged(EXISTING, {"network": {"existing": {"groups": {"storage": None}}}}),
+            FACTS,
+            f"{OWN}.groups.storage is not set, and machines mount file systems",
+        ),
+    ],
+    "existing-system": [
+        (
+            merged(EXISTING, lustre(existing="fs-1", size="2400 GiB")),
+            FACTS,
+            "aws.storage.lustre.size is set, and aws.storage.lustre.existing is fs-1, which has its own; say one",
+        ),
+        (
+            merged(EXISTING, home(existing="fs-1", onDestroy="delete")),
+            FACTS,
+            "aws.storage.home.onDestroy is set, and aws.storage.home.existing is fs-1",
+        ),
+        (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only groups that exist may reach; name"),
+    ],
+    "existing-there": [
+        (
+            EXISTING,
+            replace(FACTS, vpcs={VPC: None}),
+            f"{OWN}.vpc is vpc-1, which is not in ap-northeast-1, or this account may",
+        ),
+        (
+            EXISTING,
+            replace(FACTS, subnets=FACTS.subnets | {PUBLIC: None}),
+            f"{OWN}.publicSubnet is subnet-1, which is not in ap-northeast-1",
+        ),
+        (EXISTING, subnet(PRIVATE, vpc="vpc-9"), f"{OWN}.privateSubnet is subnet-2, which is in vpc-9, and {OWN}.vpc is vpc-1"),
+        (
+            EXISTING,
+            replace(FACTS, security_groups=GROUPS | {NODES: None}),
+            f"{OWN}.groups.nodes is sg-1, which is not in ap-northeast-1",
+        ),
+    ],
+    "existing-zone": [
+        (EXISTING, subnet(PRIVATE, zone=OTHER), f"{OWN}.privateSubnet is subnet-2, which is in {OTHER}, and aws.zone is {ZONE}")
+    ],
+    "existing-dns": [
+        (
+            EXISTING,
+            replace(FACTS, vpcs={VPC: Vpc(dns=True, host_names=False)}),
+            f"{OWN}.vpc is vpc-1, which has no DNS host names; names of file systems",
+        ),
+        (
+            EXISTING,
+            replace(FACTS, vpcs={VPC: Vpc(dns=False, host_names=False)}),
+            f"{OWN}.vpc is vpc-1, which has no DNS support and no DNS host names",
+        ),
+    ],
+    "existing-routes": [
+        (
+            EXISTING,
+            subnet(PUBLIC, way_out="nat-1"),
+            f"{OWN}.publicSubnet is subnet-1, which sends 0.0.0.0/0 to nat-1; the login",
+        ),
+        (
+            EXISTING,
+            subnet(PRIVATE, way_out=""),
+            f"{OWN}.privateSubnet is subnet-2, which sends 0.0.0.0/0 to nothing; nodes have",
+        ),
+        (EXISTING, subnet(PRIVATE, way_out="igw-1"), f"{OWN}.privateSubnet is subnet-2, which sends 0.0.0.0/0 to igw-1; nodes"),
+    ],
+    "existing-efa": [
+        (
+            EXISTING,
+            also(NODES, *rules_of("0.0.0.0/0"), less=[NODES], out=True),
+            f"{OWN}.groups.nodes is sg-1, which does not let all traffic out to itself by its id; EFA matches no rule",
+        ),
+        (
+            EXISTING,
+            also(NODES, *rules_of("172.16.0.0/16"), less=[NODES]),
+            f"{OWN}.groups.nodes is sg-1, which does not let all traffic in from itself and out to itself by its id",
+        ),
+    ],
+    "existing-reach": [
+        (EXISTING, without(LOGIN, "198.51.100.0/24"), "aws.access.sshFrom[0] is 198.51.100.0/24, and sg-2 lets no SSH in from"),
+        (EXISTING, without(LOGIN, "0.0.0.0/0"), f"{OWN}.groups.login is sg-2, which lets no SSH out to sg-1"),
+        (EXISTING, without(NODES, LOGIN), f"{OWN}.groups.nodes is sg-1, which lets no SSH in from sg-2"),
+        (
+            merged(EXISTING, nodes(efa=False)),
+            without(NODES, NODES),
+            f"{OWN}.groups.nodes is sg-1, which does not let all traffic through between nodes",
+        ),
+        (EXISTING, without(NODES, "0.0.0.0/0"), f"{OWN}.groups.nodes is sg-1, which lets no HTTPS out to 0.0.0.0/0"),
+    ],
+    "existing-open": [
+        (
+            EXISTING,
+            also(LOGIN, GroupRule(False, "tcp", (0, 1024), "0.0.0.0/0")),
+            f"{OWN}.groups.login is sg-2, which lets SSH in from 0.0.0.0/0, the whole Internet",
+        )
+    ],
+    "existing-storage": [
+        (
+            merged(EXISTING, {"storage": {"home": None}}),
+            without(STORED, LOGIN),
+            f"{OWN}.groups.storage is sg-3, which does not let through tcp 988 from sg-2, tcp 988 to sg-2, tcp 1018 from sg-2",
+        ),
+        (
+            merged(EXISTING, {"storage": {"lustre": None}}),
+            also(STORED, GroupRule(False, "tcp", (0, 65535), NODES), less=[NODES]),
+            f"{OWN}.groups.storage is sg-3, which does not let through udp 111 from sg-1, udp 2049 from sg-1, udp 20001 from",
+        ),
+        (
+            merged(EXISTING, lustre(efa=True, size="19200 GiB") | {}),
+            also(NODES, *rules_of(STORED, "tcp", (0, 65535)), less=[STORED]),
+            f"{OWN}.groups.nodes is sg-1, which does not let through everything from sg-3, everything to sg-3",
+        ),
     ],
     "networks": [
         ({"network": {"public": "10.0.0.0/28"}}, FACTS, "aws.network.public is 10.0.0.0/28; it must be /16 to /27"),
@@ -296,7 +458,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             {},
             replace(FACTS, quota_vcpus={"p5.48xlarge": 192.0}),
             f"{P5}.static is 2, which takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192",
-        )
+        ),
+        (
+            nodes(static=3),
+            replace(FACTS, quota_vcpus={"p5.48xlarge": 576.0}, quota_used={"p5.48xlarge": 384}, running={"gpu-p5": 1}),
+            f"{P5}.static is 3, of which 2 do not run yet and take 2 x 192 = 384 vCPUs, and the account's on-demand quota is",
+        ),
     ],
     "quota-unknown": [
         (
@@ -310,7 +477,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             nodes(static=20, legacyEfa=True) | {"network": {"private": "10.1.0.0/23"}},
             FACTS,
             "aws.network.private is 10.1.0.0/23, whose first half, a /24, has 219 addresses for machines that take 640",
-        )
+        ),
+        (
+            EXISTING,
+            subnet(PRIVATE, free=1),
+            f"{OWN}.privateSubnet is subnet-2, which has 1 free addresses, and the machines that do not run yet take 2",
+        ),
     ],
     "architectures-differ": [
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from conftest import KEY
 from test_config import IMAGE, begins_with_a_path, parsed, refused
 
 from catalogue import Homes
-from config.oci.facts import Facts, Image, OfferedShape
+from config.oci.facts import Facts, Image, OfferedShape, SecurityRule, Subnet
 from config.oci.model import Home, Lustre, Oci
 from config.oci.rules import RULES
 from config.rule import ERROR, NOTE, WARNING, check
@@ -51,7 +52,7 @@ VALUES = [
     (network(vcn="10.0.0.1/16"), "oci.network.vcn is '10.0.0.1/16', which is no IPv4 network"),
     (
         network(vcn="ocid1.vcn.oc1..aaaa"),
-        "oci.network.vcn is 'ocid1.vcn.oc1..aaaa', which is a network that exists; the stack makes",
+        "oci.network.vcn is 'ocid1.vcn.oc1..aaaa', which is a network that exists: name it in network.existing",
     ),
     (network(ingress="none"), "oci.network.ingress is 'none'; it must be one of 'all', 'ssh'."),
     ({"access": {"sshFrom": ["office"]}}, "oci.access.sshFrom[0] is 'office', which is no IPv4 network"),
@@ -84,6 +85,27 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"access": {"sshFrom": []}}, "oci.access.sshFrom is empty; name at least one network that may reach the login node"),
         ({"access": {"sshFrom": ["0.0.0.0/0"]}}, "oci.access.sshFrom contains 0.0.0.0/0, the whole Internet"),
         ({"access": {"sshFrom": ["0.0.0.0/1", "128.0.0.0/1"]}}, "oci.access.sshFrom contains 0.0.0.0/0, the whole Internet"),
+    ],
+    "existing-instead": [
+        (
+            {
+                "network": {
+                    "existing": {"publicSubnet": "ocid1.subnet.oc1..a", "privateSubnet": "ocid1.subnet.oc1..b"},
+                    "vcn": "10.0.0.0/16",
+                }
+            },
+            "oci.network.vcn is set, and oci.network.existing names subnets; say one of them",
+        )
+    ],
+    "existing-system": [
+        (
+            storage(lustre={"existing": "ocid1.lustrefilesystem.oc1..a"}),
+            "oci.storage.lustre.existing is set, and the stack makes a VCN, in which nothing is yet; name oci.network.existing",
+        ),
+        (
+            storage(home={"existing": {"mountTarget": "ocid1.mounttarget.oc1..a"}, "throughput": "20 Gbit/s"}),
+            "oci.storage.home.throughput is set, and oci.storage.home.existing names what has its own; say one of them",
+        ),
     ],
     "vcn-rails": [
         (network(vcn="192.168.0.0/16", public="192.168.0.0/24", private="192.168.1.0/24"), "oci.network.vcn is 192.168.0.0/16"),
@@ -188,6 +210,29 @@ def test_a_broken_rule_is_refused_by_its_name_with_its_path(name, changes, sente
     assert any(one.startswith(sentence) for one in found), said
 
 
+PUBLIC, PRIVATE = "ocid1.subnet.oc1..public", "ocid1.subnet.oc1..private"
+OWN = {"network": {"existing": {"publicSubnet": PUBLIC, "privateSubnet": PRIVATE}}}
+AT = "oci.network.existing"
+
+
+def rule_of(peer: str, protocol: str = "all", port: int | None = None, *, out: bool = False) -> SecurityRule:
+    return SecurityRule(out, protocol, (port, port) if port else None, peer)
+
+
+OUT, SSH = rule_of("0.0.0.0/0", out=True), rule_of("198.51.100.0/24", "6", 22)
+PUBLIC_SUBNET = Subnet("vcn", "", "10.9.0.0/24", 250, "public.x", True, "ocid1.internetgateway.oc1..a", (SSH, OUT))
+PRIVATE_SUBNET = Subnet(
+    *("vcn", "", "10.9.1.0/24", 250, "private.x", False, "ocid1.natgateway.oc1..a"),
+    (rule_of("10.9.0.0/16"), OUT),
+)
+
+
+def own(name: str, **changes: Any) -> Facts:
+    """Return what an account says of subnets that exist, one of which is otherwise."""
+    found = facts().subnets
+    return facts(subnets=found | {name: replace(found[name], **changes)})
+
+
 def facts(**changes: Any) -> Facts:
     shapes = {"BM.GPU4.8": OfferedShape(8, ("gpu4-count",)), "BM.GPU.H100.8": OfferedShape(8, ("h100-count",))}
     good: dict[str, Any] = {
@@ -196,6 +241,7 @@ def facts(**changes: Any) -> Facts:
         "images": {IMAGE: Image("Oracle Linux", "8.10", frozenset({"BM.GPU4.8"}))},
         "available": {"gpu4-count": 16},
         "running": {"gpu": 0},
+        "subnets": {PUBLIC: PUBLIC_SUBNET, PRIVATE: PRIVATE_SUBNET},
     }
     return Facts(**good | changes)
 
@@ -238,6 +284,72 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     ],
     "image-system": [
         (pool(imageFamily="ol9"), facts(), f"oci.pools[0].imageFamily is ol9, and image {IMAGE} is Oracle Linux 8.10")
+    ],
+    "existing-place": [
+        (
+            OWN,
+            own(PUBLIC, vcn="other"),
+            f"{AT}.privateSubnet is {PRIVATE}, which is in vcn, and publicSubnet is in other; name",
+        ),
+        (OWN, own(PRIVATE, domain="AD-2"), f"{AT}.privateSubnet is {PRIVATE}, which is in AD-2, and machines go to AD-1; name"),
+    ],
+    "existing-dns": [(OWN, own(PRIVATE, dns=""), f"{AT}.privateSubnet is {PRIVATE}, which has no DNS label")],
+    "existing-routes": [
+        (OWN, own(PUBLIC, takes_public=False), f"{AT}.publicSubnet is {PUBLIC}, which prohibits public addresses; the login"),
+        (
+            OWN,
+            own(PUBLIC, way_out="ocid1.natgateway.a"),
+            f"{AT}.publicSubnet is {PUBLIC}, which sends 0.0.0.0/0 to ocid1.natgate",
+        ),
+        (OWN, own(PRIVATE, way_out=""), f"{AT}.privateSubnet is {PRIVATE}, which sends 0.0.0.0/0 to nothing; nodes have no"),
+        (
+            OWN,
+            own(PRIVATE, way_out="ocid1.internetgateway.a"),
+            f"{AT}.privateSubnet is {PRIVATE}, which sends 0.0.0.0/0 to ocid1",
+        ),
+        (
+            OWN,
+            own(PRIVATE, way_out=None),
+            f"{AT}.privateSubnet is {PRIVATE}, which sends 0.0.0.0/0 to an unknown place, because",
+        ),
+    ],
+    "existing-room": [
+        (OWN, own(PRIVATE, free=1), f"{AT}.privateSubnet is {PRIVATE}, which has 1 free addresses, and what does not run yet"),
+        (
+            OWN | storage(home={}),
+            own(PRIVATE, free=4),
+            f"{AT}.privateSubnet is {PRIVATE}, which has 4 free addresses, and what",
+        ),
+    ],
+    "existing-reach": [
+        (
+            OWN,
+            own(PUBLIC, rules=(OUT,)),
+            f"oci.access.sshFrom[0] is 198.51.100.0/24, and the security lists of {PUBLIC} let no",
+        ),
+        (OWN, own(PUBLIC, rules=(SSH,)), f"{AT}.publicSubnet is {PUBLIC}, whose security lists let no SSH out to 10.9.1.0/24"),
+        (
+            OWN,
+            own(PRIVATE, rules=(rule_of("10.9.1.0/24"), OUT)),
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists let no SSH in from 10.9.0.0/24",
+        ),
+        (
+            OWN,
+            own(PRIVATE, rules=(rule_of("10.9.0.0/16", "6"), OUT)),
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists do not let all traffic through between its own machines",
+        ),
+        (
+            OWN,
+            own(PRIVATE, rules=(rule_of("10.9.0.0/16"), rule_of("10.9.0.0/16", out=True))),
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists let no HTTPS out to 0.0.0.0/0",
+        ),
+    ],
+    "existing-open": [
+        (
+            OWN,
+            own(PUBLIC, rules=(rule_of("0.0.0.0/0", "6", 22), OUT)),
+            f"{AT}.publicSubnet is {PUBLIC}, whose security lists let SSH in from 0.0.0.0/0, the whole Internet",
+        )
     ],
     "limit": [
         (pool(nodes=4), facts(running={"gpu": 1}), "oci.pools[0].nodes is 4; 3 more nodes take 24 GPUs of the limit gpu4-count")
@@ -295,7 +407,9 @@ def wanted(**changes: Any) -> Oci:
 )
 def test_what_the_account_lacks_is_refused_by_its_rule_with_its_path(name, changes, said, sentence):
     found = check(RULES, wanted(**changes), said)
-    (mine,) = [one for one in found if one.rule == name]
+    (mine, *_) = [one for one in found if one.rule == name and one.sentence.startswith(sentence)] or [
+        one for one in found if one.rule == name
+    ]
     assert mine.severity == (WARNING if name in {"limit-unknown", "machines-ending"} else ERROR)
     assert mine.sentence.startswith(sentence)
     assert begins_with_a_path(mine.sentence)
@@ -306,8 +420,8 @@ def test_every_rule_is_broken_here():
 
 
 def test_an_account_that_has_everything_breaks_no_rule_and_one_that_is_not_asked_is_noted():
-    assert check(RULES, wanted(), facts()) == ()
-    notes = check(RULES, wanted(login={"image": DEFAULT}), Facts())
+    assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
+    notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
     assert {one.rule for one in notes} == set(ASKED)
 

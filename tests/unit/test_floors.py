@@ -33,7 +33,8 @@ MAY = {
     "benchmarks/__init__.py": set(),
     # On a node there is the standard library and the runner itself.
     "benchmarks/launch": {"benchmarks.launch"},
-    "benchmarks/runner": {"benchmarks.launch", "benchmarks.runner"},
+    "benchmarks/search": {"benchmarks.search"},
+    "benchmarks/runner": {"benchmarks.launch", "benchmarks.search", "benchmarks.runner"},
     "cloudinit": {"cloudinit", "yaml", "catalogue"},
     "components": set(),
     "components/inventory.py": {"pulumi", "catalogue", "components.reach"},

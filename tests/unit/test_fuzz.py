@@ -8,7 +8,7 @@ import pytest
 
 from tools.fuzz.__main__ import main
 from tools.fuzz.bases import SEARCH, bases, line_of
-from tools.fuzz.cases import CRASH, FALSE_PASS, Case, keep, read, smaller, tried
+from tools.fuzz.cases import CRASH, FALSE_PASS, Case, Tried, keep, read, smaller, tried
 from tools.fuzz.edits import Edit, applied
 from tools.fuzz.plain_reading import doubts
 
@@ -47,6 +47,15 @@ def test_a_pass_that_its_numbers_do_not_support_would_be_noticed():
     documents = applied([edit], HEALTHY.documents)
     told = doubts(documents, line_of(documents, HEALTHY.asked), HEALTHY.asked)
     assert "all_reduce: the text says 345.38, JSON 200.0" in told
+
+
+def test_a_line_that_passes_by_itself_needs_no_search_and_one_that_is_short_does():
+    short = BASES["a healthy retest"]
+    line = short.documents["line"]
+    broken = Edit(SEARCH, 0, short.documents[SEARCH], "{")
+    healed = Edit("line", line.index('"cv_pct": 60.0'), '"cv_pct": 60.0', '"cv_pct": 0.60')
+    assert tried(short, [broken]).verdict == "short"
+    assert tried(short, [broken, healed]) == Tried("pass")
 
 
 def test_a_failure_is_kept_once_and_with_no_edit_that_it_does_not_need(tmp_path):

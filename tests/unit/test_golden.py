@@ -7,6 +7,7 @@ from pathlib import Path
 
 import test_cloudinit
 import test_cloudinit_aws
+import test_ending
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -14,6 +15,10 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 def test_every_reviewed_first_boot_is_compared_and_none_is_left_over():
     compared = {f"{name}.yaml" for name in (*test_cloudinit.TEXTS, *test_cloudinit_aws.TEXTS)}
     assert {path.name for path in (GOLDEN / "cloudinit").iterdir()} == compared
+
+
+def test_every_reviewed_screen_is_compared_and_none_is_left_over():
+    assert {path.stem for path in (GOLDEN / "screens").iterdir()} == set(test_ending.TEXTS)
 
 
 def test_every_reviewed_file_says_where_it_comes_from():

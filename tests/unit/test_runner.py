@@ -226,6 +226,21 @@ def test_an_archive_that_climbs_out_is_refused(head):
     assert "which is no plain file below it" in err
 
 
+def test_programs_that_are_not_as_they_were_built_are_not_run(head):
+    program = head.tool("all_reduce_perf", "echo built\n")
+    hashes = {str(program): hashlib.sha256(program.read_bytes()).hexdigest()}
+    status, _, err = head.run(measure_request(head, REAL_RUN, programs=hashes))
+    assert status == 0, err
+    program.write_text("#!/bin/sh\necho another\n")
+    status, out, err = head.run(measure_request(head, REAL_RUN, programs=hashes, run_id="measure2"))
+    assert (status, out) == (1, "")
+    assert f"the programs are not as they were built on head ({program}: FAILED); nothing was started" in err
+    program.unlink()
+    status, _, err = head.run(measure_request(head, REAL_RUN, programs=hashes, run_id="measure3"))
+    assert status == 1
+    assert f"on head ({program}: FAILED open or read)" in err
+
+
 def test_a_measurement_is_one_line_with_every_row_and_its_evidence(head):
     # As it travels: one file.
     head.program = head.home / "runner.pyz"
@@ -248,7 +263,7 @@ def test_a_measurement_is_one_line_with_every_row_and_its_evidence(head):
     assert line["rehearsal"] is None
     packed = Path(line["evidence"]["path"]).read_bytes()
     assert hashlib.sha256(gzip.decompress(packed)).hexdigest() == line["evidence"]["sha256"]
-    assert "8589934592" in err  # the rows were shown
+    assert "all_reduce 8 GiB 345.4 GB/s" in err  # the rows were shown
 
 
 def kept(head: Head) -> bytes:
@@ -282,7 +297,7 @@ def test_mpirun_knows_nothing_of_the_connection_or_of_the_engine(head):
 
 def test_progress_says_what_is_measured_and_on_how_many_nodes(head):
     _, _, err = head.run(measure_request(head, REAL_RUN))
-    assert "measuring: all_reduce (all_reduce) on 1 nodes" in err
+    assert "1/1 measuring: all_reduce (all_reduce) on 1 nodes\n1/1 all_reduce " in err
 
 
 def test_a_run_that_is_done_is_never_run_again(head):

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.runner.search import Sample, Search, Trial
+from benchmarks.search.plan import Search
+from benchmarks.search.trials import Sample, Trial
 from tools.search.figures import ALL_PAIRS_OF_EIGHT, CAUSES, Case
 from tools.search.simulate import Fabric, Fault, Score, planted, ring_factor, run, score
 
@@ -334,13 +335,13 @@ def test_the_core_runs_on_the_python_of_old_images():
     if python is None or subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode != 0:
         pytest.skip("there is no Python 3.6 here")
     program = (
-        "import search; s = search.Search(8, 4, None, 20.0)\n"
+        "from benchmarks.search import plan, trials; s = plan.Search(8, 4, None, 20.0)\n"
         "t = s.next_round()\n"
         "while t:\n"
-        "    s.record([search.Sample(x, 20.0 if 3 in x.nodes else 40.0, '') for x in t]); t = s.next_round()\n"
+        "    s.record([trials.Sample(x, 20.0 if 3 in x.nodes else 40.0, '') for x in t]); t = s.next_round()\n"
         "print([(c.kind, c.nodes) for c in s.finding().culprits])\n"
     )
-    found = subprocess.run([python, "-c", program], cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True)
+    found = subprocess.run([python, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout == "[('node', (3,))]\n"
 
 

@@ -100,12 +100,12 @@ def facts(head: Head, asked: Asked) -> None:
     head.tool(
         "ssh",
         'for word; do case $word in 10.0.*) at=$word;; esac; done; words="$*"\n'
-        'case "$words" in *"-u -c"*) echo 4242; echo "[]"; cat > /dev/null;;\n'
+        'case "$words" in *"-u -c"*) echo 4242; echo "[]"; cat > /dev/null;; *sha256sum*) ;;\n'
         f'*"-IS - "*) {answer};; esac\n',
     )
     head.tool(
         "sh",
-        f'words="$*"; at={address(0)}\ncase "$words" in *"-IS - "*) {answer};; *) exec /bin/sh "$@";; esac\n',
+        f'words="$*"; at={address(0)}\ncase "$words" in *sha256sum*) ;; *"-IS - "*) {answer};; *) exec /bin/sh "$@";; esac\n',
     )
 
 

@@ -364,7 +364,7 @@ def test_without_a_gate_nothing_passes():
 
 def test_the_table_shows_every_size_and_ends_with_the_verdict():
     text = summary.table(judge(line(), ASKED), {})
-    assert len(text.splitlines()) == 1 + 24 + 1
+    assert len(text.splitlines()) == 2 + 24 + 1
     assert text.splitlines()[-1].startswith("verdict PASS: all_reduce busbw 0.049 GB/s at 64 MiB, 98.0% of the wire")
 
 

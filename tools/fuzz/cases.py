@@ -51,6 +51,8 @@ def tried(base: Base, edits: Sequence[Edit]) -> Tried:
     try:
         line = line_of(documents, base.asked)
         judged, said = judge(line, base.asked), {}
+        if judged.verdict == "pass":  # nothing is searched then
+            documents = {name: text for name, text in documents.items() if name != SEARCH}
         if SEARCH in documents:
             said = searched.read(documents[SEARCH])
             judged = settled(judged, base.asked, said)

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Rooms of the product and how many of 60 random mutants each gets, about as large as they are.
 STRATA: tuple[tuple[int, tuple[str, ...]], ...] = (
     (16, ("components/**/*.py",)),
-    (10, ("benchmarks/runner/*.py",)),
+    (10, ("benchmarks/runner/*.py", "benchmarks/search/*.py")),
     (6, ("benchmarks/records/*.py", "benchmarks/report/*.py")),
     (10, ("benchmarks/plan/*.py", "benchmarks/judge/*.py", "benchmarks/host/*.py", "benchmarks/launch/*.py")),
     (8, ("catalogue/**/*.py",)),

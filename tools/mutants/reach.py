@@ -10,7 +10,7 @@ from pathlib import Path
 #: What reaches further than its import statements say: a module that packs, sends or runs other sources.
 _CARRIES = {
     "__main__.py": ("components/*/cluster.py",),
-    "benchmarks/host/pack.py": ("benchmarks/runner/*.py",),
+    "benchmarks/host/pack.py": ("benchmarks/runner/*.py", "benchmarks/search/*.py"),
     "components/remote_scripts/__init__.py": ("components/remote_scripts/*.py",),
 }
 #: How a test or its helper runs the whole program.

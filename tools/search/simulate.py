@@ -12,7 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from benchmarks.runner.search import Culprit, Finding, Sample, Search, Trial
+from benchmarks.search.plan import Search
+from benchmarks.search.trials import Culprit, Finding, Sample, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,7 @@ class Fault:
     """One planted cause.
 
     Attributes:
-        kind: node, rail, link, rail_plane or group, as `benchmarks.runner.search.Culprit` names them.
+        kind: node, rail, link, rail_plane or group, as `benchmarks.search.trials.Culprit` names them.
         nodes: the node, the two ends, or the group; empty for a rail plane.
         rails: the rail; empty if all are meant.
         factor: what is left of the rate, 0 for nothing at all.

@@ -1,0 +1,125 @@
+"""Writes what a person reads when an update ends: the verdict with its cause, the table, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge import retest
+from benchmarks.judge.checks import PASS
+from benchmarks.report import outputs, summary
+
+if TYPE_CHECKING:
+    from benchmarks.judge.verdict import Judgement
+    from benchmarks.plan.asked import Asked
+    from catalogue import Price
+
+#: Longest cause in a headline, in characters; the sentence is whole further down.
+_LONGEST = 200
+#: Says no more than the verdict's own numbers.
+_SAID = "bandwidth"
+
+
+@dataclass(frozen=True)
+class Next:
+    """What a person may want to do after an update.
+
+    Attributes:
+        ssh: the command that opens a shell on the head node.
+        report: path of the report's page; None if there is none.
+        run: `measure.run` of this measurement.
+        rented: the machines that go on running, such as `2 x BM.GPU4.8`; empty where the stack rents none.
+        price: what they cost, in words; empty if it is not known.
+    """
+
+    ssh: str
+    report: str | None
+    run: int
+    rented: str
+    price: str
+
+    @classmethod
+    def of(cls, asked: Asked, own_price: Price | None, ssh: str, report: str | None, *, rents: bool) -> Next:
+        """Return what may follow a measurement of `asked`; `rents` says whether the stack rents the machines."""
+        costs = outputs.cost(asked, own_price) if rents else None
+        price = f"{costs['usd_per_hour']:g} USD an hour ({costs['source']})" if costs else ""
+        return cls(ssh, report, asked.plan.run, f"{asked.nodes} x {asked.shape.name}" if rents else "", price)
+
+
+def headline(judged: Judgement, searched: dict[str, Any]) -> str:
+    """Return verdict, number and gate in one line, and of anything but a pass the cause with its own number.
+
+    The command plugin quotes it as Go's %q does, so it has no double quote and no backslash.
+    """
+    cause = "" if judged.verdict == PASS else _cause(judged, searched)
+    text = f"{summary.sentence(judged)}{'; ' if cause else ''}{cause}"
+    return text.replace('"', "'").replace("\\", "/").replace("\n", " ")
+
+
+def screen(judged: Judgement, searched: dict[str, Any], following: Next) -> str:
+    """Return what follows the headline: the command to type next, why, the table, and the ways on."""
+    blocks = [
+        [f"next, on the head node: {one['next']}" for one in outputs.culprits(searched)[:1] if one.get("next")],
+        _why(judged, searched),
+        summary.rows(judged),
+        _onward(judged, following),
+    ]
+    return "\n".join(line for block in blocks for line in block)
+
+
+def _cause(judged: Judgement, searched: dict[str, Any]) -> str:
+    """Return what made it no pass: the first culprit, or what the first check that says more than the number says."""
+    named = outputs.culprits(searched)
+    if named:
+        more = f", and {len(named) - 1} more" if len(named) > 1 else ""
+        return f"{outputs.culprit_name(named[0])} {_number(named[0])}{more}"
+    said = [why for one in judged.checks if one.state == judged.verdict and one.name != _SAID for why in one.why]
+    why = next(iter(said or judged.reasons), "")
+    return why if len(why) <= _LONGEST else f"{why[:_LONGEST]}..."
+
+
+def _number(culprit: dict[str, Any]) -> str:
+    """Return the culprit's own number: the lowest of its trials, those of its rails alone where rails are to blame."""
+    blamed = set(culprit.get("rails", []))
+    trials = [one for one in culprit.get("evidence", []) if not blamed or (one["rails"] and blamed >= set(one["rails"]))]
+    numbers = [one["busbw_gb_s"] for one in trials if one["busbw_gb_s"] is not None]
+    share = f"{culprit.get('ratio', 0):.0%} of what is healthy"
+    return f"gives {min(numbers):.4g} GB/s, {share}" if numbers else f"gives {share}"
+
+
+def _why(judged: Judgement, searched: dict[str, Any]) -> list[str]:
+    """Return reasons, with the next command of each culprit but the first, and what of a pass was measured twice."""
+    twice = [f"{one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
+    named = outputs.culprits(searched)
+    whole = [outputs.culprit_sentence(one) for one in named]
+    found = outputs.reasons(judged, searched)
+    short = {text: outputs.culprit_finding(one) for text, one in zip(whole[:1], named, strict=False)}
+    return [f"  - {short.get(one, one)}" for one in (*twice, *found)]
+
+
+def _onward(judged: Judgement, following: Next) -> list[str]:
+    """Return a line for each thing that a person may want now; a rehearsal's verbs are those of its Makefile."""
+    rehearsed = judged.scale != 1
+    again = f"pulumi config set --path measure.run {following.run + 1} && pulumi up"
+    return [
+        f"measured: {measured_at(judged.line.get('started'))}; an update without changes measures nothing",
+        *([f"report:   {following.report}"] if following.report else []),
+        f"shell:    {'make ssh' if rehearsed else following.ssh}",
+        f"again:    {'make measure' if rehearsed else again}",
+        f"leave:    {'make down' if rehearsed else 'pulumi destroy'}",
+        f"running:  {_running(following, rehearsed=rehearsed)}",
+    ]
+
+
+def _running(following: Next, *, rehearsed: bool) -> str:
+    """Return what goes on running until the stack is left, and what that costs."""
+    if not following.rented:
+        return "nothing that this stack rents"
+    if rehearsed:
+        return f"{following.rented}, rehearsed{f'; real ones cost {following.price}' if following.price else ''}"
+    return f"{following.rented} until then, {following.price or 'at a price that is not known (records.pricePerNodeHour)'}"
+
+
+def measured_at(started: Any) -> str:
+    """Return a start time as people write it."""
+    return str(started).replace("T", " ").replace("Z", " UTC") if started else "never"

@@ -1,0 +1,41 @@
+"""What a healthy pair gives, and from which share below it a number is slow."""
+
+import math
+from statistics import median
+from typing import List, Optional, Tuple
+
+#: Numbers within this share of the healthy median are never slow: repeats of one pair on a healthy fabric differ by some
+#: percent.
+FLOOR = 0.08
+#: The same with fewer than `_FEW` numbers.
+FLOOR_OF_FEW = 0.10
+_FEW = 12
+MAD_TO_SD = 1.4826
+WIDEST = 0.4
+
+
+def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
+    """Return the healthy median and the share below it from which a number is slow.
+
+    Faults only slow down, and on a small cluster they may touch most pairs: so the body is looked for at the top.
+    """
+    if not numbers:
+        return None, FLOOR
+    ordered = sorted(numbers, reverse=True)
+    healthy = ordered[len(ordered) // 10]
+    floor = FLOOR if len(numbers) >= _FEW else FLOOR_OF_FEW
+    drop = floor
+    for _ in range(4):
+        body = [number for number in ordered if number >= healthy * (1 - max(drop, 0.1))]
+        healthy = median(body)
+        deviation = median([abs(number - healthy) for number in body]) * MAD_TO_SD
+        drop = min(WIDEST, max(floor, deviations(len(body)) * deviation / healthy)) if healthy > 0 else floor
+    return healthy, drop
+
+
+def deviations(count: int) -> float:
+    """Return how many robust standard deviations down a number is slow.
+
+    The lowest of m healthy ones is about sqrt(2 ln m) down; nothing within 0.7 of that raises an alarm.
+    """
+    return 0.7 + math.sqrt(2 * math.log(max(2, count)))

@@ -1,0 +1,35 @@
+"""Which pairs share the links between leaves: rounds of many pairs, and rounds of few that run nearly alone."""
+
+from typing import Callable, Dict, List
+
+from benchmarks.search.trials import PAIR, Pair, Sample, pair_of, whole_pairs
+
+#: So many slow pairs of one round may have a link in common.
+_COMPANY = 3
+
+
+def few_at_once(nodes: int) -> int:
+    """Return how many pairs are nearly alone: what crosses a spine of an eighth of its leaves' rate without being slowed."""
+    return max(PAIR, nodes // 16)
+
+
+def lone_at_once(nodes: int) -> int:
+    """Return how many pairs at once do not meet on any link that leaves share, or hardly ever."""
+    return max(1, nodes // 16)
+
+
+def lone_samples(rounds: List[List[Sample]], nodes: int) -> Dict[Pair, List[Sample]]:
+    """Return the samples of pairs that ran nearly alone."""
+    found = {}  # type: Dict[Pair, List[Sample]]
+    for samples in rounds:
+        if len(samples) <= lone_at_once(nodes):
+            for sample in whole_pairs(samples):
+                found.setdefault(pair_of(*sample.trial.nodes), []).append(sample)
+    return found
+
+
+def crowded(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], bool]) -> List[List[Sample]]:
+    """Return the slow samples of each round that ran many pairs at once and has several slow ones."""
+    many = [tried for tried in map(whole_pairs, rounds) if len(tried) > few_at_once(nodes)]
+    slow = [[sample for sample in tried if is_slow(sample)] for tried in many]
+    return [samples for samples in slow if len(samples) >= _COMPANY]

@@ -1,0 +1,145 @@
+"""Which trials would settle what is not settled yet: repeats, other partners, runs nearly alone, single rails."""
+
+from typing import Iterable, List, Set
+
+from benchmarks.search.causes import Reading
+from benchmarks.search.company import few_at_once, lone_at_once
+from benchmarks.search.suspects import NODE_TRIALS
+from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
+
+#: How often a node that always is slow is run; how many fine trials with others each end of a slow pair must have.
+_STEADY_TRIALS, _GOOD_TRIALS = 3, 3
+#: Trials nearly alone of one node, and of a pair that always was slow in company.
+_LONE_TRIALS, _LONE_STEADY = 8, 3
+
+
+class Round:
+    """Pairs that share no node, for one round."""
+
+    def __init__(self) -> None:
+        self.pairs = []  # type: List[Pair]
+        self.busy = set()  # type: Set[int]
+
+    def take(self, pair: Pair) -> None:
+        """Add `pair` unless one of its nodes is busy."""
+        if not self.busy & set(pair):
+            self.pairs.append(pair)
+            self.busy |= set(pair)
+
+    def take_with(self, node: int, partners: Iterable[int]) -> None:
+        """Add `node` with the first of `partners` that is free."""
+        partner = next((other for other in partners if other != node and other not in self.busy), None)
+        if node not in self.busy and partner is not None:
+            self.take(pair_of(node, partner))
+
+
+def doubts(reading: Reading) -> List[Trial]:
+    """Return the trials that would settle what is not settled."""
+    asked = Round()
+    lonely = []
+    has_cause = reading.has_cause()
+    for node in reading.crossings():
+        asked.take_with(node, _fresh_first(reading, node))
+    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the worst says most
+        tried, slow = len(reading.pairs[pair]), len(reading.open[pair])
+        is_mixed = slow < tried
+        if has_cause and reading.is_passing(pair):
+            continue
+        is_open = not (reading.is_settled(pair) if is_mixed else reading.is_sure(pair))
+        if is_open:
+            asked.take(pair)
+        if slow > 1 or not is_mixed or is_open:
+            ends = [node for node in pair if node not in reading.blamed]
+            lonely += [node for node in ends if is_mixed or reading.good_samples(node) < _GOOD_TRIALS]
+    lonely += [node for node in reading.blamed if len(reading.slow_samples(node)) < _STEADY_TRIALS]
+    lonely = [*_never_alone(reading), *lonely]
+    for node in lonely:
+        if reading.trials_of(node) < NODE_TRIALS:
+            asked.take_with(node, _fresh_first(reading, node))
+    if asked.pairs:  # a baseline of one or two numbers is repeated beside
+        fine = sorted(pair for pair, count in reading.slow.items() if not count)
+        for pair in fine if len(fine) < 4 else ():  # noqa: PLR2004
+            asked.take(pair)
+    return [Trial(pair, ()) for pair in _at_most(asked.pairs, reading)]
+
+
+def _fresh_first(reading: Reading, node: int) -> List[int]:
+    """Return the partners beyond doubt for `node`, those first that it did not run with yet."""
+    known = {other_of(pair, node) for pair in reading.partners[node]}
+    return sorted(reading.clean, key=lambda other: other in known)
+
+
+def unproven(reading: Reading) -> List[Trial]:
+    """Return the next trials, few at once, of nodes and pairs that are to blame if they are slow nearly alone, too."""
+    asked = Round()
+    has_cause = reading.has_cause()
+    for node in [*reading.blamed, *_may_flap(reading)]:
+        tried = sum(len(reading.lone.get(pair, ())) for pair in reading.partners[node])
+        if tried < _LONE_TRIALS and not (node in reading.blamed and reading.is_slow_alone(reading.partners[node])):
+            asked.take_with(node, _fresh_first(reading, node))
+    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):
+        if not reading.is_slow_together(pair) or pair in reading.links or (has_cause and reading.is_passing(pair)):
+            continue
+        tried = len(reading.lone.get(pair, ()))
+        if tried < _LONE_STEADY if reading.is_always_open(pair) else not reading.is_settled(pair):
+            asked.take(pair)
+    return [Trial(pair, ()) for pair in asked.pairs[: lone_at_once(reading.nodes)]]
+
+
+def _may_flap(reading: Reading) -> List[int]:
+    """Return the ends of slow pairs that may be nodes that come and go."""
+    ends = {node for pair in reading.open if pair not in reading.links for node in pair if node not in reading.blamed}
+    return sorted(node for node in ends if reading.may_flap(reading.own(node)))
+
+
+def _never_alone(reading: Reading) -> List[int]:
+    """Return the nodes that would be blamed by what was slow in company alone."""
+    ran = {node for pair in reading.alone for node in pair}
+    return [node for node in reading.blamed if node not in ran] if reading.is_crowded else []
+
+
+def _at_most(pairs: List[Pair], reading: Reading) -> List[Pair]:
+    """Return as many of `pairs` as are nearly alone, spread over the cluster, where pairs at once slow each other."""
+    few = few_at_once(reading.nodes)
+    return pairs[:: -(-len(pairs) // few)] if reading.is_crowded and len(pairs) > few else pairs
+
+
+def single_rails(reading: Reading) -> List[Trial]:
+    """Return the single-rail trials that would narrow the causes down, all rails of a pair at once."""
+    asked = Round()
+    for pair in sorted(reading.links):
+        at_times = not reading.is_always_open(pair)
+        if reading.is_undecided(reading.tables.get(pair, []), at_times) or reading.are_silent(pair):
+            asked.take(pair)
+    offset = len(reading.clean) // 2  # far from the neighbours, which may share what is slow
+    for node, flapping in sorted(reading.blamed.items()):
+        if reading.is_undecided(reading.tables_of(node), flapping):
+            asked.take_with(node, reading.clean[offset:] + reading.clean[:offset])
+    beside = bool(asked.pairs)
+    for pair in _reference_pairs(reading, asked.busy):
+        undecided = reading.is_undecided(reading.tables.get(pair, []), flapping=False)
+        if beside or (undecided and _asks_for_planes(reading)):
+            asked.take(pair)
+    return [Trial(pair, (rail,)) for pair in asked.pairs for rail in range(reading.rails)]
+
+
+def _asks_for_planes(reading: Reading) -> bool:
+    """Tell whether one rail may be slow on all nodes: nothing else explains the run, or a good pair's rail was slow."""
+    stood_out = any(reading.standouts(table) for pair in reading.references() for table in reading.tables[pair])
+    if reading.nodes == PAIR or reading.is_all_slow() or stood_out:
+        return True
+    return not reading.culprits and (reading.whole is None or reading.is_explained())
+
+
+def _reference_pairs(reading: Reading, busy: Set[int]) -> List[Pair]:
+    """Return up to two pairs beyond doubt; three with three nodes, where any two pairs share a node."""
+    if reading.nodes == PAIR:
+        return [(0, 1)]
+    if reading.nodes == PAIR + 1:
+        return [(0, 1), (1, 2), (0, 2)] if len(reading.clean) == 3 else []  # noqa: PLR2004
+    clean = set(reading.clean) - busy
+    free = [pair for pair in sorted(reading.slow) if clean.issuperset(pair) and not reading.slow[pair]]
+    chosen = Round()
+    for pair in sorted(free, key=lambda pair: pair not in reading.tables):
+        chosen.take(pair)
+    return chosen.pairs[:2]

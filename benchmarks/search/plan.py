@@ -1,0 +1,234 @@
+"""Finds what makes a fabric slow: asks for trials that may run at once, reads their numbers, names the culprits.
+
+Nodes and rails are indices here; `benchmarks.runner.search_run` runs the trials.
+
+Order of trials: the ring's own edges (a ring crosses no others, so a bad link that made it short is among them), then partners
+i XOR 2^k, then repeats where one number is not enough, then single rails, then halves of the ring when every pair is fine.
+Rule of blame, as NCCL's maintainers give it (NVIDIA/nccl issue 325): slow with every known-good partner is the node, slow
+only together is the link between the two. Pairs that run at once share the links between leaves, so where many of a round are
+slow some are run again nearly alone: those that are fine then were slow in company, which is no fault of theirs. Nobody is
+blamed who was not slow in a run nearly alone, and how often grows with the number of suspects: of a thousand pairs, some are
+disturbed twice.
+"""
+
+from itertools import chain
+from typing import Iterator, List, Optional, Tuple
+
+from benchmarks.search.baseline import baseline
+from benchmarks.search.causes import GROUP_REPEATS, Reading
+from benchmarks.search.company import crowded, few_at_once
+from benchmarks.search.doubts import Round, doubts, single_rails, unproven
+from benchmarks.search.sentences import summary
+from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, numbers_of, pair_of, trial_of, whole_pairs
+
+#: How many rounds repeat what one number does not settle, run suspects nearly alone, and narrow a cause down to its rails.
+_CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 12, 10, 6
+#: How often the ring's edges are looked at once more where nothing was found.
+_AGAIN = 3
+
+
+class Search:
+    """A search over `nodes` (two or more) with `rails` each; call `next_round` and `record` in turn, `finding` at any moment.
+
+    `pair_limit_gb_s` is what a healthy pair must reach, if that is known; without it a cluster whose pairs are all slow alike
+    cannot be told from a healthy one. `whole_gb_s` is what the whole ring gave. Both are in the unit of the samples.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        rails: int,
+        pair_limit_gb_s: Optional[float] = None,
+        whole_gb_s: Optional[float] = None,
+        max_rounds: Optional[int] = None,
+    ) -> None:
+        if nodes < PAIR or rails < 1:
+            raise ValueError(f"a search needs at least 2 nodes and 1 rail, given were {nodes} and {rails}")
+        self._nodes = nodes
+        self._rails = rails
+        self._pair_limit = pair_limit_gb_s
+        self._whole = whole_gb_s
+        bits = (nodes - 1).bit_length()
+        self._max_rounds = 4 * bits + 12 if max_rounds is None else max_rounds
+        self._rounds = []  # type: List[List[Sample]]
+        self._asked = []  # type: List[Trial]
+        self._done = False
+        self._steps = self._plan()
+
+    def next_round(self) -> List[Trial]:
+        """Return the trials to run at once, an empty list if there is nothing more to try."""
+        if self._done or len(self._rounds) >= self._max_rounds:
+            return []
+        self._asked = next(self._steps, [])
+        self._done = not self._asked
+        return list(self._asked)
+
+    def record(self, samples: List[Sample]) -> None:
+        """Take what the trials of the last round gave; one that is left out counts as not run.
+
+        Raises:
+            ValueError: a sample of a trial that was not asked for.
+        """
+        asked = set(self._asked)
+        for sample in samples:
+            if sample.trial not in asked:
+                raise ValueError(f"{sample.trial} was not asked for in this round")
+        self._rounds.append([checked(sample) for sample in samples])
+        self._asked = []
+
+    def finding(self) -> Finding:
+        """Return what the trials so far say."""
+        reading = self._read()
+        culprits = tuple(sorted(reading.culprits, key=lambda one: (-one.confidence, one.ratio, one.nodes)))
+        trials = sum(len(samples) for samples in self._rounds)
+        suspects = tuple(sorted(reading.suspects))
+        return Finding(
+            culprits,
+            reading.healthy,
+            len(self._rounds),
+            trials,
+            self._done,
+            summary(culprits, suspects, reading, trials),
+            suspects,
+        )
+
+    def _read(self) -> "Reading":
+        return Reading(self._nodes, self._rails, self._rounds, self._pair_limit, self._whole)
+
+    def _plan(self) -> Iterator[List[Trial]]:
+        yield from chain(self._edges(), self._partners(), self._nearly_alone(), self._confirm(), self._alone(), self._narrow())
+        if self._nodes > PAIR and not self._read().blames:
+            yield from self._without_culprit()
+        if self._read().blames and not self._read().is_explained():
+            yield [Trial(tuple(range(self._nodes)), ())]
+        reading = self._read()
+        clean = reading.beyond_doubt()
+        if not reading.is_explained() and len(clean) > PAIR:
+            yield from self._bisect(clean)
+            for _ in range(_AGAIN):
+                if not self._read().blames:  # it comes and goes
+                    yield from self._again()
+
+    def _without_culprit(self) -> Iterator[List[Trial]]:
+        """Yield trials when every pair is fine, or all are equally slow: the ring as a whole, and its edges again."""
+        if self._read().whole is None:
+            yield [Trial(tuple(range(self._nodes)), ())]
+        if not self._read().is_explained():
+            yield from self._again()
+
+    def _again(self) -> Iterator[List[Trial]]:
+        """Yield the ring's edges once more, for faults that come and go."""
+        yield from chain(self._edges(), self._confirm(), self._alone(), self._narrow())
+
+    def _edges(self) -> Iterator[List[Trial]]:
+        """Yield every edge of the ring in two rounds; the closing edge of an odd ring comes later."""
+        count = self._nodes
+        yield [trial_of(node, node + 1) for node in range(0, count - 1, 2)]
+        if count > PAIR:
+            closing = [] if count % 2 else [trial_of(0, count - 1)]
+            yield [trial_of(node, node + 1) for node in range(1, count - 1, 2)] + closing
+
+    def _partners(self) -> Iterator[List[Trial]]:
+        """Yield partners i XOR 2^k for growing k; a node without such a partner gets any free one."""
+        count = self._nodes
+        tried = {pair_of(node, (node + 1) % count) for node in range(count)}
+        first = [(0, count - 1)] if count % 2 else []  # the closing edge of an odd ring was not run yet
+        for bit in range(1, (count - 1).bit_length()):
+            pairs = first
+            busy = {node for pair in pairs for node in pair}
+            for node in range(count):
+                pair = (node, node ^ (1 << bit))
+                if node < pair[1] < count and pair not in tried and not busy & set(pair):
+                    pairs = [*pairs, pair]
+                    busy |= set(pair)
+            free = [node for node in range(count) if node not in busy]
+            while free:
+                node = free.pop(0)
+                partner = next((other for other in free if (node, other) not in tried), None)
+                if partner is not None:
+                    free.remove(partner)
+                    pairs = [*pairs, (node, partner)]
+            tried |= set(pairs)
+            first = []
+            if pairs:
+                yield [Trial(pair, ()) for pair in pairs]
+
+    def _nearly_alone(self) -> Iterator[List[Trial]]:
+        """Run some slow pairs of each round that had many again, few at once and spread over the cluster."""
+        healthy, drop = baseline([n for samples in self._rounds for n in numbers_of(whole_pairs(samples))])
+        limit = (healthy or 0.0) * (1 - drop)
+        slow_rounds = crowded(self._rounds, self._nodes, lambda one: one.busbw_gb_s is None or one.busbw_gb_s < limit)
+        asked, few = Round(), few_at_once(self._nodes)
+        for slow in slow_rounds:
+            picked = max(few // len(slow_rounds), 1)
+            for sample in slow[:: max(len(slow) // picked, 1)][:picked]:
+                asked.take(pair_of(*sample.trial.nodes))
+        if asked.pairs:
+            yield [Trial(pair, ()) for pair in asked.pairs]
+
+    def _confirm(self) -> Iterator[List[Trial]]:
+        """Repeat what one number does not settle, and give suspects known-good partners."""
+        for _ in range(_CONFIRM_ROUNDS):
+            trials = doubts(self._read())
+            if not trials:
+                return
+            yield trials
+
+    def _alone(self) -> Iterator[List[Trial]]:
+        """Run what would be blamed nearly alone, before it is."""
+        for _ in range(_LONE_ROUNDS):
+            trials = unproven(self._read())
+            if not trials:
+                return
+            yield trials
+
+    def _narrow(self) -> Iterator[List[Trial]]:
+        """Yield trials of each culprit's single rails, all at once, beside pairs that are known to be good."""
+        for _ in range(_NARROW_ROUNDS if self._rails > 1 else 0):
+            trials = single_rails(self._read())
+            if not trials:
+                return
+            yield trials
+
+    def _bisect(self, group: Tuple[int, ...]) -> Iterator[List[Trial]]:
+        """Halve `group`, which is slow together, until no half is slow by itself; then trim both ends."""
+        half = len(group) // 2
+        halves = [part for part in (group[:half], group[half:]) if len(part) > PAIR]
+        if halves:
+            yield [Trial(part, ()) for part in halves]
+        slow = [part for part in halves if self._read().is_group_slow(part)]
+        if slow:
+            yield from _at_once([self._bisect(part) for part in slow])
+            return
+        if not self._read().is_group_slow(group):
+            yield [Trial(group, ())]  # never tried, or only as the whole run: is it slow now?
+            if not self._read().is_group_slow(group):
+                return
+        yield from self._trim(group)
+
+    def _trim(self, group: Tuple[int, ...]) -> Iterator[List[Trial]]:
+        """Find the shortest stretch of `group` that is still slow: the latest start, then the earliest end."""
+        half = len(group) // 2
+        start, fine = 0, half
+        while fine - start > 1:
+            middle = (start + fine) // 2
+            yield [Trial(group[middle:], ())]
+            start, fine = (middle, fine) if self._read().is_group_slow(group[middle:]) else (start, middle)
+        group = group[start:]
+        fine, end = max(2, half - start), len(group)
+        while end - fine > 1:
+            middle = (fine + end) // 2
+            yield [Trial(group[:middle], ())]
+            fine, end = (fine, middle) if self._read().is_group_slow(group[:middle]) else (middle, end)
+        for _ in range(GROUP_REPEATS):
+            if self._read().is_group_slow(group[:end]):
+                yield [Trial(group[:end], ())]
+
+
+def _at_once(plans: List[Iterator[List[Trial]]]) -> Iterator[List[Trial]]:
+    """Run several plans side by side: one round holds the next trials of each."""
+    while True:
+        rounds = [trials for trials in (next(plan, None) for plan in plans) if trials]
+        if not rounds:
+            return
+        yield [trial for trials in rounds for trial in trials]

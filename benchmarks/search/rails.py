@@ -1,0 +1,80 @@
+"""Which single rails are slow: of one node, between two, or on all nodes."""
+
+from statistics import median, median_high
+from typing import Dict, List, Optional
+
+from benchmarks.search.baseline import MAD_TO_SD, WIDEST, deviations
+from benchmarks.search.suspects import Suspects
+from benchmarks.search.trials import Pair, Sample, level_of, other_of
+
+#: How many single-rail runs of a pair that comes and goes are enough.
+_TABLES = 5
+
+
+class Rails(Suspects):
+    """Tables of single-rail runs, and the rails that are slow between pairs that share no node: `planes`."""
+
+    def __init__(
+        self, nodes: int, rails: int, rounds: List[List[Sample]], pair_limit: Optional[float], whole: Optional[float]
+    ) -> None:
+        super().__init__(nodes, rails, rounds, pair_limit, whole)
+        self.planes = self._planes()
+
+    def tables_of(self, node: int) -> List[Dict[int, Sample]]:
+        """Return the single-rail runs of `node` with partners beyond doubt."""
+        found = [(pair, tables) for pair, tables in self.tables.items() if node in pair]
+        return [table for pair, tables in found if other_of(pair, node) in self.clean for table in tables]
+
+    def standouts(self, table: Dict[int, Sample]) -> Dict[int, float]:
+        """Return the rails that are slower than their siblings of one round, with their share of the siblings' level."""
+        values = {rail: sample.busbw_gb_s or 0.0 for rail, sample in table.items()}
+        level = median_high(values.values()) if values else 0.0
+        if level <= 0:
+            return {}
+        deviation = median([abs(value - level) for value in values.values()]) * MAD_TO_SD / level
+        drop = max(self.drop, min(WIDEST, deviations(len(values)) * deviation))
+        return {rail: value / level for rail, value in values.items() if value < level * (1 - drop)}
+
+    def slow_rails(self, tables: List[Dict[int, Sample]], flapping: bool) -> Dict[int, float]:
+        """Return the rails that stand out in enough of `tables`, with their median share."""
+        shares = {}  # type: Dict[int, List[float]]
+        for table in tables:
+            for rail, share in self.standouts(table).items():
+                shares.setdefault(rail, []).append(share)
+        most = max([len(found) for found in shares.values()] or [0])
+        needed = 1 if len(tables) == 1 or (flapping and most == 1) else 2
+        return {rail: median(found) for rail, found in sorted(shares.items()) if len(found) >= needed}
+
+    def is_undecided(self, tables: List[Dict[int, Sample]], flapping: bool) -> bool:
+        """Say whether one more round of single rails could change what `tables` say."""
+        counts = {}  # type: Dict[int, int]
+        for table in tables:
+            for rail in self.standouts(table):
+                counts[rail] = counts.get(rail, 0) + 1
+        if flapping:
+            return len(tables) < 5 and max(counts.values(), default=0) < 2  # noqa: PLR2004
+        return not tables or (len(tables) < 3 and 1 in counts.values())  # noqa: PLR2004
+
+    def are_silent(self, pair: Pair) -> bool:
+        """Say whether every single-rail run of a slow pair was as fast as others': it was fine then, and tells no rail."""
+        others = [level_of(table) for other in self.references() for table in self.tables[other]]
+        limit = (1 - self.drop) * median(others) if others else 0.0
+        tables = self.tables.get(pair, [])
+        return (
+            bool(others)
+            and len(tables) < _TABLES
+            and all(level_of(table) >= limit and not self.standouts(table) for table in tables)
+        )
+
+    def references(self) -> List[Pair]:
+        """Return the pairs beyond doubt whose single rails were run."""
+        clean = set(self.clean)
+        return [pair for pair in self.tables if clean.issuperset(pair)]
+
+    def _planes(self) -> Dict[int, float]:
+        """Return the rails that are slow between pairs that share no node, so on all nodes."""
+        pairs = self.references()
+        if not pairs or set(pairs[0]).intersection(*pairs):
+            return {}
+        found = [self.slow_rails(self.tables[pair], flapping=False) for pair in pairs]
+        return {rail: min(each[rail] for each in found) for rail in found[0] if all(rail in each for each in found)}

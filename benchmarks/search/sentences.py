@@ -1,0 +1,39 @@
+"""What a search found, in one sentence."""
+
+from typing import Tuple
+
+from benchmarks.search.causes import Reading
+from benchmarks.search.trials import Culprit
+
+
+def summary(culprits: Tuple[Culprit, ...], suspects: Tuple[Tuple[int, ...], ...], reading: Reading, trials: int) -> str:
+    """Return what was found in so many trials."""
+    if culprits:
+        more = "" if len(culprits) == 1 else f", and {len(culprits) - 1} more"
+        return f"{_sentence(culprits[0])}{more}"
+    if suspects:
+        listed = ", ".join(f"{nodes[0]}-{nodes[-1]}" for nodes in suspects[:8])
+        return f"no cause is proven; slow at least once, by node: {listed}"
+    if not trials:
+        return "nothing was tried yet"
+    if reading.healthy:
+        return f"nothing is slow in {trials} trials; a pair gives {reading.healthy:.4g} GB/s"
+    return f"no pair gave a number in {trials} trials"
+
+
+def _sentence(one: Culprit) -> str:
+    how = "{}slow ({:.0%} of healthy)".format("at times " if one.flapping else "", one.ratio)
+    if not one.ratio:
+        how = "dead at times" if one.flapping else "dead"
+    rails = "on rail {}".format(", ".join(str(rail) for rail in one.rails)) if one.rails else "on all rails"
+    if one.kind == "node":
+        return f"node {one.nodes[0]} is {how} with every partner"
+    if one.kind == "rail":
+        return f"rail {one.rails[0]} of node {one.nodes[0]} is {how}"
+    if one.kind == "link":
+        return f"nodes {one.nodes[0]} and {one.nodes[1]} are {how} together {rails}"
+    if one.kind == "rail_plane":
+        return f"rail {one.rails[0]} is {how} between all nodes"
+    if one.kind == "between":
+        return f"pairs of {len(one.nodes)} nodes are {how} when many run at once, and fine nearly alone: nobody's own fault"
+    return f"{len(one.nodes)} nodes ({one.nodes[0]} to {one.nodes[-1]}) are {how} together"

@@ -1,0 +1,139 @@
+"""The numbers of a search: which pairs and rings are slow, and which pairs were slow in company only."""
+
+from statistics import median
+from typing import Dict, Iterable, List, Optional, Set, Tuple
+
+from benchmarks.search.baseline import baseline
+from benchmarks.search.company import crowded, few_at_once, lone_samples
+from benchmarks.search.trials import PAIR, Pair, Sample, numbers_of, other_of, pair_of, whole_pairs
+
+#: So many slow pairs of a crowded round that are fine nearly alone show that they have a link in common.
+_CLEARED = 2
+
+
+class Slowness:
+    """Samples by pair, ring and rail, held against the healthy baseline."""
+
+    def __init__(
+        self, nodes: int, rails: int, rounds: List[List[Sample]], pair_limit: Optional[float], whole: Optional[float]
+    ) -> None:
+        self.nodes = nodes
+        self.rails = rails
+        self.pair_limit = pair_limit
+        self.pairs: Dict[Pair, List[Sample]] = {}
+        self.tables: Dict[Pair, List[Dict[int, Sample]]] = {}
+        self.groups: Dict[Tuple[int, ...], List[Sample]] = {}
+        self.is_late = len(rounds) > 2 * (nodes - 1).bit_length() + 1
+        for samples in rounds:
+            self._sort(samples)
+        self.healthy, self.drop = baseline([n for each in self.pairs.values() for n in numbers_of(each)])
+        self.alone: Dict[Pair, List[Sample]] = {}  # samples of rounds of few pairs
+        self.lone = lone_samples(rounds, nodes)
+        self.is_crowded = False
+        self.company = self._in_company(rounds)
+        self.slow: Dict[Pair, int] = {}
+        self.partners: Dict[int, List[Pair]] = {}
+        for pair, tried in self.pairs.items():
+            self.slow[pair] = sum(self.is_slow(sample) for sample in tried)
+            for node in pair:
+                self.partners.setdefault(node, []).append(pair)
+        self.good = {node for pair, count in self.slow.items() if not count for node in pair}
+        self.whole = self._whole(whole)
+        self.islands = self._islands()
+
+    def _sort(self, samples: List[Sample]) -> None:
+        tables: Dict[Pair, Dict[int, Sample]] = {}
+        for sample in samples:
+            nodes, rails = sample.trial
+            if len(nodes) > PAIR:
+                self.groups.setdefault(nodes, []).append(sample)
+            elif rails:
+                tables.setdefault(pair_of(*nodes), {})[rails[0]] = sample
+            else:
+                self.pairs.setdefault(pair_of(*nodes), []).append(sample)
+        for pair, table in tables.items():
+            self.tables.setdefault(pair, []).append(table)
+
+    def _in_company(self, rounds: List[List[Sample]]) -> List[Sample]:
+        """Take out, and return, slow samples of rounds whose slow pairs are fine nearly alone."""
+        few = few_at_once(self.nodes)
+        for samples in rounds:
+            tried = whole_pairs(samples)
+            for sample in tried if len(tried) <= few else ():
+                self.alone.setdefault(pair_of(*sample.trial.nodes), []).append(sample)
+        found: List[Sample] = []
+        for slow in crowded(rounds, self.nodes, self.is_slow):
+            self.is_crowded = True
+            again = [sample for sample in slow if pair_of(*sample.trial.nodes) in self.alone]
+            guilty = [sample for sample in again if any(map(self.is_slow, self.alone[pair_of(*sample.trial.nodes)]))]
+            if len(again) - len(guilty) >= max(_CLEARED, 3 * len(guilty)):
+                found += [sample for sample in slow if sample not in guilty]
+        for sample in found:
+            pair = pair_of(*sample.trial.nodes)
+            self.pairs[pair].remove(sample)
+            if not self.pairs[pair]:
+                del self.pairs[pair]
+        return found
+
+    def is_slow(self, sample: Sample) -> bool:
+        """Say whether a sample gave no number, or one too far below the baseline."""
+        return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
+
+    def ratio(self, samples: Iterable[Sample]) -> float:
+        """Return the middle of `samples` over healthy; 0.0 where nothing arrived."""
+        numbers = numbers_of(samples)
+        return median(numbers) / self.healthy if numbers and self.healthy else 0.0
+
+    def is_all_slow(self) -> bool:
+        """Say whether even the healthiest pairs miss what a pair must reach."""
+        if not self.pairs:
+            return False
+        return not self.healthy or (self.pair_limit is not None and self.healthy < self.pair_limit)
+
+    # rings
+
+    def _whole(self, whole: Optional[float]) -> Optional[float]:
+        tried = [sample.busbw_gb_s or 0.0 for sample in self.groups.get(tuple(range(self.nodes)), ())]
+        if whole is not None:
+            return max([whole, *tried])  # once it may have been disturbed
+        return min(tried) if tried else None
+
+    def _is_short(self, busbw_gb_s: Optional[float]) -> bool:
+        """Tell whether a ring is short: nearer to the short whole ring than to a healthy pair."""
+        if busbw_gb_s is None or not self.healthy:
+            return busbw_gb_s is None
+        limit = self.healthy * (1 - self.drop)
+        if self.whole is not None and self.whole < limit:
+            limit = (self.whole + self.healthy) / 2
+        return busbw_gb_s < limit
+
+    def is_group_slow(self, group: Tuple[int, ...]) -> bool:
+        """Say whether every run of a ring over `group` was short."""
+        tried = [self._is_short(sample.busbw_gb_s) for sample in self.groups.get(group, ())]
+        return bool(tried) and all(tried)
+
+    def _islands(self) -> List[Set[int]]:
+        """Return sets of nodes that are good among themselves and slow with every one of the largest such set."""
+        parent = list(range(self.nodes))
+
+        def root(node: int) -> int:
+            while parent[node] != node:
+                parent[node] = parent[parent[node]]
+                node = parent[node]
+            return node
+
+        for (one, other), count in self.slow.items():
+            if not count:
+                parent[root(one)] = root(other)
+        members: Dict[int, Set[int]] = {}
+        for node in range(self.nodes):
+            members.setdefault(root(node), set()).add(node)
+        whole_sets = sorted(members.values(), key=lambda island: (-len(island), min(island)))
+        found = []
+        for island in whole_sets[1:]:
+            if len(island) == 1:
+                break  # and all after it
+            bridges = [pair for node in island for pair in self.partners.get(node, ()) if other_of(pair, node) in whole_sets[0]]
+            if len(bridges) > 2:  # noqa: PLR2004 - two bad links are enough to cut a ring in two
+                found.append(island)
+        return found

@@ -1,0 +1,103 @@
+"""What is asked of a fabric and what it answers: trials, their samples, and causes with their evidence."""
+
+import math
+from statistics import median_high
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+#: The smallest ring; one that is larger is called a group here.
+PAIR = 2
+
+Pair = Tuple[int, int]
+
+
+class Trial(NamedTuple):
+    """One run: `nodes` as indices in ring order (two or more), `rails` as indices, the only ones used; () for all at once."""
+
+    nodes: Tuple[int, ...]
+    rails: Tuple[int, ...]
+
+
+class Sample(NamedTuple):
+    """What a trial gave: `busbw_gb_s` (GB/s, None if it gave no number) and `why` not."""
+
+    trial: Trial
+    busbw_gb_s: Optional[float]
+    why: str
+
+
+class Culprit(NamedTuple):
+    """One cause.
+
+    `kind` says what the rest holds. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
+    slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all others
+    else, which no smaller set explains. between: nodes whose pairs are slow when many of them run at once, and fine nearly
+    alone. `ratio` is measured over healthy, 0.0 where nothing arrived; `flapping` says that some of its trials were fine;
+    `confidence` grows from 0 to 1 with the trials that agree.
+    """
+
+    kind: str
+    nodes: Tuple[int, ...]
+    rails: Tuple[int, ...]
+    ratio: float
+    flapping: bool
+    evidence: Tuple[Sample, ...]
+    confidence: float
+
+
+class Finding(NamedTuple):
+    """What is known now.
+
+    `healthy_gb_s` is what a healthy pair gives, `exhausted` says that nothing is left to ask, and `suspects` are nodes that
+    were slow together without a cause that is proven.
+    """
+
+    culprits: Tuple[Culprit, ...]
+    healthy_gb_s: Optional[float]
+    rounds: int
+    trials: int
+    exhausted: bool
+    summary: str
+    suspects: Tuple[Tuple[int, ...], ...]
+
+
+def checked(sample: Sample) -> Sample:
+    """Return `sample`, without its number if that is not a bandwidth."""
+    number = sample.busbw_gb_s
+    if number is None or (math.isfinite(number) and number >= 0):
+        return sample
+    return Sample(sample.trial, None, sample.why or f"{number} is not a bandwidth")
+
+
+def numbers_of(samples: Iterable[Sample]) -> List[float]:
+    """Return the numbers of the samples that gave one, GB/s."""
+    return [sample.busbw_gb_s for sample in samples if sample.busbw_gb_s is not None]
+
+
+def whole_pairs(samples: Iterable[Sample]) -> List[Sample]:
+    """Return the samples of pairs over all rails."""
+    return [one for one in samples if len(one.trial.nodes) == PAIR and not one.trial.rails]
+
+
+def pair_of(one: int, other: int) -> Pair:
+    """Return two nodes as a pair, the lower index first."""
+    return (one, other) if one < other else (other, one)
+
+
+def trial_of(one: int, other: int) -> Trial:
+    """Return the trial of two nodes over all rails."""
+    return Trial(pair_of(one, other), ())
+
+
+def other_of(pair: Pair, node: int) -> int:
+    """Return the other end of `pair`."""
+    return pair[1] if pair[0] == node else pair[0]
+
+
+def level_of(table: Dict[int, Sample]) -> float:
+    """Return the middle of single-rail runs, GB/s."""
+    return median_high([sample.busbw_gb_s or 0.0 for sample in table.values()])
+
+
+def of_rail(tables: List[Dict[int, Sample]], rail: int) -> Tuple[Sample, ...]:
+    """Return what each of `tables` holds of `rail`."""
+    return tuple(table[rail] for table in tables if rail in table)

@@ -1,0 +1,99 @@
+"""Looks up the VPC, subnets and security groups that a stack file names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from pulumi_aws import ec2, vpc
+
+from components.aws.asking import ask, there
+from config.aws.facts import GroupRule, SecurityGroup, Subnet, Vpc
+from config.aws.model import Aws
+
+_ANYWHERE = "0.0.0.0/0"
+#: Where a route may lead, in the look-up's words; a route through a gateway endpoint is not shown
+#: (terraform-provider-aws:internal/service/ec2/vpc_route_table_data_source.go).
+_TARGETS = (
+    *("gateway_id", "nat_gateway_id", "transit_gateway_id", "network_interface_id", "vpc_endpoint_id"),
+    *("vpc_peering_connection_id", "local_gateway_id", "carrier_gateway_id", "core_network_arn", "instance_id"),
+)
+
+
+def vpcs(wanted: Aws) -> dict[str, Vpc | None]:
+    """Return the VPC that is named, by its id; None for one that is not there."""
+    own = wanted.network.existing
+    return {own.vpc: there(partial(_vpc, own.vpc))} if own else {}
+
+
+def subnets(wanted: Aws) -> dict[str, Subnet | None]:
+    """Return the subnets that are named, by their ids; None for those that are not there."""
+    own = wanted.network.existing
+    return {name: there(partial(_subnet, name)) for name in (own.public_subnet, own.private_subnet)} if own else {}
+
+
+def security_groups(wanted: Aws) -> dict[str, SecurityGroup | None]:
+    """Return the security groups that are named, by their ids; None for those that are not there."""
+    groups = wanted.network.groups
+    names = [name for name in groups.model_dump().values() if name] if groups else []
+    return {name: there(partial(_group, name)) for name in names}
+
+
+def _vpc(name: str) -> Vpc:
+    found = ask(f"VPC {name}", "ec2/getVpc:getVpc", lambda: ec2.get_vpc(id=name))
+    return Vpc(dns=found.enable_dns_support, host_names=found.enable_dns_hostnames)
+
+
+def _subnet(name: str) -> Subnet:
+    found = ask(f"subnet {name}", "ec2/getSubnet:getSubnet", lambda: ec2.get_subnet(id=name))
+    return Subnet(
+        vpc=found.vpc_id,
+        zone=found.availability_zone,
+        cidr=found.cidr_block,
+        free=int(found.available_ip_address_count),
+        way_out=_way_out(name, found.vpc_id),
+    )
+
+
+def _way_out(subnet: str, its_vpc: str) -> str:
+    """Return what a subnet sends all other traffic to; empty if nothing.
+
+    A subnet that no table is associated with has the VPC's main one, and the look-up by subnet then finds none (EC2 API).
+    """
+    what = f"the route table of {subnet}"
+    table = there(lambda: _table(what, lambda: ec2.get_route_table(subnet_id=subnet)))
+    if table is None:
+        main = ask(f"VPC {its_vpc}", "ec2/getVpc:getVpc", lambda: ec2.get_vpc(id=its_vpc)).main_route_table_id
+        table = _table(f"the main route table of {its_vpc}", lambda: ec2.get_route_table(route_table_id=main))
+    for route in table.routes:
+        if route.cidr_block == _ANYWHERE:
+            return next((str(found) for key in _TARGETS if (found := getattr(route, key, ""))), "")
+    return ""
+
+
+def _table(what: str, question: Callable[[], ec2.GetRouteTableResult]) -> ec2.GetRouteTableResult:
+    return ask(what, "ec2/getRouteTable:getRouteTable", question)
+
+
+def _group(name: str) -> SecurityGroup:
+    found = ask(f"security group {name}", "ec2/getSecurityGroup:getSecurityGroup", lambda: ec2.get_security_group(id=name))
+    listed = ask(
+        f"the rules of {name}",
+        "vpc/getSecurityGroupRules:getSecurityGroupRules",
+        lambda: vpc.get_security_group_rules(filters=[vpc.GetSecurityGroupRulesFilterArgs(name="group-id", values=[name])]),
+    )
+    return SecurityGroup(found.vpc_id, tuple(_rule(each) for each in listed.ids))
+
+
+def _rule(name: str) -> GroupRule:
+    found = ask(
+        f"rule {name}",
+        "vpc/getSecurityGroupRule:getSecurityGroupRule",
+        lambda: vpc.get_security_group_rule(security_group_rule_id=name),
+    )
+    return GroupRule(
+        out=found.is_egress,
+        protocol=found.ip_protocol,
+        ports=(int(found.from_port or 0), int(found.to_port or 0)),
+        peer=found.referenced_security_group_id or found.cidr_ipv4 or "",
+    )

@@ -1,0 +1,251 @@
+"""Rules about a VPC that exists: what must be true of it, because nothing of it is changed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from catalogue.aws.ports import LUSTRE_PORTS, OPENZFS_PORTS
+from catalogue.aws.regions import needs_second_zone
+from config.aws.facts import Facts, SecurityGroup, Subnet
+from config.aws.model import Aws, ExistingNetwork, OwnGroups
+from config.model import key_of
+from config.rule import ERROR, Breach, known, rule
+
+_AT = "aws.network.existing"
+_GROUPS = f"{_AT}.groups"
+_CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
+_WORLD = "0.0.0.0/0"
+_SSH, _HTTPS = 22, 443
+_Breaches = Iterator[Breach]
+
+
+@rule("existing-instead", ERROR, "a network is made, or it exists", guard=True)
+def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Keys of a network that is made, beside one that exists; or a group that is missing."""
+    own = wanted.network.existing
+    if own is None:
+        return
+    for key in sorted({"public", "private"} & wanted.network.model_fields_set):
+        yield Breach(f"aws.network.{key}", f"is {getattr(wanted.network, key)}, and {_AT} names subnets; say one of them")
+    home = wanted.storage.home
+    if home and not home.existing and needs_second_zone(wanted.home_deployment):
+        yield Breach(
+            "aws.storage.home.deployment",
+            f"is {wanted.home_deployment}, which writes routes into the subnets' tables, and {_AT} is changed by nothing; take "
+            "a type in a single zone",
+        )
+    if own.groups and wanted.storage.systems and not own.groups.storage:
+        yield Breach(
+            f"{_GROUPS}.storage",
+            "is not set, and machines mount file systems; name the group that lets them, or set aws.storage to lustre: null "
+            "and home: null",
+        )
+
+
+@rule("existing-system", ERROR, "FSx user guides: a file system is reached in its VPC, as its groups let", guard=True)
+def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A file system that exists, with keys of one that is made, or out of reach."""
+    for key, system in wanted.storage.systems.items():
+        if system.existing is None:
+            continue
+        path = f"aws.storage.{key}"
+        for name in sorted(system.model_fields_set - {"existing", "mount", "efa"}):
+            yield Breach(
+                f"{path}.{key_of(name)}", f"is set, and {path}.existing is {system.existing}, which has its own; say one"
+            )
+        if wanted.network.groups is None:
+            yield Breach(
+                f"{path}.existing",
+                f"is {system.existing}, which only groups that exist may reach; name {_AT}, where it is, with its groups",
+            )
+
+
+@rule("existing-there", ERROR, f"{_CLUSTER} SubnetsValidator, SecurityGroupsValidator", guard=True)
+def existing_there(wanted: Aws, facts: Facts) -> _Breaches:
+    """A VPC, subnet or group that does not exist, or is in another VPC."""
+    own = wanted.network.existing
+    if own is None:
+        return
+    if known(facts.vpcs, own.vpc, "VPC") is None:
+        yield Breach(f"{_AT}.vpc", f"is {own.vpc}, which is not in {wanted.region}, or this account may not see it")
+    parts: list[tuple[str, str, Subnet | SecurityGroup | None]] = [
+        (f"{_AT}.{key}", name, known(facts.subnets, name, "subnet")) for key, name in _subnets(own).items()
+    ]
+    parts += [(path, name, known(facts.security_groups, name, "security group")) for path, name in _named(own.groups)]
+    for path, name, found in parts:
+        if found is None:
+            yield Breach(path, f"is {name}, which is not in {wanted.region}, or this account may not see it")
+        elif found.vpc != own.vpc:
+            yield Breach(path, f"is {name}, which is in {found.vpc}, and {_AT}.vpc is {own.vpc}; all must be in one VPC")
+
+
+@rule("existing-zone", ERROR, "EC2 API, DescribeSubnets: AvailabilityZone")
+def existing_zone(wanted: Aws, facts: Facts) -> _Breaches:
+    """A subnet in another zone."""
+    own = wanted.network.existing
+    for key, name in _subnets(own).items():
+        found = known(facts.subnets, name, "subnet")
+        if found is not None and found.zone != wanted.zone:
+            yield Breach(
+                f"{_AT}.{key}", f"is {name}, which is in {found.zone}, and aws.zone is {wanted.zone}; they must be in one zone"
+            )
+
+
+@rule("existing-dns", ERROR, f"{_CLUSTER} SubnetsValidator: DNS support and host names", number=26)
+def existing_dns(wanted: Aws, facts: Facts) -> _Breaches:
+    """A VPC whose DNS does not answer: file systems are mounted, and machines are known, by names."""
+    own = wanted.network.existing
+    found = known(facts.vpcs, own.vpc, "VPC") if own else None
+    if own is None or found is None:
+        return
+    lacking = [name for name, there in (("DNS support", found.dns), ("DNS host names", found.host_names)) if not there]
+    if lacking:
+        yield Breach(
+            f"{_AT}.vpc",
+            f"is {own.vpc}, which has no {' and no '.join(lacking)}; names of file systems and machines would not resolve",
+        )
+
+
+@rule("existing-routes", ERROR, "EC2 user guide: an instance with several network interfaces gets no public address")
+def existing_routes(wanted: Aws, facts: Facts) -> _Breaches:
+    """A subnet without the way out that its machines need."""
+    own = wanted.network.existing
+    if own is None:
+        return
+    public = known(facts.subnets, own.public_subnet, "subnet")
+    if public is not None and not public.way_out.startswith("igw-"):
+        yield Breach(
+            f"{_AT}.publicSubnet",
+            f"is {own.public_subnet}, which sends {_WORLD} to {public.way_out or 'nothing'}; the login node is reached from "
+            "outside, which takes an Internet gateway (igw-...)",
+        )
+    private = known(facts.subnets, own.private_subnet, "subnet")
+    if private is not None and (not private.way_out or private.way_out.startswith("igw-")):
+        yield Breach(
+            f"{_AT}.privateSubnet",
+            f"is {own.private_subnet}, which sends {_WORLD} to {private.way_out or 'nothing'}; nodes have no public address, "
+            "and they fetch packages, so it takes a NAT gateway or another way out",
+        )
+
+
+@rule("existing-efa", ERROR, "EC2 user guide, Get started with EFA: Prepare an EFA-enabled security group", number=5)
+def existing_efa(wanted: Aws, facts: Facts) -> _Breaches:
+    """A group that EFA's traffic does not pass: it matches only rules that name the group by its id."""
+    groups = wanted.network.groups
+    if groups is None or not any(one.has_efa for _, _, one in wanted.located):
+        return
+    found = known(facts.security_groups, groups.nodes, "security group")
+    lacking = [way for way, out in (("in from", False), ("out to", True)) if found and not found.lets([groups.nodes], out=out)]
+    if lacking:
+        yield Breach(
+            f"{_GROUPS}.nodes",
+            f"is {groups.nodes}, which does not let all traffic {' itself and '.join(lacking)} itself by its id; EFA matches "
+            "no rule that names a network",
+        )
+
+
+@rule("existing-reach", ERROR, "what the update itself does: SSH to the login node, and from there to the nodes")
+def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
+    """Groups that SSH does not pass, or that let nothing out."""
+    own, groups = wanted.network.existing, wanted.network.groups
+    if own is None or groups is None:
+        return
+    login = known(facts.security_groups, groups.login, "security group")
+    nodes = known(facts.security_groups, groups.nodes, "security group")
+    private, public = (known(facts.subnets, name, "subnet") for name in (own.private_subnet, own.public_subnet))
+    if login is None or nodes is None or private is None or public is None:
+        return  # existing-there says it
+    for index, source in enumerate(wanted.access.ssh_from):
+        if not login.lets([source], out=False, port=_SSH):
+            yield Breach(f"aws.access.sshFrom[{index}]", f"is {source}, and {groups.login} lets no SSH in from there")
+    if not login.lets([groups.nodes, private.cidr], out=True, port=_SSH):
+        yield Breach(
+            f"{_GROUPS}.login", f"is {groups.login}, which lets no SSH out to {groups.nodes}; nodes are reached that way"
+        )
+    if not nodes.lets([groups.login, public.cidr], out=False, port=_SSH):
+        yield Breach(
+            f"{_GROUPS}.nodes", f"is {groups.nodes}, which lets no SSH in from {groups.login}; it is the only way to nodes"
+        )
+    if not nodes.lets([groups.nodes, private.cidr], out=False) or not nodes.lets([groups.nodes, private.cidr], out=True):
+        yield Breach(
+            f"{_GROUPS}.nodes",
+            f"is {groups.nodes}, which does not let all traffic through between nodes; MPI and NCCL use any port",
+        )
+    for key, name, group in (("login", groups.login, login), ("nodes", groups.nodes, nodes)):
+        if not group.lets([_WORLD], out=True, port=_HTTPS):
+            yield Breach(f"{_GROUPS}.{key}", f"is {name}, which lets no HTTPS out to {_WORLD}; first boot fetches packages")
+
+
+@rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
+def existing_open(wanted: Aws, facts: Facts) -> _Breaches:
+    """A login node's group that lets the whole Internet in, unsaid."""
+    groups = wanted.network.groups
+    if groups is None or wanted.access.allow_world:
+        return
+    login = known(facts.security_groups, groups.login, "security group")
+    if login is not None and login.lets([_WORLD], out=False, port=_SSH):
+        yield Breach(
+            f"{_GROUPS}.login",
+            f"is {groups.login}, which lets SSH in from {_WORLD}, the whole Internet; close it, or set aws.access.allowWorld: "
+            "true if you mean it",
+        )
+
+
+@rule("existing-storage", ERROR, f"{_CLUSTER} ExistingFsxNetworkingValidator", number=30)
+def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
+    """A group of file systems that their traffic does not pass."""
+    own, groups = wanted.network.existing, wanted.network.groups
+    if own is None or groups is None or groups.storage is None:
+        return
+    sides = {
+        key: (name, known(facts.security_groups, name, "security group"))
+        for key, name in (("storage", groups.storage), ("nodes", groups.nodes), ("login", groups.login))
+    }
+    network = known(facts.subnets, own.private_subnet, "subnet"), known(facts.subnets, own.public_subnet, "subnet")
+    if None in network or any(found is None for _, found in sides.values()):
+        return  # existing-there says it
+    cidrs = {"storage": network[0], "nodes": network[0], "login": network[1]}
+    for key, (name, found) in sides.items():
+        closed = []
+        for peer, way, port, protocol in _file_traffic(wanted, key):
+            cidr = cidrs[peer]
+            # Everything is asked for EFA's sake, which matches no network.
+            able = [sides[peer][0], *([cidr.cidr] if cidr and port else [])]
+            if found and not found.lets(able, out=way == "to", port=port, protocol=protocol):
+                closed.append(f"{protocol if port else 'everything'} {port or ''}".strip() + f" {way} {sides[peer][0]}")
+        if closed:
+            yield Breach(f"{_GROUPS}.{key}", f"is {name}, which does not let through {', '.join(closed)}; mounts would hang")
+
+
+def _file_traffic(wanted: Aws, key: str) -> Iterator[tuple[str, str, int | None, str]]:
+    """Yield what a group must let through for file systems: the other side, `from` or `to`, a port (None: all), a protocol."""
+    lustre = wanted.storage.lustre
+    clients, servers = ("nodes", "login"), key == "storage"
+    peers = (*clients, "storage") if servers else ("storage",)
+    for peer, port in itertools.product(peers, _ends(LUSTRE_PORTS) if lustre else ()):
+        yield peer, "from", port, "tcp"  # servers and clients both begin connections
+        yield peer, "to", port, "tcp"
+    if lustre and lustre.efa and key != "login":
+        for peer, way in itertools.product(("nodes", "storage") if servers else ("storage",), ("from", "to")):
+            yield peer, way, None, "-1"
+    if wanted.storage.home:
+        for peer, port, protocol in itertools.product(
+            clients if servers else ("storage",), _ends(OPENZFS_PORTS), ("tcp", "udp")
+        ):
+            yield peer, "from" if servers else "to", port, protocol
+
+
+def _subnets(own: ExistingNetwork | None) -> dict[str, str]:
+    return {"publicSubnet": own.public_subnet, "privateSubnet": own.private_subnet} if own else {}
+
+
+def _named(groups: OwnGroups | None) -> Iterator[tuple[str, str]]:
+    """Yield path and id of each group that is named."""
+    for key, name in groups.model_dump().items() if groups else ():
+        if name:
+            yield f"{_GROUPS}.{key}", name
+
+
+def _ends(ports: tuple[tuple[int, int], ...]) -> list[int]:
+    return sorted({port for first, last in ports for port in (first, last)})

@@ -1,0 +1,216 @@
+"""Data sources of VPCs, subnets, route tables and security groups, by their ids.
+
+What each says when there is none is the provider's own (terraform-provider-aws: internal/tfresource/not_found_error.go,
+internal/service/ec2/vpc_route_table_data_source.go).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rehearsal.aws import addresses
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.groups import EGRESS, INGRESS
+from rehearsal.aws.kinds import GROUP, SUBNET, TABLE, VPC
+from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
+from rehearsal.aws.places import ACCOUNT
+from rehearsal.aws.subnets import JOINED, ROUTE
+from rehearsal.plugin.store import Database, Record
+
+#: Type -> what the provider calls it, and the operation that lists it.
+_LISTED = {
+    VPC: ("EC2 VPC", "DescribeVpcs"),
+    SUBNET: ("EC2 Subnet", "DescribeSubnets"),
+    GROUP: ("EC2 Security Group", "DescribeSecurityGroups"),
+}
+_TARGETS = ("gatewayId", "natGatewayId")
+_OTHER_TARGETS = (
+    *("carrierGatewayId", "coreNetworkArn", "destinationPrefixListId", "egressOnlyGatewayId", "instanceId", "ipv6CidrBlock"),
+    *("localGatewayId", "networkInterfaceId", "transitGatewayId", "vpcEndpointId", "vpcPeeringConnectionId", "odbNetworkArn"),
+)
+
+
+def vpc(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+    """Return a VPC.
+
+    Raises:
+        ServiceError: there is none, or the request is wrong.
+    """
+    database = cloud.store.read()
+    one = _found(args, database, VPC)
+    ranges = addresses.vpc_cidrs(database, one)
+    blocks = [
+        {"associationId": f"vpc-cidr-assoc-{at}", "cidrBlock": cidr, "state": "associated"} for at, cidr in enumerate(ranges)
+    ]
+    kept = ("arn", "mainRouteTableId", "dhcpOptionsId", "enableDnsSupport", "enableDnsHostnames", "instanceTenancy")
+    return {
+        **{name: one.outputs()[name] for name in (*kept, "enableNetworkAddressUsageMetrics")},
+        "id": one.id,
+        "cidrBlock": one.inputs["cidrBlock"],
+        "cidrBlockAssociations": blocks,
+        "default": False,
+        "ownerId": ACCOUNT,
+        "state": "available",
+        "tags": dict(one.inputs.get("tags") or {}),
+        "ipv6AssociationId": "",
+        "ipv6CidrBlock": "",
+        "ipv6CidrBlockAssociations": [],
+    }
+
+
+def subnet(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+    """Return a subnet, with the number of its free addresses.
+
+    Raises:
+        ServiceError: there is none, or the request is wrong.
+    """
+    database = cloud.store.read()
+    one = _found(args, database, SUBNET)
+    kept = (
+        *("arn", "availabilityZone", "availabilityZoneId", "cidrBlock", "mapPublicIpOnLaunch", "vpcId", "enableDns64"),
+        *("assignIpv6AddressOnCreation", "ipv6Native", "mapCustomerOwnedIpOnLaunch", "privateDnsHostnameTypeOnLaunch"),
+        *("enableResourceNameDnsARecordOnLaunch", "enableResourceNameDnsAaaaRecordOnLaunch"),
+    )
+    return {
+        **{name: one.outputs()[name] for name in kept},
+        "id": one.id,
+        "availableIpAddressCount": addresses.room(database, one),
+        "state": "available",
+        "ownerId": ACCOUNT,
+        "tags": dict(one.inputs.get("tags") or {}),
+        "defaultForAz": False,
+        "outpostArn": "",
+        "enableLniAtDeviceIndex": 0,
+        "customerOwnedIpv4Pool": "",
+        "ipv6CidrBlock": "",
+        "ipv6CidrBlockAssociationId": "",
+    }
+
+
+def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+    """Return a route table by its id, or by a subnet that is associated with it.
+
+    Raises:
+        ServiceError: there is none, or the request is wrong. A subnet that has only the VPC's main table has none.
+    """
+    database = cloud.store.read()
+    name = args.get("routeTableId")
+    if name is None:
+        its = needed(args, "subnetId", "EC2", "DescribeRouteTables")
+        name = next((one.inputs["routeTableId"] for one in database.of(JOINED, subnetId=its)), None)
+    one = database.find(name, TABLE)
+    if one is None:
+        message = "query returned no results. Please change your search criteria and try again"
+        raise refusal("NoResults", message, "EC2", "DescribeRouteTables")
+    joined = [
+        {"main": False, "gatewayId": "", "routeTableAssociationId": each.id, "routeTableId": one.id, **_of(each, "subnetId")}
+        for each in database.of(JOINED, routeTableId=one.id)
+    ]
+    return {
+        "id": one.id,
+        "routeTableId": one.id,
+        "vpcId": one.inputs["vpcId"],
+        "ownerId": ACCOUNT,
+        "associations": joined,
+        "routes": list(_routes(one, database)),
+        "tags": dict(one.inputs.get("tags") or {}),
+        "arn": one.computed.get("arn", ""),
+    }
+
+
+def group(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+    """Return a security group.
+
+    Raises:
+        ServiceError: there is none, or the request is wrong.
+    """
+    one = _found(args, cloud.store.read(), GROUP)
+    return {
+        "id": one.id,
+        "name": one.computed["name"],
+        "vpcId": one.inputs["vpcId"],
+        "arn": one.computed.get("arn", ""),
+        "description": one.outputs().get("description", ""),
+        "tags": dict(one.inputs.get("tags") or {}),
+    }
+
+
+def group_rules(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+    """Return the ids of rules that pass the filters.
+
+    Raises:
+        ServiceError: the request is wrong.
+    """
+    rules = _rules(cloud.store.read())
+    facts = {name: {"group-id": rule["securityGroupId"], "security-group-rule-id": name} for name, rule in rules.items()}
+    return {"ids": [name for name, its in facts.items() if passes(args, its)], "tags": {}}
+
+
+def group_rule(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+    """Return a rule of a security group.
+
+    Raises:
+        ServiceError: there is none, or the request is wrong.
+    """
+    name = needed(args, "securityGroupRuleId", "EC2", "DescribeSecurityGroupRules")
+    found = _rules(cloud.store.read()).get(name)
+    if found is None:
+        raise refusal("NotFound", "no matching Security Group Rule found", "EC2", "DescribeSecurityGroupRules")
+    return found
+
+
+def _found(args: Mapping[str, Any], database: Database, token: str) -> Record:
+    noun, operation = _LISTED[token]
+    one = database.find(needed(args, "id", "EC2", operation), token)
+    if one is None:
+        raise refusal("NotFound", f"no matching {noun} found", "EC2", operation)
+    return one
+
+
+def _of(record: Record, name: str) -> Answer:
+    return {name: record.inputs.get(name) or ""}
+
+
+def _routes(table: Record, database: Database) -> Iterator[Answer]:
+    listed = [(one.get("cidrBlock"), one) for one in table.inputs.get("routes") or []]
+    listed += [(one.inputs["destinationCidrBlock"], one.inputs) for one in database.of(ROUTE, routeTableId=table.id)]
+    for cidr, one in listed:
+        yield {"cidrBlock": cidr, **dict.fromkeys(_OTHER_TARGETS, ""), **{key: one.get(key) or "" for key in _TARGETS}}
+
+
+def _rules(database: Database) -> dict[str, Answer]:
+    """Return all rules of all groups by their ids; those that came with a group have ids of their own, too."""
+    rules: dict[str, Answer] = {}
+    for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
+        for one in database.of(token):
+            rules[one.id] = _rule(one.id, one.inputs["securityGroupId"], direction, one.inputs)
+        for owner in database.of(GROUP):
+            for at, given in enumerate(owner.inputs.get(direction) or []):
+                peers = [{"cidrIpv4": cidr} for cidr in given.get("cidrBlocks") or []]
+                peers += [{"referencedSecurityGroupId": name} for name in given.get("securityGroups") or []]
+                peers += [{"referencedSecurityGroupId": owner.id}] if given.get("self") else []
+                for peer in peers:
+                    name = f"sgr-{zlib.crc32(f'{owner.id} {direction} {at} {peer}'.encode()):017x}"
+                    rules[name] = _rule(name, owner.id, direction, {**given, **peer, "ipProtocol": given["protocol"]})
+    return rules
+
+
+def _rule(name: str, owner: str, direction: str, given: Mapping[str, Any]) -> Answer:
+    every = str(given["ipProtocol"]) == "-1"
+    return {
+        "id": name,
+        "securityGroupRuleId": name,
+        "securityGroupId": owner,
+        "isEgress": direction == "egress",
+        "arn": "",
+        "ipProtocol": str(given["ipProtocol"]),
+        "tags": {},
+        "description": "",
+        "prefixListId": "",
+        "cidrIpv6": "",
+        **{key: given.get(key) or "" for key in ("cidrIpv4", "referencedSecurityGroupId")},
+        # Of all protocols the API says ports -1.
+        **{key: -1 if every else int(given.get(key) or 0) for key in ("fromPort", "toPort")},
+    }

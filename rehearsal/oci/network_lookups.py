@@ -1,0 +1,94 @@
+"""Data sources of subnets, route tables, security lists, and exports of file systems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rehearsal.oci.core_network import ROUTE_TABLE, SECURITY_LIST
+from rehearsal.oci.core_subnet import SUBNET
+from rehearsal.oci.errors import not_found
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.store import Database, Record
+
+Answer = dict[str, Any]
+#: Property of a rule -> that of its options in the look-up's answer, which are lists.
+_OPTIONS = {"tcpOptions": ("min", "max"), "udpOptions": ("min", "max"), "icmpOptions": ("type", "code")}
+
+
+def subnet(args: Mapping[str, Any], database: Database) -> Answer:
+    """Return a subnet.
+
+    Raises:
+        ServiceError: there is none, or it may not be seen: the service says the same of both.
+    """
+    name = str(args.get("subnetId"))
+    one = database.find(name, SUBNET)
+    if one is None:
+        raise ServiceError(not_found("subnetId", name), "Core Subnet", "Read")
+    blank = {"availabilityDomain": "", "dnsLabel": "", "subnetDomainName": "", "ipv6cidrBlock": "", "ipv6virtualRouterIp": ""}
+    return blank | {"definedTags": {}, "freeformTags": {}, "ipv6cidrBlocks": []} | _plain(one) | {"subnetId": name}
+
+
+def route_tables(args: Mapping[str, Any], database: Database) -> Answer:
+    """Return the route tables of a compartment, of one VCN if it is named."""
+    tables = []
+    for one in _of(args, database, ROUTE_TABLE):
+        rules = [
+            {"cidrBlock": "", "description": "", "destinationType": "CIDR_BLOCK", "routeType": "STATIC", **rule}
+            for rule in one.outputs().get("routeRules") or []
+        ]
+        tables.append({"definedTags": {}, "freeformTags": {}, **_plain(one), "routeRules": rules})
+    return {"routeTables": tables}
+
+
+def security_lists(args: Mapping[str, Any], database: Database) -> Answer:
+    """Return the security lists of a compartment, of one VCN if it is named."""
+    lists = []
+    for one in _of(args, database, SECURITY_LIST):
+        rules = {
+            key: [_rule(rule, peer) for rule in one.outputs().get(key) or []]
+            for key, peer in (("ingressSecurityRules", "sourceType"), ("egressSecurityRules", "destinationType"))
+        }
+        lists.append({"definedTags": {}, "freeformTags": {}, **_plain(one), **rules})
+    return {"securityLists": lists}
+
+
+def exports(args: Mapping[str, Any], database: Database) -> Answer:
+    """Return the exports of a compartment, of one export set if it is named."""
+    listed = []
+    for one in database.of("oci:FileStorage/export:Export"):
+        its = one.outputs()
+        if args.get("exportSetId") in {None, its["exportSetId"]} and args.get("state") in {None, "ACTIVE"}:
+            kept = ("exportSetId", "fileSystemId", "path", "timeCreated", "isIdmapGroupsForSysAuth")
+            listed.append(
+                {
+                    "id": one.id,
+                    "state": "ACTIVE",
+                    "locks": [],
+                    "exportOptions": [],
+                    **{key: its[key] for key in kept if key in its},
+                }
+            )
+    return {"exports": listed}
+
+
+def _of(args: Mapping[str, Any], database: Database, token: str) -> list[Record]:
+    return [
+        one
+        for one in database.of(token, compartmentId=args.get("compartmentId"))
+        if args.get("vcnId") in {None, one.inputs["vcnId"]}
+    ]
+
+
+def _plain(one: Record) -> Answer:
+    return {**one.outputs(), "id": one.id, "state": "AVAILABLE"}
+
+
+def _rule(rule: Mapping[str, Any], peer: str) -> Answer:
+    options = {}
+    for name, keys in _OPTIONS.items():
+        given = rule.get(name)
+        ports: Answer = {"sourcePortRanges": []} if name != "icmpOptions" else {}
+        options[name] = [{**dict.fromkeys(keys, 0), **given, **ports}] if given else []
+    return {"description": "", "stateless": False, peer: "CIDR_BLOCK", **rule, **options}

@@ -1,0 +1,32 @@
+"""Measuring again raises `measure.run` for every update from then on, and the stack file stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import again
+
+FILE = "config:\n  busbar:measure:\n    run: 4\n"
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(again, "ROOT", tmp_path)
+    (tmp_path / "Pulumi.dev.yaml").write_text(FILE)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("given", "first"), [(FILE, 4), ("config:\n  busbar:target: oci\n", 1), ("config:\n", 1)])
+def test_a_stack_that_was_raised_twice_is_two_runs_further_than_its_file(checkout, capsys, given, first):
+    (checkout / "Pulumi.dev.yaml").write_text(given)
+    for verb in ("run", "raise", "raise", "run"):
+        assert again.main([verb, "dev"]) == 0
+    assert capsys.readouterr().out.split() == [str(first), str(first + 2)]
+    assert (checkout / "Pulumi.dev.yaml").read_text() == given
+
+
+def test_a_stack_without_a_file_is_left_to_the_command_that_refuses_it(checkout):
+    assert again.main(["raise", "nope"]) == 0
+    assert not (checkout / ".busbar").exists()

@@ -1,0 +1,97 @@
+"""What a person reads when an update ends: the verdict with its cause first, then the next command, then the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from a_line import GPU4, a_plan, document
+from test_outputs import SEARCHED
+
+from benchmarks.judge.verdict import judge
+from benchmarks.plan.asked import Asked
+from benchmarks.report import ending, outputs
+from catalogue import Price
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "screens"
+ASKED = Asked(a_plan(16 << 20), GPU4, 2)
+REAL = Asked(a_plan(1 << 30, 4 << 30), GPU4, 2)
+PRICE = Price(24.0, "the stack's own records.pricePerNodeHour")
+SSH = "ssh -J opc@203.0.113.5 opc@10.0.1.2"
+NOTHING = {"needed": False}
+
+
+def shown(asked: Asked, *, share: float = 0.98, scale: int = 4000, searched: dict | None = None, rents: bool = True) -> str:
+    """Return headline and screen of a run that reached `share` of its wire."""
+    judged = judge(json.dumps(document(asked, share, scale)), asked)
+    following = ending.Next.of(asked, PRICE, SSH, ".busbar/report/dev/report.html", rents=rents)
+    return f"{ending.headline(judged, searched or NOTHING)}\n{ending.screen(judged, searched or NOTHING, following)}\n"
+
+
+TEXTS = {
+    "pass-rehearsed": lambda: shown(ASKED),
+    "pass-real": lambda: shown(REAL, scale=1),
+    "short-rehearsed": lambda: shown(ASKED, share=0.5, searched=SEARCHED),
+    "short-on-hosts": lambda: shown(REAL, share=0.5, scale=1, rents=False),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
+    reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
+
+
+def test_the_headline_of_a_short_fabric_has_verdict_number_gate_and_the_culprit_with_its_own_number():
+    judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
+    text = ending.headline(judged, SEARCHED)
+    assert text.startswith("verdict SHORT: all_reduce busbw 0.025 GB/s at 64 MiB, 50.0% of the wire; gate 0.0425 ")
+    assert text.endswith("; rail mlx5_3 of node inst-a gives 0.001 GB/s, 50% of what is healthy")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rails", "called"),
+    [
+        ("node", [], "node a and b"),
+        ("link", ["mlx5_3"], "the link between a and b on mlx5_3"),
+        ("rail", ["mlx5_3", "mlx5_4"], "rails mlx5_3, mlx5_4 of node a and b"),
+        ("rail_plane", ["mlx5_3"], "rail mlx5_3 of all nodes"),
+        ("group", [], "a and b together"),
+        ("between", [], "what pairs of a and b share"),
+    ],
+)
+def test_every_kind_of_culprit_has_a_name_and_the_number_of_its_own_rails(kind, rails, called):
+    trials = [
+        {"nodes": ["a", "b"], "rails": [], "busbw_gb_s": 0.02, "why": ""},
+        {"nodes": ["a", "b"], "rails": ["mlx5_0"], "busbw_gb_s": 0.0005, "why": ""},
+        {"nodes": ["a", "b"], "rails": ["mlx5_3"], "busbw_gb_s": 0.001, "why": ""},
+    ]
+    culprit = {"kind": kind, "nodes": ["a", "b"], "rails": rails, "ratio": 0.5, "evidence": trials, "next": "look"}
+    assert outputs.culprit_name(culprit) == called
+    text = ending.headline(judge(json.dumps(document(ASKED, 0.5)), ASKED), {"needed": True, "culprits": [culprit, culprit]})
+    number = "0.001" if rails else "0.0005"
+    assert text.endswith(f"; {called} gives {number} GB/s, 50% of what is healthy, and 1 more")
+
+
+def test_a_headline_is_one_line_that_the_command_plugin_can_quote_without_a_change():
+    found = document(ASKED)
+    found["steps"] = [
+        step | {"failed": 'ended: "no\ndevice" \\n'} if step["name"] == "all_reduce" else step for step in found["steps"]
+    ]
+    text = ending.headline(judge(json.dumps(found), ASKED), NOTHING)
+    assert text.startswith("verdict UNKNOWN: ")
+    assert "'no device' /n" in text
+    assert json.dumps(text, ensure_ascii=False) == f'"{text}"'
+
+
+def test_what_to_type_next_stands_under_the_headline_and_once():
+    text = TEXTS["short-rehearsed"]()
+    assert text.splitlines()[1] == "next, on the head node: ssh 10.0.1.2 'cat state'"
+    assert text.count("ssh 10.0.1.2 'cat state'") == 1
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_line_but_sentences_fits_on_eighty_columns(name):
+    """Sentences are broken by the terminal; the engine indents what it shows by four."""
+    sentences = ("verdict", "next,", "  - ", "running", "measured")
+    assert max(len(line) for line in TEXTS[name]().splitlines() if not line.startswith(sentences)) <= 76

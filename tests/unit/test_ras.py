@@ -1,0 +1,87 @@
+"""What NCCL's own service says of a hung run is read from its JSON, and from its text where it offers none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from benchmarks.launch.protocol import Node
+from benchmarks.runner import fanout, laggards, rank_states
+
+_TEXT = (
+    "Group 0: MISMATCH\n  Rank 2 has launched up to operation 100\n  INCOMPLETE: missing communicator data from 1 job process\n"
+)
+
+
+def _rank(rank: int, begun: int, error: int = 0) -> dict[str, object]:
+    """Return a rank as `jsonWriteRankData` of NCCL 2.28.9 writes it."""
+    status = {"init_state": 0, "async_error": error, "finalize_called": False, "destroy_flag": False, "abort_flag": False}
+    about = {"rank": rank, "host": f"10.0.0.{rank // 2}", "pid": 800 + rank, "cuda_dev": rank % 2, "nvml_dev": rank % 2}
+    return {**about, "status": status, "collective_counts": {"Broadcast": 0, "AllReduce": begun}}
+
+
+def _document(*ranks: dict[str, object], missing: tuple[dict[str, object], ...] = ()) -> str:
+    group = {"hash": "0x1", "size": 4, "ranks_count": len(ranks), "missing_ranks_count": len(missing)}
+    whole = {"nccl_version": "2.28.9", "communicators_count": 1, "ras": {"collection_time_sec": 0.1, "timeouts_count": 0}}
+    return json.dumps({**whole, "communicators": [{**group, "ranks": ranks, "missing_ranks": missing}]}, indent=2)
+
+
+def _missing(rank: int, *, unresponsive: bool, dead: bool) -> dict[str, object]:
+    about = {"rank": rank, "host": "10.0.0.1", "pid": 800 + rank, "cuda_dev": 0, "nvml_dev": 0}
+    return {**about, "status": {"unresponsive": unresponsive, "considered_dead": dead}}
+
+
+def _client(folder, json_answer: str | None) -> str:
+    """Write a client that answers in JSON, or refuses the option as those before 2.28.7 do, and in text."""
+    (folder / "answer").write_text(json_answer or "")
+    path = folder / "ncclras"
+    as_json = f"cat {folder}/answer" if json_answer is not None else "echo 'Usage: ncclras [OPTION]...' >&2; exit 1"
+    path.write_text(f"#!/bin/sh\ncase \"$1\" in -f) {as_json};; -v) cat <<'END'\n{_TEXT}END\n;; esac\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def _said(name: str, client: str) -> list[str]:
+    """Return what the program that runs on the nodes says."""
+    words = [*fanout.PYTHON.split(), "-", name, client]
+    done = subprocess.run(words, input=fanout.source_of(rank_states), capture_output=True, check=True)
+    return json.loads(done.stdout)["ras"]
+
+
+def test_a_rank_that_has_begun_less_than_others_is_named_from_json(tmp_path):
+    client = _client(tmp_path, _document(_rank(0, 100), _rank(1, 100), _rank(2, 97), _rank(3, 100)))
+    assert _said("nothing", client) == ["rank 2 on 10.0.0.1 (process 802) has begun 97 of 100 AllReduce"]
+
+
+def test_ranks_that_are_gone_or_failed_are_named_from_json(tmp_path):
+    gone = (_missing(2, unresponsive=True, dead=False), _missing(3, unresponsive=True, dead=True))
+    client = _client(tmp_path, _document(_rank(0, 7), _rank(1, 7, error=6), missing=gone))
+    assert _said("nothing", client) == [
+        "rank 2 on 10.0.0.1 (process 802) is unresponsive",
+        "rank 3 on 10.0.0.1 (process 803) is dead",
+        "rank 1 on 10.0.0.0 (process 801) failed with NCCL error 6",
+    ]
+
+
+def test_a_service_that_sees_nothing_odd_says_nothing(tmp_path):
+    assert _said("nothing", _client(tmp_path, _document(_rank(0, 7), _rank(1, 7)))) == []
+
+
+def test_an_older_client_and_broken_json_leave_the_text(tmp_path):
+    """2.28.9 itself writes no comma before a missing rank's status."""
+    told = ["Group 0: MISMATCH", "INCOMPLETE: missing communicator data from 1 job process"]
+    assert _said("nothing", _client(tmp_path, None)) == told
+    whole = _document(_rank(0, 7), missing=(_missing(1, unresponsive=True, dead=False),))
+    for broken in (whole.replace("},", "}", 1), whole[:80], "[]", '{"communicators": [{}]}', '{"communicators": null}'):
+        assert _said("nothing", _client(tmp_path, broken)) == told
+
+
+def test_what_every_node_is_told_by_nccl_is_said_once(monkeypatch):
+    answer = json.dumps({"ranks": [{"pid": 5, "rank": 1, "state": "T", "cpu_s": 0.0}], "ras": ["rank 1 on a is unresponsive"]})
+    monkeypatch.setattr(fanout, "each", lambda nodes, *_: [fanout.Answer(0, answer, "") for _ in nodes])
+    nodes = [Node("a", "10.0.0.1"), Node("b", "10.0.0.2")]
+    assert laggards.named(nodes, "/opt/all_reduce_perf", 1) == [
+        "a: rank 1 (process 5) is stopped",
+        "b: rank 1 (process 5) is stopped",
+        "NCCL says: rank 1 on a is unresponsive",
+    ]
