@@ -81,6 +81,7 @@ class Stage:
         self.environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "BUSBAR_"))
         } | {
+            "GOGC": "400",  # an engine that lives for seconds need not look for garbage often
             "BUSBAR_WORLD": str(self.world),
             "PULUMI_HOME": str(folder / "home"),
             "PULUMI_BACKEND_URL": f"file://{folder}/state",
@@ -194,7 +195,7 @@ class Stage:
         return self.command(*self.up_words(**changes), "--exclude", "**::acceptance-accept-verdict")
 
     def pass_by(self, *words: str, **changes: Any) -> Finished:
-        """Update the stack with `changes`; where that is no pass, measure twice more: how busy this machine is is not the point."""
+        """Update the stack with `changes`; a verdict that is no pass is asked for twice more, as this machine may be busy."""
         found = self.command(*self.up_words(**changes), *words)
         for again in (101, 102):
             if found.status != 0 and "verdict" in found.text:

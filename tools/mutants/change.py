@@ -84,7 +84,7 @@ def of(file: str, source: str) -> Iterator[Mutant]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node but those in f-strings, whose places Python 3.11 does not know, and those that only a type checker reads."""
+    """Yield every node but those in f-strings, whose places Python 3.11 does not know, and those for type checkers."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.JoinedStr) or _is_for_types(child)):
