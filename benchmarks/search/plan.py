@@ -168,11 +168,16 @@ class Search:
 
     def _confirm(self) -> Iterator[List[Trial]]:
         """Repeat what one number does not settle, and give suspects known-good partners."""
-        for _ in range(_CONFIRM_ROUNDS):
-            trials = doubts(self._read())
+        everybody = tuple(range(self._nodes))
+        for number in range(_CONFIRM_ROUNDS):
+            reading = self._read()
+            trials = doubts(reading)
             if not trials:
                 return
-            yield trials
+            if number and everybody not in reading.groups and reading.is_whole_doubtful():
+                yield [Trial(everybody, ())]  # before rounds are spent on what it may not hold
+            else:
+                yield trials
 
     def _alone(self) -> Iterator[List[Trial]]:
         """Run what would be blamed nearly alone, before it is."""
