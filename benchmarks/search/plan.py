@@ -22,7 +22,7 @@ from benchmarks.search.sentences import summary
 from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, numbers_of, pair_of, trial_of, whole_pairs
 
 #: How many rounds repeat what one number does not settle, run suspects nearly alone, and narrow a cause down to its rails.
-_CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 12, 10, 6
+_CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 12, 10, 8
 #: How often the ring's edges are looked at once more where nothing was found.
 _AGAIN = 3
 

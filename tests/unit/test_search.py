@@ -406,3 +406,18 @@ def test_a_whole_ring_that_was_disturbed_is_run_again_before_what_comes_and_goes
         finding = run(fabric, Search(256, 8, None, 0.6 * fabric.healthy()))
         assert [(one.kind, one.nodes) for one in finding.culprits if one.kind != "between"] == [("node", (14,))]
         assert finding.rounds <= 2 * 8 + 6
+
+
+def test_a_rail_between_two_nodes_is_found_though_most_of_its_single_runs_were_fine():
+    """The link comes and goes: single rails were run three times while it was fine, then while it was not."""
+    search, ran = Search(16, 4, None, 20.0), 0
+    while trials := search.next_round():
+        singles = [trial for trial in trials if trial.rails and trial.nodes == (2, 3)]
+        ran += bool(singles)
+        is_there = not singles or ran > 3
+        slow = [trial for trial in trials if trial.nodes == (2, 3) and is_there and trial.rails in {(), (1,)}]
+        whole = [Sample(trial, 10.0 * (len(trial.rails) or 4), "") for trial in trials if trial not in slow]
+        search.record([*whole, *(Sample(trial, 6.0 * (len(trial.rails) or 4), "") for trial in slow)])
+    (found,) = search.finding().culprits
+    assert (found.kind, found.nodes, found.rails, found.flapping) == ("link", (2, 3), (1,), True)
+    assert ran == 5, "two runs agree"
