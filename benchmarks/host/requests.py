@@ -186,6 +186,7 @@ def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
         iterations=MEDIAN_ITERATIONS,
         pair_limit_gb_s=None if pair is None or share is None else pair * share,
         whole_gb_s=judged.busbw_gb_s if asked.plan.collective == "all_reduce" else None,
+        off_ring=any(retest.is_about(one, "alltoall", asked) for one in judged.checks),
     )
 
 

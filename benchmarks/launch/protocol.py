@@ -188,6 +188,7 @@ class Trials(NamedTuple):
         iterations: timed operations of a trial.
         pair_limit_gb_s: what a healthy pair reaches at least; None if it is not known.
         whole_gb_s: what the whole ring reached; None if another collective was measured.
+        off_ring: an all-to-all is slow, so pairs that no ring crosses are tried, too.
     """
 
     gpus: int
@@ -199,6 +200,7 @@ class Trials(NamedTuple):
     iterations: int
     pair_limit_gb_s: Optional[float] = None
     whole_gb_s: Optional[float] = None
+    off_ring: bool = False
 
 
 class Search(NamedTuple):

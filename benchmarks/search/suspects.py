@@ -130,7 +130,9 @@ class Suspects(Slowness):
 
     def _steady_levels(self) -> List[float]:
         levels = [self.levels[node] for node, at_times in self.blamed.items() if not at_times]
-        return levels + [self.ratio(slow) for pair, slow in self.open.items() if self.is_always_open(pair) and self.is_sure(pair)]
+        return levels + [
+            self.ratio(slow) for pair, slow in self.open.items() if self.is_always_open(pair) and self.is_sure(pair)
+        ]
 
     def is_passing(self, pair: Pair) -> bool:
         """Say whether a slow pair was fine as often as it was slow, or twice: beside another cause it is not asked again.

@@ -421,3 +421,25 @@ def test_a_rail_between_two_nodes_is_found_though_most_of_its_single_runs_were_f
     (found,) = search.finding().culprits
     assert (found.kind, found.nodes, found.rails, found.flapping) == ("link", (2, 3), (1,), True)
     assert ran == 5, "two runs agree"
+
+
+@pytest.mark.parametrize(("nodes", "ends"), [(8, (0, 3)), (16, (0, 5)), (17, (4, 11)), (64, (20, 57))])
+def test_a_slow_link_that_no_ring_crosses_is_found_where_an_all_to_all_is_short(nodes, ends):
+    fabric = Fabric(nodes, 4, (Fault("link", ends, (), 0.5),))
+    ring = run(fabric, Search(nodes, 4, None, fabric.healthy()))
+    assert ring.culprits == ()
+    finding = run(fabric, Search(nodes, 4, None, fabric.healthy(), off_ring=True))
+    assert [(one.kind, one.nodes) for one in finding.culprits] == [("link", ends)]
+    assert finding.exhausted
+
+
+@pytest.mark.parametrize("nodes", [3, 8, 17])
+def test_off_the_ring_every_pair_of_a_healthy_fabric_runs_and_nobody_twice_in_a_round(nodes):
+    fabric, search, tried = Fabric(nodes, 4), Search(nodes, 4, None, None, off_ring=True), set()
+    while trials := search.next_round():
+        busy = [node for trial in trials if not trial.rails for node in trial.nodes]
+        assert len(busy) == len(set(busy))
+        tried |= {trial.nodes for trial in trials if len(trial.nodes) == 2}
+        search.record(fabric.answer(trials))
+    assert len(tried) == nodes * (nodes - 1) // 2
+    assert search.finding().culprits == ()
