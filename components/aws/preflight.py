@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import partial
 
 import pulumi_aws
-from pulumi_aws import ec2, servicequotas
+from pulumi_aws import ec2
 
-from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT, family
-from components.aws import existing
+from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
+from components.aws import existing, quota
 from components.aws.asking import ask, is_missing, resource, there
 from components.aws.compute import POOL_TAG
 from components.judged import refuse
@@ -20,21 +20,6 @@ from config.aws.model import Aws, Machines
 from config.aws.rules import RULES
 from config.rule import ERROR, check
 
-#: Quotas of EC2, counted in vCPUs, by the letters that a type begins with (Service Quotas console, "Amazon EC2").
-_ON_DEMAND_QUOTA = {
-    "p": "Running On-Demand P instances",
-    "g": "Running On-Demand G and VT instances",
-    "trn": "Running On-Demand Trn instances",
-    "hpc": "Running On-Demand HPC instances",
-    "m": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-}
-_SPOT_QUOTA = {
-    "p": "All P4, P3 and P2 Spot Instance Requests",
-    "g": "All G and VT Spot Instance Requests",
-    "trn": "All Trn Spot Instance Requests",
-    "m": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
-}
-_SPOT_P5 = "All P5 Spot Instance Requests"
 _POOL = "AWS::EC2::CapacityReservationPool"
 
 
@@ -60,8 +45,8 @@ def _gather(wanted: Aws) -> Facts:
     types = dict.fromkeys(one.type for one in machines)
     named = {one.purchase.reservation: one for one in machines if one.purchase.reservation}
     groups = {one.placement_group for one in machines if one.placement_group}
-    counted = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT} and _quota_name(one)]
-    quotas = {one.type: there(partial(_quota, one)) for one in counted}
+    counted = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT} and quota.name(one)]
+    quotas = {one.type: there(partial(quota.limit, one)) for one in counted}
     return Facts(
         region=ask("the region", "index/getRegion:getRegion", lambda: pulumi_aws.get_region().region),
         reservations={
@@ -73,6 +58,7 @@ def _gather(wanted: Aws) -> Facts:
         images={image: there(partial(_image, image)) for image in _ids(wanted)},
         placement_groups={name: _strategy(name) for name in sorted(groups)},
         quota_vcpus={one.type: quotas.get(one.type) for one in machines if one.purchase.option in {ON_DEMAND, SPOT}},
+        quota_used={one.type: quota.used(one) for one in counted if quotas[one.type] is not None},
         quota_unsaid=frozenset(kind for kind, room in quotas.items() if room is None),
         running={key: _running(wanted, key) for _, key, _ in wanted.located},
         vpcs=existing.vpcs(wanted),
@@ -150,25 +136,6 @@ def _image(image: str) -> Image:
         if disk.device_name == found.root_device_name
     ]
     return Image(found.architecture, f"{found.name} {found.description}".strip(), max(sizes, default=0))
-
-
-def _quota_name(one: Machines) -> str | None:
-    """Return the name of the quota that machines count against; None if that kind is not counted here."""
-    letters = family(one.type)
-    if one.purchase.option == SPOT:
-        # No source names the quota of P6, and P4's says nothing of it.
-        return _SPOT_P5 if one.type.startswith("p5") else None if one.type.startswith("p6") else _SPOT_QUOTA.get(letters)
-    return _ON_DEMAND_QUOTA.get(letters)
-
-
-def _quota(one: Machines) -> float:
-    """Return the vCPUs that the account may run."""
-    name = _quota_name(one) or ""
-    return ask(
-        f'the quota "{name}"',
-        "servicequotas/getServiceQuota:getServiceQuota",
-        lambda: float(servicequotas.get_service_quota(service_code="ec2", quota_name=name).value),
-    )
 
 
 def _reservation(name: str, one: Machines) -> Reservation:

@@ -24,7 +24,8 @@ class Storage(pulumi.ComponentResource):
     """File systems, ready to be mounted.
 
     Creates: Lustre file system, its data repository associations and, where a folder names no bucket, one private bucket;
-    OpenZFS file system.
+    OpenZFS file system. File systems that exist are only read: the engine never deletes what it has read
+    (pulumi 3.259.0: pkg/resource/deploy/step.go, DeleteStep).
     Outputs: `mounts` (what a first boot mounts; known once associations are available), `bucket` (its name, or None).
     """
 
@@ -41,16 +42,21 @@ class Storage(pulumi.ComponentResource):
     ) -> None:
         super().__init__("busbar:aws:Storage", name, None, opts)
         self._name, self._wanted, self._network, self._group_id = name, wanted, network, group_id
+        self._mine = pulumi.ResourceOptions(parent=self)
         self.bucket = None
         storage = wanted.storage
         lustre = self._lustre(storage.lustre) if storage.lustre else pulumi.Output.from_input(("", ""))
-        home = self._home(storage.home).dns_name if storage.home else pulumi.Output.from_input("")
+        home = self._home(storage.home) if storage.home else pulumi.Output.from_input("")
         known = pulumi.Output.all(lustre=lustre, home=home)
         self.mounts = known.apply(lambda its: _mounts(wanted, tuple(its["lustre"]), its["home"]))
         self.register_outputs({"bucket": self.bucket})
 
     def _lustre(self, lustre: Lustre) -> pulumi.Output[tuple[str, ...]]:
         """Return DNS name and mount name, known once all associations are available."""
+        if lustre.existing:
+            there = fsx.LustreFileSystem.get(f"{self._name}-lustre-existing", lustre.existing, opts=self._mine)
+            known = pulumi.Output.all(its=there.dns_name, name=there.mount_name, vpc=there.vpc_id, efa=there.efa_enabled)
+            return known.apply(lambda found: self._lustre_there(lustre, **found))
         made = fsx.LustreFileSystem(
             f"{self._name}-lustre",
             deployment_type="PERSISTENT_2",
@@ -72,6 +78,14 @@ class Storage(pulumi.ComponentResource):
         return pulumi.Output.all(made.dns_name, made.mount_name, *(each.id for each in joined)).apply(
             lambda found: (str(found[0]), str(found[1]))
         )
+
+    def _lustre_there(self, lustre: Lustre, its: str, name: str, vpc: str, efa: bool | None) -> tuple[str, str]:
+        if lustre.efa and not efa:
+            raise pulumi.RunError(
+                f"aws.storage.lustre.efa is true, and {lustre.existing} was made without EFA, which cannot be changed; leave "
+                "it out"
+            )
+        return _in_vpc(self._wanted, "lustre", lustre.existing or "", its, vpc), name
 
     def _association(
         self, index: int, one: Mirror, system: fsx.LustreFileSystem, lustre: Lustre
@@ -121,7 +135,16 @@ class Storage(pulumi.ComponentResource):
         )
         return pulumi.Output.all(bucket.bucket, closed.id, owned.id).apply(lambda found: str(found[0]))
 
-    def _home(self, home: Home) -> fsx.OpenZfsFileSystem:
+    def _home(self, home: Home) -> pulumi.Output[str]:
+        """Return the DNS name."""
+        if home.existing:
+            there = fsx.OpenZfsFileSystem.get(f"{self._name}-home-existing", home.existing, opts=self._mine)
+            return pulumi.Output.all(its=there.dns_name, vpc=there.vpc_id).apply(
+                lambda found: _in_vpc(self._wanted, "home", home.existing or "", **found)
+            )
+        return self._made_home(home).dns_name
+
+    def _made_home(self, home: Home) -> fsx.OpenZfsFileSystem:
         network, deployment = self._network, self._wanted.home_deployment
         two = needs_second_zone(deployment)
         export = fsx.OpenZfsFileSystemRootVolumeConfigurationNfsExportsClientConfigurationArgs(
@@ -157,6 +180,17 @@ class Storage(pulumi.ComponentResource):
             retain_on_delete=on_destroy == "retain",
             custom_timeouts=_timeouts(),
         )
+
+
+def _in_vpc(wanted: Aws, key: str, system: str, its: str, vpc: str) -> str:
+    """Return the DNS name of a file system that exists, if machines of this stack reach it."""
+    own = wanted.network.existing
+    if own is None or vpc != own.vpc:
+        raise pulumi.RunError(
+            f"aws.storage.{key}.existing is {system}, which is in {vpc}, and machines are in {own.vpc if own else 'another'}; "
+            "its name resolves in its own VPC alone"
+        )
+    return its
 
 
 def _timeouts() -> pulumi.CustomTimeouts:

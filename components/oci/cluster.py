@@ -32,8 +32,9 @@ class OciCluster(pulumi.ComponentResource):
     reach: Reach
 
     def __init__(self, name: str, wanted: Oci, measure: Measure, opts: pulumi.ResourceOptions | None = None) -> None:
-        wanted, domain = existing.looked_up(wanted)
-        place = replace(judge(wanted), search_domain=domain)
+        found = existing.looked_up(wanted)
+        wanted = found.wanted
+        place = replace(judge(wanted), search_domain=found.domain, vcn=found.vcn)
         super().__init__("busbar:oci:Cluster", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
         network = Network(f"{name}-network", wanted, mine)

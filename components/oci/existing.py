@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -19,21 +20,30 @@ _ANYWHERE = "0.0.0.0/0"
 _RESERVED_ADDRESSES = 3
 
 
-def looked_up(wanted: Oci) -> tuple[Oci, str]:
-    """Return `wanted` with the addresses of its subnets, and the DNS domain of the nodes' subnet.
+@dataclass(frozen=True)
+class Found:
+    """What was looked up of the network: `wanted` with its addresses, DNS domain of the nodes' subnet, OCID of its VCN."""
+
+    wanted: Oci
+    domain: str
+    vcn: str = ""
+
+
+def looked_up(wanted: Oci) -> Found:
+    """Return what the nodes' network is; of one that is made, what the stack file says.
 
     Raises:
         pulumi.RunError: a subnet is not there, or may not be looked up.
     """
     own = wanted.network.existing
     if own is None:
-        return wanted, wanted.search_domain
+        return Found(wanted, wanted.search_domain)
     public, private = _subnet("publicSubnet", own.public_subnet), _subnet("privateSubnet", own.private_subnet)
     # File systems serve the nodes alone, so that subnet stands for the VCN.
     cidrs = {"public": public.cidr_block, "private": private.cidr_block, "vcn": private.cidr_block}
     # The rules still have to see which keys the stack file sets.
     network = Network.model_construct(wanted.network.model_fields_set, **{**dict(wanted.network), **cidrs})
-    return wanted.model_copy(update={"network": network}), private.subnet_domain_name or ""
+    return Found(wanted.model_copy(update={"network": network}), private.subnet_domain_name or "", private.vcn_id)
 
 
 def _subnet(key: str, name: str) -> core.GetSubnetResult:

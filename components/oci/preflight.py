@@ -29,11 +29,13 @@ class Place:
         availability_domain: of machines and file systems.
         login_image: OCID of the login node's image.
         search_domain: DNS domain of the nodes' subnet.
+        vcn: OCID of the VCN, if it exists.
     """
 
     availability_domain: str
     login_image: str = ""
     search_domain: str = ""
+    vcn: str = ""
 
 
 def judge(wanted: Oci) -> Place:

@@ -5,13 +5,15 @@ The private subnet's rules let clients in, and a first boot mounts what `mounts`
 
 from __future__ import annotations
 
+from typing import Any
+
 import pulumi
-from pulumi_oci import filestorage, lustre
+from pulumi_oci import core, filestorage, lustre
 
 from cloudinit import Mount
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 from components.oci.preflight import Place
-from config.oci.model import Home, Lustre, Oci
+from config.oci.model import Export, Home, Lustre, Oci
 
 #: The provider's own for Lustre; less would halve them (terraform-provider-oci 8.28.0, lustre_file_storage).
 _CREATE, _UPDATE, _DELETE = "120m", "240m", "120m"
@@ -22,7 +24,8 @@ _EXPORT = "/files"
 class Storage(pulumi.ComponentResource):
     """File systems, ready to be mounted.
 
-    Creates: file system, mount target and export; Lustre file system.
+    Creates: file system, mount target and export; Lustre file system. Those that exist are only read: the engine never deletes
+    what it has read (pulumi 3.259.0: pkg/resource/deploy/step.go, DeleteStep).
     Outputs: `mounts`, each known once it can be mounted.
     """
 
@@ -33,7 +36,8 @@ class Storage(pulumi.ComponentResource):
     ) -> None:
         super().__init__("busbar:oci:Storage", name, None, opts)
         self._name, self._wanted, self._subnet_id = name, wanted, subnet_id
-        self._compartment, self._domain = wanted.compartment, place.availability_domain
+        self._compartment, self._domain, self._vcn = wanted.compartment, place.availability_domain, place.vcn
+        self._mine = pulumi.ResourceOptions(parent=self)
         found = [
             *([self._home(wanted.storage.home)] if wanted.storage.home else []),
             *([self._lustre(wanted.storage.lustre)] if wanted.storage.lustre else []),
@@ -42,6 +46,8 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({"mounts": self.mounts.apply(lambda mounts: [mount.line for mount in mounts])})
 
     def _home(self, home: Home) -> pulumi.Output[Mount]:
+        if home.existing:
+            return self._export_there(home, home.existing)
         name, label = self._name, self._wanted.name
         system = filestorage.FileSystem(
             f"{name}-files",
@@ -80,7 +86,50 @@ class Storage(pulumi.ComponentResource):
             lambda found: Mount("nfs", f"{found[0]}:{found[1]}", home.mount, NFS_OPTIONS)
         )
 
+    def _export_there(self, home: Home, own: Export) -> pulumi.Output[Mount]:
+        target = filestorage.MountTarget.get(f"{self._name}-target-existing", own.mount_target, opts=self._mine)
+        exports = filestorage.get_exports_output(
+            compartment_id=target.compartment_id, export_set_id=target.export_set_id, state="ACTIVE"
+        ).exports
+        known = pulumi.Output.all(address=target.ip_address, exports=exports, vcn=self._vcn_of(target.subnet_id))
+
+        def mount(address: str, exports: list[Any], vcn: str) -> Mount:
+            self._judge_vcn("home.existing.mountTarget", own.mount_target, vcn)
+            paths = sorted(str(one["path"]) for one in exports)
+            if own.path not in paths and (own.path or len(paths) != 1):
+                raise pulumi.RunError(
+                    f"oci.storage.home.existing.path is {own.path or 'not set'}, and {own.mount_target} exports "
+                    f"{', '.join(paths) or 'nothing'}; name one of its exports"
+                )
+            return Mount("nfs", f"{address}:{own.path or paths[0]}", home.mount, NFS_OPTIONS)
+
+        return known.apply(lambda its: mount(**its))
+
+    def _vcn_of(self, subnet: pulumi.Output[str]) -> pulumi.Output[str]:
+        return core.get_subnet_output(subnet_id=subnet).vcn_id
+
+    def _judge_vcn(self, key: str, name: str, vcn: str) -> None:
+        if vcn != self._vcn:
+            raise pulumi.RunError(f"oci.storage.{key} is {name}, which is in {vcn}, and nodes are in {self._vcn}; use one VCN")
+
+    def _lustre_there(self, system: Lustre, name: str) -> pulumi.Output[Mount]:
+        there = lustre.FileStorageLustreFileSystem.get(f"{self._name}-lustre-existing", name, opts=self._mine)
+        known = pulumi.Output.all(
+            address=there.management_service_address,
+            net=there.lnet,
+            called=there.file_system_name,
+            vcn=self._vcn_of(there.subnet_id),
+        )
+
+        def mount(address: str, net: str, called: str, vcn: str) -> Mount:
+            self._judge_vcn("lustre.existing", name, vcn)
+            return _lustre_mount(address, net, called, system.mount)
+
+        return known.apply(lambda its: mount(**its))
+
     def _lustre(self, system: Lustre) -> pulumi.Output[Mount]:
+        if system.existing:
+            return self._lustre_there(system, system.existing)
         name, label = self._name, self._wanted.name
         made = lustre.FileStorageLustreFileSystem(
             f"{name}-lustre",
@@ -95,9 +144,8 @@ class Storage(pulumi.ComponentResource):
             subnet_id=self._subnet_id,
             opts=self._holding_data(system.on_destroy),
         )
-        return pulumi.Output.all(made.management_service_address, made.lnet, made.file_system_name).apply(
-            lambda found: Mount("lustre", f"{found[0]}@{found[1]}:/{found[2]}", system.mount, LUSTRE_OPTIONS)
-        )
+        known = pulumi.Output.all(address=made.management_service_address, net=made.lnet, called=made.file_system_name)
+        return known.apply(lambda its: _lustre_mount(**its, path=system.mount))
 
     def _holding_data(self, on_destroy: str) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
@@ -106,3 +154,7 @@ class Storage(pulumi.ComponentResource):
             retain_on_delete=on_destroy == "retain",
             custom_timeouts=pulumi.CustomTimeouts(create=_CREATE, update=_UPDATE, delete=_DELETE),
         )
+
+
+def _lustre_mount(address: str, net: str, called: str, path: str) -> Mount:
+    return Mount("lustre", f"{address}@{net}:/{called}", path, LUSTRE_OPTIONS)

@@ -134,6 +134,7 @@ class Facts:
         images: by id; None if there is none.
         placement_groups: strategy by name; None if there is no such group.
         quota_vcpus: vCPUs that the account may run of a type, by type; None if that kind is not counted.
+        quota_used: vCPUs that are surely in use of that quota, by type.
         quota_unsaid: types whose quota the service does not know.
         running: machines that run already for an entry of machines, by its key.
         vpcs, subnets, security_groups: those that the stack file names, by id; None if there is none.
@@ -147,6 +148,7 @@ class Facts:
     images: Mapping[str, Image | None] = field(default_factory=dict)
     placement_groups: Mapping[str, str | None] = field(default_factory=dict)
     quota_vcpus: Mapping[str, float | None] = field(default_factory=dict)
+    quota_used: Mapping[str, int] = field(default_factory=dict)
     quota_unsaid: frozenset[str] = frozenset()
     running: Mapping[str, int] = field(default_factory=dict)
     vpcs: Mapping[str, Vpc | None] = field(default_factory=dict)

@@ -267,6 +267,12 @@ class Lustre(Model):
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
+    existing: Annotated[str, _id("fs")] | None = Field(
+        default=None,
+        description="Id of a file system that exists, in the VPC of network.existing: it is mounted, and never changed or "
+        "destroyed.",
+        examples=["fs-0123456789abcdef0"],
+    )
 
 
 class Home(Model):
@@ -287,6 +293,12 @@ class Home(Model):
     backups_days: _Backups = Field(default=30, description="How long daily backups are kept; 0 days makes none.")
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
+    )
+    existing: Annotated[str, _id("fs")] | None = Field(
+        default=None,
+        description="Id of a file system that exists, in the VPC of network.existing: its root volume is mounted, and it is "
+        "never changed or destroyed.",
+        examples=["fs-0123456789abcdef1"],
     )
 
 
@@ -406,7 +418,10 @@ class Aws(Model):
 
         Tags, time zone, keys, the login node and the text of first boot are not in it.
         """
-        systems = {key: (one.mount, getattr(one, "efa", False)) for key, one in self.storage.systems.items()}
+        systems = {
+            key: (one.mount, getattr(one, "efa", False), *((one.existing,) if one.existing else ()))
+            for key, one in self.storage.systems.items()
+        }
         parts = {
             "machines": machines.model_dump(mode="json", exclude={"name", "static", "dynamic", "purchase"}),
             "purchase": machines.purchase.model_dump(mode="json", include={"option", "reservation", "offering"}),

@@ -311,17 +311,20 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("quota", ERROR, f"{_EC2} dry run: VcpuLimitExceeded", number=25)
 def quota(wanted: Aws, facts: Facts) -> _Breaches:
-    """More vCPUs than the account may run; reservations were counted when they were made."""
-    for path, _, one in wanted.located:
+    """More vCPUs than the account may run beside what runs; reservations were counted when they were made."""
+    for path, key, one in wanted.located:
         if one.purchase.option not in {ON_DEMAND, SPOT} or one.instance is None:
             continue
         room = known(facts.quota_vcpus, one.type, f"{one.purchase.usage} quota of")
-        vcpus = one.static * one.instance.vcpus
-        if room is not None and vcpus > room:
+        in_use, more = facts.quota_used.get(one.type, 0), max(0, one.static - facts.running.get(key, 0))
+        vcpus = more * one.instance.vcpus
+        if room is not None and more and vcpus > room - in_use:
+            less = f", of which at least {in_use} are in use" if in_use else ""
+            who = "which takes" if more == one.static else f"of which {more} do not run yet and take"
             yield Breach(
                 f"{path}.static",
-                f"is {one.static}, which takes {one.static} x {one.instance.vcpus} = {vcpus} vCPUs, and the account's "
-                f"{one.purchase.usage} quota is {room:.0f}; ask for an increase or for fewer machines",
+                f"is {one.static}, {who} {more} x {one.instance.vcpus} = {vcpus} vCPUs, and the account's "
+                f"{one.purchase.usage} quota is {room:.0f}{less}; ask for an increase or for fewer machines",
             )
 
 

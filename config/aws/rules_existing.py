@@ -9,6 +9,7 @@ from catalogue.aws.ports import LUSTRE_PORTS, OPENZFS_PORTS
 from catalogue.aws.regions import needs_second_zone
 from config.aws.facts import Facts, SecurityGroup, Subnet
 from config.aws.model import Aws, ExistingNetwork, OwnGroups
+from config.model import key_of
 from config.rule import ERROR, Breach, known, rule
 
 _AT = "aws.network.existing"
@@ -27,7 +28,8 @@ def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
         return
     for key in sorted({"public", "private"} & wanted.network.model_fields_set):
         yield Breach(f"aws.network.{key}", f"is {getattr(wanted.network, key)}, and {_AT} names subnets; say one of them")
-    if wanted.storage.home and needs_second_zone(wanted.home_deployment):
+    home = wanted.storage.home
+    if home and not home.existing and needs_second_zone(wanted.home_deployment):
         yield Breach(
             "aws.storage.home.deployment",
             f"is {wanted.home_deployment}, which writes routes into the subnets' tables, and {_AT} is changed by nothing; take "
@@ -36,9 +38,27 @@ def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
     if own.groups and wanted.storage.systems and not own.groups.storage:
         yield Breach(
             f"{_GROUPS}.storage",
-            "is not set, and the stack makes file systems; name the group that lets machines reach them, or set aws.storage to "
-            "lustre: null and home: null",
+            "is not set, and machines mount file systems; name the group that lets them, or set aws.storage to lustre: null "
+            "and home: null",
         )
+
+
+@rule("existing-system", ERROR, "FSx user guides: a file system is reached in its VPC, as its groups let", guard=True)
+def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A file system that exists, with keys of one that is made, or out of reach."""
+    for key, system in wanted.storage.systems.items():
+        if system.existing is None:
+            continue
+        path = f"aws.storage.{key}"
+        for name in sorted(system.model_fields_set - {"existing", "mount", "efa"}):
+            yield Breach(
+                f"{path}.{key_of(name)}", f"is set, and {path}.existing is {system.existing}, which has its own; say one"
+            )
+        if wanted.network.groups is None:
+            yield Breach(
+                f"{path}.existing",
+                f"is {system.existing}, which only groups that exist may reach; name {_AT}, where it is, with its groups",
+            )
 
 
 @rule("existing-there", ERROR, f"{_CLUSTER} SubnetsValidator, SecurityGroupsValidator", guard=True)

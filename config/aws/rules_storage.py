@@ -56,7 +56,7 @@ def lustre_efa(wanted: Aws, _facts: Facts) -> _Breaches:
     lustre = wanted.storage.lustre
     if lustre is None or not lustre.efa:
         return
-    step = _EFA_STEP_GIB.get(lustre.throughput_mb_s)
+    step = None if lustre.existing else _EFA_STEP_GIB.get(lustre.throughput_mb_s)
     if step is not None and (lustre.size_gib < step or lustre.size_gib % step):
         yield Breach(
             "aws.storage.lustre.size",
@@ -120,7 +120,8 @@ def backups(wanted: Aws, _facts: Facts) -> _Breaches:
 def storage_zones(wanted: Aws, _facts: Facts) -> _Breaches:
     """A file system in two zones where one is named."""
     deployment = wanted.home_deployment
-    if wanted.storage.home is not None and needs_second_zone(deployment) and not wanted.second_zone:
+    home = wanted.storage.home
+    if home is not None and not home.existing and needs_second_zone(deployment) and not wanted.second_zone:
         yield Breach(
             "aws.storage.home.deployment",
             f"is {deployment}, which is in two zones; set aws.secondZone to a second zone of {wanted.region}",
@@ -161,7 +162,7 @@ def destroy_deletes_data(wanted: Aws, _facts: Facts) -> _Breaches:
 @rule("openzfs-type", ERROR, "FSx for OpenZFS user guide, Availability by AWS Region; awsome-distributed-ai 1097, 1102")
 def openzfs_type(wanted: Aws, _facts: Facts) -> _Breaches:
     """A deployment type that does not exist, or not in this region."""
-    if wanted.storage.home is None:
+    if wanted.storage.home is None or wanted.storage.home.existing:
         return
     deployment, region = wanted.home_deployment, wanted.region
     if deployment not in OPENZFS_MB_S:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -175,6 +175,16 @@ class Pool(Model):
         return Homes(own.mpi or usual.mpi, own.cuda or usual.cuda, own.nccl or usual.nccl)
 
 
+class Export(Model):
+    """An export of a mount target that exists; it is mounted, and never changed or destroyed."""
+
+    mount_target: Annotated[str, _ocid("mounttarget")] = Field(
+        description="OCID of the mount target, in the VCN of network.existing.",
+        examples=["ocid1.mounttarget.oc1.ap-tokyo-1.aaaa"],
+    )
+    path: str | None = Field(default=None, description="Path of the export; null takes its only one.", examples=["/files"])
+
+
 class Home(Model):
     """File Storage (NFS) for home folders or shared software, behind one mount target."""
 
@@ -190,6 +200,7 @@ class Home(Model):
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
+    existing: Export | None = Field(default=None, description="An export that exists, instead of a new one.", examples=[None])
 
     @property
     def addresses(self) -> int:
@@ -207,6 +218,12 @@ class Lustre(Model):
     mount: str = Field(default="/lustre", description="Where nodes mount it.", examples=["/data"])
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
+    )
+    existing: Annotated[str, _ocid("lustrefilesystem")] | None = Field(
+        default=None,
+        description="OCID of a file system that exists, in the VCN of network.existing: it is mounted, and never changed or "
+        "destroyed.",
+        examples=["ocid1.lustrefilesystem.oc1.ap-tokyo-1.aaaa"],
     )
 
     @property
@@ -226,6 +243,11 @@ class Storage(Model):
         """The file systems that are wanted, by key."""
         both = {"home": self.home, "lustre": self.lustre}
         return {key: one for key, one in both.items() if one is not None}
+
+    @property
+    def made(self) -> dict[str, Home | Lustre]:
+        """Those of them that the stack makes, by key."""
+        return {key: one for key, one in self.systems.items() if one.existing is None}
 
     @property
     def stays(self) -> bool:
@@ -294,7 +316,9 @@ class Oci(Model):
     def machines(self, pool: Pool) -> str:
         """Return the shape, and a hash of all that running machines of `pool` cannot change: another text needs other ones."""
         home, lustre = self.storage.home, self.storage.lustre
-        mounts = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
+        mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
+        # Only where there are any, so that machines that mount what the stack makes keep their hash.
+        mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
         own = self.network.existing
         subnet = own.private_subnet if own else self.network.private
         parts = [pool.shape, pool.image, pool.boot_volume_gb, subnet, mounts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from config.model import key_of
 from config.oci.facts import Facts, Subnet
 from config.oci.model import Oci
 from config.rule import ERROR, Breach, known, rule
@@ -20,6 +21,19 @@ def existing_instead(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     if wanted.network.existing:
         for key in sorted({"vcn", "public", "private", "ingress"} & wanted.network.model_fields_set):
             yield Breach(f"oci.network.{key}", f"is set, and {_AT} names subnets; say one of them")
+
+
+@rule("existing-system", ERROR, "OCI File Storage: a mount target is reached in its VCN", guard=True)
+def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A file system that exists, with keys of one that is made, or out of reach."""
+    for key, system in wanted.storage.systems.items():
+        path = f"oci.storage.{key}"
+        if system.existing is None:
+            continue
+        for name in sorted(system.model_fields_set - {"existing", "mount"}):
+            yield Breach(f"{path}.{key_of(name)}", f"is set, and {path}.existing names what has its own; say one of them")
+        if wanted.network.existing is None:
+            yield Breach(f"{path}.existing", f"is set, and the stack makes a VCN, in which nothing is yet; name {_AT}")
 
 
 @rule("existing-place", ERROR, "OCI Networking, GetSubnet: vcnId, availabilityDomain")
@@ -78,7 +92,7 @@ def existing_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         running = {pool.name: known(facts.running, pool.name, "nodes of pool") for pool in wanted.pools}
         needed = sum(max(0, pool.nodes - running[pool.name]) for pool in wanted.pools)
         if not any(running.values()):  # later the servers have theirs
-            needed += sum(system.addresses for system in wanted.storage.systems.values())
+            needed += sum(system.addresses for system in wanted.storage.made.values())
         if needed > subnet.free:
             yield Breach(
                 path,

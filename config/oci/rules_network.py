@@ -70,7 +70,7 @@ def subnet_room(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """More machines and servers than the private subnet has addresses."""
     room = wanted.private.num_addresses - _RESERVED_ADDRESSES
     nodes = sum(pool.nodes for pool in wanted.pools)
-    servers = sum(system.addresses for system in wanted.storage.systems.values())
+    servers = sum(system.addresses for system in wanted.storage.made.values())
     if room < nodes:
         yield Breach(
             wanted.network.at("private"),

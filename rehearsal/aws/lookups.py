@@ -91,7 +91,10 @@ def _facts(record: Record, database: Database) -> dict[str, Any]:
         "instance-id": record.id, "instance-state-name": _state(record), "instance-type": private["type"],
         "vpc-id": private["vpc"], "subnet-id": private["subnet"], "availability-zone": private["zone"],
         "image-id": private["image"], "private-ip-address": record.computed["privateIp"],
-        "placement-group-name": private["placement_group"], "tag-key": list(private["tags"]),
+        "placement-group-name": private["placement_group"],
+        # On-demand machines have none (EC2 API, DescribeInstances).
+        "instance-lifecycle": [] if private.get("market") == "on-demand" else [private.get("market") or ""],
+        "tag-key": list(private["tags"]),
         **{f"tag:{key}": value for key, value in private["tags"].items()},
     })  # fmt: skip
 

@@ -389,6 +389,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     "oci:Core/getVnicAttachments:getVnicAttachments": _attachments,
     "oci:Core/getVnic:getVnic": _vnic,
     "oci:Core/getPrivateIps:getPrivateIps": _private_ips,
+    "oci:FileStorage/getExports:getExports": network_lookups.exports,
     "oci:Core/getSubnet:getSubnet": network_lookups.subnet,
     "oci:Core/getRouteTables:getRouteTables": network_lookups.route_tables,
     "oci:Core/getSecurityLists:getSecurityLists": network_lookups.security_lists,

@@ -1,4 +1,4 @@
-"""Data sources of subnets, route tables and security lists."""
+"""Data sources of subnets, route tables, security lists, and exports of file systems."""
 
 from __future__ import annotations
 
@@ -52,6 +52,25 @@ def security_lists(args: Mapping[str, Any], database: Database) -> Answer:
         }
         lists.append({"definedTags": {}, "freeformTags": {}, **_plain(one), **rules})
     return {"securityLists": lists}
+
+
+def exports(args: Mapping[str, Any], database: Database) -> Answer:
+    """Return the exports of a compartment, of one export set if it is named."""
+    listed = []
+    for one in database.of("oci:FileStorage/export:Export"):
+        its = one.outputs()
+        if args.get("exportSetId") in {None, its["exportSetId"]} and args.get("state") in {None, "ACTIVE"}:
+            kept = ("exportSetId", "fileSystemId", "path", "timeCreated", "isIdmapGroupsForSysAuth")
+            listed.append(
+                {
+                    "id": one.id,
+                    "state": "ACTIVE",
+                    "locks": [],
+                    "exportOptions": [],
+                    **{key: its[key] for key in kept if key in its},
+                }
+            )
+    return {"exports": listed}
 
 
 def _of(args: Mapping[str, Any], database: Database, token: str) -> list[Record]:

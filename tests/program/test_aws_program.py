@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fnmatch
 import itertools
 import json
 import re
@@ -50,9 +51,14 @@ class Cloud(pulumi.runtime.Mocks):
     written: str
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    read: list[tuple[str, str]] = field(default_factory=list)
     answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        if args.resource_id:  # read, not made
+            self.read.append((args.typ, args.resource_id))
+            found = next(found for kind, found in MADE.items() if args.typ.endswith(kind))
+            return args.resource_id, found | {"vpcId": "vpc-1", "efaEnabled": args.resource_id == "fs-efa"}
         self.made.append((args.typ, args.name, args.inputs))
         outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": "", "stderr": ""}
         outputs |= args.inputs | next((found for kind, found in MADE.items() if args.typ.endswith(kind)), {})
@@ -75,6 +81,8 @@ class Cloud(pulumi.runtime.Mocks):
             return {"startDate": "2026-12-01T11:30:00Z", "id": args.args["id"]}
         assert noun == "getInstances", args.token
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
+        if "instance-type" in asked:  # whoever's they are
+            return {"ids": []}
         profile = asked.pop("iam-instance-profile.arn", None)
         assert profile == ["arn:cluster-iam-node-profile"] or "tag:busbar:cluster" in asked, "no other stack's machines"
         found = {
@@ -482,6 +490,37 @@ def test_groups_that_exist_are_used_as_they_are_and_file_systems_stand_in_theirs
     lustre, home = found.one("LustreFileSystem"), found.one("OpenZfsFileSystem")
     assert (lustre["subnetIds"], lustre["securityGroupIds"]) == ("subnet-2", ["sg-3"])
     assert (home["subnetIds"], home["securityGroupIds"]) == (["subnet-2"], ["sg-3"])
+
+
+def mounted(**systems: Any) -> dict[str, Any]:
+    """Return a stack in its own network that mounts file systems that exist."""
+    return existing(groups=OWN_GROUPS) | {"storage": {"lustre": None, "home": None} | systems}
+
+
+def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
+    found, _ = owned(mounted(lustre={"existing": "fs-1"}, home={"existing": "fs-2", "mount": "/shared"}))
+    assert sorted(found.read) == [
+        ("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-1"),
+        ("aws:fsx/openZfsFileSystem:OpenZfsFileSystem", "fs-2"),
+    ]
+    assert not [kind for kind, _, _ in found.made if ":fsx/" in kind]
+    boot = base64.b64decode(template(found)["userData"]).decode()
+    assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in boot
+    assert "fs-home:/fsx/ /shared nfs" in boot
+    others = owned(mounted(lustre={"existing": "fs-9"}, home={"existing": "fs-2", "mount": "/shared"}))[0]
+    assert template(others)["namePrefix"] != template(found)["namePrefix"], "running machines mount what they mount"
+
+
+def test_a_file_system_that_exists_out_of_reach_or_without_efa_is_refused():
+    with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, and fs-1 was made without EFA, which cannot be changed"):
+        owned(mounted(lustre={"existing": "fs-1", "efa": True}))
+    assert owned(mounted(lustre={"existing": "fs-efa", "efa": True}))[0].made
+    far = mounted(home={"existing": "fs-2"})
+    far["network"]["existing"]["vpc"] = "vpc-2"
+    with pytest.raises(
+        pulumi.RunError, match=r"home\.existing is fs-2, which is in vpc-1, and machines are in vpc-2; its name"
+    ):
+        program(far, answers=network_of())
 
 
 def test_a_subnet_without_a_table_of_its_own_is_judged_by_the_main_one():
@@ -1106,6 +1145,37 @@ def test_a_quota_that_the_service_does_not_know_is_a_warning_and_machines_are_ma
 
     assert ask(getServiceQuota=refuse).named("cluster-pool-gpu-p5-1")
     assert [text for text in said if "does not say how many p5.48xlarge the account may run" in text]
+
+
+def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_asked_for_again():
+    lifecycles = {"i-1": "", "i-2": "", "i-3": "spot", "i-4": "capacity-block", "i-5": ""}
+    types = dict.fromkeys(lifecycles, "p5.48xlarge") | {"i-5": "p4d.24xlarge"}
+    own = {"busbar:cluster": "training", "busbar:pool": "gpu-p5"}
+    asked: list[dict[str, list[str]]] = []
+
+    def running(args: dict[str, Any], *mine: str) -> dict[str, Any]:
+        wants = {one["name"]: one["values"] for one in args["filters"]}
+        asked.append(wants)
+        if "instance-type" not in wants:
+            is_ours = {key.removeprefix("tag:"): values for key, values in wants.items()} == {k: [v] for k, v in own.items()}
+            return {"ids": list(mine) if is_ours else [], "privateIps": ["10.1.0.9"] * len(mine) if is_ours else []}
+        found = [name for name, kind in types.items() if any(fnmatch.fnmatch(kind, one) for one in wants["instance-type"])]
+        return {"ids": [name for name in found if lifecycles[name] in wants.get("instance-lifecycle", [lifecycles[name]])]}
+
+    taken = 2 * 192 + 96  # on demand, the p4d among them; neither spot nor the block
+    with pytest.raises(pulumi.RunError, match=rf"quota is {taken + 383}, of which at least {taken} are in use; ask for"):
+        ask(getInstances=running, getServiceQuota={"value": taken + 383.0})
+    assert ask(getInstances=running, getServiceQuota={"value": taken + 384.0}).made
+    for one_runs in (False, True):  # i-1 is this stack's
+        room = {"value": taken + (192.0 if one_runs else 384.0)}
+        mine = ("i-1",) if one_runs else ()
+        assert ask(getInstances=lambda args, mine=mine: running(args, *mine), getServiceQuota=room).made
+    spot = bought("spot")
+    with pytest.raises(pulumi.RunError, match=r"spot quota is 500, of which at least 192 are in use"):
+        ask(spot, getInstances=running, getServiceQuota={"value": 500.0})
+    asked.clear()
+    assert ask(getInstances=lambda args: asked.append(args) or {"ids": [], "privateIps": []}).made
+    assert len([1 for one in asked if "instance-type" in str(one)]) == 3, "an idle account is asked three times"
 
 
 def test_an_account_that_may_not_list_its_machines_is_told_so_before_anything_of_a_pool_is_made():

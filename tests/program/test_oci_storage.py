@@ -18,6 +18,8 @@ from config import read
 from config.oci.model import Oci
 from tools.nested import merged, settled
 
+MANAGED = {"managementServiceAddress": "10.9.1.10", "lnet": "tcp"}
+
 
 class Recorder(pulumi.runtime.Mocks):
     """Records inputs by type and answers with what the cloud would add."""
@@ -25,19 +27,32 @@ class Recorder(pulumi.runtime.Mocks):
     def __init__(self) -> None:
         self.made: dict[str, dict[str, Any]] = {}
         self.named: dict[str, dict[str, Any]] = {}
+        self.read: dict[str, str] = {}
+        self.exports = ["/files"]
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        if args.resource_id:  # read, not made
+            self.read[args.typ.rpartition(":")[2]] = args.resource_id
+            there = {"compartmentId": "theirs", "subnetId": "where-it-is", "fileSystemName": "data"}
+            return args.resource_id, there | {"ipAddress": "10.9.1.4", "exportSetId": "set", **MANAGED}
         self.made[args.typ.rpartition(":")[2]] = self.named[args.name] = args.inputs
         answers = {"ipAddress": "10.0.1.9", "exportSetId": "set", "managementServiceAddress": "10.0.1.10", "lnet": "tcp"}
         return f"{args.name}-id", args.inputs | answers
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+        if args.token.endswith(":getSubnet"):
+            assert args.args == {"subnetId": "where-it-is"}
+            return {"vcnId": "ocid1.vcn.oc1..own"}
+        if args.token.endswith(":getExports"):
+            assert (args.args["compartmentId"], args.args["exportSetId"]) == ("theirs", "set")
+            return {"exports": [{"path": path} for path in self.exports]}
         assert args.token.endswith(":getServices")
         return {"services": [{"id": "svc", "cidrBlock": "all-nrt-services", "name": "All"}]}
 
 
-def recorded(register: Callable[[], None]) -> Recorder:
+def recorded(register: Callable[[], None], *exports: str) -> Recorder:
     recorder = Recorder()
+    recorder.exports = list(exports) or recorder.exports
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(recorder, project="busbar", stack="oci", preview=False)
     pulumi.runtime.test(register)()
@@ -60,6 +75,54 @@ def program(**systems: Any) -> tuple[Recorder, tuple[str, ...]]:
 
     recorder = recorded(run)
     return recorder, tuple(mount.line for mount in seen[0])
+
+
+def existing(*exports: str, vcn: str = "ocid1.vcn.oc1..own", **systems: Any) -> tuple[Recorder, tuple[str, ...]]:
+    """Run the component for file systems that exist, behind a mount target with these exports."""
+    seen = []
+    place = Place("ocid1.tenancy.oc1..t", "Uocm:PHX-AD-1", vcn=vcn)
+
+    def run() -> None:
+        Storage("storage", wanted(storage=systems), place, "private").mounts.apply(seen.append)
+
+    recorder = recorded(run, *exports)
+    return recorder, tuple(mount.line for mount in seen[0])
+
+
+TARGET, LUSTRE = "ocid1.mounttarget.oc1..a", "ocid1.lustrefilesystem.oc1..a"
+
+
+def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
+    recorder, mounts = existing(home={"existing": {"mountTarget": TARGET}}, lustre={"existing": LUSTRE, "mount": "/data"})
+    assert recorder.read == {"MountTarget": TARGET, "FileStorageLustreFileSystem": LUSTRE}
+    assert set(recorder.made) == {"Storage"}
+    assert mounts == (
+        "10.9.1.4:/files /home nfs defaults,noatime,nconnect=16,_netdev 0 0",
+        "10.9.1.10@tcp:/data /data lustre defaults,_netdev 0 0",
+    )
+
+
+def test_of_several_exports_one_is_named_and_what_is_not_there_is_refused():
+    def home(**path: str) -> dict[str, Any]:
+        return {"existing": {"mountTarget": TARGET, **path}}
+
+    assert existing("/a", "/b", home=home(path="/b"))[1][0].startswith("10.9.1.4:/b /home nfs ")
+    with pytest.raises(pulumi.RunError, match=rf"path is not set, and {TARGET} exports /a, /b; name one of its exports"):
+        existing("/a", "/b", home=home())
+    with pytest.raises(pulumi.RunError, match=rf"path is /c, and {TARGET} exports /a; name one"):
+        existing("/a", home=home(path="/c"))
+    for key, name, system in (("home.existing.mountTarget", TARGET, {"home": home()}), ("lustre.existing", LUSTRE, None)):
+        with pytest.raises(pulumi.RunError, match=rf"{key} is {name}, which is in ocid1.vcn.oc1..own, and nodes are in other"):
+            existing(vcn="other", **(system or {"lustre": {"existing": LUSTRE}}))
+
+
+def test_other_file_systems_are_other_machines_and_what_is_made_keeps_its_hash():
+    def machines(**systems: Any) -> str:
+        found = wanted(storage=systems)
+        return found.machines(found.pools[0])
+
+    of_one = [machines(lustre={"existing": f"{LUSTRE}{at}"}) for at in range(2)]
+    assert len({*of_one, machines(lustre={})}) == 3
 
 
 def network(ingress: str = "ssh", **systems: Any) -> Recorder:

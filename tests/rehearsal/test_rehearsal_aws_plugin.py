@@ -96,6 +96,8 @@ def test_lookups_find_what_was_made(furnished: Stack) -> None:
     found = asked(furnished, "getInstances")
     assert (len(found["ids"]), found["privateIps"]) == (2, ["10.1.0.6", "10.1.0.7"])
     assert asked(furnished, "getInstances", filters=[], instanceTags={"Name": "x-head"})["ids"] == [furnished.ids["instance"]]
+    of_spot = {"name": "instance-lifecycle", "values": ["spot", "capacity-block"]}
+    assert asked(furnished, "getInstances", filters=[{"name": "instance-type", "values": ["p*"]}, of_spot])["ids"] == []
     with pytest.raises(ServiceError, match="filter 'colour' is invalid"):
         asked(furnished, "getInstances", filters=[{"name": "colour", "values": ["red"]}])
     placement = asked(furnished, "getResource", typeName="AWS::EC2::PlacementGroup", identifier=furnished.ids["group"])

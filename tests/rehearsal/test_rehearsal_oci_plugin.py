@@ -56,6 +56,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getVnic": {"vnicId": "vnic"},
     "getPrivateIps": {"subnetId": "private"},
     "getSubnet": {"subnetId": "private"},
+    "getExports": {"compartmentId": COMPARTMENT},
     "getRouteTables": {"compartmentId": COMPARTMENT, "vcnId": "vcn"},
     "getSecurityLists": {"compartmentId": COMPARTMENT, "vcnId": "vcn"},
     "getConsoleHistoryData": {"consoleHistoryId": "history", "length": 20000, "offset": 5},

@@ -118,8 +118,21 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             merged(EXISTING, {"network": {"existing": {"groups": {"storage": None}}}}),
             FACTS,
-            f"{OWN}.groups.storage is not set, and the stack makes file systems",
+            f"{OWN}.groups.storage is not set, and machines mount file systems",
         ),
+    ],
+    "existing-system": [
+        (
+            merged(EXISTING, lustre(existing="fs-1", size="2400 GiB")),
+            FACTS,
+            "aws.storage.lustre.size is set, and aws.storage.lustre.existing is fs-1, which has its own; say one",
+        ),
+        (
+            merged(EXISTING, home(existing="fs-1", onDestroy="delete")),
+            FACTS,
+            "aws.storage.home.onDestroy is set, and aws.storage.home.existing is fs-1",
+        ),
+        (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only groups that exist may reach; name"),
     ],
     "existing-there": [
         (
@@ -445,7 +458,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             {},
             replace(FACTS, quota_vcpus={"p5.48xlarge": 192.0}),
             f"{P5}.static is 2, which takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192",
-        )
+        ),
+        (
+            nodes(static=3),
+            replace(FACTS, quota_vcpus={"p5.48xlarge": 576.0}, quota_used={"p5.48xlarge": 384}, running={"gpu-p5": 1}),
+            f"{P5}.static is 3, of which 2 do not run yet and take 2 x 192 = 384 vCPUs, and the account's on-demand quota is",
+        ),
     ],
     "quota-unknown": [
         (

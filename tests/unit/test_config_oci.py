@@ -97,6 +97,16 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             "oci.network.vcn is set, and oci.network.existing names subnets; say one of them",
         )
     ],
+    "existing-system": [
+        (
+            storage(lustre={"existing": "ocid1.lustrefilesystem.oc1..a"}),
+            "oci.storage.lustre.existing is set, and the stack makes a VCN, in which nothing is yet; name oci.network.existing",
+        ),
+        (
+            storage(home={"existing": {"mountTarget": "ocid1.mounttarget.oc1..a"}, "throughput": "20 Gbit/s"}),
+            "oci.storage.home.throughput is set, and oci.storage.home.existing names what has its own; say one of them",
+        ),
+    ],
     "vcn-rails": [
         (network(vcn="192.168.0.0/16", public="192.168.0.0/24", private="192.168.1.0/24"), "oci.network.vcn is 192.168.0.0/16"),
         (network(vcn="10.224.0.0/16", public="10.224.0.0/24", private="10.224.1.0/24"), "oci.network.vcn is 10.224.0.0/16"),

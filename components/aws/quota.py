@@ -1,0 +1,82 @@
+"""Quotas of vCPUs: what the account may run of a family of instance types, and what of that is in use.
+
+No look-up of the provider reads the metric of a quota's use (CloudWatch, AWS/Usage), so machines are counted: those of the
+catalogue's types. That is the least that is in use: other types of the family and reservations without machines count, too (EC2
+user guide, "On-Demand Instance quotas").
+"""
+
+from __future__ import annotations
+
+from pulumi_aws import ec2, servicequotas
+
+from catalogue.aws.instances import BLOCK, INSTANCES, SPOT, family
+from components.aws.asking import ask
+from config.aws.model import Machines
+
+#: Quotas of EC2, counted in vCPUs, by the letters that a type begins with (Service Quotas console, "Amazon EC2").
+_ON_DEMAND_QUOTA = {
+    "p": "Running On-Demand P instances",
+    "g": "Running On-Demand G and VT instances",
+    "trn": "Running On-Demand Trn instances",
+    "hpc": "Running On-Demand HPC instances",
+    "m": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+}
+_SPOT_QUOTA = {
+    "p": "All P4, P3 and P2 Spot Instance Requests",
+    "g": "All G and VT Spot Instance Requests",
+    "trn": "All Trn Spot Instance Requests",
+    "m": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
+}
+_SPOT_P5 = "All P5 Spot Instance Requests"
+#: Types that count against them, as a filter takes them; of standard types there are too many to be looked up.
+_PATTERNS = {"p": ["p*"], "g": ["g*", "vt*"], "trn": ["trn*"], "hpc": ["hpc*"]}
+_COUNTED = ["pending", "running"]
+
+
+def name(one: Machines) -> str | None:
+    """Return the name of the quota that machines count against; None if that kind is not counted here."""
+    letters = family(one.type)
+    if one.purchase.option == SPOT:
+        # No source names the quota of P6, and P4's says nothing of it.
+        return _SPOT_P5 if one.type.startswith("p5") else None if one.type.startswith("p6") else _SPOT_QUOTA.get(letters)
+    return _ON_DEMAND_QUOTA.get(letters)
+
+
+def limit(one: Machines) -> float:
+    """Return the vCPUs that the account may run."""
+    its = name(one) or ""
+    return ask(
+        f'the quota "{its}"',
+        "servicequotas/getServiceQuota:getServiceQuota",
+        lambda: float(servicequotas.get_service_quota(service_code="ec2", quota_name=its).value),
+    )
+
+
+def used(one: Machines) -> int:
+    """Return the vCPUs that are surely in use of that quota, in this region, by whomever."""
+    patterns = _PATTERNS.get(family(one.type))
+    if patterns is None:
+        return 0
+    # On-demand machines have no lifecycle to filter by.
+    spot, others = _running(patterns, [SPOT]), _running(patterns, [BLOCK, "scheduled"])
+    if not spot and (one.purchase.option == SPOT or not _running(patterns) - others):
+        return 0
+    vcpus = 0
+    for row in INSTANCES.values():
+        if family(row.name) == family(one.type):
+            mine = _running([row.name])
+            vcpus += row.vcpus * len(mine & spot if one.purchase.option == SPOT else mine - spot - others)
+    return vcpus
+
+
+def _running(types: list[str], lifecycles: list[str] | None = None) -> set[str]:
+    """Return the ids of all machines of these types that run, of some lifecycles alone."""
+    filters = [ec2.GetInstancesFilterArgs(name="instance-type", values=types)]
+    if lifecycles:
+        filters.append(ec2.GetInstancesFilterArgs(name="instance-lifecycle", values=lifecycles))
+    found = ask(
+        f"the machines of types {', '.join(types)} that run",
+        "ec2/getInstances:getInstances",
+        lambda: ec2.get_instances(filters=filters, instance_state_names=_COUNTED),
+    )
+    return set(found.ids)
