@@ -15,7 +15,7 @@ from benchmarks.judge import measurement
 from benchmarks.judge.checks import PASS, Check
 from benchmarks.judge.verdict import judged as judge_measurement
 from benchmarks.judge.waiting import is_slow
-from benchmarks.plan.steps import FREE, LOOK_STEPS, NODE, RAILS, SPREAD
+from benchmarks.plan.steps import FREE, LOOK_STEPS, NODE, NVL, RAILS, SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,4 +112,4 @@ def _step(check: str, asked: Asked) -> str | None:
         return check.removeprefix(_LIMIT).partition("@")[0]
     if check.startswith((_FLOOR, _CURVE)):
         return check.partition(" ")[2]
-    return {"node": NODE, "rails": RAILS, "spread": SPREAD, "nvls": FREE, "looks": asked.plan.collective}.get(check)
+    return {"node": NODE, "rails": RAILS, "spread": SPREAD, "nvls": FREE, "nvl": NVL, "looks": asked.plan.collective}.get(check)

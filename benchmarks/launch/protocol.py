@@ -125,7 +125,7 @@ class Step(NamedTuple):
 
     Attributes:
         name: unique in its request.
-        stage: node, rails, all, spread or free.
+        stage: node, rails, all, spread, free, looks or nvl.
         collective: what is run.
         ranks: who runs it.
         result: path of the JSON file that the first rank writes.
