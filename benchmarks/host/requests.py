@@ -29,6 +29,7 @@ from benchmarks.launch.protocol import (
 from benchmarks.plan import ceiling, fractions, patience
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
+from benchmarks.plan.pace import pace
 from benchmarks.plan.ranks import Place, exports, ranks, result
 from benchmarks.plan.ranks import launch as launch_of
 from benchmarks.plan.steps import MEDIAN_ITERATIONS, Step, repeated, steps
@@ -118,6 +119,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
             cycles=step.cycles,
             decides=step.name == plan.collective,
             silence_s=round(patience.silence_s(step, shape, asked.nodes), 1),
+            pace=pace(step, plan.sizes.factor, shape, asked.nodes),
         )
         for step in chosen
     ]
@@ -186,6 +188,7 @@ def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
         iterations=MEDIAN_ITERATIONS,
         pair_limit_gb_s=None if pair is None or share is None else pair * share,
         whole_gb_s=judged.busbw_gb_s if asked.plan.collective == "all_reduce" else None,
+        off_ring=any(retest.is_about(one, "alltoall", asked) for one in judged.checks),
     )
 
 

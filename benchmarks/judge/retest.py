@@ -99,6 +99,11 @@ def _noted(checks: Iterable[Check], before: dict[str, Check]) -> Iterable[Check]
             yield one
 
 
+def is_about(check: Check, name: str, asked: Asked) -> bool:
+    """Tell whether a check is about the slowness of the step `name`."""
+    return is_slow(check) and _step(check.name, asked) == name
+
+
 def _step(check: str, asked: Asked) -> str | None:
     """Return the step that a check reads; None if the check is not about slowness."""
     if check in {"bandwidth", "history"}:

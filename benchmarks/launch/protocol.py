@@ -106,6 +106,20 @@ class Ranks(NamedTuple):
     nodes: Optional[List[int]] = None
 
 
+class Pace(NamedTuple):
+    """What a step gives on healthy wires, for what is shown while it runs.
+
+    Attributes:
+        busbw_factor: busbw over size / time.
+        wire_gb_s: busbw that the wire allows, on real wires; 0 if that is not known.
+        seconds: what its operations take there.
+    """
+
+    busbw_factor: float
+    wire_gb_s: float
+    seconds: float
+
+
 class Step(NamedTuple):
     """One run of one test program.
 
@@ -119,6 +133,7 @@ class Step(NamedTuple):
         cycles: how often each size is measured.
         decides: no further step is run where this one gives nothing.
         silence_s: how long it may print nothing before it counts as hung, on real wires; 0 for the whole measurement's limit.
+        pace: what it gives on healthy wires; None if nothing is shown of that.
     """
 
     name: str
@@ -130,6 +145,7 @@ class Step(NamedTuple):
     cycles: int = 1
     decides: bool = False
     silence_s: float = 0
+    pace: Optional[Pace] = None
 
 
 class Evidence(NamedTuple):
@@ -188,6 +204,7 @@ class Trials(NamedTuple):
         iterations: timed operations of a trial.
         pair_limit_gb_s: what a healthy pair reaches at least; None if it is not known.
         whole_gb_s: what the whole ring reached; None if another collective was measured.
+        off_ring: an all-to-all is slow, so pairs that no ring crosses are tried, too.
     """
 
     gpus: int
@@ -199,6 +216,7 @@ class Trials(NamedTuple):
     iterations: int
     pair_limit_gb_s: Optional[float] = None
     whole_gb_s: Optional[float] = None
+    off_ring: bool = False
 
 
 class Search(NamedTuple):

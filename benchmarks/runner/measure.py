@@ -14,7 +14,7 @@ import os
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from benchmarks.launch import launcher, mpirun
 from benchmarks.launch.protocol import LINE_SCHEMA, Measure, Node, Search, Step
@@ -28,6 +28,7 @@ from benchmarks.runner import (
     node_differences,
     node_facts,
     program_run,
+    progress,
     reachability,
     traffic,
     transcript,
@@ -162,13 +163,16 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
     Raises:
         Refusal: a node does not answer after a deciding step that gave a result.
     """
-    ran, dead = Ran([], {}, None, before, []), False
-    for step in request.steps:
+    ran, dead, shown = Ran([], {}, None, before, []), False, progress.Progress(request.steps, len(request.nodes), say)
+    for number, step in enumerate(request.steps):
         left_s = request.timeout_s - (time.monotonic() - began)
         if dead:
             ran.steps.append(dict(_about(step), failed=f"was not run, because {request.deciding} gave nothing"))
             continue
-        found, run = _step(request, step, max(left_s, 1.0), here, say)
+        shown.begin(number)
+        found, run = _step(request, step, max(left_s, 1.0), here, shown.see)
+        if run is None:
+            say(str(found["failed"]))
         ran.steps.append(found)
         ran.texts[step.name] = run.text if run else _kept(here, step.name)
         if run and run.transcript.scale:
@@ -305,10 +309,9 @@ def _unpinned(step: Step) -> Step:
 
 
 def _step(
-    request: Measure, step: Step, timeout_s: float, here: str, say: jobs.Say
+    request: Measure, step: Step, timeout_s: float, here: str, see: Callable[[str], None]
 ) -> Tuple[Dict[str, Any], Optional[program_run.Run]]:
     """Run one step; why it failed is data, and before it is ended for being late its ranks are looked at."""
-    say(f"measuring: {step.collective} ({step.name}) on {len(request.nodes)} nodes")
     found, lagging = _about(step), []  # type: Dict[str, Any], List[str]
 
     def look() -> None:
@@ -324,11 +327,9 @@ def _step(
         before_end=look,
     )
     try:
-        run = program_run.run(job, here, say)
+        run = program_run.run(job, here, see)
     except Refusal as refusal:
-        why = "; ".join([str(refusal), *lagging])
-        say(why)
-        return dict(found, failed=why), None
+        return dict(found, failed="; ".join([str(refusal), *lagging])), None
     return dict(found, **numbers(run, step.stage, step.groups, len(request.nodes) * step.ranks.per_node)), run
 
 

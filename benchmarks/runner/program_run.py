@@ -1,4 +1,4 @@
-"""Runs one test program with a time limit: shows progress, then reads its rows and compares text and JSON.
+"""Runs one test program with a time limit, then reads its rows and compares text and JSON.
 
 The JSON file is deleted at once, because it has a rank's whole environment.
 """
@@ -58,8 +58,8 @@ class Job(NamedTuple):
     before_end: Callable[[], None] = lambda: None
 
 
-def run(job: Job, here: str, say: jobs.Say) -> Run:
-    """Run `job`; its output is kept in `here` while it works.
+def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
+    """Run `job`; its output is kept in `here` while it works, and every line of it is given to `see`.
 
     Raises:
         Refusal: it did not start, did not end in time or failed; the message has the likely cause.
@@ -68,7 +68,7 @@ def run(job: Job, here: str, say: jobs.Say) -> Run:
     result.drop()  # nccl-tests would write to another name beside it
     began = time.monotonic()
     try:
-        text = _run(job, os.path.join(here, job.name + ".txt"), say)
+        text = _run(job, os.path.join(here, job.name + ".txt"), see)
         seconds = time.monotonic() - began
         found, problems = _read(job, text, result)
     finally:
@@ -116,7 +116,7 @@ def environment(argv: List[str]) -> Dict[str, str]:
     return kept
 
 
-def _run(job: Job, path: str, say: jobs.Say) -> str:
+def _run(job: Job, path: str, see: Callable[[str], None]) -> str:
     kept = []
     began, home = time.monotonic(), os.path.expanduser("~")
     limits = (job.timeout_s, job.silence_s, job.before_end)
@@ -127,8 +127,7 @@ def _run(job: Job, path: str, say: jobs.Say) -> str:
                 child.silence_s *= transcript.scale_of(line)
                 log.write(line + "\n")
                 log.flush()
-                if line.lstrip()[:1].isdigit() or "(us)" in line or "busbar rehearsal" in line:
-                    say(line)
+                see(line)
         status = child.status()
     if child.late:
         rows = sum(line.lstrip()[:1].isdigit() for line in kept)

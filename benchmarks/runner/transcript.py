@@ -140,7 +140,7 @@ def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
         words = line.lstrip("#").split()
         if "out-of-place" in line or "in-place" in line:
             placements = line
-        elif line.startswith("#") and words[:2] == ["size", "count"] and "busbw" in words:
+        elif columns_of(line):
             if draft.columns:  # a second table begins: what came before was another run
                 drafts.append(draft)
                 draft = _Draft()
@@ -166,6 +166,24 @@ def scale_of(line: str) -> int:
     """Return the divisor of line rates that a rehearsal's banner states in `line`; 1 for every other line."""
     found = _REHEARSAL.search(line)
     return int(found.group(1)) if found else 1
+
+
+def columns_of(line: str) -> List[str]:
+    """Return the columns that `line` names if it is the header of a table, else none."""
+    words = line.strip().lstrip("#").split()
+    return words if line.lstrip().startswith("#") and words[:2] == ["size", "count"] and "busbw" in words else []
+
+
+def row_of(line: str, columns: List[str]) -> Optional[Row]:
+    """Return the row that `line` is under the header `columns`; None if it is none."""
+    words = line.split()
+    if not columns or not words or not words[0].isdigit():
+        return None
+    words = _with_redop(words, columns)
+    try:
+        return _row(columns, words, in_place_first=False) if len(words) == len(columns) else None
+    except ValueError:
+        return None
 
 
 def _read_row(draft: _Draft, line: str) -> None:
