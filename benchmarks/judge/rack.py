@@ -28,7 +28,7 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     run = found.runs.get(NVL)
     step = next((one for one in steps(asked.plan, asked.shape, asked.nodes) if one.name == NVL), None)
     if step is None and is_joined(asked.plan, asked.shape, asked.nodes):
-        why = f"NVLink of {asked.shape.name} joins nodes, and no run of {asked.plan.collective} over it on {asked.nodes} is judged"
+        why = f"NVLink of {asked.shape.name} joins nodes, and {asked.plan.collective} over it on {asked.nodes} is not judged"
         yield Check("nvl", UNKNOWN, (f'{why}; with measure.exports.NCCL_MNNVL_ENABLE "0" the rails alone are',))
     if step is None or run is None or not run.rows or run.failed:
         return

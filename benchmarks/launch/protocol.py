@@ -168,8 +168,8 @@ class Measure(NamedTuple):
         evidence: of the first look, where this is a second one.
         gpu: the GPU model of the shape; empty if it is not known.
         port_gbit_s: line rate of each rail of the shape; 0 if what drivers report is no measure of it.
-        programs: sha256 of each file that the build put on every node, by its path; they are checked before the
-            first step.
+        binaries: folder of the programs on every node.
+        programs: sha256 of each file that the build put there, by its name; they are checked before the first step.
     """
 
     run_id: str
@@ -186,6 +186,7 @@ class Measure(NamedTuple):
     evidence: Optional[Evidence] = None
     gpu: str = ""
     port_gbit_s: int = 0
+    binaries: str = "."
     programs: Optional[Dict[str, str]] = None
     schema: int = SCHEMA
     kind: str = "measure"
