@@ -54,6 +54,10 @@ def is_nvidia(gpu: str) -> bool:
     return gpu.startswith(("NVIDIA ", "Tesla "))
 
 
+#: GPUs that one NVLink domain joins at most: a whole rack (GB200 NVL72, GB300 NVL72).
+RACK = 72
+
+
 def spans_nodes(gpu: str) -> bool:
     """Tell whether NVLink of this model joins several nodes of a rack (GB200 NVL72, GB300 NVL72)."""
     return re.fullmatch(r"NVIDIA GB[23]00(?: .*)?", gpu) is not None

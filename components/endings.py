@@ -31,10 +31,11 @@ class Ending:
 
     @property
     def words(self) -> str:
-        """Number, shape, price where it is known, and names."""
+        """Number, shape, price, and names."""
         price = PRICES.get(self.shape)
-        costs = f", {len(self.machines) * price.usd_per_node_hour:g} USD an hour by list price" if price else ""
-        return f"{len(self.machines)} x {self.shape} of {self.pool}{costs}: {', '.join(self.machines)}"
+        known = f"{len(self.machines) * price.usd_per_node_hour:g} USD an hour by list price" if price else ""
+        costs = known or "price not known"
+        return f"{len(self.machines)} x {self.shape} of {self.pool}, {costs}: {', '.join(self.machines)}"
 
 
 #: Why machines are made anew where nothing else is said.

@@ -26,19 +26,19 @@ _OTHER_WAYS = {
 
 def findings(stack: Stack) -> Iterator[Finding]:
     """Yield what is wrong with measuring the pool that `stack` measures, by what it is and what ranks are given."""
-    path, shape = _measured(stack)
-    breaches = [*exports(stack.measure, stack.accept), *(machine(path, shape, stack.measure) if shape else ())]
+    path, shape, nodes = _measured(stack)
+    breaches = [*exports(stack.measure, stack.accept), *(machine(path, shape, stack.measure, nodes) if shape else ())]
     return (Finding("judgeable", ERROR, where, text) for where, text in breaches)
 
 
-def _measured(stack: Stack) -> tuple[str, Shape | None]:
-    """Return the path of the key that says which machines are measured, and their row; None if they are asked."""
+def _measured(stack: Stack) -> tuple[str, Shape | None, int]:
+    """Return the path of the key that says which machines are measured, their row (None if they are asked) and how many."""
     wanted: Any = stack.wanted
     if stack.target == "oci":
-        return next((f"{path}.shape", pool.row) for path, pool in wanted.located if pool.name == stack.pool)
+        return next((f"{path}.shape", pool.row, pool.nodes) for path, pool in wanted.located if pool.name == stack.pool)
     if stack.target == "aws":
-        return next((f"{path}.type", one.row) for path, key, one in wanted.located if key == stack.pool)
-    return "hosts.shape", wanted.row
+        return next((f"{path}.type", one.row, one.static) for path, key, one in wanted.located if key == stack.pool)
+    return "hosts.shape", wanted.row, len(wanted.machines) if wanted.row else 0
 
 
 def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
@@ -61,18 +61,14 @@ def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
             )
 
 
-def machine(path: str, shape: Shape, measure: Measure) -> Iterator[Breach]:
-    """Yield why `measure` cannot judge machines of `shape`, which the key at `path` names."""
+def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterator[Breach]:
+    """Yield why `measure` cannot judge `nodes` machines of `shape`, which the key at `path` names; 0 where none is known."""
     if shape.gpu and not gpus.is_nvidia(shape.gpu):
         yield Breach(
             path, f"is {shape.name}, which has {shape.gpu} GPUs; busbar builds and measures NCCL, which needs NVIDIA's"
         )
     if gpus.spans_nodes(shape.gpu) and measure.exports.get("NCCL_MNNVL_ENABLE") != "0":
-        yield Breach(
-            path,
-            f"is {shape.name}, whose NVLink joins nodes, and no gate of that is known; set measure.exports.NCCL_MNNVL_ENABLE "
-            'to "0", and the rails are measured and judged',
-        )
+        yield from _rack(path, shape, measure, nodes)
     memory = gpus.memory_gb(shape.gpu)
     most = int((memory * 1e9 - _FREE_BYTES) / _BUFFERS) if memory else None
     if most is not None and measure.end_bytes > most:
@@ -81,3 +77,16 @@ def machine(path: str, shape: Shape, measure: Measure) -> Iterator[Breach]:
             f"is {measure.end_bytes} bytes, and three such messages do not fit on {shape.name}'s {shape.gpu} with {memory:g} "
             f"GB; it may be {most // _GIB}G at most",
         )
+
+
+def _rack(path: str, shape: Shape, measure: Measure, nodes: int) -> Iterator[Breach]:
+    """Yield why NVLink between nodes cannot be judged beside the rails."""
+    instead = 'set measure.exports.NCCL_MNNVL_ENABLE to "0", and the rails alone are measured and judged'
+    which = f"is {shape.name}, whose NVLink joins nodes"
+    if measure.collective != "all_reduce":
+        yield Breach(path, f"{which}, and nobody has published what {measure.collective} reaches over it; {instead}")
+    if nodes * shape.gpus > gpus.RACK:
+        yield Breach(path, f"{which} of one rack, which are {gpus.RACK // shape.gpus}, and {nodes} are asked for; {instead}")
+    told = [f"{name}={measure.exports[name]}" for name in ("NCCL_ALGO", "NCCL_NVLS_ENABLE") if name in measure.exports]
+    if told and told != ["NCCL_NVLS_ENABLE=1"]:
+        yield Breach(path, f"{which}, and the limit is of switches that reduce, which {', '.join(told)} decides; {instead}")

@@ -11,7 +11,7 @@ from benchmarks.plan import ceiling
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
 from benchmarks.plan.ranks import Place
-from benchmarks.plan.steps import FREE, LOOKS, NODE, RAILS, SPREAD, nvls_gb_s, steps
+from benchmarks.plan.steps import FREE, LOOKS, NODE, NVL, RAILS, SPREAD, nvls_gb_s, steps
 from catalogue import SHAPES
 from config.measure import Measure, Sizes
 
@@ -61,6 +61,8 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
         sizes = asked.plan.sizes_of(step.collective) if step.begin_bytes != step.end_bytes else (step.end_bytes,)
         top = ceiling.bound_gb_s(step.collective, asked.shape, asked.nodes, scale) or 0.05
         speed = share * top / (asked.shape.gpus if step.stage == RAILS else 1)
+        if step.stage == NVL:
+            speed = share * 0.95 * (asked.shape.nvlink_gbytes_per_s or 0)
         if step.stage == FREE and asked.nodes == 1:
             speed = nvls_gb_s(asked.shape, asked.plan) or speed
         one = {"name": step.name, "stage": step.stage, "collective": step.collective, "program": step.collective}

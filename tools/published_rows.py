@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import sys
 
+from benchmarks.plan.fractions import RACK, fraction
 from benchmarks.plan.gate import gate
+from benchmarks.plan.steps import over_nvlink
 from catalogue.published import ROWS, Published
 from config import judgeable
 from config.accept import Accept
@@ -24,6 +26,9 @@ its reason names the rails, the interface, the connections or the node. `python 
 Whether the NVLink switch reduces (NVLS) is judged on one machine alone, by its run with NCCL's own choice of algorithm: 480
 GB/s (H100), 482 (H200) and 846 (B200) where it does, and a ring's where it does not. Between machines it cannot be seen, and
 hardly matters: the rails bound both ways (p5en on 4 nodes: 369 by NCCL's choice, 365 by a ring, in the table).
+
+Where NVLink joins the nodes of a rack (GB200, GB300), two things are measured: the rails, by a plan that keeps NCCL to them,
+and NVLink between the nodes, by the run `nvl`. Rows of the second are held against 0.85 of one GPU's NVLink rate.
 
 On two nodes NCCL's own choice is a tree, which leaves the rails fewer bytes than a ring: such a number is above what the rails
 carry, and says little of them. busbar forces the ring there, and refuses another algorithm unless the stack sets its own limit.
@@ -48,16 +53,25 @@ def refusal(row: Published) -> str:
     breaches = [*judgeable.exports(asked, Accept()), *judgeable.machine("the shape", row.shape, asked)]
     if breaches:
         return "; ".join(f"{path} {text}" for path, text in breaches)
+    if is_over_nvlink(row):
+        return ""
     bound = gate(asked, row.shape, row.nodes)
     return f"no gate: {bound.why}" if bound.limit_gb_s is None else ""
+
+
+def is_over_nvlink(row: Published) -> bool:
+    """Tell whether `row` is of NVLink between the nodes of a rack, which a run of its own measures."""
+    return over_nvlink(plan(row), row.shape, row.nodes)
 
 
 def page() -> str:
     """Return the page."""
     lines = []
     for row in ROWS:
-        bound = gate(plan(row), row.shape, row.nodes)
-        outcome = refusal(row) or f"{bound.limit_gb_s:.4g}"
+        limit = gate(plan(row), row.shape, row.nodes).limit_gb_s
+        if is_over_nvlink(row):
+            limit = (row.shape.nvlink_gbytes_per_s or 0.0) * (fraction(row.size_bytes, RACK) or 0.0)
+        outcome = refusal(row) or f"{limit:.4g}"
         size = f"{row.size_bytes / 1024**3:.3g} GiB"
         lines.append(
             f"| {row.where} | {row.nodes} | {row.collective} | {size} | {row.busbw_gb_s:g} | {outcome} | {row.source} |\n"

@@ -139,7 +139,8 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         # A plugin's devices may report another rate: older EFA drivers say 100 Gb/s for every one.
         port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
         # The image was unpacked at the build; its sha256 is of no file of this folder.
-        programs={f"{where.built.binaries}/{name}": hashed for name, hashed in where.built.hashes.items() if name != "image"},
+        programs={name: hashed for name, hashed in where.built.hashes.items() if name != "image"},
+        binaries=where.built.binaries,
     )
 
 
@@ -188,6 +189,7 @@ def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
         iterations=MEDIAN_ITERATIONS,
         pair_limit_gb_s=None if pair is None or share is None else pair * share,
         whole_gb_s=judged.busbw_gb_s if asked.plan.collective == "all_reduce" else None,
+        off_ring=any(retest.is_about(one, "alltoall", asked) for one in judged.checks),
     )
 
 

@@ -15,7 +15,7 @@ from benchmarks.judge import measurement
 from benchmarks.judge.checks import PASS, Check
 from benchmarks.judge.verdict import judged as judge_measurement
 from benchmarks.judge.waiting import is_slow
-from benchmarks.plan.steps import FREE, LOOK_STEPS, NODE, RAILS, SPREAD
+from benchmarks.plan.steps import FREE, LOOK_STEPS, NODE, NVL, RAILS, SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,6 +99,11 @@ def _noted(checks: Iterable[Check], before: dict[str, Check]) -> Iterable[Check]
             yield one
 
 
+def is_about(check: Check, name: str, asked: Asked) -> bool:
+    """Tell whether a check is about the slowness of the step `name`."""
+    return is_slow(check) and _step(check.name, asked) == name
+
+
 def _step(check: str, asked: Asked) -> str | None:
     """Return the step that a check reads; None if the check is not about slowness."""
     if check in {"bandwidth", "history"}:
@@ -107,4 +112,4 @@ def _step(check: str, asked: Asked) -> str | None:
         return check.removeprefix(_LIMIT).partition("@")[0]
     if check.startswith((_FLOOR, _CURVE)):
         return check.partition(" ")[2]
-    return {"node": NODE, "rails": RAILS, "spread": SPREAD, "nvls": FREE, "looks": asked.plan.collective}.get(check)
+    return {"node": NODE, "rails": RAILS, "spread": SPREAD, "nvls": FREE, "nvl": NVL, "looks": asked.plan.collective}.get(check)

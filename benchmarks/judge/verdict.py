@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import curve, group_checks, looks, port_events, transport, waiting
+from benchmarks.judge import curve, group_checks, looks, port_events, rack, transport, waiting
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.judge.checks import verdict as verdict_of
 from benchmarks.judge.measurement import LineError, Measurement, busbw, is_number, problems, read
@@ -105,6 +105,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     yield _bandwidth(found, asked)
     yield from curve.judge(found, asked)
     yield from _in_switch(found, asked)
+    yield from rack.judge(found, asked)
     yield from (_limit(found, asked, limit) for limit in asked.limits)
     yield _spread(found, asked)
     yield looks.judge(_looks(found, asked), asked)

@@ -125,7 +125,7 @@ class Step(NamedTuple):
 
     Attributes:
         name: unique in its request.
-        stage: node, rails, all, spread or free.
+        stage: node, rails, all, spread, free, looks or nvl.
         collective: what is run.
         ranks: who runs it.
         result: path of the JSON file that the first rank writes.
@@ -168,8 +168,8 @@ class Measure(NamedTuple):
         evidence: of the first look, where this is a second one.
         gpu: the GPU model of the shape; empty if it is not known.
         port_gbit_s: line rate of each rail of the shape; 0 if what drivers report is no measure of it.
-        programs: sha256 of each file that the build put on every node, by its path; they are checked before the
-            first step.
+        binaries: folder of the programs on every node.
+        programs: sha256 of each file that the build put there, by its name; they are checked before the first step.
     """
 
     run_id: str
@@ -186,6 +186,7 @@ class Measure(NamedTuple):
     evidence: Optional[Evidence] = None
     gpu: str = ""
     port_gbit_s: int = 0
+    binaries: str = "."
     programs: Optional[Dict[str, str]] = None
     schema: int = SCHEMA
     kind: str = "measure"
@@ -204,6 +205,7 @@ class Trials(NamedTuple):
         iterations: timed operations of a trial.
         pair_limit_gb_s: what a healthy pair reaches at least; None if it is not known.
         whole_gb_s: what the whole ring reached; None if another collective was measured.
+        off_ring: an all-to-all is slow, so pairs that no ring crosses are tried, too.
     """
 
     gpus: int
@@ -215,6 +217,7 @@ class Trials(NamedTuple):
     iterations: int
     pair_limit_gb_s: Optional[float] = None
     whole_gb_s: Optional[float] = None
+    off_ring: bool = False
 
 
 class Search(NamedTuple):

@@ -32,6 +32,9 @@ _PUBLISHED: dict[tuple[str, str], Rows] = {
 FLOOR: Rows = ((1024 * _MIB, 0.3),)
 #: Of the published busbw of a machine that reduces in its NVLink switch: Azure/azurehpc-health-checks asks for 0.89 to 0.96.
 NVLS: Rows = ((4096 * _MIB, 0.93),)
+#: Of one GPU's NVLink rate, all-reduce over NVLink between the nodes of a rack, whose switches reduce: 0.93 (GB200, 18 nodes),
+#: 0.98 (GB200, 4), 1.03 to 1.04 (GB300, 8, 16 and 18), at 16 GB. A ring, where no switch reduces, is at 0.78; rails are at 0.4.
+RACK: Rows = ((16 * 10**9, 0.85),)
 #: A rehearsal's scale is no power of two, so 1 MiB at 1/4000 counts as 4 GiB although it is 2 % less.
 _ROUNDING = 1.03
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.launch.protocol import BuildLine, Launch, Node, Ranks
 from benchmarks.plan.collectives import collective
-from benchmarks.plan.steps import FREE, LOOKS, RING_BELOW_NODES, Step
-from catalogue import ENVIRONMENTS, GENERIC
+from benchmarks.plan.steps import FREE, LOOKS, MNNVL, NVL, RING_BELOW_NODES, Step
+from catalogue import ENVIRONMENTS, GENERIC, gpus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +84,9 @@ def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | Non
         built = place.built
         libraries = [f"{home}/{folder}" for home in (built.mpi_home, built.nccl_home) for folder in ("lib", "lib64")]
         variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{built.cuda_home}/lib64"])
-    return variables | dict(own or {})
+    # What is measured between nodes is the rails; NVLink between them has a step of its own.
+    kept = {MNNVL: "0"} if nodes > 1 and gpus.spans_nodes(shape.gpu) else {}
+    return variables | dict(own or {}) | kept
 
 
 def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> Launch:
@@ -120,8 +122,10 @@ def ranks(step: Step, plan: Measure, place: Place, shape: Shape) -> Ranks:
     variables = exports(shape, len(place.nodes), place, plan.exports)
     if step.split:
         variables |= {"NCCL_TESTS_SPLIT": step.split, "NCCL_ALGO": RING}  # one algorithm, so that groups can be compared
-    if step.stage == FREE:
+    if step.stage in {FREE, NVL}:
         variables.pop("NCCL_ALGO", None)
+    if step.stage == NVL:
+        variables[MNNVL] = "1"
     if step.name == plan.collective:
         # To files: on standard output a line of NCCL's log could interrupt a row of the table.
         variables |= {

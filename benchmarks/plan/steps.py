@@ -24,7 +24,10 @@ _BOARD = 8
 #: Bytes of a float, the smallest message.
 _FLOAT_BYTES = 4
 
-NODE, RAILS, ALL, SPREAD, FREE, LOOKS = "node", "rails", "all", "spread", "free", "looks"
+NODE, RAILS, ALL, SPREAD, FREE, LOOKS, NVL = "node", "rails", "all", "spread", "free", "looks", "nvl"
+#: NCCL's switch for NVLink between nodes (multi-node NVLink), and the message of the run over it: 16 GB are published.
+MNNVL = "NCCL_MNNVL_ENABLE"
+_NVL_BYTES = 16 * 1024**3
 #: The two places of a plan where looks are taken.
 LOOK_STEPS = (f"{LOOKS}_early", f"{LOOKS}_late")
 #: At most so many operations are timed in one look.
@@ -41,7 +44,8 @@ class Step:
         name: unique in its plan; letters, digits and underscores.
         stage: `node` inside each node at once, `rails` one GPU of each node at once, `all` over all ranks, `spread` the same
             operation by operation, `free` with NCCL's own choice of algorithm (information on 2 and 3 nodes; on one it shows
-            whether the NVLink switch reduces), `looks` the deciding size many times.
+            whether the NVLink switch reduces), `looks` the deciding size many times, `nvl` over NVLink between nodes, where
+            all others are kept to the rails.
         collective: what is run.
         begin_bytes: smallest size.
         end_bytes: largest size.
@@ -84,7 +88,20 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
         found.append(largest)
     if 1 < nodes < RING_BELOW_NODES or (nodes == 1 and nvls_gb_s(shape, plan) is not None):
         found.append(replace(largest, name=FREE, stage=FREE, iterations=plan.iterations, warmup=plan.warmup, one_by_one=False))
+    if over_nvlink(plan, shape, nodes):
+        found.append(replace(largest, name=NVL, stage=NVL, begin_bytes=_NVL_BYTES, end_bytes=_NVL_BYTES, one_by_one=False))
+        found[-1] = replace(found[-1], iterations=plan.iterations, warmup=plan.warmup)
     return (*found, *_looks(plan, LOOK_STEPS[1], plan.looks // 2))
+
+
+def over_nvlink(plan: Measure, shape: Shape, nodes: int) -> bool:
+    """Tell whether NVLink between the nodes is measured, too: it joins them, and they are of one rack at most."""
+    return is_joined(plan, shape, nodes) and nodes * shape.gpus <= gpus.RACK and plan.collective == "all_reduce"
+
+
+def is_joined(plan: Measure, shape: Shape, nodes: int) -> bool:
+    """Tell whether NVLink may join the nodes: their GPUs can, and it is not switched off."""
+    return nodes > 1 and gpus.spans_nodes(shape.gpu) and plan.exports.get(MNNVL) != "0"
 
 
 def _looks(plan: Measure, name: str, count: int) -> list[Step]:

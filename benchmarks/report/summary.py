@@ -20,24 +20,32 @@ if TYPE_CHECKING:
 _SHOWN_SIZES = 6
 
 
-def expectation(asked: Asked, price: Price | None) -> str:
-    """Return what a preview shows: what a good run looks like and what it costs, before anything is rented."""
+def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
+    """Return what a preview shows: what a good run looks like and what it costs, before anything is rented.
+
+    `rents` says whether the nodes are; then a price that is not known is said, too.
+    """
     shape, nodes, name = asked.shape, asked.nodes, asked.plan.collective
     bound = gate(asked.plan, shape, nodes, minimum_gb_s=asked.minimum_gb_s)
     asks = f"the gate asks for {bound.limit_gb_s:.4g} GB/s: {bound.why}" if bound.limit_gb_s is not None else bound.why
     curve = outputs.predicted(asked)
     if not curve:
-        return f"{nodes} x {shape.name}: nothing can be predicted; {asks}"
+        return f"{nodes} x {shape.name}: nothing can be predicted; {asks}{_paid(asked, price, rents=rents)}"
     top = ceiling.bound_gb_s(name, shape, nodes)
     sizes = ", ".join(f"{point['busbw_gb_s']:.4g} at {size(int(point['size_bytes']))}" for point in curve[-_SHOWN_SIZES:])
     allowed = f" (the wire allows {top:.4g})" if top is not None else ""
-    costs = outputs.cost(asked, price)
-    paid = (
-        f"; {costs['usd_per_hour']:g} USD an hour, {costs['usd_per_hour_per_gb_s']:g} for each GB/s ({costs['source']})"
-        if costs
-        else ""
-    )
+    paid = _paid(asked, price, rents=rents)
     return f"{nodes} x {shape.name}: a healthy fabric gives about these GB/s of {name} busbw{allowed}: {sizes}; {asks}{paid}"
+
+
+def _paid(asked: Asked, price: Price | None, *, rents: bool) -> str:
+    """Return the end of a sentence: what the nodes cost, or that nobody here knows."""
+    costs = outputs.cost(asked, price)
+    if costs is None:
+        unknown = f"; what a {asked.shape.name} costs is not known here, set records.pricePerNodeHour to have it counted"
+        return unknown if rents else ""
+    each = f", {costs['usd_per_hour_per_gb_s']:g} for each GB/s" if costs["usd_per_hour_per_gb_s"] is not None else ""
+    return f"; {costs['usd_per_hour']:g} USD an hour{each} ({costs['source']})"
 
 
 def table(judged: Judgement, searched: dict[str, Any]) -> str:

@@ -212,7 +212,7 @@ def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(binaries, arcname=".")
-    command = f"mkdir -p {binaries} && cd {binaries} && tar -x && {checksums.command(hashes)}"
+    command = f"mkdir -p {binaries} && cd {binaries} && tar -x && {checksums.command(binaries, hashes)}"
     answers = fanout.each(request.nodes, command, packed.getvalue(), _SPREAD_TIMEOUT_S)
     missing = [f"{node.name} ({answer.why})" for node, answer in zip(request.nodes, answers) if answer.status != 0]
     if missing:

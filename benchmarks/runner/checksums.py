@@ -9,14 +9,14 @@ from benchmarks.runner import fanout
 _TIMEOUT_S = 60
 
 
-def command(hashes: Dict[str, str]) -> str:
-    """Return the command that fails, and names the file, where one of them is missing or has another sha256."""
-    sums = "".join(f"{hashed}  {path}\n" for path, hashed in sorted(hashes.items()))
-    return f"printf %s {shlex.quote(sums)} | sha256sum --check --quiet --strict -"
+def command(folder: str, hashes: Dict[str, str]) -> str:
+    """Return the command that fails, and names the file, where one in `folder` is missing or has another sha256."""
+    sums = "".join(f"{hashed}  {name}\n" for name, hashed in sorted(hashes.items()))
+    return f"cd {shlex.quote(folder)} && printf %s {shlex.quote(sums)} | sha256sum --check --quiet --strict -"
 
 
-def changed(nodes: List[Node], hashes: Dict[str, str]) -> List[str]:
+def changed(nodes: List[Node], folder: str, hashes: Dict[str, str]) -> List[str]:
     """Return for each node where a file is missing or not as it was built what sha256sum says of it."""
-    answers = fanout.each(nodes, command(hashes), b"", _TIMEOUT_S) if hashes else []
+    answers = fanout.each(nodes, command(folder, hashes), b"", _TIMEOUT_S) if hashes else []
     failed = [(node, answer) for node, answer in zip(nodes, answers) if answer.status != 0]
     return [f"{node.name} ({(answer.out.splitlines() or [answer.why])[0]})" for node, answer in failed]

@@ -228,7 +228,7 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
     """
     with ThreadPoolExecutor(3) as pool:
         reached = pool.submit(_refuse_unreachable, nodes, say)
-        changed = pool.submit(refuse_changed, nodes, request.programs)
+        changed = pool.submit(refuse_changed, request)
         before, asked_at = inventories(nodes, shlex.quote(request.logs))
         refuse_busy(nodes, before)
         _refuse_unequal(nodes, before, request)
@@ -267,9 +267,9 @@ def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:
         )
 
 
-def refuse_changed(nodes: List[Node], programs: Optional[Dict[str, str]]) -> None:
+def refuse_changed(request: Measure) -> None:
     """Refuse to run programs that are not those that the build made and the certificate names."""
-    changed = checksums.changed(nodes, programs or {})
+    changed = checksums.changed(request.nodes, request.binaries, request.programs or {})
     if changed:
         raise Refusal(
             "the programs are not as they were built on {}{}; nothing was started".format(

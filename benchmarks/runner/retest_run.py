@@ -39,7 +39,7 @@ def _retest(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     nodes = asked.nodes
     before, _ = measure.inventories(nodes, shlex.quote(asked.logs))
     measure.refuse_busy(nodes, before)
-    measure.refuse_changed(nodes, asked.programs)
+    measure.refuse_changed(asked)
     measure.lay_hostfile(asked)
     ran = measure.carry_out(asked, here, say, before, began)
     looks = kept_looks.key(asked, [its["machine"] for its in before])

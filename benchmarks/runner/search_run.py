@@ -66,7 +66,9 @@ def _refuse_busy(request: Search) -> None:
 def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: str, say: jobs.Say) -> Dict[str, Any]:
     """Go from round to round within the budget; return what was found."""
     began = time.monotonic()
-    asking = plan.Search(len(request.nodes), len(trials.rails) or 1, trials.pair_limit_gb_s, whole_gb_s)
+    asking = plan.Search(
+        len(request.nodes), len(trials.rails) or 1, trials.pair_limit_gb_s, whole_gb_s, off_ring=trials.off_ring
+    )
     samples = []  # type: List[Sample]
     try:
         failed = _ask(asking, samples, request, _Launch(request, trials, here), say, began)

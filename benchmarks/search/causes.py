@@ -98,6 +98,7 @@ class Reading(Rails):
         share = len(slow) / len(tried) if flapping else 1.0
         sure = _sureness(len(partners)) * max(0.5, share)
         tables = self.tables_of(node)
+        tables = self.showing(tables) if flapping else tables
         rails = {
             rail: ratio
             for rail, ratio in self.slow_rails(tables, self.blamed[node]).items()
@@ -129,8 +130,9 @@ class Reading(Rails):
     def _of_link(self, pair: Pair) -> Culprit:
         slow = self.open[pair]
         level = self.ratio(slow)
-        flapping = self._comes_and_goes(self.pairs[pair], level)
+        flapping = self._comes_and_goes(self.pairs[pair], level) or self.is_away_at_times(pair)
         tables = self.tables.get(pair, [])
+        tables = self.showing(tables) if flapping else tables
         known = set(self.planes).union(*(self.slow_rails(self.tables_of(node), flapping=False) for node in pair))
         rails = [rail for rail in self.slow_rails(tables, flapping) if rail not in known]
         fine = [self.pairs[p][0] for n in pair for p in [p for p in self.partners[n] if not self.slow[p]][:2]]

@@ -108,8 +108,7 @@ def single_rails(reading: Reading) -> List[Trial]:
     """Return the single-rail trials that would narrow the causes down, all rails of a pair at once."""
     asked = Round()
     for pair in sorted(reading.links):
-        at_times = not reading.is_always_open(pair)
-        if reading.is_undecided(reading.tables.get(pair, []), at_times) or reading.are_silent(pair):
+        if reading.is_undecided(reading.tables.get(pair, []), reading.is_away_at_times(pair)):
             asked.take(pair)
     offset = len(reading.clean) // 2  # far from the neighbours, which may share what is slow
     for node, flapping in sorted(reading.blamed.items()):

@@ -22,7 +22,7 @@ from benchmarks.search.sentences import summary
 from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, numbers_of, pair_of, trial_of, whole_pairs
 
 #: How many rounds repeat what one number does not settle, run suspects nearly alone, and narrow a cause down to its rails.
-_CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 12, 10, 6
+_CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 12, 10, 8
 #: How often the ring's edges are looked at once more where nothing was found.
 _AGAIN = 3
 
@@ -31,16 +31,19 @@ class Search:
     """A search over `nodes` (two or more) with `rails` each; call `next_round` and `record` in turn, `finding` at any moment.
 
     `pair_limit_gb_s` is what a healthy pair must reach, if that is known; without it a cluster whose pairs are all slow alike
-    cannot be told from a healthy one. `whole_gb_s` is what the whole ring gave. Both are in the unit of the samples.
+    cannot be told from a healthy one. `whole_gb_s` is what the whole ring gave. Both are in the unit of the samples. With
+    `off_ring` every pair is tried where nothing was found: an all-to-all crosses all of them, a ring only its edges.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a search depends on
         self,
         nodes: int,
         rails: int,
         pair_limit_gb_s: Optional[float] = None,
         whole_gb_s: Optional[float] = None,
         max_rounds: Optional[int] = None,
+        *,
+        off_ring: bool = False,
     ) -> None:
         if nodes < PAIR or rails < 1:
             raise ValueError(f"a search needs at least 2 nodes and 1 rail, given were {nodes} and {rails}")
@@ -49,7 +52,8 @@ class Search:
         self._pair_limit = pair_limit_gb_s
         self._whole = whole_gb_s
         bits = (nodes - 1).bit_length()
-        self._max_rounds = 4 * bits + 12 if max_rounds is None else max_rounds
+        self._off_ring = off_ring
+        self._max_rounds = 4 * bits + 12 + (nodes if off_ring else 0) if max_rounds is None else max_rounds
         self._rounds = []  # type: List[List[Sample]]
         self._asked = []  # type: List[Trial]
         self._done = False
@@ -108,6 +112,24 @@ class Search:
             for _ in range(_AGAIN):
                 if not self._read().blames:  # it comes and goes
                     yield from self._again()
+
+        if self._off_ring and not self._read().blames:
+            yield from self._other_pairs()
+
+    def _other_pairs(self) -> Iterator[List[Trial]]:
+        """Yield every pair that was not run yet, each node once in a round, until somebody is to blame."""
+        last = self._nodes - 1 + self._nodes % 2  # of an odd number one node rests in each round
+        tried = set(self._read().pairs)
+        for shift in range(last):
+            turned = [pair_of((shift + step) % last, (shift - step) % last) for step in range(1, (last + 1) // 2)]
+            pairs = [pair for pair in [(shift, last), *turned] if pair[1] < self._nodes and pair not in tried]
+            if not pairs:
+                continue
+            yield [Trial(pair, ()) for pair in pairs]
+            if set(self._read().open) & set(pairs):
+                yield from chain(self._nearly_alone(), self._confirm(), self._alone(), self._narrow())
+                if self._read().blames:
+                    return
 
     def _without_culprit(self) -> Iterator[List[Trial]]:
         """Yield trials when every pair is fine, or all are equally slow: the ring as a whole, and its edges again."""
@@ -168,11 +190,16 @@ class Search:
 
     def _confirm(self) -> Iterator[List[Trial]]:
         """Repeat what one number does not settle, and give suspects known-good partners."""
-        for _ in range(_CONFIRM_ROUNDS):
-            trials = doubts(self._read())
+        everybody = tuple(range(self._nodes))
+        for number in range(_CONFIRM_ROUNDS):
+            reading = self._read()
+            trials = doubts(reading)
             if not trials:
                 return
-            yield trials
+            if number and everybody not in reading.groups and reading.is_whole_doubtful():
+                yield [Trial(everybody, ())]  # before rounds are spent on what it may not hold
+            else:
+                yield trials
 
     def _alone(self) -> Iterator[List[Trial]]:
         """Run what would be blamed nearly alone, before it is."""

@@ -7,8 +7,8 @@ from benchmarks.search.baseline import MAD_TO_SD, WIDEST, deviations
 from benchmarks.search.suspects import Suspects
 from benchmarks.search.trials import Pair, Sample, level_of, other_of
 
-#: How many single-rail runs of a pair that comes and goes are enough.
-_TABLES = 5
+#: How many single-rail runs of what comes and goes are enough, and how many of them must agree.
+_TABLES, _AGREEING = 8, 2
 
 
 class Rails(Suspects):
@@ -42,7 +42,8 @@ class Rails(Suspects):
             for rail, share in self.standouts(table).items():
                 shares.setdefault(rail, []).append(share)
         most = max([len(found) for found in shares.values()] or [0])
-        needed = 1 if len(tables) == 1 or (flapping and most == 1) else 2
+        once = flapping and most == 1 and all(map(self.standouts, tables))
+        needed = 1 if len(tables) == 1 or once else _AGREEING
         return {rail: median(found) for rail, found in sorted(shares.items()) if len(found) >= needed}
 
     def is_undecided(self, tables: List[Dict[int, Sample]], flapping: bool) -> bool:
@@ -52,19 +53,22 @@ class Rails(Suspects):
             for rail in self.standouts(table):
                 counts[rail] = counts.get(rail, 0) + 1
         if flapping:
-            return len(tables) < 5 and max(counts.values(), default=0) < 2  # noqa: PLR2004
+            low = sum(not self.standouts(table) for table in self.showing(tables))
+            return len(tables) < _TABLES and max(low, *counts.values(), 0) < _AGREEING
         return not tables or (len(tables) < 3 and 1 in counts.values())  # noqa: PLR2004
 
-    def are_silent(self, pair: Pair) -> bool:
-        """Say whether every single-rail run of a slow pair was as fast as others': it was fine then, and tells no rail."""
+    def showing(self, tables: List[Dict[int, Sample]]) -> List[Dict[int, Sample]]:
+        """Return those of `tables` that were slower than others', or on some rail: what comes and goes was there then."""
         others = [level_of(table) for other in self.references() for table in self.tables[other]]
-        limit = (1 - self.drop) * median(others) if others else 0.0
+        if not others:
+            return tables
+        limit = (1 - self.drop) * median(others)
+        return [table for table in tables if level_of(table) < limit or self.standouts(table)]
+
+    def is_away_at_times(self, pair: Pair) -> bool:
+        """Say whether a slow pair was fine at times, with all rails or with single ones."""
         tables = self.tables.get(pair, [])
-        return (
-            bool(others)
-            and len(tables) < _TABLES
-            and all(level_of(table) >= limit and not self.standouts(table) for table in tables)
-        )
+        return not self.is_always_open(pair) or len(self.showing(tables)) < len(tables)
 
     def references(self) -> List[Pair]:
         """Return the pairs beyond doubt whose single rails were run."""

@@ -9,6 +9,8 @@ from benchmarks.search.trials import PAIR, Pair, Sample, numbers_of, other_of, p
 
 #: So many slow pairs of a crowded round that are fine nearly alone show that they have a link in common.
 _CLEARED = 2
+#: The share of its numbers that are slow where a node always is: few are of other causes.
+_MOSTLY = 0.75
 
 
 class Slowness:
@@ -61,19 +63,30 @@ class Slowness:
             tried = whole_pairs(samples)
             for sample in tried if len(tried) <= few else ():
                 self.alone.setdefault(pair_of(*sample.trial.nodes), []).append(sample)
+        own = self._slow_by_themselves()
         found: List[Sample] = []
         for slow in crowded(rounds, self.nodes, self.is_slow):
             self.is_crowded = True
             again = [sample for sample in slow if pair_of(*sample.trial.nodes) in self.alone]
             guilty = [sample for sample in again if any(map(self.is_slow, self.alone[pair_of(*sample.trial.nodes)]))]
             if len(again) - len(guilty) >= max(_CLEARED, 3 * len(guilty)):
-                found += [sample for sample in slow if sample not in guilty]
+                found += [sample for sample in slow if own.isdisjoint(sample.trial.nodes)]
         for sample in found:
             pair = pair_of(*sample.trial.nodes)
             self.pairs[pair].remove(sample)
             if not self.pairs[pair]:
                 del self.pairs[pair]
         return found
+
+    def _slow_by_themselves(self) -> Set[int]:
+        """Return the nodes that were slow nearly alone and mostly elsewhere, too: in company they are slow by themselves."""
+        suspects = {node for pair, tried in self.alone.items() if any(map(self.is_slow, tried)) for node in pair}
+        counts = {node: [0, 0] for node in suspects}
+        for pair, tried in self.pairs.items():
+            for node in suspects.intersection(pair):
+                counts[node][0] += sum(map(self.is_slow, tried))
+                counts[node][1] += len(tried)
+        return {node for node, (slow, tried) in counts.items() if slow >= _MOSTLY * tried}
 
     def is_slow(self, sample: Sample) -> bool:
         """Say whether a sample gave no number, or one too far below the baseline."""

@@ -97,6 +97,8 @@ class Suspects(Slowness):
     def crossings(self) -> List[int]:
         """Return the nodes that several pairs have in common which come and go: other partners say whether it is the node."""
         ends = [node for pair in self.open for node in pair]
+        if self.has_cause():
+            ends = [node for pair in self.open if not self.is_passing(pair) for node in pair]
         found = {
             node for node in ends if ends.count(node) > 1 and node not in self.blamed and self.trials_of(node) < NODE_TRIALS
         }
@@ -119,9 +121,18 @@ class Suspects(Slowness):
 
     def has_cause(self) -> bool:
         """Say whether a node or a pair that always is slow explains what the whole ring gave."""
-        levels = [self.levels[node] for node, at_times in self.blamed.items() if not at_times]
-        levels += [self.ratio(slow) for pair, slow in self.open.items() if self.is_always_open(pair) and self.is_sure(pair)]
+        levels = self._steady_levels()
         return bool(levels) and (self.whole is None or self.whole >= _DISTURBED * min(levels) * (self.healthy or 0.0))
+
+    def is_whole_doubtful(self) -> bool:
+        """Say whether something always is slow, and the whole ring was slower than that explains: once it may be disturbed."""
+        return bool(self._steady_levels()) and not self.has_cause()
+
+    def _steady_levels(self) -> List[float]:
+        levels = [self.levels[node] for node, at_times in self.blamed.items() if not at_times]
+        return levels + [
+            self.ratio(slow) for pair, slow in self.open.items() if self.is_always_open(pair) and self.is_sure(pair)
+        ]
 
     def is_passing(self, pair: Pair) -> bool:
         """Say whether a slow pair was fine as often as it was slow, or twice: beside another cause it is not asked again.
@@ -138,7 +149,8 @@ class Suspects(Slowness):
 
     def enough(self) -> float:
         """Return the evidence that a pair must give after the number that made it one of so many suspects."""
-        return math.log(_ODDS * max(1, len(self.open)))
+        # What was taken for slow in company was suspected as well.
+        return math.log(_ODDS * max(1, len(self.open) + len(self.company)))
 
     def is_sure(self, pair: Pair) -> bool:
         """Say whether a pair that always was slow was so often enough."""

@@ -73,6 +73,17 @@ _ROWS = (
         refuses_rsa=True,
     ),
     MachineImage(
+        key="ubuntu2404",
+        parameter=_NEWEST.format("ubuntu-24.04"),
+        words=("Ubuntu", "24.04"),
+        login="ubuntu",
+        root_device="/dev/sda1",
+        architectures=(X86, ARM),
+        packages="apt",
+        release="noble",
+        refuses_rsa=True,  # OpenSSH 9.6: no SHA-1 signatures, as on 22.04
+    ),
+    MachineImage(
         key="al2023",
         parameter=_NEWEST.format("amazon-linux-2023"),
         words=("Amazon Linux 2023",),

@@ -61,13 +61,14 @@ class Acceptance(pulumi.ComponentResource):
 
     def _accept(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
         mine, price = pulumi.ResourceOptions(parent=self), stack.records.price
+        rents = stack.target != "hosts"
         archive = Archive.of(stack.measure.nccl_tests)
         ready = Ready(f"{name}-ready", cluster, planned, stack.measure.ready_timeout_s, mine)
         expects = ready.shape.apply(lambda shape: Asked.of(stack, shape, planned.nodes))
         expected = expects.apply(lambda asked: Whole(outputs.expected(asked, price)))
         self.expected = expected.apply(lambda its: its.fields)
         if pulumi.runtime.is_dry_run():
-            expects.apply(lambda asked: pulumi.log.info(summary.expectation(asked, price), self))
+            expects.apply(lambda asked: pulumi.log.info(summary.expectation(asked, price, rents=rents), self))
         found = cluster.inventory.apply(lambda inventory: inventory.of(planned.name))
         nodes: pulumi.Output[tuple[Node, ...]] = found.apply(lambda one: one.nodes)
         identity: pulumi.Output[str] = found.apply(lambda one: one.identity)
@@ -103,7 +104,6 @@ class Acceptance(pulumi.ComponentResource):
             lambda known: summary.page(known["end"].judged, known["end"].searched, known["ssh"], known["kept"].changes)
         )
         headline = end.apply(lambda its: ending.headline(its.judged, its.searched))
-        rents = stack.target != "hosts"
         screen = pulumi.Output.all(end=end, ssh=self.ssh, kept=kept).apply(
             lambda known: self._screen(**known, price=price, rents=rents)
         )

@@ -23,7 +23,7 @@ from config.measure import Measure
 from config.model import Model
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
 
-Family = Literal["ubuntu2204", "al2023"]
+Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]
 #: How machines are bought. open-odcr uses any matching reservation, targeted-odcr one by its id, odcr-group a group by its ARN.
 Option = Literal["on-demand", "spot", "open-odcr", "targeted-odcr", "odcr-group", "capacity-block"]
 _ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d+)?[a-z]")

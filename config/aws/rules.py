@@ -28,7 +28,7 @@ HELD_ELSEWHERE: dict[int, str] = {
     19: "there is no list of alternatives; a reservation's id is launched by RunInstances, never by CreateFleet",
     23: "an allocation strategy is of a fleet; machines are launched one by one",
     28: "all nodes have the same groups",
-    29: "file systems are made here, in the same VPC",
+    29: "file systems are made in the same VPC; where one that exists is, is judged when it is read",
     40: "slurm.conf keys cannot be handed in",
     42: "Slurm weights and memory sizes cannot be handed in",
 }

@@ -220,7 +220,8 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
             count, why = running - pool.nodes, "is smaller than what runs, and the vendor ends the oldest nodes first"
             oldest = facts.oldest.get(pool.name, ())[:count]
         if count > 0:
-            cost = f" ({count * price.usd_per_node_hour:g} USD an hour by list)" if price else ""
+            known_cost = f"{count * price.usd_per_node_hour:g} USD an hour by list" if price else ""
+            cost = f" ({known_cost or 'price not known'})"
             names = f": {', '.join(oldest)}" if oldest else ""
             ends.append((path, count, f"{why}: {count} running nodes end{cost}{names}"))
     ends += [

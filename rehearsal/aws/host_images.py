@@ -12,6 +12,7 @@ _CUDA, _DRIVER = "12.8", "570.133.20"
 #: Name -> family, release, full name, login user, commands.
 _ROWS: dict[str, tuple[etc_files.Family, str, str, str, dict[str, str]]] = {
     "ubuntu2204": ("ubuntu", "22.04", "Ubuntu 22.04.5 LTS", "ubuntu", UBUNTU),
+    "ubuntu2404": ("ubuntu", "24.04", "Ubuntu 24.04.5 LTS", "ubuntu", UBUNTU),
     "al2023": ("amzn", "2023", "Amazon Linux 2023.7.20250512", "ec2-user", DNF),
 }
 
@@ -19,7 +20,7 @@ NAMES = tuple(_ROWS)
 
 
 def image(name: str) -> Image:
-    """Return the image of that name: ubuntu2204-aws or al2023-aws.
+    """Return the image of that name: ubuntu2204-aws, ubuntu2404-aws or al2023-aws.
 
     Raises:
         ValueError: there is none.

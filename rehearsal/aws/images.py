@@ -40,6 +40,16 @@ _ROWS = (
         description="Supported EC2 instances: G4dn, G5, G6, Gr6, G6e, P4, P4de, P5, P5e, P5en, P6-B200, P6-B300",
     ),
     Image(
+        "ami-0123456789abcdef6", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261006", "ubuntu2404-aws",
+        "amazon", 75, "/dev/sda1", (f"{_DLAMI}ubuntu-24.04/latest/ami-id",),
+        description="Supported EC2 instances: G4dn, G5, G6, Gr6, G6e, P4, P4de, P5, P5e, P5en, P6-B200, P6-B300",
+    ),
+    Image(
+        "ami-0123456789abcdef7", "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261006", "ubuntu2404-aws",
+        "amazon", 75, "/dev/sda1", (f"{_DLAMI.replace('x86_64', 'arm64')}ubuntu-24.04/latest/ami-id",),
+        "arm64", "Supported EC2 instances: G5g, P6e-GB200, P6e-GB300",
+    ),
+    Image(
         "ami-0123456789abcdef1", "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20261016", "al2023-aws",
         "amazon", 75, "/dev/xvda", (f"{_DLAMI}amazon-linux-2023/latest/ami-id",),
         description="Supported EC2 instances: G4dn, G5, G6, Gr6, G6e, P4, P4de, P5, P5e, P5en, P6-B200, P6-B300",

@@ -158,7 +158,7 @@ def texts(one: Image) -> dict[str, tuple[str, int]]:
         "etc/rehearsal/family": (f"{one.family} {one.release.partition('.')[0]}\n", 0o644),
     }
     if one.family == "ubuntu":
-        made |= package_state.texts(one.vendor)
+        made |= package_state.texts(one.vendor, one.release)
     if one.includes:
         made["etc/ssh/sshd_config.d/50-cloud.conf"] = ("PasswordAuthentication no\n", 0o600)
     if one.cuda:

@@ -52,10 +52,14 @@ def lustre_module(kernel: str) -> Package:
 
 #: FSx's repository of jammy in September 2026, whose modules end with 6.8.0-1063.
 _FSX_KERNELS = ("5.15.0-1051-aws", "6.2.0-1018-aws", "6.5.0-1024-aws", "6.8.0-1062-aws", "6.8.0-1063-aws")
-LUSTRE_FOR_UBUNTU: dict[str, Package] = {
-    **{f"lustre-client-modules-{kernel}": lustre_module(kernel) for kernel in _FSX_KERNELS},
+#: Of noble's it is not known for which kernels it has modules, so it has none here.
+_LUSTRE_FOR_NOBLE: dict[str, Package] = {
     "lustre-client-utils": _LUSTRE,
     "lustre-source": {"version": "2.15.6-1fsx34", "files": [("tree", "/usr/src/lustre-2.15.6.tar.bz2", "lustre-rules")]},
+}
+LUSTRE_FOR_UBUNTU: dict[str, Package] = {
+    **{f"lustre-client-modules-{kernel}": lustre_module(kernel) for kernel in _FSX_KERNELS},
+    **_LUSTRE_FOR_NOBLE,
 }
 
 #: Chosen by the rehearsal: which one the vendor's repository serves as its last is not asserted.
@@ -86,6 +90,7 @@ _AT: dict[str, dict[str, Package]] = {
     "developer.download.nvidia.com/compute/cuda/repos/rhel{release}/x86_64": _NCCL,
     "cdn.amazonlinux.com/al2023/core/mirrors/latest/x86_64": AMAZON,
     "fsx-lustre-client-repo.s3.amazonaws.com/ubuntu/jammy": LUSTRE_FOR_UBUNTU,
+    "fsx-lustre-client-repo.s3.amazonaws.com/ubuntu/noble": _LUSTRE_FOR_NOBLE,
     "dl.fedoraproject.org/pub/epel/{release}": {"htop": {}, "pdsh": {}},
 }
 

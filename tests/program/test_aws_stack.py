@@ -122,6 +122,21 @@ def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):
     assert any(text.startswith("2 x p5.48xlarge: a healthy fabric gives") and "allows 400" in text for text in seen.told)
 
 
+def test_the_preview_says_what_it_costs_or_that_nobody_knows_and_where_to_say_it(monkeypatch):
+    def told(**changes: Any) -> str:
+        (found,) = [text for text in run(monkeypatch, **changes).told if text.startswith("2 x p")]
+        return found.rpartition("; ")[2]
+
+    kind = {"supportedUsagesClasses": ["on-demand"], "supportedPlacementStrategies": ["cluster"], "efaSupported": True}
+    row = INSTANCES["p5en.48xlarge"]
+    cards = [{"index": n, "maximumInterfaces": most} for n, most in enumerate(row.cards)]
+    other = {"getInstanceType": kind | {"efaMaximumInterfaces": row.efa, "networkCards": cards}}
+    p5en = {"aws": {"queues": [{"machines": [{"type": "p5en.48xlarge"}]}]}, "answers": other}
+    assert told().startswith("110.08 USD an hour, ")
+    assert told(**p5en) == "what a p5en.48xlarge costs is not known here, set records.pricePerNodeHour to have it counted"
+    assert told(**p5en, records={"pricePerNodeHour": "60 USD"}).startswith("120 USD an hour, ")
+
+
 def test_a_healthy_run_is_a_pass_whose_proof_names_provider_and_devices(monkeypatch):
     seen = run(monkeypatch, {"acceptance-measure": measured()}, preview=False)
     assert (seen.outputs["measured"]["verdict"], seen.outputs["measured"]["reasons"]) == ("pass", [])

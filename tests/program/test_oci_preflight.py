@@ -119,7 +119,10 @@ def test_a_pool_that_shrinks_names_who_ends_and_one_that_does_not_asks_for_no_na
     nodes = [{"displayName": f"inst-{name}", "timeCreated": f"2026-11-2{at} 00:00"} for at, name in enumerate("bca")]
     answers = {"getClusterNetworks": {"clusterNetworks": there}, "getClusterNetworkInstances": {"instances": nodes[::-1]}}
     engine, refused = asked(account(**answers))
-    assert "the vendor ends the oldest nodes first: 1 running nodes end: inst-b; set oci.allowReplace to 1" in refused
+    assert (
+        "the vendor ends the oldest nodes first: 1 running nodes end (price not known): inst-b; set oci.allowReplace to 1"
+        in refused
+    )
     (question,) = [args for token, args in engine.invokes if token.endswith(":getClusterNetworkInstances")]
     assert question["clusterNetworkId"] == "cn"
 

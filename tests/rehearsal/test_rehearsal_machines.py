@@ -92,8 +92,8 @@ def stage(tmp_path_factory):
             )
         hosts.boot(stage.world, spec(stage, "head", 11, "al2023", rails=0, may_put=(PARAMETER,)))
         hosts.boot(stage.world, spec(stage, "linux", 12, "al2023"))
-        for number, name in enumerate(("node0", "node1"), start=21):
-            hosts.boot(stage.world, spec(stage, name, number, "ubuntu2204"))
+        for number, (name, family) in enumerate((("node0", "ubuntu2204"), ("node1", "ubuntu2404")), start=21):
+            hosts.boot(stage.world, spec(stage, name, number, family))
         assert set(stage.ready("head", "linux", "node0", "node1").values()) == {"status: done"}
         yield stage
     finally:
@@ -131,13 +131,16 @@ def busbw(text, size):
     return 2 * 15 / 16 * size / float(row[5]) / 1000
 
 
-@pytest.mark.parametrize(("name", "user", "gpus"), [("head", "ec2-user", 0), ("linux", "ec2-user", 8), ("node0", "ubuntu", 8)])
+@pytest.mark.parametrize(
+    ("name", "user", "gpus"),
+    [("head", "ec2-user", 0), ("linux", "ec2-user", 8), ("node0", "ubuntu", 8), ("node1", "ubuntu", 8)],
+)
 def test_our_first_boot_does_all_its_steps_on_the_vendors_images(stage, name, user, gpus):
     shown = stage.inside(name, FIRST_CONTACT).stdout
     assert '{"status": "done", "warned": ""}' in shown
     for place in ("/fsx", "/home", f"/home/{user}"):
         assert f"{place} is a mountpoint" in stage.inside(name, f"mountpoint {place}").stdout
-    assert ("/opt/dlami/nvme" in shown) == (name == "node0"), "AL2023's images mount no local disk"
+    assert ("/opt/dlami/nvme" in shown) == (user == "ubuntu"), "AL2023's images mount no local disk"
     assert (stage.inside(name, "mountpoint /scratch/").returncode == 0) == bool(gpus)
     assert shown.splitlines()[-1] == str(gpus)
     assert stage.inside(name, "cat /var/lib/cloud/data/instance-id").stdout == f"i-0{name}\n"
@@ -170,7 +173,8 @@ def test_the_kernel_has_no_packaged_lustre_client_so_first_boot_builds_one_and_d
     ).stdout
     assert "E: Unable to locate package lustre-client-modules-" in said
     assert re.search(r"^lustre-client-modules-\S+ ii", said, re.MULTILINE)
-    assert "linux-headers-6.8.0-1066-aws" in stage.inside("node0", "apt-mark showhold").stdout
+    for name, kernel in (("node0", "6.8.0-1066"), ("node1", "7.0.0-1014")):
+        assert f"linux-headers-{kernel}-aws" in stage.inside(name, "apt-mark showhold").stdout
 
 
 def test_lustre_has_eight_efa_devices_or_the_front_end_alone(stage):
@@ -321,7 +325,7 @@ def test_the_plugins_protocol_and_the_counters_follow_the_instance_type():
 
 
 def test_an_image_that_nobody_made_is_refused_and_each_vendor_has_its_own_commands():
-    with pytest.raises(ValueError, match="ubuntu2204-aws, al2023-aws"):
+    with pytest.raises(ValueError, match="ubuntu2204-aws, ubuntu2404-aws, al2023-aws"):
         host_images.image("al2-aws")
     ours, theirs = host_images.image("ubuntu2204-aws"), oci_images.image("ubuntu2204-gpu")
     assert "aws" in ours.commands

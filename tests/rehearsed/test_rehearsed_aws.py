@@ -9,10 +9,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
-from tools.nested import merged
+from tools.nested import DEFAULT, merged
 from tools.stage import ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
@@ -206,6 +207,43 @@ def test_the_slow_machine_is_made_anew_and_the_last_one_ends_and_one_is_rented_f
     assert stage.ever_booted() == booted + 1
     assert sorted(stage.sold("aws")).count("Instance") == 3, "two nodes and the login node"
     assert stage.outputs()["measured"]["busbw_gb_s"] > 0, "ranks start on the machine that was made anew"
+
+
+def test_a_second_stack_in_the_network_of_the_first_mounts_its_file_systems_and_leaves_them(built):
+    """Both stacks have the default name, and only the login node of the second is rented."""
+    stage = built[0]
+    made = {each["urn"].rpartition("::")[2]: each.get("id") for each in stage.resources()}
+    before, sold = machines(stage), sorted(stage.sold("aws"))
+    groups = {noun: made[f"cluster-groups-{noun}"] for noun in ("nodes", "login", "storage")}
+    subnets = {f"{noun}Subnet": made[f"cluster-network-{noun}"] for noun in ("public", "private")}
+    own = {"vpc": made["cluster-network-vpc"], **subnets, "groups": groups}
+    storage = {"lustre": {"existing": made["cluster-storage-lustre"]}, "home": {"existing": made["cluster-storage-home"]}}
+    wanted = merged(QUICK, nodes(static=0))
+    wanted["aws"] |= {"network": {"existing": own}, "storage": dict.fromkeys(storage, DEFAULT)}
+    path = stage.configure(**wanted)
+    text = yaml.safe_load(path.read_text())
+    text["config"]["busbar:aws"]["storage"] = storage
+    swapped = json.loads(json.dumps(text))
+    swapped["config"]["busbar:aws"]["network"]["existing"] |= dict(zip(subnets, reversed(subnets.values()), strict=True))
+    second = ("--stack", "second", "--non-interactive", "--config-file", str(path))
+    assert stage.command("pulumi", "-C", str(path.parent), "stack", "init", "second").status == 0
+    path.write_text(yaml.safe_dump(swapped))
+    refused = stage.command(*stage.door, "pulumi", "preview", *second)
+    assert refused.status != 0, refused
+    assert f"aws.network.existing.publicSubnet is {subnets['privateSubnet']}, which sends 0.0.0.0/0 to nat-" in refused.text
+    path.write_text(yaml.safe_dump(text))
+    found = stage.command(*stage.door, "pulumi", "up", "--yes", "--skip-preview", *second)
+    assert found.status == 0, found
+    state = json.loads((stage.folder / "state" / ".pulumi" / "stacks" / "busbar" / "second.json").read_text())
+    (login,) = [one for one in state["checkpoint"]["latest"]["resources"] if one["type"] == "aws:ec2/instance:Instance"]
+    # The login node is ready before its file systems are, which take no part in the measurement.
+    read = "timeout 60 sh -c 'until cat /fsx/mark 2> /dev/null; do sleep 0.2; done'; mountpoint -q /home && echo home"
+    seen = stage.on_host(read, f"ubuntu@{login['outputs']['publicIp']}").split()
+    gone = stage.command(*stage.door, "pulumi", "destroy", "--yes", "--skip-preview", *second)
+    assert gone.status == 0, gone
+    assert seen == ["from-a-node", "home"]
+    assert sorted(stage.sold("aws")) == sold, "nothing of the first stack's went with the second"
+    assert machines(stage) == before
 
 
 def test_a_destroy_refuses_what_holds_data_without_the_choice_and_ends_machines_all_the_same(built):

@@ -160,6 +160,26 @@ def test_a_preview_predicts_the_bandwidth_and_states_the_gate(built):
     assert "`oci:Core/clusterNetwork:ClusterNetwork` | `cluster-pool-gpu-nodes` |" in text
 
 
+def test_subnets_that_exist_are_looked_up_and_what_they_lack_is_said_before_anything_ends(built):
+    stage = built[0]
+    subnets = {one["urn"].rpartition("-")[2]: one["id"] for one in stage.resources() if one["type"] == "oci:Core/subnet:Subnet"}
+
+    def refused(public: str, private: str) -> str:
+        own = {"publicSubnet": subnets[public], "privateSubnet": subnets[private]}
+        found = stage.preview(oci={"network": {"existing": own}})
+        assert found.status != 0, found
+        return " ".join(found.text.split())
+
+    wrong = refused("private", "public")
+    assert f"oci.network.existing.publicSubnet is {subnets['private']}, which prohibits public addresses; the login" in wrong
+    assert (
+        f"oci.network.existing.privateSubnet is {subnets['public']}, which sends 0.0.0.0/0 to ocid1.internetgateway." in wrong
+    )
+    right = refused("public", "private")
+    assert "oci.network.existing." not in right
+    assert "2 running nodes end (price not known); set oci.allowReplace to 2" in right, "another subnet is other machines"
+
+
 def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built):
     stage = built[0]
     text = json.dumps(stage.resources()) + built[1].text
@@ -288,7 +308,8 @@ def test_a_pool_grows_and_shrinks_and_one_node_is_made_anew_and_no_machine_more_
     assert stage.ever_booted() == booted + 2
     found = stage.measure(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 2}], "allowReplace": 1})
     assert found.status == 0, found
-    assert f"the vendor ends the oldest nodes first: 1 running nodes end: {oldest}" in found.text
+    said = f"the vendor ends the oldest nodes first: 1 running nodes end (price not known): {oldest}"
+    assert said in " ".join(found.text.split())
     assert {one["name"] for one in stage.outputs()["nodes"]} == three - {oldest}
     assert stage.ever_booted() == booted + 2
     assert stage.outputs()["measured"]["busbw_gb_s"] > 0

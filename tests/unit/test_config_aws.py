@@ -730,7 +730,7 @@ def test_a_good_cluster_has_nothing_to_be_said_about():
     [
         ({"zone": "virginia"}, "aws.zone is 'virginia'; it must be an availability zone, such as us-east-1a."),
         ({"image": "ocid1.image.oc1..x"}, "aws.image is 'ocid1.image.oc1..x'; it must be the id of an AMI, ami-..."),
-        ({"imageFamily": "ol8"}, "aws.imageFamily is 'ol8'; it must be one of 'ubuntu2204', 'al2023'."),
+        ({"imageFamily": "ol8"}, "aws.imageFamily is 'ol8'; it must be one of 'ubuntu2204', 'ubuntu2404', 'al2023'."),
         (nodes(placement="close"), f"{P5}.placement is 'close'; it must be one of 'managed', 'existing', 'none'."),
         (nodes(static=-1), f"{P5}.static is -1; it must be at least 0."),
         (nodes(purchase={"option": "rented"}), f"{P5}.purchase.option is 'rented'; it must be one of 'on-demand', 'spot'"),

@@ -247,6 +247,8 @@ def facts(**changes: Any) -> Facts:
 
 
 SHAPES = facts().shapes["AD-1"]
+OLDEST = "oci.pools[0] is smaller than what runs, and the vendor ends the oldest nodes first"
+UNPRICED = " (price not known)"
 OTHERS = "oci.pools[0] needs other machines, for its shape, image, boot volume, file systems or subnet"
 #: Rule -> what the account says or the stack asks, and the beginning of the sentence.
 ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
@@ -358,17 +360,17 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             facts(running={"gpu": 2}, made={"gpu": "other"}),
-            f"{OTHERS}: 2 running nodes end; set oci.allowReplace to 2 if that is meant (it is 0)",
+            f"{OTHERS}: 2 running nodes end{UNPRICED}; set oci.allowReplace to 2 if that is meant (it is 0)",
         ),
         (
             {"allowReplace": 1},
             facts(running={"gpu": 4}),
-            "oci.pools[0] is smaller than what runs, and the vendor ends the oldest nodes first: 2 running nodes end; set",
+            f"{OLDEST}: 2 running nodes end{UNPRICED}; set",
         ),
         (
             {},
             facts(running={"gpu": 3}, oldest={"gpu": ("inst-a", "inst-b", "inst-c")}),
-            "oci.pools[0] is smaller than what runs, and the vendor ends the oldest nodes first: 1 running nodes end: inst-a;",
+            f"{OLDEST}: 1 running nodes end{UNPRICED}: inst-a;",
         ),
         (
             {},
@@ -385,7 +387,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"allowReplace": 2},
             facts(running={"gpu": 2}, made={"gpu": "other"}),
-            f"{OTHERS}: 2 running nodes end.",
+            f"{OTHERS}: 2 running nodes end{UNPRICED}.",
         )
     ],
     "limit-unknown": [

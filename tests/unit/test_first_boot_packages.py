@@ -25,7 +25,7 @@ Dir::Cache "{0}/var/cache/apt"; DPkg::Options {{"--admindir={0}/var/lib/dpkg"; "
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
     """The files of dpkg and apt on AWS's Ubuntu image."""
-    for path, (text, _) in package_state.texts("amazon").items():
+    for path, (text, _) in package_state.texts("amazon", "22.04").items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     (tmp_path / "apt.conf").write_text(CONFIGURATION.format(tmp_path))

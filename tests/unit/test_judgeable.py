@@ -23,12 +23,21 @@ def test_gpus_of_another_maker_are_refused(shape):
 
 
 @pytest.mark.parametrize("shape", [name for name, row in SHAPES.items() if gpus.spans_nodes(row.gpu)])
-def test_nvlink_between_nodes_is_refused_unless_it_is_switched_off(shape):
-    (breach,) = machine("oci.pools[0].shape", SHAPES[shape], Measure())
-    assert f"is {shape}, whose NVLink joins nodes, and no gate of that is known" in breach.text
-    assert not list(machine("oci.pools[0].shape", SHAPES[shape], Measure(exports={"NCCL_MNNVL_ENABLE": "0"})))
+def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_it(shape):
+    row, path = SHAPES[shape], "oci.pools[0].shape"
+    assert not list(machine(path, row, Measure(), 18))
+    for measure, nodes, why in (
+        (Measure(), 19, "joins nodes of one rack, which are 18, and 19 are asked for"),
+        (Measure(collectives=("all_gather",)), 4, "nobody has published what all_gather reaches over it"),
+        (Measure(exports={"NCCL_NVLS_ENABLE": "0"}), 4, "of switches that reduce, which NCCL_NVLS_ENABLE=0 decides"),
+    ):
+        (breach,) = machine(path, row, measure, nodes)
+        assert f"is {shape}, whose NVLink joins nodes" in breach.text
+        assert why in breach.text
+        switched_off = Measure(collectives=measure.collectives, exports={**measure.exports, "NCCL_MNNVL_ENABLE": "0"})
+        assert not list(machine(path, row, switched_off, nodes))
     # The vendor makes no cluster network of OCI's, whatever is measured.
-    (said,) = refused(oci=one_pool(shape), measure={"exports": {"NCCL_MNNVL_ENABLE": "0"}})
+    (said,) = refused(oci=one_pool(shape))
     assert said.endswith("[shape-joined]")
 
 

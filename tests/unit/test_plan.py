@@ -220,3 +220,16 @@ def test_the_prediction_is_within_a_third_of_real_measurements(mib, measured):
 
 def test_every_collective_of_the_configuration_is_one_of_nccl_tests():
     assert Measure().collectives == tuple(COLLECTIVES)
+
+
+def test_a_rack_is_kept_to_its_rails_but_in_the_one_run_over_nvlink_between_its_nodes():
+    row, plan = SHAPES["BM.GPU.GB200.4"], Measure(exports={"NCCL_MNNVL_ENABLE": "1"})
+    found = {step.name: ranks.ranks(step, plan, place(), row) for step in steps.steps(plan, row, 2)}
+    over = found.pop("nvl")
+    assert over.environment["NCCL_MNNVL_ENABLE"] == "1"
+    assert "NCCL_ALGO" not in over.environment, "the switches reduce only where NCCL may choose"
+    assert over.arguments[:4] == ["-b", str(16 * 1024**3), "-e", str(16 * 1024**3)]
+    assert {one.environment["NCCL_MNNVL_ENABLE"] for one in found.values()} == {"0"}
+    off = Measure(exports={"NCCL_MNNVL_ENABLE": "0"})
+    for measure, nodes in ((plan, 1), (off, 2), (plan, 19)):
+        assert "nvl" not in {step.name for step in steps.steps(measure, row, nodes)}

@@ -14,9 +14,10 @@ from benchmarks.plan.asked import Asked
 from benchmarks.plan.ceiling import bound_gb_s
 from catalogue import ENVIRONMENTS, SERVERS
 from catalogue.published import ROWS, Published
-from tools.published_rows import page, plan, refusal
+from tools.published_rows import is_over_nvlink, page, plan, refusal
 
-JUDGED = [row for row in ROWS if not refusal(row)]
+JUDGED = [row for row in ROWS if not refusal(row) and not is_over_nvlink(row)]
+RACKS = [row for row in ROWS if is_over_nvlink(row)]
 
 
 def name(row: Published) -> str:
@@ -125,3 +126,34 @@ def test_one_server_whose_switch_does_not_reduce_is_short_and_says_so_though_its
     found = judge(json.dumps(line), alone)
     assert found.verdict == "short"
     assert any("machines whose switches reduce reach" in reason for reason in found.reasons)
+
+
+def over_nvlink(row: Published, busbw_gb_s: float):
+    """Judge a rack whose rails are healthy and whose run over NVLink reached so much."""
+    line = document(asked(row), scale=1)
+    (step,) = [step for step in line["steps"] if step["stage"] == "nvl"]
+    share = busbw_gb_s / step["rows"][-1][1][2]
+    step["rows"] = [
+        [size, *([time / share, alg * share, bus * share, wrong] for time, alg, bus, wrong in placed)]
+        for size, *placed in step["rows"]
+    ]
+    return judged(line, row)
+
+
+@pytest.mark.parametrize("row", RACKS, ids=name)
+def test_a_published_healthy_rack_passes_by_its_rails_and_by_nvlink_between_its_nodes(row):
+    found = over_nvlink(row, row.busbw_gb_s)
+    assert (found.verdict, found.reasons) == ("pass", ())
+    assert "nvl" in {one.name for one in found.checks}
+
+
+@pytest.mark.parametrize("row", RACKS, ids=name)
+def test_a_rack_that_reduces_nowhere_or_goes_over_its_rails_is_short_and_says_so(row):
+    rails = bound_gb_s("all_reduce", row.shape, row.nodes)
+    slow, split = over_nvlink(row, 0.78 * 900), over_nvlink(row, 0.95 * rails)
+    assert (slow.verdict, split.verdict) == ("short", "short")
+    assert [reason for reason in slow.reasons if "nvidia-imex" in reason] == []
+    (reason,) = split.reasons
+    assert "over NVLink between nodes all_reduce reached" in reason
+    assert "see nvidia-imex, and whether all are of one rack" in reason
+    assert over_nvlink(row, 2000.0).verdict == "unknown"

@@ -84,6 +84,13 @@ def test_what_is_short_twice_stays_as_it_was_first_measured_and_says_both():
     assert any(one.startswith("bandwidth in the retest: short, all_reduce reached 0.025 GB/s") for one in found.reasons)
 
 
+def test_pairs_off_the_ring_are_tried_only_where_an_all_to_all_is_slow():
+    plan = a_plan(collectives=("all_reduce", "alltoall"))
+    limited = dataclasses.replace(ASKED, plan=plan, limits=(Limit("alltoall", plan.end_of("alltoall"), 40.0),))
+    for slow, wanted in (("all_reduce", False), ("alltoall", True)):
+        assert asked_again(damaged(slow, asked=limited), limited)["trials"]["off_ring"] is wanted
+
+
 def test_a_second_number_excuses_nothing_when_the_search_names_somebody():
     found = look(damaged("rails"), document(), culprits=[{"kind": "node"}])
     assert found.verdict == "short"

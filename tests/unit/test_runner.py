@@ -228,17 +228,17 @@ def test_an_archive_that_climbs_out_is_refused(head):
 
 def test_programs_that_are_not_as_they_were_built_are_not_run(head):
     program = head.tool("all_reduce_perf", "echo built\n")
-    hashes = {str(program): hashlib.sha256(program.read_bytes()).hexdigest()}
-    status, _, err = head.run(measure_request(head, REAL_RUN, programs=hashes))
+    built = {"binaries": str(program.parent), "programs": {program.name: hashlib.sha256(program.read_bytes()).hexdigest()}}
+    status, _, err = head.run(measure_request(head, REAL_RUN, **built))
     assert status == 0, err
     program.write_text("#!/bin/sh\necho another\n")
-    status, out, err = head.run(measure_request(head, REAL_RUN, programs=hashes, run_id="measure2"))
+    status, out, err = head.run(measure_request(head, REAL_RUN, run_id="measure2", **built))
     assert (status, out) == (1, "")
-    assert f"the programs are not as they were built on head ({program}: FAILED); nothing was started" in err
+    assert "the programs are not as they were built on head (all_reduce_perf: FAILED); nothing was started" in err
     program.unlink()
-    status, _, err = head.run(measure_request(head, REAL_RUN, programs=hashes, run_id="measure3"))
+    status, _, err = head.run(measure_request(head, REAL_RUN, run_id="measure3", **built))
     assert status == 1
-    assert f"on head ({program}: FAILED open or read)" in err
+    assert "on head (all_reduce_perf: FAILED open or read)" in err
 
 
 def test_a_measurement_is_one_line_with_every_row_and_its_evidence(head):

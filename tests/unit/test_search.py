@@ -397,3 +397,49 @@ def test_pairs_that_are_slow_in_company_only_are_said_in_a_sentence():
     assert [one.kind for one in finding.culprits] == ["between"]
     assert finding.summary.startswith("pairs of 16 nodes are slow")
     assert finding.summary.endswith("nobody's own fault")
+
+
+def test_a_whole_ring_that_was_disturbed_is_run_again_before_what_comes_and_goes_is_hunted():
+    """The one number of the whole was lower than the bad node explains, so everything that was slow once seemed to matter."""
+    for seed in (0, 2, 9):
+        fabric = Fabric(256, 8, (Fault("node", (14,), (), 0.82),), 0.02, seed=seed, disturbed=0.03)
+        finding = run(fabric, Search(256, 8, None, 0.6 * fabric.healthy()))
+        assert [(one.kind, one.nodes) for one in finding.culprits if one.kind != "between"] == [("node", (14,))]
+        assert finding.rounds <= 2 * 8 + 6
+
+
+def test_a_rail_between_two_nodes_is_found_though_most_of_its_single_runs_were_fine():
+    """The link comes and goes: single rails were run three times while it was fine, then while it was not."""
+    search, ran = Search(16, 4, None, 20.0), 0
+    while trials := search.next_round():
+        singles = [trial for trial in trials if trial.rails and trial.nodes == (2, 3)]
+        ran += bool(singles)
+        is_there = not singles or ran > 3
+        slow = [trial for trial in trials if trial.nodes == (2, 3) and is_there and trial.rails in {(), (1,)}]
+        whole = [Sample(trial, 10.0 * (len(trial.rails) or 4), "") for trial in trials if trial not in slow]
+        search.record([*whole, *(Sample(trial, 6.0 * (len(trial.rails) or 4), "") for trial in slow)])
+    (found,) = search.finding().culprits
+    assert (found.kind, found.nodes, found.rails, found.flapping) == ("link", (2, 3), (1,), True)
+    assert ran == 5, "two runs agree"
+
+
+@pytest.mark.parametrize(("nodes", "ends"), [(8, (0, 3)), (16, (0, 5)), (17, (4, 11)), (64, (20, 57))])
+def test_a_slow_link_that_no_ring_crosses_is_found_where_an_all_to_all_is_short(nodes, ends):
+    fabric = Fabric(nodes, 4, (Fault("link", ends, (), 0.5),))
+    ring = run(fabric, Search(nodes, 4, None, fabric.healthy()))
+    assert ring.culprits == ()
+    finding = run(fabric, Search(nodes, 4, None, fabric.healthy(), off_ring=True))
+    assert [(one.kind, one.nodes) for one in finding.culprits] == [("link", ends)]
+    assert finding.exhausted
+
+
+@pytest.mark.parametrize("nodes", [3, 8, 17])
+def test_off_the_ring_every_pair_of_a_healthy_fabric_runs_and_nobody_twice_in_a_round(nodes):
+    fabric, search, tried = Fabric(nodes, 4), Search(nodes, 4, None, None, off_ring=True), set()
+    while trials := search.next_round():
+        busy = [node for trial in trials if not trial.rails for node in trial.nodes]
+        assert len(busy) == len(set(busy))
+        tried |= {trial.nodes for trial in trials if len(trial.nodes) == 2}
+        search.record(fabric.answer(trials))
+    assert len(tried) == nodes * (nodes - 1) // 2
+    assert search.finding().culprits == ()

@@ -29,7 +29,8 @@ class Case:
     """Many seeded runs: `runs` fabrics of `nodes` nodes with one of `counts` faults of `kinds` each.
 
     `leaf`, `spine` and `ecmp` are the fabric's; a search of a fabric without a fault is told that the whole was short. `first`
-    is the first seed: thresholds were chosen on seeds below `FRESH`, and the figures are of seeds from there on.
+    is the first seed: thresholds were chosen on seeds below `FRESH`, and the figures are of seeds from there on. `off_ring` is
+    the search's: an all-to-all is short, and the ring is not.
     """
 
     nodes: int
@@ -44,6 +45,7 @@ class Case:
     spine: float = 1.0
     ecmp: float = 0.0
     short: bool = False
+    off_ring: bool = False
     first: int = 0
 
     def scores(self) -> list[Score]:
@@ -57,11 +59,11 @@ class Case:
         bare = replace(bare, leaf=self.leaf, spine=self.spine, ecmp=self.ecmp)
         fabric = planted(dice, bare, dice.choice(self.counts), self.kinds, self.active)
         whole = _SHORT * fabric.healthy() if self.short else fabric.whole()
-        for _ in range(100 if fabric.faults else 0):
+        for _ in range(100 if fabric.faults and not self.off_ring else 0):
             if whole < fabric.gate_gb_s():
                 break  # a search comes after a short run
             whole = fabric.whole()
-        return score(fabric, whole_gb_s=whole)
+        return score(fabric, whole_gb_s=whole, off_ring=self.off_ring)
 
 
 def figures(say: Callable[[str, str], None]) -> None:
@@ -78,6 +80,10 @@ def figures(say: Callable[[str, str], None]) -> None:
     for kinds, name in ((("link",), "a link"), (("node",), "a node"), (CAUSES, "a fault")):
         scores = _fresh(Case(64, 100, (1,), kinds, active=0.5))
         say(f"search, 64 nodes, {name} that is slow half of the time, 100 runs", _quality(scores))
+    for nodes in (8, 16, 64):
+        scores = _fresh(Case(nodes, 100, (1,), ("far link",), off_ring=True))
+        name = f"search, {nodes} nodes, a slow link that no ring crosses, all-to-all short, 100 runs"
+        say(name, f"{_quality(scores)}, at most {_rounds(scores)} rounds")
     healthy = [one for nodes in (8, 256) for one in _fresh(Case(nodes, 100, (0,)))]
     say("search, false alarms in 200 healthy clusters", str(sum(one.wrong for one in healthy)))
 

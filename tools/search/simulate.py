@@ -194,8 +194,9 @@ def _fault(dice: random.Random, kind: str, nodes: int, rails: int) -> Fault:
     node = dice.randrange(nodes)
     rail = dice.randrange(rails)
     factor = dice.uniform(0.3, 0.85)
-    if kind == "link":
-        ends = tuple(sorted((node, (node + 1) % nodes)))
+    if kind in {"link", "far link"}:
+        other = (node + 1) % nodes if kind == "link" else dice.choice(_off_ring(node, nodes))
+        ends = tuple(sorted((node, other)))
         return Fault("link", ends, (rail,) if dice.random() < 0.5 else (), factor)  # noqa: PLR2004
     if kind == "group":
         size = dice.randint(min(3, nodes), nodes)
@@ -204,6 +205,11 @@ def _fault(dice: random.Random, kind: str, nodes: int, rails: int) -> Fault:
     if kind == "rail_plane":
         return Fault("rail_plane", (), (rail,), factor)
     return Fault(kind, (node,), (rail,) if kind == "rail" else (), factor)
+
+
+def _off_ring(node: int, nodes: int) -> list[int]:
+    """Return the nodes that `node` meets neither in a ring nor as a partner i XOR 2^k."""
+    return [other for other in range(nodes) if (node ^ other).bit_count() > 1 and (node - other) % nodes not in {1, nodes - 1}]
 
 
 @dataclass(frozen=True)
@@ -251,9 +257,12 @@ def timed(fabric: Fabric, search: Search) -> tuple[Finding, float]:
     return finding, time.process_time() - began - trying_s
 
 
-def score(fabric: Fabric, *, whole_gb_s: float | None = None, pair_limit_gb_s: float | None = None) -> Score:
+def score(
+    fabric: Fabric, *, whole_gb_s: float | None = None, pair_limit_gb_s: float | None = None, off_ring: bool = False
+) -> Score:
     """Search `fabric`, given the number of the whole ring, and compare what was named with what was planted."""
-    finding, planning_s = timed(fabric, Search(fabric.nodes, fabric.rails, pair_limit_gb_s, whole_gb_s))
+    search = Search(fabric.nodes, fabric.rails, pair_limit_gb_s, whole_gb_s, off_ring=off_ring)
+    finding, planning_s = timed(fabric, search)
     named = Counter(_key(culprit) for culprit in finding.culprits if culprit.kind != "between")  # which blames nobody
     expected = Counter(fabric.expected())
     right = (named & expected).total()
