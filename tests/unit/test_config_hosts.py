@@ -215,6 +215,12 @@ def test_a_broken_fabric_is_not_its_own_measure_and_rails_that_nobody_can_tell_a
     assert "8 GPUs share 4 rails" in remark(found)
 
 
+def test_rails_are_taken_as_they_were_named(given):
+    assert parsed(given | {"rails": ["mlx5_0", "rdmap79s0"]}).rails == ("mlx5_0", "rdmap79s0")
+    (sentence,) = refused(given | {"rails": ["mlx5_0", "eth 0"]})
+    assert sentence.startswith("hosts.rails[1]"), sentence
+
+
 def test_rails_that_are_trained_at_several_rates_count_as_the_slowest_once_they_are_named():
     found = recognise(replace(H100, hcas=(*RAILS[:4], *SLOW)), 4, rails=tuple(rail.name for rail in RAILS))
     assert (found.rdma.ports, found.rdma.port_gbit_s) == (8, 200)
