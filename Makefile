@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help setup up measure preview down ssh outputs test pure golden check figures compare
+.PHONY: help setup up measure status replace clear preview down ssh outputs test pure golden check figures compare
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -16,6 +16,15 @@ up: setup ## build and measure the cluster of STACK (default dev), rehearsed on 
 
 measure: setup ## measure again, now, although nothing changed
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.again raise $(STACK) && $(RUN) up --yes --skip-preview --suppress-outputs
+
+status: setup ## show verdict, number, nodes, ssh, report and cost on one screen
+	@set -o pipefail; $(RUN) stack output --json | .busbar/venv/bin/python -m tools.status
+
+replace: setup ## have node NODE made anew, and measure
+	@$(RUN) replace "$(NODE)"
+
+clear: ## end every trace of a rehearsal: hosts, networks, planted faults, state and records
+	@python3 -m rehearsal.entry.clear && rm -rf .busbar/state .busbar/config .busbar/history .busbar/report
 
 preview: setup ## show what `up` would do and what bandwidth it would find; JSON=1 for a program
 	@$(RUN) preview $(if $(JSON),--json)

@@ -8,6 +8,7 @@ import functools
 import gc
 import json
 import os
+import re
 import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from tools.stage import Stage
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
 # The program ends the search for garbage, as suits a process of seconds; this one runs it a hundred times.
 gc.disable = lambda: None
+gc.set_threshold(200_000, 20, 100)
 # The machine may be busy with rehearsed hosts: how long an example takes says nothing.
 settings.register_profile("busbar", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busbar")
@@ -70,6 +72,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.loadgroup = True
     elif getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "loadgroup"
+        config.option.loadscopereorder = False  # it takes the largest number of tests for the longest group
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -109,8 +112,19 @@ def _covered(item: pytest.Item) -> Iterator[None]:
         measured.start()
 
 
+#: Whole stories, the longest first, so that no worker begins one when the others are done.
+STORIES = ("stack", "aws", "faults", "container", "hosts", "readme", "oci-files")
+
+
+def _turn(item: pytest.Item) -> tuple[int, int]:
+    """Return when a test's group has its turn: stories, then other rehearsals, then the rest."""
+    (group,) = [mark.args[0] for mark in item.iter_markers("xdist_group")][:1] or [""]
+    return (STORIES.index(group) if group in STORIES else len(STORIES)), 0 if item.get_closest_marker("rehearsal") else 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, in one sentence, what an ordinary user cannot run."""
+    """Put long stories first; skip, in one sentence, what an ordinary user cannot run."""
+    items.sort(key=_turn)
     if os.geteuid() != 0:
         lacking = pytest.mark.skip(reason="the rehearsal makes network namespaces and mounts, which takes root")
         for item in items:
@@ -129,6 +143,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if wrong:
         reporter.write_line(f"skipped, and a full run may not skip: {', '.join(wrong)}", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say last what the engine gave as errors in tests that failed: a log that is cut in its middle keeps its end."""
+    for report in terminalreporter.stats.get("failed", []):
+        said = dict.fromkeys(line.strip() for line in report.caplog.splitlines() if re.search(r"\berror: |killed after", line))
+        for line in list(said)[-6:]:
+            terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {line[:1000]}")
 
 
 #: None where one process runs all tests.

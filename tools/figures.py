@@ -275,8 +275,7 @@ def _available_mb() -> float:
 
 def _pure_tests() -> None:
     began = time.monotonic()
-    argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "not rehearsal and not engine"]
-    found = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    found = subprocess.run(["tools/test", "pure"], cwd=ROOT, capture_output=True, text=True, check=False)
     say(
         "tests that need neither root nor network",
         f"{time.monotonic() - began:.1f} s, {found.stdout.splitlines()[-1].strip('= ')}",

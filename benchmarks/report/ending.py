@@ -62,7 +62,7 @@ def screen(judged: Judgement, searched: dict[str, Any], following: Next) -> str:
         [f"next, on the head node: {one['next']}" for one in outputs.culprits(searched)[:1] if one.get("next")],
         _why(judged, searched),
         summary.rows(judged),
-        _onward(judged, following),
+        _onward(judged, following, _one_node(searched)),
     ]
     return "\n".join(line for block in blocks for line in block)
 
@@ -72,10 +72,15 @@ def _cause(judged: Judgement, searched: dict[str, Any]) -> str:
     named = outputs.culprits(searched)
     if named:
         more = f", and {len(named) - 1} more" if len(named) > 1 else ""
-        return f"{outputs.culprit_name(named[0])} {_number(named[0])}{more}"
+        return f"{blame(named[0])}{more}"
     said = [why for one in judged.checks if one.state == judged.verdict and one.name != _SAID for why in one.why]
     why = next(iter(said or judged.reasons), "")
     return why if len(why) <= _LONGEST else f"{why[:_LONGEST]}..."
+
+
+def blame(culprit: dict[str, Any]) -> str:
+    """Return what a culprit is called, and its own number."""
+    return f"{outputs.culprit_name(culprit)} {_number(culprit)}"
 
 
 def _number(culprit: dict[str, Any]) -> str:
@@ -97,7 +102,20 @@ def _why(judged: Judgement, searched: dict[str, Any]) -> list[str]:
     return [f"  - {short.get(one, one)}" for one in (*twice, *found)]
 
 
-def _onward(judged: Judgement, following: Next) -> list[str]:
+def _one_node(searched: dict[str, Any]) -> str:
+    """Return the node that is to blame alone; empty if there is no such."""
+    alone = [one["nodes"][0] for one in outputs.culprits(searched) if one.get("kind") in {"node", "rail"} and one.get("nodes")]
+    return str(alone[0]) if alone else ""
+
+
+def _without(node: str, following: Next, *, rehearsed: bool) -> str:
+    """Return how a stack goes on without `node`."""
+    if not following.rented:
+        return f"without:  take {node} out of hosts.nodes, then {'make up' if rehearsed else 'pulumi up'}"
+    return f"anew:     {f'make replace NODE={node}' if rehearsed else f'pulumi stack export | python3 -m tools.replace {node}'}"
+
+
+def _onward(judged: Judgement, following: Next, node: str) -> list[str]:
     """Return a line for each thing that a person may want now; a rehearsal's verbs are those of its Makefile."""
     rehearsed = judged.scale != 1
     again = f"pulumi config set --path measure.run {following.run + 1} && pulumi up"
@@ -106,6 +124,7 @@ def _onward(judged: Judgement, following: Next) -> list[str]:
         *([f"report:   {following.report}"] if following.report else []),
         f"shell:    {'make ssh' if rehearsed else following.ssh}",
         f"again:    {'make measure' if rehearsed else again}",
+        *([_without(node, following, rehearsed=rehearsed)] if node else []),
         f"leave:    {'make down' if rehearsed else 'pulumi destroy'}",
         f"running:  {_running(following, rehearsed=rehearsed)}",
     ]

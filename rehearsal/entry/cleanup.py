@@ -74,7 +74,7 @@ def clear(world: World) -> None:
 
 
 def demolish(world: World) -> None:
-    """Stop every host and remove every network of a world, then the world: for tests and for `make rehearsal-clean`."""
+    """Stop every host and remove every network of a world, then the world: for tests and for `make clear`."""
     for host_id in ids(world, "hosts", "h"):
         hosts.stop(world, host_id)
     for one in storage.records(world):

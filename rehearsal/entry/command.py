@@ -1,6 +1,7 @@
 """Prepare the operator's place on the rehearsed Internet and run a command there.
 
-`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`); `--clear-hosts` ends them after a successful command.
+`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`); `--clear-hosts` ends them after a successful command,
+and planted faults with them.
 """
 
 from __future__ import annotations
@@ -174,6 +175,7 @@ def main(words: list[str]) -> int:
             if ends and status == 0:
                 with wires.locked(world, "setup"):
                     existing_hosts.stop(world)
+                    (world.path / "faults.json").unlink(missing_ok=True)  # or the next stack would be short for no reason
             return status
     except (RuntimeError, ValueError, OSError) as problem:
         return _refuse(str(problem))

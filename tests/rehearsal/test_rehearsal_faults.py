@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import time
 
@@ -9,9 +10,9 @@ import pytest
 from rehearsed import RAILS, Stage, vcn
 from test_rehearsal_hosts import FIRST_BOOT, RECEIVE, SEND, megabits
 
-from rehearsal.entry import cleanup
+from rehearsal.entry import cleanup, clear
 from rehearsal.host import cables, spec
-from rehearsal.net import network
+from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
 from rehearsal.world.world import World
 
@@ -152,3 +153,26 @@ def test_a_slow_link_is_known_at_both_its_ends_and_nowhere_else(tmp_path):
     world = World.at(tmp_path / "w")
     (world.folder() / "faults.json").write_text('[{"kind": "slow_link", "hosts": [2, 5], "factor": 0.25}]')
     assert [HostFaults.of(world, index, 16).slow_links for index in (2, 5, 3, -1)] == [{5: 0.25}, {2: 0.25}, {}, {}]
+
+
+@pytest.mark.rehearsal
+def test_what_a_killed_run_left_is_cleared_with_its_faults_and_no_other_world_is_touched(tmp_path):
+    mine, other = World.at(tmp_path / "mine"), World.at(tmp_path / "other")
+    for world in (mine, other):
+        world.folder("clouds", "oci")
+        (world.path / "faults.json").write_text('[{"kind": "capacity", "after": 1}]')
+        network.ensure_operator(world)
+    try:
+        door = (mine.folder("locks") / "door").open("w")
+        fcntl.flock(door, fcntl.LOCK_SH)
+        with pytest.raises(RuntimeError, match="a command is at work in"):
+            clear.clear(mine)
+        door.close()
+        clear.clear(mine)
+        assert not mine.path.exists()
+        assert wires.namespaces(mine) == []
+        assert clear.others(mine)[other.tag] == 1
+        assert (other.path / "faults.json").exists()
+    finally:
+        clear.clear(other)
+        clear.clear(mine)

@@ -133,9 +133,10 @@ def test_ctrl_c_in_the_middle_of_a_measurement_loses_nothing(three):
     found = stage.end(child)
     assert found.status != 0
     interrupted = time.time()
-    found = stage.up(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}}))
+    found = stage.measure(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}}))
     assert found.status == 0, found
     assert started(stage) < interrupted
+    assert stage.outputs()["measured"]["busbw_gb_s"] > 0
 
 
 def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(three):
@@ -148,9 +149,10 @@ def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(three):
     found = stage.end(child)
     interrupted = time.time()
     if found.status != 0:
-        found = stage.up(**settings, **merged(LONG_PLAN, {"measure": {"run": 6}}))
+        found = stage.measure(**settings, **merged(LONG_PLAN, {"measure": {"run": 6}}))
     assert found.status == 0, found
     assert started(stage) < interrupted
+    assert stage.outputs()["measured"]["busbw_gb_s"] > 0
 
 
 def host_named(stage: Stage, name: str) -> str:

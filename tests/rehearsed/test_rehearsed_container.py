@@ -32,17 +32,19 @@ FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory, quiet) -> Iterator[tuple[Stage, Finished]]:
-    """The stack with a short plan in AWS's own image, up."""
+def built(tmp_path_factory, quiet) -> Iterator[tuple[Stage, Finished, Finished]]:
+    """The stack with a short plan in AWS's own image, up; what the build said and what the measurement did."""
     stage = Stage(tmp_path_factory.mktemp("container"), "aws-efa")
+    made = stage.build(**OFFICIAL)
+    assert made.status == 0, made
     with quiet():
         found = stage.up(**OFFICIAL)
-    yield stage, found
+    yield stage, made, found
     stage.close()
 
 
 def test_an_update_with_a_container_ends_in_a_pass_that_says_its_image(built):
-    stage, found = built
+    stage, _, found = built
     assert found.status == 0, found
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "pass"

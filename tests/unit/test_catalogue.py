@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from catalogue import ENVIRONMENTS, IMAGES, SHAPES, Rdma, Shape, nearest
+from catalogue.aws.instances import INSTANCES
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "machines"
+
+
+def rows(machines: Iterable[Any]) -> str:
+    """Return a line for each fact of each machine, sources apart."""
+    lines = []
+    for one in machines:
+        facts = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+        shown = {name: sorted(fact) if isinstance(fact, frozenset) else fact for name, fact in facts.items()}
+        lines += [f"{one.name} {name}: {fact}\n" for name, fact in shown.items() if name not in {"name", "source"}]
+    return "".join(lines)
+
+
+TEXTS = {"oci": lambda: rows(SHAPES.values()), "aws": lambda: rows(INSTANCES.values())}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
+    """A digit that is changed by accident is seen; where a fact was read is said beside it in the catalogue."""
+    reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)

@@ -33,7 +33,7 @@ TEXTS = {
     "pass-rehearsed": lambda: shown(ASKED),
     "pass-real": lambda: shown(REAL, scale=1),
     "short-rehearsed": lambda: shown(ASKED, share=0.5, searched=SEARCHED),
-    "short-on-hosts": lambda: shown(REAL, share=0.5, scale=1, rents=False),
+    "short-on-hosts": lambda: shown(REAL, share=0.5, scale=1, rents=False, searched=SEARCHED),
 }
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from test_runner import Head, archive, build_request
 
+pytestmark = pytest.mark.programs
+
 FAKES = Path(__file__).parents[1] / "fakes"
 URI = "docker://r.io#tests:1"
 MAKEFILE = (

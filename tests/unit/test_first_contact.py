@@ -15,6 +15,8 @@ from catalogue.detection import Facts
 from components import remote_scripts
 from components.remote_scripts import first_contact, node_join, node_look, ssh_way
 
+pytestmark = pytest.mark.programs
+
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 FACTS = {
     "gpu": "NVIDIA H100 80GB HBM3",

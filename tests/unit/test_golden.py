@@ -8,6 +8,7 @@ from pathlib import Path
 import test_cloudinit
 import test_cloudinit_aws
 import test_ending
+import test_status
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -18,7 +19,7 @@ def test_every_reviewed_first_boot_is_compared_and_none_is_left_over():
 
 
 def test_every_reviewed_screen_is_compared_and_none_is_left_over():
-    assert {path.stem for path in (GOLDEN / "screens").iterdir()} == set(test_ending.TEXTS)
+    assert {path.stem for path in (GOLDEN / "screens").iterdir()} == {*test_ending.TEXTS, *test_status.TEXTS}
 
 
 def test_every_reviewed_file_says_where_it_comes_from():

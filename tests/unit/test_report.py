@@ -104,3 +104,15 @@ def test_files_are_written_from_the_outputs_that_the_engine_prints(tmp_path):
     assert web_page.main([str(tmp_path / "outputs.json"), str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "busbw.png", "pairs.png"}
     assert (tmp_path / "out" / "busbw.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_run_before_is_drawn_where_it_is_given(tmp_path):
+    stack = whole(with_step("all_reduce", rows=[row(size, 0.02) for size in ASKED.plan.sizes_bytes]))
+    before = [{"size_bytes": size, "out_of_place": {"busbw_gb_s": 0.01}} for size in ASKED.plan.sizes_bytes]
+    (tmp_path / "now").write_text(json.dumps(stack))
+    (tmp_path / "before").write_text(json.dumps({"rows": before}))
+    for folder, past in (("single", []), ("compared", ["before"])):
+        files = [str(tmp_path / name) for name in ("now", folder, *past)]
+        assert web_page.main(files) == 0
+    single, compared = ((tmp_path / folder / "report.html").read_text() for folder in ("single", "compared"))
+    assert ("last run" in single, "last run" in compared) == (False, True)

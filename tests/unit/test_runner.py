@@ -28,6 +28,8 @@ from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.runner import program_run
 
+pytestmark = pytest.mark.programs
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
 NODE = [{"name": "head", "address": "127.0.0.1"}]
 

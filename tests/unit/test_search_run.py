@@ -14,6 +14,8 @@ from test_runner import REAL_RUN, Head, launch_of, measure_request, step_of
 
 from benchmarks.report.outputs import culprit_sentence
 
+pytestmark = pytest.mark.programs
+
 FAKES = Path(__file__).parents[1] / "fakes"
 RAILS = [f"mlx5_{number}" for number in range(4)]
 

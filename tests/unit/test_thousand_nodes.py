@@ -34,7 +34,7 @@ LIMIT_BYTES = 64 * 1024
 
 
 #: One measurement of many nodes for all of them.
-pytestmark = pytest.mark.xdist_group("thousand")
+pytestmark = [pytest.mark.xdist_group("thousand"), pytest.mark.programs]
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,11 @@ def test_messages_below_one_share_are_rows_of_size_0_and_no_problem():
     assert ([row.size_bytes for row in run.rows], run.problems) == ([0, 0, 256, 512], ())
 
 
+def test_an_average_that_is_no_number_is_a_problem():
+    (run,) = parse_text(f"{HEADER} 256 4 float sum -1 9.0 0.1 0.1 0 9.0 0.1 0.1 0\n{END.replace('1.0', '1.0.0')}")
+    assert [one.partition(":")[0] for one in run.problems] == ["the average bus bandwidth"]
+
+
 def cycles(*times: float) -> str:
     rows = "".join(f" {size} 1 float sum -1 {time} 1.0 1.0 0 {time} 1.0 1.0 0\n" for time in times for size in (8, 16))
     return HEADER + rows + END

@@ -84,11 +84,18 @@ def of(file: str, source: str) -> Iterator[Mutant]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node but those in f-strings, whose places Python 3.11 does not know."""
+    """Yield every node but those in f-strings, whose places Python 3.11 does not know, and those for type checkers."""
     yield node
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.JoinedStr):
+        if not (isinstance(child, ast.JoinedStr) or _is_for_types(child)):
             yield from _walk(child)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    """Say whether nothing that runs depends on a node: imports for types, and how strictly a dataclass may be made."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "TYPE_CHECKING"
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in {"dataclass", "dataclasses.dataclass"}
 
 
 Place = tuple[int, int]

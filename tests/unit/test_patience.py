@@ -1,0 +1,33 @@
+"""How long a step may be silent: never less than a start takes, and longer for what takes longer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from a_line import GPU4, a_plan
+
+from benchmarks.plan import steps
+from benchmarks.plan.patience import silence_s
+from benchmarks.plan.steps import Step
+
+
+def deciding(end_bytes: int) -> Step:
+    plan = a_plan(end_bytes=end_bytes, iterations=20, warmup=5)
+    return next(one for one in steps.steps(plan, GPU4, 2) if one.name == "all_reduce")
+
+
+def test_a_larger_message_more_operations_and_more_nodes_may_be_silent_for_longer():
+    step = deciding(8 << 30)
+    least = silence_s(step, GPU4, 2)
+    assert least > 120
+    assert silence_s(dataclasses.replace(step, end_bytes=16 << 30), GPU4, 2) > least
+    assert silence_s(dataclasses.replace(step, iterations=40), GPU4, 2) > least
+    assert silence_s(step, GPU4, 64) > least + 30
+
+
+def test_eight_gib_over_tcp_at_a_hundredth_of_the_rails_end_in_a_number():
+    """At 200 GB/s a healthy operation of 8 GiB on 16 ranks takes 81 ms: 2 x 26 of them, 150 times slower, are 627 s."""
+    (step,) = [
+        one for one in steps.steps(a_plan(end_bytes=8 << 30, iterations=20, warmup=5), GPU4, 2) if one.name == "all_reduce"
+    ]
+    assert 100 * 52 * 0.0805 < silence_s(step, GPU4, 2) < 1000

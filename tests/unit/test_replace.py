@@ -1,0 +1,89 @@
+"""One node is made anew by the way that its cloud has, and nothing else ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tools import replace
+
+WHERE = ["--stack", "dev", "--config-file", "copy.yaml"]
+UP = ["pulumi", "up", "--yes", "--skip-preview", "--suppress-outputs", *WHERE]
+NODES = [{"name": f"gpu-{number}", "address": f"10.0.1.{number}", "pool": "gpu"} for number in (2, 3)]
+
+
+def state(target: str, *resources: dict[str, Any]) -> dict[str, Any]:
+    stack = {"type": "pulumi:pulumi:Stack", "urn": "urn::dev", "outputs": {"target": target, "nodes": NODES}}
+    return {"deployment": {"resources": [stack, *resources]}}
+
+
+def ran(exported: dict[str, Any], name: str, listed: list[dict[str, str]] | None = None) -> list[list[str]]:
+    """Return the commands that replacing `name` runs."""
+    commands = []
+
+    def run(words: list[str]) -> str:
+        commands.append(words)
+        return json.dumps({"data": listed}) if "list-instances" in words else ""
+
+    replace.replace(exported, name, WHERE, run)
+    return commands
+
+
+POOL = {
+    "type": "oci:Core/clusterNetwork:ClusterNetwork",
+    "urn": "urn::cluster-pool-gpu-nodes",
+    "outputs": {"compartmentId": "c", "id": "network", "instancePools": [{"id": "pool"}]},
+}
+KIND = "aws:ec2/instance:Instance"
+INSTANCES = [
+    {"type": KIND, "urn": f"urn::cluster-pool-gpu-{number}", "outputs": {"privateIp": f"10.0.1.{number}"}} for number in (2, 3)
+]
+
+
+def test_on_oci_the_pool_makes_another_one_and_the_machines_are_measured():
+    listed = [{"id": "ocid.2", "display-name": "gpu-2"}, {"id": "ocid.3", "display-name": "gpu-3"}]
+    look, detach, up = ran(state("oci", POOL), "gpu-3", listed)
+    assert look[-4:] == ["--compartment-id", "c", "--cluster-network-id", "network"]
+    assert detach[2:4] == ["instance-pool-instance", "detach"]
+    assert detach[4:] == [
+        *("--instance-pool-id", "pool", "--instance-id", "ocid.3"),
+        *("--is-auto-terminate", "true", "--is-decrement-size", "false"),
+    ]
+    assert up == UP
+
+
+def test_on_aws_its_instance_alone_is_replaced_and_one_may_end():
+    allow, up = ran(state("aws", *INSTANCES), "gpu-3")
+    assert allow == ["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *WHERE]
+    assert up == [*UP, "--replace", "urn::cluster-pool-gpu-3"]
+
+
+@pytest.mark.parametrize(
+    ("exported", "name", "says"),
+    [
+        (state("oci", POOL), "gpu-9", "NODE is 'gpu-9'; it must be one of gpu-2, gpu-3"),
+        ({"deployment": {}}, "gpu-2", "it must be one of none, as the stack has no nodes"),
+        (state("hosts"), "gpu-2", "gpu-2 is yours, and the stack cannot make it anew"),
+        (state("aws"), "gpu-2", "the state has no instance at 10.0.1.2"),
+        (state("oci", POOL), "gpu-2", "gpu-2 is not in its pool any more"),
+    ],
+    ids=["another name", "no nodes", "hosts", "no instance", "gone"],
+)
+def test_what_cannot_be_made_anew_is_refused_and_nothing_ends(exported, name, says):
+    commands = []
+
+    def run(words: list[str]) -> str:
+        commands.append(words)
+        return '{"data": []}'
+
+    with pytest.raises(replace.RefusedError) as refused:
+        replace.replace(exported, name, WHERE, run)
+    assert says in str(refused.value)
+    assert not [words for words in commands if "detach" in words or "up" in words]
+
+
+def test_without_a_name_it_says_what_to_type(capsys):
+    assert replace.main([""]) == 2
+    assert "make replace NODE=NAME" in capsys.readouterr().err
