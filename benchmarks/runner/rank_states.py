@@ -15,9 +15,9 @@ _APART_S = 0.5
 _RAS_TIMEOUT_S = 10
 #: Variables of launchers that number ranks: Open MPI's, and PMIx's.
 _RANK = re.compile(rb"(?:^|\0)(?:OMPI_COMM_WORLD_RANK|PMIX_RANK)=(\d+)")
-#: Lines of NCCL's answer that say who lags.
-_TELLING = re.compile(r"incomplete|mismatch|missing|unresponsive|dead|timed out|lag", re.IGNORECASE)
-_RAS_LINES = 6
+#: The parts of NCCL's text that say who lags, which are its last; other lines only count.
+_PARTS = re.compile(r"^(?:Errors|Warnings)$")
+_RAS_LINES = 8
 
 
 def states(name: str) -> List[Dict[str, Any]]:
@@ -63,7 +63,9 @@ def _ras(program: str) -> List[str]:
         return _lagging(json.loads(_said([program, "-f", "json"])))[:_RAS_LINES]
     except (ValueError, TypeError, LookupError, AttributeError):
         lines = [line.strip() for line in _said([program, "-v"]).splitlines()]
-        return [line[:300] for line in lines if _TELLING.search(line)][:_RAS_LINES]
+        start = next((number for number, line in enumerate(lines) if _PARTS.match(line)), len(lines))
+        told = [line for line in lines[start:] if line.strip("=") and not _PARTS.match(line)]
+        return [line[:300] for line in told][:_RAS_LINES]
 
 
 def _said(argv: List[str]) -> str:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 from benchmarks.launch.protocol import Node
 from benchmarks.runner import fanout, laggards, rank_states
 
-_TEXT = (
-    "Group 0: MISMATCH\n  Rank 2 has launched up to operation 100\n  INCOMPLETE: missing communicator data from 1 job process\n"
-)
+#: What NCCL 2.28.9 said of two H100s of one host, once while rank 1 had begun fewer operations, once after it was killed.
+REAL = Path(__file__).parents[1] / "golden" / "ras"
+_TEXT = (REAL / "killed.txt").read_text()
+_TOLD = [
+    "INCOMPLETE",
+    "Missing communicator data from 1 job process",
+    "Process 582 on node 192.0.2.2 managing GPU 1",
+    "#0-0 (987c4995fed86236) INCOMPLETE",
+    "Missing communicator data from 1 rank",
+    "Rank 1 -- GPU 1 managed by process 582 on node 192.0.2.2",
+]
 
 
 def _rank(rank: int, begun: int, error: int = 0) -> dict[str, object]:
@@ -31,12 +40,12 @@ def _missing(rank: int, *, unresponsive: bool, dead: bool) -> dict[str, object]:
     return {**about, "status": {"unresponsive": unresponsive, "considered_dead": dead}}
 
 
-def _client(folder, json_answer: str | None) -> str:
+def _client(folder, json_answer: str | None, text: str = _TEXT) -> str:
     """Write a client that answers in JSON, or refuses the option as those before 2.28.7 do, and in text."""
     (folder / "answer").write_text(json_answer or "")
     path = folder / "ncclras"
     as_json = f"cat {folder}/answer" if json_answer is not None else "echo 'Usage: ncclras [OPTION]...' >&2; exit 1"
-    path.write_text(f"#!/bin/sh\ncase \"$1\" in -f) {as_json};; -v) cat <<'END'\n{_TEXT}END\n;; esac\n")
+    path.write_text(f"#!/bin/sh\ncase \"$1\" in -f) {as_json};; -v) cat <<'END'\n{text}END\n;; esac\n")
     path.chmod(0o755)
     return str(path)
 
@@ -68,12 +77,19 @@ def test_a_service_that_sees_nothing_odd_says_nothing(tmp_path):
 
 
 def test_an_older_client_and_broken_json_leave_the_text(tmp_path):
-    """2.28.9 itself writes no comma before a missing rank's status."""
-    told = ["Group 0: MISMATCH", "INCOMPLETE: missing communicator data from 1 job process"]
-    assert _said("nothing", _client(tmp_path, None)) == told
+    assert _said("nothing", _client(tmp_path, None)) == _TOLD
     whole = _document(_rank(0, 7), missing=(_missing(1, unresponsive=True, dead=False),))
     for broken in (whole.replace("},", "}", 1), whole[:80], "[]", '{"communicators": [{}]}', '{"communicators": null}'):
-        assert _said("nothing", _client(tmp_path, broken)) == told
+        assert _said("nothing", _client(tmp_path, broken)) == _TOLD
+
+
+def test_what_nccl_really_says_names_the_rank_that_is_behind_and_the_one_that_was_killed(tmp_path):
+    behind = (REAL / "behind.json").read_text()
+    assert _said("nothing", _client(tmp_path, behind)) == ["rank 1 on 192.0.2.2 (process 582) has begun 5 of 7 AllReduce"]
+    older = _said("nothing", _client(tmp_path, None, (REAL / "behind.txt").read_text()))
+    assert older[-1] == "Rank 1 has launched up to operation 5 -- GPU 1 managed by process 582 on node 192.0.2.2"
+    # No comma stands before a missing rank's status, so the text counts.
+    assert _said("nothing", _client(tmp_path, (REAL / "killed.json").read_text())) == _TOLD
 
 
 def test_what_every_node_is_told_by_nccl_is_said_once(monkeypatch):
