@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help setup up measure status replace clear preview down ssh outputs test pure golden check figures compare
+.PHONY: help setup up measure status replace logs clear preview down ssh outputs test pure golden check figures compare
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -22,6 +22,9 @@ status: setup ## show verdict, number, nodes, ssh, report and cost on one screen
 
 replace: setup ## have node NODE made anew, and measure
 	@$(RUN) replace "$(NODE)"
+
+logs: setup ## pack outputs, kept runs and first-boot logs into .busbar/logs, without secrets
+	@$(RUN) logs
 
 clear: ## end every trace of a rehearsal: hosts, networks, planted faults, state and records
 	@python3 -m rehearsal.entry.clear && rm -rf .busbar/state .busbar/config .busbar/history .busbar/report
