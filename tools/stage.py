@@ -202,6 +202,13 @@ class Stage:
                 found = self.up(**merged(changes, {"measure": {"run": again}}))
         return found
 
+    def ran(self) -> bool:
+        """Say whether the measurement came to its end, whatever its number; a busy machine is no reason that it did not."""
+        measured = self.outputs()["measured"]
+        _LOG.info("%s", "\n".join(measured["reasons"]))
+        busy = any("this machine: " in reason for reason in measured["reasons"])
+        return (measured["verdict"] != "unknown" or busy) and measured["busbw_gb_s"] > 0
+
     def build(self, **changes: Any) -> Finished:
         """Update the stack with `changes` up to the measurement, which the next `up` makes; there must be none yet."""
         return self.command(*self.up_words(**changes), "--exclude", "**::acceptance-measure", "--exclude-dependents")
