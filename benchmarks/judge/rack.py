@@ -23,11 +23,12 @@ _ABOVE = 1.05
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     """Yield the check `nvl` where NVLink may join the nodes; where its run gave nothing `collectives` says so.
 
+    A rehearsal has no NVLink, so it has no such check.
     That the limit is far above what all rails carry together proves the way: no byte counter is needed.
     """
     run = found.runs.get(NVL)
     step = next((one for one in steps(asked.plan, asked.shape, asked.nodes) if one.name == NVL), None)
-    if step is None and is_joined(asked.plan, asked.shape, asked.nodes):
+    if step is None and found.scale == 1 and is_joined(asked.plan, asked.shape, asked.nodes):
         why = f"NVLink of {asked.shape.name} joins nodes, and {asked.plan.collective} over it on {asked.nodes} is not judged"
         yield Check("nvl", UNKNOWN, (f'{why}; with measure.exports.NCCL_MNNVL_ENABLE "0" the rails alone are',))
     if step is None or run is None or not run.rows or run.failed:

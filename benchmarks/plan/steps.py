@@ -28,6 +28,8 @@ NODE, RAILS, ALL, SPREAD, FREE, LOOKS, NVL = "node", "rails", "all", "spread", "
 #: NCCL's switch for NVLink between nodes (multi-node NVLink), and the message of the run over it: 16 GB are published.
 MNNVL = "NCCL_MNNVL_ENABLE"
 _NVL_BYTES = 16 * 1024**3
+#: A plan that ends below this has no gate on real wires, or is a rehearsal's: no run of 16 GiB belongs to it.
+_LEAST_FOR_NVL_BYTES = 512 * 1024**2
 #: The two places of a plan where looks are taken.
 LOOK_STEPS = (f"{LOOKS}_early", f"{LOOKS}_late")
 #: At most so many operations are timed in one look.
@@ -95,8 +97,9 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
 
 
 def over_nvlink(plan: Measure, shape: Shape, nodes: int) -> bool:
-    """Tell whether NVLink between the nodes is measured, too: it joins them, and they are of one rack at most."""
-    return is_joined(plan, shape, nodes) and nodes * shape.gpus <= gpus.RACK and plan.collective == "all_reduce"
+    """Tell whether NVLink between the nodes is measured, too: it joins them, they are one rack at most, the plan has a gate."""
+    whole = plan.collective == "all_reduce" and plan.end_bytes >= _LEAST_FOR_NVL_BYTES
+    return is_joined(plan, shape, nodes) and nodes * shape.gpus <= gpus.RACK and whole
 
 
 def is_joined(plan: Measure, shape: Shape, nodes: int) -> bool:

@@ -231,5 +231,6 @@ def test_a_rack_is_kept_to_its_rails_but_in_the_one_run_over_nvlink_between_its_
     assert over.arguments[:4] == ["-b", str(16 * 1024**3), "-e", str(16 * 1024**3)]
     assert {one.environment["NCCL_MNNVL_ENABLE"] for one in found.values()} == {"0"}
     off = Measure(exports={"NCCL_MNNVL_ENABLE": "0"})
-    for measure, nodes in ((plan, 1), (off, 2), (plan, 19)):
+    small = Measure(sizes=Sizes(to="64M"))
+    for measure, nodes in ((plan, 1), (off, 2), (plan, 19), (small, 2)):
         assert "nvl" not in {step.name for step in steps.steps(measure, row, nodes)}
