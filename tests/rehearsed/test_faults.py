@@ -83,14 +83,15 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
     assert "next, on the head node: ssh" in found.text
 
 
-def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(three):
+def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(three, quiet):
     stage, settings = three
     stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.5})
     before = runs_with(stage, "(free)")
-    child = stage.begin(*stage.up_words(**settings, measure={"run": 2}))
-    wait_for(stage, child, "(free)", before)  # the deciding run is over
-    stage.refault()
-    found = stage.end(child)
+    with quiet():
+        child = stage.begin(*stage.up_words(**settings, measure={"run": 2}))
+        wait_for(stage, child, "(free)", before)  # the deciding run is over
+        stage.refault()
+        found = stage.end(child)
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
     assert measured["wire_efficiency"] > 0.9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -38,7 +39,7 @@ def test_every_file_that_readme_links_to_exists():
 
 @pytest.mark.rehearsal
 @pytest.mark.xdist_group("readme")
-def test_what_a_newcomer_types_works(tmp_path):
+def test_what_a_newcomer_types_works(tmp_path, quiet):
     copy = tmp_path / "busbar"
     files = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -56,16 +57,17 @@ def test_what_a_newcomer_types_works(tmp_path):
     ordered = ["make up", *(line for line in commands if line not in {"make up", "make down"}), "make down"]
     said = {}
     for command in ordered:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=copy,
-            env=environment,
-            input="hostname\n" if command == "make ssh" else "",
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        with quiet() if command == "make up" else contextlib.nullcontext():
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=copy,
+                env=environment,
+                input="hostname\n" if command == "make ssh" else "",
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         said[command] = done.stdout
     assert "verdict PASS" in said["make up"]

@@ -91,9 +91,8 @@ def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_
 
 def test_another_mount_point_is_other_nodes_with_the_same_data_and_the_login_users_own_home_is_not_shared(stage):
     before = stage.outputs()["nodes"]
-    found = stage.measure(**files(mount="/home"))
+    found = stage.pass_by(**files(mount="/home"))
     assert found.status == 0, found
-    assert stage.ran()
     assert not {node["name"] for node in before} & {node["name"] for node in stage.outputs()["nodes"]}
     first, second = nodes(stage)
     assert stage.on_host("cat /home/mark; grep -c /data /etc/fstab || true", *first).split() == ["files", "0"]
@@ -102,7 +101,7 @@ def test_another_mount_point_is_other_nodes_with_the_same_data_and_the_login_use
 
 
 def test_an_unchanged_update_changes_nothing(stage):
-    found = stage.measure(**files(mount="/home"))
+    found = stage.up(**stage.passed)
     assert found.status == 0, found
     assert "unchanged" in found.text
     assert not found.changes(), found

@@ -264,8 +264,8 @@ def test_raising_the_measurement_measures_again_and_builds_nothing(built):
     assert after["acceptance-measure"] != before["acceptance-measure"]
     assert after["acceptance-build"] == before["acceptance-build"]
     (spread,) = [one for one in stage.outputs()["measured"]["checks"] if one["name"] == "spread"]
-    assert spread["state"] in {"pass", "short"}, "how even a machine is that runs other tests is not ours to say"
-    assert "5 single operations vary by" in spread["why"][0]
+    assert spread["state"] in {"pass", "short", "unknown"}, "how even a machine is that runs other tests is not ours to say"
+    assert "5 single operations vary by" in " ".join(spread["why"])
 
 
 ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
@@ -306,13 +306,12 @@ def test_a_pool_grows_and_shrinks_and_one_node_is_made_anew_and_no_machine_more_
     three = {one["name"] for one in stage.outputs()["nodes"]}
     assert (len(three), oldest in three, other in three) == (3, True, False)
     assert stage.ever_booted() == booted + 2
-    found = stage.measure(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 2}], "allowReplace": 1})
+    found = stage.pass_by(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 2}], "allowReplace": 1})
     assert found.status == 0, found
     said = f"the vendor ends the oldest nodes first: 1 running nodes end (price not known): {oldest}"
     assert said in " ".join(found.text.split())
     assert {one["name"] for one in stage.outputs()["nodes"]} == three - {oldest}
     assert stage.ever_booted() == booted + 2
-    assert stage.ran()
 
 
 @pytest.mark.parametrize(
@@ -334,11 +333,10 @@ def test_other_shapes_and_images_are_other_machines_whose_rails_all_carry_the_by
         refused = stage.preview(oci=changes)
         assert refused.status != 0
         assert re.search(r"2 running nodes end[^;]*; set oci.allowReplace to 2 if", " ".join(refused.text.split())), refused
-    found = stage.measure(oci=changes | {"allowReplace": 2})
+    found = stage.pass_by(oci=changes | {"allowReplace": 2})
     assert found.status == 0, found
     after = stage.outputs()
     assert after["measured"]["transport"]["state"] == "pass", after["measured"]["transport"]
-    assert stage.ran()
     assert not {node["name"] for node in before["nodes"]} & {node["name"] for node in after["nodes"]}
     assert before["measured"]["versions"]["os"] != after["measured"]["versions"]["os"]
 
