@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.judge import arithmetic
-from benchmarks.judge.verdict import ABOVE
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import COLLECTIVES
 from benchmarks.plan.gate import gate
@@ -57,7 +56,7 @@ def _sentence(row: Row, name: str, shape: Shape, nodes: int) -> str:
     bound = gate(plan, shape, nodes)
     ring = ceiling.bound_gb_s(name, shape, nodes)
     said = f"{name} reached {reached:.4g} GB/s at {size(end)} on {nodes} x {shape.name}"
-    if ring is not None and nodes > 1 and reached > ABOVE * ring:
+    if ring is not None and nodes > 1 and reached > ceiling.ABOVE * ring:
         return (
             f"{said}, more than a ring can carry over the rails ({ring:.4g}): NCCL chose a tree or the bytes went another way, "
             "so the number says little of the rails; run it with NCCL_ALGO=Ring"

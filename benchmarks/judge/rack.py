@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from benchmarks.judge.measurement import Measurement
     from benchmarks.plan.asked import Asked
 
-#: Printed numbers may be this much above what a wire allows.
-_ABOVE = 1.05
-
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     """Yield the check `nvl` where NVLink may join the nodes; where its run gave nothing `collectives` says so.
@@ -38,12 +35,12 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield Check("nvl", UNKNOWN, ("no limit of NVLink between nodes is known for what ran",))
         return
     reached, most = busbw(run.rows[-1]), rate * 2 * (asked.ranks - 1) / asked.ranks
-    if reached > _ABOVE * most:
+    if reached > ceiling.ABOVE * most:
         yield Check("nvl", UNKNOWN, (f"{reached:.4g} GB/s over NVLink is more than it can carry ({most:.4g})",))
         return
     sentence = f"over NVLink between nodes all_reduce reached {reached:.4g} GB/s, and {share:g} of {rate:g} GB/s is asked"
     rails = ceiling.hierarchical_gb_s(asked.shape, asked.nodes)
-    if rails is not None and reached <= _ABOVE * rails:
+    if rails is not None and reached <= ceiling.ABOVE * rails:
         sentence += (
             "; the rails carry as much, so NVLink did not join these nodes: see nvidia-imex, and whether all are of one rack"
         )

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "judge", "judged"]
 
-#: Printed numbers may be this much above what the wire allows; more means another wire.
-ABOVE = 1.05
 #: At most this many of NCCL's warnings are reasons of a verdict.
 _WARNINGS = 8
 #: Spread that a healthy fabric stays within: coefficient of variation in percent, and p99 / p50 of single operations.
@@ -155,7 +153,7 @@ def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
         rows = found.rows(name)
         if rows and curve.is_a_burst(rows[-1]["size_bytes"], found.scale):
             continue
-        if most is not None and rows and (measured := busbw(rows[-1])) > ABOVE * most:
+        if most is not None and rows and (measured := busbw(rows[-1])) > ceiling.ABOVE * most:
             what = "a ring" if ring else "any algorithm"
             yield (
                 f"{name}: {measured:.4g} GB/s is more than {what} can carry over these wires ({most:.4g}): "

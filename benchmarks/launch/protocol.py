@@ -105,6 +105,11 @@ class Ranks(NamedTuple):
     per_node: int
     nodes: Optional[List[int]] = None
 
+    @property
+    def size(self) -> str:
+        """The largest message, as the arguments say it; empty if they do not."""
+        return self.arguments[self.arguments.index("-e") + 1] if "-e" in self.arguments[:-1] else ""
+
 
 class Pace(NamedTuple):
     """What a step gives on healthy wires, for what is shown while it runs.

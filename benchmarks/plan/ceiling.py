@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 #: A tree is one level deeper each time the nodes double, so each doubling adds what the step from one node to two adds.
 _LATENCY_US = (12.0, 23.0)
 
+#: Printed numbers may be this much above what the wire allows; more means another wire.
+ABOVE = 1.05
 #: The parts that bound a busbw.
 RAILS, NVLINK, PCIE = "rails", "NVLink", "PCIe"
 #: Tests that NCCL carries out as rings, so that all bytes pass every GPU; those with a root that sends or takes all; and those

@@ -12,16 +12,14 @@ _KEPT = 128
 
 
 def key(request: Measure, machines: Sequence[str]) -> str:
-    """Return a name for these machines and what a look runs: other machines, sizes or settings begin anew."""
+    """Return a name for these machines and what a look runs: other machines, sizes or settings begin anew.
+
+    How many looks there are changes no look.
+    """
     looks = [step for step in request.steps if step.stage == "looks"]
-    ran = [[step.ranks.program, _size(step.ranks.arguments), step.ranks.environment] for step in looks[:1]]
+    ran = [[step.ranks.program, step.ranks.size, step.ranks.environment] for step in looks[:1]]
     said = json.dumps([sorted(machines), ran], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:16]
-
-
-def _size(arguments: Sequence[str]) -> str:
-    """Return the message's size; how many looks there are changes no look."""
-    return arguments[arguments.index("-e") + 1] if "-e" in arguments else ""
 
 
 def earlier(name: str) -> List[float]:

@@ -260,22 +260,20 @@ def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:
     """Refuse to measure beside somebody else's job: it would be disturbed, and its load taken for a fault."""
     busy = [f"{node.name}: {sentence}" for node, its in zip(nodes, found) for sentence in its.get("busy", [])]
     if busy:
-        raise Refusal(
-            "the GPUs are at work, so nothing was started; {}{}".format(
-                "; ".join(busy[:_NAMED]), f"; and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""
-            )
-        )
+        raise Refusal(f"the GPUs are at work, so nothing was started; {_named(busy)}")
 
 
 def refuse_changed(request: Measure) -> None:
     """Refuse to run programs that are not those that the build made and the certificate names."""
     changed = checksums.changed(request.nodes, request.binaries, request.programs or {})
     if changed:
-        raise Refusal(
-            "the programs are not as they were built on {}{}; nothing was started".format(
-                "; ".join(changed[:_NAMED]), f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-            )
-        )
+        raise Refusal(f"the programs are not as they were built on {_named(changed)}; nothing was started")
+
+
+def _named(found: List[str]) -> str:
+    """Return the first of what was found, and how many more there are."""
+    more = len(found) - _NAMED
+    return "; ".join([*found[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _refuse_unreachable(nodes: List[Node], say: jobs.Say) -> None:

@@ -46,7 +46,7 @@ class Progress:
         row = transcript.row_of(line, self._columns)
         if row is None or row.out_of_place is None or not row.size_bytes:  # a share below the smallest one is 0 B
             return
-        largest = int(_argument(self._steps[self._number], "-e") or row.size_bytes)
+        largest = int(self._steps[self._number].ranks.size or row.size_bytes)
         if row.size_bytes < largest and self._clock() - self._said < _APART_S:
             return
         self._said = self._clock()
@@ -92,12 +92,6 @@ class Progress:
         trust_s = _TRUST * all_s
         left_s = (all_s - done_s) * (self._clock() - self._began + trust_s) / (done_s + trust_s)
         return f" {math.ceil(left_s / 60)} min left" if left_s > 60 else f" {math.ceil(left_s / 10) * 10} s left"  # noqa: PLR2004
-
-
-def _argument(step: Step, flag: str) -> str:
-    """Return the word after `flag`; empty if it is not there."""
-    words = step.ranks.arguments
-    return words[words.index(flag) + 1] if flag in words[:-1] else ""
 
 
 def _size(size_bytes: int) -> str:
