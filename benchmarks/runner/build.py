@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tarfile
@@ -207,12 +208,17 @@ def _sha256(path: str) -> str:
 
 
 def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say) -> None:
-    """Copy the binaries to the same folder on every other node, and let each node check them."""
+    """Copy the binaries to the same folder on every node that lacks them, and let each node check them.
+
+    Nodes may share a home: what is whole there is not written again under those who read it, and a file appears complete.
+    """
     say(f"spreading {len(hashes)} programs to {len(request.nodes)} nodes")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(binaries, arcname=".")
-    command = f"mkdir -p {binaries} && cd {binaries} && tar -x && {checksums.command(binaries, hashes)}"
+    folder, check = shlex.quote(binaries), checksums.command(binaries, hashes)
+    take = f'mkdir -p {folder} && part=$(mktemp -d {folder}.XXXXXX) && tar -x -C "$part" && mv -f "$part"/* {folder} && rmdir "$part"'
+    command = f"({check}) > /dev/null 2>&1 || {{ {take} && {check}; }}"
     answers = fanout.each(request.nodes, command, packed.getvalue(), _SPREAD_TIMEOUT_S)
     missing = [f"{node.name} ({answer.why})" for node, answer in zip(request.nodes, answers) if answer.status != 0]
     if missing:

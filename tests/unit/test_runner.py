@@ -556,8 +556,30 @@ def test_one_connection_to_each_other_node_is_opened_first_and_the_rest_may_shar
     assert status == 0, err
     kept, spread = (near.home / "calls").read_text().splitlines()[:2]
     assert "-o ControlPath=~/.busbar/ssh/%C -o ControlMaster=auto -o ControlPersist=60 127.0.0.2 true" in kept
-    assert "-o ControlPath=~/.busbar/ssh/%C 127.0.0.2 mkdir" in spread
+    assert "-o ControlPath=~/.busbar/ssh/%C 127.0.0.2 (cd " in spread
     assert (near.home / ".busbar/ssh").stat().st_mode & 0o777 == 0o700
+
+
+def test_programs_are_not_written_again_to_a_node_that_shares_its_home_with_the_head_node(near):
+    near.tool("ssh", 'for last; do :; done; exec sh -c "$last"\n')
+    near.tool("tar", "echo a shared file is written while it is read >&2; exit 3\n")
+    nodes = [*NODE, {"name": "other", "address": "127.0.0.2"}]
+    status, _, err = near.run(build_request(near, nodes=nodes))
+    assert status == 0, err
+
+
+def test_a_node_that_lacks_the_programs_gets_them_whole_and_nothing_else_is_left_there(near):
+    """Only the far node looks in a home of its own."""
+    far = near.home / "far"
+    near.tool("ssh", f'for last; do :; done; exec sh -c "$(echo "$last" | sed s,{near.home},{far},g)"\n')
+    far.mkdir()
+    nodes = [*NODE, {"name": "other", "address": "127.0.0.2"}]
+    status, out, err = near.run(build_request(near, nodes=nodes))
+    assert status == 0, err
+    spread = [path.relative_to(far) for path in far.rglob("*") if path.is_file()]
+    assert [path.name for path in spread] == sorted(json.loads(out)["hashes"])
+    (folder,) = {(far / path).parent for path in spread}
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 def test_a_home_too_deep_for_a_socket_goes_without_shared_connections(near):
