@@ -79,6 +79,14 @@ def test_what_a_search_named_stands_in_reasons_and_outputs_and_fits_the_schema()
     assert "next, on the head node: ssh 10.0.1.2 'cat state'" in found["measured"]["reasons"][-1]
 
 
+def test_every_kind_of_cause_that_a_search_names_fits_the_schema():
+    sources = (ROOT / "benchmarks" / "search").glob("*.py")
+    kinds = {kind for source in sources for kind in re.findall(r'Culprit\(\s*"(\w+)"', source.read_text())}
+    search = SCHEMA["properties"]["measured"]["properties"]["search"]["anyOf"][1]["properties"]
+    assert kinds == set(search["culprits"]["items"]["properties"]["kind"]["enum"])
+    assert all(outputs.culprit_name({"kind": one, "nodes": ["a"], "rails": []}) != f"{one} a" or one == "node" for one in kinds)
+
+
 def test_a_stack_without_nodes_has_outputs_that_fit_the_schema_and_vouch_for_nothing():
     found = {
         "schema": outputs.SCHEMA,
