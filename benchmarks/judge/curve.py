@@ -5,7 +5,7 @@ A ring crosses few paths between leaves, so all-to-all is the only run that load
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge.checks import Check, check
 from benchmarks.judge.measurement import busbw
@@ -37,7 +37,9 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
             continue  # the check `collectives` says so
         if name != asked.plan.collective:
             yield from _floor(run, asked, found.scale)
-        yield check(f"curve {name}", _odd(run, asked, found.scale))
+        judged = len(_beyond_bursts(run, found.scale))
+        good = f"of {judged} sizes that are judged none is far below its prediction, or slower than a smaller one"
+        yield check(f"curve {name}", _odd(run, asked, found.scale), good=(good,))
 
 
 def is_a_burst(size_bytes: int, scale: int) -> bool:
@@ -56,8 +58,7 @@ def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
 
 def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
     """Yield the first size that is far below its prediction, or slower than a smaller one, and a slow run in place."""
-    rows = [row for row in run.rows if not is_a_burst(row["size_bytes"], scale)]
-    rows = [row for row in rows if row["size_bytes"] * scale >= _FROM_BYTES]
+    rows = _beyond_bursts(run, scale)
     sizes = tuple(row["size_bytes"] * scale for row in rows)
     predicted = {} if scale != 1 and asked.nodes == 1 else _predicted(run.name, asked, sizes)
     most, at = 0.0, 0
@@ -75,6 +76,12 @@ def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
         inside = row["in_place"]
         if inside is not None and inside["busbw_gb_s"] < _DIP * busbw(row):
             yield f"{run.name} in place reached {inside['busbw_gb_s']:.4g} GB/s, and {busbw(row):.4g} out of place"
+
+
+def _beyond_bursts(run: Run, scale: int) -> list[dict[str, Any]]:
+    """Return the rows that are judged: of messages that are large enough for a wire's rate to show."""
+    rows = [row for row in run.rows if not is_a_burst(row["size_bytes"], scale)]
+    return [row for row in rows if row["size_bytes"] * scale >= _FROM_BYTES]
 
 
 def _predicted(name: str, asked: Asked, sizes: tuple[int, ...]) -> dict[int, float]:

@@ -99,7 +99,12 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield Check("inventory", UNKNOWN, ("the line has no comparison of the nodes",))
     yield transport.judge(found.line, asked, rehearsed=scale != 1)
     yield port_events.judge(found.line.get("transport"))
-    yield check("ceiling", _beyond(found, asked), bad=UNKNOWN)
+    yield check(
+        "ceiling",
+        _beyond(found, asked),
+        bad=UNKNOWN,
+        good=("at the largest sizes that are judged no number is above what the wire allows",),
+    )
     yield _bandwidth(found, asked)
     yield from curve.judge(found, asked)
     yield from _in_switch(found, asked)
@@ -119,7 +124,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
         limit, source = asked.past
         measured = busbw(found.rows(asked.plan.collective)[-1])
         reason = f"{asked.plan.collective} reached {measured:.4g} GB/s, and {source} asks for {limit:.4g} GB/s"
-        yield check("history", [reason] if measured < limit else [])
+        yield check("history", [reason] if measured < limit else [], good=(reason,))
 
 
 def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
