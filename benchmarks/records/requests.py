@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import retest
 from benchmarks.judge.checks import PASS
+from benchmarks.judge.measurement import is_number
 from benchmarks.launch.protocol import data
 from benchmarks.plan.ranks import algorithm
+from benchmarks.plan.steps import NODE
 from benchmarks.records import history
 
 if TYPE_CHECKING:
@@ -97,7 +99,13 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
         "history": keeping.records.history or "",
         "record": None if one is None else one.document(),
         "report": f"{keeping.records.report}/{stack.rpartition('/')[2]}" if keeping.records.report else "",
-        "outputs": outputs | {"target": keeping.target, "nodes": [data(node) for node in where.nodes]},
+        "outputs": outputs
+        | {
+            "stack": stack,
+            "target": keeping.target,
+            "nodes": [data(node) for node in where.nodes],
+            "inside_gb_s": _inside(found, asked),
+        },
         "certificate": attested,
     }
     return json.dumps(request, sort_keys=True)
@@ -169,6 +177,16 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
         "retested": any(why.startswith(retest.NOTE) for one in found.checks for why in one.why),
         "valid_days": keeping.records.certificate.days,
     }
+
+
+def _inside(found: Judgement, asked: Asked) -> list[float]:
+    """Return busbw inside each node (GB/s); empty where it was not measured for each, or is only memory's in a rehearsal."""
+    listed = found.line.get("steps")
+    for step in listed if isinstance(listed, list) and found.scale == 1 else []:
+        groups = step.get("groups_gb_s") if isinstance(step, dict) and step.get("stage") == NODE else None
+        if isinstance(groups, list) and len(groups) == asked.nodes and all(map(is_number, groups)):
+            return [float(one) for one in groups]
+    return []
 
 
 def _line(answer: str) -> dict[str, Any]:

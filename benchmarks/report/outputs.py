@@ -53,7 +53,7 @@ def nothing_measured(pool: str, why: str) -> dict[str, Any]:
 
 def flat(expected: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
     """Return one mapping of what was expected and measured, as the report page reads it."""
-    return record | {"shape": expected["shape"], "predicted_results": expected["curve"]}
+    return record | {"shape": expected["shape"], "predicted_results": expected["curve"], "cost": expected["cost"]}
 
 
 def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Draws one measurement: busbw over size for every collective, and the matrix of pairs if the cause was searched for."""
+"""Draws one measurement: busbw and time over message size, for every collective."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ mpl.use("Agg")  # no display is needed
 _DECIDING = "#0b5394"
 _OTHERS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7a7a7a", "#8c564b", "#5b5bd6")
 _CEILING, _GATE, _PAST = "#444444", "#c1121f", "#b5b5b5"
-_WIDTH_IN, _HEIGHT_IN, _DPI = 9.6, 5.4, 144
-_STYLE: Any = {
+_WIDTH_IN, _HEIGHT_IN, _DPI = 9.6, 7.6, 110
+#: The busbw axis ends at this share of the ceiling: bursts through a shaped wire would else press everything to the ground.
+_HEADROOM = 1.2
+STYLE: Any = {
     "font.size": 10,
     "font.family": "DejaVu Sans",
     "axes.spines.top": False,
@@ -28,71 +30,71 @@ _STYLE: Any = {
 
 
 def curves(outputs: dict[str, Any], past: dict[str, Any] | None = None) -> Figure:
-    """Return busbw (GB/s) over message size for every collective, with ceiling, gate, prediction and the last run in grey."""
-    with mpl.rc_context(_STYLE):
+    """Return busbw (GB/s) and time (us) over message size for every collective.
+
+    With ceiling, gate, prediction and the last run in grey. The busbw axis ends above the ceiling; what is higher has a mark
+    at its end.
+    """
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")
-        axes = figure.subplots()
-        gate = outputs["gate"]
+        bandwidth, time = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         if past and past.get("rows"):
-            axes.plot(*_points(past["rows"]), color=_PAST, linewidth=4, solid_capstyle="round", label="last run", zorder=1)
-        hues = iter(_OTHERS * 2)
-        for name, rows in outputs["results"].items():
-            if not rows:
-                continue
-            deciding = name == gate["collective"]
-            axes.plot(
-                *_points(rows),
-                color=_DECIDING if deciding else next(hues),
-                linewidth=2.6 if deciding else 1.3,
-                marker="o" if deciding else None,
-                markersize=4,
-                label=name,
-                zorder=4 if deciding else 3,
-            )
-        _bounds(axes, outputs)
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(lambda value, _position: size(int(value)))
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("message size")
-        axes.set_ylabel("bus bandwidth, GB/s, out of place")
+            bandwidth.plot(*_points(past["rows"]), color=_PAST, linewidth=4, solid_capstyle="round", label="last run", zorder=1)
+        top = highest_gb_s(outputs)
+        for name, rows, look in _looks(outputs):
+            sizes, numbers = _points(rows)
+            bandwidth.plot(sizes, numbers, label=name, **look)
+            time.plot(sizes, [row["out_of_place"]["time_us"] for row in rows], label=name, **look)
+            beyond = [size for size, number in zip(sizes, numbers, strict=True) if top is not None and number > top]
+            if beyond and top is not None:
+                bandwidth.plot(
+                    beyond, [top] * len(beyond), "^", color=look["color"], markersize=6, clip_on=False, label=None, zorder=6
+                )
+        _bounds(bandwidth, outputs)
+        _axes(bandwidth, time, top)
+        bandwidth.set_title(_title(outputs), loc="left", fontsize=11, fontweight="bold")
+        handles, labels = bandwidth.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
+    return figure
+
+
+def has_rows(outputs: dict[str, Any]) -> bool:
+    """Tell whether any size of any collective was measured."""
+    return any(outputs["results"].values())
+
+
+def highest_gb_s(outputs: dict[str, Any]) -> float | None:
+    """Return where the busbw axis ends (GB/s), so that every number that decides is on it; None if no ceiling is known."""
+    ceiling, gate = outputs.get("ceiling_gb_s"), outputs["gate"]
+    if not ceiling:
+        return None
+    deciding = [row["out_of_place"]["busbw_gb_s"] for row in outputs["results"].get(gate["collective"], ())]
+    return float(max(_HEADROOM * ceiling, *(1.05 * number for number in [gate["limit_gb_s"] or 0.0, *deciding])))
+
+
+def _looks(outputs: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], dict[str, Any]]]:
+    """Return each collective that has rows, with its look; the deciding one is first."""
+    decides = outputs["gate"]["collective"]
+    hues = iter(_OTHERS * 2)
+    heavy = {"color": _DECIDING, "linewidth": 2.6, "marker": "o", "markersize": 4, "zorder": 4}
+    light: dict[str, Any] = {"linewidth": 1.3, "zorder": 3}
+    found = sorted(((name, rows) for name, rows in outputs["results"].items() if rows), key=lambda its: its[0] != decides)
+    return [(name, rows, heavy if name == decides else light | {"color": next(hues)}) for name, rows in found]
+
+
+def _axes(bandwidth: Axes, time: Axes, top: float | None) -> None:
+    bandwidth.set_ylim(bottom=0, top=top)
+    bandwidth.set_ylabel("bus bandwidth, GB/s")
+    time.set_ylabel("time, us")
+    time.set_yscale("log")
+    time.set_xlabel(
+        "message size; both out of place" + ("; a triangle at the upper edge: higher than the scale" if top else "")
+    )
+    time.set_xscale("log", base=2)
+    time.xaxis.set_major_formatter(lambda value, _position: size(int(value)))
+    for axes in (bandwidth, time):
         axes.grid(visible=True, axis="y", color="#e6e6e6", linewidth=0.8)
         axes.set_axisbelow(True)
-        axes.set_title(_title(outputs), loc="left", fontsize=11, fontweight="bold")
-        figure.legend(loc="outside right upper", frameon=False, fontsize=9)
-    return figure
-
-
-def matrix(outputs: dict[str, Any]) -> Figure | None:
-    """Return the matrix of the pairs that a search measured (GB/s), None if nothing was searched."""
-    search = outputs.get("search") or {}
-    pairs = [pair for pair in search.get("pairs") or [] if len(pair) == 3]  # noqa: PLR2004 - two nodes and a number
-    if not pairs:
-        return None
-    names = [node["name"] for node in outputs["nodes"]]
-    grid = [[float("nan")] * len(names) for _ in names]
-    for one, other, busbw_gb_s in pairs:
-        measured = 0.0 if busbw_gb_s is None else float(busbw_gb_s)
-        for row, column in ((one, other), (other, one)):
-            # A pair that was measured twice shows its worse side.
-            known = grid[row][column]
-            grid[row][column] = measured if known != known else min(known, measured)  # noqa: PLR0124 - nan is not itself
-    with mpl.rc_context(_STYLE):
-        side = min(4.0 + 0.28 * len(names), 12)
-        figure = Figure(figsize=(side + 1.6, side), layout="constrained")
-        axes = figure.subplots()
-        top = search.get("healthy_gb_s") or max(float(pair[2] or 0) for pair in pairs)
-        image = axes.imshow(grid, cmap="RdYlBu", vmin=0, vmax=top, interpolation="nearest")
-        if len(names) <= 32:  # noqa: PLR2004 - more labels cover each other
-            axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
-            axes.set_yticks(range(len(names)), names, fontsize=8)
-        if len(names) <= 16:  # noqa: PLR2004 - more numbers cover each other
-            for row, column, value in ((r, c, grid[r][c]) for r in range(len(names)) for c in range(len(names))):
-                if value == value:  # noqa: PLR0124 - nan is not itself
-                    ink = "black" if 0.2 < value / top < 0.8 else "white"  # the map's ends are dark  # noqa: PLR2004
-                    axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=7, color=ink)
-        axes.set_title("all_reduce of pairs, GB/s; blank: not measured", loc="left", fontsize=11, fontweight="bold")
-        figure.colorbar(image, ax=axes, label="bus bandwidth, GB/s", shrink=0.8)
-    return figure
 
 
 def png(figure: Figure) -> bytes:
@@ -105,7 +107,7 @@ def png(figure: Figure) -> bytes:
 def svg(figure: Figure) -> str:
     """Return `figure` as an SVG element for a page."""
     target = io.StringIO()
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
     text = target.getvalue()
     return text[text.index("<svg") :]
@@ -126,9 +128,8 @@ def _points(rows: list[dict[str, Any]]) -> tuple[list[int], list[float]]:
 def _bounds(axes: Axes, outputs: dict[str, Any]) -> None:
     """Draw what the wire allows, what a healthy run was predicted to give, and the gate at its size."""
     gate, scale = outputs["gate"], outputs["scale"]
-    measured, efficiency = outputs["busbw_gb_s"], outputs["wire_efficiency"]
-    if measured is not None and efficiency:
-        ceiling = measured / efficiency
+    ceiling = outputs.get("ceiling_gb_s")
+    if ceiling:
         axes.axhline(ceiling, color=_CEILING, linewidth=1, linestyle=(0, (6, 3)), label=f"ceiling {ceiling:.4g}", zorder=2)
     predicted = outputs.get("predicted_results") or []
     if predicted and scale == 1:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html.parser
 import json
+import re
 
 import pytest
-from a_line import ASKED, line, row, with_step
+from a_line import ASKED, BUILT, line, row, with_step
 from test_outputs import SEARCHED, whole
 
-from benchmarks.report import outputs, plot, summary, web_page
+from benchmarks.judge.verdict import judge
+from benchmarks.report import cards, nodes, outputs, pairs, plot, summary, web_page
 
 
 def flat(text, searched=None):
@@ -71,7 +73,7 @@ def test_the_same_numbers_give_the_same_bytes():
 
 def drawn(outputs, label: str) -> tuple[list[float], list[float]]:
     """Return where the line with that label begins and ends: x and y."""
-    (axes,) = plot.curves(outputs).axes
+    axes, _time = plot.curves(outputs).axes
     (line,) = [one for one in axes.get_lines() if str(one.get_label()).startswith(label)]
     return list(line.get_xdata()), list(line.get_ydata())
 
@@ -103,6 +105,9 @@ def test_files_are_written_from_the_outputs_that_the_engine_prints(tmp_path):
     )
     assert web_page.main([str(tmp_path / "outputs.json"), str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "busbw.png", "pairs.png"}
+    web_page.write(flat(""), tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
+    web_page.write(SHORT, tmp_path / "out")
     assert (tmp_path / "out" / "busbw.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -116,3 +121,152 @@ def test_the_run_before_is_drawn_where_it_is_given(tmp_path):
         assert web_page.main(files) == 0
     single, compared = ((tmp_path / folder / "report.html").read_text() for folder in ("single", "compared"))
     assert ("last run" in single, "last run" in compared) == (False, True)
+
+
+def test_the_page_says_first_which_stack_run_cluster_nodes_and_price_it_is_of():
+    known = PASSED | {"stack": "organization/busbar/prod"}
+    assert dict(cards.identity(known)) == {
+        "stack": "organization/busbar/prod",
+        "measured": "2026-01-02 03:04:05 UTC, run abc",
+        "cluster": "2 x BM.GPU4.8, target oci",
+        "nodes": "inst-a, inst-b",
+        "price": "rehearsed, so nothing; real ones 48 USD an hour (a test)",
+    }
+    text = web_page.html(known)
+    assert text.index("organization/busbar/prod") < text.index(">pass<")
+    assert dict(cards.identity(flat("")))["measured"] == "nothing was"
+    assert dict(cards.identity(PASSED | {"target": "hosts"}))["price"] == "nothing that this stack rents"
+
+
+def test_the_culprits_card_has_its_own_number_each_rail_and_the_next_command():
+    two = [("mlx5_2", 0.002), ("mlx5_3", 0.001)]
+    evidence = [
+        {"nodes": ["inst-a", "inst-b"], "rails": [rail], "busbw_gb_s": busbw_gb_s, "why": ""} for rail, busbw_gb_s in two
+    ]
+    culprit = SHORT["search"]["culprits"][0] | {"evidence": evidence}
+    tried = [("inst-a - inst-b, mlx5_2", 0.002, False), ("inst-a - inst-b, mlx5_3", 0.001, True)]
+    assert cards.numbers(culprit) == tried
+    text = cards.cards(SHORT | {"search": SHORT["search"] | {"culprits": [culprit]}})
+    assert "rail mlx5_3 of node inst-a gives 0.001 GB/s, 50% of what is healthy" in text
+    assert "ssh 10.0.1.2" in text
+
+
+def test_of_a_node_that_is_to_blame_its_pairs_are_and_those_of_others_are_not():
+    evidence = [{"nodes": names, "rails": [], "busbw_gb_s": 1.0, "why": ""} for names in (["a", "b"], ["b", "c"], ["a", "c"])]
+    node = {"kind": "node", "nodes": ["b"], "rails": [], "evidence": evidence}
+    link = {"kind": "link", "nodes": ["a", "c"], "rails": [], "evidence": evidence}
+    assert [is_blamed for _, _, is_blamed in cards.numbers(node)] == [True, True, False]
+    assert [is_blamed for _, _, is_blamed in cards.numbers(link)] == [False, False, True]
+
+
+def test_a_search_that_did_not_complete_says_why_and_names_nobody():
+    failed = {"needed": True, "culprits": [], "failed": "no answer from inst-b", "complete": False}
+    text = cards.cards(SHORT | {"search": outputs.measured(*failed_search(failed))["search"]})
+    assert "no answer from inst-b" in text
+    assert "To blame" not in text
+    assert cards.cards(PASSED) == ""
+
+
+def failed_search(found):
+    """Return what the outputs of a short measurement with that search are made from."""
+    short = with_step("all_reduce", rows=[row(n, 0.02) for n in ASKED.plan.sizes_bytes])
+    return judge(short, ASKED), ASKED, BUILT, found
+
+
+EIGHT = [{"name": f"n{index}", "address": f"10.0.1.{index}"} for index in range(8)]
+SEVERAL = [[a, b, 0.02 if b == 7 else 0.049] for a in range(8) for b in range(a + 1, 8) if (a, b) != (0, 6)]
+
+
+def of_eight(*named):
+    """Return a short page of eight nodes: the last one is slow, and one pair was not asked."""
+    search = {"culprits": list(named), "complete": True, "healthy_gb_s": 0.049, "pairs": SEVERAL, "summary": ""}
+    return SHORT | {"nodes": EIGHT, "search": search}
+
+
+SLOW_NODE = {"kind": "node", "nodes": ["n7"], "rails": [], "ratio": 0.4, "evidence": [], "next": "look"}
+
+
+def test_the_matrix_is_red_below_the_gate_and_ends_at_the_ceiling_whatever_was_found():
+    found = pairs.read(of_eight(SLOW_NODE))
+    assert (found.limit_gb_s, found.ceiling_gb_s) == (SHORT["gate"]["limit_gb_s"], SHORT["ceiling_gb_s"])
+    assert found.short == {(one, 7) for one in range(7)}
+    alone = pairs.read(SHORT)
+    assert alone.short == {(0, 1)}
+    assert alone.ceiling_gb_s == SHORT["ceiling_gb_s"]
+
+
+def test_the_matrix_outlines_what_the_search_named_and_nothing_else():
+    assert pairs.read(of_eight()).blamed == frozenset()
+    assert pairs.read(of_eight(SLOW_NODE)).blamed == {(one, 7) for one in range(7)}
+    link = SLOW_NODE | {"kind": "link", "nodes": ["n1", "n2"]}
+    assert pairs.read(of_eight(link)).blamed == {(1, 2)}
+    assert (
+        pairs.read(of_eight(SLOW_NODE | {"kind": "rail_plane", "nodes": [one["name"] for one in EIGHT]})).blamed == frozenset()
+    )
+
+
+def test_pairs_that_were_not_asked_have_no_number_and_one_that_gave_none_is_red():
+    found = pairs.read(of_eight())
+    assert (0, 6) not in found.measured
+    none = pairs.read(SHORT | {"search": SHORT["search"] | {"pairs": [[1, 0, None], [0, 1, 0.049]]}})
+    assert none.measured == {(0, 1): 0.0}
+    assert none.short == {(0, 1)}
+
+
+def test_the_table_of_nodes_says_what_each_gave_and_sent_and_which_is_named():
+    found = nodes.rows(of_eight(SLOW_NODE))
+    assert [row.name for row in found if row.is_blamed] == ["n7"]
+    assert (found[7].worst_pair_gb_s, found[0].worst_pair_gb_s, found[0].middle_pair_gb_s) == (0.02, 0.02, 0.049)
+    sent = {"hcas": ["r0", "r1"], "tx_bytes": {"n0": {"r0": 2_000_000_000, "r1": 1_000_000_000, "eth0": 5}}}
+    counted = nodes.rows(of_eight() | {"transport": sent, "inside_gb_s": [float(each) for each in range(8)]})
+    assert (counted[0].sent_gb, counted[0].least_rail_gb, counted[1].sent_gb) == (3.0, 1.0, None)
+    assert counted[5].inside_gb_s == 5.0
+
+
+def test_the_table_of_nodes_is_sorted_by_any_column_without_a_script():
+    text = nodes.table(of_eight(SLOW_NODE) | {"inside_gb_s": [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]})
+    assert [int(place) for place in re.findall(r"--inside_gb_s:(\d+)", text)] == [7, 6, 5, 4, 3, 2, 1, 0]
+    for key in ("name", "inside_gb_s", "worst_pair_gb_s"):
+        assert f"for=by-{key}" in text
+        assert f"#by-{key}:checked ~ .wide .row {{ order: var(--{key}) }}" in text
+    assert "least rail" not in nodes.table(PASSED | {"transport": None})
+
+
+def test_bursts_beyond_the_scale_are_clipped_and_marked_and_the_deciding_numbers_never_are():
+    burst = [
+        found | {"out_of_place": found["out_of_place"] | {"busbw_gb_s": 0.9}} for found in PASSED["results"]["all_reduce"][:2]
+    ]
+    bursting = PASSED | {"results": PASSED["results"] | {"gather": burst}}
+    bandwidth, time = plot.curves(bursting).axes
+    assert bandwidth.get_ylim() == (0, pytest.approx(1.2 * PASSED["ceiling_gb_s"]))
+    (marks,) = [one for one in bandwidth.get_lines() if one.get_marker() == "^"]
+    assert list(marks.get_xdata()) == [found["size_bytes"] for found in burst]
+    assert time.get_yscale() == "log"
+    above = PASSED | {"gate": PASSED["gate"] | {"limit_gb_s": 1.0}}
+    assert plot.highest_gb_s(above) > 1.0
+    assert plot.highest_gb_s(PASSED | {"ceiling_gb_s": None}) is None
+
+
+def test_time_is_drawn_over_size_for_every_collective():
+    _bandwidth, time = plot.curves(PASSED).axes
+    (line,) = [one for one in time.get_lines() if one.get_label() == "all_reduce"]
+    assert list(line.get_ydata()) == [found["out_of_place"]["time_us"] for found in PASSED["results"]["all_reduce"]]
+
+
+@pytest.mark.parametrize("found", [PASSED, SHORT, of_eight(SLOW_NODE), flat("")], ids=["pass", "short", "eight", "nothing"])
+def test_nothing_on_the_page_contradicts_the_verdict(found):
+    text = web_page.html(found)
+    badge = re.search(r'<p><span class="badge (\w+)">(\w+)</span>', text)
+    assert badge.groups() == (found["verdict"], found["verdict"])
+    assert ("<h2>To blame</h2>" in text) == bool((found["search"] or {}).get("culprits"))
+    assert ("<h2>Why</h2>" in text) == (found["verdict"] != "pass")
+    shown = pairs.read(found)
+    assert shown is None or (found["verdict"], bool(shown.short)) == ("short", True)
+    assert all(not one.is_blamed for one in nodes.rows(found)) or found["verdict"] == "short"
+    assert ("Bandwidth and time" in text) == (found["busbw_gb_s"] is not None)
+
+
+def test_paper_shows_the_verdict_in_ink_and_every_folded_row():
+    printed = web_page.html(PASSED).partition("@media print")[2].partition("</style>")[0]
+    for rule in (".badge { color: var(--ink)", "details::details-content { content-visibility: visible"):
+        assert rule in printed

@@ -1,0 +1,109 @@
+"""What the report's page says first: which run it is of, and who is to blame where it is short."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from benchmarks.report import ending
+from benchmarks.report.outputs import culprit_finding, culprit_sentence, culprits
+
+#: At most this many nodes are named in the identity, and this many numbers shown of one culprit.
+_NAMED, _NUMBERS = 8, 24
+
+
+def identity(outputs: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what tells this measurement from others: stack, run, time, cluster, nodes and price, each with its words."""
+    nodes = [node["name"] for node in outputs["nodes"]]
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    pool = f", pool {outputs['pool']}" if outputs.get("pool") else ""
+    found = [
+        ("stack", outputs.get("stack") or ""),
+        ("measured", _when(outputs)),
+        ("cluster", f"{len(nodes)} x {outputs['shape']}, target {outputs['target']}{pool}"),
+        ("nodes", f"{', '.join(nodes[:_NAMED])}{more}"),
+        ("price", _price(outputs)),
+    ]
+    return [(name, words) for name, words in found if words]
+
+
+def top(outputs: dict[str, Any]) -> str:
+    """Return the identity as the page's first block."""
+    return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(words)}</dd>' for name, words in identity(outputs))}</dl>"
+
+
+def cards(outputs: dict[str, Any]) -> str:
+    """Return a card for each culprit of the search: what it is, its own number, its rails or pairs, and what to type next.
+
+    A search that named nobody or did not complete says so.
+    """
+    search = outputs.get("search")
+    if not search:
+        return ""
+    named = culprits(search)
+    found = "".join(map(_card, named))
+    if not named or not search.get("complete"):
+        found += f"<p>{escape(str(search.get('summary') or 'The search did not complete.'))}</p>"
+    title = "To blame" if named else "The search"
+    return f"<h2>{title}</h2>{found}"
+
+
+def other_reasons(outputs: dict[str, Any]) -> list[str]:
+    """Return the reasons of the verdict that are not on a card."""
+    carded = {culprit_sentence(one) for one in culprits(outputs.get("search") or {})}
+    return [one for one in outputs["reasons"] if one not in carded]
+
+
+def numbers(culprit: dict[str, Any]) -> list[tuple[str, float | None, bool]]:
+    """Return each rail or pair that was tried: its name, its busbw (GB/s), and whether it is what is to blame."""
+    blamed, nodes = set(culprit.get("rails", [])), set(culprit.get("nodes", []))
+    found = []
+    for one in culprit.get("evidence", []):
+        name = f"{' - '.join(one['nodes'])}{', ' + ', '.join(one['rails']) if one['rails'] else ''}"
+        is_blamed = blamed >= set(one["rails"]) and bool(one["rails"]) if blamed else _holds(nodes, set(one["nodes"]))
+        found.append((name, one["busbw_gb_s"], is_blamed))
+    return found
+
+
+def _holds(nodes: set[str], tried: set[str]) -> bool:
+    """Tell whether a trial holds the node, or both ends of what several share."""
+    return bool(nodes & tried) if len(nodes) == 1 else len(nodes & tried) > 1
+
+
+def _when(outputs: dict[str, Any]) -> str:
+    """Return when this was measured, and by which run."""
+    if not outputs.get("measured_at"):
+        return "nothing was"
+    return f"{ending.measured_at(outputs['measured_at'])}{', run ' + outputs['run'] if outputs.get('run') else ''}"
+
+
+def _card(culprit: dict[str, Any]) -> str:
+    said = culprit_finding(culprit).partition(" (")[0]
+    found = numbers(culprit)
+    top = max((number or 0.0 for _, number, _ in found), default=0.0) or 1.0
+    rows = "".join(
+        f"<tr{' class=blamed' if is_blamed else ''}><td>{escape(name)}</td><td class=n>{_gb_s(number)}</td>"
+        f'<td class=bar><i style="width:{100 * (number or 0) / top:.1f}%"></i></td></tr>'
+        for name, number, is_blamed in found[:_NUMBERS]
+    )
+    follows = f"<p>Next, on the head node: <code>{escape(str(culprit['next']))}</code></p>" if culprit.get("next") else ""
+    head = "<tr><th>tried</th><th class=n>GB/s</th><th></th></tr>"
+    return (
+        f"<section class=culprit><h3>{escape(ending.blame(culprit))}</h3><p>{escape(said)}.</p>"
+        f"<div class=wide><table>{head}{rows}</table></div>{follows}</section>"
+    )
+
+
+def _gb_s(number: float | None) -> str:
+    return "none" if number is None else f"{number:.4g}"
+
+
+def _price(outputs: dict[str, Any]) -> str:
+    """Return what the nodes cost an hour."""
+    cost = outputs.get("cost")
+    if outputs["target"] == "hosts":
+        return "nothing that this stack rents"
+    if not cost:
+        return "not known here (records.pricePerNodeHour)"
+    real = "rehearsed, so nothing; real ones " if outputs["rehearsed"] else ""
+    return f"{real}{cost['usd_per_hour']:g} USD an hour ({cost['source']})"

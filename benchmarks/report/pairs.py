@@ -1,0 +1,141 @@
+"""The matrix of the pairs that a search measured: what each gave, which were not asked, and which are to blame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from benchmarks.report.outputs import culprits
+from benchmarks.report.plot import STYLE
+
+#: From nothing to the gate, and from the gate to the ceiling.
+_SHORT, _FINE = ("#7f0d17", "#f29a94"), ("#d3e4f3", "#0b5394")
+_OUTLINE, _NOT_ASKED = "#000000", "#c9c9c9"
+#: Share of a healthy pair below which one is red where no gate of an all_reduce is known.
+_OF_HEALTHY = 0.9
+#: With more nodes, names or numbers would cover each other.
+_MOST_NAMES, _MOST_NUMBERS = 32, 16
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What the matrix shows.
+
+    Attributes:
+        names: host names, in the order of rows and columns.
+        measured: all_reduce busbw (GB/s) by pair of indices, the lower first; 0.0 where a pair gave no number.
+        ceiling_gb_s: end of the scale: what the wire allows, or a healthy pair where that is not known.
+        limit_gb_s: below it a pair is red.
+        blamed: pairs that hold what the search named.
+    """
+
+    names: tuple[str, ...]
+    measured: dict[tuple[int, int], float]
+    ceiling_gb_s: float
+    limit_gb_s: float
+    blamed: frozenset[tuple[int, int]]
+
+    @property
+    def short(self) -> frozenset[tuple[int, int]]:
+        """Pairs below the limit."""
+        return frozenset(pair for pair, busbw_gb_s in self.measured.items() if busbw_gb_s < self.limit_gb_s)
+
+
+def read(outputs: dict[str, Any]) -> Pairs | None:
+    """Return what the matrix of `outputs` shows; None if no pair was measured."""
+    search, gate = outputs.get("search") or {}, outputs["gate"]
+    measured: dict[tuple[int, int], float] = {}
+    for pair in search.get("pairs") or []:
+        if len(pair) == 3:  # noqa: PLR2004 - two nodes and a number
+            key = (min(pair[:2]), max(pair[:2]))
+            # A pair that was measured twice shows its worse side.
+            measured[key] = min(measured.get(key, float("inf")), float(pair[2] or 0))
+    if not measured:
+        return None
+    decides = gate["collective"] == "all_reduce"
+    healthy = search.get("healthy_gb_s") or max(measured.values()) or 1.0
+    ceiling = (outputs.get("ceiling_gb_s") if decides else None) or healthy
+    limit = (gate["limit_gb_s"] if decides else None) or _OF_HEALTHY * healthy
+    names = tuple(node["name"] for node in outputs["nodes"])
+    blamed = frozenset(pair for pair in measured for one in culprits(search) if _holds(one, {names[each] for each in pair}))
+    return Pairs(names, measured, ceiling, limit, blamed)
+
+
+def matrix(outputs: dict[str, Any]) -> Figure | None:
+    """Return the matrix as a picture, None if no pair was measured."""
+    found = read(outputs)
+    if found is None:
+        return None
+    count = len(found.names)
+    grid = [[float("nan")] * count for _ in range(count)]
+    for (one, other), busbw_gb_s in found.measured.items():
+        grid[one][other] = grid[other][one] = busbw_gb_s
+    with rc_context(STYLE):
+        side = min(4.0 + 0.28 * count, 10)
+        figure = Figure(figsize=(side + 1.6, side), layout="constrained")
+        axes = figure.subplots()
+        axes.add_patch(
+            Rectangle((-0.5, -0.5), count, count, facecolor="white", edgecolor=_NOT_ASKED, hatch="////", linewidth=0, zorder=0)
+        )
+        image = axes.imshow(grid, cmap=_colours(found), vmin=0, vmax=found.ceiling_gb_s, interpolation="nearest", zorder=1)
+        for each in range(count):
+            axes.add_patch(Rectangle((each - 0.5, each - 0.5), 1, 1, facecolor="white", edgecolor="none", zorder=2))
+        _label(axes, found)
+        for pair in sorted(found.blamed):
+            for row, column in (pair, pair[::-1]):
+                axes.add_patch(
+                    Rectangle(
+                        (column - 0.5, row - 0.5),
+                        1,
+                        1,
+                        fill=False,
+                        edgecolor=_OUTLINE,
+                        linewidth=2.4 if count <= _MOST_NUMBERS else 0.9,
+                        zorder=4,
+                    )
+                )
+        axes.set_title("all_reduce of pairs, GB/s", loc="left", fontsize=11, fontweight="bold")
+        bar = figure.colorbar(image, ax=axes, shrink=0.8)
+        bar.set_ticks(
+            [0, found.limit_gb_s, found.ceiling_gb_s],
+            labels=["0", f"{found.limit_gb_s:.4g} limit", f"{found.ceiling_gb_s:.4g} ceiling"],
+        )
+    return figure
+
+
+def _holds(culprit: dict[str, Any], pair: set[str]) -> bool:
+    """Tell whether `pair` holds the culprit: a node alone, or both ends of what several share."""
+    nodes = set(culprit.get("nodes", []))
+    if culprit.get("kind") == "rail_plane":
+        return False  # it is every pair alike
+    return bool(nodes & pair) if len(nodes) == 1 else pair <= nodes
+
+
+def _colours(found: Pairs) -> LinearSegmentedColormap:
+    """Return red up to the limit and blue from there, so that no pair below it looks healthy."""
+    at = min(max(found.limit_gb_s / found.ceiling_gb_s, 0.001), 0.999)
+    stops = [(0.0, _SHORT[0]), (at, _SHORT[1]), (at, _FINE[0]), (1.0, _FINE[1])]
+    return LinearSegmentedColormap.from_list("pairs", stops, N=1024)
+
+
+def _label(axes: Axes, found: Pairs) -> None:
+    """Name rows and columns, and write numbers where they have room."""
+    every = 1 if len(found.names) <= _MOST_NAMES else 8
+    shown = range(0, len(found.names), every)
+    axes.set_xticks(list(shown), [found.names[each] for each in shown], rotation=60, ha="right", fontsize=8)
+    axes.set_yticks(list(shown), [found.names[each] for each in shown], fontsize=8)
+    if len(found.names) > _MOST_NUMBERS:
+        return
+    middle = (found.limit_gb_s / 2, (found.limit_gb_s + found.ceiling_gb_s) / 2)
+    for (one, other), value in found.measured.items():
+        is_dark = value < middle[0] or value > middle[1]
+        for row, column in ((one, other), (other, one)):
+            text = f"{value:.3g}" if value else "none"
+            ink = "white" if is_dark else "black"
+            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink, zorder=3)
