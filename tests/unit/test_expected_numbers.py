@@ -1,0 +1,37 @@
+"""The page of expected numbers names every machine of the catalogue, and agrees with what others published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.plan import ceiling
+from catalogue.published import ROWS
+from tools import expected_numbers
+from tools.published_rows import is_over_nvlink, refusal
+
+PAGE = Path(__file__).parents[2] / "docs" / "expected-numbers.md"
+#: How far healthy clusters that others measured are from the model, as a share.
+WITHIN = 0.25
+
+
+def test_the_page_is_written_from_the_catalogue():
+    assert expected_numbers.page() == PAGE.read_text(), "run: python -m tools.expected_numbers > docs/expected-numbers.md"
+
+
+def test_every_machine_has_numbers_or_a_reason():
+    text = PAGE.read_text()
+    for shape in expected_numbers.machines():
+        assert (f"| {shape.name} |" in text) != (f"- {shape.name}: " in text), shape.name
+
+
+@pytest.mark.parametrize(
+    "row",
+    [one for one in ROWS if one.collective == "all_reduce" and not refusal(one) and not is_over_nvlink(one)],
+    ids=lambda one: f"{one.where}, {one.nodes}",
+)
+def test_what_others_measured_is_near_what_is_expected(row):
+    expected = ceiling.predicted_gb_s(row.shape, row.nodes)
+    assert expected is not None
+    assert abs(row.busbw_gb_s / expected - 1) < WITHIN

@@ -1,0 +1,95 @@
+"""Write docs/expected-numbers.md: what the model expects of every machine of the catalogue, and what others published of it.
+
+python -m tools.expected_numbers > docs/expected-numbers.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from benchmarks.plan import ceiling
+from benchmarks.plan.gate import gate
+from catalogue import SERVERS, SHAPES, Shape
+from catalogue.aws.instances import INSTANCES
+from catalogue.gpus import is_nvidia
+from catalogue.published import ROWS
+from config.measure import Measure, Sizes
+from tools.published_rows import is_over_nvlink, refusal
+
+_COLLECTIVE = "all_reduce"
+#: Node counts and sizes (bytes) that the table shows; the gate is that of the largest size.
+_NODES, _SIZES = (1, 2, 16), (1 << 20, 64 << 20, 1 << 30, 8 << 30)
+_HEAD = """# Expected bandwidths of every machine
+
+All-reduce busbw in decimal GB/s that busbar expects of a healthy fabric of each machine in `catalogue/`, by number of nodes and message size, with
+the ceiling that its line rates allow and the gate at 8 GiB. They come from the model (`benchmarks/plan/ceiling.py`), not from a measurement.
+*Published* is what others measured of machines with the same GPUs and rails, where NCCL used a ring; [published-rows.md](published-rows.md) has
+the sources, and rows of other algorithms and collectives. A machine whose rails the catalogue does not name has one row, of one node. A preview shows
+the same numbers of your own stack. `python -m tools.expected_numbers` writes this page.
+
+| machine | nodes | ceiling | 1 MiB | 64 MiB | 1 GiB | 8 GiB | gate | published |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+_TAIL = "\nNot expected, and refused or without a gate in a preview:\n\n"
+
+
+def machines() -> Iterator[Shape]:
+    """Yield every machine that the catalogue knows; of AWS's those with EFA or GPUs."""
+    yield from SHAPES.values()
+    yield from (one.shape() for one in INSTANCES.values() if one.gpus)
+    yield from SERVERS.values()
+
+
+def why_not(shape: Shape) -> str:
+    """Return why nothing is expected of `shape`; empty if something is."""
+    if not shape.gpus:
+        return "it has no GPU"
+    if not is_nvidia(shape.gpu):
+        return f"it has {shape.gpu}, and busbar measures NCCL, which needs NVIDIA's GPUs"
+    known = any(ceiling.bound_gb_s(_COLLECTIVE, shape, nodes) is not None for nodes in _NODES)
+    return "" if known else "neither its rails nor the links of its GPUs are known"
+
+
+def row(shape: Shape, nodes: int) -> str:
+    """Return the line of `nodes` machines of `shape`; empty where no ceiling is known."""
+    top = ceiling.bound_gb_s(_COLLECTIVE, shape, nodes)
+    if top is None:
+        return ""
+    expected = ceiling.predicted_curve(shape, nodes, _SIZES, _COLLECTIVE)
+    plan = Measure(collectives=(_COLLECTIVE,), sizes=Sizes(from_bytes=_SIZES[0], to_bytes=_SIZES[-1]))
+    limit = gate(plan, shape, nodes).limit_gb_s
+    numbers = (top, *(expected[size] for size in _SIZES))
+    asked = "none" if limit is None else f"{limit:.4g}"
+    return f"| {shape.name} | {nodes} | {' | '.join(f'{one:.4g}' for one in numbers)} | {asked} | {beside(shape, nodes)} |\n"
+
+
+def beside(shape: Shape, nodes: int) -> str:
+    """Return what others published of as many machines alike: with these GPUs and rails of the same sum; of 3 and more in the last."""
+    found = [
+        f"{one.busbw_gb_s:g} ({one.where}, {one.nodes} nodes)"
+        for one in ROWS
+        if one.collective == _COLLECTIVE
+        and one.shape.gpu == shape.gpu
+        and _rails(one.shape) == _rails(shape)
+        and (one.nodes == nodes or (one.nodes > 2 and nodes == _NODES[-1]))  # noqa: PLR2004 - a ring of 3 is as one of 16
+        and not is_over_nvlink(one)
+        and not refusal(one)
+    ]
+    return "; ".join(found)
+
+
+def page() -> str:
+    """Return the page."""
+    known = [shape for shape in machines() if not why_not(shape)]
+    left = [shape for shape in machines() if why_not(shape)]
+    rows = "".join(row(shape, nodes) for shape in known for nodes in _NODES)
+    return _HEAD + rows + _TAIL + "".join(f"- {shape.name}: {why_not(shape)}.\n" for shape in left)
+
+
+def _rails(shape: Shape) -> float | None:
+    return shape.rdma.node_gbytes_per_s if shape.rdma else None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
