@@ -65,7 +65,7 @@ def row(shape: Shape, nodes: int) -> str:
 
 
 def beside(shape: Shape, nodes: int) -> str:
-    """Return what others published of as many machines alike: with these GPUs and rails of the same sum; of 3 and more in the last."""
+    """Return what others published of as many machines alike: with these GPUs and rails of the same sum; 3 and more in the last row."""
     found = [
         f"{one.busbw_gb_s:g} ({one.where}, {one.nodes} nodes)"
         for one in ROWS

@@ -57,6 +57,7 @@ class Acceptance:
         own_gate: whether the limit was the stack's own and not the rule's.
         looks: separate looks at the gate's size, {slow, of}; None if there were none.
         retested: whether what was short was measured once more.
+        asked: digest of the request that was answered, as the outputs have it.
         valid_days: how long this holds.
     """
 
@@ -80,6 +81,7 @@ class Acceptance:
     own_gate: bool = False
     looks: Mapping[str, int] | None = None
     retested: bool = False
+    asked: str = ""
     valid_days: int = VALID_DAYS
 
 
@@ -130,6 +132,7 @@ def statement(one: Acceptance) -> dict[str, Any]:
             "rehearsed": one.scale != 1,
             "scale": one.scale,
             "run_id": one.run_id,
+            "asked": one.asked,
             "started": one.started,
             "expires": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
         },

@@ -175,6 +175,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
         "own_gate": asked.minimum_gb_s is not None,
         "looks": outputs["looks"],
         "retested": any(why.startswith(retest.NOTE) for one in found.checks for why in one.why),
+        "asked": asked.digest(),
         "valid_days": keeping.records.certificate.days,
     }
 

@@ -96,6 +96,7 @@ def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
     bound = gate(asked.plan, asked.shape, asked.nodes, minimum_gb_s=asked.minimum_gb_s)
     return {
         "pool": asked.pool,
+        "asked": asked.digest(),
         "shape": asked.shape.name,
         "nodes": asked.nodes,
         "busbw_gb_s": ceiling.predicted_gb_s(asked.shape, asked.nodes),

@@ -1,7 +1,8 @@
 """A second program: takes the measured bandwidth of a cluster as an input, and stops where it is not good enough.
 
 It needs nothing of busbar but the outputs of version 1 (docs/outputs.schema.json). With `publicKey` set it also demands a
-certificate that this key signed, so that write access to the other stack's state is not enough to pass a slow cluster.
+certificate that this key signed, and takes the machines from it, so that write access to the other stack's state is not
+enough to pass a slow cluster or other machines. With `asked` set it also demands that the certificate answers that request.
 """
 
 from __future__ import annotations
@@ -37,8 +38,13 @@ if public_key:
         collective="all_reduce",
         min_busbw_gb_s=needed_gb_s,
         allow_rehearsed=config.get_bool("allowRehearsed") or False,
+        asked=config.get("asked"),
     )
     pulumi.export("attested_until", attested.apply(lambda said: said["expires"]))
-asked = pulumi.Output.all(cluster.require_output("schema"), cluster.require_output("measured"))
-pulumi.export("busbw_gb_s", asked.apply(usable))
-pulumi.export("hosts", cluster.require_output("nodes").apply(lambda nodes: [node["address"] for node in nodes]))
+    # Each is machine@address; nodes of the outputs are signed by nobody.
+    hosts = attested.apply(lambda said: [machine.rpartition("@")[2] for _, machine in sorted(said["nodes"].items())])
+else:
+    hosts = cluster.require_output("nodes").apply(lambda nodes: [node["address"] for node in nodes])
+found = pulumi.Output.all(cluster.require_output("schema"), cluster.require_output("measured"))
+pulumi.export("busbw_gb_s", found.apply(usable))
+pulumi.export("hosts", hosts)

@@ -23,6 +23,7 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
     min_busbw_gb_s: float | None = None,
     allow_rehearsed: bool = False,
     inputs_digest: str | None = None,
+    asked: str | None = None,
     allow_skipped: frozenset[str] = frozenset({"spread", "looks"}),
 ) -> pulumi.Output[dict[str, Any]]:
     """Return what the certificate of `stack` attests, or end the program with one sentence.
@@ -34,6 +35,9 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
         min_busbw_gb_s: what must have been measured, GB/s of real hardware; a rehearsal's scale is applied.
         allow_rehearsed: accept a rehearsal.
         inputs_digest: the inputs that must have been measured, where the caller knows them.
+        asked: the request that must have been answered, as `expected.asked` of a preview of `stack` says it. An update that
+            breaks off before it has an answer leaves the outputs of the update before it, certificate included: only who
+            knows the request can tell.
         allow_skipped: checks that may have been skipped; without `transport` nobody knows which way the bytes went.
 
     Raises:
@@ -46,15 +50,22 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
 
     def attested(values: list[Any]) -> dict[str, Any]:
         name, measured, nodes = values
-        envelope = (measured or {}).get("certificate")
+        measured = measured or {}
+        envelope = measured.get("certificate")
         if not envelope:
             raise pulumi.RunError(f"stack {name} has no certificate; only an update that passed its gate has one.")
+        if measured.get("verdict") != "pass":
+            raise pulumi.RunError(f"the verdict of stack {name} is {measured.get('verdict')}, not pass.")
         found = busbar_verify.verify(
             envelope, key, datetime.now(UTC), inputs_digest=inputs_digest, allow_rehearsed=allow_rehearsed
         )
         here = [node for node in nodes or [] if node["pool"] == measured["pool"]]
         why = "; ".join(each.why for each in found.failures) or _unmet(found.predicate, here, collective, min_busbw_gb_s)
-        why = why or ("" if found.failures else _other_stack(found.predicate, name) or _skipped(found.predicate, allow_skipped))
+        if not why:
+            said = found.predicate
+            why = (
+                _other_stack(said, name) or _skipped(said, allow_skipped) or _other_run(said, measured) or _unasked(said, asked)
+            )
         if why:
             raise pulumi.RunError(f"the certificate of stack {name} is not valid: {why}.")
         return found.predicate
@@ -85,6 +96,23 @@ def _other_stack(said: dict[str, Any], name: str) -> str:
     if f"/{whose}".endswith(f"/{name}"):
         return ""
     return f"it is of stack {whose}" if whose else "it does not say which stack it is of"
+
+
+def _other_run(said: dict[str, Any], measured: dict[str, Any]) -> str:
+    """Return why the certificate is not of the measurement beside which it stands."""
+    evidence = measured.get("evidence") or {}
+    if said["run_id"] != measured.get("run"):
+        return f"it is of run {said['run_id']}, and the stack's outputs are of run {measured.get('run')}"
+    if said["transcript_sha256"] != evidence.get("sha256"):
+        return "its transcript is not the evidence of the stack's outputs"
+    return ""
+
+
+def _unasked(said: dict[str, Any], asked: str | None) -> str:
+    """Return why the certificate does not answer the request `asked`."""
+    if asked is None or said.get("asked") == asked:
+        return ""
+    return f"it answers the request {said.get('asked', 'that it does not name')}, and {asked} was asked"
 
 
 def _skipped(said: dict[str, Any], allowed: frozenset[str]) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pulumi
 import pytest
+from a_consumer import Reader, demand
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -366,51 +367,25 @@ def test_the_check_works_alone_in_a_folder_of_its_own(files, tmp_path):
     assert (found.returncode, found.stderr) == (0, "")
 
 
-class Reader(pulumi.runtime.Mocks):
-    """Answers a StackReference with `outputs`."""
-
-    def __init__(self, outputs: dict[str, Any]) -> None:
-        self.outputs = outputs
-
-    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        return args.name, dict(args.inputs) | {"outputs": self.outputs}
-
-    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
-        raise NotImplementedError(args.token)
-
-
 def stack_outputs(days_ago: float = 1, **changes: Any) -> dict[str, Any]:
     moment = datetime.now(UTC) - timedelta(days=days_ago)
     nodes = [{"name": name, "address": f"10.0.1.{index}", "pool": "gpu"} for index, name in enumerate(ACCEPTANCE.nodes)]
     certificate = envelope(**{"started": moment.strftime("%Y-%m-%dT%H:%M:%SZ")} | changes)
     # Nodes of another pool are no part of what was measured.
-    return {
-        "nodes": [*nodes, {"name": "other", "address": "10.0.1.99", "pool": "spare"}],
-        "measured": {"pool": "gpu", "certificate": certificate},
-    }
+    measured = {"pool": "gpu", "certificate": certificate, "verdict": "pass", "run": ACCEPTANCE.run_id}
+    measured["evidence"] = {"sha256": ACCEPTANCE.transcript_sha256}
+    return {"nodes": [*nodes, {"name": "other", "address": "10.0.1.99", "pool": "spare"}], "measured": measured}
 
 
-def demand(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any], *, preview: bool, **asked: Any) -> list[dict[str, Any]]:
-    """Run a program that demands a certificate and does nothing with the answer but note it."""
-    monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
-    from busbar_certificate import require_certificate  # noqa: PLC0415 - it lies beside another program
-
-    asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(Reader(outputs), project="other", stack="dev", preview=preview)
-    noted: list[dict[str, Any]] = []
-
-    @pulumi.runtime.test
-    def program() -> None:
-        stack = pulumi.StackReference("organization/busbar/dev")
-        require_certificate(stack, asked.pop("key", LINE), **asked).apply(noted.append)
-
-    program()
-    return noted
+def beside(**changes: Any) -> dict[str, Any]:
+    """Return a stack's outputs whose record differs by `changes` from what its certificate attests."""
+    found = stack_outputs(asked="request1")
+    return found | {"measured": found["measured"] | changes}
 
 
 @pytest.mark.parametrize("preview", [True, False])
 def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
-    (said,) = demand(monkeypatch, stack_outputs(), preview=preview, collective="all_reduce", min_busbw_gb_s=93.0)
+    (said,) = demand(monkeypatch, stack_outputs(), key=LINE, preview=preview, collective="all_reduce", min_busbw_gb_s=93.0)
     assert said["busbw_gb_s"] == 93.5
 
 
@@ -436,7 +411,16 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
             {},
             "it is about other nodes",
         ),
-        (stack_outputs() | {"measured": {"pool": "gpu", "certificate": {"payload": "x"}}}, {}, "it is not a certificate"),
+        (
+            stack_outputs() | {"measured": {"pool": "gpu", "certificate": {"payload": "x"}, "verdict": "pass"}},
+            {},
+            "it is not a certificate",
+        ),
+        (beside(verdict="short"), {}, "the verdict of stack organization/busbar/dev is short, not pass"),
+        (beside(run="another"), {}, "it is of run abc123, and the stack's outputs are of run another"),
+        (beside(evidence={"sha256": "cd" * 32}), {}, "its transcript is not the evidence of the stack's outputs"),
+        (beside(evidence=None), {}, "its transcript is not the evidence"),
+        (beside(), {"asked": "request2"}, "it answers the request request1, and request2 was asked"),
         (stack_outputs(nodes={"inst-0": "i0@10.0.1.0", "inst-1": "i1@10.9.9.9"}), {}, "other addresses than inst-1"),
         (stack_outputs(stack="organization/busbar/other"), {}, "it is of stack organization/busbar/other"),
         (stack_outputs(stack="dev"), {}, "it is of stack dev"),
@@ -447,14 +431,18 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
 )
 def test_another_program_ends_with_one_sentence(monkeypatch, outputs, asked, why, preview):
     with pytest.raises(pulumi.RunError, match=why) as refused:
-        demand(monkeypatch, outputs, preview=preview, **asked)
+        demand(monkeypatch, outputs, preview=preview, **{"key": LINE} | asked)
     assert "\n" not in str(refused.value)
     assert str(refused.value).endswith(".")
 
 
+def test_a_certificate_that_answers_what_was_asked_is_taken(monkeypatch):
+    assert demand(monkeypatch, beside(), key=LINE, preview=True, asked="request1")
+
+
 def test_a_rehearsed_certificate_is_weighed_by_its_scale(monkeypatch):
     outputs = stack_outputs(scale=4000, busbw_gb_s=0.0235)
-    asked = {"allow_rehearsed": True, "preview": True}
+    asked = {"allow_rehearsed": True, "preview": True, "key": LINE}
     assert demand(monkeypatch, outputs, min_busbw_gb_s=93.0, **asked)
     with pytest.raises(pulumi.RunError, match=r"this work needs 0\.02375 GB/s"):
         demand(monkeypatch, outputs, min_busbw_gb_s=95.0, **asked)

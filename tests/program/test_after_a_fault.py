@@ -1,0 +1,231 @@
+"""After a pass and then a fault, no output and no certificate says pass of a request that was not answered.
+
+The program runs on a recording engine that keeps outputs as the genuine one does: those of an update that breaks off before its
+outputs are known stay as they were, certificate included (pulumi 3.259.0, resource/deploy/step_executor.go). So another
+program compares them with the request. Each row is a fault that was injected into a running stack, in the order of that table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import runpy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+from a_consumer import demand
+from a_line import document
+from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from test_program import dev_asked
+
+from benchmarks.plan.asked import Asked
+from benchmarks.records import work
+from components.acceptance.accept import _FAILS
+from config import read
+from config.oci.model import Oci
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+CREATE, CONTACT, MEASURE, KEEP = (
+    "cluster-pool-gpu-nodes",
+    "acceptance-ready-contact",
+    "acceptance-measure",
+    "acceptance-records-keep",
+)
+
+
+class FaultError(Exception):
+    """A resource that fails, or an engine that ends."""
+
+
+@dataclass
+class Failing(Engine):
+    """An engine on which the resource `fails` is never made, and which signs, as the records stage does."""
+
+    fails: str = ""
+    accepted: list[bool] = field(default_factory=list)
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        if args.name == self.fails:
+            raise FaultError(args.name)
+        if args.name == KEEP and KEEP not in self.lines:
+            self.lines[KEEP] = json.dumps(work.answer(json.loads(args.inputs["stdin"])))
+        if args.name == "acceptance-accept-verdict":
+            self.accepted.append(args.inputs["interpreter"] != list(_FAILS))
+        return super().new_resource(args)
+
+
+def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", **lines: str) -> tuple[dict[str, Any], bool]:
+    """Run an update with `measure.run` at `run`; return the outputs that the stack has afterwards, and whether it succeeded."""
+    known = {
+        CONTACT: ready_line(),
+        "acceptance-build": BUILD_LINE,
+        MEASURE: line(run),
+        "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
+    }
+    engine = Failing(known | {name.replace("_", "-"): text for name, text in lines.items()}, fails=fails)
+    records = {"certificate": {"key": str(folder / "key.pem")}, "history": None, "report": None}
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=False, organization="organization")
+    config = configuration(records=records, measure={"run": run})
+    pulumi.runtime.set_all_config(config | {"oci:region": "us-rehearsed-1"})
+    exported: dict[str, Any] = {}
+    settled: dict[str, Any] = {}
+
+    @pulumi.runtime.test
+    def program() -> None:
+        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+        # As a stack does: all outputs at once, as soon as the last one is known.
+        pulumi.Output.all(**exported).apply(settled.update)
+
+    genuine, pulumi.export = pulumi.export, exported.__setitem__
+    broken = False
+    try:
+        with contextlib.chdir(ROOT):
+            program()
+    except FaultError:
+        broken = True
+    finally:
+        pulumi.export = genuine
+    return (settled or outputs), bool(not broken and settled and all(engine.accepted))
+
+
+def line(run: int, share: float = 0.98, **changes: Any) -> str:
+    """Return the line of run number `run`."""
+    started = {"run_id": f"run{run}", "started": (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return json.dumps(document(dev_asked(), share=share) | started | changes)
+
+
+def damaged(**changes: Any) -> str:
+    """Return the line of a second run whose deciding step differs by `changes`."""
+    found = json.loads(line(2))
+    (step,) = [one for one in found["steps"] if one["name"] == "all_reduce"]
+    step |= changes
+    return json.dumps(found)
+
+
+@functools.cache
+def signing() -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.generate()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    made = tmp_path_factory.mktemp("faults")
+    (made / "key.pem").write_bytes(signing().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return made
+
+
+@pytest.fixture(scope="module")
+def passed(folder) -> dict[str, Any]:
+    """The outputs of a stack that passed."""
+    found, ok = update(folder, {}, run=1)
+    assert ok
+    assert found["measured"]["verdict"] == "pass"
+    assert found["measured"]["certificate"]
+    return found
+
+
+@functools.cache
+def request(run: int) -> str:
+    """Return the digest of the request with that number, as a preview says it."""
+    config = configuration(measure={"run": run})
+    stack = read.parse({key.partition(":")[2]: text for key, text in config.items()})
+    assert isinstance(stack.wanted, Oci)
+    return Asked.of(stack, stack.wanted.pools[0].row, 2).digest()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, as the engine sees it.
+
+    Attributes:
+        fails: the resource that is never made; empty if none.
+        lines: what stages print instead of a pass.
+        verdict: of the record afterwards; the last update's where nothing replaced it.
+        is_answered: whether the record then is the answer to the new request.
+    """
+
+    fails: str = ""
+    lines: dict[str, str] = field(default_factory=dict)
+    verdict: str = "pass"
+    is_answered: bool = False
+
+
+def prints(text: str, verdict: str) -> Fault:
+    """Return the fault after which a measurement prints `text`, which is judged."""
+    return Fault(lines={"acceptance_measure": text}, verdict=verdict, is_answered=True)
+
+
+DECIDING = next(one for one in json.loads(line(2))["steps"] if one["name"] == "all_reduce")
+FULL = {"schema": 1, "kind": "keep", "certificate": None, "report": None, "changes": [], "warnings": ["no report was drawn"]}
+HUNG = damaged(rows=[], problems=["the run all_reduce was stopped after 60 s with 0 rows done"])
+OUT_OF_LINE = damaged(problems=["all_reduce: text and JSON result differ in busbw of 8 rows"])
+WRONG = damaged(
+    rows=[[size, [*first[:3], 3], [*second[:3], 3]] for size, first, second in DECIDING["rows"]],
+)
+
+#: The faults of the table, by their names there.
+FAULTS = {
+    "kill -9 engine in create": Fault(CREATE),
+    "kill -9 engine in measure": Fault(MEASURE),
+    "SIGHUP in measure": Fault(MEASURE),
+    "SIGTERM in measure": Fault(MEASURE),
+    "kill -9 stand-in cloud in create": Fault(CREATE),
+    "kill -9 command plugin in measure": Fault(MEASURE),
+    "head disk full": Fault(MEASURE),
+    "sshd of head killed in measure": Fault(MEASURE),
+    "worker killed": Fault(MEASURE),
+    "rank stopped": prints(HUNG, "unknown"),
+    "bastion sshd away": Fault("acceptance-runner-program"),
+    "bastion key changed": Fault(CONTACT),
+    "agent without key": Fault(CONTACT),
+    "leftover of an earlier run": prints(line(2), "pass"),
+    "wrong count": prints(WRONG, "short"),
+    "JSON that the text contradicts": prints(OUT_OF_LINE, "unknown"),
+    "two ups of one stack": Fault("acceptance-records"),
+    "two checkouts at once": prints(line(2), "pass"),
+    "report folder full": Fault(lines={"acceptance_records_keep": json.dumps(FULL)}, is_answered=True),
+    "state folder full": Fault(MEASURE),
+    "destroy that is refused": Fault(CREATE),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_after_a_pass_and_this_fault_nothing_says_pass_of_another_request(folder, passed, monkeypatch, name):
+    fault = FAULTS[name]
+    after, ok = update(folder, passed, run=2, fails=fault.fails, **fault.lines)
+    measured = after["measured"]
+    assert ok == (fault.is_answered and fault.verdict == "pass"), "an update without a pass of its own fails"
+    assert measured["verdict"] == fault.verdict
+    assert measured["asked"] == request(2 if fault.is_answered else 1), "the record says which request it answers"
+    assert measured["run"] == ("run2" if fault.is_answered else "run1")
+    key = signing().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    demands = functools.partial(demand, monkeypatch, after, key=key, preview=False, allow_rehearsed=True)
+    if ok and measured["certificate"]:
+        (said,) = demands(asked=request(2))
+        assert (said["run_id"], said["asked"]) == ("run2", request(2))
+    else:
+        with pytest.raises(pulumi.RunError) as refused:
+            demands(asked=request(2))
+        answers = f"it answers the request {request(1)}, and {request(2)} was asked"
+        assert ("has no certificate" if fault.is_answered else answers) in str(refused.value)
+
+
+def test_certificates_of_two_checkouts_are_each_of_their_own_machines(passed, monkeypatch):
+    other = passed | {"nodes": [node | {"address": "10.9.9.9"} for node in passed["nodes"]]}
+    key = signing().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    with pytest.raises(pulumi.RunError, match="machines with other addresses"):
+        demand(monkeypatch, other, key=key, preview=False, allow_rehearsed=True)
+
+
+def test_a_preview_says_the_digest_of_the_request(passed):
+    assert passed["expected"]["asked"] == passed["measured"]["asked"] == request(1)
+    assert request(1) != request(2)
