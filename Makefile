@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help setup up measure status replace logs clear preview down ssh outputs test pure golden check figures compare
+.PHONY: help setup up measure status replace exclude unlock release config logs clear preview down ssh outputs test pure golden check figures compare
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -22,6 +22,18 @@ status: setup ## show verdict, number, nodes, ssh, report and cost on one screen
 
 replace: setup ## have node NODE made anew, and measure
 	@$(RUN) replace "$(NODE)"
+
+exclude: setup ## leave node NODE out, in the stack file too, and measure the others
+	@$(RUN) exclude "$(NODE)"
+
+unlock: setup ## lift the lock that a killed update left; one of an update at work stays
+	@. tools/env && "$$BUSBAR_PYTHON" -m tools.unlock $(STACK)
+
+release: setup ## show what a destroy left, such as protected data; DATA=delete ends it
+	@$(RUN) release $(DATA)
+
+config: setup ## ask for what TARGET (oci, aws or hosts) needs, and write Pulumi.STACK.yaml
+	@. tools/env && "$$BUSBAR_PYTHON" -m tools.config "$(TARGET)" $(STACK)
 
 logs: setup ## pack outputs, kept runs and first-boot logs into .busbar/logs, without secrets
 	@$(RUN) logs

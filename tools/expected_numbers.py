@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 from benchmarks.plan import ceiling
 from benchmarks.plan.gate import gate
@@ -17,16 +18,17 @@ from catalogue.published import ROWS
 from config.measure import Measure, Sizes
 from tools.published_rows import is_over_nvlink, refusal
 
-_COLLECTIVE = "all_reduce"
+_COLLECTIVE: Final = "all_reduce"
 #: Node counts and sizes (bytes) that the table shows; the gate is that of the largest size.
 _NODES, _SIZES = (1, 2, 16), (1 << 20, 64 << 20, 1 << 30, 8 << 30)
 _HEAD = """# Expected bandwidths of every machine
 
-All-reduce busbw in decimal GB/s that busbar expects of a healthy fabric of each machine in `catalogue/`, by number of nodes and message size, with
-the ceiling that its line rates allow and the gate at 8 GiB. They come from the model (`benchmarks/plan/ceiling.py`), not from a measurement.
-*Published* is what others measured of machines with the same GPUs and rails, where NCCL used a ring; [published-rows.md](published-rows.md) has
-the sources, and rows of other algorithms and collectives. A machine whose rails the catalogue does not name has one row, of one node. A preview shows
-the same numbers of your own stack. `python -m tools.expected_numbers` writes this page.
+All-reduce busbw in decimal GB/s that busbar expects of a healthy fabric of each machine in `catalogue/`, by number of nodes and
+message size, with the ceiling that its line rates allow and the gate at 8 GiB. They come from the model
+(`benchmarks/plan/ceiling.py`), not from a measurement. *Published* is what others measured of machines with the same GPUs and
+rails, where NCCL used a ring; [published-rows.md](published-rows.md) has the sources, and rows of other algorithms and
+collectives. A machine whose rails the catalogue does not name has one row, of one node. A preview shows the same numbers of
+your own stack. `python -m tools.expected_numbers` writes this page.
 
 | machine | nodes | ceiling | 1 MiB | 64 MiB | 1 GiB | 8 GiB | gate | published |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -65,7 +67,7 @@ def row(shape: Shape, nodes: int) -> str:
 
 
 def beside(shape: Shape, nodes: int) -> str:
-    """Return what others published of as many machines alike: with these GPUs and rails of the same sum; 3 and more in the last row."""
+    """Return what others published of machines with these GPUs and rails: as many of them, and 3 or more in the last row."""
     found = [
         f"{one.busbw_gb_s:g} ({one.where}, {one.nodes} nodes)"
         for one in ROWS

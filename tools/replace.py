@@ -26,23 +26,29 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
         RefusedError: there is no such node, or the stack does not make it.
     """
     resources = state["deployment"].get("resources") or []
-    stack = [one for one in resources if one["type"] == "pulumi:pulumi:Stack"]
-    found: dict[str, Any] = stack[0].get("outputs", {}) if stack else {}
-    nodes = {one["name"]: one for one in found.get("nodes") or []}
+    target, nodes = nodes_of(state)
     if name not in nodes:
         raise RefusedError(f"NODE is {name!r}; it must be one of {', '.join(nodes) or 'none, as the stack has no nodes'}")
     again = ["pulumi", "up", "--yes", "--skip-preview", "--suppress-outputs", *where]
-    if found["target"] == "hosts":
+    if target == "hosts":
         raise RefusedError(
             f"{name} is yours, and the stack cannot make it anew: mend it and measure again, or take it out of hosts.nodes"
         )
-    if found["target"] == "aws":
+    if target == "aws":
         urn = _instance(resources, nodes[name]["address"])
         run(["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *where])
         run([*again, "--replace", urn])
         return
-    _detach(resources, nodes[name], run)
+    detach(resources, nodes[name], run, smaller=False)
     run(again)
+
+
+def nodes_of(state: dict[str, Any]) -> tuple[str, dict[str, dict[str, str]]]:
+    """Return target and nodes by name of an exported state; an empty one has neither."""
+    resources = state["deployment"].get("resources") or []
+    stack = [one for one in resources if one["type"] == "pulumi:pulumi:Stack"]
+    found: dict[str, Any] = stack[0].get("outputs", {}) if stack else {}
+    return found.get("target", ""), {one["name"]: one for one in found.get("nodes") or []}
 
 
 def _instance(resources: list[dict[str, Any]], address: str) -> str:
@@ -53,8 +59,8 @@ def _instance(resources: list[dict[str, Any]], address: str) -> str:
     raise RefusedError(f"the state has no instance at {address}; refresh it with `pulumi refresh`")
 
 
-def _detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run) -> None:
-    """Let OCI end the node and its pool make another: no smaller size is asked for."""
+def detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run, *, smaller: bool) -> None:
+    """Let OCI end the node; its pool makes another one unless it is to be `smaller`."""
     (pool,) = [one["outputs"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-nodes")]
     place = ["--compartment-id", pool["compartmentId"], "--cluster-network-id", pool["id"]]
     listed = json.loads(run(["oci", "compute-management", "cluster-network", "list-instances", *place]))["data"]
@@ -62,7 +68,7 @@ def _detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run) -> 
     if not ids:
         raise RefusedError(f"{node['name']} is not in its pool any more; the next update takes what is")
     which = ["--instance-pool-id", pool["instancePools"][0]["id"], "--instance-id", ids[0]]
-    how = ["--is-auto-terminate", "true", "--is-decrement-size", "false"]
+    how = ["--is-auto-terminate", "true", "--is-decrement-size", "true" if smaller else "false"]
     run(["oci", "compute-management", "instance-pool-instance", "detach", *which, *how])
 
 

@@ -1,0 +1,85 @@
+"""A stack file is made from a few answers, is judged as a preview judges it, and never replaces one that is there."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tools import config
+
+ANSWERS = {
+    "oci": {"region": "ap-tokyo-1", "compartment": "ocid1.compartment.oc1..aaaa", "from": "203.0.113.7/32"},
+    "aws": {"zone": "us-east-1a", "from": "203.0.113.7/32, 198.51.100.0/24"},
+    "hosts": {"machines": "gpu-1=10.20.1.11, gpu-2=10.20.1.12", "jump": "ubuntu@203.0.113.9"},
+}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home folder with a public key and known hosts."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_ed25519.pub").write_text(
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me\n"
+    )
+    for name in ("OCI_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+    hosts = ("10.20.1.11", "10.20.1.12", "203.0.113.9")
+    (tmp_path / ".ssh" / "known_hosts").write_text("".join(f"{host} {key}\n" for host in hosts))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def made(target, home, **changes):
+    answers = ANSWERS.get(target, {}) | changes
+    return config.write(target, "mine", home, lambda one: answers.get(one.name, ""), home)
+
+
+@pytest.mark.parametrize("target", ANSWERS)
+def test_a_few_answers_make_a_stack_file_that_a_preview_takes(home, target):
+    file, sentences = made(target, home)
+    assert sentences == []
+    written = yaml.safe_load(file.read_text())["config"]
+    assert written["busbar:target"] == target
+    assert config.wrong(written) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "changes", "says"),
+    [
+        ("oci", {"from": ""}, "oci.access.sshFrom"),
+        ("oci", {"shape": "BM.GPU9.8"}, "oci.pools[0].shape"),
+        ("oci", {"nodes": "two"}, "oci.pools[0].nodes"),
+        ("aws", {"zone": "nowhere"}, "aws.zone"),
+        ("hosts", {"machines": "gpu-1"}, "hosts.nodes"),
+        ("gcp", {}, "TARGET is 'gcp'; it must be one of"),
+    ],
+)
+def test_what_a_preview_would_refuse_is_refused_with_its_path_and_nothing_is_written(home, target, changes, says):
+    file, sentences = made(target, home, **changes)
+    assert file is None
+    assert says in " ".join(sentences)
+    assert not (home / "Pulumi.mine.yaml").exists()
+
+
+def test_a_file_that_is_there_is_left_alone(home):
+    (home / "Pulumi.mine.yaml").write_text("mine")
+    file, sentences = made("hosts", home)
+    assert file is None
+    assert "is there already" in sentences[0]
+    assert (home / "Pulumi.mine.yaml").read_text() == "mine"
+
+
+def test_what_the_vendors_configuration_says_is_offered(home):
+    for folder, text in (
+        (".oci", "[DEFAULT]\nregion=ap-osaka-1\ntenancy=ocid1.tenancy.oc1..x\n"),
+        (".aws", "[default]\nregion=eu-west-1\n"),
+    ):
+        (home / folder).mkdir()
+        (home / folder / "config").write_text(text)
+    offered = {one.name: one.offers for one in config.questions("oci", home, {})}
+    assert (offered["region"], offered["compartment"]) == ("ap-osaka-1", "ocid1.tenancy.oc1..x")
+    assert {one.name: one.offers for one in config.questions("aws", home, {})}["zone"] == "eu-west-1a"
+    assert {one.name: one.offers for one in config.questions("aws", home, {"AWS_REGION": "us-west-2"})}["zone"] == "us-west-2a"
+    (home / ".aws" / "config").write_text("no section\n")
+    assert {one.name: one.offers for one in config.questions("aws", home, {})}["zone"] == ""

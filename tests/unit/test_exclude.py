@@ -1,0 +1,83 @@
+"""One node is left out of the stack file, and no other machine ends for it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_replace import POOL, state
+
+from tools import exclude
+from tools.replace import RefusedError
+
+OCI = """config:
+  busbar:oci:
+    pools:
+      - {name: other, nodes: 2}
+      - {name: gpu, nodes: 3}
+"""
+HOSTS = """config:
+  busbar:hosts:
+    nodes:
+      gpu-2: 10.0.1.2
+      gpu-3: 10.0.1.3
+"""
+
+
+@pytest.fixture
+def left_out(tmp_path):
+    """Return the commands that leave out a node of a stack with that file."""
+
+    def commands(exported, name, text, listed=()):
+        (tmp_path / "stack.yaml").write_text(text)
+        ran: list[list[str]] = []
+
+        def run(words):
+            ran.append(words)
+            return json.dumps({"data": list(listed)}) if "list-instances" in words else ""
+
+        try:
+            exclude.exclude(exported, name, "dev", tmp_path / "stack.yaml", run)
+        except RefusedError as refused:
+            return ran, str(refused)
+        return ran, ""
+
+    return commands
+
+
+def test_on_oci_the_node_ends_its_pool_is_smaller_and_the_stack_asks_for_one_less(left_out, tmp_path):
+    listed = [{"id": "ocid.2", "display-name": "gpu-2"}, {"id": "ocid.3", "display-name": "gpu-3"}]
+    (_look, detach, config), why = left_out(state("oci", POOL), "gpu-3", OCI, listed)
+    assert why == ""
+    assert detach[-6:] == ["--instance-id", "ocid.3", "--is-auto-terminate", "true", "--is-decrement-size", "true"]
+    place = ["--stack", "dev", "--config-file", str(tmp_path / "stack.yaml")]
+    assert config == ["pulumi", "config", "set", "--path", "busbar:oci.pools[1].nodes", "2", *place]
+
+
+def test_a_machine_that_exists_is_taken_out_of_the_file_and_nothing_else_is_done(left_out, tmp_path):
+    ran, why = left_out(state("hosts"), "gpu-3", HOSTS)
+    place = ["--stack", "dev", "--config-file", str(tmp_path / "stack.yaml")]
+    assert (ran, why) == ([["pulumi", "config", "rm", "--path", 'busbar:hosts.nodes["gpu-3"]', *place]], "")
+
+
+@pytest.mark.parametrize(
+    ("exported", "name", "text", "says"),
+    [
+        (state("oci", POOL), "gpu-9", OCI, "NODE is 'gpu-9'; it must be one of gpu-2, gpu-3"),
+        (state("oci", POOL), "gpu-3", OCI.replace("nodes: 3", "nodes: 2"), "a cluster network needs 2"),
+        (state("oci", POOL), "gpu-3", OCI.replace("name: gpu", "name: more"), "has no pool gpu; it has other, more"),
+        (state("aws"), "gpu-3", OCI, "cannot be left out on AWS, where the last machine would end"),
+        (state("hosts"), "gpu-3", HOSTS.replace("      gpu-2: 10.0.1.2\n", ""), "is the only machine"),
+        (state("hosts"), "gpu-3", "config: {busbar:hosts: {inventory: machines.ini}}", "is named in machines.ini"),
+    ],
+    ids=["another name", "two", "another pool", "aws", "one", "inventory"],
+)
+def test_what_cannot_be_left_out_is_refused_and_nothing_ends(left_out, exported, name, text, says):
+    ran, why = left_out(exported, name, text)
+    assert says in why
+    assert ran == []
+
+
+def test_without_a_name_it_says_what_to_type(capsys):
+    assert exclude.main(["", "dev", "file"]) == 2
+    assert "make exclude NODE=NAME" in capsys.readouterr().err

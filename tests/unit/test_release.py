@@ -1,0 +1,58 @@
+"""What a destroy left is shown, and ends on request alone and only when the machines are gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools import release
+
+DATA = {
+    "urn": "urn:pulumi:dev::busbar::aws:fsx/openZfsFileSystem:OpenZfsFileSystem::cluster-storage-home",
+    "type": "aws:fsx/openZfsFileSystem:OpenZfsFileSystem",
+    "id": "fs-1",
+    "custom": True,
+    "protect": True,
+}
+NETWORK = {"urn": "urn:pulumi:dev::busbar::aws:ec2/vpc:Vpc::network", "type": "aws:ec2/vpc:Vpc", "id": "vpc-1", "custom": True}
+MACHINE = NETWORK | {"urn": "urn::x::x::gpu-0", "type": "aws:ec2/instance:Instance"}
+#: What is nobody's bill: the stack itself, components, commands, and what exists without the stack.
+OTHERS = [
+    {"urn": "urn::stack", "type": "pulumi:pulumi:Stack"},
+    NETWORK | {"type": "pulumi:providers:aws"},
+    NETWORK | {"type": "command:local:Command"},
+    NETWORK | {"external": True},
+]
+WHERE = ["--stack", "dev", "--config-file", "copy.yaml"]
+
+
+def state(*resources):
+    return {"deployment": {"resources": [*OTHERS, *resources]}}
+
+
+def test_what_is_left_is_named_with_its_id_data_first():
+    first, data, network, last = release.lines(state(NETWORK, DATA))
+    assert first.startswith("2 resources are left, 1 of them protected, as they hold data")
+    assert data == "  cluster-storage-home (OpenZfsFileSystem): fs-1, protected"
+    assert network == "  network (Vpc): vpc-1"
+    assert last.endswith("make release DATA=delete")
+
+
+@pytest.mark.parametrize("exported", [state(), {"deployment": {}}])
+def test_a_stack_with_nothing_left_says_so(exported):
+    assert release.lines(exported) == ["nothing is left in this stack"]
+
+
+def test_on_request_data_are_unprotected_and_the_rest_is_destroyed():
+    ran = []
+    release.release(state(NETWORK, DATA), WHERE, ran.append)
+    assert ran == [
+        ["pulumi", "state", "unprotect", "--yes", "--stack", "dev", DATA["urn"]],
+        ["pulumi", "destroy", "--yes", "--skip-preview", *WHERE],
+    ]
+
+
+def test_a_stack_that_has_machines_is_not_released():
+    ran = []
+    with pytest.raises(release.RefusedError, match=r"still has machines \(gpu-0\); destroy it first: make down"):
+        release.release(state(MACHINE, DATA), WHERE, ran.append)
+    assert ran == []

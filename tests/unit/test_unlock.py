@@ -1,0 +1,78 @@
+"""A lock that a killed update left is lifted; one of an update at work, or of another machine, stays."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+
+import pytest
+
+from tools import unlock
+
+
+@pytest.fixture
+def locked(tmp_path, monkeypatch):
+    """Return a backend whose stack dev is locked by that process, and the commands that were run."""
+    ran: list[list[str]] = []
+    monkeypatch.setattr(unlock.subprocess, "run", lambda words, **_: ran.append(words))
+
+    def backend(pid: int, hostname: str = socket.gethostname()):
+        place = tmp_path / ".pulumi" / "locks" / "organization" / "busbar" / "dev"
+        place.mkdir(parents=True)
+        said = {"pid": pid, "username": "root", "hostname": hostname, "timestamp": "2026-11-22T21:00:00Z"}
+        (place / "1.json").write_text(json.dumps(said))
+        return f"file://{tmp_path}", ran
+
+    return backend
+
+
+def gone() -> int:
+    """Return the number of a process that has ended."""
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    return ended.pid
+
+
+def test_the_lock_of_an_update_that_was_killed_is_lifted_and_said(locked):
+    pid = gone()
+    backend, ran = locked(pid)
+    said = unlock.unlock(backend, "dev")
+    assert (
+        said
+        == f"the lock of process {pid} of root on {socket.gethostname()}, since 2026-11-22T21:00:00Z, which is gone, is lifted"
+    )
+    assert ran == [["pulumi", "cancel", "--yes", "--stack", "dev"]]
+
+
+def test_the_number_of_a_killed_engine_that_another_program_has_now_is_a_dead_lock(locked):
+    backend, ran = locked(1)  # no machine's first process is a pulumi
+    unlock.unlock(backend, "dev")
+    assert len(ran) == 1
+
+
+def test_the_lock_of_an_update_at_work_stays(locked, tmp_path):
+    engine = tmp_path / "pulumi"
+    engine.symlink_to("/bin/sleep")
+    with subprocess.Popen([str(engine), "60"]) as running:
+        backend, ran = locked(running.pid)
+        with pytest.raises(unlock.RefusedError, match=f"an update is at work: process {running.pid}"):
+            unlock.unlock(backend, "dev")
+        running.kill()
+    assert ran == []
+
+
+def test_of_an_engine_on_another_machine_nobody_here_can_tell(locked):
+    backend, ran = locked(1, "elsewhere")
+    with pytest.raises(unlock.RefusedError, match="look there"):
+        unlock.unlock(backend, "dev")
+    assert ran == []
+
+
+def test_a_stack_that_is_not_locked_is_left_alone(tmp_path):
+    assert unlock.unlock(f"file://{tmp_path}", "dev") == "dev is not locked"
+
+
+def test_another_backend_is_left_to_its_own_command():
+    with pytest.raises(unlock.RefusedError, match="`pulumi cancel --stack dev`"):
+        unlock.unlock("s3://bucket", "dev")

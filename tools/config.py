@@ -1,0 +1,147 @@
+"""Ask for what a stack of one target needs, and write its stack file: python -m tools.config TARGET STACK.
+
+Answers that this machine knows (region and tenancy of the vendor's own configuration) are offered, and Enter takes them. The
+file is judged as a preview judges it and only written if nothing is wrong; one that is there is left alone.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import yaml
+
+from config import read
+from config.stack import TARGETS
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: the answer's name, what is asked, and what Enter takes; nothing if it is empty."""
+
+    name: str
+    asks: str
+    offers: str = ""
+
+
+def questions(target: str, home: Path, environ: Mapping[str, str]) -> list[Question]:
+    """Return what is asked of somebody who wants a stack of `target`."""
+    networks = Question("from", "networks that may open SSH, with commas, such as 203.0.113.7/32")
+    if target == "oci":
+        own = _ini(home / ".oci" / "config", "DEFAULT")
+        return [
+            Question("region", "region, such as ap-tokyo-1", environ.get("OCI_REGION") or own.get("region", "")),
+            Question("compartment", "OCID of the compartment", own.get("tenancy", "")),
+            networks,
+            Question("shape", "shape of the nodes", "BM.GPU4.8"),
+            Question("nodes", "number of nodes", "2"),
+        ]
+    if target == "aws":
+        region = environ.get("AWS_REGION") or _ini(home / ".aws" / "config", "default").get("region", "")
+        return [
+            Question("zone", "availability zone", f"{region}a" if region else ""),
+            networks,
+            Question("shape", "instance type of the nodes", "p5.48xlarge"),
+            Question("nodes", "number of nodes", "2"),
+        ]
+    return [
+        Question("machines", "machines as name=address, with commas, such as gpu-1=10.20.1.11,gpu-2=10.20.1.12"),
+        Question("user", "login user on the machines", "ubuntu"),
+        Question("jump", "jump host as user@address, or - for none", "-"),
+    ]
+
+
+def stack_file(target: str, said: Mapping[str, str]) -> dict[str, Any]:
+    """Return the configuration that the answers describe, by key."""
+    networks = _listed(said.get("from", ""))
+    if target == "hosts":
+        nodes = dict(one.partition("=")[::2] for one in _listed(said["machines"]))
+        jump = {} if said["jump"] == "-" else {"jump": said["jump"]}
+        return {"busbar:target": target, "busbar:hosts": {"nodes": nodes, "user": said["user"], **jump}}
+    count: Any = int(said["nodes"]) if said["nodes"].isdigit() else said["nodes"]
+    if target == "oci":
+        pool = {"name": "gpu", "shape": said["shape"], "nodes": count}
+        group = {"compartment": said["compartment"], "access": {"sshFrom": networks}, "pools": [pool]}
+        return {"oci:region": said["region"], "busbar:target": target, "busbar:oci": group}
+    machine = {"name": "gpu", "type": said["shape"], "static": count}
+    group = {
+        "zone": said["zone"],
+        "access": {"sshFrom": networks},
+        "queues": [{"name": "gpu", "machines": [machine]}],
+    }
+    return {"aws:region": said["zone"].rstrip("abcdefgh"), "busbar:target": target, "busbar:aws": group}
+
+
+def wrong(config: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each thing that a preview would refuse."""
+    given = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("busbar:")}
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+    try:
+        read.parse(texts, region=config.get("aws:region"))
+    except pulumi.RunError as refused:
+        return str(refused).splitlines()
+    return []
+
+
+def write(target: str, stack: str, folder: Path, ask: Callable[[Question], str], home: Path) -> tuple[Path | None, list[str]]:
+    """Ask, judge and write; return the file, or None with the sentences that say why there is none."""
+    if target not in TARGETS:
+        return None, [f"TARGET is {target!r}; it must be one of {', '.join(TARGETS)}: make config TARGET=oci STACK=name"]
+    file = folder / f"Pulumi.{stack}.yaml"
+    if file.exists():
+        return None, [
+            f"STACK is {stack}, and {file.name} is there already; name another one: make config TARGET={target} STACK=name"
+        ]
+    said = {one.name: ask(one).strip() or one.offers for one in questions(target, home, os.environ)}
+    config = stack_file(target, said)
+    sentences = wrong(config)
+    if sentences:
+        return None, sentences
+    head = "# yaml-language-server: $schema=docs/stack.schema.json\n"
+    file.write_text(head + yaml.safe_dump({"config": config}, sort_keys=False))
+    return file, []
+
+
+def _ini(path: Path, section: str) -> dict[str, str]:
+    """Return a section of a vendor's configuration; nothing where there is none, or it cannot be read."""
+    found = configparser.ConfigParser(default_section="-", interpolation=None)
+    try:
+        found.read(path)
+        return dict(found[section])
+    except (configparser.Error, KeyError, OSError, UnicodeDecodeError):
+        return {}
+
+
+def _listed(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+def main(argv: list[str]) -> int:
+    """Write the stack file that `argv` names; return an exit status."""
+    if len(argv) != 2:  # noqa: PLR2004 - a target and a stack
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+    try:
+        asked = lambda one: input(f"{one.asks}{f' [{one.offers}]' if one.offers else ''}: ")  # noqa: E731
+        file, sentences = write(argv[0], argv[1], ROOT, asked, Path.home())
+    except (EOFError, KeyboardInterrupt):
+        sys.stderr.write("\nconfig: nothing was written\n")
+        return 1
+    for sentence in sentences:
+        sys.stderr.write(f"config: {sentence}\n")
+    if file is not None:
+        sys.stdout.write(f"config: {file.name} is written; pulumi preview --stack {argv[1]} shows what it would do\n")
+    return 0 if file else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

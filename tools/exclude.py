@@ -1,0 +1,86 @@
+"""Leave one node of a stack out; the next update measures the others.
+
+pulumi stack export --stack STACK | python -m tools.exclude NODE STACK FILE && pulumi up --stack STACK
+
+FILE is the stack file, which asks for one node less afterwards. On OCI the vendor's own tool detaches and ends the node and
+makes its pool smaller. On AWS machines are numbered and the last one would end, so a node is made anew there (tools.replace).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.replace import RefusedError, Run, detach, nodes_of
+
+
+def exclude(state: dict[str, Any], name: str, stack: str, file: Path, run: Run) -> None:
+    """Leave out the node `name` of the exported `state`; `run` runs a command and returns what it prints.
+
+    Raises:
+        RefusedError: there is no such node, or it cannot be left out.
+    """
+    target, nodes = nodes_of(state)
+    if name not in nodes:
+        raise RefusedError(f"NODE is {name!r}; it must be one of {', '.join(nodes) or 'none, as the stack has no nodes'}")
+    config = yaml.safe_load(file.read_text())["config"]
+    change = _hosts(config, name) if target == "hosts" else _pool(config, target, nodes[name])
+    if target == "oci":
+        detach(state["deployment"]["resources"], nodes[name], run, smaller=True)
+    run(["pulumi", "config", *change, "--stack", stack, "--config-file", str(file)])
+
+
+def _hosts(config: dict[str, Any], name: str) -> list[str]:
+    """Return the change to a stack file that leaves out a machine that exists."""
+    group = config["busbar:hosts"]
+    if name not in group.get("nodes", {}):
+        raise RefusedError(f"{name} is named in {group.get('inventory')}; take it out there, and run make up")
+    if len(group["nodes"]) == 1:
+        raise RefusedError(f"{name} is the only machine; without it nothing can be measured")
+    return ["rm", "--path", f'busbar:hosts.nodes["{name}"]']
+
+
+def _pool(config: dict[str, Any], target: str, node: dict[str, str]) -> list[str]:
+    """Return the change to a stack file that makes a node's pool smaller by one."""
+    if target != "oci":
+        raise RefusedError(
+            f"{node['name']} cannot be left out on AWS, where the last machine would end; make replace makes it anew"
+        )
+    pools = config["busbar:oci"]["pools"]
+    for index, pool in enumerate(pools):
+        if pool["name"] == node["pool"]:
+            if pool["nodes"] <= 2:  # noqa: PLR2004 - a cluster network has two nodes at least
+                raise RefusedError(
+                    f"{node['pool']} has {pool['nodes']} nodes, and a cluster network needs 2; make replace makes one anew"
+                )
+            return ["set", "--path", f"busbar:oci.pools[{index}].nodes", str(pool["nodes"] - 1)]
+    raise RefusedError(f"the stack file has no pool {node['pool']}; it has {', '.join(pool['name'] for pool in pools)}")
+
+
+def main(argv: list[str]) -> int:
+    """Leave out the node that `argv` names; return an exit status."""
+    if len(argv) != 3 or not argv[0]:  # noqa: PLR2004 - node, stack and file
+        sys.stderr.write("exclude: say which node: make exclude NODE=NAME, with a name that `make status` shows\n")
+        return 2
+
+    def run(words: list[str]) -> str:
+        reads = "list-instances" in words
+        return subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE if reads else None).stdout or ""
+
+    try:
+        exclude(json.load(sys.stdin), argv[0], argv[1], Path(argv[2]), run)
+    except RefusedError as refused:
+        sys.stderr.write(f"exclude: {refused}\n")
+        return 1
+    except subprocess.CalledProcessError as failed:
+        return failed.returncode or 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

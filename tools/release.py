@@ -1,0 +1,99 @@
+"""Show what a destroy has left in a stack, and end it on request.
+
+pulumi stack export | python -m tools.release [delete] ENGINE-WORD...
+
+Without `delete` nothing is changed. With it data are unprotected and the rest of the stack is destroyed, data included; the
+words are those of `pulumi destroy` that name stack and stack file. A stack that has machines is refused: destroy it first. What
+was retained is in the account and in no state, so it is not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[[list[str]], None]
+
+
+#: Kinds of resources that are machines, or make them.
+_MACHINES = frozenset({"Instance", "ClusterNetwork", "Fleet"})
+
+
+class RefusedError(Exception):
+    """Nothing is ended; the message is one sentence."""
+
+
+def left(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the resources of an exported state that exist at a vendor, protected ones first."""
+    resources = state["deployment"].get("resources") or []
+    own = [
+        one
+        for one in resources
+        if one.get("custom") and not one.get("external") and not one["type"].startswith(("pulumi:", "command:"))
+    ]
+    return sorted(own, key=lambda one: not one.get("protect"))
+
+
+def lines(state: dict[str, Any]) -> list[str]:
+    """Return what is said of that: each resource with its id, and what ends it."""
+    found = left(state)
+    held = [one for one in found if one.get("protect")]
+    if not found:
+        return ["nothing is left in this stack"]
+    return [
+        f"{len(found)} resources are left, {len(held)} of them protected, as they hold data; the price of none is known here:",
+        *(
+            f"  {_name(one)} ({one['type'].rpartition(':')[2]}): {one.get('id')}{', protected' * one.get('protect', False)}"
+            for one in found
+        ),
+        "to end all of it, data included: make release DATA=delete",
+    ]
+
+
+def release(state: dict[str, Any], where: list[str], run: Run) -> None:
+    """Unprotect the data of the exported `state` and destroy the stack; `run` runs a command.
+
+    Raises:
+        RefusedError: the stack still has machines, so nothing was destroyed yet.
+    """
+    machines = [_name(one) for one in left(state) if one["type"].rpartition(":")[2] in _MACHINES]
+    if machines:
+        raise RefusedError(f"the stack still has machines ({', '.join(machines)}); destroy it first: make down")
+    stack = where[where.index("--stack") + 1] if "--stack" in where else None
+    named = ["--stack", stack] if stack else []
+    for one in left(state):
+        if one.get("protect"):
+            run(["pulumi", "state", "unprotect", "--yes", *named, one["urn"]])
+    run(["pulumi", "destroy", "--yes", "--skip-preview", *where])
+
+
+def _name(resource: dict[str, Any]) -> str:
+    return str(resource["urn"].rpartition("::")[2])
+
+
+def main(argv: list[str]) -> int:
+    """Show what is left, or end it; return an exit status."""
+    state = json.load(sys.stdin)
+    sys.stdout.write("".join(f"{line}\n" for line in lines(state)))
+    sys.stdout.flush()
+    if argv[:1] != ["delete"]:
+        return 0
+
+    def run(words: list[str]) -> None:
+        subprocess.run(words, check=True)
+
+    try:
+        release(state, argv[1:], run)
+    except RefusedError as refused:
+        sys.stderr.write(f"release: {refused}\n")
+        return 1
+    except subprocess.CalledProcessError as failed:
+        return failed.returncode or 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""Lift the lock that an update which was killed has left on a stack: python -m tools.unlock STACK.
+
+A lock of an engine that still runs stays, because two updates at once would spoil the state. That can be told for a backend in
+a folder of this machine only; elsewhere type `pulumi cancel` once nobody updates any more.
+The file is the engine's (pulumi 3.259.0, pkg/backend/diy/lock.go: pid, username, hostname, timestamp).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+class RefusedError(Exception):
+    """The lock stays; the message is one sentence."""
+
+
+def locks(backend: str, stack: str) -> list[dict[str, Any]]:
+    """Return what the locks of `stack` in a backend `file://FOLDER` say.
+
+    Raises:
+        RefusedError: the backend is elsewhere.
+    """
+    scheme, _, folder = backend.partition("://")
+    if scheme != "file":
+        raise RefusedError(
+            f"the backend {scheme} is not a folder of this machine; type `pulumi cancel --stack {stack}` once nobody updates it"
+        )
+    found = Path(folder).expanduser().glob(f".pulumi/locks/organization/*/{stack}/*.json")
+    return [json.loads(path.read_text()) for path in sorted(found)]
+
+
+def dead(lock: dict[str, Any]) -> str:
+    """Return what is said of a lock whose engine is gone.
+
+    Raises:
+        RefusedError: the engine runs, or on another machine nobody here can tell.
+    """
+    who = f"process {lock['pid']} of {lock['username']} on {lock['hostname']}, since {lock['timestamp']}"
+    if lock["hostname"] != socket.gethostname():
+        raise RefusedError(f"the lock is that of {who}; look there, and type `pulumi cancel` if it has ended")
+    try:
+        runs = "pulumi" in Path(f"/proc/{int(lock['pid'])}/comm").read_text()
+    except OSError:
+        runs = False
+    if runs:
+        raise RefusedError(f"an update is at work: {who}; end it with Ctrl-C, and it lifts its own lock")
+    return f"the lock of {who}, which is gone, is lifted"
+
+
+def unlock(backend: str, stack: str) -> str:
+    """Lift the dead locks of `stack`; return what was done.
+
+    Raises:
+        RefusedError: a lock is not dead, or nobody can tell.
+    """
+    said = [dead(lock) for lock in locks(backend, stack)]
+    if not said:
+        return f"{stack} is not locked"
+    subprocess.run(["pulumi", "cancel", "--yes", "--stack", stack], check=True, stdout=subprocess.DEVNULL)
+    return "\n".join(said)
+
+
+def main(argv: list[str]) -> int:
+    """Unlock the stack that `argv` names; return an exit status."""
+    if len(argv) != 1:
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+    try:
+        sys.stdout.write(f"unlock: {unlock(os.environ['PULUMI_BACKEND_URL'], argv[0])}\n")
+    except RefusedError as refused:
+        sys.stderr.write(f"unlock: {refused}\n")
+        return 1
+    except subprocess.CalledProcessError as failed:
+        return failed.returncode or 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
