@@ -92,7 +92,8 @@ def table(outputs: dict[str, Any]) -> str:
     )
     return (
         f"<h2>Nodes</h2><style>{rules}</style>{inputs}"
-        f"<div class=wide><div class=grid role=table><div role=row class=sort>{head}</div>{lines}</div></div>"
+        f'<div class=wide><div class=grid role=table style="min-width:{17 + 6 * len(shown)}rem">'
+        f"<div role=row class=sort>{head}</div>{lines}</div></div>"
     )
 
 

@@ -26,7 +26,7 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .culprit td { border: 0; padding: .12rem .8rem .12rem 0; } .culprit td.bar { width: 45%; }
 .bar i { display: block; height: .7rem; margin-top: .4rem; background: #7fa8cf; } .blamed .bar i { background: var(--short); }
 .sort label { cursor: pointer; color: var(--soft); font-weight: 600; } input.by { position: absolute; opacity: 0; }
-.grid { display: grid; min-width: 40rem; font-variant-numeric: tabular-nums; font-size: .88rem; }
+.grid { display: grid; font-variant-numeric: tabular-nums; font-size: .88rem; }
 .grid > div { display: grid; border-bottom: 1px solid var(--line); padding: .3rem 0;
   grid-template-columns: minmax(9rem, 1.6fr) minmax(6rem, 1fr) repeat(auto-fit, minmax(5rem, 1fr)); column-gap: .8rem; }
 .grid .n { text-align: right; } .grid .is-blamed { color: var(--short); font-weight: 600; } .grid .sort { order: -1; }
@@ -40,7 +40,7 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
   .badge { color: var(--ink); background: none; border: 2px solid var(--ink); } .short.badge { text-decoration: underline; }
   .bar i { border: 1px solid var(--ink); box-sizing: border-box; } .blamed .bar i { border-width: 3px; }
   figure, .wide { overflow: visible; } figure, tr, .grid > div { break-inside: avoid; }
-  figure svg { max-width: 6.4in; } .grid { min-width: 0; }
+  figure svg { max-width: 6.4in; } .grid { min-width: 0 !important; }
   details::details-content { content-visibility: visible; block-size: auto; } summary { list-style: none; }
 }
 """

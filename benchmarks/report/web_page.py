@@ -111,7 +111,7 @@ def _checks(outputs: dict[str, Any]) -> str:
         f"<td>{escape('; '.join(one['why']))}</td></tr>"
         for one in outputs["checks"]
     )
-    return f"<h2>Checks</h2><div class=wide><table><tr><th>check</th><th>state</th><th>why</th></tr>{rows}</table></div>"
+    return f"<h2>Checks</h2><table><tr><th>check</th><th>state</th><th>why</th></tr>{rows}</table>"
 
 
 def _results(outputs: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import re
 
 import pytest
 from a_line import ASKED, BUILT, line, row, with_step
+from report_pages import PAGES, page
 from test_outputs import SEARCHED, whole
 
 from benchmarks.judge.verdict import judge
@@ -270,3 +271,21 @@ def test_paper_shows_the_verdict_in_ink_and_every_folded_row():
     printed = web_page.html(PASSED).partition("@media print")[2].partition("</style>")[0]
     for rule in (".badge { color: var(--ink)", "details::details-content { content-visibility: visible"):
         assert rule in printed
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_data_of_a_page_agree_with_its_verdict_on_any_number_of_nodes(name):
+    found = page(name)
+    assert found["verdict"] == name.partition("-")[0]
+    assert dict(cards.identity(found))["cluster"].startswith(f"{PAGES[name][0]} x BM.GPU4.8")
+    listed = nodes.rows(found)
+    assert len(listed) == PAGES[name][0]
+    blamed = {row.name for row in listed if row.is_blamed}
+    shown = pairs.read(found)
+    if found["verdict"] != "short":
+        assert (blamed, shown) == (set(), None)
+        return
+    assert blamed == {f"inst-{len(listed) - 1}"}
+    assert shown is not None
+    assert shown.short == shown.blamed == {pair for pair in shown.measured if len(listed) - 1 in pair}
+    assert min(row.worst_pair_gb_s for row in listed if row.is_blamed) < shown.limit_gb_s < shown.ceiling_gb_s
