@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rehearsal.aws import network_lookups, offers, parameters, reserved
+from rehearsal.aws import iam, network_lookups, offers, parameters, reserved
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import PARAMETERS
 from rehearsal.aws.kinds import INSTANCE, PROFILE, by_name
@@ -64,6 +64,10 @@ def _parameter(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     }
 
 
+def _profile(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+    return iam.profile(cloud.store.read(), needed(args, "name", "IAM", "GetInstanceProfile"))
+
+
 def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
     states = set(args.get("instanceStateNames") or ["running"])
     database = cloud.store.read()
@@ -115,6 +119,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:index/getAvailabilityZones:getAvailabilityZones": _zones,
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,
     "aws:ssm/getParameter:getParameter": _parameter,
+    "aws:iam/getInstanceProfile:getInstanceProfile": _profile,
     "aws:ec2/getInstances:getInstances": _instances,
     "aws:ec2/getVpc:getVpc": network_lookups.vpc,
     "aws:ec2/getSubnet:getSubnet": network_lookups.subnet,
