@@ -120,6 +120,7 @@ LOOKUPS: dict[str, tuple[str, ...]] = {
     "ec2/getSecurityGroup:getSecurityGroup": ("ec2:DescribeSecurityGroups",),
     "vpc/getSecurityGroupRules:getSecurityGroupRules": ("ec2:DescribeSecurityGroupRules",),
     "vpc/getSecurityGroupRule:getSecurityGroupRule": ("ec2:DescribeSecurityGroupRules",),
+    "iam/getInstanceProfile:getInstanceProfile": ("iam:GetInstanceProfile",),
     "ec2/getInstances:getInstances": ("ec2:DescribeInstances",),
     "ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": ("ec2:DescribeInstanceTypeOfferings",),
     "ec2/getInstanceType:getInstanceType": ("ec2:DescribeInstanceTypes",),

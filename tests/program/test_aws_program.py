@@ -41,6 +41,8 @@ MADE: dict[str, dict[str, Any]] = {
     "lustreFileSystem:LustreFileSystem": {"dnsName": "fs-lustre", "mountName": "abcdefgh"},
     "openZfsFileSystem:OpenZfsFileSystem": {"dnsName": "fs-home"},
 }
+#: The filter of machines by instance profile, and the profile that the stack makes.
+PROFILE, MINE = "iam-instance-profile.arn", "arn:cluster-iam-node-profile"
 
 
 @dataclass
@@ -83,12 +85,10 @@ class Cloud(pulumi.runtime.Mocks):
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
         if "instance-type" in asked:  # whoever's they are
             return {"ids": []}
-        profile = asked.pop("iam-instance-profile.arn", None)
-        assert profile == ["arn:cluster-iam-node-profile"] or "tag:busbar:cluster" in asked, "no other stack's machines"
         found = {
             name: tags
             for name, tags in self.running.items()
-            if all(tags.get(key.removeprefix("tag:")) in values for key, values in asked.items())
+            if all(({PROFILE: MINE} | tags).get(key.removeprefix("tag:")) in values for key, values in asked.items())
         }
         return {"ids": list(found), "privateIps": [f"10.1.0.{20 - n}" for n in range(len(found))]}
 
@@ -674,6 +674,76 @@ def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
     assert set(seen["templates"]) == {"gpu-p5", "gpu-more"}
     tags = [spec["tags"]["busbar:cluster"] for made in found.of("LaunchTemplate") for spec in made["tagSpecifications"]]
     assert tags == ["training"] * 4
+
+
+OWN_PROFILES = {"profiles": {"existing": {"nodes": "gpu-nodes", "login": "gpu-login"}}}
+HELD = {"getInstanceProfile": {"roleArn": "arn:aws:iam::111122223333:role/theirs", "roleName": "theirs"}}
+
+
+def test_profiles_that_exist_are_used_as_they_are_and_no_role_is_made():
+    found, _ = program(OWN_PROFILES)
+    assert not [kind for kind, _, _ in found.made if kind.startswith("aws:iam/")]
+    assert template(found)["iamInstanceProfile"] == {"name": "gpu-nodes"}
+    assert found.named("cluster-login-instance")["iamInstanceProfile"] == "gpu-login"
+    assert found.one("Parameter")["name"] == "/busbar/training/host-key"
+    assert template(found)["namePrefix"] != template(program()[0])["namePrefix"], "machines keep the role that they were given"
+    by_half = program({"profiles": {"existing": {"nodes": "gpu-nodes"}}})[0]
+    assert [one["role"] for one in by_half.of("InstanceProfile")] == ["cluster-iam-login"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "tags", "before"),
+    [
+        ({"image": "ami-2"}, {}, OWN_PROFILES),
+        ({"image": "ami-2", "name": "renamed"}, {}, OWN_PROFILES),
+        ({}, {PROFILE: MINE}, {}),
+    ],
+    ids=["another image", "another name, too", "a profile of its own before"],
+)
+def test_machines_of_a_profile_that_others_have_too_are_found_by_the_tags_of_their_stack(changes, tags, before):
+    launched = program(before | nodes(static=2))[0]
+    mine = {
+        name: its["tags"] | {PROFILE: "arn:theirs"} | tags
+        for _, name, its in launched.made
+        if "-pool-gpu-p5-" in name and "tags" in its
+    }
+    mine = {name: its for name, its in mine.items() if "busbar:index" in its}
+    others = {"i-9": mine["cluster-pool-gpu-p5-0"] | {"busbar:stack": "they/busbar/aws", "busbar:cluster": "theirs"}}
+    with pytest.raises(pulumi.RunError, match="2 machines that run would end") as refused:
+        program(OWN_PROFILES | changes, running=mine | others)
+    assert "i-9" not in str(refused.value)
+    assert program(before, running=mine | others)[0].made, "as they were launched, they stay"
+
+
+def test_machines_are_found_on_the_way_back_from_a_profile_that_exists_before_the_new_one_is_there():
+    launched = program(OWN_PROFILES)[0]
+    ran_there = {
+        name: its["tags"] | {PROFILE: "arn:theirs"} for _, name, its in launched.made if "busbar:index" in its.get("tags", {})
+    }
+    with pytest.raises(pulumi.RunError, match="2 machines that run would end"):
+        program(running=ran_there)
+
+
+def test_a_profile_that_is_not_there_or_has_no_role_is_refused_in_a_sentence():
+    def none(_: dict[str, Any]) -> dict[str, Any]:
+        raise Nothing
+
+    with pytest.raises(pulumi.RunError) as refused:
+        ask(OWN_PROFILES, getInstanceProfile=none)
+    assert "aws.profiles.existing.nodes is gpu-nodes, and the account has no such profile" in str(refused.value)
+    with pytest.raises(pulumi.RunError, match=r"profiles\.existing\.login is gpu-login, which has no role"):
+        ask(OWN_PROFILES, getInstanceProfile={"roleName": ""})
+    assert ask(OWN_PROFILES, **HELD).made
+
+
+def test_a_scheduler_ends_only_its_stacks_machines_where_others_have_their_profile():
+    wanted = {"profiles": {"existing": {"nodes": "gpu-nodes"}}} | nodes(dynamic=4)
+    found, _ = program(wanted, answers={noun: lambda _, its=its: its for noun, its in HELD.items()})
+    by_action = {json.dumps(one["Action"]): one for one in policy(found)}
+    (tag,) = by_action['"ec2:TerminateInstances"']["Condition"]["StringEquals"].items()
+    assert by_action['"iam:PassRole"']["Resource"] == "arn:aws:iam::111122223333:role/theirs"
+    launched = [spec["tags"] for spec in template(found)["tagSpecifications"] if spec["resourceType"] == "instance"]
+    assert [its[tag[0].removeprefix("ec2:ResourceTag/")] for its in launched] == [tag[1]]
 
 
 @pytest.mark.parametrize(("region", "name"), [("us-gov-east-1", "aws-us-gov"), ("cn-north-1", "aws-cn"), ("eu-west-1", "aws")])

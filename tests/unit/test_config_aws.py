@@ -134,6 +134,26 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ),
         (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only groups that exist may reach; name"),
     ],
+    "profile-instead": [
+        (
+            {"name": "train", "nodeRights": ["s3-read"], "profiles": {"existing": {"nodes": "gpu-nodes"}}},
+            FACTS,
+            "aws.nodeRights is s3-read, and aws.profiles.existing.nodes is gpu-nodes, which nothing is changed of; say one",
+        ),
+        ({"profiles": {"existing": {"login": "gpu-login"}}}, FACTS, "aws.name is not set, and aws.profiles.existing names a"),
+    ],
+    "profile-there": [
+        (
+            {"name": "train", "profiles": {"existing": {"nodes": "gone"}}},
+            FACTS,
+            "aws.profiles.existing.nodes is gone, and the account has no such profile",
+        ),
+        (
+            {"name": "train", "profiles": {"existing": {"login": "empty"}}},
+            FACTS,
+            "aws.profiles.existing.login is empty, which has no role",
+        ),
+    ],
     "existing-there": [
         (
             EXISTING,
