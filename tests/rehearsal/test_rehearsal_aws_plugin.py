@@ -51,6 +51,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getAvailabilityZones": {},
     "getCallerIdentity": {},
     "getParameter": {"name": "/busbar/x/head-host-key"},
+    "getEips": {},
     "getInstanceProfile": {"name": "profile"},
     "getInstances": {"filters": [{"name": "instance-type", "values": ["p5.*"]}]},
     # Text that is the name of something in the stack stands for its id.
