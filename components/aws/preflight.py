@@ -64,6 +64,7 @@ def _gather(wanted: Aws) -> Facts:
         vpcs=existing.vpcs(wanted),
         subnets=existing.subnets(wanted),
         security_groups=existing.security_groups(wanted),
+        elastic_ips=quota.elastic_ips(wanted),
         profiles=existing.profiles(wanted),
     )
 

@@ -98,6 +98,12 @@ class Login(Model):
         default="ubuntu2204", description="What that image is; first boot differs.", examples=["al2023"]
     )
     root: Volume = Field(default=Volume(), description="Its root volume (gp3).")
+    elastic_ip: bool = Field(
+        default=False,
+        description="Give it an Elastic IP address, which it keeps when it is stopped; as any public address it costs 0.005 "
+        "USD an hour, also while the login node is stopped.",
+        examples=[True],
+    )
 
     @property
     def family(self) -> MachineImage:

@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "aws-permissions.json"
 ASKED = {"preflight": True}
 #: Stacks that make and ask, together, all that any stack can.
 STACKS: tuple[dict[str, Any], ...] = (
-    {"secondZone": OTHER} | storage(home={"deployment": "MULTI_AZ_1"}) | {"image": None} | ASKED,
+    {"secondZone": OTHER} | storage(home={"deployment": "MULTI_AZ_1"}) | {"image": None, "login": {"elasticIp": True}} | ASKED,
     bought("capacity-block", offering="cb-1", confirm="cb-1"),
     existing(groups=OWN_GROUPS) | ASKED | {"profiles": {"existing": {"nodes": "gpu-nodes"}}},
 )

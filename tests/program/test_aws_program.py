@@ -37,6 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 MADE: dict[str, dict[str, Any]] = {
     "instance:Instance": {"publicIp": "203.0.113.5", "privateIp": "10.1.0.50"},
     "launchTemplate:LaunchTemplate": {"latestVersion": 3},
+    "eip:Eip": {"publicIp": "203.0.113.77"},
     "role:Role": {"arn": "arn:aws:iam::111122223333:role/node"},
     "lustreFileSystem:LustreFileSystem": {"dnsName": "fs-lustre", "mountName": "abcdefgh"},
     "openZfsFileSystem:OpenZfsFileSystem": {"dnsName": "fs-home"},
@@ -770,6 +771,34 @@ def test_the_login_node_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
     assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in login["userData"]
 
 
+def test_an_elastic_address_is_the_login_nodes_and_changes_nothing_of_the_machine(bare):
+    found, seen = program({"login": {"elasticIp": True}})
+    machine = "cluster-login-instance"
+    assert found.named(machine) == bare[0].named(machine), "one that runs is not made anew"
+    address = found.named("cluster-login-address")
+    assert (address["instance"], address["domain"]) == (f"{machine}-id", "vpc")
+    assert seen["inventory"].login == Machine("login", "203.0.113.77", "ubuntu", HOST_KEY)
+    assert '"203.0.113.77"' in found.named("cluster-login-announced")["stdin"].replace("'", '"')
+    assert "203.0.113.77" in json.dumps(found.named("cluster-login-booted")["connection"])
+    assert {one["tags"]["busbar:cluster"] for one in found.of("Eip")} == {"training"}
+
+
+def test_an_elastic_address_that_the_account_may_not_have_is_refused_and_ones_own_count_once():
+    def held(*others: str, ours: int = 0) -> dict[str, Any]:
+        return {
+            "getEips": lambda args: {"publicIps": ["mine"] * ours + ([] if args.get("tags") else list(others))},
+            "getServiceQuota": lambda args: {"value": 5.0 if "Elastic" in args["quotaName"] else 384.0},
+        }
+
+    wanted = {"login": {"elasticIp": True}}
+    with pytest.raises(pulumi.RunError, match=r"elasticIp is true, and the cluster then has 2, with the NAT .* has 4 others"):
+        ask(wanted, **held("a", "b", "c", "d"))
+    assert ask(wanted, **held("a", "b", "c", ours=2)).made
+    with pytest.raises(pulumi.RunError, match=r"then has 1; the account has 5 others in ap-northeast-1"):
+        owned(existing() | wanted, **held(*"abcde"))
+    assert "getEips" not in {token.rpartition(":")[2] for token, _ in ask().asked}
+
+
 def test_the_login_nodes_host_key_is_pinned_from_its_parameter_before_anything_connects(cloud):
     kinds = [kind.rpartition(":")[2] for kind, _, _ in cloud.made]
     assert kinds.index("Parameter") < kinds.index("Instance") < kinds.index("Command")
@@ -1009,6 +1038,7 @@ def account(**changes: Any) -> dict[str, Callable[[dict[str, Any]], dict[str, An
             "blockDeviceMappings": disks,
         },
         "getServiceQuota": {"value": 384.0},
+        "getEips": {"publicIps": []},
         "getCapacityBlockReservation": {
             "state": "active",
             "instanceType": "p5.48xlarge",
