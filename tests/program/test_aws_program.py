@@ -1278,6 +1278,19 @@ def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_
     assert len([1 for one in asked if "instance-type" in str(one)]) == 3, "an idle account is asked three times"
 
 
+def test_what_a_quota_is_and_what_of_it_is_in_use_is_asked_once_for_all_entries_that_count_against_it():
+    def questions(found: Cloud) -> list[str]:
+        kinds = [(token.rpartition(":")[2], args) for token, args in found.asked]
+        return [noun for noun, args in kinds if noun == "getServiceQuota" or "instance-type" in str(args.get("filters"))]
+
+    more = {"name": "more", "static": 0, "placement": "none"}
+    one = questions(ask())
+    assert sorted(set(one)) == ["getInstanceTypeOfferings", "getInstances", "getServiceQuota"]
+    assert questions(ask({"queues": [{"machines": [GPU, more | {"type": "p5.48xlarge"}]}]})) == one
+    spot = more | {"type": "p5.48xlarge", "purchase": {"option": "spot"}}
+    assert questions(ask({"queues": [{"machines": [GPU, spot]}]})).count("getServiceQuota") == 2, "spot has its own"
+
+
 def test_an_account_that_may_not_list_its_machines_is_told_so_before_anything_of_a_pool_is_made():
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Denied
