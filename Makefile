@@ -41,11 +41,11 @@ outputs: setup ## print the stack's outputs as JSON
 ssh: setup ## open a shell on the head
 	@$(RUN) shell
 
-test: setup ## run every check and every test; needs root, 15 to 20 minutes on 2 cores
+test: setup ## run every check and every test; needs root, about 10 minutes on 2 cores
 	@tools/setup checks
 	@tools/test
 
-pure: ## run the tests that need neither root nor network nor many other programs, under two minutes
+pure: ## run the tests that need neither root nor network nor many other programs, in about a minute
 	@tools/setup tests
 	@tools/test pure
 

@@ -20,7 +20,6 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, settings
 from pulumi.runtime.proto.source_pb2 import StackTrace
-from quiet import Machine
 
 from tools.nested import merged, settled
 from tools.stage import Stage
@@ -89,18 +88,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Run no test while another worker measures; measure coverage where that is worth its time."""
-    if MACHINE is None:
-        return (yield from _covered(item))
-    MACHINE.share()
-    try:
-        return (yield from _covered(item))
-    finally:
-        MACHINE.leave()
+    """Measure coverage where that is worth its time.
 
-
-def _covered(item: pytest.Item) -> Iterator[None]:
-    """Leave out tests of the rehearsal, which is not the product, and those that go the same ways again and again."""
+    Tests of the rehearsal are none of the product's, and some go the same ways again and again.
+    """
     measured = item.config.stash.get(COVERAGE, None)
     repeats = item.get_closest_marker("simulation") or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
     if measured is None or not (repeats or item.path.parent.name in {"rehearsal", "rehearsed"}):
@@ -113,7 +104,7 @@ def _covered(item: pytest.Item) -> Iterator[None]:
 
 
 #: Whole stories, the longest first, so that no worker begins one when the others are done.
-STORIES = ("stack", "aws", "faults", "container", "hosts", "readme", "oci-files")
+STORIES = ("aws", "stack", "faults", "container", "readme", "hosts", "oci-files")
 
 
 def _turn(item: pytest.Item) -> tuple[int, int]:
@@ -122,9 +113,16 @@ def _turn(item: pytest.Item) -> tuple[int, int]:
     return (STORIES.index(group) if group in STORIES else len(STORIES)), 0 if item.get_closest_marker("rehearsal") else 1
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long stories first; skip, in one sentence, what an ordinary user cannot run."""
+    """Put long stories first; skip, in one sentence, what an ordinary user cannot run.
+
+    What tests the rehearsal's own parts starts plugins, compilers and MPI, so it does not belong to the pure part.
+    """
     items.sort(key=_turn)
+    for item in items:
+        if item.path.parent.name == "rehearsal":
+            item.add_marker("programs")
     if os.geteuid() != 0:
         lacking = pytest.mark.skip(reason="the rehearsal makes network namespaces and mounts, which takes root")
         for item in items:
@@ -151,18 +149,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         said = dict.fromkeys(line.strip() for line in report.caplog.splitlines() if re.search(r"\berror: |killed after", line))
         for line in list(said)[-6:]:
             terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {line[:1000]}")
-
-
-#: None where one process runs all tests.
-MACHINE = Machine() if os.environ.get("PYTEST_XDIST_WORKER") else None
-if MACHINE:
-    Stage.before_command = staticmethod(MACHINE.breathe)
-
-
-@pytest.fixture(scope="session")
-def quiet() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """What a measurement that judges a bandwidth runs in: no other worker does anything meanwhile."""
-    return MACHINE.alone if MACHINE else contextlib.nullcontext
 
 
 @dataclass

@@ -217,7 +217,8 @@ def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(binaries, arcname=".")
     folder, check = shlex.quote(binaries), checksums.command(binaries, hashes)
-    take = f'mkdir -p {folder} && part=$(mktemp -d {folder}.XXXXXX) && tar -x -C "$part" && mv -f "$part"/* {folder} && rmdir "$part"'
+    unpack = f'mkdir -p {folder} && part=$(mktemp -d {folder}.XXXXXX) && tar -x -C "$part"'
+    take = f'{unpack} && mv -f "$part"/* {folder} && rmdir "$part"'
     command = f"({check}) > /dev/null 2>&1 || {{ {take} && {check}; }}"
     answers = fanout.each(request.nodes, command, packed.getvalue(), _SPREAD_TIMEOUT_S)
     missing = [f"{node.name} ({answer.why})" for node, answer in zip(request.nodes, answers) if answer.status != 0]

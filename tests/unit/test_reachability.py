@@ -9,6 +9,8 @@ import pytest
 from benchmarks.launch.protocol import Node
 from benchmarks.runner import reachability
 
+pytestmark = pytest.mark.programs
+
 NODES = [Node(f"n{index}", f"127.0.0.{index + 1}") for index in range(3)]
 LISTENS = [sys.executable, "-u", "-c", reachability.BOOT]
 #: A node whose network is closed: it says a port on which nobody listens.

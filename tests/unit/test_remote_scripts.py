@@ -13,6 +13,8 @@ import pytest
 
 from components import remote_scripts
 
+pytestmark = pytest.mark.programs
+
 
 def server(*greetings: bytes) -> int:
     """Greet each connection with the next of `greetings`, the last one for ever; return the port."""

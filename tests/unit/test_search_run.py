@@ -36,9 +36,11 @@ class Fabric(Head):
         (home / "bin" / "mpirun").symlink_to(FAKES / "mpirun")
         self.environment["FABRIC"] = str(home / "fabric.json")
 
-    def search(self, *slow, broken=(), mute=False, **changes) -> dict:
+    def search(self, *slow, broken=(), mute=False, waited=0.0, scale=None, **changes) -> dict:
         (self.home / "fabric.json").write_text(
-            json.dumps({"rails": 4, "gb_s": 25.0, "slow": slow, "broken": list(broken), "mute": mute})
+            json.dumps(
+                {"rails": 4, "gb_s": 25.0, "slow": slow, "broken": list(broken), "mute": mute, "waited": waited, "scale": scale}
+            )
         )
         request = {
             "schema": 2,
@@ -132,6 +134,22 @@ def test_a_pair_without_the_head_is_measured_too_and_leaves_no_result_behind(tmp
     assert [1, 2] in [pair[:2] for pair in line["pairs"]]
     assert (tmp_path / "n1").is_dir()
     assert not list((tmp_path / "n1").rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("factor", "waited", "scale", "kinds"),
+    [
+        (0.8, 0.3, 4000, []),  # what is missing of 85 GB/s is less than what waiting took
+        (0.8, 0.01, 4000, ["link"]),
+        (0.5, 0.3, 4000, ["link"]),
+        (0.8, 0.3, None, ["link"]),  # real hardware has its own processors, and nothing excuses it
+    ],
+)
+def test_in_a_rehearsal_waiting_for_processors_blames_no_node_and_hides_no_fault(tmp_path, factor, waited, scale, kinds):
+    two = Fabric(tmp_path, 2)
+    line = two.search(["node", [1], [], factor], waited=waited, scale=scale)
+    assert line["failed"] is None
+    assert [one["kind"] for one in line["culprits"]] == kinds
 
 
 def test_a_run_that_cannot_be_read_blames_no_node(fabric):
