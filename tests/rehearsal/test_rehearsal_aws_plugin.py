@@ -101,8 +101,6 @@ def test_lookups_find_what_was_made(furnished: Stack) -> None:
     of_spot = {"name": "instance-lifecycle", "values": ["spot", "capacity-block"]}
     assert asked(furnished, "getInstances", filters=[{"name": "instance-type", "values": ["p*"]}, of_spot])["ids"] == []
     assert asked(furnished, "getInstanceProfile")["roleName"] == furnished.ids["role"]
-    furnished.make("InstanceProfile", "bare", name="bare")
-    assert asked(furnished, "getInstanceProfile", name="bare")["roleName"] == ""
     with pytest.raises(ServiceError, match=r"NoSuchEntity.*reading IAM Instance Profile \(nobody\)"):
         asked(furnished, "getInstanceProfile", name="nobody")
     with pytest.raises(ServiceError, match="filter 'colour' is invalid"):
