@@ -9,7 +9,7 @@ from conftest import KEY, texts
 
 from catalogue.aws.instances import INSTANCES
 from config import read
-from config.aws.facts import Facts, GroupRule, Image, Machine, Reservation, SecurityGroup, Subnet, Vpc
+from config.aws.facts import Facts, GroupRule, Image, Machine, Profile, Reservation, SecurityGroup, Subnet, Vpc
 from config.stack import Stack
 from tools.nested import merged
 
@@ -94,4 +94,5 @@ FACTS = Facts(
         PRIVATE: Subnet(VPC, ZONE, "172.16.1.0/24", 251, "nat-1"),
     },
     security_groups=GROUPS,
+    profiles={"gpu-nodes": Profile("nodes"), "gpu-login": Profile("login"), "empty": Profile(""), "gone": None},
 )

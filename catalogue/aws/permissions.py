@@ -31,7 +31,7 @@ RESOURCES: dict[str, tuple[str, ...]] = {
     ),
     "ec2/eip:Eip": (
         *("ec2:AllocateAddress", "ec2:ReleaseAddress", "ec2:DisassociateAddress", "ec2:DescribeAddresses"),
-        *("ec2:DescribeAddressesAttribute", *_TAGS),
+        *("ec2:DescribeAddressesAttribute", "ec2:AssociateAddress", *_TAGS),
     ),
     "ec2/natGateway:NatGateway": ("ec2:CreateNatGateway", "ec2:DeleteNatGateway", "ec2:DescribeNatGateways", *_TAGS),
     "ec2/routeTable:RouteTable": ("ec2:CreateRouteTable", "ec2:DeleteRouteTable", "ec2:DescribeRouteTables", *_TAGS),
@@ -120,6 +120,8 @@ LOOKUPS: dict[str, tuple[str, ...]] = {
     "ec2/getSecurityGroup:getSecurityGroup": ("ec2:DescribeSecurityGroups",),
     "vpc/getSecurityGroupRules:getSecurityGroupRules": ("ec2:DescribeSecurityGroupRules",),
     "vpc/getSecurityGroupRule:getSecurityGroupRule": ("ec2:DescribeSecurityGroupRules",),
+    "ec2/getEips:getEips": ("ec2:DescribeAddresses",),
+    "iam/getInstanceProfile:getInstanceProfile": ("iam:GetInstanceProfile",),
     "ec2/getInstances:getInstances": ("ec2:DescribeInstances",),
     "ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": ("ec2:DescribeInstanceTypeOfferings",),
     "ec2/getInstanceType:getInstanceType": ("ec2:DescribeInstanceTypes",),

@@ -18,7 +18,7 @@ from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
 from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
-from components.aws.parts import Parts, gp3
+from components.aws.parts import STACK_TAG, Parts, gp3, this_stack
 from components.begin import begun
 from config.aws.model import Aws, Machines
 
@@ -167,7 +167,9 @@ class Pool(pulumi.ComponentResource):
     def _tags(self) -> dict[str, str]:
         queue = next(queue for queue in self._wanted.queues if self._machines in queue.machines)
         names = {"busbar:queue": queue.name, "busbar:compute-resource": self._machines.name, "busbar:node-type": "compute"}
-        return {**self._wanted.named(self._key), **names, POOL_TAG: self._key, MADE_TAG: self._made_of}
+        # Where the profile is the stack's own, they are found by it, and need no other mark.
+        ours = {STACK_TAG: this_stack()} if self._wanted.profiles.existing.nodes else {}
+        return {**self._wanted.named(self._key), **names, **ours, POOL_TAG: self._key, MADE_TAG: self._made_of}
 
     def _interfaces(self) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
         machines = self._machines

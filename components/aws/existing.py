@@ -1,14 +1,14 @@
-"""Looks up the VPC, subnets and security groups that a stack file names."""
+"""Looks up the VPC, subnets, security groups and instance profiles that a stack file names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from pulumi_aws import ec2, vpc
+from pulumi_aws import ec2, iam, vpc
 
 from components.aws.asking import ask, there
-from config.aws.facts import GroupRule, SecurityGroup, Subnet, Vpc
+from config.aws.facts import GroupRule, Profile, SecurityGroup, Subnet, Vpc
 from config.aws.model import Aws
 
 _ANYWHERE = "0.0.0.0/0"
@@ -37,6 +37,21 @@ def security_groups(wanted: Aws) -> dict[str, SecurityGroup | None]:
     groups = wanted.network.groups
     names = [name for name in groups.model_dump().values() if name] if groups else []
     return {name: there(partial(_group, name)) for name in names}
+
+
+def profiles(wanted: Aws) -> dict[str, Profile | None]:
+    """Return the instance profiles that are named, by their names; None for those that are not there."""
+    names = [name for name in wanted.profiles.existing.model_dump().values() if name]
+    return {name: there(partial(_profile, name)) for name in names}
+
+
+def _profile(name: str) -> Profile:
+    found = ask(
+        f"instance profile {name}",
+        "iam/getInstanceProfile:getInstanceProfile",
+        lambda: iam.get_instance_profile(name=name),
+    )
+    return Profile(found.role_name or "")
 
 
 def _vpc(name: str) -> Vpc:

@@ -2,7 +2,7 @@
 
 If a scheduler may add machines, the login node may start machines in this cluster's subnet and end those with its nodes'
 profile. Roles and profiles have names that the provider makes up, so two stacks of one name share neither them nor the
-parameter.
+parameter. Profiles that the stack file names are used as they are; what their roles may do is their owner's matter.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from typing import Any
 import pulumi
 from pulumi_aws import iam
 
+from components.aws.parts import STACK_TAG, this_stack
 from config.aws.model import Aws
 
 _SESSION_MANAGER = "AmazonSSMManagedInstanceCore"
 #: AWS's own policies, as awsome-distributed-training attaches them.
 _RIGHTS = {"s3-read": "AmazonS3ReadOnlyAccess", "ecr-pull": "AmazonEC2ContainerRegistryReadOnly"}
+
+#: A condition of a policy: operator, key, value.
+_Condition = dict[str, dict[str, str]]
 
 
 def partition(region: str) -> str:
@@ -30,14 +34,16 @@ def partition(region: str) -> str:
 class Iam(pulumi.ComponentResource):
     """Roles of login node and nodes.
 
-    Creates: two roles, each with Session Manager's policy and an instance profile; the login node's own policy.
+    Creates: two roles, each with Session Manager's policy and an instance profile; the login node's own policy. Nothing of a
+    kind whose profile the stack file names.
     Outputs: `login_profile`, `node_profile` (names of instance profiles, usable once their policies are attached);
-    `node_profile_arn`; `parameter`, name of the SSM parameter that the login node may write.
+    `node_profile_arn`, None where other stacks may have that profile, too; `parameter`, name of the SSM parameter that the
+    login node may write.
     """
 
     login_profile: pulumi.Output[str]
     node_profile: pulumi.Output[str]
-    node_profile_arn: pulumi.Output[str]
+    node_profile_arn: pulumi.Output[str] | None
     parameter: pulumi.Output[str]
 
     def __init__(
@@ -46,19 +52,41 @@ class Iam(pulumi.ComponentResource):
         super().__init__("busbar:aws:Iam", name, None, opts)
         self._name, self._wanted = name, wanted
         self._mine = pulumi.ResourceOptions(parent=self)
+        passed, ending = self._nodes(wanted.profiles.existing.nodes)
+        own = wanted.profiles.existing.login
+        if own:
+            self.login_profile = pulumi.Output.from_input(own)
+            self.parameter = pulumi.Output.from_input(f"/busbar/{wanted.name}/host-key")
+        else:
+            self._login(pulumi.Output.all(subnet=subnet_id, node_role=passed, ours=ending))
+        self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
+
+    def _nodes(self, own: str | None) -> tuple[pulumi.Output[str], pulumi.Output[_Condition]]:
+        """Set the nodes' profile; return the ARN of its role and the condition that is true of this stack's nodes alone."""
+        name, wanted = self._name, self._wanted
+        if own:
+            self.node_profile, self.node_profile_arn = pulumi.Output.from_input(own), None
+            ours = {"StringEquals": {f"ec2:ResourceTag/{STACK_TAG}": this_stack()}}
+            found = wanted.has_dynamic and iam.get_instance_profile_output(name=own).role_arn
+            return pulumi.Output.from_input(found or ""), pulumi.Output.from_input(ours)
         node = self._role("node")
         profile = iam.InstanceProfile(f"{name}-node-profile", role=node.name, tags=wanted.named("role"), opts=self._mine)
         self.node_profile_arn = profile.arn
         rights = [self._attached("node", node, right, _RIGHTS[right]) for right in dict.fromkeys(wanted.node_rights)]
         self.node_profile = self._usable("node", node, profile, *rights)
+        return node.arn, profile.arn.apply(lambda arn: {"ArnEquals": {"ec2:InstanceProfile": arn}})
+
+    def _login(self, known: pulumi.Output[dict[str, Any]]) -> None:
+        """Make the login node's role; `known` is what a scheduler there must be allowed."""
+        name, wanted = self._name, self._wanted
         login = self._role("login")
         self.parameter = login.name.apply(lambda role: f"/busbar/{role}/host-key")
-        known = pulumi.Output.all(subnet=subnet_id, role=node.arn, profile=profile.arn, parameter=self.parameter)
-        policy = known.apply(lambda its: _policy(wanted, **its))
+        policy = pulumi.Output.all(known=known, parameter=self.parameter).apply(
+            lambda its: _policy(wanted, parameter=its["parameter"], **its["known"])
+        )
         own = iam.RolePolicy(f"{name}-login-policy", role=login.name, policy=policy, opts=self._mine)
         its = iam.InstanceProfile(f"{name}-login-profile", role=login.name, tags=wanted.named("role"), opts=self._mine)
         self.login_profile = self._usable("login", login, its, own)
-        self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _role(self, noun: str) -> iam.Role:
         service = "ec2.amazonaws.com.cn" if self._wanted.region.startswith("cn-") else "ec2.amazonaws.com"
@@ -87,15 +115,15 @@ class Iam(pulumi.ComponentResource):
         )
 
 
-def _policy(wanted: Aws, subnet: str, role: str, profile: str, parameter: str) -> str:
+def _policy(wanted: Aws, subnet: str, node_role: str, ours: _Condition, parameter: str) -> str:
     arn = f"arn:{partition(wanted.region)}:ssm:{wanted.region}:*:parameter{parameter}"
     statements: list[dict[str, Any]] = [{"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": arn}]
-    if any(one.dynamic for _, _, one in wanted.located):
-        statements += _elastic(wanted, subnet, role, profile)
+    if wanted.has_dynamic:
+        statements += _elastic(wanted, subnet, node_role, ours)
     return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
-def _elastic(wanted: Aws, subnet: str, node_role: str, node_profile: str) -> list[dict[str, Any]]:
+def _elastic(wanted: Aws, subnet: str, node_role: str, ours: _Condition) -> list[dict[str, Any]]:
     """Return what a scheduler needs, in this cluster only.
 
     Source: aws-parallelcluster:cli/src/pcluster/templates/cdk_builder_utils.py.
@@ -107,7 +135,6 @@ def _elastic(wanted: Aws, subnet: str, node_role: str, node_profile: str) -> lis
     reservations = dict.fromkeys(one.purchase.reservation or "" for _, _, one in wanted.located)
     held = [f"{ec2}:capacity-reservation/{name}" for name in reservations if name.startswith("cr-")]
     groups = [name for name in reservations if name.startswith("arn:")]
-    ours = {"ArnEquals": {"ec2:InstanceProfile": node_profile}}
     look = ("Instances", "InstanceStatus", "InstanceAttribute", "InstanceTypes", "InstanceTopology")
     seen = [f"ec2:Describe{noun}" for noun in (*look, "CapacityReservations", "LaunchTemplates")]
     found: list[dict[str, Any]] = [

@@ -24,7 +24,8 @@ _UNSET = "not written yet"
 class LoginNode(pulumi.ComponentResource):
     """A login node whose first boot is done and whose host key is known.
 
-    Creates: SSM parameter, instance, a Command that waits for it here, a Command that asks how its first boot ended.
+    Creates: SSM parameter, instance, its Elastic IP address (where wanted), a Command that waits for it here, a Command that
+    asks how its first boot ended.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key.
     """
 
@@ -72,14 +73,18 @@ class LoginNode(pulumi.ComponentResource):
             # An image that AWS names changes with AWS's releases, and would be another login node each time.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[parameter], ignore_changes=[] if login.image else ["ami"]),
         )
-        announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)
+        address = instance.public_ip
+        if login.elastic_ip:
+            # It takes the place of the machine's own public address in place, and moves to the machine's successor.
+            address = ec2.Eip(
+                f"{name}-address", domain="vpc", instance=instance.id, tags=wanted.named("login"), opts=mine
+            ).public_ip
+        announced = login_machine.announced(name, address, instance.id, measure.ready_timeout_s, mine)
         written = ssm.get_parameter_output(
             name=pulumi.Output.all(name=parameter.name, after=announced.stdout).apply(lambda its: its["name"])
         )
         self.instance_id = instance.id
-        known = pulumi.Output.all(
-            address=instance.public_ip, instance=instance.id, written=written.insecure_value, said=announced.stdout
-        )
+        known = pulumi.Output.all(address=address, instance=instance.id, written=written.insecure_value, said=announced.stdout)
         pinned = known.apply(
             lambda its: Machine(
                 "login", its["address"], login.family.login, _host_key(its["instance"], its["written"], its["said"])

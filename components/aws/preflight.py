@@ -45,8 +45,11 @@ def _gather(wanted: Aws) -> Facts:
     types = dict.fromkeys(one.type for one in machines)
     named = {one.purchase.reservation: one for one in machines if one.purchase.reservation}
     groups = {one.placement_group for one in machines if one.placement_group}
-    counted = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT} and quota.name(one)]
-    quotas = {one.type: there(partial(quota.limit, one)) for one in counted}
+    unreserved = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT}]
+    # By quota: entries that count against the same one have one answer.
+    counted = {its: one for one in unreserved if (its := quota.name(one))}
+    rooms = {its: there(partial(quota.limit, one)) for its, one in counted.items()}
+    used = {its: quota.used(one) for its, one in counted.items() if rooms[its] is not None}
     return Facts(
         region=ask("the region", "index/getRegion:getRegion", lambda: pulumi_aws.get_region().region),
         reservations={
@@ -57,13 +60,15 @@ def _gather(wanted: Aws) -> Facts:
         machines={kind: _machine(kind) for kind in types},
         images={image: there(partial(_image, image)) for image in _ids(wanted)},
         placement_groups={name: _strategy(name) for name in sorted(groups)},
-        quota_vcpus={one.type: quotas.get(one.type) for one in machines if one.purchase.option in {ON_DEMAND, SPOT}},
-        quota_used={one.type: quota.used(one) for one in counted if quotas[one.type] is not None},
-        quota_unsaid=frozenset(kind for kind, room in quotas.items() if room is None),
+        quota_vcpus={one.type: rooms.get(quota.name(one) or "") for one in unreserved},
+        quota_used={one.type: used[its] for one in unreserved if (its := quota.name(one)) in used},
+        quota_unsaid=frozenset(one.type for one in unreserved if (its := quota.name(one)) and rooms[its] is None),
         running={key: _running(wanted, key) for _, key, _ in wanted.located},
         vpcs=existing.vpcs(wanted),
         subnets=existing.subnets(wanted),
         security_groups=existing.security_groups(wanted),
+        elastic_ips=quota.elastic_ips(wanted),
+        profiles=existing.profiles(wanted),
     )
 
 

@@ -1,4 +1,4 @@
-"""Quotas of vCPUs: what the account may run of a family of instance types, and what of that is in use.
+"""Quotas: Elastic IP addresses of a region, and vCPUs of a family of instance types; what an account may have and has.
 
 No look-up of the provider reads the metric of a quota's use (CloudWatch, AWS/Usage), so machines are counted: those of the
 catalogue's types. That is the least that is in use: other types of the family and reservations without machines count, too (EC2
@@ -10,8 +10,9 @@ from __future__ import annotations
 from pulumi_aws import ec2, servicequotas
 
 from catalogue.aws.instances import BLOCK, INSTANCES, SPOT, family
-from components.aws.asking import ask
-from config.aws.model import Machines
+from components.aws.asking import ask, there
+from config.aws.facts import ElasticIps
+from config.aws.model import Aws, Machines
 
 #: Quotas of EC2, counted in vCPUs, by the letters that a type begins with (Service Quotas console, "Amazon EC2").
 _ON_DEMAND_QUOTA = {
@@ -27,6 +28,7 @@ _SPOT_QUOTA = {
     "trn": "All Trn Spot Instance Requests",
     "m": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
 }
+_ADDRESSES = "EC2-VPC Elastic IPs"
 _SPOT_P5 = "All P5 Spot Instance Requests"
 #: Types that count against them, as a filter takes them; of standard types there are too many to be looked up.
 _PATTERNS = {"p": ["p*"], "g": ["g*", "vt*"], "trn": ["trn*"], "hpc": ["hpc*"]}
@@ -67,6 +69,23 @@ def used(one: Machines) -> int:
             mine = _running([row.name])
             vcpus += row.vcpus * len(mine & spot if one.purchase.option == SPOT else mine - spot - others)
     return vcpus
+
+
+def elastic_ips(wanted: Aws) -> dict[str, ElasticIps | None]:
+    """Return what the account has of Elastic IP addresses, by region, where the login node takes one."""
+    return {wanted.region: there(lambda: _elastic_ips(wanted))} if wanted.login.elastic_ip else {}
+
+
+def _elastic_ips(wanted: Aws) -> ElasticIps:
+    room = ask(
+        f'the quota "{_ADDRESSES}"',
+        "servicequotas/getServiceQuota:getServiceQuota",
+        lambda: int(servicequotas.get_service_quota(service_code="ec2", quota_name=_ADDRESSES).value),
+    )
+    held = ask("the Elastic IP addresses", "ec2/getEips:getEips", lambda: len(ec2.get_eips().public_ips))
+    tags = {"busbar:cluster": wanted.name}
+    ours = ask("those of this cluster", "ec2/getEips:getEips", lambda: len(ec2.get_eips(tags=tags).public_ips))
+    return ElasticIps(room, held, ours)
 
 
 def _running(types: list[str], lifecycles: list[str] | None = None) -> set[str]:

@@ -1,7 +1,8 @@
 """The nodes that run already, as the account shows them, and which of them an update would end.
 
-They are found by their instance profile, which this stack alone has, and by the tags that every node has had from its launch.
-The account is asked and not the state: what an update that failed half way has left counts, too.
+They are found by their instance profile where this stack alone has it, else by the stack's name in a tag and by the cluster's,
+and then by the tags that every node has had from its launch. The account is asked and not the state: what an update that failed
+half way has left counts, too. The provider's list of instances has ids and addresses and no tags, so each tag is a question.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pulumi_aws import ec2
 
 from components import endings
 from components.aws.compute import INDEX_TAG, MADE_TAG, POOL_TAG
+from components.aws.parts import STACK_TAG, this_stack
 from components.endings import Ending
 from components.judged import reason
 from config.aws.model import Aws
@@ -24,6 +26,8 @@ _ALLOWED = "aws.allowReplace"
 
 #: Private addresses by id.
 Machines = dict[str, str]
+#: What is asked of machines: values by filter of the API.
+_Filters = pulumi.Output[dict[str, list[str]]]
 
 
 @dataclass(frozen=True)
@@ -49,20 +53,33 @@ class Running:
     pools: Mapping[str, Pool]
 
 
-def found(wanted: Aws, profile_arn: pulumi.Output[str]) -> pulumi.Output[Running]:
-    """Return the nodes that run; unknown while there is no profile yet."""
+def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[Running]:
+    """Return the nodes that run; `profile_arn` is of the profile that this stack alone has, None if others may have it."""
+    # Machines of a profile that was the stack's, or was not, must be found on the way from one to the other.
+    ways: list[_Filters] = [pulumi.Output.from_input({f"tag:{STACK_TAG}": [this_stack()]})]
+    if profile_arn is None:
+        ways.append(pulumi.Output.from_input({"tag:busbar:cluster": [wanted.name]}))
+    else:
+        ways.append(profile_arn.apply(_with_profile, run_with_unknowns=True))
+    everybody = pulumi.Output.all(*map(_having, ways)).apply(
+        lambda some: {name: at for one in some for name, at in one.items()}
+    )
     pools = {}
     for _, key, one in wanted.located:
-        mine, made_of = {POOL_TAG: [key]}, {MADE_TAG: [wanted.made_of(one)]}
-        numbers = {INDEX_TAG: [str(at) for at in range(one.static)] or ["none"]}
+        mine, made_of = {f"tag:{POOL_TAG}": [key]}, {f"tag:{MADE_TAG}": [wanted.made_of(one)]}
+        numbers = {f"tag:{INDEX_TAG}": [str(at) for at in range(one.static)] or ["none"]}
         pools[key] = pulumi.Output.all(
-            every=_having(profile_arn, mine),
-            same=_having(profile_arn, mine | made_of),
-            stay=_having(profile_arn, mine | made_of | numbers),
-        ).apply(lambda its: Pool(**its))
-    return pulumi.Output.all(everybody=_having(profile_arn, {}), pools=pulumi.Output.all(**pools)).apply(
-        lambda its: Running(**its)
-    )
+            everybody=everybody,
+            every=_having(pulumi.Output.from_input(mine)),
+            same=_having(pulumi.Output.from_input(mine | made_of)),
+            stay=_having(pulumi.Output.from_input(mine | made_of | numbers)),
+        ).apply(lambda its: Pool(*(_both(its[noun], its["everybody"]) for noun in ("every", "same", "stay"))))
+    return pulumi.Output.all(everybody=everybody, pools=pulumi.Output.all(**pools)).apply(lambda its: Running(**its))
+
+
+def _with_profile(arn: object) -> dict[str, list[str]]:
+    """Return what finds machines of a profile; a preview does not know one that is not made yet, and nothing has it."""
+    return {"iam-instance-profile.arn": [arn if isinstance(arn, str) else "none"]}
 
 
 def judged(wanted: Aws, running: pulumi.Output[Running]) -> pulumi.Output[bool]:
@@ -90,19 +107,17 @@ def judge_anew(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[str, 
     pulumi.Output.all(its=running, kept=pulumi.Output.all(**kept)).apply(lambda known: judge(**known))
 
 
-def _having(profile_arn: pulumi.Output[str], tags: dict[str, list[str]]) -> pulumi.Output[Machines]:
-    """Return this stack's nodes that have these tags."""
-    asked = {f"tag:{key}": values for key, values in tags.items()}
-    filters = profile_arn.apply(
-        lambda arn: [
-            ec2.GetInstancesFilterArgs(name=name, values=values)
-            for name, values in {"iam-instance-profile.arn": [arn], **asked}.items()
-        ]
-    )
-    machines = ec2.get_instances_output(filters=filters, instance_state_names=_ALIVE).recover(_unseen)
+def _having(filters: _Filters) -> pulumi.Output[Machines]:
+    """Return the machines that are alive and pass all of these filters."""
+    asked = filters.apply(lambda its: [ec2.GetInstancesFilterArgs(name=name, values=values) for name, values in its.items()])
+    machines = ec2.get_instances_output(filters=asked, instance_state_names=_ALIVE).recover(_unseen)
     return pulumi.Output.all(ids=machines.ids, addresses=machines.private_ips).apply(
         lambda its: dict(zip(its["ids"], its["addresses"], strict=False))
     )
+
+
+def _both(some: Machines, others: Container[str]) -> Machines:
+    return {name: address for name, address in some.items() if name in others}
 
 
 def _unseen(error: Exception) -> NoReturn:

@@ -1,6 +1,7 @@
-"""Images by name: accepts the terms of a Marketplace listing and subscribes the compartment to it.
+"""Images by name: subscribes the compartment to a listing of the Marketplace, or imports an image from Object Storage.
 
-An image of the Marketplace cannot be launched before that. Source: oci-hpc b5285a68: marketplace.tf.
+An image of the Marketplace cannot be launched before its terms are accepted (oci-hpc b5285a68: marketplace.tf), and an imported
+one only on shapes that were added to it (image.tf there).
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import pulumi
 from pulumi_oci import core
 
+from catalogue import IMAGES
+from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from config.oci.model import Oci
 
@@ -17,17 +20,21 @@ _CREATE_TIMEOUT = "20m"
 
 
 class Images(pulumi.ComponentResource):
-    """The Marketplace images that the pools name.
+    """The images that the pools name.
 
-    Creates: an agreement and a subscription for each. A subscription is free, and ends with the stack.
-    Outputs: `ocids`, by name.
+    Creates: an agreement and a subscription for each of the Marketplace, which are free and end with the stack; each other one
+    as an image of the compartment, which is billed by its size until the stack ends, with the shapes of its pools.
+    Outputs: `ocids`, by name, usable once the compartment may launch it on those shapes.
     """
 
     ocids: dict[str, pulumi.Output[str]]
 
     def __init__(self, name: str, wanted: Oci, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:oci:Images", name, None, opts)
-        self.ocids = {key: self._subscribed(name, key, wanted.compartment) for key in wanted.named_images}
+        self.ocids = {
+            key: self._subscribed(name, key, wanted.compartment) if key in MARKETPLACE else self._imported(name, key, wanted)
+            for key in wanted.named_images
+        }
         self.register_outputs({"ocids": self.ocids})
 
     def _subscribed(self, name: str, key: str, compartment: str) -> pulumi.Output[str]:
@@ -45,3 +52,32 @@ class Images(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, custom_timeouts=pulumi.CustomTimeouts(create=_CREATE_TIMEOUT)),
         )
         return subscription.listing_resource_id
+
+    def _imported(self, name: str, key: str, wanted: Oci) -> pulumi.Output[str]:
+        row = IMPORTS[key]
+        mine = pulumi.ResourceOptions(parent=self)
+        image = core.Image(
+            f"{name}-{key}",
+            compartment_id=wanted.compartment,
+            display_name=row.name,
+            freeform_tags=wanted.all_tags,
+            image_source_details=core.ImageImageSourceDetailsArgs(
+                # No `source_image_type`: that is for QCOW2 and VMDK, and these have the vendor's own format.
+                source_type="objectStorageUri",
+                source_uri=row.url,
+                operating_system=IMAGES[row.family].operating_system,
+                operating_system_version=IMAGES[row.family].version_prefix,
+            ),
+            opts=mine,
+        )
+        shapes = [
+            core.ShapeManagement(
+                f"{name}-{key}-on-{shape.lower().replace('.', '-')}",
+                compartment_id=wanted.compartment,
+                image_id=image.id,
+                shape_name=shape,
+                opts=mine,
+            )
+            for shape in wanted.shapes_of(key)
+        ]
+        return pulumi.Output.all(image.id, *(shape.id for shape in shapes)).apply(lambda found: str(found[0]))

@@ -79,6 +79,22 @@ class Subnet:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """An instance profile that exists, and the name of its role; empty if it has none."""
+
+    role: str
+
+
+@dataclass(frozen=True)
+class ElasticIps:
+    """Elastic IP addresses: how many the account may have in the region, has, and has of this cluster."""
+
+    quota: int
+    held: int
+    ours: int
+
+
+@dataclass(frozen=True)
 class GroupRule:
     """A rule of a security group.
 
@@ -138,6 +154,8 @@ class Facts:
         quota_unsaid: types whose quota the service does not know.
         running: machines that run already for an entry of machines, by its key.
         vpcs, subnets, security_groups: those that the stack file names, by id; None if there is none.
+        elastic_ips: of the region, by its name; None where the service does not say the quota.
+        profiles: instance profiles that the stack file names, by name; None if there is none.
     """
 
     region: str | None = None
@@ -154,3 +172,5 @@ class Facts:
     vpcs: Mapping[str, Vpc | None] = field(default_factory=dict)
     subnets: Mapping[str, Subnet | None] = field(default_factory=dict)
     security_groups: Mapping[str, SecurityGroup | None] = field(default_factory=dict)
+    elastic_ips: Mapping[str, ElasticIps | None] = field(default_factory=dict)
+    profiles: Mapping[str, Profile | None] = field(default_factory=dict)

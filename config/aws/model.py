@@ -61,12 +61,19 @@ def _id(kind: str) -> AfterValidator:
     return AfterValidator(judge)
 
 
+def _profile(value: str) -> str:
+    if not re.fullmatch(r"[\w+=,.@-]{1,128}", value):  # IAM API, CreateInstanceProfile: InstanceProfileName
+        raise ValueError(f"is {value!r}; it must be the name of an instance profile, not its ARN or a path")
+    return value
+
+
 def _reference(value: str) -> str:
     read_reference(value)
     return value
 
 
 _Image = Annotated[str, AfterValidator(_image)]
+_Profile = Annotated[str, AfterValidator(_profile)]
 _Backups = Annotated[Days, Field(ge=0)]
 
 
@@ -91,6 +98,12 @@ class Login(Model):
         default="ubuntu2204", description="What that image is; first boot differs.", examples=["al2023"]
     )
     root: Volume = Field(default=Volume(), description="Its root volume (gp3).")
+    elastic_ip: bool = Field(
+        default=False,
+        description="Give it an Elastic IP address, which it keeps when it is stopped; as any public address it costs 0.005 "
+        "USD an hour, also while the login node is stopped.",
+        examples=[True],
+    )
 
     @property
     def family(self) -> MachineImage:
@@ -156,6 +169,23 @@ class Network(Model):
     def private_subnets(self) -> tuple[str, str]:
         """The nodes' subnet and the one in the second zone."""
         return _halves(self.private)
+
+
+class OwnProfiles(Model):
+    """Instance profiles that exist; they, their roles and policies are never changed."""
+
+    nodes: _Profile | None = Field(default=None, description="The nodes' profile; null makes it.", examples=["gpu-nodes"])
+    login: _Profile | None = Field(
+        default=None,
+        description="The login node's profile, whose role may write the parameter /busbar/NAME/host-key; null makes it.",
+        examples=["gpu-login"],
+    )
+
+
+class Profiles(Model):
+    """Instance profiles, with their roles."""
+
+    existing: OwnProfiles = Field(default=OwnProfiles(), description="Profiles that exist, instead of new ones.")
 
 
 class Purchase(Model):
@@ -367,6 +397,7 @@ class Aws(Model):
     open_modules: bool = Field(default=True, description="The nodes' image has NVIDIA's open kernel modules.", examples=[False])
     root: Volume = Field(default=Volume(), description="Root volume of a node (gp3).")
     network: Network = Field(default=Network(), description="The VPC's networks.")
+    profiles: Profiles = Field(default=Profiles(), description="Instance profiles of nodes and login node.")
     queues: Annotated[tuple[Queue, ...], AfterValidator(some)] = Field(description="Queues of machines.")
     storage: Storage = Field(default=Storage(), description="File systems that every machine mounts.")
     container: Container | None = Field(default=None, description="Image that ranks run in; null runs them on the machines.")
@@ -413,6 +444,11 @@ class Aws(Model):
             for index, one in enumerate(queue.machines):
                 yield f"aws.queues[{at}].machines[{index}]", f"{queue.name}-{one.name}", one
 
+    @property
+    def has_dynamic(self) -> bool:
+        """Whether a scheduler may start machines."""
+        return any(one.dynamic for _, _, one in self.located)
+
     def made_of(self, machines: Machines) -> str:
         """Return a hash of all that ends machines when it changes: what cannot change while they run.
 
@@ -433,6 +469,8 @@ class Aws(Model):
         own = self.network.existing
         if own:  # beside the others, so that machines of a network that is made keep their hash
             parts["existing"] = (own.private_subnet, own.groups.nodes if own.groups else "")
+        if self.profiles.existing.nodes:
+            parts["profile"] = self.profiles.existing.nodes
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
 
     @property

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from config.aws import rules_capacity, rules_existing, rules_fabric, rules_machines, rules_storage
+from config.aws import rules_capacity, rules_existing, rules_fabric, rules_machines, rules_profiles, rules_storage
 from config.aws.facts import Facts
 from config.aws.model import Aws
 from config.measure import Measure
 from config.rule import Finding, check, collected
 from config.rules import pool_chosen
 
-RULES = collected(rules_existing, rules_fabric, rules_capacity, rules_machines, rules_storage)
+RULES = collected(rules_existing, rules_profiles, rules_fabric, rules_capacity, rules_machines, rules_storage)
 
 
 def findings(wanted: Aws, measure: Measure) -> tuple[Finding, ...]:

@@ -340,6 +340,23 @@ def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
             )
 
 
+@rule("elastic-ips", ERROR, "VPC user guide, Amazon VPC quotas: Elastic IP addresses per Region")
+def elastic_ips(wanted: Aws, facts: Facts) -> _Breaches:
+    """More Elastic IP addresses than the account may have: the NAT gateway of a VPC that is made takes one, too."""
+    if not wanted.login.elastic_ip:
+        return
+    found = known(facts.elastic_ips, wanted.region, "Elastic IP addresses in")
+    needed = 1 + (wanted.network.existing is None)
+    if found is not None and found.held - found.ours + needed > found.quota:
+        with_nat = ", with the NAT gateway's" if needed > 1 else ""
+        yield Breach(
+            "aws.login.elasticIp",
+            f"is true, and the cluster then has {needed}{with_nat}; the account has {found.held - found.ours} others in "
+            f"{wanted.region}, where its quota of Elastic IP addresses is {found.quota}; release one, ask for an increase, or "
+            "take the key out",
+        )
+
+
 @rule("addresses", ERROR, f"{_EC2} dry run: InsufficientFreeAddressesInSubnet", number=25)
 def address_room(wanted: Aws, facts: Facts) -> _Breaches:
     """More addresses than the nodes' subnet has."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from catalogue import IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
+from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
 from config.kinds import Access, Cidr, Globs, OnDestroy, Timezone, some
@@ -22,6 +23,8 @@ from config.units import Gb, GbitS, MbS
 
 #: Freeform tags of ours: the cluster's name, the stack, and what a pool's machines were made for. Two stacks may use one name.
 OWNER, STACK, MADE_FOR = "busbar", "busbar-stack", "busbar-machines"
+#: Families of the images that a stack file may give by name.
+_NAMED = {row.key: row.family for row in MARKETPLACE.values()} | {row.key: row.family for row in IMPORTS.values()}
 Family = Literal["ol7", "ol8", "ol9", "ubuntu2204", "ubuntu2404"]
 
 
@@ -36,10 +39,10 @@ def _is_ocid(kind: str, value: str) -> str:
 
 
 def _image(value: str) -> str:
-    if value in MARKETPLACE:
+    if value in _NAMED:
         return value
     if not value.startswith("ocid1."):
-        raise ValueError(f"is {value!r}; it must be one of {', '.join(MARKETPLACE)}, or an OCID that begins with ocid1.image")
+        raise ValueError(f"is {value!r}; it must be one of {', '.join(_NAMED)}, or an OCID that begins with ocid1.image")
     return _is_ocid("image", value)
 
 
@@ -146,7 +149,8 @@ class Pool(Model):
     nodes: int = Field(ge=0, description="How many nodes; 0 rents nothing yet, else 2 or more.", examples=[2])
     image: Annotated[str, AfterValidator(_image)] = Field(
         default="ol8-nv570",
-        description="Their image: a name of catalogue/oci/marketplace.py, which is subscribed to, or an OCID.",
+        description="Their image: a name of catalogue/oci/marketplace.py, which is subscribed to, one of "
+        "catalogue/oci/imports.py, which is imported, or an OCID.",
         examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"],
     )
     image_family: Family = Field(
@@ -165,8 +169,7 @@ class Pool(Model):
     @property
     def family(self) -> ImageFamily:
         """The image's row of the catalogue."""
-        named = MARKETPLACE.get(self.image)
-        return IMAGES[named.family if named else self.image_family]
+        return IMAGES[_NAMED.get(self.image, self.image_family)]
 
     @property
     def homes(self) -> Homes:
@@ -327,12 +330,16 @@ class Oci(Model):
     @property
     def named_images(self) -> tuple[str, ...]:
         """The images that pools give by name, each once."""
-        return tuple(dict.fromkeys(pool.image for pool in self.pools if pool.image in MARKETPLACE))
+        return tuple(dict.fromkeys(pool.image for pool in self.pools if pool.image in _NAMED))
+
+    def shapes_of(self, image: str) -> tuple[str, ...]:
+        """Return the shapes of the pools that have this image, each once."""
+        return tuple(dict.fromkeys(pool.shape for pool in self.pools if pool.image == image))
 
     @property
     def image_ocids(self) -> tuple[str, ...]:
         """The images that pools give by OCID, each once."""
-        return tuple(dict.fromkeys(pool.image for pool in self.pools if pool.image not in MARKETPLACE))
+        return tuple(dict.fromkeys(pool.image for pool in self.pools if pool.image not in _NAMED))
 
     @property
     def sizes(self) -> dict[str, int]:

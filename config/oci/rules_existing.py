@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from config.model import key_of
 from config.oci.facts import Facts, Subnet
@@ -39,14 +40,17 @@ def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 @rule("existing-place", ERROR, "OCI Networking, GetSubnet: vcnId, availabilityDomain")
 def existing_place(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """Subnets of two VCNs, or of another availability domain."""
-    found = dict(_named(wanted, facts))
-    if len({subnet.vcn for _, subnet in found.values()}) > 1:
-        (_, public), (name, private) = found[f"{_AT}.publicSubnet"], found[f"{_AT}.privateSubnet"]
+    named = _named(wanted, facts)
+    if named is None:
+        return
+    if named.public.facts.vcn != named.private.facts.vcn:
         yield Breach(
-            f"{_AT}.privateSubnet", f"is {name}, which is in {private.vcn}, and publicSubnet is in {public.vcn}; name one VCN's"
+            named.private.path,
+            f"is {named.private.ocid}, which is in {named.private.facts.vcn}, and publicSubnet is in {named.public.facts.vcn}; "
+            "name one VCN's",
         )
     here = wanted.availability_domain or next(iter(facts.offering(frozenset(pool.shape for pool in wanted.pools))), "")
-    for path, (name, subnet) in found.items():
+    for path, name, subnet in named:
         if subnet.domain and subnet.domain != here:
             yield Breach(path, f"is {name}, which is in {subnet.domain}, and machines go to {here}; name a regional subnet")
 
@@ -54,97 +58,126 @@ def existing_place(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 @rule("existing-dns", ERROR, "OCI Networking, DNS in your VCN: a subnet needs a DNS label")
 def existing_dns(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """A subnet in which nodes have no names."""
-    for path, (name, subnet) in _named(wanted, facts):
-        if path.endswith("privateSubnet") and not subnet.dns:
-            yield Breach(
-                path, f"is {name}, which has no DNS label, nor has its VCN perhaps; nodes would not find each other by name"
-            )
+    named = _named(wanted, facts)
+    if named and not named.private.facts.dns:
+        yield Breach(
+            named.private.path,
+            f"is {named.private.ocid}, which has no DNS label, nor has its VCN perhaps; nodes would not find each other by "
+            "name",
+        )
 
 
 @rule("existing-routes", ERROR, "OCI Networking, Internet gateway: it serves machines that have public addresses")
 def existing_routes(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """A subnet without the way out that its machines need."""
-    for path, (name, subnet) in _named(wanted, facts):
-        to, is_public = subnet.way_out, path.endswith("publicSubnet")
-        where = "an unknown place, because its route table is in another compartment" if to is None else to or "nothing"
-        if is_public and not subnet.takes_public:
-            yield Breach(path, f"is {name}, which prohibits public addresses; the login node is reached by one")
-        if is_public and not (to or "").startswith(_INTERNET):
-            yield Breach(
-                path,
-                f"is {name}, which sends {_WORLD} to {where}; the login node is reached from outside, which takes an Internet "
-                "gateway",
-            )
-        if not is_public and (not to or to.startswith(_INTERNET)):
-            yield Breach(
-                path,
-                f"is {name}, which sends {_WORLD} to {where}; nodes have no public address, fetch packages, and their agent "
-                "talks to the vendor's services, so it takes a NAT gateway or another way out",
-            )
+    named = _named(wanted, facts)
+    if named is None:
+        return
+    path, name, public = named.public
+    if not public.takes_public:
+        yield Breach(path, f"is {name}, which prohibits public addresses; the login node is reached by one")
+    if not (public.way_out or "").startswith(_INTERNET):
+        yield Breach(
+            path,
+            f"is {name}, which sends {_WORLD} to {_where(public)}; the login node is reached from outside, which takes an "
+            "Internet gateway",
+        )
+    path, name, private = named.private
+    if not private.way_out or private.way_out.startswith(_INTERNET):
+        yield Breach(
+            path,
+            f"is {name}, which sends {_WORLD} to {_where(private)}; nodes have no public address, fetch packages, and their "
+            "agent talks to the vendor's services, so it takes a NAT gateway or another way out",
+        )
 
 
 @rule("existing-room", ERROR, "OCI Networking, ListPrivateIps; three addresses of each subnet are reserved")
 def existing_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """Fewer free addresses than will be taken."""
-    for path, (name, subnet) in _named(wanted, facts):
-        if path.endswith("publicSubnet"):
-            continue
-        running = {pool.name: known(facts.running, pool.name, "nodes of pool") for pool in wanted.pools}
-        needed = sum(max(0, pool.nodes - running[pool.name]) for pool in wanted.pools)
-        if not any(running.values()):  # later the servers have theirs
-            needed += sum(system.addresses for system in wanted.storage.made.values())
-        if needed > subnet.free:
-            yield Breach(
-                path,
-                f"is {name}, which has {subnet.free} free addresses, and what does not run yet takes {needed}; name a larger "
-                "subnet, or ask for less",
-            )
+    named = _named(wanted, facts)
+    if named is None:
+        return
+    running = {pool.name: known(facts.running, pool.name, "nodes of pool") for pool in wanted.pools}
+    needed = sum(max(0, pool.nodes - running[pool.name]) for pool in wanted.pools)
+    if not any(running.values()):  # later the servers have theirs
+        needed += sum(system.addresses for system in wanted.storage.made.values())
+    path, name, subnet = named.private
+    if needed > subnet.free:
+        yield Breach(
+            path,
+            f"is {name}, which has {subnet.free} free addresses, and what does not run yet takes {needed}; name a larger "
+            "subnet, or ask for less",
+        )
 
 
 @rule("existing-reach", ERROR, "what the update itself does: SSH to the login node, and from there to the nodes")
 def existing_reach(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """Security lists that SSH, MPI or NCCL do not pass."""
-    found = {path.rpartition(".")[2]: its for path, its in _named(wanted, facts)}
-    if not found:
+    named = _named(wanted, facts)
+    if named is None:
         return
-    (its_public, public), (its_private, private) = found["publicSubnet"], found["privateSubnet"]
+    (at_public, its_public, public), (at_private, its_private, private) = named
     for index, source in enumerate(wanted.access.ssh_from):
         if not public.lets(source, out=False, port=_SSH):
             yield Breach(
                 f"oci.access.sshFrom[{index}]", f"is {source}, and the security lists of {its_public} let no SSH in from there"
             )
     if not public.lets(private.cidr, out=True, port=_SSH):
-        yield Breach(f"{_AT}.publicSubnet", f"is {its_public}, whose security lists let no SSH out to {private.cidr}")
+        yield Breach(at_public, f"is {its_public}, whose security lists let no SSH out to {private.cidr}")
     if not private.lets(public.cidr, out=False, port=_SSH):
-        yield Breach(f"{_AT}.privateSubnet", f"is {its_private}, whose security lists let no SSH in from {public.cidr}")
+        yield Breach(at_private, f"is {its_private}, whose security lists let no SSH in from {public.cidr}")
     if not all(private.lets(private.cidr, out=way) for way in (False, True)):
         yield Breach(
-            f"{_AT}.privateSubnet",
+            at_private,
             f"is {its_private}, whose security lists do not let all traffic through between its own machines; MPI and NCCL use "
             "any port",
         )
-    for key, (name, subnet) in found.items():
+    for path, name, subnet in named:
         if not subnet.lets(_WORLD, out=True, port=_HTTPS):
-            yield Breach(
-                f"{_AT}.{key}", f"is {name}, whose security lists let no HTTPS out to {_WORLD}; first boot fetches packages"
-            )
+            yield Breach(path, f"is {name}, whose security lists let no HTTPS out to {_WORLD}; first boot fetches packages")
 
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
 def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """A public subnet that lets SSH in from the whole Internet, unsaid; a new VCN's default security list does."""
-    for path, (name, subnet) in _named(wanted, facts):
-        is_open = path.endswith("publicSubnet") and subnet.lets(_WORLD, out=False, port=_SSH)
-        if is_open and not wanted.access.allow_world:
-            yield Breach(
-                path,
-                f"is {name}, whose security lists let SSH in from {_WORLD}, the whole Internet; close it, or set "
-                "oci.access.allowWorld: true if you mean it",
-            )
+    named = _named(wanted, facts)
+    if named and named.public.facts.lets(_WORLD, out=False, port=_SSH) and not wanted.access.allow_world:
+        yield Breach(
+            named.public.path,
+            f"is {named.public.ocid}, whose security lists let SSH in from {_WORLD}, the whole Internet; close it, or set "
+            "oci.access.allowWorld: true if you mean it",
+        )
 
 
-def _named(wanted: Oci, facts: Facts) -> Iterator[tuple[str, tuple[str, Subnet]]]:
-    """Yield path, OCID and facts of each subnet that is named."""
+class _Named(NamedTuple):
+    """A subnet that is named: path of its key, OCID, and what the account says of it."""
+
+    path: str
+    ocid: str
+    facts: Subnet
+
+
+class _Pair(NamedTuple):
+    """The two subnets that are named."""
+
+    public: _Named
+    private: _Named
+
+
+def _named(wanted: Oci, facts: Facts) -> _Pair | None:
+    """Return the subnets that are named; None where the stack makes its network."""
     own = wanted.network.existing
-    for key, name in {"publicSubnet": own.public_subnet, "privateSubnet": own.private_subnet}.items() if own else ():
-        yield f"{_AT}.{key}", (name, known(facts.subnets, name, "subnet"))
+    if own is None:
+        return None
+    public, private = (
+        _Named(f"{_AT}.{key}", name, known(facts.subnets, name, "subnet"))
+        for key, name in (("publicSubnet", own.public_subnet), ("privateSubnet", own.private_subnet))
+    )
+    return _Pair(public, private)
+
+
+def _where(subnet: Subnet) -> str:
+    """Return what a subnet sends all other traffic to, as a sentence has it."""
+    if subnet.way_out is None:
+        return "an unknown place, because its route table is in another compartment"
+    return subnet.way_out or "nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalogue import gpus
+from catalogue.oci.imports import IMPORTS
 from catalogue.prices import PRICES
 from config.oci.facts import Facts, OfferedShape
 from config.oci.model import Oci, Pool
@@ -137,6 +138,21 @@ def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     for path, pool in _by_ocid(wanted):
         if known(facts.images, pool.image, "image") is None:
             yield Breach(f"{path}.image", f"is {pool.image}, which is not in this region, or this account may not see it")
+
+
+@rule("image-import", WARNING, "terraform-provider-oci: core_image_resource.go, two hours; Image.billableSizeInGBs")
+def image_import(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """An image that is imported first, as long as no nodes of it run."""
+    said: set[str] = set()
+    for path, pool in wanted.located:
+        if pool.image in IMPORTS and pool.image not in said and not facts.running.get(pool.name):
+            said.add(pool.image)
+            yield Breach(
+                f"{path}.image",
+                f"is {pool.image}, which the first update imports into the compartment as {IMPORTS[pool.image].name}: the "
+                "provider waits two hours for it at most, and it is billed by its size until the stack is destroyed. One that "
+                "you have imported is given by its OCID",
+            )
 
 
 @rule("image-fits", ERROR, "OCI Compute, ListShapes of an image")

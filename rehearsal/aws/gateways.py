@@ -9,9 +9,10 @@ from typing_extensions import override
 
 from rehearsal.aws import addresses
 from rehearsal.aws.errors import Problem, invalid, refused
-from rehearsal.aws.kinds import EIP, GATEWAY, NAT, SUBNET, TABLE, VPC, Asked, Kind
+from rehearsal.aws.kinds import EIP, GATEWAY, INSTANCE, NAT, SUBNET, TABLE, VPC, Asked, Kind
 from rehearsal.aws.netplan import leads_out
 from rehearsal.aws.places import region_of
+from rehearsal.aws.types import ADDRESS_QUOTA
 from rehearsal.aws.vpc import InVpc
 from rehearsal.plugin.addresses import free_public
 from rehearsal.plugin.resource_cloud import ResourceCloud
@@ -48,14 +49,28 @@ class InternetGateway(InVpc):
 
 
 class Eip(Kind):
-    """An Elastic IP address."""
+    """An Elastic IP address, of a NAT gateway or of an instance, whose own public address it takes the place of."""
 
     token, noun, prefix, arn = EIP, "elastic IP", "eipalloc", "elastic-ip/{id}"
     create, update, delete = "AllocateAddress", "AssociateAddress", "ReleaseAddress"
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("instance", "networkInterface", "associateWithPrivateIp", "address", "customerOwnedIpv4Pool"),
-        "the rehearsal supports only addresses of NAT gateways.",
+        ("networkInterface", "associateWithPrivateIp", "address", "customerOwnedIpv4Pool"),
+        "the rehearsal supports only addresses of NAT gateways and instances.",
     )
+
+    @override
+    def problems(self, asked: Asked) -> Iterator[Problem]:
+        yield from super().problems(asked)
+        most = ADDRESS_QUOTA[2]
+        if asked.itself is None and len(asked.database.of(EIP)) >= most:
+            yield refused("", "AddressLimitExceeded", "The maximum number of addresses has been reached.")
+        named = asked.known("instance")
+        instance = asked.database.find(named, INSTANCE)
+        if named is not None and instance is None:
+            yield refused("instance", "InvalidInstanceID.NotFound", f"The instance ID '{named}' does not exist")
+        vpc = instance.private.get("vpc") if instance else None
+        if vpc and not asked.database.of(GATEWAY, vpcId=vpc):
+            yield refused("instance", "Gateway.NotAttached", f"Network {vpc} is not attached to any internet gateway")
 
     @override
     def born(self, database: Database, record: Record) -> None:
@@ -71,10 +86,48 @@ class Eip(Kind):
         )
 
     @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
+        """Move it in place from one instance to another (terraform-provider-aws:internal/service/ec2/ec2_eip.go, Update)."""
+        before, now = (old or {}).get("instance"), record.inputs.get("instance")
+        if before != now:
+            _taken_off(cloud, before)
+            with cloud.store.change() as database:
+                instance, mine = database.find(now, INSTANCE), database.records[record.id]
+                if instance is not None:
+                    instance.computed["publicIp"] = mine.computed["publicIp"]
+                    instance.computed["publicDns"] = mine.computed["publicDns"]
+                mine.computed.update(instance=now or "", associationId=f"eipassoc-{record.id[9:]}" if now else "")
+            _render(cloud, now)
+
+    @override
+    def gone(self, cloud: ResourceCloud, record: Record) -> None:
+        _taken_off(cloud, record.inputs.get("instance"))
+
+    @override
     def in_use(self, record: Record, holder: Record, kind: Any) -> Problem:
         return refused(
             "", "InvalidIPAddress.InUse", f"Address {record.computed['publicIp']} is in use by {holder.id} and is not released."
         )
+
+
+def _taken_off(cloud: ResourceCloud, named: object) -> None:
+    """Give an instance that loses its Elastic IP address one of the vendor's again, where it was launched with one.
+
+    Source: VPC user guide, "Elastic IP addresses": its public address is released, and comes back as another one.
+    """
+    with cloud.store.change() as database:
+        instance = database.find(named, INSTANCE)
+        if instance is None:
+            return
+        public = free_public(database) if instance.computed["associatePublicIpAddress"] else None
+        instance.computed["publicIp"] = public or ""
+    _render(cloud, named)
+
+
+def _render(cloud: ResourceCloud, named: object) -> None:
+    instance = cloud.store.read().find(named, INSTANCE)
+    if instance is not None:
+        cloud.render(instance.private["vpc"])
 
 
 class NatGateway(Kind):

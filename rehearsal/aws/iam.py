@@ -14,6 +14,7 @@ from typing_extensions import override
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.aws.kinds import PROFILE, ROLE, Asked, Kind, Named, by_name, now, shown
 from rehearsal.plugin import kinds
+from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
@@ -211,3 +212,28 @@ class InstanceProfile(Named):
     def born(self, database: Database, record: Record) -> None:
         super().born(database, record)
         record.computed.update(createDate=now(), path="/", uniqueId=f"AIPA{''.join(secrets.choice(_UPPER) for _ in range(17))}")
+
+
+def profile(database: Database, name: str) -> dict[str, Any]:
+    """Return what the data source says of an instance profile; one without a role has no role's fields.
+
+    Source: terraform-provider-aws:internal/service/iam/instance_profile_data_source.go.
+
+    Raises:
+        ServiceError: there is none.
+    """
+    found = by_name(database, PROFILE, name)
+    if found is None:
+        missing = f"reading IAM Instance Profile ({name}): couldn't find resource"
+        raise ServiceError(refused("", "NoSuchEntity", missing, 404), "IAM", "GetInstanceProfile")
+    role, its = _role_of(database, found), found.computed
+    return {
+        "id": its["uniqueId"],
+        "name": its["name"],
+        "arn": its["arn"],
+        "path": its["path"],
+        "createDate": its["createDate"],
+        "roleArn": role.computed["arn"] if role else "",
+        "roleId": role.computed["uniqueId"] if role else "",
+        "roleName": role.computed["name"] if role else "",
+    }

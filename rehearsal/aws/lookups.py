@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rehearsal.aws import network_lookups, offers, parameters, reserved
+from rehearsal.aws import iam, network_lookups, offers, parameters, reserved
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import PARAMETERS
-from rehearsal.aws.kinds import INSTANCE, PROFILE, by_name
+from rehearsal.aws.kinds import EIP, INSTANCE, PROFILE, by_name
 from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.subnets import zone_id
@@ -64,6 +64,17 @@ def _parameter(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     }
 
 
+def _profile(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+    return iam.profile(cloud.store.read(), needed(args, "name", "IAM", "GetInstanceProfile"))
+
+
+def _addresses(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+    tags = {str(key): str(value) for key, value in (args.get("tags") or {}).items()}
+    found = [one for one in cloud.store.read().of(EIP) if tags.items() <= (one.inputs.get("tags") or {}).items()]
+    found = [one for one in found if passes(args, {"public-ip": one.computed["publicIp"], "allocation-id": one.id})]
+    return {"allocationIds": [one.id for one in found], "publicIps": [one.computed["publicIp"] for one in found]}
+
+
 def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
     states = set(args.get("instanceStateNames") or ["running"])
     database = cloud.store.read()
@@ -115,6 +126,8 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:index/getAvailabilityZones:getAvailabilityZones": _zones,
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,
     "aws:ssm/getParameter:getParameter": _parameter,
+    "aws:ec2/getEips:getEips": _addresses,
+    "aws:iam/getInstanceProfile:getInstanceProfile": _profile,
     "aws:ec2/getInstances:getInstances": _instances,
     "aws:ec2/getVpc:getVpc": network_lookups.vpc,
     "aws:ec2/getSubnet:getSubnet": network_lookups.subnet,

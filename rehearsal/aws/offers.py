@@ -11,7 +11,7 @@ from rehearsal.aws.images import IMAGES, Image
 from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.subnets import zone_id
-from rehearsal.aws.types import GIGA, QUOTAS, SPOT_QUOTAS, TYPES, Type
+from rehearsal.aws.types import ADDRESS_QUOTA, GIGA, QUOTAS, SPOT_QUOTAS, TYPES, Type
 
 _MIB_PER_GIB = 1024
 
@@ -149,7 +149,7 @@ def quota(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
         ServiceError: there is none, or the request is wrong.
     """
     service = needed(args, "serviceCode", "Service Quotas", "GetServiceQuota")
-    listed = {name: (code, value) for name, code, value in QUOTAS.values()} | SPOT_QUOTAS
+    listed = {name: (code, value) for name, code, value in (*QUOTAS.values(), ADDRESS_QUOTA)} | SPOT_QUOTAS
     del cloud
     for name, (code, value) in listed.items():
         if service == "ec2" and (args.get("quotaName") == name or args.get("quotaCode") == code):

@@ -146,6 +146,9 @@ SPOT_QUOTAS = {
     "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests": ("L-34B43A08", 1152.0),
 }
 
+#: Elastic IP addresses of a region (VPC user guide, "Amazon VPC quotas": 5 by default), as Service Quotas has them.
+ADDRESS_QUOTA = ("EC2-VPC Elastic IPs", "L-0263D0A3", 5)
+
 
 def letters(name: str) -> str:
     """Return the quota that a type counts against; the standard types share one."""

@@ -16,7 +16,8 @@ from rehearsal.oci import host_images, launch
 from rehearsal.oci.core_network import DHCP_OPTIONS
 from rehearsal.oci.core_subnet import private
 from rehearsal.oci.errors import Problem
-from rehearsal.oci.images import IMAGES
+from rehearsal.oci.images import Image
+from rehearsal.oci.imports import image_of
 from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.machines import equipped
 from rehearsal.oci.netplan import free_private_ip, subnet_cidr
@@ -69,7 +70,7 @@ def place(database: Database, record: Record, where: Place) -> None:
     name = record.outputs()["displayName"]
     label = vnic.get("hostnameLabel") or record.inputs.get("hostnameLabel")
     source = record.inputs.get("sourceDetails") or {}
-    image = IMAGES[source.get("sourceId") or source.get("imageId") or record.inputs["image"]]
+    image = _launched(database, source.get("sourceId") or source.get("imageId") or record.inputs["image"])
     shape = SHAPES[record.inputs["shape"]]
     hostname = (label or re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "instance").lower()[:63].rstrip("-")
     config = record.inputs.get("shapeConfig") or {}
@@ -105,11 +106,23 @@ def place(database: Database, record: Record, where: Place) -> None:
     )
 
 
+def _launched(database: Database, ocid: str) -> Image:
+    """Return the image that an instance is made of.
+
+    Raises:
+        KeyError: there is none.
+    """
+    image = image_of(database, ocid)
+    if image is None:
+        raise KeyError(ocid)
+    return image
+
+
 def boot(cloud: ResourceCloud, record: Record) -> None:
     """Start an instance's host, unless it runs already."""
     database = cloud.store.read()
     subnet = database.records[record.private["subnet"]]
-    image, shape = IMAGES[record.private["image"]], SHAPES[record.private["shape"]]
+    image, shape = _launched(database, record.private["image"]), SHAPES[record.private["shape"]]
     cidr = subnet_cidr(subnet)
     metadata = record.inputs.get("metadata") or {}
     agent = record.inputs.get("agentConfig") or {}
@@ -211,7 +224,7 @@ class Instance(Kind):
         """Replace the boot volume: the same instance and addresses, another system with other host keys."""
         with cloud.store.change() as database:
             mine = database.records[record.id]
-            image = IMAGES[mine.inputs["sourceDetails"]["sourceId"]]
+            image = _launched(database, mine.inputs["sourceDetails"]["sourceId"])
             mine.private["image"] = mine.computed["image"] = image.id
             mine.computed["sourceDetails"] = {**mine.computed["sourceDetails"], "sourceId": image.id}
         hosts.stop(cloud.world, record.short)

@@ -11,7 +11,8 @@ from typing import Any
 
 from rehearsal.oci.core_subnet import SUBNET, private
 from rehearsal.oci.errors import Problem, not_found
-from rehearsal.oci.images import IMAGES, Image
+from rehearsal.oci.images import Image
+from rehearsal.oci.imports import image_of
 from rehearsal.oci.kinds import Asked
 from rehearsal.oci.marketplace import subscribed
 from rehearsal.oci.netplan import served, subnet_cidr, within
@@ -67,7 +68,7 @@ class Details:
     @property
     def image(self) -> Image | None:
         """The image, if it is known and exists."""
-        return IMAGES.get(str(self.at(self.image_path)))
+        return image_of(self.asked.database, self.at(self.image_path))
 
     def refuse(self, path: str, message: str, status: int = 400, code: str = "InvalidParameter") -> Problem:
         """Return a problem at a path below the prefix."""

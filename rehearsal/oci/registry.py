@@ -9,6 +9,7 @@ from rehearsal.oci.core_network import DhcpOptions, InternetGateway, NatGateway,
 from rehearsal.oci.core_subnet import RouteTable, SecurityList, Subnet
 from rehearsal.oci.files import Export, FileSystem, MountTarget
 from rehearsal.oci.identity import DynamicGroup, Policy
+from rehearsal.oci.imports import AddedShape, ImageKind
 from rehearsal.oci.kinds import Kind
 from rehearsal.oci.lustre import Lustre
 from rehearsal.oci.marketplace import Agreement, Subscription
@@ -21,5 +22,6 @@ KINDS: Mapping[str, Kind] = {
         Vcn(), InternetGateway(), NatGateway(), ServiceGateway(), RouteTable(), SecurityList(), DhcpOptions(), Subnet(),
         Instance(), InstanceConfiguration(), ClusterNetwork(), ConsoleHistory(), DynamicGroup(), Policy(),
         FileSystem(), MountTarget(), Export(), Lustre(), Agreement(), Subscription(),
+        ImageKind(), AddedShape(),
     )
 }  # fmt: skip

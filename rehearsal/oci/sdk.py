@@ -15,6 +15,8 @@ SDK = Sdk(
         "oci:Core/securityList:SecurityList": "core.security_list",
         "oci:Core/dhcpOptions:DhcpOptions": "core.dhcp_options",
         "oci:Core/subnet:Subnet": "core.subnet",
+        "oci:Core/image:Image": "core.image",
+        "oci:Core/shapeManagement:ShapeManagement": "core.shape_management",
         "oci:Core/instance:Instance": "core.instance",
         "oci:Core/instanceConfiguration:InstanceConfiguration": "core.instance_configuration",
         "oci:Core/clusterNetwork:ClusterNetwork": "core.cluster_network",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from test_aws_program import OTHER, OWN_GROUPS, account, bought, existing, network_of, program, storage
+from test_aws_program import HELD, OTHER, OWN_GROUPS, account, bought, existing, network_of, program, storage
 
 from catalogue.aws.permissions import LOOKUPS, RESOURCES, policy
 
@@ -16,9 +16,9 @@ PAGE = ROOT / "docs" / "aws-permissions.json"
 ASKED = {"preflight": True}
 #: Stacks that make and ask, together, all that any stack can.
 STACKS: tuple[dict[str, Any], ...] = (
-    {"secondZone": OTHER} | storage(home={"deployment": "MULTI_AZ_1"}) | {"image": None} | ASKED,
+    {"secondZone": OTHER} | storage(home={"deployment": "MULTI_AZ_1"}) | {"image": None, "login": {"elasticIp": True}} | ASKED,
     bought("capacity-block", offering="cb-1", confirm="cb-1"),
-    existing(groups=OWN_GROUPS) | ASKED,
+    existing(groups=OWN_GROUPS) | ASKED | {"profiles": {"existing": {"nodes": "gpu-nodes"}}},
 )
 
 
@@ -27,7 +27,7 @@ def used() -> tuple[set[str], set[str]]:
     """Tokens of all resources that are made, and of all data sources that are asked."""
     made, asked = set(), set()
     for wanted in STACKS:
-        cloud, _ = program(wanted, answers=account(**network_of()) if wanted.get("preflight") else None)
+        cloud, _ = program(wanted, answers=account(**network_of(), **HELD) if wanted.get("preflight") else None)
         made |= {kind.removeprefix("aws:") for kind, _, _ in cloud.made if kind.startswith("aws:")}
         asked |= {token.removeprefix("aws:") for token, _ in cloud.asked if token.startswith("aws:")}
     return made, asked

@@ -37,10 +37,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 MADE: dict[str, dict[str, Any]] = {
     "instance:Instance": {"publicIp": "203.0.113.5", "privateIp": "10.1.0.50"},
     "launchTemplate:LaunchTemplate": {"latestVersion": 3},
+    "eip:Eip": {"publicIp": "203.0.113.77"},
     "role:Role": {"arn": "arn:aws:iam::111122223333:role/node"},
     "lustreFileSystem:LustreFileSystem": {"dnsName": "fs-lustre", "mountName": "abcdefgh"},
     "openZfsFileSystem:OpenZfsFileSystem": {"dnsName": "fs-home"},
 }
+#: The filter of machines by instance profile, and the profile that the stack makes.
+PROFILE, MINE = "iam-instance-profile.arn", "arn:cluster-iam-node-profile"
 
 
 @dataclass
@@ -83,12 +86,10 @@ class Cloud(pulumi.runtime.Mocks):
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
         if "instance-type" in asked:  # whoever's they are
             return {"ids": []}
-        profile = asked.pop("iam-instance-profile.arn", None)
-        assert profile == ["arn:cluster-iam-node-profile"] or "tag:busbar:cluster" in asked, "no other stack's machines"
         found = {
             name: tags
             for name, tags in self.running.items()
-            if all(tags.get(key.removeprefix("tag:")) in values for key, values in asked.items())
+            if all(({PROFILE: MINE} | tags).get(key.removeprefix("tag:")) in values for key, values in asked.items())
         }
         return {"ids": list(found), "privateIps": [f"10.1.0.{20 - n}" for n in range(len(found))]}
 
@@ -676,6 +677,76 @@ def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
     assert tags == ["training"] * 4
 
 
+OWN_PROFILES = {"profiles": {"existing": {"nodes": "gpu-nodes", "login": "gpu-login"}}}
+HELD = {"getInstanceProfile": {"roleArn": "arn:aws:iam::111122223333:role/theirs", "roleName": "theirs"}}
+
+
+def test_profiles_that_exist_are_used_as_they_are_and_no_role_is_made():
+    found, _ = program(OWN_PROFILES)
+    assert not [kind for kind, _, _ in found.made if kind.startswith("aws:iam/")]
+    assert template(found)["iamInstanceProfile"] == {"name": "gpu-nodes"}
+    assert found.named("cluster-login-instance")["iamInstanceProfile"] == "gpu-login"
+    assert found.one("Parameter")["name"] == "/busbar/training/host-key"
+    assert template(found)["namePrefix"] != template(program()[0])["namePrefix"], "machines keep the role that they were given"
+    by_half = program({"profiles": {"existing": {"nodes": "gpu-nodes"}}})[0]
+    assert [one["role"] for one in by_half.of("InstanceProfile")] == ["cluster-iam-login"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "tags", "before"),
+    [
+        ({"image": "ami-2"}, {}, OWN_PROFILES),
+        ({"image": "ami-2", "name": "renamed"}, {}, OWN_PROFILES),
+        ({}, {PROFILE: MINE}, {}),
+    ],
+    ids=["another image", "another name, too", "a profile of its own before"],
+)
+def test_machines_of_a_profile_that_others_have_too_are_found_by_the_tags_of_their_stack(changes, tags, before):
+    launched = program(before | nodes(static=2))[0]
+    mine = {
+        name: its["tags"] | {PROFILE: "arn:theirs"} | tags
+        for _, name, its in launched.made
+        if "-pool-gpu-p5-" in name and "tags" in its
+    }
+    mine = {name: its for name, its in mine.items() if "busbar:index" in its}
+    others = {"i-9": mine["cluster-pool-gpu-p5-0"] | {"busbar:stack": "they/busbar/aws", "busbar:cluster": "theirs"}}
+    with pytest.raises(pulumi.RunError, match="2 machines that run would end") as refused:
+        program(OWN_PROFILES | changes, running=mine | others)
+    assert "i-9" not in str(refused.value)
+    assert program(before, running=mine | others)[0].made, "as they were launched, they stay"
+
+
+def test_machines_are_found_on_the_way_back_from_a_profile_that_exists_before_the_new_one_is_there():
+    launched = program(OWN_PROFILES)[0]
+    ran_there = {
+        name: its["tags"] | {PROFILE: "arn:theirs"} for _, name, its in launched.made if "busbar:index" in its.get("tags", {})
+    }
+    with pytest.raises(pulumi.RunError, match="2 machines that run would end"):
+        program(running=ran_there)
+
+
+def test_a_profile_that_is_not_there_or_has_no_role_is_refused_in_a_sentence():
+    def none(_: dict[str, Any]) -> dict[str, Any]:
+        raise Nothing
+
+    with pytest.raises(pulumi.RunError) as refused:
+        ask(OWN_PROFILES, getInstanceProfile=none)
+    assert "aws.profiles.existing.nodes is gpu-nodes, and the account has no such profile" in str(refused.value)
+    with pytest.raises(pulumi.RunError, match=r"profiles\.existing\.login is gpu-login, which has no role"):
+        ask(OWN_PROFILES, getInstanceProfile={"roleName": ""})
+    assert ask(OWN_PROFILES, **HELD).made
+
+
+def test_a_scheduler_ends_only_its_stacks_machines_where_others_have_their_profile():
+    wanted = {"profiles": {"existing": {"nodes": "gpu-nodes"}}} | nodes(dynamic=4)
+    found, _ = program(wanted, answers={noun: lambda _, its=its: its for noun, its in HELD.items()})
+    by_action = {json.dumps(one["Action"]): one for one in policy(found)}
+    (tag,) = by_action['"ec2:TerminateInstances"']["Condition"]["StringEquals"].items()
+    assert by_action['"iam:PassRole"']["Resource"] == "arn:aws:iam::111122223333:role/theirs"
+    launched = [spec["tags"] for spec in template(found)["tagSpecifications"] if spec["resourceType"] == "instance"]
+    assert [its[tag[0].removeprefix("ec2:ResourceTag/")] for its in launched] == [tag[1]]
+
+
 @pytest.mark.parametrize(("region", "name"), [("us-gov-east-1", "aws-us-gov"), ("cn-north-1", "aws-cn"), ("eu-west-1", "aws")])
 def test_arns_begin_with_the_partition_of_the_region(region, name):
     assert partition(region) == name
@@ -698,6 +769,34 @@ def test_the_login_node_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
     assert boot["ssh_authorized_keys"] == [KEY]
     assert "fs-home:/fsx/ /home nfs" in login["userData"]
     assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in login["userData"]
+
+
+def test_an_elastic_address_is_the_login_nodes_and_changes_nothing_of_the_machine(bare):
+    found, seen = program({"login": {"elasticIp": True}})
+    machine = "cluster-login-instance"
+    assert found.named(machine) == bare[0].named(machine), "one that runs is not made anew"
+    address = found.named("cluster-login-address")
+    assert (address["instance"], address["domain"]) == (f"{machine}-id", "vpc")
+    assert seen["inventory"].login == Machine("login", "203.0.113.77", "ubuntu", HOST_KEY)
+    assert '"203.0.113.77"' in found.named("cluster-login-announced")["stdin"].replace("'", '"')
+    assert "203.0.113.77" in json.dumps(found.named("cluster-login-booted")["connection"])
+    assert {one["tags"]["busbar:cluster"] for one in found.of("Eip")} == {"training"}
+
+
+def test_an_elastic_address_that_the_account_may_not_have_is_refused_and_ones_own_count_once():
+    def held(*others: str, ours: int = 0) -> dict[str, Any]:
+        return {
+            "getEips": lambda args: {"publicIps": ["mine"] * ours + ([] if args.get("tags") else list(others))},
+            "getServiceQuota": lambda args: {"value": 5.0 if "Elastic" in args["quotaName"] else 384.0},
+        }
+
+    wanted = {"login": {"elasticIp": True}}
+    with pytest.raises(pulumi.RunError, match=r"elasticIp is true, and the cluster then has 2, with the NAT .* has 4 others"):
+        ask(wanted, **held("a", "b", "c", "d"))
+    assert ask(wanted, **held("a", "b", "c", ours=2)).made
+    with pytest.raises(pulumi.RunError, match=r"then has 1; the account has 5 others in ap-northeast-1"):
+        owned(existing() | wanted, **held(*"abcde"))
+    assert "getEips" not in {token.rpartition(":")[2] for token, _ in ask().asked}
 
 
 def test_the_login_nodes_host_key_is_pinned_from_its_parameter_before_anything_connects(cloud):
@@ -939,6 +1038,7 @@ def account(**changes: Any) -> dict[str, Callable[[dict[str, Any]], dict[str, An
             "blockDeviceMappings": disks,
         },
         "getServiceQuota": {"value": 384.0},
+        "getEips": {"publicIps": []},
         "getCapacityBlockReservation": {
             "state": "active",
             "instanceType": "p5.48xlarge",
@@ -1176,6 +1276,19 @@ def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_
     asked.clear()
     assert ask(getInstances=lambda args: asked.append(args) or {"ids": [], "privateIps": []}).made
     assert len([1 for one in asked if "instance-type" in str(one)]) == 3, "an idle account is asked three times"
+
+
+def test_what_a_quota_is_and_what_of_it_is_in_use_is_asked_once_for_all_entries_that_count_against_it():
+    def questions(found: Cloud) -> list[str]:
+        kinds = [(token.rpartition(":")[2], args) for token, args in found.asked]
+        return [noun for noun, args in kinds if noun == "getServiceQuota" or "instance-type" in str(args.get("filters"))]
+
+    more = {"name": "more", "static": 0, "placement": "none"}
+    one = questions(ask())
+    assert sorted(set(one)) == ["getInstanceTypeOfferings", "getInstances", "getServiceQuota"]
+    assert questions(ask({"queues": [{"machines": [GPU, more | {"type": "p5.48xlarge"}]}]})) == one
+    spot = more | {"type": "p5.48xlarge", "purchase": {"option": "spot"}}
+    assert questions(ask({"queues": [{"machines": [GPU, spot]}]})).count("getServiceQuota") == 2, "spot has its own"
 
 
 def test_an_account_that_may_not_list_its_machines_is_told_so_before_anything_of_a_pool_is_made():

@@ -13,6 +13,7 @@ from conftest import Engine, run_program
 from test_config import GIVEN
 from test_program import LINES
 
+from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from components.oci import preflight as oci_preflight
 from config import read
@@ -284,6 +285,29 @@ def test_an_image_by_name_is_subscribed_to_and_not_looked_up(asked):
     (configuration,) = engine.of("InstanceConfiguration")
     launch = configuration["instanceDetails"]["launchDetails"]
     assert launch["sourceDetails"]["imageId"] == "ocid1.image.oc1..subscribed"
+
+
+def test_an_image_in_object_storage_is_imported_once_and_launched_on_its_pools_shapes_and_the_preview_says_what_it_takes(
+    asked, monkeypatch
+):
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: said.append(text))
+    pool = {"image": "ol9-nv580", "imageFamily": DEFAULT}
+    engine, refused = asked(account(getImage={}), pools=[pool])
+    assert refused == ""
+    assert not [token for token, _ in engine.invokes if token.endswith(":getImage")]
+    (image,) = engine.of("Image")
+    source, row = image["imageSourceDetails"], IMPORTS["ol9-nv580"]
+    assert (source["sourceType"], source["sourceUri"], image["displayName"]) == ("objectStorageUri", row.url, row.name)
+    assert (source["operatingSystem"], source["operatingSystemVersion"]) == ("Oracle Linux", "9")
+    assert "sourceImageType" not in source, "the vendor's own format is none of the foreign ones"
+    (added,) = engine.of("ShapeManagement")
+    assert added["shapeName"] == SHAPE
+    (configuration,) = engine.of("InstanceConfiguration")
+    launch = configuration["instanceDetails"]["launchDetails"]
+    assert launch["sourceDetails"]["imageId"] == added["imageId"]
+    (told,) = [text for text in said if "[image-import]" in text]
+    assert told.startswith("oci.pools[0].image is ol9-nv580, which the first update imports into the compartment")
 
 
 class Refused(grpc.RpcError):

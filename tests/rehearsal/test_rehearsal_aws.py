@@ -111,6 +111,31 @@ def test_an_instance_boots_as_what_was_asked_for(cloud: Cloud, fakes: Fakes) -> 
     assert (outputs["privateDns"], outputs["rootBlockDevice"]["volumeSize"]) == ("ip-10-0-0-5.ec2.internal", 500)
 
 
+def test_an_elastic_address_takes_the_place_of_an_instances_own_in_place_and_moves_to_its_successor(
+    cloud: Cloud, fakes: Fakes
+) -> None:
+    stack = Stack(cloud).network().rules().roles()
+    first, before = stack.head().id, stack.record("instance").computed["publicIp"]
+    kept = stack.make("Eip", "kept", domain="vpc", instance=first).computed["publicIp"]
+
+    def publics() -> dict[str, str]:
+        (plan,) = fakes.plans.values()
+        return dict(plan.public_ips)
+
+    assert publics() == {"10.0.0.5": kept}, "its own is released"
+    assert kept != before
+    second = stack.make("Instance", "successor", **head(stack.ids)).id
+    cloud.update(stack.ids["kept"], stack.inputs["kept"] | {"instance": second})
+    assert publics()["10.0.0.6"] == kept
+    assert publics()["10.0.0.5"] not in {kept, ""}, "one of the vendor's again"
+    stack.delete("kept")
+    assert publics()["10.0.0.6"] not in {kept, ""}
+    for name in "abcd":  # with the NAT gateway's, the account's last
+        stack.make("Eip", name, domain="vpc")
+    (full,) = cloud.problems(token("Eip"), {"domain": "vpc"}, stack.urn("Eip", "e"))
+    assert full.code == "AddressLimitExceeded"
+
+
 def test_an_instance_without_a_profile_may_write_nothing(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().roles()
     inputs = {key: value for key, value in head(stack.ids).items() if key != "iamInstanceProfile"}

@@ -51,6 +51,8 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getAvailabilityZones": {},
     "getCallerIdentity": {},
     "getParameter": {"name": "/busbar/x/head-host-key"},
+    "getEips": {},
+    "getInstanceProfile": {"name": "profile"},
     "getInstances": {"filters": [{"name": "instance-type", "values": ["p5.*"]}]},
     # Text that is the name of something in the stack stands for its id.
     "getVpc": {"id": "vpc"},
@@ -98,6 +100,9 @@ def test_lookups_find_what_was_made(furnished: Stack) -> None:
     assert asked(furnished, "getInstances", filters=[], instanceTags={"Name": "x-head"})["ids"] == [furnished.ids["instance"]]
     of_spot = {"name": "instance-lifecycle", "values": ["spot", "capacity-block"]}
     assert asked(furnished, "getInstances", filters=[{"name": "instance-type", "values": ["p*"]}, of_spot])["ids"] == []
+    assert asked(furnished, "getInstanceProfile")["roleName"] == furnished.ids["role"]
+    with pytest.raises(ServiceError, match=r"NoSuchEntity.*reading IAM Instance Profile \(nobody\)"):
+        asked(furnished, "getInstanceProfile", name="nobody")
     with pytest.raises(ServiceError, match="filter 'colour' is invalid"):
         asked(furnished, "getInstances", filters=[{"name": "colour", "values": ["red"]}])
     placement = asked(furnished, "getResource", typeName="AWS::EC2::PlacementGroup", identifier=furnished.ids["group"])

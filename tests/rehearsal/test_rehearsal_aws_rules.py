@@ -87,7 +87,7 @@ REFUSED = [
     ("Subnet", "public", "cidrBlock", "10.1.64.0/18", "InvalidSubnet.Conflict"),
     ("Subnet", "public", "cidrBlock", "10.0.0.0/29", "InvalidSubnet.Range"),
     ("InternetGateway", "igw", "tags", {"Name": "second"}, "already has an internet gateway attached"),
-    ("Eip", "eip", "instance", "i-0none", "NotPlayed"),
+    ("Eip", "eip", "instance", "i-0none", "InvalidInstanceID.NotFound"),
     ("NatGateway", "nat", "subnetId", "subnet-0none", "InvalidSubnetID.NotFound"),
     ("NatGateway", "nat", "allocationId", None, "must contain the parameter AllocationId"),
     ("NatGateway", "nat", "tags", {"Name": "second"}, "is of another NAT gateway already"),

@@ -17,6 +17,7 @@ from oci_stack import (
     cluster_network,
     configuration,
     fakes,
+    refusals,
     token,
 )
 
@@ -32,6 +33,12 @@ from rehearsal.oci.registry import KINDS
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
 from rehearsal.plugin.store import Record, Store
 from rehearsal.world.world import World
+
+#: Where the vendor has its images (oci-hpc b5285a68: documentation/Prerequisites.md).
+BUCKET = (
+    "https://objectstorage.ca-montreal-1.oraclecloud.com/p/AIo4CP0P_DlUelDlsWgGPWmY6FcBQzJWmmFyGKdY0epkh87a9Q3ndvFYycjIxTQ9"
+    "/n/idxzjcdglx2s/b/images/o/"
+)
 
 
 def test_the_network_is_what_the_stack_says(cloud: Cloud, fakes: Fakes) -> None:
@@ -102,6 +109,24 @@ def test_a_cluster_network_launches_its_hosts_on_one_fabric(cloud: Cloud, fakes:
     cloud.delete(record.id)
     assert fakes.running == {}
     assert fakes.fabrics == {}
+
+
+def test_an_image_that_is_imported_is_launched_on_shapes_that_were_added_to_it(cloud: Cloud, fakes: Fakes) -> None:
+    stack = Stack(cloud).network()
+    url = f"{BUCKET}Oracle-Linux-9.7-2026.02.28-0-RHCK-DOCA-OFED-3.2.1-GPU-580-OPEN-CUDA-13.0-2026.03.13-0"
+    source = {"sourceType": "objectStorageUri", "sourceUri": url, "operatingSystem": "Oracle Linux"}
+    image = stack.make("Image", "image", displayName="ol9", imageSourceDetails=source).id
+    wanted = configuration(stack.ids["private"])
+    wanted["instanceDetails"]["launchDetails"]["sourceDetails"]["imageId"] = image
+    assert "Shape BM.GPU4.8 is not valid for image" in refusals(
+        cloud, "InstanceConfiguration", {"compartmentId": COMPARTMENT, **wanted}
+    )
+    stack.make("ShapeManagement", "added", imageId=image, shapeName="BM.GPU4.8")
+    conf = stack.make("InstanceConfiguration", "conf", **wanted).id
+    stack.make("ClusterNetwork", "cn", **cluster_network(conf, stack.ids["private"], 2))
+    assert [spec.image.name for spec in fakes.running.values()] == ["ol9-gpu"] * 2
+    elsewhere = {"compartmentId": COMPARTMENT, "imageSourceDetails": source | {"sourceUri": f"{BUCKET}another"}}
+    assert "404-NotAuthorizedOrNotFound" in refusals(cloud, "Image", elsewhere)
 
 
 def test_an_operator_may_have_one_node_of_a_pool_made_anew_and_the_others_stay(cloud, fakes, monkeypatch, capsys):

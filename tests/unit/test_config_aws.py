@@ -37,7 +37,7 @@ from catalogue.aws import MACHINE_IMAGES, STACK, Stack
 from catalogue.aws.instances import INSTANCES
 from catalogue.aws.regions import OPENZFS_MB_S, OPENZFS_MISSING, default_openzfs
 from config import read
-from config.aws.facts import Facts, GroupRule, Reservation, Vpc
+from config.aws.facts import ElasticIps, Facts, GroupRule, Reservation, Vpc
 from config.aws.model import Aws, Home, Lustre, Mirror
 from config.aws.rules import HELD_ELSEWHERE, RULES
 from config.rule import ERROR, NOTE, WARNING, check
@@ -133,6 +133,33 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             "aws.storage.home.onDestroy is set, and aws.storage.home.existing is fs-1",
         ),
         (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only groups that exist may reach; name"),
+    ],
+    "elastic-ips": [
+        (
+            {"login": {"elasticIp": True}},
+            replace(FACTS, elastic_ips={"ap-northeast-1": ElasticIps(5, 4, 0)}),
+            "aws.login.elasticIp is true, and the cluster then has 2, with the NAT gateway's; the account has 4 others",
+        ),
+    ],
+    "profile-instead": [
+        (
+            {"name": "train", "nodeRights": ["s3-read"], "profiles": {"existing": {"nodes": "gpu-nodes"}}},
+            FACTS,
+            "aws.nodeRights is s3-read, and aws.profiles.existing.nodes is gpu-nodes, which nothing is changed of; say one",
+        ),
+        ({"profiles": {"existing": {"login": "gpu-login"}}}, FACTS, "aws.name is not set, and aws.profiles.existing names a"),
+    ],
+    "profile-there": [
+        (
+            {"name": "train", "profiles": {"existing": {"nodes": "gone"}}},
+            FACTS,
+            "aws.profiles.existing.nodes is gone, and the account has no such profile",
+        ),
+        (
+            {"name": "train", "profiles": {"existing": {"login": "empty"}}},
+            FACTS,
+            "aws.profiles.existing.login is empty, which has no role",
+        ),
     ],
     "existing-there": [
         (
