@@ -1,0 +1,84 @@
+"""What each target registers, whole: every resource with what it is given and how the engine is told to treat it.
+
+The reviewed texts show a change of any input in one place. What changes with every edit is left out of them: digests, packed
+programs and first-boot texts, which are reviewed by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import test_targets
+import yaml
+
+# The SDK warns of its own older classes when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+GOLDEN = Path(__file__).parents[1] / "golden" / "registered"
+TARGETS = ("aws", "hosts", "oci")
+_OPTIONS = (
+    "additional_secret_outputs",
+    "delete_before_replace",
+    "ignore_changes",
+    "protect",
+    "replace_on_changes",
+    "retain_on_delete",
+)
+#: A longer text is a script or a packed program.
+_SHOWN = 300
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_text_is_the_one_that_was_reviewed(target, monkeypatch, tmp_path, reviewed):
+    treated: dict[str, dict[str, Any]] = {}
+    made: list[tuple[str, str, dict[str, Any]]] = []
+    register = pulumi.resource.register_resource
+
+    def spy(*given: Any) -> None:
+        name, opts = given[2], given[7]
+        treated[name] = _options(opts)
+        register(*given)
+
+    monkeypatch.setattr(pulumi.resource, "register_resource", spy)
+    monkeypatch.setattr(test_targets, "watched", lambda _, run: made.extend(run()))
+    getattr(test_targets, target)(monkeypatch, tmp_path)
+    shown = {f"{name} ({kind})": {"inputs": _plain(inputs, tmp_path)} | treated.get(name, {}) for kind, name, inputs in made}
+    reviewed(GOLDEN / f"{target}.yaml", yaml.safe_dump(shown, width=128))
+
+
+def _options(opts: pulumi.ResourceOptions) -> dict[str, Any]:
+    found = {name: getattr(opts, name) for name in _OPTIONS if getattr(opts, name)}
+    if opts.custom_timeouts:
+        found["custom_timeouts"] = {name: text for name, text in vars(opts.custom_timeouts).items() if text}
+    if isinstance(opts.depends_on, list):
+        found["depends_on"] = sorted(one._name for one in opts.depends_on if isinstance(one, pulumi.Resource))  # noqa: SLF001
+    if opts.parent is not None:
+        found["parent"] = opts.parent._name  # noqa: SLF001 - the SDK has no other way to ask
+    return {name: value for name, value in found.items() if value}
+
+
+def _plain(value: Any, folder: Path) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(one, folder) for name, one in sorted(value.items())}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one, folder) for one in value]
+    if isinstance(value, pulumi.Asset):
+        return f"a {type(value).__name__}"
+    return _text(value, folder) if isinstance(value, str) else value
+
+
+def _text(value: str, folder: Path) -> Any:
+    if value.startswith("{"):
+        return _plain(json.loads(value), folder)
+    if len(value) > _SHOWN:
+        return f"a text that begins with {value[:60].splitlines()[0]!r}"
+    value = value.replace(str(folder), "FOLDER").replace(str(Path(__file__).parents[2]), "CHECKOUT")
+    return re.sub(r"\b[0-9a-f]{12,64}\b", "DIGEST", value)
+
+
+def test_every_reviewed_target_is_compared_and_none_is_left_over():
+    assert {path.stem for path in GOLDEN.iterdir()} == set(TARGETS)
