@@ -38,11 +38,13 @@ class Pool:
         every: all of them.
         same: those that are made of what would be launched today.
         stay: those of `same` whose number the stack file still has.
+        typed: those of `every` whose type is the one in the stack file.
     """
 
     every: Machines
     same: Machines
     stay: Machines
+    typed: Machines
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[
             every=_having(pulumi.Output.from_input(mine)),
             same=_having(pulumi.Output.from_input(mine | made_of)),
             stay=_having(pulumi.Output.from_input(mine | made_of | numbers)),
-        ).apply(lambda its: Pool(*(_both(its[noun], its["everybody"]) for noun in ("every", "same", "stay"))))
+            typed=_having(pulumi.Output.from_input(mine | {"instance-type": [one.type]})),
+        ).apply(lambda its: Pool(*(_both(its[noun], its["everybody"]) for noun in ("every", "same", "stay", "typed"))))
     return pulumi.Output.all(everybody=everybody, pools=pulumi.Output.all(**pools)).apply(lambda its: Running(**its))
 
 
@@ -134,7 +137,11 @@ def _judge(wanted: Aws, running: Running) -> bool:
         pool = running.pools[key]
         strays = _less(strays, pool.every)
         said.append(_ending(key, one.type, _less(pool.same, pool.stay), asked=True))
-        said.append(_ending(key, one.type, _less(pool.every, pool.same), asked=False))
+        changed = _less(pool.every, pool.same)
+        said.append(_ending(key, one.type, _both(changed, pool.typed), asked=False))
+        # The provider's answer has no types, and the price of what takes their place is not theirs.
+        others = f"machines of another type than {one.type}"
+        said.append(_ending(key, others, _less(changed, pool.typed), asked=False))
     said.append(_ending("no queue", "machines", strays, asked=False))
     endings.judge(_ALLOWED, wanted.allow_replace, said)
     return True

@@ -84,12 +84,14 @@ class Cloud(pulumi.runtime.Mocks):
             return {"startDate": "2026-12-01T11:30:00Z", "id": args.args["id"]}
         assert noun == "getInstances", args.token
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
-        if "instance-type" in asked:  # whoever's they are
+        kinds = asked.pop("instance-type", None)
+        if kinds and not asked:  # whoever's they are
             return {"ids": []}
         found = {
             name: tags
             for name, tags in self.running.items()
             if all(({PROFILE: MINE} | tags).get(key.removeprefix("tag:")) in values for key, values in asked.items())
+            and (kinds is None or tags.get("its type", "p5.48xlarge") in kinds)
         }
         return {"ids": list(found), "privateIps": [f"10.1.0.{20 - n}" for n in range(len(found))]}
 
@@ -232,6 +234,13 @@ def test_machines_that_would_be_made_anew_are_refused_with_their_number_price_an
     )
     assert "165.12 USD an hour by list price: i-0 (10.1.0.20), i-1 (10.1.0.19), i-2 (10.1.0.18))" in said
     assert said.endswith("Set aws.allowReplace to 3 to let them end and be made anew, or take the change back.")
+
+
+def test_machines_of_another_type_are_not_refused_by_the_price_of_those_that_take_their_place():
+    with pytest.raises(pulumi.RunError) as refused:
+        program({"image": "ami-2"} | nodes(static=3), running=ran(**{"its type": "p4d.24xlarge"}))
+    said = str(refused.value)
+    assert "(3 x machines of another type than p5.48xlarge of gpu-p5, price not known: i-0 (10.1.0.20), " in said
 
 
 def test_nothing_of_a_pool_is_registered_before_its_end_was_judged(monkeypatch):
@@ -1256,7 +1265,7 @@ def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_
     def running(args: dict[str, Any], *mine: str) -> dict[str, Any]:
         wants = {one["name"]: one["values"] for one in args["filters"]}
         asked.append(wants)
-        if "instance-type" not in wants:
+        if "instance-type" not in wants or any(name.startswith("tag:") for name in wants):
             is_ours = {key.removeprefix("tag:"): values for key, values in wants.items()} == {k: [v] for k, v in own.items()}
             return {"ids": list(mine) if is_ours else [], "privateIps": ["10.1.0.9"] * len(mine) if is_ours else []}
         found = [name for name, kind in types.items() if any(fnmatch.fnmatch(kind, one) for one in wants["instance-type"])]
@@ -1275,13 +1284,17 @@ def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_
         ask(spot, getInstances=running, getServiceQuota={"value": 500.0})
     asked.clear()
     assert ask(getInstances=lambda args: asked.append(args) or {"ids": [], "privateIps": []}).made
-    assert len([1 for one in asked if "instance-type" in str(one)]) == 3, "an idle account is asked three times"
+    assert len([1 for one in asked if "instance-type" in str(one) and "tag:" not in str(one)]) == 3, (
+        "an idle account is asked three times"
+    )
 
 
 def test_what_a_quota_is_and_what_of_it_is_in_use_is_asked_once_for_all_entries_that_count_against_it():
     def questions(found: Cloud) -> list[str]:
         kinds = [(token.rpartition(":")[2], args) for token, args in found.asked]
-        return [noun for noun, args in kinds if noun == "getServiceQuota" or "instance-type" in str(args.get("filters"))]
+        # What is asked of a pool's own machines, by their tags, is no question about a quota.
+        filters = [(noun, str(args.get("filters"))) for noun, args in kinds]
+        return [noun for noun, said in filters if noun == "getServiceQuota" or ("instance-type" in said and "tag:" not in said)]
 
     more = {"name": "more", "static": 0, "placement": "none"}
     one = questions(ask())
