@@ -74,7 +74,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def asked(stack: Stack, name: str, **changes: Any) -> dict[str, Any]:
+def asked(stack: Stack, name: str, /, **changes: Any) -> dict[str, Any]:
     given = {
         key: stack.ids.get(value, value) if isinstance(value, str) else value
         for key, value in (QUESTIONS[name] | changes).items()
