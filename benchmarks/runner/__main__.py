@@ -56,7 +56,3 @@ def _request() -> protocol.Request:
         return protocol.request(json.load(sys.stdin))
     except (ValueError, RecursionError) as error:
         raise Refusal(f"the request is not one: {error}") from None
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

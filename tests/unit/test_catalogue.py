@@ -11,6 +11,7 @@ import pytest
 
 from catalogue import ENVIRONMENTS, IMAGES, SHAPES, Rdma, Shape, nearest
 from catalogue.aws.instances import INSTANCES
+from catalogue.servers import SERVERS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "machines"
 
@@ -25,7 +26,11 @@ def rows(machines: Iterable[Any]) -> str:
     return "".join(lines)
 
 
-TEXTS = {"oci": lambda: rows(SHAPES.values()), "aws": lambda: rows(INSTANCES.values())}
+TEXTS = {
+    "oci": lambda: rows(SHAPES.values()),
+    "aws": lambda: rows(INSTANCES.values()),
+    "servers": lambda: rows(SERVERS.values()),
+}
 
 
 @pytest.mark.parametrize("name", TEXTS)

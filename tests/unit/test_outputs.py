@@ -42,6 +42,12 @@ SEARCHED = {
 }
 
 
+def test_the_page_says_what_changed_since_the_last_run_and_nothing_where_there_was_none():
+    judged = judge(line(), ASKED)
+    assert "Since the last run:\n\n- the driver is 580 now\n" in summary.page(judged, {}, "ssh x", ["the driver is 580 now"])
+    assert "Since the last run" not in summary.page(judged, {}, "ssh x", [])
+
+
 def whole(text: str, searched: dict | None = None) -> dict:
     judged = judge(text, ASKED)
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from a_line import GPU4, a_plan
 
 from benchmarks.plan import steps
@@ -23,6 +24,11 @@ def test_a_larger_message_more_operations_and_more_nodes_may_be_silent_for_longe
     assert silence_s(dataclasses.replace(step, end_bytes=16 << 30), GPU4, 2) > least
     assert silence_s(dataclasses.replace(step, iterations=40), GPU4, 2) > least
     assert silence_s(step, GPU4, 64) > least + 30
+
+
+def test_a_start_takes_two_minutes_and_half_a_second_for_each_node():
+    assert silence_s(deciding(8), GPU4, 2) == pytest.approx(121, abs=0.5)
+    assert silence_s(deciding(8), GPU4, 64) == pytest.approx(152, abs=2)
 
 
 def test_eight_gib_over_tcp_at_a_hundredth_of_the_rails_end_in_a_number():

@@ -560,6 +560,17 @@ def test_one_connection_to_each_other_node_is_opened_first_and_the_rest_may_shar
     assert (near.home / ".busbar/ssh").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize(
+    ("said", "setting"), [("9.0", "NVCC_GENCODE=-gencode=arch=compute_90,code=sm_90"), ("Unknown field", "")]
+)
+def test_the_build_is_for_this_nodes_gpu_alone_where_its_architecture_is_known(near, said, setting):
+    near.tool("nvidia-smi", f"echo '{said}'\n")
+    status, _, err = near.run(build_request(near))
+    assert status == 0, err
+    (words,) = [line for line in err.splitlines() if line.startswith("building nccl-tests")]
+    assert [word for word in words.split() if word.startswith("NVCC_GENCODE=")] == ([setting] if setting else [])
+
+
 def test_programs_are_not_written_again_to_a_node_that_shares_its_home_with_the_head_node(near):
     near.tool("ssh", 'for last; do :; done; exec sh -c "$last"\n')
     near.tool("tar", "echo a shared file is written while it is read >&2; exit 3\n")
