@@ -14,9 +14,10 @@ from typing import Any
 
 import yaml
 
+from rehearsal.entry.existing_hosts import Site
 from rehearsal.host import cables, spec
 from rehearsal.plugin.store import Store
-from rehearsal.world.world import World
+from rehearsal.world.world import DEFAULT_SCALE, World
 from tools.nested import DEFAULT, merged, settled
 
 ROOT = Path(__file__).parent.parent
@@ -66,6 +67,7 @@ class Stage:
 
     def __init__(self, folder: Path, stack: str = "dev", site: Path | None = None) -> None:
         self.folder, self.stack = folder, stack
+        self.scale = Site.read(site).scale if site else DEFAULT_SCALE
         self.door = ["rehearsal/enter", *(["--hosts", str(site)] if site else [])]
         self.world = folder / "world"
         for made in (self.world, folder / "state", folder / "config", folder / "home"):
@@ -100,7 +102,7 @@ class Stage:
     def refault(self, *faults: dict[str, Any]) -> None:
         """Plant faults on hosts that run, and take away those that were planted."""
         self.faults(*faults)
-        world = World.at(self.world)
+        world = World.at(self.world, self.scale)
         for record in sorted(self.world.glob("hosts/*/spec.json")):
             cables.refault(world, spec.load(world, record.parent.name))
 

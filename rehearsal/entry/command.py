@@ -1,6 +1,7 @@
 """Prepare the operator's place on the rehearsed Internet and run a command there.
 
-`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`); `--clear-hosts` ends them after a successful command,
+`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`), whose wires are slower the more ranks there would be
+for a core of this machine, unless BUSBAR_SCALE says by how much; `--clear-hosts` ends them after a successful command,
 and planted faults with them.
 """
 
@@ -161,6 +162,8 @@ def main(words: list[str]) -> int:
     os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
     os.environ.setdefault("BUSBAR_WORLD", str(CHECKOUT / ".busbar/world"))
     try:
+        if file is not None:
+            os.environ.setdefault("BUSBAR_SCALE", str(existing_hosts.Site.read(file).scale))
         world = World.current()
         if why := lacks(command):
             return _refuse(why)

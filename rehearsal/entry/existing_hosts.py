@@ -20,7 +20,7 @@ from rehearsal.net import network
 from rehearsal.oci.host_images import image
 from rehearsal.oci.machines import RDMA_PLUGINS, equipped
 from rehearsal.oci.shapes import SHAPES, Shape
-from rehearsal.world.world import PUBLIC_RANGE, World, write_whole
+from rehearsal.world.world import PUBLIC_RANGE, World, scale_for, write_whole
 
 SITE, FABRIC = "site00", "sitefab0"
 #: Networks of the site: one that the Internet reaches at public addresses, and one behind the jump host.
@@ -76,6 +76,11 @@ class Site:
             if ip_address(address) not in ip_network(inside):
                 raise ValueError(f"{file} has a host at {address}, and such hosts have addresses in {inside}.")
         return site
+
+    @property
+    def scale(self) -> int:
+        """The divisor of line rates at which this machine carries what a rank on every GPU sends."""
+        return scale_for(len(self.hosts) * self.shape.gpus)
 
     def private(self, index: int, address: str) -> str:
         """Return a host's private address, to which a public one is translated."""

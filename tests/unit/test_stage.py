@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from rehearsal.entry.existing_hosts import Site
+from rehearsal.world.world import scale_for
 from tools.stage import Finished
 
 OUTPUTS = '\nOutputs:\n{}\n    target: "oci"\n\nResources:\n    38 unchanged\n'
@@ -35,3 +39,11 @@ def test_a_changed_resource_and_a_changed_output_are_changes(text):
 )
 def test_a_line_of_our_own_table_is_no_change(text):
     assert Finished(0, text, 1.0).changes() == []
+
+
+def test_wires_are_slower_where_a_core_would_have_more_ranks_than_it_carries(tmp_path):
+    assert [scale_for(ranks, 2) for ranks in (0, 2, 32, 33, 64, 65, 1024)] == [4000, 4000, 4000, 8000, 8000, 12000, 128000]
+    assert scale_for(64, 4) == 4000
+    hosts = {f"gpu-{number}": f"203.0.113.{10 + number}" for number in range(64)}
+    (tmp_path / "site.json").write_text(json.dumps({"shape": "BM.GPU4.8", "image": "ubuntu2204-gpu", "hosts": hosts}))
+    assert Site.read(tmp_path / "site.json").scale == scale_for(64 * 8)
