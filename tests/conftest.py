@@ -103,6 +103,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         measured.start()
 
 
+#: Markers of tests that are no pure ones; tools/test looks for the files that name them.
+NOT_PURE = ("rehearsal", "engine", "programs")
+
+
+@functools.cache
+def _text(path: Path) -> str:
+    return path.read_text()
+
+
 #: Whole stories, the longest first, so that no worker begins one when the others are done.
 STORIES = ("aws", "stack", "faults", "container", "readme", "hosts", "oci-files")
 
@@ -123,6 +132,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name == "rehearsal":
             item.add_marker("programs")
+        marked = [name for name in NOT_PURE if item.get_closest_marker(name)]
+        if marked and item.path.parent.name != "rehearsal" and not any(f"mark.{name}" in _text(item.path) for name in NOT_PURE):
+            raise pytest.UsageError(f"{item.path} has tests that are {marked[0]}, and tools/test does not see it in its text")
     if os.geteuid() != 0:
         lacking = pytest.mark.skip(reason="the rehearsal makes network namespaces and mounts, which takes root")
         for item in items:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,8 @@ def test_the_lock_of_an_update_at_work_stays(locked, tmp_path):
     engine = tmp_path / "pulumi"
     engine.symlink_to("/bin/sleep")
     with subprocess.Popen([str(engine), "60"]) as running:
+        while Path(f"/proc/{running.pid}/comm").read_text() != "pulumi\n":  # it has the name a moment after it has begun
+            time.sleep(0.01)
         backend, ran = locked(running.pid)
         with pytest.raises(unlock.RefusedError, match=f"an update is at work: process {running.pid}"):
             unlock.unlock(backend, "dev")
