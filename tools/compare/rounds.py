@@ -47,7 +47,8 @@ class _Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stage, settings = standing_hosts(folder, _HOSTS)
-        self.addresses = list(settings["hosts"]["nodes"].values())
+        # The nodes of the stack file's own are taken away by a mark that is no address.
+        self.addresses = [address for address in settings["hosts"]["nodes"].values() if isinstance(address, str)]
         self.settings = _PLAN | settings
         self.config = folder / "ssh_config"
         self.config.write_text(
