@@ -9,14 +9,14 @@ makes its pool smaller. On AWS machines are numbered and the last one would end,
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tools.replace import RefusedError, Run, detach, nodes_of
+from tools.replace import detach, node_of
+from tools.verbs import RefusedError, Run, ended, shown
 
 
 def exclude(state: dict[str, Any], name: str, stack: str, file: Path, run: Run) -> None:
@@ -25,13 +25,11 @@ def exclude(state: dict[str, Any], name: str, stack: str, file: Path, run: Run) 
     Raises:
         RefusedError: there is no such node, or it cannot be left out.
     """
-    target, nodes = nodes_of(state)
-    if name not in nodes:
-        raise RefusedError(f"NODE is {name!r}; it must be one of {', '.join(nodes) or 'none, as the stack has no nodes'}")
+    target, node = node_of(state, name)
     config = yaml.safe_load(file.read_text())["config"]
-    change = _hosts(config, name) if target == "hosts" else _pool(config, target, nodes[name])
+    change = _hosts(config, name) if target == "hosts" else _pool(config, target, node)
     if target == "oci":
-        detach(state["deployment"]["resources"], nodes[name], run, smaller=True)
+        detach(state["deployment"]["resources"], node, run, smaller=True)
     run(["pulumi", "config", *change, "--stack", stack, "--config-file", str(file)])
 
 
@@ -67,19 +65,7 @@ def main(argv: list[str]) -> int:
     if len(argv) != 3 or not argv[0]:  # noqa: PLR2004 - node, stack and file
         sys.stderr.write("exclude: say which node: make exclude NODE=NAME, with a name that `make status` shows\n")
         return 2
-
-    def run(words: list[str]) -> str:
-        reads = "list-instances" in words
-        return subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE if reads else None).stdout or ""
-
-    try:
-        exclude(json.load(sys.stdin), argv[0], argv[1], Path(argv[2]), run)
-    except RefusedError as refused:
-        sys.stderr.write(f"exclude: {refused}\n")
-        return 1
-    except subprocess.CalledProcessError as failed:
-        return failed.returncode or 1
-    return 0
+    return ended("exclude", lambda: exclude(json.load(sys.stdin), argv[0], argv[1], Path(argv[2]), shown))
 
 
 if __name__ == "__main__":

@@ -10,20 +10,13 @@ was retained is in the account and in no state, so it is not shown.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
-Run = Callable[[list[str]], None]
-
+from tools.verbs import RefusedError, Run, ended, shown
 
 #: Kinds of resources that are machines, or make them.
 _MACHINES = frozenset({"Instance", "ClusterNetwork", "Fleet"})
-
-
-class RefusedError(Exception):
-    """Nothing is ended; the message is one sentence."""
 
 
 def left(state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -81,18 +74,7 @@ def main(argv: list[str]) -> int:
     sys.stdout.flush()
     if argv[:1] != ["delete"]:
         return 0
-
-    def run(words: list[str]) -> None:
-        subprocess.run(words, check=True)
-
-    try:
-        release(state, argv[1:], run)
-    except RefusedError as refused:
-        sys.stderr.write(f"release: {refused}\n")
-        return 1
-    except subprocess.CalledProcessError as failed:
-        return failed.returncode or 1
-    return 0
+    return ended("release", lambda: release(state, argv[1:], shown))
 
 
 if __name__ == "__main__":

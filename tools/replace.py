@@ -7,16 +7,10 @@ On OCI the pool makes it anew when the vendor's own tool detaches it. Machines t
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
-Run = Callable[[list[str]], str]
-
-
-class RefusedError(Exception):
-    """The node cannot be made anew; the message is one sentence."""
+from tools.verbs import RefusedError, Run, ended, shown
 
 
 def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> None:
@@ -26,29 +20,34 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
         RefusedError: there is no such node, or the stack does not make it.
     """
     resources = state["deployment"].get("resources") or []
-    target, nodes = nodes_of(state)
-    if name not in nodes:
-        raise RefusedError(f"NODE is {name!r}; it must be one of {', '.join(nodes) or 'none, as the stack has no nodes'}")
+    target, node = node_of(state, name)
     again = ["pulumi", "up", "--yes", "--skip-preview", "--suppress-outputs", *where]
     if target == "hosts":
         raise RefusedError(
             f"{name} is yours, and the stack cannot make it anew: mend it and measure again, or take it out of hosts.nodes"
         )
     if target == "aws":
-        urn = _instance(resources, nodes[name]["address"])
+        urn = _instance(resources, node["address"])
         run(["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *where])
         run([*again, "--replace", urn])
         return
-    detach(resources, nodes[name], run, smaller=False)
+    detach(resources, node, run, smaller=False)
     run(again)
 
 
-def nodes_of(state: dict[str, Any]) -> tuple[str, dict[str, dict[str, str]]]:
-    """Return target and nodes by name of an exported state; an empty one has neither."""
+def node_of(state: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
+    """Return the target of an exported state, and the node of that name.
+
+    Raises:
+        RefusedError: there is no such node.
+    """
     resources = state["deployment"].get("resources") or []
     stack = [one for one in resources if one["type"] == "pulumi:pulumi:Stack"]
     found: dict[str, Any] = stack[0].get("outputs", {}) if stack else {}
-    return found.get("target", ""), {one["name"]: one for one in found.get("nodes") or []}
+    nodes = {one["name"]: one for one in found.get("nodes") or []}
+    if name not in nodes:
+        raise RefusedError(f"NODE is {name!r}; it must be one of {', '.join(nodes) or 'none, as the stack has no nodes'}")
+    return found["target"], nodes[name]
 
 
 def _instance(resources: list[dict[str, Any]], address: str) -> str:
@@ -72,25 +71,12 @@ def detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run, *, s
     run(["oci", "compute-management", "instance-pool-instance", "detach", *which, *how])
 
 
-def _shown(words: list[str]) -> str:
-    """Run a command of which only the vendor's listing is read; all else goes to the screen."""
-    reads = "list-instances" in words
-    return subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE if reads else None).stdout or ""
-
-
 def main(argv: list[str]) -> int:
     """Replace the node that `argv` names; return an exit status."""
     if not argv or not argv[0]:
         sys.stderr.write("replace: say which node: make replace NODE=NAME, with a name that `make status` shows\n")
         return 2
-    try:
-        replace(json.load(sys.stdin), argv[0], argv[1:], _shown)
-    except RefusedError as refused:
-        sys.stderr.write(f"replace: {refused}\n")
-        return 1
-    except subprocess.CalledProcessError as failed:
-        return failed.returncode or 1
-    return 0
+    return ended("replace", lambda: replace(json.load(sys.stdin), argv[0], argv[1:], shown))
 
 
 if __name__ == "__main__":

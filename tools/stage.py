@@ -35,6 +35,8 @@ SHORT_PLAN: dict[str, Any] = {
     "accept": {"allowSkipped": ["spread", "looks"]},
 }
 _PATIENCE_S = 300
+#: Each is another `measure.run`: where this machine may have been busy, an update is measured again, and once more.
+_AGAIN = (101, 102)
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
 #: Files of a backend in which a stack of that name was just made, and the salt line that belongs into its stack file.
 _NEW: dict[str, tuple[dict[str, bytes], str]] = {}
@@ -199,7 +201,7 @@ class Stage:
         """
         self.passed = changes
         found = self.command(*self.up_words(**changes), *words)
-        for again in (101, 102):
+        for again in _AGAIN:
             if found.status != 0 and "verdict" in found.text:
                 self.passed = merged(changes, {"measure": {"run": again}})
                 last = self.up(**self.passed)
@@ -209,7 +211,7 @@ class Stage:
     def short_by(self, kind: str, **changes: Any) -> Finished:
         """Update the stack with `changes`; a search that finds no `kind` is made twice more, as this machine may be busy."""
         found = self.up(**changes)
-        for again in (101, 102):
+        for again in _AGAIN:
             searched = self.outputs()["measured"]["search"] or {"culprits": []}
             if found.status != 0 and kind not in {one["kind"] for one in searched["culprits"]}:
                 found = self.up(**merged(changes, {"measure": {"run": again}}))

@@ -15,9 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-
-class RefusedError(Exception):
-    """The lock stays; the message is one sentence."""
+from tools.verbs import RefusedError, ended
 
 
 def locks(backend: str, stack: str) -> list[dict[str, Any]]:
@@ -71,14 +69,11 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    try:
+
+    def work() -> None:
         sys.stdout.write(f"unlock: {unlock(os.environ['PULUMI_BACKEND_URL'], argv[0])}\n")
-    except RefusedError as refused:
-        sys.stderr.write(f"unlock: {refused}\n")
-        return 1
-    except subprocess.CalledProcessError as failed:
-        return failed.returncode or 1
-    return 0
+
+    return ended("unlock", work)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.launch import launcher, mpirun, protocol
+from tools.nested import settled
 from tools.stage import JUMP, ROOT, Finished, standing_hosts
 
 _HOSTS = 8
@@ -47,8 +48,7 @@ class _Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stage, settings = standing_hosts(folder, _HOSTS)
-        # The nodes of the stack file's own are taken away by a mark that is no address.
-        self.addresses = [address for address in settings["hosts"]["nodes"].values() if isinstance(address, str)]
+        self.addresses = list(settled(settings)["hosts"]["nodes"].values())
         self.settings = _PLAN | settings
         self.config = folder / "ssh_config"
         self.config.write_text(
