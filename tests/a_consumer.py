@@ -22,7 +22,7 @@ class Reader(pulumi.runtime.Mocks):
         return args.name, dict(args.inputs) | {"outputs": self.outputs}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
-        raise NotImplementedError(args.token)
+        raise NotImplementedError(args.token)  # who reads outputs asks nothing else
 
 
 def demand(
@@ -30,7 +30,7 @@ def demand(
 ) -> list[dict[str, Any]]:
     """Run a program that demands a certificate and does nothing with the answer but note it."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
-    from busbar_certificate import require_certificate  # noqa: PLC0415 - it lies beside another program
+    from busbar_certificate import require_certificate  # noqa: PLC0415 - its folder is on the path from here on
 
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(Reader(outputs), project="other", stack="dev", preview=preview)

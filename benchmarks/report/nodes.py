@@ -7,7 +7,7 @@ from html import escape
 from statistics import median
 from typing import Any
 
-from benchmarks.report.outputs import culprits
+from benchmarks.report.outputs import culprits, tried_pairs
 
 #: Columns of numbers: field, heading. Sorted by one of them, the lowest is first.
 _NUMBERS = (
@@ -49,9 +49,10 @@ def rows(outputs: dict[str, Any]) -> list[NodeRow]:
     search, transport = outputs.get("search") or {}, outputs.get("transport") or {}
     blamed = {name for one in culprits(search) if one.get("kind") != "rail_plane" for name in one.get("nodes", [])}
     inside = outputs.get("inside_gb_s") or []
+    tried = tried_pairs(search)
     found = []
     for index, node in enumerate(outputs["nodes"]):
-        pairs = [float(pair[2] or 0) for pair in search.get("pairs") or [] if len(pair) == 3 and index in pair[:2]]  # noqa: PLR2004
+        pairs = [busbw_gb_s for one, other, busbw_gb_s in tried if index in {one, other}]
         sent = _sent(transport, node["name"])
         found.append(
             NodeRow(

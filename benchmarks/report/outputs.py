@@ -145,6 +145,12 @@ def reasons(judged: Judgement, searched: dict[str, Any]) -> list[str]:
     return [*judged.reasons, *found]
 
 
+def tried_pairs(search: dict[str, Any]) -> list[tuple[int, int, float]]:
+    """Return the pairs that a search measured: indices of nodes, the lower first, and busbw (GB/s), 0.0 where one gave none."""
+    whole = [pair for pair in search.get("pairs") or [] if len(pair) == 3]  # noqa: PLR2004 - two nodes and a number
+    return [(min(one, other), max(one, other), float(busbw_gb_s or 0)) for one, other, busbw_gb_s in whole]
+
+
 def culprits(searched: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the culprits that a search named."""
     named = searched.get("culprits")

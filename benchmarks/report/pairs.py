@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from benchmarks.report.outputs import culprits
+from benchmarks.report.outputs import culprits, tried_pairs
 from benchmarks.report.plot import STYLE
 
 #: From nothing to the gate, and from the gate to the ceiling.
@@ -51,11 +51,9 @@ def read(outputs: dict[str, Any]) -> Pairs | None:
     """Return what the matrix of `outputs` shows; None if no pair was measured."""
     search, gate = outputs.get("search") or {}, outputs["gate"]
     measured: dict[tuple[int, int], float] = {}
-    for pair in search.get("pairs") or []:
-        if len(pair) == 3:  # noqa: PLR2004 - two nodes and a number
-            key = (min(pair[:2]), max(pair[:2]))
-            # A pair that was measured twice shows its worse side.
-            measured[key] = min(measured.get(key, float("inf")), float(pair[2] or 0))
+    for one, other, busbw_gb_s in tried_pairs(search):
+        # A pair that was measured twice shows its worse side.
+        measured[one, other] = min(measured.get((one, other), float("inf")), busbw_gb_s)
     if not measured:
         return None
     decides = gate["collective"] == "all_reduce"
