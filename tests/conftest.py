@@ -54,9 +54,6 @@ MAY_SKIP: dict[str, str] = {
 MAY_LACK = ("no user namespace can be made here",)
 
 
-COVERAGE: pytest.StashKey[Any] = pytest.StashKey()
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options of this suite."""
     parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped that MAY_SKIP does not list")
@@ -77,30 +74,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Measure coverage from here on, before any test file imports the product."""
     if config.getoption("--coverage") and not getattr(config.option, "numprocesses", None):
-        from coverage import Coverage  # noqa: PLC0415 - only where it is asked for
+        from tools import coverage_report  # noqa: PLC0415 - only where it is asked for
 
-        measured = Coverage(config_file=str(ROOT / "pyproject.toml"), data_suffix=True)
-        measured.start()
-        config.stash[COVERAGE] = measured
-        config.add_cleanup(measured.save)
-        config.add_cleanup(measured.stop)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure coverage where that is worth its time.
-
-    Tests of the rehearsal are none of the product's, and some go the same ways again and again.
-    """
-    measured = item.config.stash.get(COVERAGE, None)
-    repeats = item.get_closest_marker("simulation") or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    if measured is None or not (repeats or item.path.parent.name in {"rehearsal", "rehearsed"}):
-        return (yield)
-    measured.stop()
-    try:
-        return (yield)
-    finally:
-        measured.start()
+        config.add_cleanup(coverage_report.begin())
 
 
 #: Markers of tests that are no pure ones; tools/test looks for the files that name them.

@@ -118,7 +118,7 @@ MAY = {
     "tools/stage.py": {"rehearsal.world", "rehearsal.host", "tools.nested", "yaml", "rehearsal.plugin", "rehearsal.entry"},
     # It catches what the reader of the configuration raises.
     "tools/config.py": {"config", "yaml", "pulumi"},
-    "tools/coverage_report.py": {"coverage"},
+    "tools/coverage_report.py": {"slipcover"},
 }
 
 

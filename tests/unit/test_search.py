@@ -66,7 +66,6 @@ def test_a_number_disturbed_once_beside_a_bad_link_blames_neither_end(disturbed,
     assert found.rounds <= 9
 
 
-@pytest.mark.simulation
 def test_disturbed_trials_seldom_mislead():
     scores = Case(8, 100, (1,), disturbed=0.02).scores()
     assert Score.precision(scores) >= 0.95
@@ -203,7 +202,6 @@ def test_when_nothing_answers_it_ends_and_says_so():
     assert [one.kind for one in search.finding().culprits] == ["group"]
 
 
-@pytest.mark.simulation
 def test_a_node_that_is_slow_at_times_is_named_as_flapping():
     scores = Case(64, 30, (1,), ("node",), active=0.5).scores()
     assert Score.recall(scores) >= 0.9
@@ -280,14 +278,12 @@ def test_trials_of_a_round_share_nothing_and_the_search_ends(fabric, count, acti
         assert nodes > 2 or culprit.kind == "link"
 
 
-@pytest.mark.simulation
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, 8, 31, 256, 1024])
 def test_a_healthy_cluster_is_never_blamed(nodes):
     scores = Case(nodes, max(1, min(25, 1500 // nodes)), (0,)).scores()  # `make figures` does more
     assert [one.finding.culprits for one in scores if one.finding.culprits] == []
 
 
-@pytest.mark.simulation
 @pytest.mark.parametrize("nodes", [3, 6, 7, 31, 100, 1024])
 def test_one_fault_is_found_whatever_the_size(nodes):
     scores = Case(nodes, max(2, min(40, 3000 // nodes)), (1,)).scores()
@@ -295,7 +291,6 @@ def test_one_fault_is_found_whatever_the_size(nodes):
     assert Score.precision(scores) >= 0.97
 
 
-@pytest.mark.simulation
 def test_three_faults_among_256_nodes_are_found_within_two_log_rounds():
     scores = Case(256, 12, (1, 2, 3)).scores()
     assert Score.recall(scores) >= 0.99
@@ -303,7 +298,6 @@ def test_three_faults_among_256_nodes_are_found_within_two_log_rounds():
     assert max(one.rounds for one in scores) <= 2 * math.log2(256)
 
 
-@pytest.mark.simulation
 def test_eight_nodes_need_a_third_of_the_rounds_of_all_pairs():
     scores = Case(8, 60, (1,)).scores()
     assert Score.recall(scores) >= 0.98
