@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gc
 import json
+import logging
 import os
 import re
 import runpy
@@ -26,6 +27,8 @@ from tools.stage import Stage
 
 # Each registration notes its whole stack with source lines; below pytest that is a fifth of a test's time.
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
+# Where a program is refused, each of its hundred futures says so with a traceback that nobody reads.
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 # The program ends the search for garbage, as suits a process of seconds; this one runs it a hundred times.
 gc.disable = lambda: None
 gc.set_threshold(200_000, 20, 100)

@@ -20,6 +20,7 @@ from benchmarks.report import cards, nodes, pairs, plot
 from benchmarks.report.outputs import flat
 from benchmarks.report.style import CSS
 
+_PICTURES = {"busbw.png", "pairs.png"}
 _PAIRS = (
     "Red: below the limit. Blue: from the limit to the ceiling. Hatched: not asked. "
     "Outlined: pairs that hold what the search named."
@@ -28,8 +29,17 @@ _PAIRS = (
 
 def html(outputs: dict[str, Any], past: dict[str, Any] | None = None, changes: tuple[str, ...] = ()) -> str:
     """Return the page of `outputs`; `past` is the record of the last run of its kind, `changes` what is different since."""
+    return _page(outputs, _figures(outputs, past), changes)
+
+
+def _figures(outputs: dict[str, Any], past: dict[str, Any] | None) -> dict[str, Figure]:
+    """Return the pictures that there is something to show in, by the name of their file."""
+    drawn = {"busbw.png": plot.curves(outputs, past) if plot.has_rows(outputs) else None, "pairs.png": pairs.matrix(outputs)}
+    return {name: figure for name, figure in drawn.items() if figure}
+
+
+def _page(outputs: dict[str, Any], figures: dict[str, Figure], changes: tuple[str, ...]) -> str:
     verdict = str(outputs["verdict"])
-    matrix = pairs.matrix(outputs)
     parts = [
         cards.top(outputs),
         f'<p><span class="badge {escape(verdict)}">{escape(verdict)}</span></p>',
@@ -39,8 +49,8 @@ def html(outputs: dict[str, Any], past: dict[str, Any] | None = None, changes: t
         cards.cards(outputs),
         _list("Why", cards.other_reasons(outputs)),
         _list("Since the last run", changes),
-        _picture("Bandwidth and time over message size", plot.curves(outputs, past)) if plot.has_rows(outputs) else "",
-        _picture("Pairs of nodes", matrix, _PAIRS) if matrix else "",
+        _picture("Bandwidth and time over message size", figures.get("busbw.png")),
+        _picture("Pairs of nodes", figures.get("pairs.png"), _PAIRS),
         nodes.table(outputs) if outputs["nodes"] else "",
         _checks(outputs),
         _results(outputs),
@@ -59,12 +69,12 @@ def write(
 ) -> tuple[Path, ...]:
     """Write page and pictures into `folder`, and remove pictures of an earlier run; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = {"busbw.png": plot.curves(outputs, past) if plot.has_rows(outputs) else None, "pairs.png": pairs.matrix(outputs)}
-    files = {"report.html": html(outputs, past, changes).encode()}
-    files |= {name: plot.png(figure) for name, figure in figures.items() if figure}
+    figures = _figures(outputs, past)
+    files = {"report.html": _page(outputs, figures, changes).encode()}
+    files |= {name: plot.png(figure) for name, figure in figures.items()}
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    for name in figures.keys() - files.keys():
+    for name in _PICTURES - files.keys():
         (folder / name).unlink(missing_ok=True)  # an earlier run's picture is not of this page
     return tuple(folder / name for name in files)
 
@@ -76,7 +86,9 @@ def _headline(outputs: dict[str, Any]) -> str:
     return f"{gate['collective']}: {outputs['busbw_gb_s']:.4g} GB/s of bus bandwidth at {plot.size(gate['size_bytes'])}"
 
 
-def _picture(title: str, figure: Figure, caption: str = "") -> str:
+def _picture(title: str, figure: Figure | None, caption: str = "") -> str:
+    if figure is None:
+        return ""
     text = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f"<h2>{escape(title)}</h2><figure>{plot.svg(figure)}{text}</figure>"
 

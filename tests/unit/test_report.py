@@ -254,6 +254,15 @@ def test_time_is_drawn_over_size_for_every_collective():
     assert list(line.get_ydata()) == [found["out_of_place"]["time_us"] for found in PASSED["results"]["all_reduce"]]
 
 
+@pytest.mark.parametrize("sizes", [3, 18])
+def test_the_axis_of_time_has_numbers_for_a_few_sizes_as_for_many_and_not_too_many(sizes):
+    rows = PASSED["results"]["all_reduce"]
+    assert len(rows) >= sizes
+    _bandwidth, time = plot.curves(PASSED | {"results": {"all_reduce": rows[-sizes:]}}).axes
+    lowest, highest = time.get_ylim()
+    assert 2 <= len([one for one in time.get_yticks() if lowest <= one <= highest]) <= 10
+
+
 @pytest.mark.parametrize("found", [PASSED, SHORT, of_eight(SLOW_NODE), flat("")], ids=["pass", "short", "eight", "nothing"])
 def test_nothing_on_the_page_contradicts_the_verdict(found):
     text = web_page.html(found)
