@@ -155,7 +155,7 @@ class Engine(pulumi.runtime.Mocks):
         self.resources.append((args.typ, args.name, args.inputs))
         outputs = dict(args.inputs)
         if args.typ == "oci:Core/instance:Instance":
-            outputs |= {"publicIp": "203.0.113.5", "displayName": args.inputs.get("displayName")}
+            outputs |= {"publicIp": "203.0.113.5", "privateIp": "10.0.1.2", "displayName": args.inputs.get("displayName")}
         if args.typ.startswith(("oci:FileStorage/", "oci:Lustre/")):
             outputs |= {"ipAddress": "10.0.1.9", "exportSetId": "set", "managementServiceAddress": "10.0.1.10", "lnet": "tcp"}
         if args.typ.endswith(":AppCatalogSubscription"):
@@ -177,6 +177,7 @@ class Engine(pulumi.runtime.Mocks):
                     for n in range(self.members)
                 ]
             },
+            "oci:Core/getInstances:getInstances": lambda: {"instances": []},
             "oci:Core/getVnicAttachments:getVnicAttachments": lambda: {
                 "vnicAttachments": [{"instanceId": f"i{n}", "vnicId": f"v{n}", "state": "ATTACHED"} for n in range(8)]
             },

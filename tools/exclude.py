@@ -52,6 +52,8 @@ def _pool(config: dict[str, Any], target: str, node: dict[str, str]) -> list[str
     pools = config["busbar:oci"]["pools"]
     for index, pool in enumerate(pools):
         if pool["name"] == node["pool"]:
+            if not pool.get("clusterNetwork", True):
+                raise RefusedError(f"{node['name']} is the only node of {node['pool']}; make replace makes it anew")
             if pool["nodes"] <= 2:  # noqa: PLR2004 - a cluster network has two nodes at least
                 raise RefusedError(
                     f"{node['pool']} has {pool['nodes']} nodes, and a cluster network needs 2; make replace makes one anew"

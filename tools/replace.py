@@ -1,7 +1,8 @@
 """Have one node of a stack made anew, and measure: pulumi stack export | python -m tools.replace NODE ENGINE-WORD...
 
 The words are those of `pulumi up` that name stack and stack file; on AWS the file's `allowReplace` becomes 1, so give a copy.
-On OCI the pool makes it anew when the vendor's own tool detaches it. Machines that the stack did not make are refused.
+On OCI the pool makes it anew when the vendor's own tool detaches it, and an instance by itself is replaced. Machines that the
+stack did not make are refused.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
         urn = _instance(resources, node["address"])
         run(["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *where])
         run([*again, "--replace", urn])
+        return
+    alone = [one["urn"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-node")]
+    if alone:
+        run([*again, "--replace", alone[0]])
         return
     detach(resources, node, run, smaller=False)
     run(again)

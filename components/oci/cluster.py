@@ -1,4 +1,4 @@
-"""A cluster on OCI: network, login node, file systems, and a cluster network for each pool of bare-metal GPU nodes."""
+"""A cluster on OCI: network, login node, file systems, and a cluster network or one instance for each pool of GPU nodes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from components.oci.login_node import LoginNode
 from components.oci.network import Network
 from components.oci.pool import Pool, planned
 from components.oci.preflight import judge
+from components.oci.single import Single
 from components.oci.storage import Storage
 from components.reach import Access, Reach, Ssh
 from config.measure import Measure
@@ -23,7 +24,7 @@ from config.oci.model import Oci
 class OciCluster(pulumi.ComponentResource):
     """Pools of GPU nodes behind a login node.
 
-    Creates: Network, LoginNode, Images and Storage (where wanted), one Pool for each pool.
+    Creates: Network, LoginNode, Images and Storage (where wanted), one Pool or Single for each pool.
     Outputs: `inventory` (see `components.inventory.Cluster`).
     """
 
@@ -45,7 +46,10 @@ class OciCluster(pulumi.ComponentResource):
         images = Images(f"{name}-images", wanted, mine).ocids if wanted.named_images else {}
         parts = Parts(subnet_id=subnet, mounts=mounts, images=images)
         # By its name: other pools may come, go and change places, and its machines stay.
-        pools = [Pool(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine) for pool in wanted.pools]
+        pools = [
+            (Pool if pool.cluster_network else Single)(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine)
+            for pool in wanted.pools
+        ]
         user, private, key = wanted.measured_pool(measure).family.login, wanted.network.private, wanted.access.public_key
         self.reach = Ssh(login.machine.apply(lambda machine: Access(user, machine, private, key)))
         self.planned = tuple(planned(pool) for pool in wanted.pools)

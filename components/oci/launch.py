@@ -16,7 +16,7 @@ from config.oci.model import Oci, Pool
 #: Rails of images that address them in first boot, and of those whose agent does (oci-hpc; seed 000, section 1-1). The agent
 #: takes the first network, too, where the image has no rdma_network.json.
 _RAIL_CIDRS = {"ifcfg": ("192.168.0.0/16",), "agent": ("10.224.0.0/12", "192.168.0.0/16")}
-_BOOT_VPUS_PER_GB = 30  # oci-hpc since 2.11
+BOOT_VPUS_PER_GB = 30  # oci-hpc since 2.11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
             source_type="image",
             image_id=parts.images.get(pool.image, pool.image),
             boot_volume_size_in_gbs=str(pool.boot_volume_gb),
-            boot_volume_vpus_per_gb=str(_BOOT_VPUS_PER_GB),
+            boot_volume_vpus_per_gb=str(BOOT_VPUS_PER_GB),
         ),
         instance_options=core.InstanceConfigurationInstanceDetailsLaunchDetailsInstanceOptionsArgs(
             are_legacy_imds_endpoints_disabled=True
@@ -57,34 +57,45 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
         agent_config=_agent(pool),
         metadata={
             "ssh_authorized_keys": wanted.access.public_key,
-            # Without file systems all of it is known before anything exists.
-            "user_data": _user_data(wanted, pool, place, ())
-            if parts.mounts is None
-            else parts.mounts.apply(lambda found: _user_data(wanted, pool, place, found)),
+            "user_data": user_data(wanted, pool, place, parts),
         },
     )
     return core.InstanceConfigurationInstanceDetailsArgs(instance_type="compute", launch_details=launch)
 
 
+def user_data(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> pulumi.Input[str]:
+    """Return the first boot of the nodes of `pool`, in base64; without file systems it is known before anything exists."""
+    if parts.mounts is None:
+        return _user_data(wanted, pool, place, ())
+    return parts.mounts.apply(lambda found: _user_data(wanted, pool, place, found))
+
+
 def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...]) -> str:
-    trusted = (wanted.network.private, *_RAIL_CIDRS[pool.family.rdma])
+    trusted = (wanted.network.private, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))
     boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, place.search_domain, trusted, mounts))
     return base64.b64encode(boot.encode()).decode()
 
 
-def _agent(pool: Pool) -> core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigArgs:
-    """Turn the vendor's RDMA plugins on where they address the rails, and off where first boot does: they would fight."""
-    rdma = "ENABLED" if pool.family.rdma == "agent" else "DISABLED"
-    wanted = {
+def plugins(pool: Pool) -> dict[str, str]:
+    """Return the states of the agent's plugins by name.
+
+    The vendor's RDMA plugins are on where they address the rails, and off where first boot does, for they would fight, or where
+    no cluster network is behind the rails.
+    """
+    rdma = "ENABLED" if pool.cluster_network and pool.family.rdma == "agent" else "DISABLED"
+    return {
         "OS Management Service Agent": "DISABLED",  # it holds the package manager's lock during first boot
         "Compute HPC RDMA Authentication": rdma,
         "Compute HPC RDMA Auto-Configuration": rdma,
         "Compute RDMA GPU Monitoring": rdma,
     }
+
+
+def _agent(pool: Pool) -> core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigArgs:
     plugin = core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigPluginsConfigArgs
     return core.InstanceConfigurationInstanceDetailsLaunchDetailsAgentConfigArgs(
         are_all_plugins_disabled=False,
         is_management_disabled=False,
         is_monitoring_disabled=False,
-        plugins_configs=[plugin(name=name, desired_state=state) for name, state in wanted.items()],
+        plugins_configs=[plugin(name=name, desired_state=state) for name, state in plugins(pool).items()],
     )

@@ -20,7 +20,7 @@ from config.oci.model import Pool as WantedPool
 _MINUTES_PER_TWENTY_NODES = 30
 #: What the vendor's provider gives a single instance; its 20 minutes for a cluster network are short for bare metal
 #: (terraform-provider-oci 8.28.0: core_instance_resource.go).
-_DELETE = "75m"
+DELETE = "75m"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Pool(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=False),
         )
         if not pool.nodes:
-            self.made = pulumi.Output.from_input(NodeSet(pool.name, (), _identity(pool, ())))
+            self.made = pulumi.Output.from_input(NodeSet(pool.name, (), identity(pool, ())))
             self.register_outputs({"nodes": []})
             return
         network = core.ClusterNetwork(
@@ -102,7 +102,7 @@ class Pool(pulumi.ComponentResource):
             lambda its: NodeSet(
                 pool.name,
                 _nodes(its["members"], its["vnics"], its["addresses"], pool),
-                _identity(pool, its["members"]),
+                identity(pool, [member.ocid for member in its["members"]]),
             )
         )
         self.register_outputs({"nodes": self.made.apply(lambda its: [node.name for node in its.nodes])})
@@ -115,7 +115,7 @@ def planned(pool: WantedPool) -> PlannedSet:
         nodes=pool.nodes,
         shape=pool.row,
         launcher=Launcher(pool.homes),
-        authenticated=pool.family.rdma == "agent",
+        authenticated=pool.cluster_network and pool.family.rdma == "agent",
     )
 
 
@@ -125,7 +125,7 @@ def create_timeout(nodes: int) -> str:
 
 
 def _timeouts(nodes: int) -> pulumi.CustomTimeouts:
-    return pulumi.CustomTimeouts(create=create_timeout(nodes), update=create_timeout(nodes), delete=_DELETE)
+    return pulumi.CustomTimeouts(create=create_timeout(nodes), update=create_timeout(nodes), delete=DELETE)
 
 
 def _members(instances: Sequence[Any]) -> tuple[Member, ...]:
@@ -159,6 +159,7 @@ def _nodes(
     return tuple(Node(member.name, address_by_vnic[vnic_by_instance[member.ocid]], member.fault_domain) for member in ordered)
 
 
-def _identity(pool: WantedPool, members: tuple[Member, ...]) -> str:
-    parts = [pool.shape, pool.image, *sorted(member.ocid for member in members)]
+def identity(pool: WantedPool, ocids: Sequence[str]) -> str:
+    """Return the hash that changes where the machines of `pool` do, given their OCIDs, or their image."""
+    parts = [pool.shape, pool.image, *sorted(ocids)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -30,12 +30,14 @@ class Place:
         login_image: OCID of the login node's image.
         search_domain: DNS domain of the nodes' subnet.
         vcn: OCID of the VCN, if it exists.
+        staying: names of the pools whose machines run already, and are what the stack file asks for.
     """
 
     availability_domain: str
     login_image: str = ""
     search_domain: str = ""
     vcn: str = ""
+    staying: frozenset[str] = frozenset()
 
 
 def judge(wanted: Oci) -> Place:
@@ -51,7 +53,12 @@ def judge(wanted: Oci) -> Place:
     facts = _gather(wanted, wanted.tenancy or _tenancy(wanted.compartment))
     refuse(check(RULES, wanted, facts, wanted.suppress, "oci.suppress"))
     domain = wanted.availability_domain or facts.offering(frozenset(pool.shape for pool in wanted.pools))[0]
-    return Place(domain, wanted.login.image or facts.login_image or "")
+    return Place(domain, wanted.login.image or facts.login_image or "", staying=_staying(wanted, facts))
+
+
+def _staying(wanted: Oci, facts: Facts) -> frozenset[str]:
+    running = (pool for pool in wanted.pools if facts.running.get(pool.name))
+    return frozenset(pool.name for pool in running if facts.made.get(pool.name) == wanted.machines(pool))
 
 
 def _ask(what: str, right: str, ask: Callable[[], _T]) -> _T:
@@ -153,7 +160,7 @@ def _is_absent(error: Exception) -> bool:
 
 
 def _existing(wanted: Oci) -> Facts:
-    """Return what cluster networks this stack has already."""
+    """Return what cluster networks and single instances this stack has already."""
     found = _ask(
         f"the cluster networks in {wanted.compartment}",
         "read compute-management-family in the compartment",
@@ -165,17 +172,35 @@ def _existing(wanted: Oci) -> Facts:
         for network in found
         if network.state.upper() not in {"TERMINATING", "TERMINATED"} and (network.freeform_tags or {}).get(STACK, mine) == mine
     ]
+    alone = _single(wanted.compartment)
     sizes = {network.display_name: sum(int(part.size) for part in network.instance_pools) for network in living}
-    tags = {network.display_name: network.freeform_tags or {} for network in living}
+    sizes |= dict.fromkeys(alone, 1)
+    tags = {network.display_name: network.freeform_tags or {} for network in living} | alone
     labels = {wanted.label(pool): pool.name for pool in wanted.pools}
     ids = {network.display_name: network.id for network in living}
-    shrinking = {pool.name: wanted.label(pool) for pool in wanted.pools if 0 < pool.nodes < sizes.get(wanted.label(pool), 0)}
+    shrinking = {
+        pool.name: wanted.label(pool)
+        for pool in wanted.pools
+        if 0 < pool.nodes < sizes.get(wanted.label(pool), 0) and wanted.label(pool) in ids
+    }
     return Facts(
         oldest={name: _oldest(wanted.compartment, ids[label]) for name, label in shrinking.items()},
         running={name: sizes.get(label, 0) for label, name in labels.items()},
         made={name: tags[label][MADE_FOR] for label, name in labels.items() if MADE_FOR in tags.get(label, {})},
         strays={label: size for label, size in sizes.items() if label not in labels and tags[label].get(OWNER) == wanted.name},
     )
+
+
+def _single(compartment: str) -> dict[str, Mapping[str, str]]:
+    """Return the tags of this stack's instances that no cluster network has, by display name; nodes of one have no such tag."""
+    found = _ask(
+        f"the instances in {compartment}",
+        "read instance-family in the compartment",
+        lambda: core.get_instances(compartment_id=compartment).instances,
+    )
+    living = [one for one in found if one.state.upper() not in {"TERMINATING", "TERMINATED"}]
+    tags = {one.display_name: one.freeform_tags or {} for one in living}
+    return {name: its for name, its in tags.items() if MADE_FOR in its and its.get(STACK) == pulumi.get_stack()}
 
 
 def _oldest(compartment: str, network: str) -> tuple[str, ...]:

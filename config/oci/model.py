@@ -7,12 +7,13 @@ import ipaddress
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from catalogue import IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
+from catalogue import GENERIC, IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
 from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
@@ -140,13 +141,20 @@ class Software(Model):
 
 
 class Pool(Model):
-    """Nodes of one shape in one cluster network."""
+    """Nodes of one shape in one cluster network, or one instance by itself."""
 
     name: Annotated[str, AfterValidator(_label)] = Field(description="Its name, unique in the stack.", examples=["gpu"])
     shape: Annotated[str, AfterValidator(_shape)] = Field(
         default="BM.GPU4.8", description="Shape of the nodes, one of catalogue/oci/shapes.py.", examples=["BM.GPU.H100.8"]
     )
-    nodes: int = Field(ge=0, description="How many nodes; 0 rents nothing yet, else 2 or more.", examples=[2])
+    nodes: int = Field(
+        ge=0, description="How many nodes; 0 rents nothing yet, else 2 or more, or 1 without clusterNetwork.", examples=[2]
+    )
+    cluster_network: bool = Field(
+        default=True,
+        description="Join the nodes by a cluster network; false rents one instance by itself, whose GPUs are measured inside.",
+        examples=[False],
+    )
     image: Annotated[str, AfterValidator(_image)] = Field(
         default="ol8-nv570",
         description="Their image: a name of catalogue/oci/marketplace.py, which is subscribed to, one of "
@@ -163,8 +171,13 @@ class Pool(Model):
 
     @property
     def row(self) -> Shape:
-        """The shape's row of the catalogue."""
-        return SHAPES[self.shape]
+        """The shape's row of the catalogue; without rails where no cluster network gives them anything to reach.
+
+        Then MPI's few messages stay inside, over what every build of Open MPI has: the vendor's tutorial for one node sets none
+        of the variables for its rails (ocitutorials: benchmark/run-nccltests, section 3-1).
+        """
+        row = SHAPES[self.shape]
+        return row if self.cluster_network else replace(row, rdma=None, environment=GENERIC)
 
     @property
     def family(self) -> ImageFamily:
@@ -325,6 +338,7 @@ class Oci(Model):
         own = self.network.existing
         subnet = own.private_subnet if own else self.network.private
         parts = [pool.shape, pool.image, pool.boot_volume_gb, subnet, mounts]
+        parts += [] if pool.cluster_network else ["single"]
         return f"{pool.shape}:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
     @property
@@ -356,7 +370,7 @@ class Oci(Model):
         return self.measured_pool(measure).name
 
     def label(self, pool: Pool) -> str:
-        """Return the display name of a pool's cluster network."""
+        """Return the display name of a pool's cluster network, or of its one instance."""
         return f"{self.name}-{pool.name}"
 
     @property

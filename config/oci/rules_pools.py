@@ -27,12 +27,35 @@ def pool_names(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("pool-nodes", ERROR, "OCI Compute: a cluster network joins machines")
 def pool_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A cluster network of one node."""
+    """A cluster network of one node, or several nodes that nothing joins."""
     for path, pool in wanted.located:
-        if pool.nodes == 1:
+        if pool.nodes == 1 and pool.cluster_network:
             yield Breach(
                 f"{path}.nodes",
-                "is 1; a cluster network joins 2 or more, and one node has no fabric to measure (0 rents nothing yet)",
+                "is 1; a cluster network joins 2 or more, and one node has no fabric to measure: set clusterNetwork to false "
+                "for one instance by itself (0 rents nothing yet)",
+            )
+        if pool.nodes > 1 and not pool.cluster_network:
+            yield Breach(
+                f"{path}.nodes",
+                f"is {pool.nodes}, and clusterNetwork is false; without one there is no fabric between nodes: set nodes to 1, "
+                "or leave clusterNetwork out",
+            )
+
+
+@rule(
+    "single-asked",
+    ERROR,
+    "terraform-provider-oci: core_instance_resource.go replaces an instance for another user_data",
+    guard=True,
+)
+def single_asked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """One instance, without the look-up that tells whether it runs already: another first boot would end it unsaid."""
+    for path, pool in wanted.located:
+        if not pool.cluster_network and not wanted.preflight:
+            yield Breach(
+                f"{path}.clusterNetwork",
+                "is false, and oci.preflight is false; only the account says whether the instance runs already and is to stay",
             )
 
 

@@ -237,7 +237,10 @@ def _members(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def _instance(args: Mapping[str, Any], database: Database) -> Answer:
-    record = _find(database, args, "instanceId", INSTANCE, "Core Instance")
+    return _listed_instance(_find(database, args, "instanceId", INSTANCE, "Core Instance"))
+
+
+def _listed_instance(record: Record) -> Answer:
     outputs = {**record.outputs(), "state": record.state}
     # An object on the resource is a list of one here.
     listed = {
@@ -253,6 +256,17 @@ def _instance(args: Mapping[str, Any], database: Database) -> Answer:
     objects = {plural: [outputs[one]] if one in outputs else [] for plural, one in listed.items()}
     plain = {name: value for name, value in outputs.items() if name not in listed.values()}
     return {"metadata": {}, "definedTags": {}, "freeformTags": {}, **plain, **objects, "id": record.id}
+
+
+def _instances(args: Mapping[str, Any], database: Database) -> Answer:
+    compartment = _compartment(args, "Core Instance")
+    listed = []
+    for one in database.of(INSTANCE):
+        found = {**one.outputs(), "state": one.state}
+        asked_for = (args.get(name) in {None, found.get(name)} for name in ("displayName", "availabilityDomain", "state"))
+        if found["compartmentId"] == compartment and all(asked_for):
+            listed.append(_listed_instance(one))
+    return {"instances": _filtered(listed, args)}
 
 
 def _vnic_of(record: Record) -> str:
@@ -386,6 +400,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     "oci:Core/getClusterNetworks:getClusterNetworks": _cluster_networks,
     "oci:Core/getClusterNetworkInstances:getClusterNetworkInstances": _members,
     "oci:Core/getInstance:getInstance": _instance,
+    "oci:Core/getInstances:getInstances": _instances,
     "oci:Core/getVnicAttachments:getVnicAttachments": _attachments,
     "oci:Core/getVnic:getVnic": _vnic,
     "oci:Core/getPrivateIps:getPrivateIps": _private_ips,

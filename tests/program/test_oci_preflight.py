@@ -201,6 +201,7 @@ def test_nothing_is_written_into_the_tenancys_iam(asked):
         ("getShapes", f"the shapes of {HERE}", "inspect instances"),
         ("getImage", f"image {IMAGE}", "read instance-images"),
         ("getClusterNetworks", "the cluster networks in ocid1.compartment", "read compute-management-family"),
+        ("getInstances", "the instances in ocid1.compartment", "read instance-family"),
         ("getResourceAvailability", "what is left of limit gpu4-count", "inspect limits in tenancy"),
     ],
 )

@@ -52,6 +52,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getClusterNetworkInstances": {"compartmentId": COMPARTMENT, "clusterNetworkId": "cn"},
     "getClusterNetworks": {"compartmentId": COMPARTMENT},
     "getInstance": {"instanceId": "bastion"},
+    "getInstances": {"compartmentId": COMPARTMENT},
     "getVnicAttachments": {"compartmentId": COMPARTMENT, "instanceId": "bastion"},
     "getVnic": {"vnicId": "vnic"},
     "getPrivateIps": {"subnetId": "private"},

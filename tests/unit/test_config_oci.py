@@ -146,7 +146,19 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             "oci.pools[1].name is 'gpu', as another pool's is; each needs a name of its own",
         )
     ],
-    "pool-nodes": [(pool(nodes=1), "oci.pools[0].nodes is 1; a cluster network joins 2 or more")],
+    "pool-nodes": [
+        (pool(nodes=1), "oci.pools[0].nodes is 1; a cluster network joins 2 or more"),
+        (
+            pool(nodes=2, clusterNetwork=False) | {"preflight": True},
+            "oci.pools[0].nodes is 2, and clusterNetwork is false; without one there is no fabric between nodes",
+        ),
+    ],
+    "single-asked": [
+        (
+            pool(nodes=1, clusterNetwork=False) | {"preflight": False},
+            "oci.pools[0].clusterNetwork is false, and oci.preflight is false; only the account says",
+        )
+    ],
     "boot-volume": [(pool(bootVolume="100 GB"), "oci.pools[0].bootVolume is 100 GB; GPU nodes need 200 GB or more")],
     "image-rails": [
         (

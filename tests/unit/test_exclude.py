@@ -65,12 +65,13 @@ def test_a_machine_that_exists_is_taken_out_of_the_file_and_nothing_else_is_done
     [
         (state("oci", POOL), "gpu-9", OCI, "NODE is 'gpu-9'; it must be one of gpu-2, gpu-3"),
         (state("oci", POOL), "gpu-3", OCI.replace("nodes: 3", "nodes: 2"), "a cluster network needs 2"),
+        (state("oci", POOL), "gpu-3", OCI.replace("nodes: 3", "nodes: 1, clusterNetwork: false"), "is the only node of gpu"),
         (state("oci", POOL), "gpu-3", OCI.replace("name: gpu", "name: more"), "has no pool gpu; it has other, more"),
         (state("aws"), "gpu-3", OCI, "cannot be left out on AWS, where the last machine would end"),
         (state("hosts"), "gpu-3", HOSTS.replace("      gpu-2: 10.0.1.2\n", ""), "is the only machine"),
         (state("hosts"), "gpu-3", "config: {busbar:hosts: {inventory: machines.ini}}", "is named in machines.ini"),
     ],
-    ids=["another name", "two", "another pool", "aws", "one", "inventory"],
+    ids=["another name", "two", "by itself", "another pool", "aws", "one", "inventory"],
 )
 def test_what_cannot_be_left_out_is_refused_and_nothing_ends(left_out, exported, name, text, says):
     ran, why = left_out(exported, name, text)

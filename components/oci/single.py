@@ -1,0 +1,84 @@
+"""One bare-metal GPU instance by itself: no cluster network, no instance configuration."""
+
+from __future__ import annotations
+
+import pulumi
+from pulumi_oci import core
+
+from components.inventory import Node, NodeSet
+from components.oci.launch import BOOT_VPUS_PER_GB, Parts, plugins, user_data
+from components.oci.pool import DELETE, create_timeout, identity
+from components.oci.preflight import Place
+from config.oci.model import MADE_FOR, STACK, Oci
+from config.oci.model import Pool as WantedPool
+
+
+class Single(pulumi.ComponentResource):
+    """One GPU instance.
+
+    Creates: instance, where one is wanted.
+    Outputs: `made`, its one node.
+    """
+
+    made: pulumi.Output[NodeSet]
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, where, and what other parts made
+        self,
+        name: str,
+        wanted: Oci,
+        pool: WantedPool,
+        place: Place,
+        parts: Parts,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("busbar:oci:Single", name, None, opts)
+        if not pool.nodes:
+            self.made = pulumi.Output.from_input(NodeSet(pool.name, (), identity(pool, ())))
+            self.register_outputs({"nodes": []})
+            return
+        instance = core.Instance(
+            f"{name}-node",
+            compartment_id=wanted.compartment,
+            freeform_tags={**wanted.all_tags, STACK: pulumi.get_stack(), MADE_FOR: wanted.machines(pool)},
+            availability_domain=place.availability_domain,
+            display_name=wanted.label(pool),
+            shape=pool.shape,
+            source_details=core.InstanceSourceDetailsArgs(
+                source_type="image",
+                source_id=parts.images.get(pool.image, pool.image),
+                boot_volume_size_in_gbs=str(pool.boot_volume_gb),
+                boot_volume_vpus_per_gb=str(BOOT_VPUS_PER_GB),
+            ),
+            create_vnic_details=core.InstanceCreateVnicDetailsArgs(subnet_id=parts.subnet_id, assign_public_ip="false"),
+            instance_options=core.InstanceInstanceOptionsArgs(are_legacy_imds_endpoints_disabled=True),
+            agent_config=core.InstanceAgentConfigArgs(
+                are_all_plugins_disabled=False,
+                is_management_disabled=False,
+                is_monitoring_disabled=False,
+                plugins_configs=[
+                    core.InstanceAgentConfigPluginsConfigArgs(name=plugin, desired_state=state)
+                    for plugin, state in plugins(pool).items()
+                ],
+            ),
+            metadata={
+                "ssh_authorized_keys": wanted.access.public_key,
+                "user_data": user_data(wanted, pool, place, parts),
+            },
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                custom_timeouts=pulumi.CustomTimeouts(create=create_timeout(1), update=create_timeout(1), delete=DELETE),
+                # Another shape, image or volume is another machine, and capacity is scarce, so the old one goes first. The
+                # provider would replace it for another key or first boot, too, and put another image on it while it runs: a
+                # machine that is to stay keeps what it was launched with.
+                replacement_trigger=wanted.machines(pool),
+                delete_before_replace=True,
+                ignore_changes=["metadata", "sourceDetails"] if pool.name in place.staying else None,
+            ),
+        )
+        found = pulumi.Output.all(
+            ocid=instance.id, name=instance.display_name, address=instance.private_ip, domain=instance.fault_domain
+        )
+        self.made = found.apply(
+            lambda its: NodeSet(pool.name, (Node(its["name"], its["address"], its["domain"]),), identity(pool, [its["ocid"]]))
+        )
+        self.register_outputs({"nodes": self.made.apply(lambda its: [node.name for node in its.nodes])})

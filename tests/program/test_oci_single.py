@@ -1,0 +1,128 @@
+"""One GPU instance on OCI without a cluster network: what is rented, what ends it, and what is measured on it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pulumi
+import pytest
+import test_oci_preflight
+from conftest import ready_line
+from test_oci_preflight import account, asked  # noqa: F401 - a fixture
+from test_program import LINES
+
+from benchmarks.plan.gate import gate
+from components.oci import pool as pools
+from config.measure import Measure
+from config.oci.model import Pool
+
+SINGLE = {"name": "gpu", "nodes": 1, "clusterNetwork": False, "bootVolume": "200 GB"}
+
+
+@pytest.fixture
+def single(asked, monkeypatch):  # noqa: F811 - the fixture
+    """Run the program with one such pool; return the engine and what was refused."""
+    monkeypatch.setattr(test_oci_preflight, "LINES", LINES | {"acceptance-ready-contact": ready_line(1)})
+
+    def run(answers: dict[str, Any] | None = None, **changes: Any):
+        return asked(account(**answers or {}), **{"pools": [SINGLE]} | changes)
+
+    return run
+
+
+def instance(engine) -> dict[str, Any]:
+    (one,) = [given for kind, name, given in engine.resources if name == "cluster-pool-gpu-node"]
+    return dict(one)
+
+
+def test_one_instance_is_made_and_no_cluster_network_and_no_instance_configuration(single):
+    engine, refused = single()
+    assert refused == ""
+    kinds = {kind.rpartition(":")[2] for kind, _, _ in engine.resources}
+    assert not kinds & {"ClusterNetwork", "InstanceConfiguration", "ComputeCluster", "Pool"}
+    given = instance(engine)
+    assert (given["shape"], given["displayName"]) == ("BM.GPU4.8", "busbar-gpu")
+    assert given["sourceDetails"]["bootVolumeSizeInGbs"] == "200"
+    assert given["createVnicDetails"]["assignPublicIp"] == "false"
+    assert given["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
+
+
+def test_its_rails_are_nobodys_so_the_agent_leaves_them_and_first_boot_trusts_the_subnet_alone(single):
+    given = instance(single()[0])
+    states = {plugin["name"]: plugin["desiredState"] for plugin in given["agentConfig"]["pluginsConfigs"]}
+    assert states["Compute HPC RDMA Auto-Configuration"] == states["Compute HPC RDMA Authentication"] == "DISABLED"
+    boot = base64.b64decode(given["metadata"]["user_data"]).decode()
+    assert "--add-source=10.0.1.0/24" in boot
+    assert "--add-source=192.168" not in boot
+    assert "ifcfg-" not in boot
+    assert "peermem" not in boot
+
+
+def test_what_the_seeds_first_boot_does_is_in_its_first_boot(single):
+    boot = base64.b64decode(instance(single(timezone="Asia/Tokyo")[0])["metadata"]["user_data"]).decode()
+    for line in ("timezone: Asia/Tokyo", "vgcreate nvme", "mkfs.xfs -L localscratch", "mount /mnt/localdisk", "oci-growfs -y"):
+        assert line in boot, line
+
+
+@pytest.mark.parametrize(
+    ("shape", "published"),
+    [("BM.GPU4.8", 233.0), ("BM.GPU.A100-v2.8", 234.9), ("BM.GPU.H100.8", 480), ("BM.GPU.H200.8", 482.3)],
+)
+def test_the_gate_is_that_of_one_machine_and_a_published_healthy_one_passes_it(shape, published):
+    """233.0: ocitutorials, benchmark/run-nccltests, one BM.GPU4.8 in a container; the others: catalogue/gpus.py."""
+    wanted = pools.planned(Pool(name="gpu", nodes=1, shape=shape, cluster_network=False))
+    assert wanted.shape is not None
+    found = gate(Measure(), wanted.shape, 1)
+    assert found.limit_gb_s is not None
+    assert "NVLink's" in found.why
+    assert 0.5 * published < found.limit_gb_s < published
+    assert not wanted.authenticated, "no switch knows its rails"
+
+
+def there(given: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the account's answer while that instance runs."""
+    listed = {"displayName": given["displayName"], "state": "RUNNING", "freeformTags": given["freeformTags"]} | changes
+    return {"getInstances": {"instances": [listed]}, "getResourceAvailability": {"available": "0"}}
+
+
+def test_a_running_instance_stays_for_another_key_or_time_zone_and_is_not_counted_again(single, monkeypatch):
+    ignored: list[Any] = []
+    register = pulumi.resource.register_resource
+
+    def spy(*given: Any) -> None:
+        if given[2] == "cluster-pool-gpu-node":
+            ignored.append(given[7].ignore_changes)
+        register(*given)
+
+    monkeypatch.setattr(pulumi.resource, "register_resource", spy)
+    given = instance(single()[0])
+    engine, refused = single(there(given), timezone="Asia/Tokyo")
+    assert refused == ""
+    assert instance(engine)["freeformTags"] == given["freeformTags"], "by them it would be replaced"
+    single(there(given), pools=[SINGLE | {"bootVolume": "300 GB"}], allowReplace=1)
+    assert ignored == [None, ["metadata", "sourceDetails"], None], "what is made anew gets the first boot of today"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"pools": [SINGLE | {"bootVolume": "300 GB"}]}, "oci.pools[0] needs other machines"),
+        ({"pools": [SINGLE | {"nodes": 0}]}, "oci.pools[0] is smaller than what runs"),
+        ({"pools": [SINGLE | {"name": "other", "nodes": 0}]}, "oci.pools has no pool for busbar-gpu any more"),
+        ({"pools": [SINGLE | {"clusterNetwork": True, "nodes": 2}]}, "oci.pools[0] needs other machines"),
+    ],
+    ids=["volume", "none", "another pool", "a cluster network"],
+)
+def test_a_change_that_ends_the_instance_is_refused_until_it_is_allowed(single, changes, path):
+    answers = there(instance(single()[0])) | {"getResourceAvailability": {"available": "64"}}
+    _, refused = single(answers, **changes)
+    assert path in refused
+    assert "set oci.allowReplace to 1" in refused
+    assert single(answers, **changes, allowReplace=1)[1] == ""
+
+
+@pytest.mark.parametrize("gone", [{"state": "TERMINATED"}, {"freeformTags": {}}])
+def test_one_that_ended_or_that_is_not_of_this_stack_is_not_taken_for_it(single, gone):
+    _, refused = single(there(instance(single()[0]), **gone))
+    assert "1 more nodes take 8 GPUs" in refused
