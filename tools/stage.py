@@ -186,21 +186,21 @@ class Stage:
         """Preview the stack with `changes`."""
         return self.command(*self.engine("preview", **changes))
 
-    def up(self, **changes: Any) -> Finished:
-        """Update the stack with `changes`."""
-        return self.command(*self.up_words(**changes))
+    def up(self, *words: str, **changes: Any) -> Finished:
+        """Update the stack with `changes`, and with `words` of the engine's command."""
+        return self.command(*self.up_words(**changes), *words)
 
     def measure(self, **changes: Any) -> Finished:
         """Update the stack with `changes` and accept any number; what has to be deleted stays, as with every --exclude."""
-        return self.command(*self.up_words(**changes), "--exclude", "**::acceptance-accept-verdict")
+        return self.up("--exclude", "**::acceptance-accept-verdict", **changes)
 
-    def pass_by(self, *words: str, **changes: Any) -> Finished:
+    def pass_by(self, **changes: Any) -> Finished:
         """Update the stack with `changes`; a verdict that is no pass is asked for twice more, as this machine may be busy.
 
         `self.passed` are the changes that did it in the end.
         """
         self.passed = changes
-        found = self.command(*self.up_words(**changes), *words)
+        found = self.up(**changes)
         for again in _AGAIN:
             if found.status != 0 and "verdict" in found.text:
                 self.passed = merged(changes, {"measure": {"run": again}})
@@ -226,7 +226,7 @@ class Stage:
 
     def build(self, **changes: Any) -> Finished:
         """Update the stack with `changes` up to the measurement, which the next `up` makes; there must be none yet."""
-        return self.command(*self.up_words(**changes), "--exclude", "**::acceptance-measure", "--exclude-dependents")
+        return self.up("--exclude", "**::acceptance-measure", "--exclude-dependents", **changes)
 
     def up_words(self, **changes: Any) -> list[str]:
         """Return the command of an update."""

@@ -197,7 +197,7 @@ def test_the_slow_machine_is_made_anew_and_the_last_one_ends_and_one_is_rented_f
     assert f"this update ends {price}: {last} (" in refused.text, refused
     assert f"1 machines that run would end with this update ({price}: {slow} (" in refused.text, refused
     assert (machines(stage), stage.ever_booted()) == ([first, slow, last], booted)
-    found = stage.pass_by("--replace", urn, **merged(STORY, {"aws": {"allowReplace": 1}}))
+    found = stage.up("--replace", urn, **merged(CALM, {"aws": {"allowReplace": 1}}))
     assert found.status == 0, found
     stays, anew = machines(stage)
     assert stays == first
