@@ -6,6 +6,8 @@ Its chapters follow each other: each test goes on where the one before it ended.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -143,6 +145,53 @@ def test_first_contact_added_a_key_and_lines_and_made_no_file_worse(built):
     found = stage.inside("ssh", "-F", str(config), *words, script)
     assert found.status == 0, found
     assert found.text.split()[:5] == ["2", "authorized_keys", "id_ed25519", "id_ed25519.pub", "known_hosts"]
+
+
+# What is watched from outside
+
+#: Asks an exporter, and prints what it answers or why it does not.
+ASK = """import urllib.request
+try:
+    print(urllib.request.urlopen('http://10.20.1.{}:9879/metrics', timeout=5).read().decode())
+except OSError as error:
+    print('no answer:', error)
+"""
+
+
+def asked(stage: Stage, asker: int, host: int) -> str:
+    """Return what one host hears from the exporter of another."""
+    config = stage.folder / "ssh_config"
+    config.write_text(f"Host *\n  UserKnownHostsFile {stage.world}/operator/known_hosts\n  BatchMode yes\n")
+    way = ("-F", str(config), "-J", "ubuntu@203.0.113.200", f"ubuntu@10.20.1.{asker}")
+    found = stage.inside("ssh", *way, "python3 -IS -c " + shlex.quote(ASK.format(host)))
+    assert found.status == 0, found
+    return found.text
+
+
+def test_exporters_show_every_rails_bytes_to_their_readers_alone_and_nothing_is_measured_again(built):
+    stage = built[0]
+    before, wanted = stage.outputs(), {"exporter": True, "readFrom": ["10.20.1.12/32"]}
+    found = stage.up(monitoring=wanted)
+    assert found.status == 0, found
+    after = stage.outputs()
+    assert after["measured"] == before["measured"]
+    assert 'targets: ["10.20.1.12:9879"]' in after["monitoring"]
+    assert not stage.up(monitoring=wanted).changes(), "an unchanged update changes nothing"
+    for host in (11, 12):
+        heard = asked(stage, 12, host)
+        sent = re.findall(r'busbar_rdma_port_xmit_data_bytes_total\{device="(mlx5_\d+)",port="1"\} (\d+)', heard)
+        assert len({name for name, count in sent if int(count) > 0}) == 16, heard
+        assert 'busbar_rdma_port_state{device="mlx5_0",port="1"} 4' in heard
+    assert "no answer:" in asked(stage, 11, 12), "gpu-a is no reader of gpu-b"
+
+
+def test_exporters_are_taken_away_from_every_host(built):
+    stage = built[0]
+    found = stage.up(monitoring={"exporter": False})
+    assert found.status == 0, found
+    assert stage.outputs().get("monitoring") is None
+    assert "no answer:" in asked(stage, 12, 11)
+    assert stage.up().status == 0
 
 
 # The same machines as a Slurm cluster

@@ -87,6 +87,9 @@ MAY = {
         "catalogue",
         "config",
     },
+    "components/monitoring.py": {
+        *("pulumi", "components.inventory", "components.reach", "components.remote_scripts", "config"),
+    },
     "config": {"pydantic", "pydantic_core", "catalogue", "config", "scheduler"},
     "config/read.py": {"pulumi", "pydantic", "pydantic_core", "config"},
     "__main__.py": {"pulumi", "config", "components", "benchmarks"},
