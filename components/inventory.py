@@ -72,7 +72,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Launcher:
-    """How ranks start on the nodes: Open MPI's mpirun over SSH, in a container if there is an image.
+    """How ranks start on the nodes: Open MPI's mpirun over SSH, in a container if there is an image that says what runs it.
 
     Attributes:
         homes: folders of MPI, CUDA and NCCL on the nodes.

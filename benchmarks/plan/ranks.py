@@ -107,7 +107,7 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
             "plm_rsh_no_tree_spawn": "1",
         }
     return Launch(
-        kind="enroot" if place.start else "mpirun",
+        kind=place.built.container.runtime if place.built.container else "mpirun",
         mpi_home=place.built.mpi_home,
         bind_to=environment.bind_to,
         mca=mca,
