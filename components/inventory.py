@@ -72,7 +72,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Launcher:
-    """How ranks start on the nodes: Open MPI's mpirun over SSH or in a job of Slurm, in a container if there is an image.
+    """How ranks start on the nodes: mpirun over SSH or in a job of Slurm, in a container if there is an image with its runtime.
 
     Attributes:
         homes: folders of MPI, CUDA and NCCL on the nodes.

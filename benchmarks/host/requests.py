@@ -74,11 +74,12 @@ def build(  # noqa: PLR0913, PLR0917 - what a build depends on
     image = None
     if container is not None:
         image = Image(
-            uri=container.image.uri,
+            uri=container.image.plain if container.runtime == "containerd" else container.image.uri,
             path=container.image.path,
             sha256=container.sha256,
             shared=container.shared,
             homes=_homes(HOMES_INSIDE),
+            runtime=container.runtime,
         )
     limit_s = _BUILD_TIMEOUT_S if image is None else _CONTAINER_TIMEOUT_S
     return _named(Build("", limit_s, list(nodes), programs, source, _homes(homes), image), *reasons)

@@ -43,6 +43,7 @@ class Image(NamedTuple):
         sha256: of the file, where it is pinned.
         shared: folder that all nodes share, for the file of an imported image; empty copies it to every node.
         homes: globs for MPI, CUDA and NCCL inside, by variable.
+        runtime: what runs it: enroot or containerd, for which `uri` is without a scheme.
     """
 
     uri: str
@@ -50,6 +51,7 @@ class Image(NamedTuple):
     sha256: str
     shared: str
     homes: Dict[str, List[str]]
+    runtime: str = "enroot"
 
 
 class Build(NamedTuple):
@@ -89,7 +91,7 @@ class Launch(NamedTuple):
     """How ranks start.
 
     Attributes:
-        kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot or slurm.
+        kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd or slurm.
         mpi_home: Open MPI's folder on every node.
         bind_to: what mpirun binds ranks to.
         mca: Open MPI's parameters by name.
@@ -270,13 +272,14 @@ REQUESTS: Dict[str, Any] = {"build": Build, "schedule": Schedule, "measure": Mea
 
 
 class ImageLine(NamedTuple):
-    """The image that is ready on every node, and the words that start a command in it."""
+    """The image that is ready on every node, what runs it, and the words that start a command in it."""
 
     reference: str
     file: str
     sha256: str
     bytes: int
     start: List[str]
+    runtime: str = "enroot"
 
 
 class BuildLine(NamedTuple):

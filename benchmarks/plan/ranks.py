@@ -109,7 +109,7 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
             "plm_rsh_no_tree_spawn": "1",
         }
     return Launch(
-        kind="slurm" if place.queue else "enroot" if place.start else "mpirun",
+        kind="slurm" if place.queue else place.built.container.runtime if place.built.container else "mpirun",
         mpi_home=place.built.mpi_home,
         bind_to=environment.bind_to,
         mca=mca,

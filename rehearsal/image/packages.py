@@ -105,7 +105,15 @@ FILES: dict[str, Package] = {
     "enroot+caps": {"version": "4.1.2-1"},
 }
 
+#: By its whole name, as a version is asked for; the vendor's package is larger by its other programs.
+TOOLKIT: dict[str, Package] = {
+    "nvidia-container-toolkit-base-1.18.0-1": {
+        "version": "1.18.0-1",
+        "files": [("program", "/usr/bin/nvidia-ctk", "nvidia-ctk")],
+    }
+}
 _AT: dict[str, dict[str, Package]] = {
+    "nvidia.github.io/libnvidia-container/stable/rpm": TOOLKIT,
     "developer.download.nvidia.com/compute/cuda/repos/rhel{release}/x86_64": _NCCL,
     "cdn.amazonlinux.com/al2023/core/mirrors/latest/x86_64": AMAZON,
     "fsx-lustre-client-repo.s3.amazonaws.com/ubuntu/jammy": LUSTRE_FOR_UBUNTU,

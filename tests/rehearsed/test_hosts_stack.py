@@ -191,7 +191,6 @@ def test_exporters_are_taken_away_from_every_host(built):
     assert found.status == 0, found
     assert stage.outputs().get("monitoring") is None
     assert "no answer:" in asked(stage, 12, 11)
-    assert stage.up().status == 0
 
 
 # The same machines as a Slurm cluster

@@ -214,7 +214,6 @@ def test_the_login_node_reads_the_exporters_through_the_nodes_firewall_and_nothi
         assert found.status == 0, found
         assert len(re.findall(r"busbar_rdma_port_xmit_data_bytes_total\{\S+ [1-9]", found.text)) == 16, found
     assert stage.up(monitoring={"exporter": False}).status == 0
-    assert stage.up().status == 0
 
 
 def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):

@@ -24,12 +24,13 @@ from benchmarks.launch.protocol import Launch, Node, Ranks, UnfitError
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "runner.schema.json").read_text())
 NODES = [Node("a", "10.0.0.1"), Node("b", "10.0.0.2"), Node("c", "10.0.0.3")]
+INSIDE = ["sh", "/x/container.conf"]
 START = ["enroot", "start", "--conf", "/x/conf", "busbar-1"]
 
 
 def launch(kind: str) -> Launch:
     """Return a launcher of that kind, as a target would name it."""
-    start = START if kind == "enroot" else []
+    start = {"enroot": START, "containerd": INSIDE}.get(kind, [])
     queue = "compute" if kind == "slurm" else ""
     mca = {"btl": "tcp,self", "plm_rsh_args": "-o BatchMode=yes"}
     return Launch(kind=kind, mpi_home="/mpi", bind_to="none", mca=mca, hostfile="/x/hosts", start=start, queue=queue)
@@ -111,8 +112,16 @@ def test_in_slurm_a_job_has_the_nodes_of_its_ranks_alone_and_whole_and_their_dae
         launcher.command(launch("slurm")._replace(queue=""), NODES, [ranks()])
 
 
+def test_in_containerd_the_images_own_mpirun_comes_behind_the_words_that_start_a_container():
+    words = launcher.command(launch("containerd"), NODES[:1], [ranks()])
+    assert words[: len(INSIDE) + 1] == [*INSIDE, "/mpi/bin/mpirun"]
+    assert words[len(INSIDE) :] == launcher.command(launch("mpirun"), NODES[:1], [ranks()])
+    with pytest.raises(ValueError, match=r"launch\.start is empty"):
+        launcher.command(launch("containerd")._replace(start=[]), NODES[:1], [ranks()])
+
+
 def test_a_launcher_that_nothing_here_is_called_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot, slurm"):
+    with pytest.raises(ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot, containerd, slurm"):
         launcher.command(launch("charm"), NODES, [ranks()])
 
 
