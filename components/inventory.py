@@ -77,12 +77,14 @@ class Launcher:
     Attributes:
         homes: folders of MPI, CUDA and NCCL on the nodes.
         container: the image that ranks run in; None runs them on the nodes themselves.
-        queue: Slurm's partition, which the nodes are made; empty without Slurm.
+        queue: Slurm's partition; empty without Slurm.
+        set_up: the nodes are made a Slurm cluster with that partition first.
     """
 
     homes: Homes
     container: Container | None = None
     queue: str = ""
+    set_up: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

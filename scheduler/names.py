@@ -19,6 +19,13 @@ def refused_queue(name: str) -> str:
     return ""
 
 
+def refused_existing(name: str) -> str:
+    """Return why no Slurm cluster has a queue of that name; empty if one could."""
+    if not re.match(r"[^\s,=#]+\Z", name):
+        return "a partition's name has no space, comma, = or # (slurm.conf(5))"
+    return ""
+
+
 def refused_node(name: str) -> str:
     """Return why Slurm could not use `name` for a node; empty if it could."""
     if name.lower() in (*_RESERVED, "localhost"):

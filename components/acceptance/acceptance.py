@@ -30,8 +30,8 @@ from config.stack import Stack
 class Acceptance(pulumi.ComponentResource):
     """A measured bus bandwidth, its verdict, and the cause where it is short.
 
-    Creates: Ready, Runner with the Commands `build`, `measure` and `search`, and `schedule` where ranks start in jobs of Slurm,
-    Records, Accept; only what is expected while the node set is empty.
+    Creates: Ready, Runner with the Commands `build`, `measure` and `search`, and `schedule` where the nodes are made a Slurm
+    cluster, Records, Accept; only what is expected while the node set is empty.
     Outputs: `expected`, what is known before any measurement; `measured`, the record of one measurement, replaced as a whole
     (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, how a person gets onto the head node; `readme`,
     Markdown; `head`, the head node once every node is ready, None while there are no nodes. None of them depends on Accept, so
@@ -93,8 +93,10 @@ class Acceptance(pulumi.ComponentResource):
             launcher=planned.launcher,
             opts=mine,
         )
-        queue = planned.launcher.queue
-        scheduled = [schedule(f"{name}-schedule", runner, nodes=nodes, asked=asked, queue=queue, opts=mine)] if queue else []
+        scheduled = []
+        if planned.launcher.set_up:
+            queue = planned.launcher.queue
+            scheduled = [schedule(f"{name}-schedule", runner, nodes=nodes, asked=asked, queue=queue, opts=mine)]
         measured = measure(
             f"{name}-measure",
             runner,

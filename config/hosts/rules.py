@@ -41,15 +41,17 @@ def host_keys(wanted: Hosts, _facts: None) -> Iterator[Breach]:
             yield Breach("hosts.knownHosts", str(error))
 
 
-@rule("slurm-names", ERROR, "slurm.conf(5), NodeName")
+@rule("slurm-names", ERROR, "slurm.conf(5), NodeName and PartitionName")
 def slurm_names(wanted: Hosts, _facts: None) -> Iterator[Breach]:
-    """A machine whose name Slurm has another use for."""
-    for machine in wanted.machines if wanted.slurm else ():
+    """A queue or a machine by a name that Slurm has another use for."""
+    if wanted.slurm is None:
+        return
+    if why := wanted.slurm.why_not:
+        yield Breach("hosts.slurm.queue", f"is {wanted.slurm.queue!r}; {why}")
+    for machine in wanted.machines:
         if why := names.refused_node(machine.name):
-            yield Breach(
-                "hosts.inventory" if wanted.inventory else "hosts.nodes",
-                f"has a machine {machine.name}, and hosts.slurm is set; {why}",
-            )
+            where = "hosts.inventory" if wanted.inventory else "hosts.nodes"
+            yield Breach(where, f"has a machine {machine.name}, and hosts.slurm is set; {why}")
 
 
 RULES: dict[str, Rule[Hosts, None]] = {one.id: one for one in (hosts_named, host_keys, slurm_names)}

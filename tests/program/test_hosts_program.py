@@ -80,6 +80,9 @@ def test_with_slurm_the_same_steps_run_in_its_jobs_and_only_their_start_is_anoth
     assert queued["measure"]["steps"] == plain["measure"]["steps"]
     assert queued["measure"]["launch"] == plain["measure"]["launch"] | {"kind": "slurm", "queue": "gpus"}
     assert queued["measure"]["run_id"] != plain["measure"]["run_id"]
+    existing = requests(slurm={"queue": "gpus", "existing": True})
+    assert sorted(existing) == ["build", "measure"], "a cluster that is there already is used as it is"
+    assert existing["measure"] == queued["measure"]
 
 
 def test_another_stack_on_the_same_machines_measures_for_itself(hosts, monkeypatch):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.nested import DEFAULT
+from tools.nested import DEFAULT, merged
 from tools.stage import ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]
@@ -240,10 +240,19 @@ def test_an_unchanged_update_with_slurm_changes_nothing(queued):
     assert not found.changes(), found
 
 
+def test_the_cluster_can_be_used_as_one_that_exists_and_measures_nothing_again(queued):
+    stage, before = queued[0], queued[0].outputs()["measured"]
+    found = stage.up(**merged(stage.passed, {"hosts": {"slurm": {"existing": True}}}))
+    assert found.status == 0, found
+    assert {line.split()[0] for line in found.changes()} == {"-"}, found
+    assert stage.outputs()["measured"] == before
+    assert "gpus" in stage.on_host("sinfo --noheader")
+
+
 def test_a_drained_node_is_named_with_slurms_own_reason(queued):
     stage = queued[0]
     stage.on_host("sudo scontrol update nodename=gpu-b state=drain reason='cable 7 bends'")
-    found = stage.up(**SLURM, measure={"run": 7})
+    found = stage.up(hosts={"slurm": {"queue": "gpus", "existing": True}}, measure={"run": 7})
     assert found.status != 0
     assert "gpu-b is drained in Slurm: cable 7 bends (set by root at 20" in found.text
 
