@@ -68,17 +68,37 @@ class Build(NamedTuple):
     kind: str = "build"
 
 
+class Schedule(NamedTuple):
+    """Make the first node Slurm's controller, and all nodes its machines.
+
+    Attributes:
+        queue: the partition, which has all nodes.
+        gpu: the GPU model of the shape.
+        gpus: GPUs of each node.
+    """
+
+    run_id: str
+    timeout_s: float
+    nodes: List[Node]
+    queue: str
+    gpu: str
+    gpus: int
+    schema: int = SCHEMA
+    kind: str = "schedule"
+
+
 class Launch(NamedTuple):
     """How ranks start.
 
     Attributes:
-        kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot or containerd.
+        kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd or slurm.
         mpi_home: Open MPI's folder on every node.
         bind_to: what mpirun binds ranks to.
         mca: Open MPI's parameters by name.
         prefix: tell mpirun where it was moved to.
         hostfile: path of the hostfile on the head node.
         start: words that start a command inside the container; empty on the nodes themselves.
+        queue: Slurm's partition; empty without Slurm.
     """
 
     kind: str
@@ -88,6 +108,7 @@ class Launch(NamedTuple):
     hostfile: str
     start: List[str]
     prefix: bool = False
+    queue: str = ""
 
 
 class Ranks(NamedTuple):
@@ -246,8 +267,8 @@ class Search(NamedTuple):
     kind: str = "search"
 
 
-Request = Union[Build, Measure, Search]
-REQUESTS: Dict[str, Any] = {"build": Build, "measure": Measure, "search": Search}
+Request = Union[Build, Schedule, Measure, Search]
+REQUESTS: Dict[str, Any] = {"build": Build, "schedule": Schedule, "measure": Measure, "search": Search}
 
 
 class ImageLine(NamedTuple):

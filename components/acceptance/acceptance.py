@@ -20,6 +20,7 @@ from components.acceptance.measure import measure
 from components.acceptance.ready import Ready
 from components.acceptance.records import Records, Whole
 from components.acceptance.runner import Runner
+from components.acceptance.schedule import schedule
 from components.acceptance.search import search
 from components.inventory import Cluster, Node, PlannedSet, named
 from components.reach import Head
@@ -29,8 +30,8 @@ from config.stack import Stack
 class Acceptance(pulumi.ComponentResource):
     """A measured bus bandwidth, its verdict, and the cause where it is short.
 
-    Creates: Ready, Runner with the Commands `build`, `measure` and `search`, Records, Accept; only what is expected while the
-    node set is empty.
+    Creates: Ready, Runner with the Commands `build`, `measure` and `search`, and `schedule` where ranks start in jobs of Slurm,
+    Records, Accept; only what is expected while the node set is empty.
     Outputs: `expected`, what is known before any measurement; `measured`, the record of one measurement, replaced as a whole
     (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, how a person gets onto the head node; `readme`,
     Markdown; `head`, the head node once every node is ready, None while there are no nodes. None of them depends on Accept, so
@@ -92,7 +93,18 @@ class Acceptance(pulumi.ComponentResource):
             launcher=planned.launcher,
             opts=mine,
         )
-        measured = measure(f"{name}-measure", runner, built=built, asked=asked, identity=identity, records=records, opts=mine)
+        queue = planned.launcher.queue
+        scheduled = [schedule(f"{name}-schedule", runner, nodes=nodes, asked=asked, queue=queue, opts=mine)] if queue else []
+        measured = measure(
+            f"{name}-measure",
+            runner,
+            built=built,
+            asked=asked,
+            identity=identity,
+            records=records,
+            after=scheduled,
+            opts=mine,
+        )
         end = search(f"{name}-search", runner, built=built, measured=measured, budget_s=stack.measure.search_s, opts=mine)
         record = pulumi.Output.all(end=end, where=built.place).apply(
             lambda known: self._record(known["end"], known["where"].built)

@@ -31,7 +31,7 @@ class HostsCluster(pulumi.ComponentResource):
         )
         access = Access(wanted.user, _jump(wanted), wanted.network)
         self.reach = Ssh(pulumi.Output.from_input(access))
-        launcher = Launcher(wanted.homes)
+        launcher = Launcher(wanted.homes, queue=wanted.slurm.queue if wanted.slurm else "")
         self.planned = (
             PlannedSet(
                 name=SET,

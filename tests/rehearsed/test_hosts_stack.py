@@ -18,6 +18,7 @@ from tools.stage import ROOT, Finished, Stage, left_of
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]
 
 SITES = ROOT / "rehearsal" / "entry" / "sites"
+SLURM = {"hosts": {"slurm": {"queue": "gpus"}}}
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +191,61 @@ def test_exporters_are_taken_away_from_every_host(built):
     assert found.status == 0, found
     assert stage.outputs().get("monitoring") is None
     assert "no answer:" in asked(stage, 12, 11)
+
+
+# The same machines as a Slurm cluster
+
+
+@pytest.fixture(scope="module")
+def queued(built) -> tuple[Stage, Finished]:
+    """The same with Slurm's packages, which their administrator installed, measured in jobs."""
+    stage = built[0]
+    install = "sudo apt-get update -q && sudo apt-get install -y -q slurmctld slurmd slurm-client munge"
+    stage.on_host(f"{install} && ssh 10.20.1.12 '{install}'")
+    return stage, stage.pass_by(**SLURM)
+
+
+def test_the_same_plan_runs_in_jobs_of_slurm_and_its_busbw_lands_in_the_same_outputs(queued):
+    stage, found = queued
+    assert found.status == 0, found
+    measured = stage.outputs()["measured"]
+    assert (measured["verdict"], measured["busbw_gb_s"]) == ("pass", pytest.approx(0.05, rel=0.15))
+    jobs = stage.on_host("cat /var/log/slurm/jobs.log").splitlines()
+    ended = [
+        line for line in jobs if "Name=busbar JobState=COMPLETED Partition=gpus" in line and "NodeList=gpu-a,gpu-b" in line
+    ]
+    assert len(ended) >= len(measured["results"]) > 0
+    nodes = stage.on_host("scontrol show nodes")
+    assert nodes.count("Gres=gpu:a100:8") == nodes.count("State=IDLE ") == 2
+
+
+def test_people_send_jobs_to_the_same_queue_with_gpus(queued):
+    said = queued[0].on_host("srun -p gpus -N 2 --gres=gpu:a100:8 sh -c 'echo $(hostname) $CUDA_VISIBLE_DEVICES' < /dev/null")
+    assert sorted(said.splitlines()) == ["gpu-a 0,1,2,3,4,5,6,7", "gpu-b 0,1,2,3,4,5,6,7"]
+
+
+def test_munges_key_is_one_on_all_machines_and_nowhere_else(queued):
+    stage, found = queued
+    read = "sudo base64 -w 0 /etc/munge/munge.key"
+    first, second = stage.on_host(f"{read}; echo; ssh 10.20.1.12 '{read}'").split()
+    assert first == second
+    assert len(first) == 1368, "1024 bytes"
+    assert first not in json.dumps(stage.resources()) + found.text
+    assert stage.on_host(f"grep -rlF {first[:64]} ~/.busbar || echo none").strip() == "none"
+
+
+def test_an_unchanged_update_with_slurm_changes_nothing(queued):
+    found = queued[0].up(**queued[0].passed)
+    assert found.status == 0, found
+    assert not found.changes(), found
+
+
+def test_a_drained_node_is_named_with_slurms_own_reason(queued):
+    stage = queued[0]
+    stage.on_host("sudo scontrol update nodename=gpu-b state=drain reason='cable 7 bends'")
+    found = stage.up(**SLURM, measure={"run": 7})
+    assert found.status != 0
+    assert "gpu-b is drained in Slurm: cable 7 bends (set by root at 20" in found.text
 
 
 def test_hosts_that_are_cleared_leave_nothing_behind(built):
