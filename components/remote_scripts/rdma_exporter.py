@@ -175,7 +175,7 @@ def _port(text: Text, device: str, port: str, labels: Labels) -> None:
             text.gauge(metric, explained, labels, int(found.group(1)))
     rate = re.match(r"([\d.]+) Gb/sec", _line(port + "/rate"))
     if rate:
-        text.gauge("port_rate_bits_per_second", "Rate that the link has now.", labels, int(float(rate.group(1)) * 1e9))
+        text.gauge("port_rate_bytes_per_second", "Rate that the link has now.", labels, int(float(rate.group(1)) * 1e9 / 8))
 
 
 def _entries(folder: str) -> List[str]:

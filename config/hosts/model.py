@@ -156,8 +156,8 @@ class Hosts(Model):
     software: Software = Field(default=Software(), description="Where software is on the machines.")
     slurm: Slurm | None = Field(
         default=None,
-        description="Measures in jobs of Slurm, and makes the machines its cluster unless they have one; null starts ranks over "
-        "SSH. Slurm and munge must be installed on all of them. `{}` takes the defaults.",
+        description="Measures in jobs of Slurm, and makes the machines its cluster unless they have one; null starts ranks "
+        "over SSH. Slurm and munge must be installed on all of them. `{}` takes the defaults.",
         examples=[{"queue": "compute"}],
     )
 

@@ -80,7 +80,7 @@ def counters(samples: list[Sample]) -> list[Sample]:
         "port_info",
         "port_state",
         "port_physical_state",
-        "port_rate_bits_per_second",
+        "port_rate_bytes_per_second",
         "files_without_number",
         "collect_seconds",
     }
@@ -124,8 +124,8 @@ def test_what_a_port_is_and_whether_it_works_is_shown(tmp_path):
         "irdma0": ("irdma", "ens14", "Ethernet"),
         "rdmap0s6": ("efa", "", "Unknown"),
     }
-    rates = {each.labels["device"]: each.value for each in samples if each.metric == f"{PREFIX}port_rate_bits_per_second"}
-    assert rates == {"mlx5_0": 100e9, "irdma0": 25e9, "rdmap0s6": 100e9}
+    rates = {each.labels["device"]: each.value for each in samples if each.metric == f"{PREFIX}port_rate_bytes_per_second"}
+    assert rates == {"mlx5_0": 12.5e9, "irdma0": 3.125e9, "rdmap0s6": 12.5e9}
     assert {each.value for each in samples if each.metric == f"{PREFIX}port_state"} == {4}
 
 
@@ -136,8 +136,8 @@ def test_a_file_without_a_number_is_absent_and_counted_and_disturbs_no_other_dev
     assert not [each for each in counters(samples) if each.labels["device"] == "mlx4_0"]
     assert len(counters(samples)) == 46
     assert one(samples, "files_without_number").value == 12
-    rates = [each.value for each in samples if each.metric == f"{PREFIX}port_rate_bits_per_second"]
-    assert rates == [25e9, 2.5e9]
+    rates = [each.value for each in samples if each.metric == f"{PREFIX}port_rate_bytes_per_second"]
+    assert rates == [3.125e9, 0.3125e9]
 
 
 def test_a_machine_without_rdma_devices_has_no_counters(tmp_path):
