@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help setup up measure status replace exclude unlock release config logs clear preview down ssh outputs test pure golden check figures compare
+.PHONY: help setup up measure status replace exclude unlock release config monitoring logs clear preview down ssh outputs test pure golden check figures compare
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -34,6 +34,9 @@ release: setup ## show what a destroy left, such as protected data; DATA=delete 
 
 config: setup ## ask for what TARGET (oci, aws or hosts) needs, and write Pulumi.STACK.yaml
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.config "$(TARGET)" $(STACK)
+
+monitoring: setup ## write Prometheus's configuration and the Grafana dashboard into .busbar/monitoring
+	@set -o pipefail; $(RUN) stack output --json | .busbar/venv/bin/python -m tools.monitoring .busbar/monitoring
 
 logs: setup ## pack outputs, kept runs and first-boot logs into .busbar/logs, without secrets
 	@$(RUN) logs

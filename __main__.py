@@ -15,6 +15,7 @@ import pulumi
 from benchmarks.report import outputs
 from components.acceptance.acceptance import Acceptance
 from components.inventory import Cluster
+from components.monitoring import monitored
 from config import read
 
 stack = read.load()
@@ -22,6 +23,7 @@ stack = read.load()
 target = import_module(f"components.{stack.target}.cluster")
 cluster: Cluster = getattr(target, f"{stack.target.title()}Cluster")("cluster", stack.wanted, stack.measure)
 acceptance = Acceptance("acceptance", cluster, stack)
+scrape = monitored("monitoring", cluster, acceptance.head, stack)
 
 pulumi.export("schema", outputs.SCHEMA)
 pulumi.export("target", stack.target)
@@ -30,4 +32,5 @@ pulumi.export("ssh", acceptance.ssh)
 pulumi.export("known_hosts", acceptance.known_hosts)
 pulumi.export("expected", acceptance.expected)
 pulumi.export("measured", acceptance.measured)
+pulumi.export("monitoring", scrape)
 pulumi.export("readme", acceptance.readme)

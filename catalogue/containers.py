@@ -30,6 +30,14 @@ _TOLD = {
 #: What first boot installs if an image has no enroot; it reads digests from 4.0 on. Its vendor publishes no checksums.
 ENROOT = "4.1.2"
 
+#: What first boot installs where containerd runs them: nerdctl's full distribution, which holds containerd 2.2.0, runc 1.3.3
+#: and the CNI plugins 1.8.0, and the sha256 of its SHA256SUMS, both by the release's notes (containerd/nerdctl, v2.2.0).
+NERDCTL = "2.2.0"
+NERDCTL_SUMS = "8b30e94e422ef0db386fc699ec984c6f660668a755f4f9eeb2831c66aa516b2b"
+#: NVIDIA Container Toolkit, which writes the CDI specification of the GPUs (ocitutorials:
+#: tech-knowhow/container-with-containerd).
+TOOLKIT = "1.18.0"
+
 #: Folders in images that can build nccl-tests: AWS's own, NVIDIA's for frameworks, plain ones.
 HOMES_INSIDE = Homes(
     mpi=(
@@ -59,6 +67,11 @@ class Reference:
         """Return it as a stack file has it."""
         return self.uri or self.path
 
+    @property
+    def plain(self) -> str:
+        """Return an image of a registry as all but enroot name it, such as nvcr.io/nvidia/tensorflow:25.02-tf2-py3."""
+        return self.uri.removeprefix(_SCHEME).replace("#", "/", 1)
+
 
 @dataclass(frozen=True)
 class Container:
@@ -68,11 +81,13 @@ class Container:
         image: which one.
         sha256: of the image's file, where it is pinned.
         shared: folder that all nodes see, for the file of an imported image; empty copies it to every node.
+        runtime: what runs it, `enroot` or `containerd`.
     """
 
     image: Reference
     sha256: str = ""
     shared: str = ""
+    runtime: str = "enroot"
 
 
 def read(text: str) -> Reference:

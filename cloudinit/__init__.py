@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from cloudinit.containerd import Containerd
 from cloudinit.mounts import Mount
 from cloudinit.render import LoginBoot, NodeBoot, render
 
-__all__ = ["LoginBoot", "Mount", "NodeBoot", "render"]
+__all__ = ["Containerd", "LoginBoot", "Mount", "NodeBoot", "render"]

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalogue import ImageFamily, Shape
-from cloudinit import oci_steps, steps
+from cloudinit import containerd, oci_steps, steps
+from cloudinit.containerd import Containerd
 from cloudinit.mounts import Mount
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
@@ -41,6 +42,7 @@ class NodeBoot:
         search_domain: DNS domain of the nodes' subnet.
         trusted_cidrs: networks between nodes, which the machine's own firewall lets through.
         mounts: file systems to mount.
+        containerd: what runs containers; None installs nothing.
     """
 
     image: ImageFamily
@@ -49,6 +51,7 @@ class NodeBoot:
     search_domain: str
     trusted_cidrs: tuple[str, ...]
     mounts: tuple[Mount, ...] = ()
+    containerd: Containerd | None = None
 
 
 def render(boot: LoginBoot | NodeBoot) -> str:
@@ -80,6 +83,7 @@ def _node(boot: NodeBoot) -> dict[str, Any]:
     if image.rdma == "ifcfg" and shape.rdma is not None:
         work.append(steps.rails(image.front_nic, shape.rdma.el7_netdevs))
     work += oci_steps.file_systems(image, boot.mounts)
+    work += containerd.install(boot.containerd) if boot.containerd else []
     config = _config(boot.timezone, [steps.LIMITS_FILE], work)
     if image.nccl_packages:
         config |= steps.nccl_packages(image)

@@ -72,15 +72,19 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Launcher:
-    """How ranks start on the nodes: Open MPI's mpirun over SSH, in a container if there is an image.
+    """How ranks start on the nodes: mpirun over SSH or in a job of Slurm, in a container if there is an image with its runtime.
 
     Attributes:
         homes: folders of MPI, CUDA and NCCL on the nodes.
         container: the image that ranks run in; None runs them on the nodes themselves.
+        queue: Slurm's partition; empty without Slurm.
+        set_up: the nodes are made a Slurm cluster with that partition first.
     """
 
     homes: Homes
     container: Container | None = None
+    queue: str = ""
+    set_up: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

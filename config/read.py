@@ -12,17 +12,18 @@ import pulumi
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from config import judgeable
+from config import judgeable, readers
 from config import rules as stack_rules
 from config.accept import Accept
 from config.measure import Measure
 from config.model import Model, fields_by_key, inner
+from config.monitoring import Monitoring
 from config.records import Records
 from config.rule import ERROR, check, nearest
 from config.stack import TARGETS, Stack
 
 #: Groups that every target has.
-_SHARED: dict[str, type[Model]] = {"measure": Measure, "accept": Accept, "records": Records}
+_SHARED: dict[str, type[Model]] = {"measure": Measure, "accept": Accept, "records": Records, "monitoring": Monitoring}
 _GROUPS = ("target", *TARGETS, *_SHARED)
 
 
@@ -64,6 +65,7 @@ def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
         judged = (*findings, *check(stack_rules.RULES, stack.measure, stack.accept))
         wrong += [one.sentence for one in judged if one.severity == ERROR]
         wrong += _elsewhere(stack, region)
+        wrong += [one.sentence for one in readers.findings(stack)]
         if not wrong:
             wrong += [one.sentence for one in judgeable.findings(stack)]
         if not wrong:

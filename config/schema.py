@@ -18,6 +18,7 @@ from config.aws.model import Aws
 from config.hosts.model import Hosts
 from config.measure import Measure
 from config.model import Model, fields_by_key, inner
+from config.monitoring import Monitoring
 from config.oci.model import Oci
 from config.records import Records
 from config.stack import TARGETS, Target
@@ -31,6 +32,7 @@ PAGES = {
     "aws.md": ("aws",),
     "hosts.md": ("hosts",),
     "measure.md": ("measure", "accept", "records"),
+    "monitoring.md": ("monitoring",),
 }
 _NAMESPACE = "busbar"
 _TYPES = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
@@ -50,6 +52,7 @@ class StackFile(Model):
     measure: Measure = Field(default=Measure(), description="How the cluster is measured.")
     accept: Accept = Field(default=Accept(), description="When the measured cluster is accepted.")
     records: Records = Field(default=Records(), description="What is kept of measurements beside the stack.")
+    monitoring: Monitoring = Field(default=Monitoring(), description="What of the nodes can be watched from outside.")
 
 
 class _Generator(GenerateJsonSchema):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from config.aws.model import Aws
     from config.hosts.model import Hosts
     from config.measure import Measure
+    from config.monitoring import Monitoring
     from config.oci.model import Oci
     from config.records import Records
 
@@ -27,6 +28,7 @@ class Stack:
         measure: how the cluster is measured.
         accept: when it is accepted.
         records: what is kept of measurements.
+        monitoring: what of the nodes can be watched from outside.
     """
 
     target: Target
@@ -34,6 +36,7 @@ class Stack:
     measure: Measure
     accept: Accept
     records: Records
+    monitoring: Monitoring
 
     @property
     def pool(self) -> str:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Where every process that measures leaves a file.
 DATA = ROOT / ".busbar" / "coverage"
 #: The product: the rehearsal and the tools are what it is tested with. Programs that tests start are not measured.
-PRODUCT = ("benchmarks", "catalogue", "cloudinit", "components", "config")
+PRODUCT = ("benchmarks", "catalogue", "cloudinit", "components", "config", "scheduler")
 
 
 def begin() -> Callable[[], None]:

@@ -3,20 +3,21 @@
     make figures
     make figures PARTS="faults healthy"
 
-PARTS are any of two, many, aws, search, pure (the default), faults and healthy (a quarter of an hour).
+PARTS are any of two, many, aws, search, pure (the default), exporter, faults and healthy (a quarter of an hour).
 Ratios come from runs side by side in one world.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,8 @@ def main(parts: list[str]) -> None:
                 looks_figures.figures(say)
             elif part == "pure":
                 _pure_tests()
+            elif part == "exporter":
+                _exporter(Path(folder) / "infiniband")
             elif part == "faults":
                 _planted_faults(Path(folder))
             elif part == "healthy":
@@ -94,7 +97,9 @@ def main(parts: list[str]) -> None:
             elif part in known:
                 _in_a_world(Path(folder) / part, known[part], "aws-efa" if part == "aws" else "dev")
             else:
-                sys.exit(f"{part} is no part; known are {', '.join([*known, 'search', 'pure', 'faults', 'healthy'])}")
+                sys.exit(
+                    f"{part} is no part; known are {', '.join([*known, 'search', 'pure', 'exporter', 'faults', 'healthy'])}"
+                )
 
 
 def _in_a_world(folder: Path, measure: Callable[[Stage], None], stack: str) -> None:
@@ -271,6 +276,32 @@ def _when(resource: dict[str, Any]) -> datetime:
 def _available_mb() -> float:
     text = Path("/proc/meminfo").read_text()
     return int(re.findall(r"MemAvailable:\s+(\d+) kB", text)[0]) / 1000
+
+
+def _exporter(folder: Path) -> None:
+    """Scrape sixteen mlx5 devices, made of the reviewed list, as files of this machine's file system."""
+    rows = [
+        line.split("\t") for line in (ROOT / "tests/golden/rdma/mlx5_0.txt").read_text().splitlines() if "counters/" in line
+    ]
+    for number in range(16):
+        for path, text in rows:
+            place = folder / f"mlx5_{number}" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(f"{text}\n")
+    program = (
+        "import sys, time; from components.remote_scripts.rdma_exporter import collect\n"
+        "for _ in range(200):\n"
+        "    wall, cpu = time.perf_counter(), time.process_time(); body = collect(sys.argv[1])\n"
+        "    print(time.perf_counter() - wall, time.process_time() - cpu, body.count(b'_total{'))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True)
+    walls, cpus, counts = zip(*(map(float, line.split()) for line in found.stdout.splitlines()), strict=True)
+    shown = ", ".join(f"{name} {_median(times) * 1e3:.1f} ms" for name, times in (("time", walls), ("processor", cpus)))
+    say("a scrape of 16 mlx5 devices, median of 200", f"{shown}, {counts[0]:.0f} counters; load {os.getloadavg()[0]:.1f}")
+
+
+def _median(times: Sequence[float]) -> float:
+    return sorted(times)[len(times) // 2]
 
 
 def _pure_tests() -> None:

@@ -20,6 +20,7 @@ from benchmarks.launch.protocol import (
     Measure,
     Node,
     Ranks,
+    Schedule,
     Search,
     Source,
     Trials,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 _BUILD_TIMEOUT_S = 1800
 #: With an image of 10 GB or more, which is fetched, packed, copied to every node and unpacked there.
 _CONTAINER_TIMEOUT_S = 5400
+#: Daemons start in seconds; a node that cannot be joined to the cluster has said why long before.
+_SCHEDULE_TIMEOUT_S = 180
 #: A trial of the search runs at this many times the smallest size of the strictest gate.
 _SEARCH_SIZES = 2
 #: What the searching Command may need beyond its budget: the last round, and waiting for another measurement's end.
@@ -71,11 +74,12 @@ def build(  # noqa: PLR0913, PLR0917 - what a build depends on
     image = None
     if container is not None:
         image = Image(
-            uri=container.image.uri,
+            uri=container.image.plain if container.runtime == "containerd" else container.image.uri,
             path=container.image.path,
             sha256=container.sha256,
             shared=container.shared,
             homes=_homes(HOMES_INSIDE),
+            runtime=container.runtime,
         )
     limit_s = _BUILD_TIMEOUT_S if image is None else _CONTAINER_TIMEOUT_S
     return _named(Build("", limit_s, list(nodes), programs, source, _homes(homes), image), *reasons)
@@ -94,9 +98,14 @@ def built(stdout: str) -> BuildLine:
     return load(BuildLine, json.loads(stdout.splitlines()[-1]))
 
 
-def place(nodes: Sequence[Node], network: str, built: BuildLine, asked: Asked) -> Place:
-    """Return where the plan runs."""
-    return Place(tuple(nodes), network, built, asked.interfaces, asked.plan.digest()[:16])
+def schedule(nodes: Sequence[Node], asked: Asked, queue: str, reasons: Sequence[str]) -> str:
+    """Return the request that makes a Slurm cluster of `nodes`, the first of them its controller."""
+    return _named(Schedule("", _SCHEDULE_TIMEOUT_S, list(nodes), queue, asked.shape.gpu, asked.shape.gpus), *reasons)
+
+
+def place(nodes: Sequence[Node], network: str, built: BuildLine, asked: Asked, queue: str = "") -> Place:
+    """Return where the plan runs; `queue` is Slurm's partition, if ranks start in its jobs."""
+    return Place(tuple(nodes), network, built, asked.interfaces, asked.plan.digest()[:16], queue)
 
 
 def measure(where: Place, asked: Asked, reasons: Sequence[str]) -> str:
@@ -217,7 +226,7 @@ def _search_bytes(asked: Asked, scale: int) -> int:
     return strict[0] if strict else asked.plan.end_bytes
 
 
-def _named(request: Build | Measure | Search, *reasons: str) -> str:
+def _named(request: Build | Schedule | Measure | Search, *reasons: str) -> str:
     """Return a request under a run id that is a hash of all that could change its answer."""
     return json.dumps(data(request._replace(run_id=_id([data(request), *reasons]))), sort_keys=True)
 

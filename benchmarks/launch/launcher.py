@@ -2,13 +2,15 @@
 
 from typing import Callable, Dict, List, Sequence
 
-from benchmarks.launch import enroot, mpirun
+from benchmarks.launch import containerd, enroot, mpirun, slurm
 from benchmarks.launch.protocol import Launch, Measure, Node, Ranks
 
 #: From how ranks start, the nodes and the ranks of one or several programs to the command that starts them all.
 LAUNCHERS: Dict[str, Callable[[Launch, Sequence[Node], Sequence[Ranks]], List[str]]] = {
     "mpirun": mpirun.command,
     "enroot": enroot.command,
+    "containerd": containerd.command,
+    "slurm": slurm.command,
 }
 
 

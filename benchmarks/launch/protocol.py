@@ -43,6 +43,7 @@ class Image(NamedTuple):
         sha256: of the file, where it is pinned.
         shared: folder that all nodes share, for the file of an imported image; empty copies it to every node.
         homes: globs for MPI, CUDA and NCCL inside, by variable.
+        runtime: what runs it: enroot or containerd, for which `uri` is without a scheme.
     """
 
     uri: str
@@ -50,6 +51,7 @@ class Image(NamedTuple):
     sha256: str
     shared: str
     homes: Dict[str, List[str]]
+    runtime: str = "enroot"
 
 
 class Build(NamedTuple):
@@ -66,17 +68,37 @@ class Build(NamedTuple):
     kind: str = "build"
 
 
+class Schedule(NamedTuple):
+    """Make the first node Slurm's controller, and all nodes its machines.
+
+    Attributes:
+        queue: the partition, which has all nodes.
+        gpu: the GPU model of the shape.
+        gpus: GPUs of each node.
+    """
+
+    run_id: str
+    timeout_s: float
+    nodes: List[Node]
+    queue: str
+    gpu: str
+    gpus: int
+    schema: int = SCHEMA
+    kind: str = "schedule"
+
+
 class Launch(NamedTuple):
     """How ranks start.
 
     Attributes:
-        kind: the launcher, a module of `benchmarks.launch`: mpirun or enroot.
+        kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd or slurm.
         mpi_home: Open MPI's folder on every node.
         bind_to: what mpirun binds ranks to.
         mca: Open MPI's parameters by name.
         prefix: tell mpirun where it was moved to.
         hostfile: path of the hostfile on the head node.
         start: words that start a command inside the container; empty on the nodes themselves.
+        queue: Slurm's partition; empty without Slurm.
     """
 
     kind: str
@@ -86,6 +108,7 @@ class Launch(NamedTuple):
     hostfile: str
     start: List[str]
     prefix: bool = False
+    queue: str = ""
 
 
 class Ranks(NamedTuple):
@@ -244,18 +267,19 @@ class Search(NamedTuple):
     kind: str = "search"
 
 
-Request = Union[Build, Measure, Search]
-REQUESTS: Dict[str, Any] = {"build": Build, "measure": Measure, "search": Search}
+Request = Union[Build, Schedule, Measure, Search]
+REQUESTS: Dict[str, Any] = {"build": Build, "schedule": Schedule, "measure": Measure, "search": Search}
 
 
 class ImageLine(NamedTuple):
-    """The image that is ready on every node, and the words that start a command in it."""
+    """The image that is ready on every node, what runs it, and the words that start a command in it."""
 
     reference: str
     file: str
     sha256: str
     bytes: int
     start: List[str]
+    runtime: str = "enroot"
 
 
 class BuildLine(NamedTuple):

@@ -31,6 +31,7 @@ class Place:
         built: the programs, and where MPI, CUDA and NCCL are.
         fabric: interfaces for NCCL's sockets, which carry everything if there is no RDMA; empty lets NCCL choose.
         plan: name of the plan's folder on the head node.
+        queue: Slurm's partition that ranks run in; empty without Slurm.
     """
 
     nodes: tuple[Node, ...]
@@ -38,6 +39,7 @@ class Place:
     built: BuildLine
     fabric: tuple[str, ...] = ()
     plan: str = "plan"
+    queue: str = ""
 
     @property
     def results(self) -> str:
@@ -107,13 +109,14 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
             "plm_rsh_no_tree_spawn": "1",
         }
     return Launch(
-        kind="enroot" if place.start else "mpirun",
+        kind="slurm" if place.queue else place.built.container.runtime if place.built.container else "mpirun",
         mpi_home=place.built.mpi_home,
         bind_to=environment.bind_to,
         mca=mca,
         hostfile=f"{place.results}/hosts",
         prefix="OPAL_PREFIX" in (own or {}),
         start=place.start,
+        queue=place.queue,
     )
 
 

@@ -15,10 +15,10 @@ import sys
 from typing import Any, Dict, List
 
 from benchmarks.launch import protocol
-from benchmarks.runner import build, jobs, measure, search_run
+from benchmarks.runner import build, jobs, measure, schedule, search_run
 from benchmarks.runner.refusal import Refusal
 
-_WORK: Dict[str, Any] = {"build": build, "measure": measure, "search": search_run}
+_WORK: Dict[str, Any] = {"build": build, "schedule": schedule, "measure": measure, "search": search_run}
 
 
 def main(argv: List[str]) -> int:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, Tuple
 
 from benchmarks.launch.protocol import Build, BuildLine, ImageLine
-from benchmarks.runner import checksums, container_image, fanout, installed, jobs
+from benchmarks.runner import checksums, container_image, containerd_image, fanout, installed, jobs
 from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
@@ -32,6 +32,8 @@ _CONF = "container.conf"
 
 def commands(request: Build) -> List[str]:
     """Return the commands that a person would type on the head node."""
+    if request.container and request.container.runtime == "containerd":
+        return containerd_image.commands(request, _make({key: f"${key}" for key in ("CUDA_HOME", "MPI_HOME", "NCCL_HOME")}))
     if request.container:
         inside = {key: f"${key}" for key in ("CUDA_HOME", "MPI_HOME", "NCCL_HOME")}
         start = "enroot start --mount $HOME/.busbar:$HOME/.busbar busbar "
@@ -73,14 +75,14 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
     image = None
     if box:
         hashes["image"] = box.image["sha256"]
-        image = ImageLine(start=box.start(os.path.join(binaries, _CONF)), **box.image)
+        image = ImageLine(start=box.start(os.path.join(binaries, _CONF)), runtime=box.runtime, **box.image)
     return BuildLine(
         run_id=request.run_id,
         home=os.path.expanduser("~"),
         shared=fanout.shared(),
         binaries=binaries,
         hashes=hashes,
-        mpi_home=installed.with_mpirun(found["MPI_HOME"]),
+        mpi_home=(box.mpirun_home if box else "") or installed.with_mpirun(found["MPI_HOME"]),
         cuda_home=(box.homes if box else found)["CUDA_HOME"],
         nccl_home=(box.homes if box else found)["NCCL_HOME"],
         versions={"nccl_tests": request.source.version, **(box.versions if box else _versions(found))},
@@ -90,9 +92,11 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
 
 
 def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[container_image.Inside]]:
-    """Return the folders on the node, and the image if ranks run in one; then the node needs only mpirun."""
+    """Return the folders on the node, and the image if ranks run in one; then the node needs only mpirun, or not even that."""
     if not request.container:
         return installed.on_node(request.homes), None
+    if request.container.runtime == "containerd":
+        return {}, containerd_image.prepare(request, here, say)
     found = installed.on_node(request.homes, ("MPI_HOME",))
     return found, container_image.prepare(request, _mpirun(found), here, say)
 

@@ -38,11 +38,18 @@ class Bounded:
     def stop(self) -> None:
         """End its process group: first with SIGTERM, so that mpirun ends its ranks on other nodes, then with SIGKILL.
 
-        A process of it that is stopped takes only the second, and would keep the output open for ever.
+        A process of it that is stopped takes only the second, and would keep the output open for ever. What sudo started is
+        root's, and ends by sudo.
         """
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            try:
                 os.killpg(self._process.pid, number)
+            except ProcessLookupError:
+                pass
+            except PermissionError:
+                with contextlib.suppress(OSError, subprocess.SubprocessError):
+                    kill = ["sudo", "-n", "kill", "-s", str(int(number)), "--", f"-{self._process.pid}"]
+                    subprocess.run(kill, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_PATIENCE_S, check=False)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_PATIENCE_S)
 

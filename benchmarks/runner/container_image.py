@@ -31,10 +31,13 @@ class Inside(NamedTuple):
 
     Attributes:
         name: of its container on every node.
-        conf: text of enroot's configuration file for it: environment, mounts and command.
+        conf: text of enroot's configuration file for it, or of the script that has containerd start it: environment, mounts and
+            command.
         homes: folders of MPI, CUDA and NCCL in it.
         image: reference, file, sha256 and bytes.
         versions: by name, as far as they could be read.
+        mpirun_home: folder in it of the mpirun that starts ranks; empty where the node's does.
+        runtime: what runs it, enroot or containerd.
     """
 
     name: str
@@ -42,10 +45,12 @@ class Inside(NamedTuple):
     homes: Dict[str, str]
     image: Dict[str, Any]
     versions: Dict[str, str]
+    mpirun_home: str = ""
+    runtime: str = "enroot"
 
     def start(self, conf: str) -> List[str]:
         """Return the words that start a command in it, where `conf` is the path of a file with that text."""
-        return _start(self.name, conf)
+        return ["sh", conf] if self.runtime == "containerd" else _start(self.name, conf)
 
 
 def commands(request: Build) -> List[str]:
@@ -79,7 +84,7 @@ def prepare(request: Build, mpirun: str, here: str, say: jobs.Say) -> Inside:
     with jobs.text(asking, "w") as target:
         target.write(_conf({}))
     found = installed.inside(wanted.homes, _ask(name, asking, installed.script(wanted.homes)))
-    versions = _versions(_ask(name, asking, _versions_script(found)))
+    versions = read_versions(_ask(name, asking, versions_script(found)))
     _refuse_other_mpi(versions.get("mpi", ""), mpirun, _text(wanted))
     image = {"reference": _text(wanted), "file": file, "sha256": digest, "bytes": os.path.getsize(file)}
     versions.update(image=_text(wanted), image_sha256=digest, mpirun=mpirun)
@@ -182,8 +187,8 @@ def _ask(name: str, conf: str, script: str) -> str:
     return "\n".join(said)
 
 
-def _versions_script(found: Dict[str, str]) -> str:
-    """Return a shell script that prints the versions that it can find."""
+def versions_script(found: Dict[str, str]) -> str:
+    """Return a shell script that prints, inside an image, the versions that it can find."""
     packages = "/opt/amazon/efa_installed_packages"
     numbers = '\'$1 == "#define" && $2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ {v = v s $3; s = "."} END {print v}\''
     asked = {
@@ -196,7 +201,8 @@ def _versions_script(found: Dict[str, str]) -> str:
     return "\n".join([*(f'echo "{_VERSION} {part} $({{ {ask}; }} 2>/dev/null)"' for part, ask in asked.items()), "true"])
 
 
-def _versions(printed: str) -> Dict[str, str]:
+def read_versions(printed: str) -> Dict[str, str]:
+    """Return the versions by name from what `versions_script` printed."""
     rows = [line[len(_VERSION) + 1 :].split(" ", 1) for line in printed.splitlines() if line.startswith(_VERSION + " ")]
     return {row[0]: row[1].strip() for row in rows if len(row) > 1 and row[1].strip()}
 

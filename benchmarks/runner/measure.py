@@ -30,6 +30,7 @@ from benchmarks.runner import (
     program_run,
     progress,
     reachability,
+    slurm_states,
     traffic,
     transcript,
 )
@@ -90,6 +91,8 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     began = time.monotonic()
     nodes = request.nodes
     fanout.keep(nodes)
+    if request.launch.queue:
+        slurm_states.refuse_unusable(nodes)
     before, asked_at = _first_look(nodes, request, say)
     lay_hostfile(request)
     absent = [

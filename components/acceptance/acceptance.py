@@ -20,19 +20,22 @@ from components.acceptance.measure import measure
 from components.acceptance.ready import Ready
 from components.acceptance.records import Records, Whole
 from components.acceptance.runner import Runner
+from components.acceptance.schedule import schedule
 from components.acceptance.search import search
 from components.inventory import Cluster, Node, PlannedSet, named
+from components.reach import Head
 from config.stack import Stack
 
 
 class Acceptance(pulumi.ComponentResource):
     """A measured bus bandwidth, its verdict, and the cause where it is short.
 
-    Creates: Ready, Runner with the Commands `build`, `measure` and `search`, Records, Accept; only what is expected while the
-    node set is empty.
+    Creates: Ready, Runner with the Commands `build`, `measure` and `search`, and `schedule` where the nodes are made a Slurm
+    cluster, Records, Accept; only what is expected while the node set is empty.
     Outputs: `expected`, what is known before any measurement; `measured`, the record of one measurement, replaced as a whole
     (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, how a person gets onto the head node; `readme`,
-    Markdown. None of them depends on Accept, so a failing gate leaves its evidence.
+    Markdown; `head`, the head node once every node is ready, None while there are no nodes. None of them depends on Accept, so
+    a failing gate leaves its evidence.
     """
 
     expected: pulumi.Output[dict[str, Any] | None]
@@ -40,6 +43,7 @@ class Acceptance(pulumi.ComponentResource):
     ssh: pulumi.Output[str | None]
     known_hosts: pulumi.Output[str | None]
     readme: pulumi.Output[str]
+    head: pulumi.Output[Head] | None
 
     def __init__(self, name: str, cluster: Cluster, stack: Stack, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:acceptance:Acceptance", name, None, opts)
@@ -57,6 +61,7 @@ class Acceptance(pulumi.ComponentResource):
         self.expected = nothing
         self.measured = pulumi.Output.from_input(outputs.nothing_measured(planned.name, why))
         self.ssh = self.known_hosts = nothing
+        self.head = None
         self.readme = pulumi.Output.from_input(f"# {why}\n")
 
     def _accept(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
@@ -64,6 +69,7 @@ class Acceptance(pulumi.ComponentResource):
         rents = stack.target != "hosts"
         archive = Archive.of(stack.measure.nccl_tests)
         ready = Ready(f"{name}-ready", cluster, planned, stack.measure.ready_timeout_s, mine)
+        self.head = ready.head
         expects = ready.shape.apply(lambda shape: Asked.of(stack, shape, planned.nodes))
         expected = expects.apply(lambda asked: Whole(outputs.expected(asked, price)))
         self.expected = expected.apply(lambda its: its.fields)
@@ -87,7 +93,20 @@ class Acceptance(pulumi.ComponentResource):
             launcher=planned.launcher,
             opts=mine,
         )
-        measured = measure(f"{name}-measure", runner, built=built, asked=asked, identity=identity, records=records, opts=mine)
+        scheduled = []
+        if planned.launcher.set_up:
+            queue = planned.launcher.queue
+            scheduled = [schedule(f"{name}-schedule", runner, nodes=nodes, asked=asked, queue=queue, opts=mine)]
+        measured = measure(
+            f"{name}-measure",
+            runner,
+            built=built,
+            asked=asked,
+            identity=identity,
+            records=records,
+            after=scheduled,
+            opts=mine,
+        )
         end = search(f"{name}-search", runner, built=built, measured=measured, budget_s=stack.measure.search_s, opts=mine)
         record = pulumi.Output.all(end=end, where=built.place).apply(
             lambda known: self._record(known["end"], known["where"].built)

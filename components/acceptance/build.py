@@ -68,10 +68,10 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
     def request(nodes: tuple[Node, ...], asked: Asked, identity: str) -> str:
         # A new machine may have the name and the address of one that is gone, and it has no programs yet.
         reasons = [identity, runner.digest]
-        return requests.build(_machines(nodes), asked, archive.source, launcher.homes, reasons, launcher.container)
+        return requests.build(machines(nodes), asked, archive.source, launcher.homes, reasons, launcher.container)
 
     def place(nodes: tuple[Node, ...], network: str, stdout: str, asked: Asked) -> Place:
-        return requests.place(_machines(nodes), network, requests.built(stdout), asked)
+        return requests.place(machines(nodes), network, requests.built(stdout), asked, launcher.queue)
 
     wanted = pulumi.Output.all(nodes=nodes, asked=asked, identity=runner.identity).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [], opts)
@@ -80,5 +80,6 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
     return Built(command, known.apply(lambda values: place(**values)))
 
 
-def _machines(nodes: tuple[Node, ...]) -> list[protocol.Node]:
+def machines(nodes: tuple[Node, ...]) -> list[protocol.Node]:
+    """Return the nodes as a request names them."""
     return [protocol.Node(node.name, node.address) for node in nodes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -35,9 +36,10 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
     asked: pulumi.Output[Asked],
     identity: pulumi.Output[str],
     records: Records,
+    after: Sequence[Ran],
     opts: pulumi.ResourceOptions,
 ) -> Measured:
-    """Register the measurement of what `asked` says, after the build.
+    """Register the measurement of what `asked` says, after the build and the Commands `after`.
 
     The judgement is a function of what the state holds, so a preview of a measured stack shows the same one.
     """
@@ -47,7 +49,7 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
 
     known = pulumi.Output.all(where=built.place, asked=asked, identity=identity, nonce=_nonce(f"{name}-nonce", opts))
     wanted = known.apply(lambda values: request(**values))
-    command = runner.run(name, wanted, [built.command], opts)
+    command = runner.run(name, wanted, [built.command, *after], opts)
     earlier = records.look_up(command.stdout, asked)
 
     def look(line: str, asked: Asked, answer: str) -> Look:

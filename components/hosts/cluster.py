@@ -31,7 +31,8 @@ class HostsCluster(pulumi.ComponentResource):
         )
         access = Access(wanted.user, _jump(wanted), wanted.network)
         self.reach = Ssh(pulumi.Output.from_input(access))
-        launcher = Launcher(wanted.homes)
+        slurm = wanted.slurm
+        launcher = Launcher(wanted.homes, queue=slurm.queue, set_up=not slurm.existing) if slurm else Launcher(wanted.homes)
         self.planned = (
             PlannedSet(
                 name=SET,

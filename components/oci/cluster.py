@@ -52,7 +52,7 @@ class OciCluster(pulumi.ComponentResource):
         ]
         user, private, key = wanted.measured_pool(measure).family.login, wanted.network.private, wanted.access.public_key
         self.reach = Ssh(login.machine.apply(lambda machine: Access(user, machine, private, key)))
-        self.planned = tuple(planned(pool) for pool in wanted.pools)
+        self.planned = tuple(planned(pool, wanted.ranks_run_in) for pool in wanted.pools)
         sets = pulumi.Output.all(*(pool.made for pool in pools))
         self.inventory = pulumi.Output.all(sets=sets, login=login.machine).apply(
             lambda its: Inventory(tuple(its["sets"]), login=its["login"])

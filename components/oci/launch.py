@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pulumi
 from pulumi_oci import core
 
-from cloudinit import Mount, NodeBoot, render
+from cloudinit import Containerd, Mount, NodeBoot, render
 from components.oci.preflight import Place
 from config.oci.model import Oci, Pool
 
@@ -72,7 +72,9 @@ def user_data(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> pulumi.Inp
 
 def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...]) -> str:
     trusted = (wanted.network.private, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))
-    boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, place.search_domain, trusted, mounts))
+    own = wanted.container
+    runs = Containerd(own.containerd.version, own.containerd.sums, own.toolkit) if own else None
+    boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, place.search_domain, trusted, mounts, runs))
     return base64.b64encode(boot.encode()).decode()
 
 

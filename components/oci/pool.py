@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 from pulumi_oci import core
 
+from catalogue.containers import Container
 from components.inventory import Launcher, Node, NodeSet, PlannedSet
 from components.oci.launch import Parts, details
 from components.oci.preflight import Place
@@ -108,13 +109,13 @@ class Pool(pulumi.ComponentResource):
         self.register_outputs({"nodes": self.made.apply(lambda its: [node.name for node in its.nodes])})
 
 
-def planned(pool: WantedPool) -> PlannedSet:
-    """Return the nodes of `pool` as they are known before anything exists."""
+def planned(pool: WantedPool, container: Container | None = None) -> PlannedSet:
+    """Return the nodes of `pool`, whose ranks run in `container`, as they are known before anything exists."""
     return PlannedSet(
         name=pool.name,
         nodes=pool.nodes,
         shape=pool.row,
-        launcher=Launcher(pool.homes),
+        launcher=Launcher(pool.homes, container),
         authenticated=pool.cluster_network and pool.family.rdma == "agent",
     )
 

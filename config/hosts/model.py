@@ -15,6 +15,7 @@ from config.hosts.inventory import Machine
 from config.kinds import Cidr, Globs
 from config.measure import Measure
 from config.model import Model
+from config.slurm import Slurm
 
 #: What `shape` says where the machines are asked.
 DETECT = "detect"
@@ -153,6 +154,12 @@ class Hosts(Model):
         examples=["10.20.1.0/24"],
     )
     software: Software = Field(default=Software(), description="Where software is on the machines.")
+    slurm: Slurm | None = Field(
+        default=None,
+        description="Measures in jobs of Slurm, and makes the machines its cluster unless they have one; null starts ranks "
+        "over SSH. Slurm and munge must be installed on all of them. `{}` takes the defaults.",
+        examples=[{"queue": "compute"}],
+    )
 
     @property
     def machines(self) -> tuple[Machine, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from config.hosts.model import Hosts
 from config.measure import Measure
 from config.rule import ERROR, Breach, Finding, Rule, check, rule
+from scheduler import names
 
 _NONE = "nothing is trusted on first use"
 
@@ -40,7 +41,20 @@ def host_keys(wanted: Hosts, _facts: None) -> Iterator[Breach]:
             yield Breach("hosts.knownHosts", str(error))
 
 
-RULES: dict[str, Rule[Hosts, None]] = {one.id: one for one in (hosts_named, host_keys)}
+@rule("slurm-names", ERROR, "slurm.conf(5), NodeName and PartitionName")
+def slurm_names(wanted: Hosts, _facts: None) -> Iterator[Breach]:
+    """A queue or a machine by a name that Slurm has another use for."""
+    if wanted.slurm is None:
+        return
+    if why := wanted.slurm.why_not:
+        yield Breach("hosts.slurm.queue", f"is {wanted.slurm.queue!r}; {why}")
+    for machine in wanted.machines:
+        if why := names.refused_node(machine.name):
+            where = "hosts.inventory" if wanted.inventory else "hosts.nodes"
+            yield Breach(where, f"has a machine {machine.name}, and hosts.slurm is set; {why}")
+
+
+RULES: dict[str, Rule[Hosts, None]] = {one.id: one for one in (hosts_named, host_keys, slurm_names)}
 
 
 def findings(wanted: Hosts, _measure: Measure) -> tuple[Finding, ...]:

@@ -14,6 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from catalogue import GENERIC, IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
+from catalogue.containers import NERDCTL, NERDCTL_SUMS, TOOLKIT, Reference
+from catalogue.containers import Container as RankImage
+from catalogue.containers import read as read_reference
 from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
@@ -191,6 +194,59 @@ class Pool(Model):
         return Homes(own.mpi or usual.mpi, own.cuda or usual.cuda, own.nccl or usual.nccl)
 
 
+def _reference(value: str) -> str:
+    found = read_reference(value)
+    if found.path:
+        raise ValueError(f"is {value!r}, a file for enroot; containerd takes images of a registry, docker://REGISTRY#IMAGE:TAG")
+    if "@" in value.removeprefix("docker://").partition("#")[0]:
+        raise ValueError(
+            f"is {value!r}; containerd is given users and passwords by `nerdctl login` on the node, not by the name"
+        )
+    return value
+
+
+def _version(value: str) -> str:
+    if not re.fullmatch(r"\d+\.\d+\.\d+", value):
+        raise ValueError(f"is {value!r}; it must be a version of three numbers, such as 2.2.0")
+    return value
+
+
+class Distribution(Model):
+    """nerdctl's full distribution, one archive with containerd, runc, CNI plugins and nerdctl, as first boot installs it."""
+
+    version: Annotated[str, AfterValidator(_version)] = Field(
+        default=NERDCTL, description="Its version; 2.2.0 holds containerd 2.2.0 and runc 1.3.3.", examples=["2.2.1"]
+    )
+    sums: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] = Field(
+        default=NERDCTL_SUMS,
+        description="sha256 of the release's SHA256SUMS, which its notes state; the archive is checked by that file.",
+        examples=[NERDCTL_SUMS],
+    )
+
+
+class Container(Model):
+    """The image that ranks run in, and what runs it."""
+
+    image: Annotated[str, AfterValidator(_reference)] = Field(
+        description="docker://REGISTRY#IMAGE:TAG, or with @sha256:... for a digest.",
+        examples=["docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"],
+    )
+    runtime: Literal["containerd"] = Field(
+        default="containerd", description="What runs it; on OCI that is containerd, inside one node.", examples=["containerd"]
+    )
+    containerd: Distribution = Field(default=Distribution(), description="What first boot installs to run it.")
+    toolkit: Annotated[str, AfterValidator(_version)] = Field(
+        default=TOOLKIT,
+        description="Version of NVIDIA Container Toolkit, which describes the GPUs to containerd (CDI).",
+        examples=["1.18.2"],
+    )
+
+    @property
+    def reference(self) -> Reference:
+        """The image, read."""
+        return read_reference(self.image)
+
+
 class Export(Model):
     """An export of a mount target that exists; it is mounted, and never changed or destroyed."""
 
@@ -298,6 +354,9 @@ class Oci(Model):
     tags: dict[str, str] = Field(
         default={}, description="Freeform tags of everything that is created.", examples=[{"team": "research"}]
     )
+    container: Container | None = Field(
+        default=None, description="Image that ranks run in, inside one instance; null runs them on the nodes."
+    )
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
     allow_replace: int = Field(
         default=0,
@@ -320,6 +379,11 @@ class Oci(Model):
         return {**self.tags, OWNER: self.name}
 
     @property
+    def ranks_run_in(self) -> RankImage | None:
+        """The image that ranks run in, and what runs it; None runs them on the nodes."""
+        return RankImage(self.container.reference, runtime=self.container.runtime) if self.container else None
+
+    @property
     def search_domain(self) -> str:
         """DNS domain of a private subnet that is made, as the VCN's resolver serves it."""
         return f"private.{self.name}.oraclevcn.com"
@@ -335,10 +399,12 @@ class Oci(Model):
         mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
         # Only where there are any, so that machines that mount what the stack makes keep their hash.
         mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
-        own = self.network.existing
-        subnet = own.private_subnet if own else self.network.private
+        network = self.network.existing
+        subnet = network.private_subnet if network else self.network.private
         parts = [pool.shape, pool.image, pool.boot_volume_gb, subnet, mounts]
         parts += [] if pool.cluster_network else ["single"]
+        own = self.container  # what first boot installs, and not the image, which a running machine takes anew
+        parts += [[own.containerd.version, own.toolkit]] if own else []
         return f"{pool.shape}:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
     @property

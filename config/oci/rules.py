@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from config.measure import Measure
-from config.oci import rules_existing, rules_network, rules_pools, rules_storage
+from config.oci import rules_container, rules_existing, rules_network, rules_pools, rules_storage
 from config.oci.facts import Facts
 from config.oci.model import Oci
 from config.rule import Finding, check, collected
 from config.rules import pool_chosen
 
-RULES = collected(rules_existing, rules_network, rules_pools, rules_storage)
+RULES = collected(rules_container, rules_existing, rules_network, rules_pools, rules_storage)
 
 
 def findings(wanted: Oci, measure: Measure) -> tuple[Finding, ...]:

@@ -254,7 +254,10 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
         price = PRICES.get(then.partition(":")[0])
         oldest: tuple[str, ...] = ()
         if running and now != then:
-            count, why = running, "needs other machines, for its shape, image, boot volume, file systems or subnet"
+            count, why = (
+                running,
+                "needs other machines, for its shape, image, boot volume, file systems, subnet or container runtime",
+            )
         else:
             count, why = running - pool.nodes, "is smaller than what runs, and the vendor ends the oldest nodes first"
             oldest = facts.oldest.get(pool.name, ())[:count]

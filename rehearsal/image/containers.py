@@ -46,8 +46,13 @@ def _bind(source: Path, target: Path, *, read_only: bool = False) -> None:
         _mount("", target, "", _REMOUNT | _BIND | _READ_ONLY | kept)
 
 
-def enter() -> None:
-    """Enter new user and mount namespaces, with the same user."""
+def enter(*, as_root: bool = False) -> None:
+    """Enter new user and mount namespaces, with the same user; of root, mounts alone."""
+    if as_root:
+        if _libc.unshare(_NEW_MOUNTS) != 0:
+            fail(f"runc: failed to create mount namespace: {os.strerror(ctypes.get_errno())}")
+        _mount("", Path("/"), "", _RECURSIVE | _SLAVE)
+        return
     uid, gid = os.getuid(), os.getgid()
     if _libc.unshare(_NEW_USER | _NEW_MOUNTS) != 0:
         fail(f"enroot-nsenter: failed to create user namespace: {os.strerror(ctypes.get_errno())}")
@@ -65,9 +70,9 @@ def build(rootfs: Path, runtime: Path, mounts: Sequence[tuple[Path, Path]], *, w
     _system(root, rootfs, writable=writable)
     for name in ("proc", "sys", "dev"):
         _bind(Path("/", name), root / name)
-    for name in ("tmp", "run"):
+    for name, mode in (("tmp", "1777"), ("run", "755")):
         (root / name).mkdir()
-        _mount("tmpfs", root / name, "tmpfs", _NO_SUID | _NO_DEVICES, "mode=755")
+        _mount("tmpfs", root / name, "tmpfs", _NO_SUID | _NO_DEVICES, f"mode={mode}")
     (root / "var").mkdir(exist_ok=True)
     (root / "var/run").symlink_to("/run")
     _from_host(root, gpus=gpus)
@@ -112,10 +117,14 @@ def _accounts(root: Path) -> None:
     (root / "etc/group").write_text(f"root:x:0:\n{me.pw_name}:x:{me.pw_gid}:\n")
 
 
-def run(root: Path, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Replace this process by the command inside that root."""
+def run(root: Path, command: Sequence[str], environment: Mapping[str, str], user: tuple[int, int] | None = None) -> NoReturn:
+    """Replace this process by the command inside that root, as that user and group if root says so."""
     os.chroot(root)
     os.chdir("/")
+    if user is not None:
+        os.setgroups([])
+        os.setgid(user[1])
+        os.setuid(user[0])
     try:
         os.execvpe(command[0], list(command), dict(environment))  # noqa: S606 - what a container is for
     except OSError as error:

@@ -20,7 +20,10 @@ def archive(name: str, package: Package) -> bytes:
     """Return a package as a .deb file (deb(5)); its files are copied from the stand-ins of this host."""
     version = package.get("version", "1.0")
     about = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: rehearsal <none@invalid>\n"
-    control = gzip.compress(_tar([("./control", 0o644, f"{about}Description: a stand-in\n".encode(), "")]))
+    told = [("./control", 0o644, f"{about}Description: a stand-in\n".encode(), "")]
+    if after := package.get("postinst"):
+        told.append(("./postinst", 0o755, f"#!/bin/sh -e\n{after}".encode(), ""))
+    control = gzip.compress(_tar(told))
     members = {"debian-binary": b"2.0\n", "control.tar.gz": control, "data.tar.gz": gzip.compress(_tar(_laid(package)))}
     packed = b"!<arch>\n"
     for member, content in members.items():

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import re
 import tarfile
 import zipfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from rehearsal.image import debian, packages
@@ -56,6 +60,28 @@ for device in "${chosen[@]}"; do lnetctl net add --net efa --if "$device" || exi
 """
 
 
+#: What the rehearsed distribution of nerdctl holds by its path: programs that run the host's stand-ins, and containerd's unit,
+#: where the release's notes have them. It has the same bytes everywhere, for its checksum stands in a stack file.
+NERDCTL = {
+    "bin/containerd": '#!/bin/sh\nexec /usr/lib/rehearsal/containerd "$@"\n',
+    "bin/nerdctl": '#!/bin/sh\nexec /usr/lib/rehearsal/nerdctl "$@"\n',
+    "lib/systemd/system/containerd.service": "[Service]\nExecStart=/usr/local/bin/containerd\nType=notify\n",
+}
+_RELEASE = "github.com/containerd/nerdctl/releases/download/v2.2.0/"
+_ARCHIVE = "nerdctl-full-2.2.0-linux-amd64.tar.gz"
+
+
+def _nerdctl(name: str) -> bytes | None:
+    """Return a file of nerdctl's release 2.2.0."""
+    plain = _tar(NERDCTL, packed="w")
+    # Stored and not compressed, because versions of zlib compress differently (RFC 1952).
+    stored = zlib.compressobj(0, zlib.DEFLATED, -zlib.MAX_WBITS)
+    ends = zlib.crc32(plain).to_bytes(4, "little") + len(plain).to_bytes(4, "little")
+    archive = b"\x1f\x8b\x08" + bytes(6) + b"\xff" + stored.compress(plain) + stored.flush() + ends
+    sums = f"{hashlib.sha256(archive).hexdigest()}  {_ARCHIVE}\n".encode()
+    return {_ARCHIVE: archive, "SHA256SUMS": sums}.get(name)
+
+
 def served(address: str) -> bytes | None:
     """Return the content at an https address, or None."""
     place = urlsplit(address)
@@ -65,10 +91,10 @@ def served(address: str) -> bytes | None:
     installer = re.fullmatch(r"efa-installer\.amazonaws\.com/aws-efa-installer-([\d.]+)\.tar\.gz", where)
     if installer:
         return _tar({"aws-efa-installer/efa_installer.sh": _INSTALLER % EFA}) if installer[1] == _version() else None
-    if where == "fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc":
-        return _armoured(b"the rehearsal's repository key, by which nothing is signed")
-    if where == "docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip":
-        return _zip({"configure-efa-fsx-lustre-client/setup.sh": _EFA_LUSTRE})
+    if where in _FILES:
+        return _FILES[where]()
+    if where.startswith(_RELEASE):
+        return _nerdctl(where.removeprefix(_RELEASE))
     package = _PACKAGE.fullmatch(where)
     if package and f"{package[1]}-1" == packages.FILES.get(package["name"], {}).get("version"):
         return (
@@ -85,14 +111,14 @@ def _version() -> str:
     return found[1] if found else ""
 
 
-def _tar(files: dict[str, str]) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+def _tar(files: dict[str, str], packed: Literal["w", "w:gz"] = "w:gz") -> bytes:
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode=packed) as tar:
         for name, text in files.items():
             member = tarfile.TarInfo(name)
             member.mode, member.size = 0o755, len(text)
             tar.addfile(member, io.BytesIO(text.encode()))
-    return packed.getvalue()
+    return whole.getvalue()
 
 
 def _zip(files: dict[str, str]) -> bytes:
@@ -113,3 +139,13 @@ def _armoured(content: bytes) -> bytes:
     lines = [base64.b64encode(content).decode(), f"={base64.b64encode((checksum & 0xFFFFFF).to_bytes(3, 'big')).decode()}"]
     block = "PGP PUBLIC KEY BLOCK-----"
     return "\n".join([f"-----BEGIN {block}", "", *lines, f"-----END {block}", ""]).encode()
+
+
+_FILES: dict[str, Callable[[], bytes]] = {
+    "fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc": lambda: _armoured(
+        b"the rehearsal's repository key, by which nothing is signed"
+    ),
+    "docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip": lambda: _zip(
+        {"configure-efa-fsx-lustre-client/setup.sh": _EFA_LUSTRE}
+    ),
+}

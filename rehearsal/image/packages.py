@@ -7,13 +7,14 @@ from typing import TypedDict
 
 
 class Package(TypedDict, total=False):
-    """One package: its version, and its files as (`copy`, `program`, `link` or `tree`, path, source or target).
+    """One package: its version, its files as (`copy`, `program`, `link` or `tree`, path, source or target), and its postinst.
 
     A `tree` is an archive of the Lustre client's source, whose rules are the stand-in's.
     """
 
     version: str
     files: list[tuple[str, str, str]]
+    postinst: str
 
 
 _PLAIN = (
@@ -36,11 +37,29 @@ _DEBIAN = (
     *("libtool", "libyaml-dev", "libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config"),
     *("autoconf", "automake", "quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
+# Their programs are the machine's own; users, numbers and folders are those that Debian's packages make.
+_MUNGE: Package = {
+    "version": "0.5.15-2",
+    "postinst": """getent passwd munge || useradd --system --no-create-home --shell /usr/sbin/nologin munge
+for folder in /etc/munge /var/lib/munge /var/log/munge; do install -d -o munge -g munge -m 700 $folder; done
+[ -e /etc/munge/munge.key ] || head -c 128 /dev/urandom > /etc/munge/munge.key
+chown munge: /etc/munge/munge.key; chmod 600 /etc/munge/munge.key
+""",
+}
+_SLURM: Package = {
+    "version": "22.05.8-4",
+    "postinst": """getent passwd slurm || useradd --uid 64030 --no-create-home --shell /usr/sbin/nologin slurm
+install -d -o slurm -g slurm /var/lib/slurm /var/log/slurm
+install -d /etc/slurm
+""",
+}
 _HEADERS: Package = {"files": [("link", f"/usr/lib/modules/{_KERNEL}/build", f"/usr/src/linux-headers-{_KERNEL}")]}
 UBUNTU: dict[str, Package] = {
     **dict.fromkeys((*_PLAIN, *_DEBIAN), Package()),
     "nfs-common": _NFS,
     f"linux-headers-{_KERNEL}": _HEADERS,
+    "munge": _MUNGE,
+    **dict.fromkeys(("slurmctld", "slurmd", "slurm-client"), _SLURM),
 }
 AMAZON: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS, "lustre-client": _LUSTRE}
 
@@ -86,7 +105,15 @@ FILES: dict[str, Package] = {
     "enroot+caps": {"version": "4.1.2-1"},
 }
 
+#: By its whole name, as a version is asked for; the vendor's package is larger by its other programs.
+TOOLKIT: dict[str, Package] = {
+    "nvidia-container-toolkit-base-1.18.0-1": {
+        "version": "1.18.0-1",
+        "files": [("program", "/usr/bin/nvidia-ctk", "nvidia-ctk")],
+    }
+}
 _AT: dict[str, dict[str, Package]] = {
+    "nvidia.github.io/libnvidia-container/stable/rpm": TOOLKIT,
     "developer.download.nvidia.com/compute/cuda/repos/rhel{release}/x86_64": _NCCL,
     "cdn.amazonlinux.com/al2023/core/mirrors/latest/x86_64": AMAZON,
     "fsx-lustre-client-repo.s3.amazonaws.com/ubuntu/jammy": LUSTRE_FOR_UBUNTU,

@@ -109,10 +109,26 @@ def _framework() -> Image:
     )
 
 
+#: Where an OCI host keeps what its container images are made of.
+_INSIDE = LIBRARY / "inside"
+
+
+def _tensorflow() -> Image:
+    """Return NVIDIA's TensorFlow image, with MPI, CUDA and NCCL of its own."""
+    return Image(
+        folders={"usr/local/mpi": _INSIDE / "mpi", "usr/local/cuda-12.8": _INSIDE / "cuda"},
+        files=_nccl("usr/local"),
+        links={"usr/local/lib/libnccl.so": "libnccl.so.2", "usr/local/cuda": "cuda-12.8"},
+        environment={"PATH": f"/usr/local/mpi/bin:{_PATH}", "LD_LIBRARY_PATH": "/usr/local/mpi/lib:/usr/local/lib"},
+        entrypoint="echo '== TensorFlow =='; echo 'NVIDIA Release 25.02-tf2'\n",
+    )
+
+
 #: Image by registry, name and tag.
 _IMAGES = {
     ("public.ecr.aws", "hpc-cloud/nccl-tests", "cuda12.8.1-efa1.43.2-ofiv1.16.3-ncclv2.27.7-1-testsv2.16.9"): _tests,
     ("nvcr.io", "nvidia/pytorch", "25.06-py3"): _framework,
+    ("nvcr.io", "nvidia/tensorflow", "25.02-tf2-py3"): _tensorflow,
 }
 _REFERENCE = re.compile(r"docker://(?:[^#@]+@)?([^#/@]+)#([a-z0-9/._-]+?)(?::([\w.-]+))?(?:@(sha256:[0-9a-f]+))?")
 

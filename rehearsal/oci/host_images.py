@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rehearsal.host import etc_files
 from rehearsal.host.images import DNF, EVERYWHERE, IFUP, SECURITY, UBUNTU, YUM, Image
 
@@ -40,6 +42,8 @@ def image(name: str) -> Image:
         ValueError: there is none.
     """
     base, _, kind = name.partition("-")
+    if name == "ol9-driver":
+        return _driver_only()
     if base not in _ROWS or kind not in {"", "gpu"}:
         raise ValueError(f"image {name!r} is not rehearsed; {', '.join(_ROWS)} are, each also with -gpu.")
     gpu = kind == "gpu"
@@ -70,6 +74,32 @@ def image(name: str) -> Image:
         own_texts=_texts(family, release, mpi) | (_modules(family) if gpu else {}),
         own_links=_links(family, nccl=nccl),
         own_copies=_copies(family, nccl=nccl),
+    )
+
+
+#: Where the host keeps what container images of the rehearsed registries are made of.
+_INSIDE = "usr/lib/rehearsal/inside"
+
+
+def _driver_only() -> Image:
+    """Return the platform image with the GPU driver, and neither OFED nor MPI nor CUDA."""
+    plain = image("ol9")
+    _, _, _, _, cuda, driver, _, _ = _ROWS["ol9"]
+    return replace(
+        plain,
+        name="ol9-driver",
+        release="9.6",
+        pretty="Oracle Linux Server 9.6",
+        commands={**plain.commands, "nvidia-smi": "nvidia-smi", "modprobe": "modprobe", "curl": "curl"},
+        # Links and the program below this folder are made as any image's MPI is; no image family looks there.
+        mpi=f"/{_INSIDE}/mpi",
+        own_texts=_texts("ol", "9.6", "")
+        | _modules("ol")
+        | {
+            "etc/rehearsal/driver": (f"{driver}\n", 0o644),
+            f"{_INSIDE}/cuda/version.json": (f'{{"cuda" : "{cuda}"}}\n', 0o644),
+        },
+        own_copies=_copies("ol", nccl=False) | {f"{_INSIDE}/cuda/bin/nvcc": "bin/nvcc"},
     )
 
 

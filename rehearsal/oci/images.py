@@ -37,7 +37,7 @@ class Image:
     @property
     def family(self) -> str:
         """`ol7`, `ol8`, `ol9` or `ubuntu2204`."""
-        return self.name.removesuffix("-gpu")
+        return self.name.partition("-")[0]
 
     def fits(self, shape: Shape) -> bool:
         """Return whether the vendor lists the shape as compatible with the image."""
@@ -61,6 +61,8 @@ _IMAGES = (
     Image("ol7-gpu", "Oracle Linux", "7.9", "Oracle-Linux-7.9-Gen2-GPU-2022.08.29-0", 50, gpu=True),
     Image("ol8-gpu", "Oracle Linux", "8.10", "Oracle-Linux-8.10-Gen2-GPU-2025.05.19-0", 50, gpu=True),
     Image("ol9-gpu", "Oracle Linux", "9.5", "Oracle-Linux-9.5-Gen2-GPU-2025.05.19-0", 50, gpu=True),
+    # A driver and nothing else: https://docs.oracle.com/en-us/iaas/images/oracle-linux-9x/oracle-linux-9-6-gen2-gpu-2025-10-23-0.htm
+    Image("ol9-driver", "Oracle Linux", "9.6", "Oracle-Linux-9.6-Gen2-GPU-2025.10.23-0", 50, gpu=True),
     Image("ubuntu2204-gpu", "Canonical Ubuntu", "22.04", "Canonical-Ubuntu-22.04-GPU-2025.05.20-0", 50, gpu=True),
     Image("ol7", "Oracle Linux", "7.9", "Oracle-Linux-7.9-2024.05.31-0", 47, gpu=False),
     Image("ol8", "Oracle Linux", "8.10", "Oracle-Linux-8.10-2025.05.19-0", 47, gpu=False),

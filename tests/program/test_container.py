@@ -96,9 +96,9 @@ def test_a_password_is_not_repeated_by_its_refusal():
     assert "secret" not in str(found.value)
 
 
-def test_a_target_that_installs_no_enroot_refuses_a_container():
-    with pytest.raises(pulumi.RunError, match=r"^oci\.container is not a key of the configuration; "):
-        stack_file.parse(texts(groups("dev", oci={"container": {"image": "docker://r.io#a/b:1"}})))
+def test_a_target_that_installs_nothing_for_containers_refuses_one():
+    with pytest.raises(pulumi.RunError, match=r"^hosts\.container is not a key of the configuration; "):
+        stack_file.parse(texts(groups("hosts", hosts={"container": {"image": "docker://r.io#a/b:1"}})))
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,7 @@ def test_the_build_is_asked_for_the_image_and_the_nodes_install_enroot(monkeypat
             "CUDA_HOME": list(HOMES_INSIDE.cuda),
             "NCCL_HOME": list(HOMES_INSIDE.nccl),
         },
+        "runtime": "enroot",
     }
     boot = base64.b64decode(seen.cloud.one("LaunchTemplate")["userData"]).decode()
     assert f"/v{ENROOT}/" in boot

@@ -65,6 +65,26 @@ def test_it_registers_commands_alone_and_needs_no_clouds_sdk(hosts):
     assert not [name for name in sys.modules if name.startswith("components.oci")]
 
 
+def test_with_slurm_the_same_steps_run_in_its_jobs_and_only_their_start_is_another(hosts, monkeypatch):
+    monkeypatch.setitem(LINES, "acceptance-schedule", "{}")
+
+    def requests(**changes) -> dict[str, dict]:
+        found = {name: inputs for _, name, inputs in hosts(**changes).resources}
+        kinds = [kind for kind in ("build", "schedule", "measure") if f"acceptance-{kind}" in found]
+        return {kind: json.loads(found[f"acceptance-{kind}"]["stdin"]) for kind in kinds}
+
+    plain, queued = requests(), requests(slurm={"queue": "gpus"})
+    assert queued["build"] == plain["build"]
+    assert queued["schedule"]["nodes"] == plain["build"]["nodes"]
+    assert [queued["schedule"][key] for key in ("queue", "gpus")] == ["gpus", 8]
+    assert queued["measure"]["steps"] == plain["measure"]["steps"]
+    assert queued["measure"]["launch"] == plain["measure"]["launch"] | {"kind": "slurm", "queue": "gpus"}
+    assert queued["measure"]["run_id"] != plain["measure"]["run_id"]
+    existing = requests(slurm={"queue": "gpus", "existing": True})
+    assert sorted(existing) == ["build", "measure"], "a cluster that is there already is used as it is"
+    assert existing["measure"] == queued["measure"]
+
+
 def test_another_stack_on_the_same_machines_measures_for_itself(hosts, monkeypatch):
     def run_ids(nonce: str) -> list[str]:
         monkeypatch.setitem(LINES, "acceptance-measure-nonce", nonce)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 from typing import Any
 
 import pulumi
 import pytest
 import test_oci_preflight
-from conftest import ready_line
+import yaml
+from conftest import ROOT, ready_line
 from test_oci_preflight import account, asked  # noqa: F401 - a fixture
 from test_program import LINES
 
 from benchmarks.plan.gate import gate
+from catalogue.containers import NERDCTL, NERDCTL_SUMS
 from components.oci import pool as pools
 from config.measure import Measure
 from config.oci.model import Pool
+from rehearsal.image import internet
 
 SINGLE = {"name": "gpu", "nodes": 1, "clusterNetwork": False, "bootVolume": "200 GB"}
+#: The account of these tests says that its image is Oracle Linux 7, where first boot installs nothing for containers.
+CONTAINED = {"image": "ol9-nv580", "imageFamily": "ol9"}
 
 
 @pytest.fixture
@@ -78,6 +85,37 @@ def test_the_gate_is_that_of_one_machine_and_a_published_healthy_one_passes_it(s
     assert "NVLink's" in found.why
     assert 0.5 * published < found.limit_gb_s < published
     assert not wanted.authenticated, "no switch knows its rails"
+
+
+TENSORFLOW = {"image": "docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"}
+
+
+def test_in_a_container_the_build_is_asked_for_its_image_and_the_node_installs_what_runs_it(single):
+    engine, refused = single(pools=[SINGLE | CONTAINED], container=TENSORFLOW)
+    assert refused == ""
+    (build,) = [given for _, name, given in engine.resources if name == "acceptance-build"]
+    asked_for = json.loads(build["stdin"])["container"]
+    assert (asked_for["uri"], asked_for["runtime"]) == ("nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "containerd")
+    boot = base64.b64decode(instance(engine)["metadata"]["user_data"]).decode()
+    assert f"nerdctl-full-{NERDCTL}-linux-amd64.tar.gz" in boot
+    assert NERDCTL_SUMS in boot
+    plain = base64.b64decode(instance(single(pools=[SINGLE | CONTAINED])[0])["metadata"]["user_data"]).decode()
+    assert "containerd" not in plain
+
+
+def test_a_running_instance_that_is_to_run_containers_is_another_machine_and_another_image_is_not(single):
+    contained = {"pools": [SINGLE | CONTAINED], "container": TENSORFLOW}
+    given = instance(single(**contained)[0])
+    assert "oci.pools[0] needs other machines" in single(there(given), pools=[SINGLE | CONTAINED])[1]
+    assert single(there(given), **contained | {"container": {"image": "docker://nvcr.io#nvidia/pytorch:25.06-py3"}})[1] == ""
+
+
+def test_the_rehearsed_stack_pins_the_archive_that_the_rehearsal_serves():
+    """A stack file of an account leaves the sum out: then it is that of the release."""
+    stack = yaml.safe_load((ROOT / "Pulumi.oci-single.yaml").read_text())["config"]["busbar:oci"]
+    served = internet.served(f"https://github.com/containerd/nerdctl/releases/download/v{NERDCTL}/SHA256SUMS")
+    assert served is not None
+    assert stack["container"]["containerd"]["sums"] == hashlib.sha256(served).hexdigest()
 
 
 def there(given: dict[str, Any], **changes: Any) -> dict[str, Any]:

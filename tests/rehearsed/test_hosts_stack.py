@@ -6,16 +6,19 @@ Its chapters follow each other: each test goes on where the one before it ended.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 
 import pytest
 
-from tools.nested import DEFAULT
+from tools.nested import DEFAULT, merged
 from tools.stage import ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]
 
 SITES = ROOT / "rehearsal" / "entry" / "sites"
+SLURM = {"hosts": {"slurm": {"queue": "gpus"}}}
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +145,116 @@ def test_first_contact_added_a_key_and_lines_and_made_no_file_worse(built):
     found = stage.inside("ssh", "-F", str(config), *words, script)
     assert found.status == 0, found
     assert found.text.split()[:5] == ["2", "authorized_keys", "id_ed25519", "id_ed25519.pub", "known_hosts"]
+
+
+# What is watched from outside
+
+#: Asks an exporter, and prints what it answers or why it does not.
+ASK = """import urllib.request
+try:
+    print(urllib.request.urlopen('http://10.20.1.{}:9879/metrics', timeout=5).read().decode())
+except OSError as error:
+    print('no answer:', error)
+"""
+
+
+def asked(stage: Stage, asker: int, host: int) -> str:
+    """Return what one host hears from the exporter of another."""
+    config = stage.folder / "ssh_config"
+    config.write_text(f"Host *\n  UserKnownHostsFile {stage.world}/operator/known_hosts\n  BatchMode yes\n")
+    way = ("-F", str(config), "-J", "ubuntu@203.0.113.200", f"ubuntu@10.20.1.{asker}")
+    found = stage.inside("ssh", *way, "python3 -IS -c " + shlex.quote(ASK.format(host)))
+    assert found.status == 0, found
+    return found.text
+
+
+def test_exporters_show_every_rails_bytes_to_their_readers_alone_and_nothing_is_measured_again(built):
+    stage = built[0]
+    before, wanted = stage.outputs(), {"exporter": True, "readFrom": ["10.20.1.12/32"]}
+    found = stage.up(monitoring=wanted)
+    assert found.status == 0, found
+    after = stage.outputs()
+    assert after["measured"] == before["measured"]
+    assert 'targets: ["10.20.1.12:9879"]' in after["monitoring"]
+    assert not stage.up(monitoring=wanted).changes(), "an unchanged update changes nothing"
+    for host in (11, 12):
+        heard = asked(stage, 12, host)
+        sent = re.findall(r'busbar_rdma_port_xmit_data_bytes_total\{device="(mlx5_\d+)",port="1"\} (\d+)', heard)
+        assert len({name for name, count in sent if int(count) > 0}) == 16, heard
+        assert 'busbar_rdma_port_state{device="mlx5_0",port="1"} 4' in heard
+    assert "no answer:" in asked(stage, 11, 12), "gpu-a is no reader of gpu-b"
+
+
+def test_exporters_are_taken_away_from_every_host(built):
+    stage = built[0]
+    found = stage.up(monitoring={"exporter": False})
+    assert found.status == 0, found
+    assert stage.outputs().get("monitoring") is None
+    assert "no answer:" in asked(stage, 12, 11)
+
+
+# The same machines as a Slurm cluster
+
+
+@pytest.fixture(scope="module")
+def queued(built) -> tuple[Stage, Finished]:
+    """The same with Slurm's packages, which their administrator installed, measured in jobs."""
+    stage = built[0]
+    install = "sudo apt-get update -q && sudo apt-get install -y -q slurmctld slurmd slurm-client munge"
+    stage.on_host(f"{install} && ssh 10.20.1.12 '{install}'")
+    return stage, stage.pass_by(**SLURM)
+
+
+def test_the_same_plan_runs_in_jobs_of_slurm_and_its_busbw_lands_in_the_same_outputs(queued):
+    stage, found = queued
+    assert found.status == 0, found
+    measured = stage.outputs()["measured"]
+    assert (measured["verdict"], measured["busbw_gb_s"]) == ("pass", pytest.approx(0.05, rel=0.15))
+    jobs = stage.on_host("cat /var/log/slurm/jobs.log").splitlines()
+    ended = [
+        line for line in jobs if "Name=busbar JobState=COMPLETED Partition=gpus" in line and "NodeList=gpu-a,gpu-b" in line
+    ]
+    assert len(ended) >= len(measured["results"]) > 0
+    nodes = stage.on_host("scontrol show nodes")
+    assert nodes.count("Gres=gpu:a100:8") == nodes.count("State=IDLE ") == 2
+
+
+def test_people_send_jobs_to_the_same_queue_with_gpus(queued):
+    said = queued[0].on_host("srun -p gpus -N 2 --gres=gpu:a100:8 sh -c 'echo $(hostname) $CUDA_VISIBLE_DEVICES' < /dev/null")
+    assert sorted(said.splitlines()) == ["gpu-a 0,1,2,3,4,5,6,7", "gpu-b 0,1,2,3,4,5,6,7"]
+
+
+def test_munges_key_is_one_on_all_machines_and_nowhere_else(queued):
+    stage, found = queued
+    read = "sudo base64 -w 0 /etc/munge/munge.key"
+    first, second = stage.on_host(f"{read}; echo; ssh 10.20.1.12 '{read}'").split()
+    assert first == second
+    assert len(first) == 1368, "1024 bytes"
+    assert first not in json.dumps(stage.resources()) + found.text
+    assert stage.on_host(f"grep -rlF {first[:64]} ~/.busbar || echo none").strip() == "none"
+
+
+def test_an_unchanged_update_with_slurm_changes_nothing(queued):
+    found = queued[0].up(**queued[0].passed)
+    assert found.status == 0, found
+    assert not found.changes(), found
+
+
+def test_the_cluster_can_be_used_as_one_that_exists_and_measures_nothing_again(queued):
+    stage, before = queued[0], queued[0].outputs()["measured"]
+    found = stage.up(**merged(stage.passed, {"hosts": {"slurm": {"existing": True}}}))
+    assert found.status == 0, found
+    assert {line.split()[0] for line in found.changes()} == {"-"}, found
+    assert stage.outputs()["measured"] == before
+    assert "gpus" in stage.on_host("sinfo --noheader")
+
+
+def test_a_drained_node_is_named_with_slurms_own_reason(queued):
+    stage = queued[0]
+    stage.on_host("sudo scontrol update nodename=gpu-b state=drain reason='cable 7 bends'")
+    found = stage.up(hosts={"slurm": {"queue": "gpus", "existing": True}}, measure={"run": 7})
+    assert found.status != 0
+    assert "gpu-b is drained in Slurm: cable 7 bends (set by root at 20" in found.text
 
 
 def test_hosts_that_are_cleared_leave_nothing_behind(built):

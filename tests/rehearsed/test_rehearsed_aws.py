@@ -141,11 +141,11 @@ def test_another_image_is_refused_with_number_and_price_and_ends_no_machine(buil
     assert machines(stage) == before
 
 
-def test_tags_time_zone_and_another_login_node_end_no_machine_and_the_preview_says_so(built):
+def test_tags_time_zone_an_exporter_and_another_login_node_end_no_machine_and_the_preview_says_so(built):
     stage = built[0]
     before, booted = machines(stage), stage.ever_booted()
     another = {"tags": {"team": "x"}, "timezone": "UTC", "login": {"image": "ami-0123456789abcdef2"}}
-    changed = merged(CALM, {"aws": another})
+    changed = merged(CALM, {"aws": another, "monitoring": {"exporter": True}})
     seen = stage.preview(**changed)
     assert seen.status == 0, seen
     replaced = [line for line in seen.changes() if line.strip().startswith("+-") and ":ec2" in line]
@@ -155,6 +155,11 @@ def test_tags_time_zone_and_another_login_node_end_no_machine_and_the_preview_sa
     assert found.status == 0, found
     assert machines(stage) == before
     assert stage.ever_booted() == booted + 1, "the login node alone is another one"
+    login = stage.outputs()["ssh"].split()[2]
+    for target in re.findall(r'targets: \["([\d.:]+)"\]', stage.outputs()["monitoring"]):
+        ask = f"from urllib.request import urlopen; print(urlopen('http://{target}/metrics', timeout=5).read().decode())"
+        heard = stage.on_host(f'python3 -IS -c "{ask}"', login)
+        assert len(re.findall(r"busbar_rdma_hw_tx_bytes_total\{\S+ [1-9]", heard)) == 32, "the new login node is their reader"
 
 
 def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not_used(built):

@@ -200,6 +200,24 @@ def test_the_head_is_one_pasted_command_away(built):
     assert "8" in found.text.split()
 
 
+def test_the_login_node_reads_the_exporters_through_the_nodes_firewall_and_nothing_is_measured_again(built):
+    stage = built[0]
+    before = stage.outputs()
+    found = stage.up(monitoring={"exporter": True})
+    assert found.status == 0, found
+    after = stage.outputs()
+    assert after["measured"] == before["measured"]
+    jsonschema.validate(after, SCHEMA)
+    config = stage.folder / "ssh_config"
+    login = after["ssh"].split()[2]
+    for target in re.findall(r'targets: \["([\d.:]+)"\]', after["monitoring"]):
+        heard = f"from urllib.request import urlopen; print(urlopen('http://{target}/metrics', timeout=5).read().decode())"
+        found = stage.inside("ssh", "-F", str(config), login, f'python3 -IS -c "{heard}"')
+        assert found.status == 0, found
+        assert len(re.findall(r"busbar_rdma_port_xmit_data_bytes_total\{\S+ [1-9]", found.text)) == 16, found
+    assert stage.up(monitoring={"exporter": False}).status == 0
+
+
 def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
     stage = built[0]
     folder = ROOT / "examples" / "consumer"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from first_boot_texts import Texts
 
 from catalogue import IMAGES, SHAPES
-from cloudinit import LoginBoot, Mount, NodeBoot, render
+from catalogue.containers import NERDCTL, NERDCTL_SUMS, TOOLKIT
+from cloudinit import Containerd, LoginBoot, Mount, NodeBoot, render
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cloudinit"
@@ -39,6 +41,16 @@ TEXTS |= {
     "node-ol8-files-lustre": node("ol8", "BM.GPU4.8", FSS, LUSTRE),
     "node-ubuntu2204-homes-lustre": node("ubuntu2204", "BM.GPU.H100.8", HOMES, LUSTRE),
 }
+TEXTS["node-ol9-container"] = render(
+    NodeBoot(
+        IMAGES["ol9"],
+        replace(SHAPES["BM.GPU4.8"], rdma=None),
+        "Asia/Tokyo",
+        DOMAIN,
+        ("10.0.2.0/24",),
+        containerd=Containerd(NERDCTL, NERDCTL_SUMS, TOOLKIT),
+    )
+)
 CHECKED = Texts(TEXTS)
 
 
@@ -69,6 +81,20 @@ def test_the_script_inside_is_clean_shell(name):
 def test_the_text_fits_into_the_metadata_and_holds_no_secret(name):
     assert len(TEXTS[name].encode()) * 4 / 3 < METADATA_BYTES / 2
     assert "PRIVATE KEY" not in TEXTS[name]
+
+
+def test_nothing_that_runs_containers_is_unpacked_before_its_checksum_was_compared():
+    boot = script("node-ol9-container")
+    order = [
+        "SHA256SUMS' | sha256sum --check",
+        "grep ' nerdctl-full-2.2.0-linux-amd64.tar.gz$' SHA256SUMS | sha256sum --check",
+        "tar -C",
+    ]
+    places = [boot.index(words) for words in order]
+    assert places == sorted(places)
+    assert f"echo '{NERDCTL_SUMS}  SHA256SUMS'" in boot
+    assert "repo_gpgcheck=1" in boot
+    assert "dnf install -y nvidia-container-toolkit-base-1.18.0-1" in boot
 
 
 def test_only_images_without_an_agent_write_interface_files():

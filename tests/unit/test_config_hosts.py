@@ -303,3 +303,43 @@ def test_every_server_is_consistent(shape):
     assert shape.source
     assert shape.gpus
     assert shape.environment == GENERIC
+
+
+def test_machines_become_a_slurm_cluster_only_where_the_stack_asks_for_one(given):
+    assert parsed(given).slurm is None
+    asked = parsed(given | {"slurm": {}}).slurm
+    assert asked is not None
+    assert asked.queue == "compute"
+
+
+@pytest.mark.parametrize(
+    ("slurm", "sentence"),
+    [
+        (
+            {"queue": "default"},
+            "hosts.slurm.queue is 'default'; Slurm keeps that name for itself (slurm.conf(5), PartitionName)",
+        ),
+        ({"queue": "My Queue"}, "hosts.slurm.queue is 'My Queue'; a queue has 1 to 40 lower-case letters, digits, - and _"),
+        (
+            {"queue": "My Queue", "existing": True},
+            "hosts.slurm.queue is 'My Queue'; a partition's name has no space, comma, = or # (slurm.conf(5))",
+        ),
+        ({"queues": "x"}, "hosts.slurm.queues is not a key of the configuration; did you mean queue?"),
+    ],
+)
+def test_a_queue_that_slurm_or_its_users_could_not_name_is_refused(given, slurm, sentence):
+    (found,) = refused(given | {"slurm": slurm})
+    assert found.startswith(sentence)
+
+
+def test_a_cluster_that_exists_may_call_its_queue_as_it_likes(given):
+    asked = parsed(given | {"slurm": {"queue": "GPU.A", "existing": True}}).slurm
+    assert asked is not None
+    assert asked.queue == "GPU.A"
+
+
+def test_a_machine_whose_name_slurm_needs_is_refused_where_slurm_is_asked_for(given):
+    named = given | {"nodes": {"default": "10.0.0.1", "gpu-b": "10.0.0.2"}}
+    assert parsed(named).slurm is None
+    (found,) = refused(named | {"slurm": {}})
+    assert found.startswith("hosts.nodes has a machine default, and hosts.slurm is set; Slurm keeps that name for itself")

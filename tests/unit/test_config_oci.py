@@ -31,6 +31,15 @@ def storage(**systems: Any) -> dict[str, Any]:
     return {"storage": systems, "pools": [{"imageFamily": "ol8"}]}
 
 
+TENSORFLOW = {"image": "docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"}
+SINGLE = {"nodes": 1, "clusterNetwork": False, "imageFamily": "ol9"}
+ALONE = {"preflight": True, "pools": [SINGLE]}
+
+
+def container(**changes: Any) -> dict[str, Any]:
+    return ALONE | {"container": TENSORFLOW | changes}
+
+
 SHAPE = "oci.pools[0].shape is 'BM.GPU4.9', which is not an RDMA shape in the catalogue; the nearest are BM.GPU4.8,"
 VALUES = [
     (pool(shape="BM.GPU4.9"), SHAPE),
@@ -70,6 +79,15 @@ VALUES = [
         "oci.storage.home.onDestroy is 'keep'; it must be one of 'refuse', 'retain', 'delete'.",
     ),
     (storage(home=True), "oci.storage.home is True; it must be a map."),
+    (container(runtime="docker"), "oci.container.runtime is 'docker'; it must be one of 'containerd'."),
+    (container(image="/x.sqsh"), "oci.container.image is '/x.sqsh', a file for enroot; containerd takes images of a registry"),
+    (container(image="nvcr.io/nvidia/tensorflow:1"), "oci.container.image is 'nvcr.io/nvidia/tensorflow:1'; write docker://"),
+    (
+        container(image="docker://me@nvcr.io#a:1"),
+        "oci.container.image is 'docker://me@nvcr.io#a:1'; containerd is given users and passwords by `nerdctl login`",
+    ),
+    (container(toolkit="latest"), "oci.container.toolkit is 'latest'; it must be a version of three numbers, such as 2.2.0"),
+    (container(containerd={"sums": "x"}), "oci.container.containerd.sums is 'x'"),
 ]
 
 
@@ -152,6 +170,24 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             pool(nodes=2, clusterNetwork=False) | {"preflight": True},
             "oci.pools[0].nodes is 2, and clusterNetwork is false; without one there is no fabric between nodes",
         ),
+    ],
+    "container-single": [
+        (
+            {"container": TENSORFLOW},
+            "oci.container is set, and oci.pools[0] has a cluster network; ranks in containerd start inside one node",
+        )
+    ],
+    "container-image": [
+        (
+            ALONE | {"container": TENSORFLOW, "pools": [SINGLE | {"imageFamily": "ubuntu2204"}]},
+            "oci.pools[0].imageFamily is ubuntu2204, and oci.container is set; first boot installs what runs containers on ol8",
+        )
+    ],
+    "container-sums": [
+        (
+            ALONE | {"container": TENSORFLOW | {"containerd": {"version": "2.2.1"}}},
+            "oci.container.containerd.sums is that of 2.2.0, and version is 2.2.1; give the sha256 of SHA256SUMS that",
+        )
     ],
     "single-asked": [
         (
@@ -261,7 +297,7 @@ def facts(**changes: Any) -> Facts:
 SHAPES = facts().shapes["AD-1"]
 OLDEST = "oci.pools[0] is smaller than what runs, and the vendor ends the oldest nodes first"
 UNPRICED = " (price not known)"
-OTHERS = "oci.pools[0] needs other machines, for its shape, image, boot volume, file systems or subnet"
+OTHERS = "oci.pools[0] needs other machines, for its shape, image, boot volume, file systems, subnet or container runtime"
 #: Rule -> what the account says or the stack asks, and the beginning of the sentence.
 ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "domain": [

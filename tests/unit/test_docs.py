@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 from rehearsal.aws import host_images as aws_images
-from rehearsal.image import packages
+from rehearsal.image import internet, packages
 from rehearsal.oci import host_images as oci_images
 
 NAMED = sorted(
@@ -28,10 +28,12 @@ def test_a_test_that_a_page_names_is_there(page, name):
 
 def test_the_list_of_stand_ins_is_whole():
     images = [oci_images.image(f"{name}{kind}") for name in oci_images.NAMES for kind in ("", "-gpu")]
+    images += [oci_images.image("ol9-driver")]
     images += [aws_images.image(f"{name}-aws") for name in aws_images.NAMES]
-    tables = (packages.ORACLE, packages.UBUNTU, packages.AMAZON, packages.LUSTRE_FOR_UBUNTU, packages.FILES)
+    tables = (packages.ORACLE, packages.UBUNTU, packages.AMAZON, packages.LUSTRE_FOR_UBUNTU, packages.FILES, packages.TOOLKIT)
     files = [file for table in tables for one in table.values() for file in one.get("files", ())]
     there = {path.rpartition("/")[2] for kind, path, _ in files if kind == "program"} | {"mpirun", "nvcc"}
+    there |= {path.rpartition("/")[2] for path in internet.NERDCTL if path.startswith("bin/")}
     for image in images:
         copied = [path for path, source in image.own_copies.items() if source.startswith(("bin/", "system/"))]
         there |= {*image.commands, *(path.rpartition("/")[2] for path in copied)}

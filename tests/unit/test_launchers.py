@@ -24,13 +24,23 @@ from benchmarks.launch.protocol import Launch, Node, Ranks, UnfitError
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "runner.schema.json").read_text())
 NODES = [Node("a", "10.0.0.1"), Node("b", "10.0.0.2"), Node("c", "10.0.0.3")]
+INSIDE = ["sh", "/x/container.conf"]
 START = ["enroot", "start", "--conf", "/x/conf", "busbar-1"]
 
 
 def launch(kind: str) -> Launch:
     """Return a launcher of that kind, as a target would name it."""
-    start = START if kind == "enroot" else []
-    return Launch(kind=kind, mpi_home="/mpi", bind_to="none", mca={"btl": "tcp,self"}, hostfile="/x/hosts", start=start)
+    start = {"enroot": START, "containerd": INSIDE}.get(kind, [])
+    queue = "compute" if kind == "slurm" else ""
+    mca = {"btl": "tcp,self", "plm_rsh_args": "-o BatchMode=yes"}
+    return Launch(kind=kind, mpi_home="/mpi", bind_to="none", mca=mca, hostfile="/x/hosts", start=start, queue=queue)
+
+
+def contexts(words: list[str]) -> list[tuple[str, str, list[str]]]:
+    """Return the contexts of a command in Slurm: how many ranks, on which host, and the program with its arguments."""
+    found = re.split(r" : ", " ".join(words[words.index("/mpi/bin/mpirun") :]))
+    pattern = re.compile(r"-np (\d+) --map-by ppr:\d+:node --host (\S+) .*?(/bin/echo.*)")
+    return [(count, host, ran.split()) for one in found for count, host, ran in pattern.findall(one)]
 
 
 def ranks(**changes) -> Ranks:
@@ -45,23 +55,30 @@ def kind(request) -> str:
 
 def test_every_rank_gets_its_program_arguments_and_environment(kind):
     words = launcher.command(launch(kind), NODES, [ranks()])
-    assert words[words.index("/bin/echo") :] == ["/bin/echo", "-b", "8"]
+    assert words[-3:] == ["/bin/echo", "-b", "8"]
     assert "NCCL_DEBUG=INFO" in " ".join(words[: words.index("/bin/echo")])
 
 
 def test_ranks_on_all_nodes_are_as_many_as_nodes_times_ranks_of_each(kind):
-    words = " ".join(launcher.command(launch(kind), NODES, [ranks()]))
-    assert "-np 6 -npernode 2 --hostfile /x/hosts" in words
+    words = launcher.command(launch(kind), NODES, [ranks()])
+    if kind == "slurm":
+        assert [(count, host) for count, host, _ in contexts(words)] == [("2", "a:2"), ("2", "b:2"), ("2", "c:2")]
+    else:
+        assert "-np 6 -npernode 2 --hostfile /x/hosts" in " ".join(words)
 
 
 def test_ranks_on_some_nodes_run_there_in_the_order_given(kind):
-    words = " ".join(launcher.command(launch(kind), NODES, [ranks(nodes=[2, 0], per_node=1)]))
-    assert "-np 2 --map-by ppr:1:node --host 10.0.0.3:1,10.0.0.1:1" in words
+    words = launcher.command(launch(kind), NODES, [ranks(nodes=[2, 0], per_node=1)])
+    if kind == "slurm":
+        assert contexts(words) == [("1", "c:1", ["/bin/echo", "-b", "8"]), ("1", "a:1", ["/bin/echo", "-b", "8"])]
+    else:
+        assert "-np 2 --map-by ppr:1:node --host 10.0.0.3:1,10.0.0.1:1" in " ".join(words)
 
 
 def test_several_programs_at_once_keep_their_own_environment(kind):
-    contexts = [ranks(nodes=[0, 1], environment={"RAIL": "0"}), ranks(nodes=[0, 1], environment={"RAIL": "1"})]
-    words = " ".join(launcher.command(launch(kind), NODES, contexts))
+    nodes = [0] if kind == "slurm" else [0, 1]  # there a node is a context
+    pair = [ranks(nodes=nodes, environment={"RAIL": "0"}), ranks(nodes=nodes, environment={"RAIL": "1"})]
+    words = " ".join(launcher.command(launch(kind), NODES, pair))
     first, second = re.split(r" : ", words)
     assert ("RAIL=0" in first, "RAIL=1" in first) == (True, False)
     assert ("RAIL=0" in second, "RAIL=1" in second) == (False, True)
@@ -82,8 +99,29 @@ def test_in_a_container_the_program_comes_behind_the_words_that_start_one():
         launcher.command(launch("enroot")._replace(start=[]), NODES, [ranks()])
 
 
+def test_in_slurm_a_job_has_the_nodes_of_its_ranks_alone_and_whole_and_their_daemons_start_through_slurm():
+    words = launcher.command(launch("slurm"), NODES, [ranks(nodes=[2, 0]), ranks(nodes=[0], per_node=4)])
+    job = " ".join(words[: words.index("/mpi/bin/mpirun")])
+    assert job == (
+        "salloc --partition compute --job-name busbar --immediate=120 --nodes 2 --nodelist a,c --exclusive "
+        "--ntasks 8 --overcommit --gres gpu:4 --kill-command"
+    )
+    assert "--mca plm slurm" in " ".join(words)
+    assert "plm_rsh" not in " ".join(words)
+    with pytest.raises(ValueError, match=r"launch\.queue is empty"):
+        launcher.command(launch("slurm")._replace(queue=""), NODES, [ranks()])
+
+
+def test_in_containerd_the_images_own_mpirun_comes_behind_the_words_that_start_a_container():
+    words = launcher.command(launch("containerd"), NODES[:1], [ranks()])
+    assert words[: len(INSIDE) + 1] == [*INSIDE, "/mpi/bin/mpirun"]
+    assert words[len(INSIDE) :] == launcher.command(launch("mpirun"), NODES[:1], [ranks()])
+    with pytest.raises(ValueError, match=r"launch\.start is empty"):
+        launcher.command(launch("containerd")._replace(start=[]), NODES[:1], [ranks()])
+
+
 def test_a_launcher_that_nothing_here_is_called_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot"):
+    with pytest.raises(ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot, containerd, slurm"):
         launcher.command(launch("charm"), NODES, [ranks()])
 
 
@@ -168,7 +206,7 @@ def test_a_request_that_was_damaged_anywhere_is_refused_with_a_path_or_still_fit
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"kind": "dance"}, "kind is 'dance'; it must be one of build, measure, search"),
+        ({"kind": "dance"}, "kind is 'dance'; it must be one of build, schedule, measure, search"),
         ({"schema": 1}, "schema is 1; it must be 2"),
         ({"gpus": "8"}, "gpus is '8'; it must be of type int"),
         ({"nodes": [{"name": "a"}]}, "nodes[0].address is missing"),

@@ -1,0 +1,177 @@
+"""Gets a container image onto this node with containerd: pulls it, asks it for its GPUs and versions, says how to run in it.
+
+nerdctl is started by sudo, as containerd is root's; what runs in the container is this user. The image's own mpirun starts the
+ranks, so the node needs the GPU driver and nothing else. The image's entry point is not run: NVIDIA's prints a page.
+Sources: nerdctl 2.2.0, docs/command-reference.md; ocitutorials, benchmark/run-nccltests (the options of `nerdctl run`).
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import time
+from collections import Counter
+from typing import Any, Dict, List, Tuple
+
+from benchmarks.launch.protocol import Build
+from benchmarks.runner import installed, jobs
+from benchmarks.runner.child import bounded
+from benchmarks.runner.container_image import Inside, read_versions, versions_script
+from benchmarks.runner.refusal import Refusal
+
+_NAME = "busbar"
+_ASK_TIMEOUT_S = 300
+_GPUS = "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader"
+#: What is in every line that nerdctl itself says (logrus), and which of them are its reasons to fail.
+_OWN, _LEVELS = "level=", ("fatal", "error")
+
+
+def commands(request: Build, make: List[str]) -> List[str]:
+    """Return what a person would type on the node to get the image and to build in it."""
+    image = _reference(request)
+    # What the shell replaces in `make` stands unquoted, as the folders are known in the image only.
+    return [_typed([*_nerdctl(), "pull", image]), _typed(_run(image)) + " " + " ".join(make)]
+
+
+def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
+    """Get the image onto this node, and see that it has every GPU and can build.
+
+    Raises:
+        Refusal: containerd is not there, the image cannot be had or does not see every GPU, or nothing can be built in it.
+    """
+    deadline = time.monotonic() + request.timeout_s
+    wanted, image = request.container, _reference(request)
+    assert wanted is not None  # noqa: S101 - asked for with an image only
+    if not shutil.which("nerdctl"):
+        raise Refusal(f"the node has no nerdctl, and ranks are to run in {image}; first boot installs it on new machines")
+    found = _inspected(image) or _pulled(image, say, deadline)
+    digest = str(found.get("Id", "")).partition(":")[2]
+    if len(digest) != 64:  # noqa: PLR2004 - a sha256 in hexadecimal
+        raise Refusal(f"nerdctl says no digest of {image}, so nobody could say later what was measured")
+    say(f"image {image}: sha256 {digest}")
+    asking = os.path.join(here, "asking.sh")
+    with jobs.text(asking, "w") as target:
+        target.write(_script(image, {}))
+    gpus = _gpus_inside(image, asking)
+    homes = installed.inside(wanted.homes, _ask(image, asking, installed.script(wanted.homes)))
+    versions = read_versions(_ask(image, asking, versions_script(homes)))
+    if "mpi" not in versions:
+        raise Refusal(
+            f"{image} has no mpirun in {homes['MPI_HOME']}, and its own mpirun is to start the ranks: use another image"
+        )
+    line = {"reference": image, "file": "", "sha256": digest, "bytes": int(found.get("Size") or 0)}
+    versions.update(image=image, image_sha256=digest, mpirun=versions["mpi"], gpus_inside=gpus, containerd=_containerd())
+    return Inside(_NAME, _script(image, homes), homes, line, versions, homes["MPI_HOME"], "containerd")
+
+
+def _nerdctl() -> List[str]:
+    """Return the words that start nerdctl as root: by its path, as Oracle Linux's sudo does not look into /usr/local/bin."""
+    return ["sudo", "-n", shutil.which("nerdctl") or "/usr/local/bin/nerdctl"]
+
+
+def _typed(words: List[str]) -> str:
+    return " ".join(map(shlex.quote, words))
+
+
+def _reference(request: Build) -> str:
+    assert request.container is not None  # noqa: S101 - asked for with an image only
+    return str(request.container.uri)
+
+
+def _run(image: str) -> List[str]:
+    """Return the words that run a command in the image; the command's own words follow."""
+    root, home = jobs.root(), os.path.expanduser("~")
+    mounts = [f"{root}:{root}", "/etc/passwd:/etc/passwd:ro", "/etc/group:/etc/group:ro"]
+    return [
+        *(*_nerdctl(), "run", "--rm", "--name", _NAME, "--pull=never", "--network=host", "--uts=host", "--ipc=host"),
+        *("--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--device", "nvidia.com/gpu=all"),
+        *("--user", f"{os.getuid()}:{os.getgid()}", "--env", f"HOME={home}"),
+        *(word for mount in mounts for word in ("--volume", mount)),
+        *("--entrypoint", "/usr/bin/env", image),
+    ]
+
+
+def _script(image: str, found: Dict[str, str]) -> str:
+    """Return the script that runs its arguments in the image; first it ends what a run that was killed has left.
+
+    The image's own LD_LIBRARY_PATH comes first, because that is what training in it uses.
+    """
+    libraries = [f"{found[key]}/{folder}" for key in ("MPI_HOME", "NCCL_HOME") if key in found for folder in ("lib", "lib64")]
+    libraries += [found["CUDA_HOME"] + "/lib64"] if "CUDA_HOME" in found else []
+    own = 'export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}' + ":".join(libraries) + '"; ' if libraries else ""
+    quoted = _typed([*_run(image), "sh", "-c", own + 'exec "$@"', "sh"])
+    return f"""#!/bin/sh
+# Runs a command in the container image: as this user, with every GPU by CDI, on the node's own network.
+{_typed([*_nerdctl(), "rm", "--force", _NAME])} > /dev/null 2>&1
+exec {quoted} "$@"
+"""
+
+
+def _inspected(image: str) -> Dict[str, Any]:
+    """Return what containerd knows of an image; nothing if it has none of that name."""
+    status, lines = _said([*_nerdctl(), "image", "inspect", image])
+    if status != 0:
+        return {}
+    try:
+        found = json.loads("\n".join(line for line in lines if _OWN not in line))
+    except ValueError:
+        return {}
+    return dict(found[0]) if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+
+
+def _pulled(image: str, say: jobs.Say, deadline: float) -> Dict[str, Any]:
+    say(f"pulling {image}")
+    said = []  # type: List[str]
+    with bounded([*_nerdctl(), "pull", image], max(deadline - time.monotonic(), 1), cwd=os.path.expanduser("~")) as child:
+        said.extend(child.lines())
+        status = child.status()
+    if child.late:
+        raise Refusal(f"the image {image} was not pulled in time; nerdctl's last line: {_cause(said)}")
+    if status != 0:
+        raise Refusal(f"containerd did not pull {image}: {_cause(said)}")
+    return _inspected(image)
+
+
+def _gpus_inside(image: str, script: str) -> str:
+    """Return the GPUs and the driver as `nvidia-smi` inside the image names them; refuse it unless they are the node's."""
+    node = sorted(_said(_GPUS.split())[1])
+    status, lines = _said(["sh", script, *_GPUS.split()])
+    inside = sorted(line for line in lines if _OWN not in line)
+    if status != 0 or inside != node:
+        seen = f"sees {len(inside)} of the node's {len(node)} GPUs" if status == 0 else _cause(lines)
+        raise Refusal(
+            f"nvidia-smi in {image}: {seen}; GPUs reach a container by the CDI specification that `nvidia-ctk cdi generate` "
+            "writes (`nvidia-ctk cdi list` on the node shows it)"
+        )
+    return "; ".join(f"{count} x {name}" for name, count in sorted(Counter(inside).items()))
+
+
+def _ask(image: str, script: str, text: str) -> str:
+    status, lines = _said(["sh", script, "sh", "-c", text])
+    if status != 0:
+        raise Refusal(f"the image {image} does not start on the node: {_cause(lines)}")
+    return "\n".join(lines)
+
+
+def _containerd() -> str:
+    return (_said(["containerd", "--version"])[1] or [""])[0]
+
+
+def _said(words: List[str]) -> Tuple[int, List[str]]:
+    """Return the exit status of a command and the lines that it printed, the empty ones left out."""
+    try:
+        with bounded(words, _ASK_TIMEOUT_S, cwd=os.path.expanduser("~")) as child:
+            lines = [line.strip() for line in child.lines() if line.strip()]
+            return child.status(), lines
+    except OSError as error:
+        return 127, [str(error)]
+
+
+def _cause(said: List[str]) -> str:
+    """Return nerdctl's own reason why it failed: what logrus calls fatal or an error, else its last line."""
+    lines = [line.strip() for line in said if line.strip()]
+    telling = [line for line in lines if any(f"{_OWN}{level}" in line for level in _LEVELS)]
+    line = (telling or lines[-1:] or ["it printed nothing"])[0]
+    told = re.search(r'msg="((?:[^"\\]|\\.)*)"', line)
+    return (told.group(1).replace('\\"', '"') if told else line)[:500]

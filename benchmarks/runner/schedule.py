@@ -1,0 +1,174 @@
+"""Makes a Slurm cluster of the request's nodes: this node becomes its controller, and all of them run its jobs.
+
+Nothing is installed. A machine that has another Slurm cluster is left as it is. Munge's key is made on this node, goes to the
+others over SSH, and is nowhere else.
+"""
+
+import json
+import time
+from typing import Any, Dict, List
+
+from benchmarks.launch.protocol import Node, Schedule
+from benchmarks.runner import fanout, jobs, slurm_facts, slurm_setup, slurm_states
+from benchmarks.runner.refusal import Refusal
+from scheduler import files, names
+
+_ASK_TIMEOUT_S = 60
+_SETUP_TIMEOUT_S = 120
+_POLL_S = 0.2
+_CLUSTER = "busbar"
+#: Version 22.05 is the first that knows control groups of version 2.
+_CGROUPS_2 = (22, 5)
+_ROOT = f'if [ "$(id -u)" = 0 ]; then exec {fanout.PYTHON} -; else exec sudo -n {fanout.PYTHON} -; fi'
+Facts = Dict[str, Any]
+
+
+def commands(request: Schedule) -> List[str]:
+    """Return what a person would look at: the queue and its nodes."""
+    return [f"sinfo --partition {request.queue} --Node --long", f"ls {files.CONF}"]
+
+
+def work(request: Schedule, _here: str, say: jobs.Say) -> Dict[str, Any]:
+    """Set the cluster up and wait until every node takes jobs; return the line.
+
+    Raises:
+        Refusal: a node lacks something, has a Slurm of its own, or takes no jobs.
+    """
+    began = time.monotonic()
+    fanout.keep(request.nodes)
+    known = _facts(request)
+    cluster = cluster_of(request, known)
+    say("Slurm {}: {} on {} nodes, queue {}".format(known[0]["version"], cluster.controller, len(known), request.queue))
+    key = _set_up(request.nodes[:1], _controller(cluster))[0]["key"]
+    _set_up(request.nodes, dict(_member(cluster), key=key))
+    _wait(request, began, say)
+    return {
+        "schema": 1,
+        "kind": "schedule",
+        "run_id": request.run_id,
+        "version": known[0]["version"],
+        "controller": request.nodes[0].name,
+        "queue": request.queue,
+        "nodes": len(request.nodes),
+        "cgroups": cluster.cgroups,
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def _facts(request: Schedule) -> List[Facts]:
+    answers = fanout.each(request.nodes, fanout.PYTHON + " -", fanout.source_of(slurm_facts), _ASK_TIMEOUT_S)
+    silent = [f"{node.name} ({answer.why})" for node, answer in zip(request.nodes, answers) if answer.status != 0]
+    if silent:
+        raise Refusal("no answer from {}".format("; ".join(silent)))
+    found = [json.loads(answer.out.splitlines()[-1]) for answer in answers]
+    problems = [sentence for node, its in zip(request.nodes, found) for sentence in problems_of(node, its, request)]
+    problems = problems or together(request.nodes, found)
+    if problems:
+        raise Refusal("no Slurm cluster was made: {}".format("; ".join(problems)))
+    return found
+
+
+def problems_of(node: Node, its: Facts, request: Schedule) -> List[str]:
+    """Return why one node cannot be in the cluster."""
+    if its["lacks"]:
+        return [
+            "{} has no {}; install Slurm and munge on every node (on Ubuntu: apt-get install slurmctld slurmd slurm-client "
+            "munge)".format(node.name, ", ".join(its["lacks"]))
+        ]
+    found = []
+    if its["first_line"] not in (None, files.MARK):
+        found.append(f"{node.name} has a Slurm cluster of its own ({files.CONF}/slurm.conf), which is left as it is")
+    if its["slurm_uid"] is None:
+        found.append(f"{node.name} has no user slurm, whom Slurm's packages make")
+    if not its["root"]:
+        found.append(f"{node.name}: sudo asks its login user for a password, and Slurm is set up as root")
+    if node == request.nodes[0] and not its["controls"]:
+        found.append(f"{node.name} has no slurmctld, and the head node is the controller")
+    if not all(its["cores"]) or not its["memory_mib"]:
+        found.append(f"{node.name}: slurmd -C says neither processors nor memory")
+    if its["devices"] != list(range(request.gpus)):
+        shown = ", ".join(f"nvidia{number}" for number in its["devices"]) or "none"
+        found.append(f"{node.name} must show {request.gpus} GPUs in /dev, from nvidia0 on, and shows {shown}")
+    return found
+
+
+def together(nodes: List[Node], found: List[Facts]) -> List[str]:
+    """Return what of the nodes does not fit together."""
+    first = found[0]
+    problems: List[str] = []
+    seen: Dict[str, str] = {}
+    for node, its in zip(nodes, found):
+        if its["version"] != first["version"]:
+            problems.append("{} has Slurm {}, and {} has {}".format(node.name, its["version"], nodes[0].name, first["version"]))
+        for user, key in (("the login user", "uid"), ("slurm", "slurm_uid")):
+            if its[key] != first[key]:
+                problems.append(
+                    f"{user} has number {its[key]} on {node.name} and {first[key]} on {nodes[0].name}, and must have one"
+                )
+        if its["hostname"] in seen:
+            problems.append("{} and {} both call themselves {}".format(seen[its["hostname"]], node.name, its["hostname"]))
+        seen[its["hostname"]] = node.name
+    return problems
+
+
+def cluster_of(request: Schedule, found: List[Facts]) -> files.Cluster:
+    """Return the cluster that the nodes make."""
+    devices = "/dev/nvidia0" if request.gpus == 1 else f"/dev/nvidia[0-{request.gpus - 1}]"
+    gpus = files.Gpus(names.gpu_type(request.gpu), request.gpus, devices)
+    nodes = [
+        files.Node(node.name, its["hostname"], node.address, files.Cores(*its["cores"]), its["memory_mib"], gpus)
+        for node, its in zip(request.nodes, found)
+    ]
+    versions = {its["cgroups"] for its in found}
+    release = tuple(int(part) for part in found[0]["version"].split(".")[:2])
+    held = versions == {1} or (versions == {2} and release >= _CGROUPS_2)
+    return files.Cluster(_CLUSTER, nodes[0].hostname, nodes[0].address, request.queue, nodes, held)
+
+
+def _controller(cluster: files.Cluster) -> Dict[str, Any]:
+    unit = files.units(cluster.controller_address)["slurmctld.service"]
+    given = {"key": "", "files": files.files(cluster), "units": {"slurmctld.service": unit}}
+    return dict(_places(), **given)
+
+
+def _member(cluster: files.Cluster) -> Dict[str, Any]:
+    unit = files.units(cluster.controller_address)["slurmd.service"]
+    # slurmd fetches the files when it starts, so other files are another unit.
+    unit += f"# files: {files.digest(cluster)}\n"
+    return dict(_places(), files={}, units={"slurmd.service": unit})
+
+
+def _places() -> Dict[str, Any]:
+    return {"conf": files.CONF, "mark": files.MARK, "folders": [files.STATE, files.SPOOL, files.LOGS]}
+
+
+def _set_up(nodes: List[Node], given: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Run the set-up on `nodes` as root; return what each printed."""
+    call = f"\nmain({json.dumps(given)!r})\n".encode()
+    answers = fanout.each(nodes, _ROOT, fanout.source_of(slurm_setup) + call, _SETUP_TIMEOUT_S)
+    failed = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
+    if failed:
+        raise Refusal("Slurm was not set up on {}".format("; ".join(failed)))
+    return [json.loads(answer.out.splitlines()[-1]) for answer in answers]
+
+
+def _wait(request: Schedule, began: float, say: jobs.Say) -> None:
+    """Wait until every node takes jobs; a node that somebody took out is named at once."""
+    said = ""
+    while True:
+        late = time.monotonic() - began > request.timeout_s
+        try:
+            known = slurm_states.states()
+        except Refusal:
+            if late:
+                raise
+            known = {}
+        missing = slurm_states.unusable(request.nodes, known)
+        if not missing:
+            return
+        if known and (late or any(its.drained for its in known.values())):
+            raise Refusal("{} after {:.0f} s".format("; ".join(missing), time.monotonic() - began))
+        if known and missing[0] != said:
+            said = missing[0]
+            say(f"waiting for {len(missing)} of {len(request.nodes)} nodes: {said}")
+        time.sleep(_POLL_S)

@@ -1,0 +1,83 @@
+"""Prints what a node is to Slurm, as JSON: names, processors, GPUs' files, control groups, and what it lacks.
+
+Other nodes run it through `python3 -`. It changes nothing.
+"""
+
+import json
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+from typing import Any, Dict, List, Optional
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CONF = "/etc/slurm/slurm.conf"
+_TIMEOUT_S = 20
+
+
+def facts() -> Dict[str, Any]:
+    """Return the facts; of a node without Slurm only what it lacks."""
+    lacks = [name for name in ("slurmd", "srun", "munged", "systemctl") if not shutil.which(name, path=_PATH)]
+    if lacks:
+        return {"lacks": lacks}
+    counted = dict(re.findall(r"(\w+)=(\S+)", _said(["slurmd", "-C"])))
+    return {
+        "lacks": [],
+        "controls": shutil.which("slurmctld", path=_PATH) is not None,
+        "version": (re.findall(r"\d+\.\d+\.\d+", _said(["slurmd", "-V"])) or [""])[0],
+        "hostname": socket.gethostname().split(".")[0],
+        "uid": os.getuid(),
+        "slurm_uid": _number_of("slurm"),
+        "root": os.getuid() == 0 or _status(["sudo", "-n", "true"]) == 0,
+        "cores": [int(counted.get(name, 0)) for name in ("SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")],
+        "memory_mib": int(counted.get("RealMemory", 0)),
+        "devices": sorted(int(name[6:]) for name in os.listdir("/dev") if re.match(r"nvidia\d+$", name)),
+        "cgroups": _cgroups(),
+        "first_line": _first_line(),
+    }
+
+
+def _number_of(user: str) -> Optional[int]:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+
+
+def _cgroups() -> int:
+    """Return the version of the control groups that this node has; 0 for none."""
+    if os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+        return 2
+    return 1 if all(os.path.exists(f"/sys/fs/cgroup/{name}/tasks") for name in ("freezer", "devices", "cpuset")) else 0
+
+
+def _first_line() -> Optional[str]:
+    """Return the first line of slurm.conf; None if there is none."""
+    try:
+        with open(_CONF, encoding="utf-8", errors="replace") as source:
+            return source.readline().rstrip("\n")
+    except OSError:
+        return None
+
+
+def _said(argv: List[str]) -> str:
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_TIMEOUT_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _status(argv: List[str]) -> int:
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # type: Dict[str, Any]
+    try:
+        return subprocess.run(argv, timeout=_TIMEOUT_S, check=False, **quiet).returncode
+    except (OSError, subprocess.SubprocessError):
+        return -1
+
+
+if __name__ == "__main__":
+    os.environ["PATH"] = _PATH
+    print(json.dumps(facts()))

@@ -1,0 +1,99 @@
+"""Puts a cluster's files on one node, as root, and starts its daemons; what is there already is not written again.
+
+The node runs it through `python3 -`, which ends with the call of `main`: munge's key comes that way and is never an argument.
+"""
+
+import base64
+import json
+import os
+import pwd
+import subprocess
+import sys
+
+_KEY = "/etc/munge/munge.key"
+_KEY_BYTES = 1024
+_UNITS = "/etc/systemd/system"
+_START_TIMEOUT_S = 60
+
+
+def main(text: str) -> None:
+    """Set up what the JSON `text` says; print munge's key as JSON if it is asked for."""
+    given = json.loads(text)
+    key = base64.b64decode(given["key"]) if given["key"] else _own_key(given["conf"], given["mark"])
+    changed = put(_KEY, key, 0o400, "munge")
+    _daemon("munge", changed)
+    for folder in given["folders"]:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        give(folder, "slurm")
+    files = {os.path.join(given["conf"], name): body for name, body in given["files"].items()}
+    wrote = [put(path, body.encode(), 0o644, "root") for path, body in sorted(files.items())]
+    if any(put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in sorted(given["units"].items())):
+        _run("systemctl", "daemon-reload")
+        wrote.append(True)
+    for name in sorted(given["units"]):
+        _daemon(name, any(wrote) or changed)
+    print(json.dumps({"key": base64.b64encode(key).decode()} if not given["key"] else {}))
+
+
+def _own_key(conf: str, mark: str) -> bytes:
+    """Return this controller's key: the one that its cluster has, or a new one.
+
+    The one that a package made when it was installed may be an image's, and so in many hands.
+    """
+    path = os.path.join(conf, "slurm.conf")
+    if os.path.exists(path) and os.path.exists(_KEY):
+        with open(path, encoding="utf-8", errors="replace") as source:
+            ours = source.readline().rstrip("\n") == mark
+        if ours:
+            with open(_KEY, "rb") as known:
+                return known.read()
+    return os.urandom(_KEY_BYTES)
+
+
+def put(path: str, body: bytes, mode: int, owner: str) -> bool:
+    """Write a file at once unless it is the same already; return whether it was written."""
+    if os.path.exists(path):
+        with open(path, "rb") as source:
+            if source.read() == body:
+                return False
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    part = path + ".busbar"
+    if os.path.exists(part):
+        os.unlink(part)
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(number, "wb") as target:
+        target.write(body)
+    give(part, owner)
+    os.rename(part, path)
+    return True
+
+
+def give(path: str, owner: str) -> None:
+    """Give `path` to a user and that user's group."""
+    try:
+        its = pwd.getpwnam(owner)
+    except KeyError:
+        sys.exit(f"there is no user {owner}, which the packages of Slurm and munge make")
+    os.chown(path, its.pw_uid, its.pw_gid)
+
+
+def _daemon(name: str, changed: bool) -> None:
+    """Let a unit run now and after a reboot, from the files that are there now."""
+    _run("systemctl", "enable", name)
+    if changed or _run("systemctl", "is-active", "--quiet", name, may_fail=True):
+        _run("systemctl", "restart", name)
+
+
+def _run(*argv: str, may_fail: bool = False) -> int:
+    done = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_START_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode and not may_fail:
+        said = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["no output"]
+        sys.exit("{}: {}".format(" ".join(argv), said[-1]))
+    return done.returncode

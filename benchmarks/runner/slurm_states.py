@@ -1,0 +1,93 @@
+"""What Slurm says of its nodes: which take jobs, and why others do not."""
+
+import subprocess
+from typing import Dict, List, NamedTuple, Sequence
+
+from benchmarks.launch.protocol import Node
+from benchmarks.runner.refusal import Refusal
+
+_TIMEOUT_S = 60
+#: sinfo(1), NODE STATE CODES. One with a `*` behind it does not answer.
+_TAKES_JOBS = ("idle", "mixed", "allocated", "completing")
+_NO_REASON = "none"
+
+
+class State(NamedTuple):
+    """One node: its state in sinfo's long form, and the reason with who gave it and when; empty if there is none."""
+
+    state: str
+    reason: str
+    user: str
+    time: str
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes jobs."""
+        return self.state in _TAKES_JOBS
+
+    @property
+    def drained(self) -> bool:
+        """Whether somebody, or Slurm itself, took it out until somebody takes it back."""
+        return self.state.startswith("drain")
+
+    @property
+    def sentence(self) -> str:
+        """What `sinfo -R` says of it."""
+        said = f": {self.reason} (set by {self.user} at {self.time})" if self.reason else ""
+        return f"is {self.state} in Slurm{said}"
+
+
+def states() -> Dict[str, State]:
+    """Return every node of the cluster by name.
+
+    Raises:
+        Refusal: the controller does not answer.
+    """
+    try:
+        done = subprocess.run(
+            ["sinfo", "--noheader", "--Node", "--all", "--format", "%N|%T|%u|%H|%E"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Refusal(f"Slurm cannot be asked on this node: {error}") from None
+    if done.returncode:
+        said = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
+        raise Refusal(f"Slurm's controller does not answer on this node: {said}")
+    return read(done.stdout.decode("utf-8", "replace"))
+
+
+def read(text: str) -> Dict[str, State]:
+    """Return the nodes in what sinfo printed."""
+    found = {}
+    for line in text.splitlines():
+        name, state, user, time, reason = line.split("|", 4)
+        given = reason.strip() != _NO_REASON
+        found[name.strip()] = State(state, reason.strip() if given else "", user, time)
+    return found
+
+
+def unusable(nodes: Sequence[Node], known: Dict[str, State]) -> List[str]:
+    """Return a sentence for each of `nodes` that takes no jobs."""
+    found = []
+    for node in nodes:
+        its = known.get(node.name)
+        if its is None:
+            found.append(f"{node.name} is not in this Slurm cluster")
+        elif not its.ready:
+            found.append(f"{node.name} {its.sentence}")
+    return found
+
+
+def refuse_unusable(nodes: Sequence[Node]) -> None:
+    """Refuse to start jobs that Slurm would keep waiting for ever."""
+    found = unusable(nodes, states())
+    if found:
+        raise Refusal(
+            "{}; nothing was started; `scontrol update nodename=NAME state=resume` on the controller takes a node back".format(
+                "; ".join(found)
+            )
+        )

@@ -1,0 +1,92 @@
+"""The steps of a first boot that install containerd and what gives its containers the GPUs; safe to run twice.
+
+Every download is checked: nerdctl's archive by the release's SHA256SUMS, and that file by the sha256 that the release's notes
+state; NVIDIA's package by its repository's signed metadata, as the vendor's own repository file has it.
+Sources: containerd/nerdctl v2.2.0 (release notes); ocitutorials, tech-knowhow/container-with-containerd (the versions, and what
+is on the local disks); NVIDIA Container Toolkit, install guide and CDI support ("The hook and dependencies are not needed on
+machines that use CDI exclusively").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloudinit.steps import Step
+
+_RELEASES = "https://github.com/containerd/nerdctl/releases/download"
+_TOOLKIT = "https://nvidia.github.io/libnvidia-container"
+_DOWNLOADS = "/var/tmp/busbar-containerd"  # noqa: S108 - root's downloads at first boot, before any user can log in
+
+
+@dataclass(frozen=True)
+class Containerd:
+    """What is installed.
+
+    Attributes:
+        nerdctl: version of nerdctl's full distribution, which holds containerd.
+        sums: sha256 of that release's SHA256SUMS.
+        toolkit: version of NVIDIA Container Toolkit.
+    """
+
+    nerdctl: str
+    sums: str
+    toolkit: str
+
+
+def install(wanted: Containerd) -> list[Step]:
+    """Return the steps that install containerd, start it, and describe the GPUs to it."""
+    return [containerd(wanted.nerdctl, wanted.sums), gpus(wanted.toolkit)]
+
+
+def containerd(version: str, sums: str) -> Step:
+    """Install containerd, runc and nerdctl unless the image has them, keep images on the local disks, and start it."""
+    archive = f"nerdctl-full-{version}-linux-amd64.tar.gz"
+    return Step(
+        "containerd",
+        f"""
+if [ ! -x /usr/local/bin/nerdctl ]; then
+  mkdir -p {_DOWNLOADS}
+  (
+    cd {_DOWNLOADS}
+    curl -fsSL --retry 5 -o SHA256SUMS {_RELEASES}/v{version}/SHA256SUMS
+    echo '{sums}  SHA256SUMS' | sha256sum --check --strict -
+    curl -fsSL --retry 5 -o {archive} {_RELEASES}/v{version}/{archive}
+    grep ' {archive}$' SHA256SUMS | sha256sum --check --strict -
+    tar -C /usr/local -xzf {archive}
+  )
+  rm -r {_DOWNLOADS}
+fi
+if [ ! -e /etc/containerd/config.toml ] && grep -q ' /mnt/localdisk ' /proc/mounts; then
+  mkdir -p /etc/containerd /mnt/localdisk/containerd
+  printf 'version = 3\nroot = "/mnt/localdisk/containerd"\n' > /etc/containerd/config.toml
+fi
+systemctl daemon-reload
+systemctl enable --now containerd
+""",
+    )
+
+
+def gpus(version: str) -> Step:
+    """Install the part of NVIDIA Container Toolkit that describes GPUs, and write the CDI specification of this machine's."""
+    package = f"nvidia-container-toolkit-base-{version}-1"
+    return Step(
+        "container-gpus",
+        f"""
+if ! command -v nvidia-ctk > /dev/null; then
+  cat > /etc/yum.repos.d/nvidia-container-toolkit.repo << 'END'
+[nvidia-container-toolkit]
+name=nvidia-container-toolkit
+baseurl={_TOOLKIT}/stable/rpm/$basearch
+repo_gpgcheck=1
+gpgcheck=0
+enabled=1
+gpgkey={_TOOLKIT}/gpgkey
+sslverify=1
+END
+  dnf install -y {package}
+fi
+nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules
+mkdir -p /etc/cdi
+nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml
+""",
+    )

@@ -1,0 +1,30 @@
+"""Stage `schedule`: the runner makes a Slurm cluster of the nodes, with the head node as its controller."""
+
+from __future__ import annotations
+
+import pulumi
+
+from benchmarks.host import requests
+from benchmarks.plan.asked import Asked
+from components.acceptance.build import machines
+from components.acceptance.runner import Runner
+from components.inventory import Node
+from components.reach import Ran
+
+
+def schedule(  # noqa: PLR0913 - what a cluster depends on, by name
+    name: str,
+    runner: Runner,
+    *,
+    nodes: pulumi.Output[tuple[Node, ...]],
+    asked: pulumi.Output[Asked],
+    queue: str,
+    opts: pulumi.ResourceOptions,
+) -> Ran:
+    """Register the Slurm cluster of `nodes`; ranks that start in its jobs come after it."""
+
+    def request(nodes: tuple[Node, ...], asked: Asked, identity: str) -> str:
+        return requests.schedule(machines(nodes), asked, queue, [identity, runner.digest])
+
+    wanted = pulumi.Output.all(nodes=nodes, asked=asked, identity=runner.identity).apply(lambda known: request(**known))
+    return runner.run(name, wanted, [], opts)

@@ -1,0 +1,90 @@
+"""Lets the nodes be watched: the exporter of RDMA counters on each, and what Prometheus needs to scrape them.
+
+Nothing of it is part of what machines are launched with, and no stage of the acceptance depends on it: a change of it ends no
+machine and measures nothing again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pulumi
+
+from components import remote_scripts
+from components.inventory import Cluster, NodeSet
+from components.reach import Head
+from config.monitoring import Monitoring as Wanted
+from config.stack import Stack
+
+
+def monitored(name: str, cluster: Cluster, head: pulumi.Output[Head] | None, stack: Stack) -> pulumi.Output[str | None]:
+    """Register what `monitoring` asks for; return Prometheus's configuration, None where there is nothing to scrape."""
+    wanted = stack.monitoring
+    if head is None or (wanted.exporter is None and not wanted.wanted):
+        return pulumi.Output.from_input(None)
+    return Monitoring(name, cluster, head, stack).scrape
+
+
+class Monitoring(pulumi.ComponentResource):
+    """The exporter on every node of the set that is measured.
+
+    Creates: one Command on the head node, which installs or removes the exporter on all nodes; none where
+    `monitoring.exporter` is null.
+    Outputs: `scrape`, a configuration of Prometheus in YAML; None where there is nothing to scrape.
+    """
+
+    scrape: pulumi.Output[str | None]
+
+    def __init__(
+        self,
+        name: str,
+        cluster: Cluster,
+        head: pulumi.Output[Head],
+        stack: Stack,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("busbar:monitoring:Monitoring", name, None, opts)
+        wanted = stack.monitoring
+        found: pulumi.Output[NodeSet] = cluster.inventory.apply(lambda inventory: inventory.of(stack.pool))
+        done = found.apply(lambda one: one.identity)
+        if wanted.exporter is not None:
+            # Machines made anew have no exporter, so their identity is a reason to run again, beside the programs' text.
+            done = cluster.reach.run(
+                f"{name}-exporter",
+                head=head,
+                command=pulumi.Output.from_input(remote_scripts.PYTHON),
+                stdin=found.apply(lambda one: _program(one, wanted)),
+                triggers=[found.apply(lambda one: one.identity)],
+                opts=pulumi.ResourceOptions(parent=self),
+            ).stdout
+        self.scrape = pulumi.Output.all(found=found, done=done).apply(
+            lambda known: scrape(known["found"], wanted) if wanted.wanted else None
+        )
+        self.register_outputs({"scrape": self.scrape})
+
+
+def _program(found: NodeSet, wanted: Wanted) -> str:
+    """Return the program that the head node runs; the one for each node is within it, and the exporter within that."""
+    exporter = remote_scripts.source("rdma_exporter") + '\n\nif __name__ == "__main__":\n    main(sys.argv[1:])\n'
+    ask = {"exporter": wanted.exporter, "port": wanted.port, "readers": list(wanted.read_from)}
+    each = remote_scripts.text("exporter_on_node", program=exporter if wanted.exporter else "", ask=ask)
+    nodes = [{"name": node.name, "address": node.address} for node in found.nodes]
+    return remote_scripts.text("exporter_on_nodes", nodes=nodes, program=each, there=bool(wanted.exporter))
+
+
+def scrape(found: NodeSet, wanted: Wanted) -> str:
+    """Return a configuration of Prometheus that scrapes what runs on the nodes, each under its name."""
+    jobs = {"busbar-rdma": wanted.port} if wanted.exporter else {}
+    jobs |= {"dcgm": wanted.dcgm_port} if wanted.dcgm_port is not None else {}
+    return "\n".join(["scrape_configs:", *(line for job, port in jobs.items() for line in _job(job, port, found)), ""])
+
+
+def _job(job: str, port: int, found: NodeSet) -> Iterator[str]:
+    yield f"  - job_name: {job}"
+    yield "    scrape_interval: 15s"
+    yield "    static_configs:"
+    for node in found.nodes:
+        # JSON's texts are YAML's, whatever a name has in it.
+        yield f"      - targets: [{json.dumps(f'{node.address}:{port}')}]"
+        yield f"        labels: {{node: {json.dumps(node.name)}, pool: {json.dumps(found.name)}}}"

@@ -1,0 +1,192 @@
+"""Puts the exporter of RDMA counters onto this machine as a systemd unit, or takes it away; runs as root.
+
+Its words are $SSH_CONNECTION, whose third part is the address by which this machine is reached and so the one it listens
+on, and the address of the machine that people's connections come from, which may read.
+"""
+
+import ipaddress
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from typing import Any, Dict, List
+
+UNIT = "busbar-rdma-exporter"
+PROGRAM = "/usr/local/lib/busbar/rdma_exporter.py"
+UNIT_FILE = "/etc/systemd/system/" + UNIT + ".service"
+_USER = "busbar-rdma"
+#: What the vendor's Ubuntu images on OCI restore at boot (cloudinit.steps.trust).
+_RULES = "/etc/iptables/rules.v4"
+_TIMEOUT_S = 60
+_ANSWERS_S = 15
+#: The first systemd with DynamicUser= in the form used here (NEWS, 235); older ones get a system user of the same name.
+_DYNAMIC = 235
+_TEXT = """[Unit]
+Description=Counters of RDMA devices for Prometheus (busbar)
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart={python} -IS {program} --listen {listen} --port {port} {allow}
+DynamicUser=yes
+User={user}
+Restart=always
+RestartSec=5
+Nice=10
+CPUQuota=20%
+MemoryMax=128M
+TasksMax=32
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+PrivateDevices=yes
+PrivateTmp=yes
+ProtectControlGroups=yes
+ProtectHome=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectSystem=strict
+RestrictAddressFamilies=AF_INET
+RestrictNamespaces=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def main(program: str, ask: Dict[str, Any]) -> None:
+    """Install `program`, or remove it; print whether it is there, or exit with a sentence.
+
+    `ask` has `exporter`, whether it is to be there, `port`, and `readers`, networks that may read beside the machine that
+    people's connections come from.
+    """
+    if not ask["exporter"]:
+        _remove(ask["port"])
+        print(json.dumps({"there": False}))
+        return
+    connection, reader = sys.argv[1].split(), sys.argv[2]
+    listen = connection[2] if len(connection) > 2 else "no address"  # noqa: PLR2004 - client, its port, server, its port
+    if ":" in listen or ":" in reader or listen == "no address":
+        sys.exit(f"it is reached at {listen} from {reader}, and the exporter listens on IPv4 addresses")
+    if ipaddress.ip_address(listen).is_global:
+        sys.exit(f"it is reached at {listen}, which is no private address, and nothing is shown to the world")
+    readers = [reader, *ask["readers"]]
+    old = _port_of_unit()
+    if old and old != ask["port"]:
+        _firewall(old, readers, opened=False)
+    text = _TEXT.format(
+        python=sys.executable,
+        program=PROGRAM,
+        listen=listen,
+        port=ask["port"],
+        allow=" ".join(f"--allow {one}" for one in readers),
+        user=_USER,
+    )
+    _user()
+    _write(PROGRAM, program)
+    _write(UNIT_FILE, text)
+    _do("systemctl", "daemon-reload")
+    _do("systemctl", "enable", UNIT)
+    _do("systemctl", "restart", UNIT)
+    _firewall(ask["port"], readers, opened=True)
+    _wait("http://{}:{}/metrics".format(listen, ask["port"]))
+    print(json.dumps({"there": True}))
+
+
+def _remove(port: int) -> None:
+    if not os.path.exists(UNIT_FILE):
+        return
+    _firewall(_port_of_unit() or port, _readers_of_unit(), opened=False)
+    _do("systemctl", "disable", "--now", UNIT)
+    os.unlink(UNIT_FILE)
+    shutil.rmtree(os.path.dirname(PROGRAM), ignore_errors=True)
+    _do("systemctl", "daemon-reload")
+
+
+def _unit() -> str:
+    try:
+        with open(UNIT_FILE) as source:
+            return source.read()
+    except OSError:
+        return ""
+
+
+def _port_of_unit() -> int:
+    found = re.search(r"--port (\d+)", _unit())
+    return int(found.group(1)) if found else 0
+
+
+def _readers_of_unit() -> List[str]:
+    return re.findall(r"--allow (\S+)", _unit())
+
+
+def _user() -> None:
+    """Make the user where systemd is too old to make one for as long as the unit runs."""
+    found = re.search(r"systemd (\d+)", _run("systemctl", "--version")[1])
+    if found and int(found.group(1)) < _DYNAMIC and _run("id", _USER)[0] != 0:
+        _do("useradd", "--system", "--no-create-home", "--shell", "/sbin/nologin", _USER)
+
+
+def _firewall(port: int, readers: List[str], *, opened: bool) -> None:
+    """Open or close the port in the machine's own firewall, if it is one of the two that vendors' images have.
+
+    firewalld opens it to whom the cloud's rules let in, and the exporter answers only its readers.
+    """
+    if _run("firewall-cmd", "--state")[0] == 0:
+        verb = "add" if opened else "remove"
+        for kept in ([], ["--permanent"]):
+            _do("firewall-cmd", *kept, f"--{verb}-port={port}/tcp")
+    if os.path.exists(_RULES):
+        for reader in readers:
+            rule = ["INPUT", "-s", reader, "-p", "tcp", "--dport", str(port), "-j", "ACCEPT"]
+            there = _run("iptables", "-C", *rule)[0] == 0
+            if opened and not there:
+                _do("iptables", "-I", *rule)
+            elif there and not opened:
+                _do("iptables", "-D", *rule)
+        status, saved, _ = _run("iptables-save")
+        if status == 0:
+            _write(_RULES, saved)
+
+
+def _wait(address: str) -> None:
+    """Wait until the exporter answers, or exit with what it last said."""
+    deadline, last = time.time() + _ANSWERS_S, ""
+    # No proxy of the environment stands between a machine and itself.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while time.time() < deadline:
+        try:
+            with opener.open(address, timeout=5) as answer:
+                answer.read()
+                return
+        except OSError as error:
+            last = str(error)
+        time.sleep(0.2)
+    sys.exit(f"{UNIT} does not answer at {address} within {_ANSWERS_S} s: {last}; journalctl -u {UNIT} says more")
+
+
+def _write(path: str, text: str) -> None:
+    """Write a file as a whole, readable by all."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    with open(path + ".new", "w") as target:
+        os.fchmod(target.fileno(), 0o644)
+        target.write(text)
+    os.rename(path + ".new", path)
+
+
+def _do(*argv: str) -> None:
+    status, out, err = _run(*argv)
+    if status != 0:
+        sys.exit("{}: {}".format(" ".join(argv), ((err or out).strip().splitlines() or [f"exit status {status}"])[-1]))
+
+
+def _run(*argv: str) -> Any:
+    try:
+        found = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return 127, "", str(error)
+    return found.returncode, found.stdout.decode("utf-8", "replace"), found.stderr.decode("utf-8", "replace")

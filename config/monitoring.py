@@ -1,0 +1,56 @@
+"""What of the nodes can be watched from outside, and by whom."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from config.kinds import Cidr
+from config.model import Model
+
+#: The least port that needs no privilege.
+_FREE = 1024
+#: Networks that nobody reaches from the Internet (RFC 1918, RFC 6598).
+_PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))
+
+
+def _private(value: str) -> str:
+    if not is_inside(value, *_PRIVATE):
+        raise ValueError(f"is {value}, which is no private network; counters are not shown to the world")
+    return value
+
+
+def is_inside(cidr: str, *networks: ipaddress.IPv4Network) -> bool:
+    """Tell whether all addresses of `cidr` are in one of `networks`."""
+    return any(ipaddress.IPv4Network(cidr).subnet_of(network) for network in networks)
+
+
+class Monitoring(Model):
+    """What of the nodes can be watched from outside, and by whom."""
+
+    exporter: bool | None = Field(
+        default=None,
+        description="true brings the exporter of RDMA counters to the measured nodes, false takes it away; null leaves them as "
+        "they are.",
+        examples=[True],
+    )
+    port: Annotated[int, Field(ge=_FREE, le=65535)] = Field(
+        default=9879, description="TCP port of the exporter, on each node's private address.", examples=[9500]
+    )
+    read_from: tuple[Annotated[Cidr, AfterValidator(_private)], ...] = Field(
+        default=(),
+        description="Private networks that may read the exporter, beside the login node or jump host.",
+        examples=[["10.20.9.0/24"]],
+    )
+    dcgm_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None,
+        description="TCP port of a dcgm-exporter that you run on the nodes; null leaves it out of the scrape configuration.",
+        examples=[9400],
+    )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is something to scrape."""
+        return bool(self.exporter) or self.dcgm_port is not None

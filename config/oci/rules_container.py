@@ -1,0 +1,45 @@
+"""Rules about the container that ranks run in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catalogue.containers import NERDCTL, NERDCTL_SUMS
+from config.oci.facts import Facts
+from config.oci.model import Oci
+from config.rule import ERROR, Breach, rule
+
+
+@rule("container-single", ERROR, "benchmarks/launch/containerd.py: the image's mpirun reaches no other node", guard=True)
+def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A container on nodes of a cluster network."""
+    for path, pool in wanted.located:
+        if wanted.container is not None and pool.cluster_network:
+            yield Breach(
+                "oci.container",
+                f"is set, and {path} has a cluster network; ranks in containerd start inside one node: set clusterNetwork to "
+                "false and nodes to 1, or leave container out",
+            )
+
+
+@rule("container-image", ERROR, "NVIDIA Container Toolkit, install guide: packages by dnf", guard=True)
+def container_image(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A container on an image whose package manager first boot does not ask for NVIDIA Container Toolkit."""
+    for path, pool in wanted.located:
+        if wanted.container is not None and pool.family.packages != "dnf":
+            yield Breach(
+                f"{path}.imageFamily",
+                f"is {pool.family.key}, and oci.container is set; first boot installs what runs containers on ol8 and ol9",
+            )
+
+
+@rule("container-sums", ERROR, "containerd/nerdctl: release notes, sha256 of SHA256SUMS", guard=True)
+def container_sums(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """Another version of containerd with the checksum of the default one."""
+    own = wanted.container.containerd if wanted.container else None
+    if own is not None and own.version != NERDCTL and own.sums == NERDCTL_SUMS:
+        yield Breach(
+            "oci.container.containerd.sums",
+            f"is that of {NERDCTL}, and version is {own.version}; give the sha256 of SHA256SUMS that the notes of "
+            f"https://github.com/containerd/nerdctl/releases/tag/v{own.version} state",
+        )

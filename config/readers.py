@@ -1,0 +1,42 @@
+"""Refuses readers of the exporter that the cluster's own network would not let through."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from config.monitoring import Monitoring, is_inside
+from config.rule import ERROR, Breach, Finding
+from config.stack import Stack
+
+
+def findings(stack: Stack) -> Iterator[Finding]:
+    """Yield what the cluster's own network would not let through."""
+    breaches = {"oci": _on_oci, "aws": _on_aws}.get(stack.target)
+    if breaches is None or not stack.monitoring.exporter:
+        return iter(())
+    return (Finding("monitoring", ERROR, path, text) for path, text in breaches(stack.wanted, stack.monitoring))
+
+
+def _on_oci(wanted: Any, monitoring: Monitoring) -> Iterator[Breach]:
+    """Yield what the private subnet's security list does not let in; of subnets that exist, nobody here knows the rules."""
+    network = wanted.network
+    if network.existing is not None:
+        return
+    if network.ingress != "all":
+        yield Breach("monitoring.exporter", "is true, and oci.network.ingress is ssh, so nobody could read it; set that to all")
+    for index, cidr in enumerate(monitoring.read_from):
+        if not is_inside(cidr, ipaddress.IPv4Network(network.vcn)):
+            yield Breach(
+                f"monitoring.readFrom[{index}]",
+                f"is {cidr}, and nodes take in nothing from outside oci.network.vcn, {network.vcn}",
+            )
+
+
+def _on_aws(wanted: Any, monitoring: Monitoring) -> Iterator[Breach]:
+    if monitoring.read_from and wanted.network.groups is None:
+        yield Breach(
+            "monitoring.readFrom",
+            "is set, and the stack's own security groups let only the login node in; name yours in aws.network.groups",
+        )

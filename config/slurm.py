@@ -1,0 +1,30 @@
+"""Slurm on a cluster's machines."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from config.model import Model
+from scheduler import names
+
+
+class Slurm(Model):
+    """A Slurm cluster of the machines: theirs already, or one whose controller is the head node."""
+
+    queue: str = Field(
+        default="compute",
+        description="Name of the queue (Slurm's partition). In a cluster that is made here it has all machines and takes jobs "
+        "that name none.",
+        examples=["compute"],
+    )
+    existing: bool = Field(
+        default=False,
+        description="The machines have a Slurm cluster with this queue already, which knows them by the names that they have "
+        "here: it is used, and nothing is set up.",
+        examples=[True],
+    )
+
+    @property
+    def why_not(self) -> str:
+        """Why the queue cannot have its name; empty if it can."""
+        return names.refused_existing(self.queue) if self.existing else names.refused_queue(self.queue)

@@ -1,0 +1,261 @@
+"""What a stack file says of monitoring: what is refused, registered and exported, and what the dashboard asks for."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import jsonschema
+import pulumi
+import pytest
+import rdma_trees
+import yaml
+from aws_preview import run as run_aws
+from conftest import ROOT, run_program
+from test_config import parsed, refused
+from test_program import LINES
+
+from components.inventory import Node, NodeSet
+from components.monitoring import scrape
+from components.remote_scripts import rdma_exporter
+from config.monitoring import Monitoring
+from tools import dashboard, monitoring
+
+NODES = NodeSet("gpu", (Node("inst-0", "10.0.1.2"), Node('in"st-1', "10.0.1.3")), "identity")
+
+
+# What is asked
+
+
+def test_nothing_is_asked_by_default():
+    assert parsed().monitoring.exporter is None
+    assert not parsed().monitoring.wanted
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"monitoring": {"exporter": "yes"}}, "monitoring.exporter is 'yes'; it must be true or false."),
+        ({"monitoring": {"port": 80}}, "monitoring.port is 80; it must be at least 1024."),
+        (
+            {"monitoring": {"readFrom": ["0.0.0.0/0"]}},
+            "monitoring.readFrom[0] is 0.0.0.0/0, which is no private network; counters are not shown to the world.",
+        ),
+        ({"monitoring": {"readFrom": ["203.0.113.0/24"]}}, "monitoring.readFrom[0] is 203.0.113.0/24, which is no private"),
+        (
+            {"monitoring": {"exporter": True, "readFrom": ["192.168.7.0/24"]}},
+            "monitoring.readFrom[0] is 192.168.7.0/24, and nodes take in nothing from outside oci.network.vcn, 10.0.0.0/16.",
+        ),
+        (
+            {"monitoring": {"exporter": True}, "oci": {"network": {"ingress": "ssh"}}},
+            "monitoring.exporter is true, and oci.network.ingress is ssh, so nobody could read it; set that to all.",
+        ),
+    ],
+)
+def test_what_nobody_could_read_or_the_world_could_is_refused(changes, sentence):
+    assert [one for one in refused(**changes) if one.startswith(sentence)]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_networks_that_no_security_group_lets_in_are_refused_on_aws(monkeypatch):
+    with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is set, and the stack's own security groups let only"):
+        run_aws(monkeypatch, monitoring={"exporter": True, "readFrom": ["10.0.0.0/24"]})
+
+
+# What is registered
+
+
+def exporters(found):
+    return [
+        inputs for kind, name, inputs in found.resources if name == "monitoring-exporter" and kind.endswith("remote:Command")
+    ]
+
+
+def others(found):
+    return {
+        name: {key: value for key, value in inputs.items() if key != "source"}  # each file is a new object
+        for kind, name, inputs in found.resources
+        if not name.startswith("monitoring") and not kind.startswith("pulumi:")
+    }
+
+
+@pytest.mark.parametrize("exporter", [True, False])
+def test_one_command_brings_or_takes_the_exporter_and_nothing_else_changes(exporter):
+    found, without = run_program(LINES, monitoring={"exporter": exporter}), run_program(LINES)
+    assert not exporters(without)
+    (command,) = exporters(found)
+    assert command["create"] == "python3 -IS -"
+    assert "delete" not in command
+    assert ("def collect(" in command["stdin"]) == exporter
+    # No first boot, no machine and no measurement knows of it: user-data, requests and triggers are the same.
+    assert others(found) == others(without)
+
+
+def test_machines_made_anew_get_it_and_a_new_plan_does_not_bring_it_again():
+    (command,), (same,) = (
+        exporters(run_program(LINES, monitoring={"exporter": True}, measure=measure)) for measure in ({}, {"iterations": 3})
+    )
+    assert command == same
+    assert len(command["triggers"]) == 1, "the identity of the machines"
+
+
+def test_a_scrape_of_dcgm_alone_touches_no_node():
+    assert not exporters(run_program(LINES, monitoring={"dcgmPort": 9400}))
+
+
+# What Prometheus gets
+
+
+def test_every_node_is_a_target_under_its_name():
+    found = yaml.safe_load(scrape(NODES, Monitoring(exporter=True, dcgm_port=9400)))
+    assert found == {
+        "scrape_configs": [
+            {
+                "job_name": job,
+                "scrape_interval": "15s",
+                "static_configs": [
+                    {"targets": [f"10.0.1.2:{port}"], "labels": {"node": "inst-0", "pool": "gpu"}},
+                    {"targets": [f"10.0.1.3:{port}"], "labels": {"node": 'in"st-1', "pool": "gpu"}},
+                ],
+            }
+            for job, port in (("busbar-rdma", 9879), ("dcgm", 9400))
+        ]
+    }
+
+
+def test_an_exporter_that_was_taken_away_is_not_scraped():
+    found = yaml.safe_load(scrape(NODES, Monitoring(exporter=False, dcgm_port=9400)))
+    assert [job["job_name"] for job in found["scrape_configs"]] == ["dcgm"]
+
+
+def test_the_tool_writes_both_files_of_a_stacks_outputs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"monitoring": "scrape_configs:\n"})))
+    assert monitoring.main([str(tmp_path / "new")]) == 0
+    assert (tmp_path / "new" / "prometheus.yml").read_text() == "scrape_configs:\n"
+    assert (tmp_path / "new" / "busbar.json").read_text() == dashboard.text()
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"monitoring": None})))
+    assert monitoring.main([str(tmp_path / "other")]) == 1
+    assert "set monitoring.exporter or monitoring.dcgmPort" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+# The dashboard
+
+#: Of dcgm-exporter's etc/default-counters.csv, and two fields of NVLink that DCGM has (dcgm_fields.h: 1011, 1012).
+DCGM = {
+    *(
+        "DCGM_FI_DEV_GPU_UTIL",
+        "DCGM_FI_DEV_FB_USED",
+        "DCGM_FI_DEV_POWER_USAGE",
+        "DCGM_FI_DEV_GPU_TEMP",
+        "DCGM_FI_DEV_XID_ERRORS",
+    ),
+    *("DCGM_FI_PROF_NVLINK_TX_BYTES", "DCGM_FI_PROF_NVLINK_RX_BYTES"),
+}
+#: What every Grafana needs of the classic model ("Dashboard JSON model").
+SHAPE = {
+    "type": "object",
+    "required": ["uid", "title", "schemaVersion", "panels", "templating", "time"],
+    "properties": {
+        "panels": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id", "type", "title", "gridPos"],
+                "properties": {
+                    "id": {"type": "integer"},
+                    "type": {"enum": ["row", "timeseries"]},
+                    "gridPos": {"type": "object", "required": ["x", "y", "w", "h"]},
+                },
+                "if": {"properties": {"type": {"const": "timeseries"}}},
+                "then": {
+                    "required": ["targets", "datasource", "fieldConfig"],
+                    "properties": {
+                        "targets": {
+                            "minItems": 1,
+                            "items": {
+                                "required": ["refId", "expr", "legendFormat"],
+                                "additionalProperties": {"type": "string"},
+                            },
+                        }
+                    },
+                },
+            },
+        },
+        "templating": {"required": ["list"], "properties": {"list": {"items": {"required": ["name", "type", "query"]}}}},
+    },
+}
+
+
+def queries() -> list[str]:
+    return [target["expr"] for panel in dashboard.dashboard()["panels"] for target in panel.get("targets", ())]
+
+
+def metrics(expression: str) -> list[str]:
+    return re.findall(r"\b(?:busbar|DCGM)_\w+", expression)
+
+
+@pytest.fixture(scope="module")
+def emitted(tmp_path_factory) -> dict[str, str]:
+    """Types by metric of what the exporter emits on machines of three drivers."""
+    base = tmp_path_factory.mktemp("drivers")
+    for device in ("mlx5_0", "irdma0", "rdmap0s6"):
+        rdma_trees.make(base, device)
+    return dict(re.findall(r"^# TYPE (\S+) (\S+)$", rdma_exporter.collect(str(base)).decode(), flags=re.MULTILINE))
+
+
+def test_every_query_asks_for_one_metric_that_there_is(emitted):
+    for expression in queries():
+        (metric,) = metrics(expression)
+        assert metric in emitted or metric in DCGM, expression
+
+
+def test_counters_are_drawn_by_their_growth_and_levels_as_they_are(emitted):
+    for expression in queries():
+        (metric,) = metrics(expression)
+        grows = emitted.get(metric, "gauge") == "counter"
+        assert expression.startswith(("rate(", "increase(")) == grows, expression
+
+
+@pytest.mark.parametrize(
+    ("title", "names"),
+    [
+        ("RDMA out", {"mlx5": "port_xmit_data_bytes", "irdma": "ip4OutOctets", "efa": "tx_bytes"}),
+        ("RDMA in", {"mlx5": "port_rcv_data_bytes", "irdma": "ip4InOctets", "efa": "rx_bytes"}),
+        ("CNP and ECN", {"mlx5": "np_cnp_sent", "irdma": "cnpSent"}),
+        ("Discards", {"mlx5": "port_xmit_discards", "irdma": "ip4InDiscards", "efa": "rx_drops"}),
+        ("NVLink", {"dcgm": "DCGM_FI_PROF_NVLINK_TX_BYTES"}),
+        ("GPU utilisation", {"dcgm": "DCGM_FI_DEV_GPU_UTIL"}),
+    ],
+)
+def test_a_panel_draws_every_driver_that_counts_such_a_thing(title, names):
+    (panel,) = [panel for panel in dashboard.dashboard()["panels"] if panel["title"] == title]
+    text = " ".join(target["expr"] for target in panel["targets"])
+    assert [name for name in names.values() if name not in text] == []
+
+
+def test_the_dashboard_is_one_that_grafana_imports():
+    found = dashboard.dashboard()
+    jsonschema.validate(found, SHAPE)
+    panels = found["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        letters = [target["refId"] for target in panel.get("targets", ())]
+        assert len(set(letters)) == len(letters)
+    spots = [
+        (x, y)
+        for one in (panel["gridPos"] for panel in panels)
+        for x in range(one["x"], one["x"] + one["w"])
+        for y in range(one["y"], one["y"] + one["h"])
+    ]
+    assert len(set(spots)) == len(spots), "no panel lies on another"
+    assert max(x for x, _ in spots) < 24
+    variables = {one["name"] for one in found["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(found))) - {"__rate_interval", "__all"}
+    assert used == variables
+
+
+def test_the_file_is_the_dashboard_of_the_program():
+    assert dashboard.FILE == ROOT / "docs" / "grafana" / "busbar.json"
+    assert dashboard.FILE.read_text() == dashboard.text(), "python -m tools.dashboard writes it anew"

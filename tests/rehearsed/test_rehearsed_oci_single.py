@@ -1,0 +1,81 @@
+"""One GPU instance on OCI with its ranks in containerd, whole: the real engine and program, a machine with a driver and no MPI.
+
+Its chapters follow each other: each test goes on where the one before it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tools.stage import Finished, Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-single")]
+
+IMAGE = "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+
+
+def ranks_in(image: str) -> dict[str, object]:
+    return {"oci": {"container": {"image": image}}}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
+    """The stack as its file has it, with a short plan, up; and what the update said."""
+    stage = Stage(tmp_path_factory.mktemp("oci-single"), "oci-single")
+    yield stage, stage.pass_by()
+    stage.close()
+
+
+def test_one_instance_is_measured_in_its_container_against_the_gate_of_one_machine(built):
+    stage, found = built
+    assert found.status == 0, found
+    measured = stage.outputs()["measured"]
+    assert measured["verdict"] == "pass"
+    assert measured["busbw_gb_s"] > measured["gate"]["limit_gb_s"]
+    assert measured["gate"]["why"] == "0.72 of NVLink's 0.075 GB/s (1 x BM.GPU4.8, scaled by 1/4000)"
+    kinds = [one["type"].rpartition(":")[2] for one in stage.resources()]
+    assert not {"ClusterNetwork", "InstanceConfiguration"} & set(kinds)
+    assert kinds.count("Instance") == 2, "the login node, and the node"
+
+
+def test_what_was_checked_inside_the_container_is_in_the_outputs(built):
+    versions = built[0].outputs()["measured"]["versions"]
+    assert versions["gpus_inside"] == "8 x NVIDIA A100-SXM4-40GB, 580.65.06"
+    assert (versions["image"], len(versions["image_sha256"])) == (IMAGE, 64)
+    assert (versions["mpi"], versions["cuda"]) == (versions["mpirun"], "cuda-12.8")
+
+
+def test_the_machine_is_as_the_seeds_first_boot_leaves_it_and_images_are_on_its_own_disks(built):
+    shown = built[0].on_host(
+        "date +%Z; findmnt -n -o TARGET /mnt/localdisk; sudo ls /mnt/localdisk/containerd; nvidia-ctk cdi list 2>/dev/null; "
+        "ls -d /usr/mpi /opt/openmpi* 2>/dev/null || true"
+    )
+    assert shown.split() == ["JST", "/mnt/localdisk", "rehearsed", *(f"nvidia.com/gpu={gpu}" for gpu in (*range(8), "all"))]
+
+
+def test_an_unchanged_update_changes_nothing(built):
+    stage = built[0]
+    found = stage.up(**stage.passed)
+    assert found.status == 0, found
+    assert not found.changes(), found
+
+
+def test_an_image_that_cannot_be_had_is_named_and_the_measurement_before_it_stays(built):
+    stage = built[0]
+    run = stage.outputs()["measured"]["run"]
+    found = stage.up(**ranks_in("docker://nvcr.io#nvidia/tensorflow:none"))
+    assert found.status != 0
+    assert "containerd did not pull nvcr.io/nvidia/tensorflow:none: " in found.text
+    assert "nvcr.io/nvidia/tensorflow:none: not found" in found.text
+    assert stage.outputs()["measured"]["run"] == run
+
+
+def test_gpus_that_the_container_does_not_get_are_said_before_anything_is_built(built):
+    stage = built[0]
+    digest = stage.outputs()["measured"]["versions"]["image_sha256"]
+    stage.on_host("sudo rm /etc/cdi/nvidia.yaml")
+    found = stage.up(**ranks_in(f"docker://nvcr.io#nvidia/tensorflow@sha256:{digest}"))
+    assert found.status != 0
+    assert "unresolvable CDI devices nvidia.com/gpu=all; GPUs reach a container by the CDI specification" in found.text

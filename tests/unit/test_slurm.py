@@ -1,0 +1,201 @@
+"""Slurm on a cluster's machines: names, files, what keeps a node out, and what Slurm says of its nodes."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import json
+import re
+from typing import Any
+
+import pytest
+
+from benchmarks.launch.protocol import Node, Schedule
+from benchmarks.runner import schedule, slurm_setup, slurm_states
+from benchmarks.runner.refusal import Refusal
+from catalogue import SERVERS, SHAPES
+from scheduler import files, names
+
+NODES = [Node("gpu-a", "10.0.0.1"), Node("gpu-b", "10.0.0.2")]
+REQUEST = Schedule("x", 60, NODES, "compute", "NVIDIA H100 80GB HBM3", 8)
+#: A healthy node's answer.
+FACTS: dict[str, Any] = {
+    "lacks": [],
+    "controls": True,
+    "version": "23.11.4",
+    "hostname": "a",
+    "uid": 1000,
+    "slurm_uid": 64030,
+    "root": True,
+    "cores": [2, 48, 2],
+    "memory_mib": 2_000_000,
+    "devices": list(range(8)),
+    "cgroups": 2,
+    "first_line": None,
+}
+
+
+def answers(**changes: Any) -> list[dict[str, Any]]:
+    """Return what two nodes answer; the second with `changes`."""
+    return [FACTS, FACTS | {"hostname": "b"} | changes]
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA GB200", "gb200"),
+        ("NVIDIA L40S", "l40s"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("NVIDIA GeForce RTX 4090", "nvidia_geforce_rtx_4090"),
+    ],
+)
+def test_jobs_ask_for_gpus_by_the_word_that_people_use(model, kind):
+    assert names.gpu_type(model) == kind
+
+
+def test_every_gpu_of_the_catalogue_has_a_short_type():
+    kinds = {names.gpu_type(row.gpu) for row in [*SHAPES.values(), *SERVERS.values()] if row.gpus}
+    assert all(re.fullmatch(r"[a-z]+\d+[a-z]*", kind) for kind in kinds)
+
+
+@pytest.mark.parametrize("name", ["compute", "gpu-h100", "a", "q_2"])
+def test_a_plain_word_is_a_queue(name):
+    assert not names.refused_queue(name)
+
+
+@pytest.mark.parametrize("name", ["default", "all", "Compute", "two words", "a,b", "-x", "9", "", "x" * 41, "a=b"])
+def test_what_slurm_or_its_users_could_not_type_is_no_queue(name):
+    assert names.refused_queue(name)
+
+
+def test_unlike_machines_each_have_their_own_hardware_in_the_file():
+    text = files.slurm_conf(schedule.cluster_of(REQUEST, answers(cores=[1, 64, 1], memory_mib=1000)))
+    first, second = re.findall(r"NodeName=DEFAULT (.+)\nNodeName=(\S+)", text)
+    assert first == ("Sockets=2 CoresPerSocket=48 ThreadsPerCore=2 RealMemory=1900000 Gres=gpu:h100:8 State=UNKNOWN", "gpu-a")
+    assert second == ("Sockets=1 CoresPerSocket=64 ThreadsPerCore=1 RealMemory=950 Gres=gpu:h100:8 State=UNKNOWN", "gpu-b")
+
+
+@pytest.mark.parametrize(
+    ("version", "groups", "held"),
+    [
+        ("22.05.8", (2, 2), True),
+        ("21.08.5", (2, 2), False),
+        ("21.08.5", (1, 1), True),
+        ("23.11.4", (2, 1), False),
+        ("23.11.4", (0, 0), False),
+    ],
+)
+def test_jobs_are_held_by_control_groups_where_every_node_and_this_slurm_can(version, groups, held):
+    found = [FACTS | {"version": version, "cgroups": group, "hostname": name} for group, name in zip(groups, "ab", strict=True)]
+    cluster = schedule.cluster_of(REQUEST, found)
+    assert cluster.cgroups is held
+    assert ("ConstrainDevices=yes" in files.cgroup_conf(cluster)) is held
+    assert ("proctrack/cgroup" in files.slurm_conf(cluster)) is held
+
+
+def test_healthy_nodes_have_no_problem():
+    assert [schedule.problems_of(node, its, REQUEST) for node, its in zip(NODES, answers(), strict=True)] == [[], []]
+    assert schedule.together(NODES, answers()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"lacks": ["slurmd", "munged"]}, "gpu-a has no slurmd, munged; install Slurm and munge on every node"),
+        (
+            {"first_line": "# our cluster"},
+            "gpu-a has a Slurm cluster of its own (/etc/slurm/slurm.conf), which is left as it is",
+        ),
+        ({"slurm_uid": None}, "gpu-a has no user slurm"),
+        ({"root": False}, "gpu-a: sudo asks its login user for a password"),
+        ({"controls": False}, "gpu-a has no slurmctld, and the head node is the controller"),
+        ({"memory_mib": 0}, "gpu-a: slurmd -C says neither processors nor memory"),
+        ({"devices": [0, 1, 3]}, "gpu-a must show 8 GPUs in /dev, from nvidia0 on, and shows nvidia0, nvidia1, nvidia3"),
+    ],
+)
+def test_a_node_that_cannot_be_in_the_cluster_says_why(change, sentence):
+    (found,) = schedule.problems_of(NODES[0], FACTS | change, REQUEST)
+    assert found.startswith(sentence)
+
+
+def test_a_cluster_that_busbar_made_may_be_made_again():
+    assert schedule.problems_of(NODES[0], FACTS | {"first_line": files.MARK}, REQUEST) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"version": "22.05.8"}, "gpu-b has Slurm 22.05.8, and gpu-a has 23.11.4"),
+        ({"uid": 1001}, "the login user has number 1001 on gpu-b and 1000 on gpu-a, and must have one"),
+        ({"slurm_uid": 981}, "slurm has number 981 on gpu-b and 64030 on gpu-a, and must have one"),
+        ({"hostname": "a"}, "gpu-a and gpu-b both call themselves a"),
+    ],
+)
+def test_nodes_that_do_not_fit_together_are_named(change, sentence):
+    assert schedule.together(NODES, answers(**change)) == [sentence]
+
+
+SINFO = """gpu-a|idle|Unknown|Unknown|none
+gpu-b|drained|root|2026-11-23T03:20:00|cable 7 | bends
+gpu-c|down*|slurm|2026-11-23T03:21:00|Not responding
+gpu-d|mixed|Unknown|Unknown|none
+"""
+
+
+def test_a_node_that_takes_no_jobs_is_named_with_slurms_own_reason():
+    nodes = [Node(f"gpu-{letter}", "") for letter in "abcde"]
+    assert slurm_states.unusable(nodes, slurm_states.read(SINFO)) == [
+        "gpu-b is drained in Slurm: cable 7 | bends (set by root at 2026-11-23T03:20:00)",
+        "gpu-c is down* in Slurm: Not responding (set by slurm at 2026-11-23T03:21:00)",
+        "gpu-e is not in this Slurm cluster",
+    ]
+
+
+def test_a_job_is_not_started_on_nodes_that_take_none(monkeypatch):
+    monkeypatch.setattr(slurm_states, "states", lambda: slurm_states.read(SINFO))
+    with pytest.raises(
+        Refusal, match=r"gpu-b is drained in Slurm: cable 7 .* state=resume` on the controller takes a node back"
+    ):
+        slurm_states.refuse_unusable(NODES)
+    slurm_states.refuse_unusable(NODES[:1])
+
+
+def test_a_controller_that_does_not_answer_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Refusal, match="Slurm cannot be asked on this node"):
+        slurm_states.states()
+    (tmp_path / "sinfo").write_text("#!/bin/sh\necho 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    with pytest.raises(Refusal, match="does not answer on this node: slurm_load_partitions: Unable to contact"):
+        slurm_states.states()
+
+
+def test_a_file_is_written_once_whole_and_with_its_mode(tmp_path):
+    path, me = tmp_path / "deep" / "munge.key", getpass.getuser()
+    assert slurm_setup.put(str(path), b"one", 0o400, me)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"one", 0o400)
+    assert not slurm_setup.put(str(path), b"one", 0o400, me)
+    assert slurm_setup.put(str(path), b"two", 0o400, me)
+    assert [one.name for one in path.parent.iterdir()] == ["munge.key"]
+
+
+def test_the_controllers_key_is_new_unless_its_cluster_has_one_already(tmp_path, monkeypatch):
+    key = tmp_path / "munge.key"
+    monkeypatch.setattr(slurm_setup, "_KEY", str(key))
+    key.write_bytes(b"a package's")
+    said = []
+    monkeypatch.setattr(slurm_setup, "_daemon", lambda *_: None)
+    monkeypatch.setattr(slurm_setup, "give", lambda *_: None)
+    monkeypatch.setattr("builtins.print", said.append)
+    given = {"key": "", "conf": str(tmp_path), "mark": files.MARK, "folders": [], "files": {}, "units": {}}
+    slurm_setup.main(json.dumps(given))
+    made = base64.b64decode(json.loads(said[-1])["key"])
+    assert (len(made), key.read_bytes()) == (1024, made)
+    slurm_setup.main(json.dumps(given))
+    assert key.read_bytes() != made
+    (tmp_path / "slurm.conf").write_text(f"{files.MARK}\nClusterName=busbar\n")
+    made = key.read_bytes()
+    slurm_setup.main(json.dumps(given))
+    assert key.read_bytes() == made

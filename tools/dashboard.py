@@ -1,0 +1,218 @@
+"""Writes docs/grafana/busbar.json, the Grafana dashboard of RDMA counters, GPUs and NVLink: python -m tools.dashboard.
+
+The JSON is Grafana's classic model, which all its versions from 8 on import (Grafana: "Dashboard JSON model"). Drivers count
+under their own names, so a panel asks for each driver's; those that a node does not have draw nothing.
+
+The exporter's names follow from components/remote_scripts/rdma_exporter.py and from the drivers' (tests/golden/rdma names
+their sources). DCGM's are of dcgm-exporter's etc/default-counters.csv. The two of NVLink are in no list that it comes with: add
+them to the one that yours reads (NVIDIA/dcgm-exporter issue 316).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+FILE = Path(__file__).parent.parent / "docs" / "grafana" / "busbar.json"
+#: Grafana 8's model; later versions raise it as they load a dashboard.
+_SCHEMA_VERSION = 30
+_WIDTH, _HEIGHT, _ACROSS = 12, 8, 24
+_NODES = '{pool=~"$pool",node=~"$node"}'
+_PORT, _GPU = "{{node}} {{device}}", "{{node}} GPU {{gpu}}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one query draws: `expression` has `@` where the chosen nodes go, and `legend` names a series of it."""
+
+    expression: str
+    legend: str
+
+    def target(self, letter: str) -> dict[str, Any]:
+        """Return it as a panel has it."""
+        return {"refId": letter, "expr": self.expression.replace("@", _NODES), "legendFormat": self.legend}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One graph: its title, Grafana's unit, what it says to who asks, and its lines."""
+
+    title: str
+    unit: str
+    says: str
+    lines: tuple[Line, ...]
+
+
+def _rates(*names: str, suffix: str = "") -> tuple[Line, ...]:
+    """Return the growth of counters of the exporter, each port by itself, by what their driver calls them."""
+    return tuple(
+        Line(f"rate(busbar_rdma_{name}_total@[$__rate_interval]){suffix}", f"{_PORT} {name.removeprefix('hw_')}")
+        for name in names
+    )
+
+
+#: Rows of the dashboard.
+ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+    (
+        "RDMA",
+        (
+            Panel(
+                "RDMA out",
+                "bps",
+                "What each port sends. mlx5: the port's data; EFA: all bytes with headers; irdma: IP.",
+                _rates("port_xmit_data_bytes", "hw_tx_bytes", "hw_ip4OutOctets", "hw_ip6OutOctets", suffix=" * 8"),
+            ),
+            Panel(
+                "RDMA in",
+                "bps",
+                "What each port receives.",
+                _rates("port_rcv_data_bytes", "hw_rx_bytes", "hw_ip4InOctets", "hw_ip6InOctets", suffix=" * 8"),
+            ),
+            Panel(
+                "CNP and ECN",
+                "pps",
+                "Congestion: marked packets received, notifications sent for them, and notifications that slowed this port.",
+                _rates(
+                    *("hw_np_cnp_sent", "hw_rp_cnp_handled", "hw_rp_cnp_ignored", "hw_np_ecn_marked_roce_packets"),
+                    *("hw_cnpSent", "hw_cnpHandled", "hw_cnpIgnored", "hw_RxECNMrkd"),
+                ),
+            ),
+            Panel(
+                "Discards",
+                "pps",
+                "Packets that were dropped.",
+                _rates(
+                    *("port_xmit_discards", "port_rcv_errors", "hw_out_of_buffer"),
+                    *("hw_ip4InDiscards", "hw_ip6InDiscards", "hw_rx_drops"),
+                ),
+            ),
+            Panel(
+                "Retransmits and sequence errors",
+                "pps",
+                "What was sent again, or came in the wrong order.",
+                _rates(
+                    *("hw_out_of_sequence", "hw_packet_seq_err", "hw_local_ack_timeout_err", "hw_roce_adp_retrans"),
+                    *("hw_tcpRetransSegs", "hw_retrans_pkts", "hw_retrans_timeout_events"),
+                ),
+            ),
+            Panel(
+                "Ports",
+                "short",
+                "4 is active; below it is how often links went down in the hour before.",
+                (
+                    Line("busbar_rdma_port_state@", f"{_PORT} state"),
+                    Line("increase(busbar_rdma_link_downed_total@[1h])", f"{_PORT} link_downed"),
+                ),
+            ),
+        ),
+    ),
+    (
+        "GPU",
+        (
+            Panel("GPU utilisation", "percent", "Time in which a kernel ran.", (Line("DCGM_FI_DEV_GPU_UTIL@", _GPU),)),
+            Panel("GPU memory", "mbytes", "Framebuffer in use.", (Line("DCGM_FI_DEV_FB_USED@", _GPU),)),
+            Panel("GPU power", "watt", "Power draw.", (Line("DCGM_FI_DEV_POWER_USAGE@", _GPU),)),
+            Panel("GPU temperature", "celsius", "Temperature of the GPU.", (Line("DCGM_FI_DEV_GPU_TEMP@", _GPU),)),
+            Panel(
+                "NVLink",
+                "Bps",
+                "Bytes a second over all links of a GPU, headers included; your dcgm-exporter must be told to read the fields.",
+                (
+                    Line("DCGM_FI_PROF_NVLINK_TX_BYTES@", f"{_GPU} out"),
+                    Line("DCGM_FI_PROF_NVLINK_RX_BYTES@", f"{_GPU} in"),
+                ),
+            ),
+            Panel("XID", "short", "The last XID error of a GPU; 0 is none.", (Line("DCGM_FI_DEV_XID_ERRORS@", _GPU),)),
+        ),
+    ),
+    (
+        "Exporter",
+        (
+            Panel(
+                "Scrapes",
+                "s",
+                "How long reading all counters of a node took.",
+                (Line("busbar_rdma_collect_seconds@", "{{node}}"),),
+            ),
+            Panel(
+                "Files without a number",
+                "short",
+                "Counters that a device lists and does not tell.",
+                (Line("busbar_rdma_files_without_number@", "{{node}}"),),
+            ),
+        ),
+    ),
+)
+
+
+def dashboard() -> dict[str, Any]:
+    """Return the dashboard."""
+    return {
+        "uid": "busbar",
+        "title": "busbar: RDMA, GPU, NVLink",
+        "tags": ["busbar"],
+        "schemaVersion": _SCHEMA_VERSION,
+        "editable": True,
+        "graphTooltip": 1,
+        "time": {"from": "now-1h", "to": "now"},
+        "refresh": "30s",
+        "templating": {"list": [_source(), _chosen("pool", "{}"), _chosen("node", '{pool=~"$pool"}')]},
+        "panels": _panels(),
+    }
+
+
+def text() -> str:
+    """Return the file."""
+    return json.dumps(dashboard(), indent=1) + "\n"
+
+
+def _source() -> dict[str, Any]:
+    return {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+
+
+def _chosen(name: str, among: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": "query",
+        "datasource": {"type": "prometheus", "uid": "${source}"},
+        "query": f"label_values(up{among.replace('{}', '')}, {name})",
+        "refresh": 2,
+        "includeAll": True,
+        "multi": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+    }
+
+
+def _panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    y = 0
+    for title, panels in ROWS:
+        found.append({"type": "row", "title": title, "gridPos": {"x": 0, "y": y, "w": _ACROSS, "h": 1}, "panels": []})
+        y += 1
+        for index, panel in enumerate(panels):
+            x = index % (_ACROSS // _WIDTH) * _WIDTH
+            found.append(_graph(panel, {"x": x, "y": y, "w": _WIDTH, "h": _HEIGHT}))
+            if x + _WIDTH == _ACROSS or index == len(panels) - 1:
+                y += _HEIGHT
+    return [{"id": number, **one} for number, one in enumerate(found, 1)]
+
+
+def _graph(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+    return {
+        "type": "timeseries",
+        "title": panel.title,
+        "description": panel.says,
+        "datasource": {"type": "prometheus", "uid": "${source}"},
+        "gridPos": place,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "targets": [line.target(letter) for letter, line in zip(ascii_uppercase, panel.lines, strict=False)],
+    }
+
+
+if __name__ == "__main__":
+    FILE.write_text(text())
