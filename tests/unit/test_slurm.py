@@ -6,6 +6,7 @@ import base64
 import getpass
 import json
 import re
+import time
 from typing import Any
 
 import pytest
@@ -199,3 +200,40 @@ def test_the_controllers_key_is_new_unless_its_cluster_has_one_already(tmp_path,
     made = key.read_bytes()
     slurm_setup.main(json.dumps(given))
     assert key.read_bytes() == made
+
+
+def waited(monkeypatch, *said: str, timeout_s: float = 60) -> list[str]:
+    """Return what a set-up says while Slurm answers `said`, one text after the other and the last one for ever."""
+    texts, heard = [*said], []
+
+    def states() -> dict[str, slurm_states.State]:
+        text = texts.pop(0) if len(texts) > 1 else texts[0]
+        if not text:
+            raise Refusal("Slurm's controller does not answer on this node: refused")
+        return slurm_states.read(text)
+
+    monkeypatch.setattr(slurm_states, "states", states)
+    monkeypatch.setattr(schedule, "_POLL_S", 0)
+    schedule.wait(REQUEST._replace(timeout_s=timeout_s), time.monotonic(), heard.append)
+    return heard
+
+
+IDLE = "gpu-a|idle|x|x|none\ngpu-b|idle|x|x|none\n"
+LATE = "gpu-a|idle|x|x|none\ngpu-b|unknown*|x|x|none\n"
+
+
+def test_the_set_up_waits_until_the_controller_answers_and_every_node_takes_jobs(monkeypatch):
+    assert waited(monkeypatch, "", LATE, LATE, IDLE) == ["waiting for 1 of 2 nodes: gpu-b is unknown* in Slurm"]
+
+
+def test_the_set_up_ends_at_its_bound_and_says_who_was_missing(monkeypatch):
+    with pytest.raises(Refusal, match=r"gpu-b is unknown\* in Slurm after 0 s"):
+        waited(monkeypatch, LATE, timeout_s=-1)
+    with pytest.raises(Refusal, match="controller does not answer"):
+        waited(monkeypatch, "", timeout_s=-1)
+
+
+def test_a_node_that_somebody_drained_is_not_waited_for(monkeypatch):
+    drained = "gpu-a|idle|x|x|none\ngpu-b|draining|root|2026-11-23T03:20:00|cable 7\n"
+    with pytest.raises(Refusal, match="gpu-b is draining in Slurm: cable 7"):
+        waited(monkeypatch, drained)
