@@ -41,7 +41,7 @@ def work(request: Schedule, _here: str, say: jobs.Say) -> Dict[str, Any]:
     say("Slurm {}: {} on {} nodes, queue {}".format(known[0]["version"], cluster.controller, len(known), request.queue))
     key = _set_up(request.nodes[:1], _controller(cluster))[0]["key"]
     _set_up(request.nodes, dict(_member(cluster), key=key))
-    _wait(request, began, say)
+    wait(request, began, say)
     return {
         "schema": 1,
         "kind": "schedule",
@@ -152,7 +152,7 @@ def _set_up(nodes: List[Node], given: Dict[str, Any]) -> List[Dict[str, Any]]:
     return [json.loads(answer.out.splitlines()[-1]) for answer in answers]
 
 
-def _wait(request: Schedule, began: float, say: jobs.Say) -> None:
+def wait(request: Schedule, began: float, say: jobs.Say) -> None:
     """Wait until every node takes jobs; a node that somebody took out is named at once."""
     said = ""
     while True:

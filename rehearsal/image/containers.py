@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from rehearsal.image.standin import fail
 
-_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
+_NEW_MOUNTS, _NEW_USER, _NEW_PROCESSES = 0x20000, 0x10000000, 0x20000000
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _SLAVE = 1, 2, 4, 32, 4096, 16384, 1 << 19
 #: statvfs(3) says the same of a mount's flags as mount(2) takes, but for one.
 _KEPT, _STAT_RELATIME, _RELATIME = 2 | 4 | 8 | 1024 | 2048, 4096, 1 << 21
@@ -44,6 +44,17 @@ def _bind(source: Path, target: Path, *, read_only: bool = False) -> None:
         said = os.statvfs(target).f_flag
         kept = said & _KEPT | (_RELATIME if said & _STAT_RELATIME else 0)
         _mount("", target, "", _REMOUNT | _BIND | _READ_ONLY | kept)
+
+
+def new_processes() -> None:
+    """Have the next child be the first process of a namespace of its own, with which all its processes end."""
+    if _libc.unshare(_NEW_PROCESSES) != 0:
+        fail(f"runc: failed to create process namespace: {os.strerror(ctypes.get_errno())}")
+
+
+def show_processes(root: Path) -> None:
+    """Show a container that is a namespace of processes those alone, in place of the host's."""
+    _mount("proc", root / "proc", "proc", _NO_SUID | _NO_DEVICES)
 
 
 def enter(*, as_root: bool = False) -> None:

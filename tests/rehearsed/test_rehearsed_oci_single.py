@@ -6,6 +6,7 @@ Its chapters follow each other: each test goes on where the one before it ended.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 import pytest
 
@@ -53,6 +54,23 @@ def test_the_machine_is_as_the_seeds_first_boot_leaves_it_and_images_are_on_its_
         "ls -d /usr/mpi /opt/openmpi* 2>/dev/null || true"
     )
     assert shown.split() == ["JST", "/mnt/localdisk", "rehearsed", *(f"nvidia.com/gpu={gpu}" for gpu in (*range(8), "all"))]
+
+
+#: What the runner does with a run that is too long, on the node and with the runner's own program.
+TOO_LONG = """
+import glob, os, subprocess, sys
+sys.path.insert(0, glob.glob(os.path.expanduser("~/busbar-runner-*.pyz"))[0])
+from benchmarks.runner.child import bounded
+(script,) = glob.glob(os.path.expanduser("~/.busbar/tests/*/container.conf"))
+with bounded(["sh", script, "/usr/local/mpi/bin/mpirun", "-np", "2", "sleep", "300"], 2) as child:
+    list(child.lines())
+print(child.late, subprocess.call(["pgrep", "-x", "sleep"]), subprocess.call(["pgrep", "-f", "[n]erdctl run"]))
+"""
+
+
+def test_a_run_that_is_too_long_is_ended_with_its_container_although_that_is_roots(built):
+    said = built[0].on_host(f"python3 -IS -c {quote(TOO_LONG)}")
+    assert said.splitlines()[-1] == "True 1 1", said
 
 
 def test_an_unchanged_update_changes_nothing(built):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import getpass
 import json
 import re
+import time
 from typing import Any
 
 import pytest
 
 from benchmarks.launch.protocol import Node, Schedule
-from benchmarks.runner import schedule, slurm_setup, slurm_states
+from benchmarks.runner import fanout, schedule, slurm_setup, slurm_states
 from benchmarks.runner.refusal import Refusal
 from catalogue import SERVERS, SHAPES
 from scheduler import files, names
@@ -192,10 +194,102 @@ def test_the_controllers_key_is_new_unless_its_cluster_has_one_already(tmp_path,
     given = {"key": "", "conf": str(tmp_path), "mark": files.MARK, "folders": [], "files": {}, "units": {}}
     slurm_setup.main(json.dumps(given))
     made = base64.b64decode(json.loads(said[-1])["key"])
-    assert (len(made), key.read_bytes()) == (1024, made)
+    assert (len(made), key.read_bytes(), key.stat().st_mode & 0o777) == (1024, made, 0o400)
     slurm_setup.main(json.dumps(given))
     assert key.read_bytes() != made
     (tmp_path / "slurm.conf").write_text(f"{files.MARK}\nClusterName=busbar\n")
     made = key.read_bytes()
     slurm_setup.main(json.dumps(given))
     assert key.read_bytes() == made
+
+
+def waited(monkeypatch, *said: str, timeout_s: float = 60) -> list[str]:
+    """Return what a set-up says while Slurm answers `said`, one text after the other and the last one for ever."""
+    texts, heard = [*said], []
+
+    def states() -> dict[str, slurm_states.State]:
+        text = texts.pop(0) if len(texts) > 1 else texts[0]
+        if not text:
+            raise Refusal("Slurm's controller does not answer on this node: refused")
+        return slurm_states.read(text)
+
+    monkeypatch.setattr(slurm_states, "states", states)
+    monkeypatch.setattr(schedule, "_POLL_S", 0)
+    schedule.wait(REQUEST._replace(timeout_s=timeout_s), time.monotonic(), heard.append)
+    return heard
+
+
+IDLE = "gpu-a|idle|x|x|none\ngpu-b|idle|x|x|none\n"
+LATE = "gpu-a|idle|x|x|none\ngpu-b|unknown*|x|x|none\n"
+
+
+def test_the_set_up_waits_until_the_controller_answers_and_every_node_takes_jobs(monkeypatch):
+    assert waited(monkeypatch, "", LATE, LATE, IDLE) == ["waiting for 1 of 2 nodes: gpu-b is unknown* in Slurm"]
+
+
+def test_the_set_up_ends_at_its_bound_and_says_who_was_missing(monkeypatch):
+    with pytest.raises(Refusal, match=r"gpu-b is unknown\* in Slurm after 0 s"):
+        waited(monkeypatch, LATE, timeout_s=-1)
+    with pytest.raises(Refusal, match="controller does not answer"):
+        waited(monkeypatch, "", timeout_s=-1)
+
+
+def test_a_node_that_somebody_drained_is_not_waited_for(monkeypatch):
+    drained = "gpu-a|idle|x|x|none\ngpu-b|draining|root|2026-11-23T03:20:00|cable 7\n"
+    with pytest.raises(Refusal, match="gpu-b is draining in Slurm: cable 7"):
+        waited(monkeypatch, drained)
+
+
+class Cluster:
+    """Nodes that answer as `slurm_facts` and `slurm_setup` do; `calls` has what they were given, in order."""
+
+    def __init__(self, monkeypatch, found: list[dict[str, Any]], status: int = 0) -> None:
+        self.calls: list[tuple[list[str], dict[str, Any]]] = []
+        self._found, self._status = found, status
+        monkeypatch.setattr(fanout, "keep", lambda _: None)
+        monkeypatch.setattr(fanout, "each", self._each)
+        monkeypatch.setattr(slurm_states, "states", lambda: slurm_states.read(IDLE))
+
+    def _each(self, nodes, command, stdin, _timeout_s) -> list[fanout.Answer]:
+        if "sudo" not in command:
+            return [fanout.Answer(0, json.dumps(one), "") for one in self._found]
+        given = json.loads(ast.literal_eval(stdin.decode().rpartition("\nmain(")[2].strip()[:-1]))
+        self.calls.append(([node.name for node in nodes], given))
+        said = json.dumps({} if given["key"] else {"key": "made there"})
+        return [fanout.Answer(self._status, said, "no such unit") for _ in nodes]
+
+
+def test_the_controller_comes_first_and_every_node_gets_its_key_and_no_files(monkeypatch):
+    cluster = Cluster(monkeypatch, answers())
+    line = schedule.work(REQUEST, "", lambda _: None)
+    (first, controller), (every, member) = cluster.calls
+    assert (first, every) == (["gpu-a"], ["gpu-a", "gpu-b"])
+    assert (controller["key"], member["key"]) == ("", "made there")
+    assert (sorted(controller["files"]), member["files"]) == (["cgroup.conf", "gres.conf", "slurm.conf"], {})
+    assert (list(controller["units"]), list(member["units"])) == (["slurmctld.service"], ["slurmd.service"])
+    assert "--conf-server 10.0.0.1:6820" in member["units"]["slurmd.service"]
+    about = {"version": "23.11.4", "controller": "gpu-a", "queue": "compute", "nodes": 2, "cgroups": True}
+    assert line | about == line
+    assert "made there" not in json.dumps(line)
+
+
+def test_other_files_restart_slurmd_which_reads_them_when_it_starts(monkeypatch):
+    units = []
+    for memory_mib in (1000, 1000, 2000):
+        cluster = Cluster(monkeypatch, answers(memory_mib=memory_mib))
+        schedule.work(REQUEST, "", lambda _: None)
+        units.append(cluster.calls[1][1]["units"]["slurmd.service"])
+    assert units[0] == units[1] != units[2]
+
+
+def test_nothing_is_set_up_where_one_node_cannot_be_in_the_cluster(monkeypatch):
+    cluster = Cluster(monkeypatch, answers(root=False))
+    with pytest.raises(Refusal, match="no Slurm cluster was made: gpu-b: sudo asks"):
+        schedule.work(REQUEST, "", lambda _: None)
+    assert not cluster.calls
+
+
+def test_a_set_up_that_fails_names_the_node_and_what_it_said_last(monkeypatch):
+    Cluster(monkeypatch, answers(), status=1)
+    with pytest.raises(Refusal, match=r"Slurm was not set up on gpu-a \(no such unit\)"):
+        schedule.work(REQUEST, "", lambda _: None)
