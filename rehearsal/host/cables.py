@@ -30,12 +30,13 @@ def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name:
     """Plug the front-end NIC into the router, which routes to this host and answers ARP for all others."""
     port, width = f"h{spec.id}", ipaddress.ip_network(spec.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name {spec.front_name} netns {name}"])
-    wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {spec.address}/32 dev {port}"], router)
+    wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {spec.address}/32 dev {port}", wires.neighbours(port)], router)
     wires.ip(
         [
             f"link set {spec.front_name} mtu {wires.MTU} group {wires.CABLES} up",
             f"addr add {spec.address}/{width} broadcast + dev {spec.front_name}",
             f"route add default via {spec.gateway}",
+            wires.neighbours(spec.front_name),
         ],
         name,
     )
@@ -75,7 +76,8 @@ def plug_rails(world: World, spec: HostSpec, name: str) -> None:
         join += [f"link set {end} mtu {wires.MTU} master rail{at} up"]
     wires.ip(add)
     wires.ip(join, fabric)
-    wires.ip([f"link set {rail.name} mtu {wires.MTU} group {wires.CABLES}" for rail in spec.rails], name)
+    own = [(f"link set {rail.name} mtu {wires.MTU} group {wires.CABLES}", wires.neighbours(rail.name)) for rail in spec.rails]
+    wires.ip([line for lines in own for line in lines], name)
     efa = [(at, rail.name) for at, rail in enumerate(spec.rails) if rail.driver == "efa"]
     lines = [f"addr add {efa_address(spec.address, at)} dev {rail}\nlink set {rail} up" for at, rail in efa]
     if lines:

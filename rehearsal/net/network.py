@@ -90,8 +90,6 @@ def apply_vcn(world: World, plan: VcnPlan) -> None:
                 "net/ipv4/ip_forward": "1",
                 "net/ipv4/conf/all/proxy_arp": "1",
                 "net/ipv4/conf/default/proxy_arp": "1",
-                # Proxied answers otherwise wait up to 0.8 s at random.
-                "net/ipv4/neigh/default/proxy_delay": "0",
                 "net/ipv4/conf/all/rp_filter": "0",
                 "net/ipv4/conf/default/rp_filter": "0",
                 "net/ipv4/conf/all/send_redirects": "0",

@@ -334,3 +334,27 @@ def test_what_a_killed_run_left_is_cleared_at_the_next_start(door):
     assert enter("true").wait(timeout=30) == 0
     assert wires.namespaces(world) == ["hlive", "op", "vvcn0"]
     assert hosts.alive(world, "live")
+
+
+def test_a_machine_made_anew_is_reached_at_its_address_although_others_knew_the_one_before(tmp_path):
+    """Its device has another hardware address, and a connection that goes to the old one is lost."""
+    world = World.at(tmp_path / "world")
+    here, there = world.netns("here"), world.netns("there")
+    listen = "import socket, time; s = socket.create_server(('10.9.0.2', 7)); print(flush=True); time.sleep(30)"
+    connect = "import socket; socket.create_connection(('10.9.0.2', 7), timeout=8)"
+    try:
+        for name in (here, there):
+            wires.make_namespace(name)
+        wires.ip([f"link add x netns {here} type veth peer name x netns {there}"])
+        for name, address in ((here, "10.9.0.1"), (there, "10.9.0.2")):
+            wires.ip([f"addr add {address}/24 dev x", wires.neighbours("x"), "link set x up"], name)
+        with subprocess.Popen([*wires.inside(there), sys.executable, "-c", listen], stdout=subprocess.PIPE) as listening:
+            assert listening.stdout is not None
+            listening.stdout.readline()
+            wires.call([*wires.inside(here), sys.executable, "-c", connect])
+            wires.ip(["link set x down", "link set x address 02:00:00:00:00:09", "link set x up"], there)
+            wires.call([*wires.inside(here), sys.executable, "-c", connect])
+            listening.kill()
+    finally:
+        for name in (here, there):
+            wires.remove_namespace(name)
