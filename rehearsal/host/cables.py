@@ -30,7 +30,9 @@ def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name:
     """Plug the front-end NIC into the router, which routes to this host and answers ARP for all others."""
     port, width = f"h{spec.id}", ipaddress.ip_network(spec.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name {spec.front_name} netns {name}"])
-    wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {spec.address}/32 dev {port}", wires.neighbours(port)], router)
+    wires.ip(
+        [f"link set {port} mtu {wires.MTU} up", f"route replace {spec.address}/32 dev {port}", wires.neighbours(port)], router
+    )
     wires.ip(
         [
             f"link set {spec.front_name} mtu {wires.MTU} group {wires.CABLES} up",
