@@ -129,18 +129,18 @@ def _count(text: Text, folder: str, group: str, labels: Labels) -> int:
 
 #: What was made of each file before, by folder and name: names do not change from scrape to scrape.
 _KNOWN: Dict[str, Dict[str, File]] = {}
-#: Series that a file has: each is one file's.
-_TAKEN: Set[str] = set()
+#: Series that a file has, by its port's folder: each is one file's.
+_TAKEN: Set[Tuple[str, str]] = set()
 
 
 def _file(folder: str, name: str, group: str, labels: Labels) -> File:
     """Return what a file becomes; one whose name does not fit the format, or is another's by then, has its own in a label."""
     found = _described(folder, name, group, labels)
-    plain = _plain(name)
-    if not re.match(r"[a-zA-Z0-9_]+$", plain) or found.series in _TAKEN:
+    plain, port = _plain(name), os.path.dirname(folder)
+    if not re.match(r"[a-zA-Z0-9_]+$", plain) or (port, found.series) in _TAKEN:
         own = (*labels, ("file", os.path.basename(folder) + "/" + plain))
         found = found._replace(series=_series(found.metric, own))
-    _TAKEN.add(found.series)
+    _TAKEN.add((port, found.series))
     return found
 
 
