@@ -22,8 +22,8 @@ from tools.stage import Stage, standing_hosts
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
-#: Long enough to be caught in the middle: about 20 s of measuring at 1/4000.
-LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 12, "warmup": 1}}
+#: Long enough to be caught in the middle: about 15 s of measuring at 1/4000.
+LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 8, "warmup": 1}}
 SEEN_WITHIN_S = 150
 #: A row of the long plan, and where the deciding run's are kept while it works.
 ROW, DECIDING = " 4194304 ", "all_reduce.txt"

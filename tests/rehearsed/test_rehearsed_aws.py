@@ -162,18 +162,6 @@ def test_tags_time_zone_an_exporter_and_another_login_node_end_no_machine_and_th
         assert len(re.findall(r"busbar_rdma_hw_tx_bytes_total\{\S+ [1-9]", heard)) == 32, "the new login node is their reader"
 
 
-def test_nccl_that_finds_no_efa_device_is_short_and_says_that_its_plugin_was_not_used(built):
-    stage = built[0]
-    stage.refault({"kind": "tcp_fallback", "host": 0}, {"kind": "tcp_fallback", "host": 1})
-    found = stage.up(**merged(merged(STORY, QUICK), {"measure": {"search": "0 s", "run": 2}}))
-    stage.refault()
-    assert found.status != 0
-    outputs = stage.outputs()
-    assert outputs["measured"]["verdict"] == "short"
-    reasons = " ".join(outputs["measured"]["reasons"])
-    assert "NCCL fell back to NET/Socket: its efa plugin was not used" in reasons
-
-
 def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_near(built):
     stage = built[0]
     before, booted = machines(stage), stage.ever_booted()

@@ -241,19 +241,27 @@ def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
 
 
 def test_a_node_without_gpudirect_rdma_is_short_and_named_although_its_rails_carried_everything(built):
+    """Raising the run measures again and builds nothing; single operations and looks are judged when the plan asks for them."""
     stage = built[0]
-    outputs = stage.outputs()
+    outputs, before = stage.outputs(), stdouts(stage)
     assert "GPUDirect RDMA on all" in " ".join(outputs["measured"]["transport"]["proof"])
     second = outputs["nodes"][1]
     words = [*outputs["ssh"].split()[1:-1], f"opc@{second['address']}"]
     stage.on_host("sudo modprobe -r nvidia_peermem", *words)
-    found = stage.up(measure={"run": 4})
+    found = stage.up(measure={"run": 4, "spreadIterations": 5, "looks": 4}, accept={"allowSkipped": []})
     stage.on_host("sudo modprobe nvidia_peermem", *words)
     assert found.status != 0
+    after = stdouts(stage)
+    assert after["acceptance-measure"] != before["acceptance-measure"]
+    assert after["acceptance-build"] == before["acceptance-build"]
     measured = stage.outputs()["measured"]
     assert measured["verdict"] == "short"
     (reason,) = [one for one in measured["reasons"] if "GPUDirect RDMA" in one]
     assert f"connections on {second['name']}: their bytes went through host memory" in reason
+    checks = {one["name"]: one for one in measured["checks"]}
+    assert "5 single operations vary by" in " ".join(checks["spread"]["why"])
+    # How even a machine is that runs other tests is not ours to say.
+    assert {checks[name]["state"] for name in ("spread", "looks")} <= {"pass", "short", "unknown"}
 
 
 def test_one_rail_at_half_rate_is_short_with_every_output_present(built):
@@ -272,19 +280,6 @@ def test_one_rail_at_half_rate_is_short_with_every_output_present(built):
     assert again.status != 0
     assert stage.outputs()["measured"]["evidence"] == outputs["measured"]["evidence"]
     stage.refault()
-
-
-def test_raising_the_measurement_measures_again_and_builds_nothing(built):
-    """Single operations are timed and judged when the plan asks for them."""
-    stage = built[0]
-    before = stdouts(stage)
-    stage.up(measure={"run": 3, "spreadIterations": 5, "looks": 4}, accept={"allowSkipped": []})
-    after = stdouts(stage)
-    assert after["acceptance-measure"] != before["acceptance-measure"]
-    assert after["acceptance-build"] == before["acceptance-build"]
-    (spread,) = [one for one in stage.outputs()["measured"]["checks"] if one["name"] == "spread"]
-    assert spread["state"] in {"pass", "short", "unknown"}, "how even a machine is that runs other tests is not ours to say"
-    assert "5 single operations vary by" in " ".join(spread["why"])
 
 
 ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
@@ -347,10 +342,6 @@ def test_other_shapes_and_images_are_other_machines_whose_rails_all_carry_the_by
     pool = {"shape": shape, "imageFamily": family, "image": image}
     login = {"imageFamily": DEFAULT, "image": bastion, "shape": "VM.Standard.E5.Flex"}
     changes = {"pools": [pool], "login": login}
-    if family == DEFAULT:
-        refused = stage.preview(oci=changes)
-        assert refused.status != 0
-        assert re.search(r"2 running nodes end[^;]*; set oci.allowReplace to 2 if", " ".join(refused.text.split())), refused
     found = stage.pass_by(oci=changes | {"allowReplace": 2})
     assert found.status == 0, found
     after = stage.outputs()
