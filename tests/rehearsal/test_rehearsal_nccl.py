@@ -394,12 +394,16 @@ def test_a_rail_that_cannot_be_reached_is_named_with_both_addresses(two_hosts: B
 @pytest.mark.rehearsal
 @needs_build_tools
 def test_a_rail_that_dies_in_the_middle_ends_the_run_and_is_named(two_hosts: Bench, with_mpi: Path) -> None:
-    cut = f"sleep 1.5; ip netns exec {two_hosts.netns('f')} ip link set h1r1 nomaster"
+    inside = f"ip netns exec {two_hosts.netns('f')}"
+    # However long a start takes, the rail is cut when it has carried half a megabyte.
+    carried = f"$({inside} cat /sys/class/net/h1r1/statistics/rx_bytes)"
+    waited = f"for _ in $(seq 300); do [ $(({carried} - before)) -gt 500000 ] && break; sleep 0.05; done"
+    cut = f"before={carried}; {waited}; {inside} ip link set h1r1 nomaster"
     with subprocess.Popen(["/bin/sh", "-c", cut]) as cutter:
         try:
             done = two_hosts.perf(with_mpi, "-b", "8M", "-e", "8M", "-n", "50", env={"BUSBAR_RING_STALL_S": "2"})
         finally:
-            cutter.wait(timeout=10)
+            cutter.wait(timeout=60)
             two_hosts.ip(f"netns exec {two_hosts.netns('f')} ip link set h1r1 master br1")
     assert done.returncode != 0
     assert re.search(
