@@ -26,6 +26,7 @@ PRODUCT = ("benchmarks", "catalogue", "cloudinit", "components", "config", "sche
 def begin() -> Callable[[], None]:
     """Measure what of the product is imported from here on; return what ends that and writes this process's file."""
     folders = [str(ROOT / room) for room in PRODUCT]
+    # What only says that a subclass has to say it is no line of the product.
     measured = Slipcover(immediate=True, branch=True, source=folders, exclude_also=["raise NotImplementedError"])
     imports = ImportManager(measured, FileMatcher(sources=folders))
     imports.__enter__()

@@ -34,6 +34,8 @@ SHORT_PLAN: dict[str, Any] = {
     },
     "accept": {"allowSkipped": ["spread", "looks"]},
 }
+#: Changes to that where the measurement is not the point: one size, and no number is too low.
+ONE_SIZE: dict[str, Any] = {"measure": {"sizes": {"to": "1M"}}, "accept": {"gate": "1 GB/s"}}
 _PATIENCE_S = 300
 #: Each is another `measure.run`: where this machine may have been busy, an update is measured again, and once more.
 _AGAIN = (101, 102)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import IO, Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -107,8 +107,7 @@ def _axes(bandwidth: Axes, time: Axes, top: float | None) -> None:
 def png(figure: Figure) -> bytes:
     """Return `figure` as a PNG file."""
     target = io.BytesIO()
-    figure.savefig(target, format="png", dpi=_DPI, metadata={"Software": None})
-    figure.set_layout_engine("none")  # it has its layout for whatever comes next
+    _save(figure, target, format="png", dpi=_DPI, metadata={"Software": None})
     return target.getvalue()
 
 
@@ -116,10 +115,14 @@ def svg(figure: Figure) -> str:
     """Return `figure` as an SVG element for a page."""
     target = io.StringIO()
     with mpl.rc_context(STYLE):
-        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
-    figure.set_layout_engine("none")  # it has its layout for whatever comes next
+        _save(figure, target, format="svg", metadata={"Date": None, "Creator": None})
     text = target.getvalue()
     return text[text.index("<svg") :]
+
+
+def _save(figure: Figure, target: IO[Any], **how: Any) -> None:
+    figure.savefig(target, **how)
+    figure.set_layout_engine("none")  # it has its layout for whatever comes next
 
 
 def size(size_bytes: int) -> str:

@@ -11,7 +11,7 @@ from pulumi_oci import core
 
 from cloudinit import Containerd, Mount, NodeBoot, render
 from components.oci.preflight import Place
-from config.oci.model import Oci, Pool
+from config.oci.model import MADE_FOR, STACK, Oci, Pool
 
 #: Rails of images that address them in first boot, and of those whose agent does (oci-hpc; seed 000, section 1-1). The agent
 #: takes the first network, too, where the image has no rdma_network.json.
@@ -32,6 +32,11 @@ class Parts:
     subnet_id: pulumi.Input[str]
     mounts: pulumi.Output[tuple[Mount, ...]] | None = None
     images: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
+
+
+def tags(wanted: Oci, pool: Pool) -> dict[str, str]:
+    """Return the tags by which a preview knows the machines of `pool` again."""
+    return {**wanted.all_tags, STACK: pulumi.get_stack(), MADE_FOR: wanted.machines(pool)}
 
 
 def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.InstanceConfigurationInstanceDetailsArgs:

@@ -12,9 +12,9 @@ from pulumi_oci import core
 
 from catalogue.containers import Container
 from components.inventory import Launcher, Node, NodeSet, PlannedSet
-from components.oci.launch import Parts, details
+from components.oci.launch import Parts, details, tags
 from components.oci.preflight import Place
-from config.oci.model import MADE_FOR, STACK, Oci
+from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 
 #: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
@@ -66,13 +66,13 @@ class Pool(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=False),
         )
         if not pool.nodes:
-            self.made = pulumi.Output.from_input(NodeSet(pool.name, (), identity(pool, ())))
+            self.made = pulumi.Output.from_input(node_set(pool, (), ()))
             self.register_outputs({"nodes": []})
             return
         network = core.ClusterNetwork(
             f"{name}-nodes",
             compartment_id=compartment,
-            freeform_tags={**wanted.all_tags, STACK: pulumi.get_stack(), MADE_FOR: wanted.machines(pool)},
+            freeform_tags=tags(wanted, pool),
             display_name=label,
             instance_pools=[
                 core.ClusterNetworkInstancePoolArgs(
@@ -100,10 +100,10 @@ class Pool(pulumi.ComponentResource):
             addresses=addresses.private_ips.apply(_address_by_vnic),
         )
         self.made = found.apply(
-            lambda its: NodeSet(
-                pool.name,
+            lambda its: node_set(
+                pool,
                 _nodes(its["members"], its["vnics"], its["addresses"], pool),
-                identity(pool, [member.ocid for member in its["members"]]),
+                [member.ocid for member in its["members"]],
             )
         )
         self.register_outputs({"nodes": self.made.apply(lambda its: [node.name for node in its.nodes])})
@@ -158,6 +158,11 @@ def _nodes(
         )
     ordered = sorted(running, key=lambda member: (member.fault_domain, member.name))
     return tuple(Node(member.name, address_by_vnic[vnic_by_instance[member.ocid]], member.fault_domain) for member in ordered)
+
+
+def node_set(pool: WantedPool, nodes: Sequence[Node], ocids: Sequence[str]) -> NodeSet:
+    """Return what a pool has: its nodes, and an identity that follows from their OCIDs."""
+    return NodeSet(pool.name, tuple(nodes), identity(pool, ocids))
 
 
 def identity(pool: WantedPool, ocids: Sequence[str]) -> str:

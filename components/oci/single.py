@@ -6,10 +6,10 @@ import pulumi
 from pulumi_oci import core
 
 from components.inventory import Node, NodeSet
-from components.oci.launch import BOOT_VPUS_PER_GB, Parts, plugins, user_data
-from components.oci.pool import DELETE, create_timeout, identity
+from components.oci.launch import BOOT_VPUS_PER_GB, Parts, plugins, tags, user_data
+from components.oci.pool import DELETE, create_timeout, node_set
 from components.oci.preflight import Place
-from config.oci.model import MADE_FOR, STACK, Oci
+from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 
 
@@ -33,13 +33,13 @@ class Single(pulumi.ComponentResource):
     ) -> None:
         super().__init__("busbar:oci:Single", name, None, opts)
         if not pool.nodes:
-            self.made = pulumi.Output.from_input(NodeSet(pool.name, (), identity(pool, ())))
+            self.made = pulumi.Output.from_input(node_set(pool, (), ()))
             self.register_outputs({"nodes": []})
             return
         instance = core.Instance(
             f"{name}-node",
             compartment_id=wanted.compartment,
-            freeform_tags={**wanted.all_tags, STACK: pulumi.get_stack(), MADE_FOR: wanted.machines(pool)},
+            freeform_tags=tags(wanted, pool),
             availability_domain=place.availability_domain,
             display_name=wanted.label(pool),
             shape=pool.shape,
@@ -78,7 +78,5 @@ class Single(pulumi.ComponentResource):
         found = pulumi.Output.all(
             ocid=instance.id, name=instance.display_name, address=instance.private_ip, domain=instance.fault_domain
         )
-        self.made = found.apply(
-            lambda its: NodeSet(pool.name, (Node(its["name"], its["address"], its["domain"]),), identity(pool, [its["ocid"]]))
-        )
+        self.made = found.apply(lambda its: node_set(pool, (Node(its["name"], its["address"], its["domain"]),), [its["ocid"]]))
         self.register_outputs({"nodes": self.made.apply(lambda its: [node.name for node in its.nodes])})

@@ -14,7 +14,7 @@ import yaml
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
 from tools.nested import DEFAULT, merged
-from tools.stage import ROOT, Finished, Stage
+from tools.stage import ONE_SIZE, ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
 
@@ -22,12 +22,7 @@ SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
 HOLDERS = ("LustreFileSystem", "OpenZfsFileSystem", "Bucket")
 #: Large, as 64 rails share a few processors with another test.
 PLAN: dict[str, Any] = {"measure": {"sizes": {"to": "8M"}, "iterations": 1}}
-#: Where the measurement is not the point: small, and no number is too low.
-QUICK: dict[str, Any] = {
-    "measure": {"sizes": {"to": "1M"}},
-    "accept": {"gate": "1 GB/s"},
-    "records": {"history": None},
-}
+QUICK: dict[str, Any] = ONE_SIZE | {"records": {"history": None}}
 
 
 def nodes(**changes: Any) -> dict[str, Any]:

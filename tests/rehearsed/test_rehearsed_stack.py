@@ -14,13 +14,11 @@ import pytest
 
 from tools import preview_comment
 from tools.nested import DEFAULT
-from tools.stage import ROOT, Finished, Stage, left_of
+from tools.stage import ONE_SIZE, ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("stack")]
 
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
-#: Where the measurement is not the point: one size, and no number is too low.
-SMALL = {"measure": {"sizes": {"to": "1M"}}, "accept": {"gate": "1 GB/s"}}
 PLANTED = "planted-token-must-never-leave"
 
 
@@ -315,12 +313,12 @@ def test_a_pool_grows_and_shrinks_and_one_node_is_made_anew_and_no_machine_more_
     how = ("--is-auto-terminate", "true", "--is-decrement-size", "false")
     gone = stage.inside("oci", "compute-management", "instance-pool-instance", "detach", *which, *how)
     assert gone.status == 0, gone
-    found = stage.measure(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 3}]}, **SMALL)
+    found = stage.measure(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 3}]}, **ONE_SIZE)
     assert found.status == 0, found
     three = {one["name"] for one in stage.outputs()["nodes"]}
     assert (len(three), oldest in three, other in three) == (3, True, False)
     assert stage.ever_booted() == booted + 2
-    found = stage.up(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 2}], "allowReplace": 1}, **SMALL)
+    found = stage.up(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 2}], "allowReplace": 1}, **ONE_SIZE)
     assert found.status == 0, found
     said = f"the vendor ends the oldest nodes first: 1 running nodes end (price not known): {oldest}"
     assert said in " ".join(found.text.split())

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from test_enroot import MAKEFILE, lay
 from test_runner import Head, build_request
 
 from benchmarks.runner import child
@@ -18,10 +19,6 @@ pytestmark = pytest.mark.programs
 FAKES = Path(__file__).parents[1] / "fakes"
 IMAGE = "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
 DIGEST = "a" * 64
-MAKEFILE = (
-    "build:\n\tmkdir -p build\n"
-    "\tprintf '#!/bin/sh\\necho $(MPI_HOME) $(NCCL_HOME)\\nenv\\n' > build/all_reduce_perf\n\tchmod +x build/all_reduce_perf\n"
-)
 
 
 @pytest.fixture
@@ -48,11 +45,7 @@ def request(head: Head, **changes) -> dict:
         "cuda-12.8/bin/nvcc": "",
         "nccl/include/nccl.h": "#define NCCL_MAJOR 2\n#define NCCL_MINOR 25\n#define NCCL_PATCH 1\n",
     }
-    for place, text in inside.items():
-        path = head.home / "inside" / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
+    lay(head, inside)
     homes = {f"{name.upper()}_HOME": [f"{head.home}/inside/{name}*"] for name in ("mpi", "cuda", "nccl")}
     # What the node itself has must not matter: a platform image has a driver and nothing else.
     asked["homes"] = {key: ["/nowhere"] for key in asked["homes"]}

@@ -30,6 +30,15 @@ def head(tmp_path):
     return made
 
 
+def lay(head: Head, inside: dict[str, str]) -> None:
+    """Lay the files of an image where the model of a container has them."""
+    for place, text in inside.items():
+        path = head.home / "inside" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+
 def request(head: Head, mpi: str = "mpirun (Open MPI) 4.1.7", **changes) -> dict:
     asked = build_request(head, MAKEFILE)
     for place in ("mpi-4.1.10", "mpi-4.1.2"):
@@ -41,11 +50,7 @@ def request(head: Head, mpi: str = "mpirun (Open MPI) 4.1.7", **changes) -> dict
         "cuda-12.10/bin/nvcc": "",
         "nccl/include/nccl.h": "#define NCCL_MAJOR 2\n#define NCCL_MINOR 27\n#define NCCL_PATCH 7\n#define NCCL_CODE 22707\n",
     }
-    for place, text in inside.items():
-        path = head.home / "inside" / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
+    lay(head, inside)
     homes = {
         "MPI_HOME": ["/nowhere/mpi", f"{head.home}/inside/mpi"],
         "CUDA_HOME": [f"{head.home}/inside/cuda-*"],
