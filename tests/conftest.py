@@ -150,6 +150,7 @@ class Engine(pulumi.runtime.Mocks):
     resources: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     invokes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     members: int = 2
+    before: dict[str, Any] = field(default_factory=dict)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         self.resources.append((args.typ, args.name, args.inputs))
@@ -160,6 +161,8 @@ class Engine(pulumi.runtime.Mocks):
             outputs |= {"ipAddress": "10.0.1.9", "exportSetId": "set", "managementServiceAddress": "10.0.1.10", "lnet": "tcp"}
         if args.typ.endswith(":AppCatalogSubscription"):
             outputs |= {"listingResourceId": "ocid1.image.oc1..subscribed"}
+        if args.typ == "pulumi:pulumi:StackReference":
+            outputs |= {"outputs": self.before}
         if args.typ.startswith("command:"):
             outputs |= {"stdout": self.lines.get(args.name, ""), "stderr": ""}
         return f"ocid1.{args.name}.oc1..id", outputs

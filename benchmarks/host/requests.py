@@ -20,6 +20,7 @@ from benchmarks.launch.protocol import (
     Measure,
     Node,
     Ranks,
+    Refused,
     Schedule,
     Search,
     Source,
@@ -53,6 +54,8 @@ _SEARCH_SIZES = 2
 #: What the searching Command may need beyond its budget: the last round, and waiting for another measurement's end.
 _SEARCH_GRACE_S = 900
 
+#: What there is where the build was refused.
+_NOTHING_BUILT = BuildLine("", "", "", "", {}, "", "", "", {}, 0.0)
 #: Checks whose failure a slow node, rail or link may explain.
 _SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history", "floor", "curve", "looks"})
 
@@ -98,18 +101,32 @@ def built(stdout: str) -> BuildLine:
     return load(BuildLine, json.loads(stdout.splitlines()[-1]))
 
 
+def refused(stdout: str) -> str:
+    """Return why the runner refused, as its line says; empty if it did not."""
+    found = json.loads(stdout.splitlines()[-1]) if stdout else {}
+    return str(found["failed"]) if set(found) == set(Refused._fields) else ""
+
+
 def schedule(nodes: Sequence[Node], asked: Asked, queue: str, reasons: Sequence[str]) -> str:
     """Return the request that makes a Slurm cluster of `nodes`, the first of them its controller."""
     return _named(Schedule("", _SCHEDULE_TIMEOUT_S, list(nodes), queue, asked.shape.gpu, asked.shape.gpus), *reasons)
 
 
-def place(nodes: Sequence[Node], network: str, built: BuildLine, asked: Asked, queue: str = "") -> Place:
-    """Return where the plan runs; `queue` is Slurm's partition, if ranks start in its jobs."""
-    return Place(tuple(nodes), network, built, asked.interfaces, asked.plan.digest()[:16], queue)
+def place(nodes: Sequence[Node], network: str, stdout: str, asked: Asked, queue: str = "") -> Place:
+    """Return where the plan runs after the build that printed `stdout`; `queue` is Slurm's, if ranks start in its jobs."""
+    why = refused(stdout)
+    programs = _NOTHING_BUILT if why else built(stdout)
+    return Place(tuple(nodes), network, programs, asked.interfaces, asked.plan.digest()[:16], queue, why)
 
 
-def measure(where: Place, asked: Asked, reasons: Sequence[str]) -> str:
-    """Return the request that runs every step of the plan."""
+def measure(where: Place, asked: Asked, reasons: Sequence[str], before: Sequence[str] = ()) -> str:
+    """Return the request that runs every step of the plan.
+
+    Where the build was refused, or a stage that printed a line of `before`, it is the answer itself: nothing is run.
+    """
+    whys = [why for why in (where.refused, *map(refused, before)) if why]
+    if whys:
+        return json.dumps(data(Refused("", whys[0], "measure")), sort_keys=True)
     body = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))
     # `measure.run` is part of the plan's digest, so raising it measures again.
     return _named(body, asked.plan.digest(), json.dumps(where.built.hashes, sort_keys=True), *reasons)

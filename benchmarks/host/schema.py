@@ -10,19 +10,19 @@ import json
 import sys
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from benchmarks.launch.protocol import REQUESTS, BuildLine
+from benchmarks.launch.protocol import REQUESTS, BuildLine, Refused
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def document() -> dict[str, Any]:
-    """Return the schema: any request, and the line of a build."""
+    """Return the schema: any request, the line of a build, and that of a refusal."""
     parts: dict[str, Any] = {}
-    kinds = [*REQUESTS.values(), BuildLine]
+    kinds = [*REQUESTS.values(), BuildLine, Refused]
     references = [_schema(kind, parts) for kind in kinds]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What the operator's side asks of busbar's runner, and what a build answers",
+        "title": "What the operator's side asks of busbar's runner, and what a build and a refusal answer",
         "anyOf": references,
         "$defs": dict(sorted(parts.items())),
     }

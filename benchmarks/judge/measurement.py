@@ -89,6 +89,12 @@ class Measurement:
     differences: tuple[str, ...] | None = None
 
     @property
+    def refused(self) -> str:
+        """Why nothing was run; empty where the line has a measurement."""
+        said = self.line.get("failed")
+        return said if isinstance(said, str) else ""
+
+    @property
     def is_named(self) -> bool:
         """Whether the line says which run it belongs to, and when that started."""
         run, started = self.line.get("run_id"), self.line.get("started")

@@ -21,13 +21,16 @@ def read(text: str) -> dict[str, Any]:
     if not isinstance(named, list) or not all(map(_is_culprit, named)):
         return _failed(line, "the search's line names a cause that cannot be read")
     if not isinstance(line.get("needed"), bool):
-        return _failed(line, "the search's line does not say whether a search was needed")
+        why = line.get("failed")
+        unsaid = "the search's line does not say whether a search was needed"
+        return _failed(line, str(why or unsaid), refused=bool(why))
     return line
 
 
-def _failed(line: dict[str, Any], why: str) -> dict[str, Any]:
+def _failed(line: dict[str, Any], why: str, *, refused: bool = False) -> dict[str, Any]:
     again = {"again": line["again"]} if "again" in line else {}
-    return {"schema": 1, "kind": "search", "needed": True, "culprits": [], "complete": False, "failed": why, **again}
+    said = {"needed": True, "culprits": [], "complete": False, "failed": why, "refused": refused}
+    return {"schema": 1, "kind": "search", **said, **again}
 
 
 def _is_culprit(found: Any) -> bool:

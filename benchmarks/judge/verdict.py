@@ -129,6 +129,9 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
 
 def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
     """Yield every reason why the deciding run proves nothing."""
+    if found.refused:
+        yield found.refused
+        return
     if not found.is_named:
         said = f"{found.line.get('run_id')!r}, {found.line.get('started')!r}"
         yield f"the line does not say which run it belongs to and when that started ({said})"

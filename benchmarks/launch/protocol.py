@@ -309,6 +309,15 @@ class BuildLine(NamedTuple):
     kind: str = "build"
 
 
+class Refused(NamedTuple):
+    """What the engine gets where the runner refused, or its work ended without a result: in one sentence, why."""
+
+    run_id: str
+    failed: str
+    kind: str
+    schema: int = LINE_SCHEMA
+
+
 def load(kind: Type[T], value: Any, path: str = "") -> T:
     """Return `value`, plain data, as an instance of the NamedTuple `kind`.
 

@@ -32,6 +32,7 @@ class Place:
         fabric: interfaces for NCCL's sockets, which carry everything if there is no RDMA; empty lets NCCL choose.
         plan: name of the plan's folder on the head node.
         queue: Slurm's partition that ranks run in; empty without Slurm.
+        refused: why there are no programs, so that nothing can run; empty where there are.
     """
 
     nodes: tuple[Node, ...]
@@ -40,6 +41,7 @@ class Place:
     fabric: tuple[str, ...] = ()
     plan: str = "plan"
     queue: str = ""
+    refused: str = ""
 
     @property
     def results(self) -> str:

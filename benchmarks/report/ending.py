@@ -62,7 +62,7 @@ def screen(judged: Judgement, searched: dict[str, Any], following: Next) -> str:
         [f"next, on the head node: {one['next']}" for one in outputs.culprits(searched)[:1] if one.get("next")],
         _why(judged, searched),
         summary.rows(judged),
-        _onward(judged, following, _one_node(searched)),
+        _onward(judged, following, _one_node(searched), refused=outputs.was_refused(judged, searched)),
     ]
     return "\n".join(line for block in blocks for line in block)
 
@@ -115,12 +115,13 @@ def _without(node: str, following: Next, *, rehearsed: bool) -> str:
     return f"anew:     {f'make replace NODE={node}' if rehearsed else f'pulumi stack export | python3 -m tools.replace {node}'}"
 
 
-def _onward(judged: Judgement, following: Next, node: str) -> list[str]:
+def _onward(judged: Judgement, following: Next, node: str, *, refused: bool) -> list[str]:
     """Return a line for each thing that a person may want now; a rehearsal's verbs are those of its Makefile."""
     rehearsed = judged.scale != 1
     again = f"pulumi config set --path measure.run {following.run + 1} && pulumi up"
+    unchanged = "asks the head node again" if refused else "measures nothing"
     return [
-        f"measured: {measured_at(judged.line.get('started'))}; an update without changes measures nothing",
+        f"measured: {measured_at(judged.line.get('started'))}; an update without changes {unchanged}",
         *([f"report:   {following.report}"] if following.report else []),
         f"shell:    {'make ssh' if rehearsed else following.ssh}",
         f"again:    {'make measure' if rehearsed else again}",

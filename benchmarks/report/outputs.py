@@ -23,6 +23,8 @@ _NOTHING: dict[str, Any] = {
     "run": None,
     "measured_at": None,
     "asked": None,
+    "attempt": 0,
+    "refused": False,
     "verdict": UNKNOWN,
     "reasons": [],
     "busbw_gb_s": None,
@@ -56,8 +58,11 @@ def flat(expected: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
     return record | {"shape": expected["shape"], "predicted_results": expected["curve"], "cost": expected["cost"]}
 
 
-def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[str, Any]) -> dict[str, Any]:
-    """Return the record of one judged measurement; `built` and `searched` are the lines of those stages."""
+def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[str, Any], attempt: int = 0) -> dict[str, Any]:
+    """Return the record of one judged measurement; `built` and `searched` are the lines of those stages.
+
+    `attempt` is how many attempts at it were refused before.
+    """
     line = judged.line
     efficiency = None
     if judged.busbw_gb_s is not None and judged.ceiling_gb_s:
@@ -67,6 +72,8 @@ def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[s
         "run": _text(line.get("run_id")),
         "measured_at": _text(line.get("started")),
         "asked": asked.digest(),
+        "attempt": attempt,
+        "refused": was_refused(judged, searched),
         "verdict": judged.verdict,
         "reasons": reasons(judged, searched),
         "busbw_gb_s": judged.busbw_gb_s,
@@ -86,6 +93,11 @@ def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[s
         "rehearsed": judged.scale != 1,
         "scale": judged.scale,
     }
+
+
+def was_refused(judged: Judgement, searched: dict[str, Any]) -> bool:
+    """Tell whether the head node refused to measure or to search, so that the next update asks it again."""
+    return bool(judged.line.get("failed") or searched.get("refused"))
 
 
 def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:

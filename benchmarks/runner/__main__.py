@@ -1,13 +1,14 @@
 """The runner's command line.
 
     run            read a request (JSON) from standard input, start it unless it runs or is done, wait, print one JSON line
-    submit         the same without waiting
+    ask            the same for the engine, which keeps what is printed: a refusal is a line, too, and no failure
+    submit         `run` without waiting
     wait RUN_ID    wait for a request that was submitted, print its line
     plan           print the exact commands of the request on standard input and start nothing
     worker FOLDER  the detached work itself (started by `run`)
 
-Exit status: 0 with one JSON line on standard output, or 1 with one sentence on standard error. Rows and progress go to
-standard error while the work runs.
+Exit status: 0 with one JSON line on standard output, or (but for `ask`) 1 with one sentence on standard error. Rows and
+progress go to standard error while the work runs.
 """
 
 import json
@@ -18,13 +19,15 @@ from benchmarks.launch import protocol
 from benchmarks.runner import build, jobs, measure, schedule, search_run
 from benchmarks.runner.refusal import Refusal
 
+#: Characters of a refusal that a line has.
+_SENTENCE = 4000
 _WORK: Dict[str, Any] = {"build": build, "schedule": schedule, "measure": measure, "search": search_run}
 
 
 def main(argv: List[str]) -> int:
     """Carry out one command line and return the exit status."""
     try:
-        return _dispatch(argv)
+        return _ask(sys.stdin.read()) if argv == ["ask"] else _dispatch(argv)
     except Refusal as refusal:
         print(f"busbar: {refusal}", file=sys.stderr)
         return 1
@@ -32,7 +35,7 @@ def main(argv: List[str]) -> int:
 
 def _dispatch(argv: List[str]) -> int:
     if argv in (["run"], ["submit"]):
-        request = _request()
+        request = _request(sys.stdin.read())
         jobs.submit(request)
         if argv == ["submit"]:
             print(request.run_id)
@@ -41,7 +44,7 @@ def _dispatch(argv: List[str]) -> int:
     if argv[:1] == ["wait"] and argv[1:]:
         return jobs.wait(argv[1], None)
     if argv == ["plan"]:
-        request = _request()
+        request = _request(sys.stdin.read())
         for command in _WORK[request.kind].commands(request):
             print(command)
         return 0
@@ -51,8 +54,30 @@ def _dispatch(argv: List[str]) -> int:
     return 2
 
 
-def _request() -> protocol.Request:
+def _ask(text: str) -> int:
+    """Run the request `text`; where that is refused, print the reason as the line of its kind."""
     try:
-        return protocol.request(json.load(sys.stdin))
+        request = _request(text)
+        jobs.submit(request)
+        return jobs.wait(request.run_id, request.timeout_s)
+    except (Refusal, OSError) as refusal:  # a full disk, for one, leaves no folder to work in
+        print(f"busbar: {refusal}", file=sys.stderr)
+        print(json.dumps(protocol.data(_refused(text, str(refusal)[:_SENTENCE])), sort_keys=True))
+        return 0
+
+
+def _refused(text: str, why: str) -> protocol.Refused:
+    """Return the line of a refusal; a request that cannot be read may still name its kind and itself."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    named = said if isinstance(said, dict) else {}
+    return protocol.Refused(run_id=str(named.get("run_id", "")), failed=why, kind=str(named.get("kind", "")))
+
+
+def _request(text: str) -> protocol.Request:
+    try:
+        return protocol.request(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise Refusal(f"the request is not one: {error}") from None

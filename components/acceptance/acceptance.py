@@ -14,6 +14,7 @@ from benchmarks.records.requests import Keeping, Kept
 from benchmarks.report import ending, outputs, summary
 from catalogue import Price
 from components.acceptance.accept import Accept
+from components.acceptance.attempt import attempt
 from components.acceptance.build import Archive, build
 from components.acceptance.looks import End
 from components.acceptance.measure import measure
@@ -30,8 +31,8 @@ from config.stack import Stack
 class Acceptance(pulumi.ComponentResource):
     """A measured bus bandwidth, its verdict, and the cause where it is short.
 
-    Creates: Ready, Runner with the Commands `build`, `measure` and `search`, and `schedule` where the nodes are made a Slurm
-    cluster, Records, Accept; only what is expected while the node set is empty.
+    Creates: Ready, a reference to the stack itself, Runner with the Commands `build`, `measure` and `search`, and `schedule`
+    where the nodes are made a Slurm cluster, Records, Accept; only what is expected while the node set is empty.
     Outputs: `expected`, what is known before any measurement; `measured`, the record of one measurement, replaced as a whole
     (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, how a person gets onto the head node; `readme`,
     Markdown; `head`, the head node once every node is ready, None while there are no nodes. None of them depends on Accept, so
@@ -81,7 +82,8 @@ class Acceptance(pulumi.ComponentResource):
         asked: pulumi.Output[Asked] = pulumi.Output.all(asked=expects, nodes=nodes).apply(
             lambda known: replace(known["asked"], names=tuple(node.name for node in known["nodes"]))
         )
-        runner = Runner(f"{name}-runner", cluster.reach, ready.head, identity, archive.files, mine)
+        number = attempt(f"{name}-before", mine)
+        runner = Runner(f"{name}-runner", cluster.reach, ready.head, identity, number, archive.files, mine)
         records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)
         built = build(
             f"{name}-build",
@@ -108,8 +110,8 @@ class Acceptance(pulumi.ComponentResource):
             opts=mine,
         )
         end = search(f"{name}-search", runner, built=built, measured=measured, budget_s=stack.measure.search_s, opts=mine)
-        record = pulumi.Output.all(end=end, where=built.place).apply(
-            lambda known: self._record(known["end"], known["where"].built)
+        record = pulumi.Output.all(end=end, where=built.place, number=number).apply(
+            lambda known: self._record(known["end"], known["where"].built, known["number"])
         )
         flat = pulumi.Output.all(expected=expected, record=record).apply(
             lambda known: Whole(outputs.flat(known["expected"].fields, known["record"].fields))
@@ -137,8 +139,8 @@ class Acceptance(pulumi.ComponentResource):
         pulumi.Output.all(end=end, headline=headline, screen=screen, kept=kept).apply(lambda known: self._say(**known))
 
     @staticmethod
-    def _record(end: End, built: BuildLine) -> Whole:
-        return Whole(outputs.measured(end.judged, end.asked, built, end.searched))
+    def _record(end: End, built: BuildLine, number: int) -> Whole:
+        return Whole(outputs.measured(end.judged, end.asked, built, end.searched, number))
 
     @staticmethod
     def _screen(end: End, ssh: str, kept: Kept, price: Price | None, *, rents: bool) -> str:

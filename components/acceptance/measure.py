@@ -44,10 +44,16 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
     The judgement is a function of what the state holds, so a preview of a measured stack shows the same one.
     """
 
-    def request(where: Place, asked: Asked, identity: str, nonce: str) -> str:
-        return requests.measure(where, asked, [identity, runner.digest, nonce])
+    def request(where: Place, asked: Asked, identity: str, nonce: str, before: Sequence[str]) -> str:
+        return requests.measure(where, asked, [identity, runner.digest, nonce], before)
 
-    known = pulumi.Output.all(where=built.place, asked=asked, identity=identity, nonce=_nonce(f"{name}-nonce", opts))
+    known = pulumi.Output.all(
+        where=built.place,
+        asked=asked,
+        identity=identity,
+        nonce=_nonce(f"{name}-nonce", opts),
+        before=pulumi.Output.all(*(one.stdout for one in after)),
+    )
     wanted = known.apply(lambda values: request(**values))
     command = runner.run(name, wanted, [built.command, *after], opts)
     earlier = records.look_up(command.stdout, asked)

@@ -19,7 +19,8 @@ class Runner(pulumi.ComponentResource):
     """The packed runner, and what it needs beside itself, in the head node's home folder.
 
     Creates: one copy of the runner, and one of every file in `files` (name there -> local path and sha256).
-    Outputs: none; `run` registers one Command for each request. Other machines are another `identity`.
+    Outputs: none; `run` registers one Command for each request. Other machines are another `identity`; every request is sent
+    again with another `attempt`, and one that is done is answered at once.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what every request needs, once
@@ -28,6 +29,7 @@ class Runner(pulumi.ComponentResource):
         reach: Reach,
         head: pulumi.Output[Head],
         identity: pulumi.Output[str],
+        attempt: pulumi.Output[int],
         files: dict[str, tuple[str, str]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -35,7 +37,7 @@ class Runner(pulumi.ComponentResource):
         data = pack.runner()
         self.digest = pack.digest(data)
         self._program = f"busbar-runner-{self.digest}.pyz"
-        self._reach, self._head, self.identity = reach, head, identity
+        self._reach, self._head, self.identity, self.attempt = reach, head, identity, attempt
         mine = pulumi.ResourceOptions(parent=self)
         self._copies = [
             reach.copy(
@@ -65,15 +67,15 @@ class Runner(pulumi.ComponentResource):
             head=self._head,
             command=request.apply(self._start),
             stdin=request,
-            triggers=[self.identity],
+            triggers=[self.identity, self.attempt],
             opts=waits,
         )
 
     def _start(self, request: str) -> str:
-        """Return the command for `request`; a search that is not needed is its own answer."""
+        """Return the command for `request`; what cannot be run, and a search that is not needed, are their own answers."""
         asked = json.loads(request)
         idle = asked["kind"] == "search" and not asked["trials"] and not asked["again"]
-        return "cat" if idle else f"python3 -IS {self._program} run"
+        return "cat" if idle or "failed" in asked else f"python3 -IS {self._program} ask"
 
 
 def _written(data: bytes) -> str:

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from test_program import dev_asked
 
+from benchmarks.launch.protocol import Refused, data
 from benchmarks.plan.asked import Asked
 from benchmarks.records import work
 from components.acceptance.accept import _FAILS
@@ -70,7 +71,7 @@ def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", 
         MEASURE: line(run),
         "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
     }
-    engine = Failing(known | {name.replace("_", "-"): text for name, text in lines.items()}, fails=fails)
+    engine = Failing(known | {name.replace("_", "-"): text for name, text in lines.items()}, before=outputs, fails=fails)
     records = {"certificate": {"key": str(folder / "key.pem")}, "history": None, "report": None}
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=False, organization="organization")
@@ -101,6 +102,11 @@ def line(run: int, share: float = 0.98, **changes: Any) -> str:
     """Return the line of run number `run`."""
     started = {"run_id": f"run{run}", "started": (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")}
     return json.dumps(document(dev_asked(), share=share) | started | changes)
+
+
+def refused(why: str, kind: str = "measure") -> str:
+    """Return the runner's line of a refusal."""
+    return json.dumps(data(Refused("run2", why, kind)))
 
 
 def damaged(**changes: Any) -> str:
@@ -180,9 +186,9 @@ FAULTS = {
     "SIGTERM in measure": Fault(MEASURE),
     "kill -9 stand-in cloud in create": Fault(CREATE),
     "kill -9 command plugin in measure": Fault(MEASURE),
-    "head disk full": Fault(MEASURE),
+    "head disk full": prints(refused("[Errno 28] No space left on device: '/home/opc/.busbar/runs/run2'"), "unknown"),
     "sshd of head killed in measure": Fault(MEASURE),
-    "worker killed": Fault(MEASURE),
+    "worker killed": prints(refused("the work on the head node ended without a result; last log line: none"), "unknown"),
     "rank stopped": prints(HUNG, "unknown"),
     "bastion sshd away": Fault("acceptance-runner-program"),
     "bastion key changed": Fault(CONTACT),
@@ -217,6 +223,42 @@ def test_after_a_pass_and_this_fault_nothing_says_pass_of_another_request(folder
             demands(asked=request(2))
         answers = f"it answers the request {request(1)}, and {request(2)} was asked"
         assert ("has no certificate" if fault.is_answered else answers) in str(refused.value)
+
+
+BUSY = "the GPUs are at work, so nothing was started; inst-1: process 7 (python3) of root computes on a GPU"
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind", "why"),
+    [
+        ("acceptance_measure", "measure", BUSY),
+        ("acceptance_measure", "measure", "the programs are not as they were built on inst-1; nothing was started"),
+        ("acceptance_measure", "measure", "the request is not one: the document is []; it must be an object"),
+        ("acceptance_build", "build", "nccl-tests did not build: x.cu:1: error: nccl.h: No such file"),
+    ],
+)
+def test_a_refusal_is_a_verdict_with_its_reason_and_the_next_update_asks_again(folder, passed, stage, kind, why):
+    # A stage that was not reached is its own answer.
+    lines = {"acceptance_measure": refused(why)} | {stage: refused(why, kind)}
+    after, ok = update(folder, passed, run=2, **lines)
+    measured = after["measured"]
+    assert not ok
+    assert (measured["verdict"], measured["reasons"], measured["refused"]) == ("unknown", [why], True)
+    assert (measured["asked"], measured["busbw_gb_s"], measured["certificate"]) == (request(2), None, None)
+    assert [passed["measured"]["attempt"], measured["attempt"]] == [0, 0]
+    again, ok = update(folder, after, run=2)
+    assert ok
+    assert (again["measured"]["attempt"], again["measured"]["refused"]) == (1, False)
+    after, _ = update(folder, again, run=2)
+    assert after["measured"]["attempt"] == 1, "what was answered is not asked again"
+
+
+def test_a_search_that_is_refused_leaves_the_short_number_and_is_asked_for_again(folder, passed):
+    why = "the work on the head node ended without a result; last log line: none"
+    slow = {"acceptance_measure": line(2, share=0.5), "acceptance_search": refused(why, "search")}
+    measured = update(folder, passed, run=2, **slow)[0]["measured"]
+    assert (measured["verdict"], measured["reasons"][-1], measured["refused"]) == ("short", why, True)
+    assert measured["busbw_gb_s"]
 
 
 def test_certificates_of_two_checkouts_are_each_of_their_own_machines(passed, monkeypatch):

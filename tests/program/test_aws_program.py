@@ -58,6 +58,8 @@ class Cloud(pulumi.runtime.Mocks):
     answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        if args.typ == "pulumi:pulumi:StackReference":
+            return args.resource_id, dict(args.inputs) | {"outputs": {}}
         if args.resource_id:  # read, not made
             self.read.append((args.typ, args.resource_id))
             found = next(found for kind, found in MADE.items() if args.typ.endswith(kind))

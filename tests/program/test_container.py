@@ -15,7 +15,7 @@ from test_aws_stack import measured
 from benchmarks.host import requests
 from benchmarks.judge.verdict import SHORT, judge
 from benchmarks.launch import launcher
-from benchmarks.launch.protocol import BuildLine, Node, load
+from benchmarks.launch.protocol import Node
 from benchmarks.plan import ranks, steps
 from benchmarks.plan.asked import Asked
 from catalogue.aws import STACK
@@ -175,7 +175,7 @@ NODES = [Node("a", "10.1.0.19"), Node("b", "10.1.0.20")]
 
 
 def words(**changes: Any) -> list[str]:
-    where = requests.place(NODES, "10.1.0.0/17", load(BuildLine, BUILT | changes), asked())
+    where = requests.place(NODES, "10.1.0.0/17", json.dumps(BUILT | changes), asked())
     (step,) = [one for one in steps.steps(asked().plan, asked().shape, 2) if one.name == "all_reduce"]
     run = ranks.ranks(step, asked().plan, where, asked().shape)
     return launcher.command(ranks.launch(where, asked().shape), where.nodes, [run])
@@ -219,7 +219,7 @@ def test_trials_of_a_search_start_in_the_same_container():
         for row in step["rows"] if step["name"] == "all_reduce" else ():
             for timing in row[1:]:
                 timing[0], timing[1], timing[2] = timing[0] * 2, timing[1] / 2, timing[2] / 2
-    where = requests.place(NODES, "10.1.0.0/17", load(BuildLine, BUILT), asked())
+    where = requests.place(NODES, "10.1.0.0/17", json.dumps(BUILT), asked())
     judged = judge(json.dumps(broken), asked())
     assert judged.verdict == SHORT
     trials = json.loads(requests.search(where, asked(), judged, 60, []))["trials"]
@@ -231,7 +231,7 @@ def test_trials_of_a_search_start_in_the_same_container():
 def test_another_image_is_measured_again():
     def run_id(image: str) -> str:
         built = BUILT | {"hashes": BUILT["hashes"] | {"image": image}}
-        where = requests.place(NODES, "10.1.0.0/17", load(BuildLine, built), asked())
+        where = requests.place(NODES, "10.1.0.0/17", json.dumps(built), asked())
         return str(json.loads(requests.measure(where, asked(), []))["run_id"])
 
     assert run_id("1" * 64) != run_id("2" * 64)

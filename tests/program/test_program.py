@@ -302,7 +302,7 @@ def test_every_request_goes_to_the_runner_and_one_that_asks_for_nothing_is_its_o
 
     fine = creates(dev)
     for name in ("acceptance-build", "acceptance-measure"):
-        assert re.fullmatch(r"python3 -IS busbar-runner-[0-9a-f]+\.pyz run", fine[name])
+        assert re.fullmatch(r"python3 -IS busbar-runner-[0-9a-f]+\.pyz ask", fine[name])
     assert fine["acceptance-search"] == "cat"
     slow = creates(run_program(LINES | {"acceptance-measure": json.dumps(document(dev_asked(), share=0.5))}))
     assert slow["acceptance-search"] == slow["acceptance-measure"]

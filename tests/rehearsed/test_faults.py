@@ -162,15 +162,31 @@ def host_named(stage: Stage, name: str) -> str:
     return next(one for one in ids if hosts.enter(world, one, ["hostname", "-s"]).stdout.strip() == name)
 
 
-def test_gpus_on_which_somebody_computes_are_left_alone_with_process_and_owner_named(three):
+def test_what_the_head_node_refuses_is_an_output_and_the_next_update_asks_it_again(three):
     stage, settings = three
-    shown = hosts.enter(World.at(stage.world), host_named(stage, "gpu-2"), ["pgrep", "-o", "-x", "sshd"])
-    pid = int(shown.stdout)
+    world, head = World.at(stage.world), host_named(stage, "gpu-1")
+    pid = int(hosts.enter(world, host_named(stage, "gpu-2"), ["pgrep", "-o", "-x", "sshd"]).stdout)
+    busy = f"the GPUs are at work, so nothing was started; gpu-2: process {pid} (python3) of root computes on a GPU"
+    passed = stage.outputs()["measured"]["run"]
     stage.refault({"kind": "gpu_busy", "host": 1, "pid": pid})
     found = stage.up(**settings, measure={"run": 9})
     stage.refault()
     assert found.status != 0
-    assert f"nothing was started; gpu-2: process {pid} (python3) of root computes on a GPU" in found.text
+    assert f"verdict UNKNOWN: no bus bandwidth was measured; {busy}" in found.text
+    assert "an update without changes asks the head node again" in found.text
+    busied = stage.outputs()["measured"]
+    assert (busied["verdict"], busied["reasons"], busied["attempt"]) == ("unknown", [busy], 0)
+    assert busied["run"] != passed
+    # The same request, on a head node whose disk is full.
+    runs = hosts.enter(world, head, ["sh", "-c", "echo /home/*/.busbar/runs"]).stdout.strip()
+    fill = f"mount -t tmpfs -o size=4k,mode=777 full {runs} && head -c 8k /dev/zero > {runs}/all"
+    hosts.enter(world, head, ["sh", "-c", fill])
+    found = stage.up(**settings, measure={"run": 9})
+    hosts.enter(world, head, ["umount", runs])
+    assert found.status != 0
+    full = stage.outputs()["measured"]
+    assert (full["verdict"], full["attempt"], full["asked"]) == ("unknown", 1, busied["asked"])
+    assert "No space left on device" in full["reasons"][0]
 
 
 def kill(stage: Stage, how: str) -> None:

@@ -25,6 +25,7 @@ from a_line import GPU4, a_plan
 
 from benchmarks.host import pack
 from benchmarks.judge.verdict import judge
+from benchmarks.launch.protocol import Refused, load
 from benchmarks.plan.asked import Asked
 from benchmarks.runner import program_run
 
@@ -539,6 +540,50 @@ def test_what_is_no_request_is_refused(head, text):
     _, err = child.communicate(text, timeout=30)
     assert child.returncode == 1
     assert "request" in err
+
+
+def asked(head: Head, text: str) -> dict:
+    """Return the line that the engine keeps, to which a refusal is no failure."""
+    child = head.start("ask")
+    out, err = child.communicate(text, timeout=60)
+    assert child.returncode == 0, err
+    (line,) = out.splitlines()
+    return json.loads(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "why"),
+    [
+        ("", "", "the request is not one: Expecting value"),
+        ('{"schema": 1, "kind": "measure", "run_id": "x"}', "measure", "the request is not one: schema is 1; it must be 2"),
+    ],
+)
+def test_to_the_engine_what_is_no_request_is_a_line_of_its_kind_that_says_so(head, text, kind, why):
+    found = asked(head, text)
+    assert (found["kind"], found["schema"]) == (kind, 2)
+    assert found["failed"].startswith(why)
+
+
+def test_to_the_engine_a_refused_measurement_is_a_line_and_the_next_attempt_measures(head):
+    with_smi(head, "77, python3, 30\\n", "0, 600, 3")
+    request = json.dumps(measure_request(head, REAL_RUN))
+    found = asked(head, request)
+    assert load(Refused, found) == Refused(found["run_id"], found["failed"], "measure")
+    assert "the GPUs are at work, so nothing was started; head: process 77 (python3)" in found["failed"]
+    with_smi(head, "", "0, 600, 3")
+    assert "failed" not in asked(head, request)
+
+
+@pytest.mark.parametrize("place", [".busbar", ".busbar/runs"])
+def test_a_head_node_without_room_or_rights_is_a_line_and_with_room_the_next_attempt_measures(head, place):
+    """A file where a folder has to be stands in for a disk that is full: neither lets anything be made there."""
+    path = head.home / place
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+    request = json.dumps(measure_request(head, REAL_RUN))
+    assert "busbar/runs" in asked(head, request)["failed"]
+    path.unlink()
+    assert "failed" not in asked(head, request)
 
 
 @pytest.fixture
