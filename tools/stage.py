@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ class Stage:
     def __init__(self, folder: Path, stack: str = "dev", site: Path | None = None) -> None:
         self.folder, self.stack = folder, stack
         self.scale = Site.read(site).scale if site else DEFAULT_SCALE
-        self.door = ["rehearsal/enter", *(["--hosts", str(site)] if site else [])]
+        # By this interpreter without its site packages, of which the door needs none: it starts twice as fast.
+        self.door = [sys.executable, "-IS", "rehearsal/enter", *(["--hosts", str(site)] if site else [])]
         self.world = folder / "world"
         for made in (self.world, folder / "state", folder / "config", folder / "home"):
             made.mkdir()
@@ -93,7 +95,7 @@ class Stage:
         }
         self.salt = ""
         self.report = ""
-        self.command("python3", "tools/nccl_tests_archive.py", ".busbar/build/nccl-tests.tar")
+        self.command(sys.executable, "tools/nccl_tests_archive.py", ".busbar/build/nccl-tests.tar")
 
     def faults(self, *faults: dict[str, Any]) -> None:
         """Plant faults for what is created from now on, in place of those that were planted."""
@@ -279,7 +281,7 @@ class Stage:
             gone = self.destroy()
             assert gone.status == 0, gone
         if self.world.exists():
-            cleared = self.command("rehearsal/enter", "--clear-hosts", "true")
+            cleared = self.command(sys.executable, "-IS", "rehearsal/enter", "--clear-hosts", "true")
             assert cleared.status == 0, cleared
         left = left_of(self.world)
         assert retained or not left, left

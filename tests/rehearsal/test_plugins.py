@@ -539,9 +539,10 @@ def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -
         "print('a line of the program')\n"
     )
     project.pulumi("config", "set", "--secret", "word", "hush")
-    up = project.pulumi("up", "--yes", "--skip-preview")
+    up = project.pulumi("up", "--yes", "--skip-preview", "--debug")
     assert up.returncode == 0, up.stdout + up.stderr
     assert "a line of the program" in up.stdout
+    assert "debug: resource registration successful" in up.stdout  # of the SDK, sent only where asked for
     outputs = json.loads(project.pulumi("stack", "output", "--json", "--show-secrets").stdout)
     assert outputs == {
         "where": [str(project.folder), str(project.folder), "beside"],

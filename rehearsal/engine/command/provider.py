@@ -19,7 +19,7 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from . import copy_to_remote, differences, local, remote, shapes
+from . import differences, local, shapes
 from .calls import Call, CommandError
 from .shapes import Shape
 from .wire import UNKNOWN, Properties, has_asset, has_unknown, plain, read, write
@@ -153,7 +153,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 uncertain = {key: UNKNOWN if has_asset(value) else value for key, value in inputs.items()}
                 return provider_pb2.CreateResponse(id="" if is_copy else identifier, properties=write({**uncertain, **outputs}))
             if is_copy:
-                await copy_to_remote.copy(call, known)
+                await _copy(call, known)
                 return provider_pb2.CreateResponse(id=identifier, properties=write(inputs))
             written = await _run(call, shape, known.get("create"), known, {})
             return provider_pb2.CreateResponse(id=identifier, properties=write({**inputs, **written}))
@@ -184,7 +184,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 return provider_pb2.UpdateResponse(properties=write({**uncertain, **kept}))
             if is_copy:
                 if _hash(known) != _hash(before) or known["remotePath"] != before["remotePath"]:
-                    await copy_to_remote.copy(call, known)
+                    await _copy(call, known)
                 return provider_pb2.UpdateResponse(properties=write(inputs))
             command = known.get("update", known.get("create"))
             written = await _run(call, shape, command, known, _strings(before))
@@ -238,12 +238,23 @@ async def _shape(urn: str, context: grpc.aio.ServicerContext) -> Shape:
     return SHAPES[token]
 
 
+# What dials is loaded where it is needed: its library takes longer than all the rest, and most operations dial nobody.
+async def _copy(call: Call, known: Properties) -> None:
+    from . import copy_to_remote  # noqa: PLC0415
+
+    await copy_to_remote.copy(call, known)
+
+
 async def _run(call: Call, shape: Shape, command: object, inputs: Properties, before: dict[str, str]) -> dict[str, str]:
     """Run a command, if there is one, and return its outputs; those of the last run if there is none."""
     if command is None:
         return {"stdout": before.get("stdout", ""), "stderr": before.get("stderr", "")}
-    where = local if shape is shapes.LOCAL_COMMAND else remote
-    stdout, stderr = await where.run(call, str(command), inputs, before)
+    if shape is shapes.LOCAL_COMMAND:
+        stdout, stderr = await local.run(call, str(command), inputs, before)
+    else:
+        from . import remote  # noqa: PLC0415
+
+        stdout, stderr = await remote.run(call, str(command), inputs, before)
     return {"stdout": stdout, "stderr": stderr}
 
 

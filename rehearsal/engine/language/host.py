@@ -38,6 +38,15 @@ EXIT_ALREADY_TOLD = 32  # the program's process has shown its error; the engine 
 GRACE_S = 2.0  # for a program that was told to end
 
 
+def debug_lines_are_shown() -> bool:
+    """Say whether the engine that started this host was asked to show debug lines; where it cannot be seen, it was."""
+    try:
+        words = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+    except OSError:
+        return True
+    return any(word in {"-d", "--debug", "--logtostderr"} or word.startswith(("--debug=", "--logtostderr=")) for word in words)
+
+
 class HostError(Exception):
     """The project's options name an interpreter that is not there."""
 
@@ -157,6 +166,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             "pwd": request.pwd or str(directory),
             "program": os.path.normpath(directory / (request.info.entry_point or request.program or ".")),
             "args": list(request.args),
+            "debug": debug_lines_are_shown(),
         }
         with self._lock:
             if self._cancelled:
