@@ -9,11 +9,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pane
 import pytest
 
 ROOT = Path(__file__).parents[2]
 #: This suite is `make test`, and `make figures` takes minutes: its own figures are checked where they are printed.
 ELSEWHERE = {"make test", "make figures"}
+
+#: What a person watches for: collective, size, busbw and its share of what the wire allows.
+NUMBER = re.compile(r"\d+/\d+ \w+ \d+ [KMG]?i?B [\d.e-]+ GB/s \(\d+% of the wire\)")
 
 
 def typed() -> list[str]:
@@ -57,24 +61,35 @@ def test_what_a_newcomer_types_works(tmp_path, request):
     commands = [line for line in typed() if line not in ELSEWHERE]
     ordered = ["make up", *(line for line in commands if line not in {"make up", "make down"}), "make down"]
     said = {}
+    panes: list[str] = []
     for command in ordered:
         # Where this machine was too busy for a number, the update says how to ask for another one.
         for words in (command, *(["make measure"] * 2 if command == "make up" else [])):
-            done = subprocess.run(
-                ["bash", "-c", words],
-                cwd=copy,
-                env=environment,
-                input="hostname\n" if command == "make ssh" else "",
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-            )
+            if words == "make up":  # in a terminal of 80 columns, which is watched
+                shell = ["bash", "-c", words]
+                status, text = pane.watch(shell, panes.append, cwd=copy, environment=environment, timeout_s=300)
+                done = subprocess.CompletedProcess(shell, status, text, "")
+            else:
+                done = subprocess.run(
+                    ["bash", "-c", words],
+                    cwd=copy,
+                    env=environment,
+                    input="hostname\n" if command == "make ssh" else "",
+                    capture_output=True,
+                    text=True,
+                    timeout=300,
+                    check=False,
+                )
             if "verdict" not in done.stdout or done.returncode == 0:
                 break
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         said[command] = done.stdout
     assert "verdict PASS" in said["make up"]
+    begun = next(number for number, seen in enumerate(panes) if NUMBER.search(seen))
+    ended = next(number for number, seen in enumerate(panes) if "acceptance-measure created" in seen)
+    measuring = panes[begun:ended]
+    assert len({NUMBER.findall(seen)[-1] for seen in measuring if NUMBER.search(seen)}) > 1, "the number of the size that runs"
+    assert not [seen for seen in measuring if not NUMBER.search(seen)], "it is visible always while it measures"
     assert "inst-" in said["make ssh"]
     assert json.loads(said["make outputs"])["measured"]["verdict"] == "pass"
     assert not (copy / ".busbar" / "world").exists()

@@ -29,6 +29,12 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     stage.close()
 
 
+@pytest.fixture(scope="module")
+def digest(built) -> str:
+    """The image's, as the first measurement found it."""
+    return str(built[0].outputs()["measured"]["versions"]["image_sha256"])
+
+
 def test_one_instance_is_measured_in_its_container_against_the_gate_of_one_machine(built):
     stage, found = built
     assert found.status == 0, found
@@ -41,10 +47,10 @@ def test_one_instance_is_measured_in_its_container_against_the_gate_of_one_machi
     assert kinds.count("Instance") == 2, "the login node, and the node"
 
 
-def test_what_was_checked_inside_the_container_is_in_the_outputs(built):
+def test_what_was_checked_inside_the_container_is_in_the_outputs(built, digest):
     versions = built[0].outputs()["measured"]["versions"]
     assert versions["gpus_inside"] == "8 x NVIDIA A100-SXM4-40GB, 580.65.06"
-    assert (versions["image"], len(versions["image_sha256"])) == (IMAGE, 64)
+    assert (versions["image"], len(digest)) == (IMAGE, 64)
     assert (versions["mpi"], versions["cuda"]) == (versions["mpirun"], "cuda-12.8")
 
 
@@ -80,19 +86,19 @@ def test_an_unchanged_update_changes_nothing(built):
     assert not found.changes(), found
 
 
-def test_an_image_that_cannot_be_had_is_named_and_the_measurement_before_it_stays(built):
+def test_an_image_that_cannot_be_had_is_named_and_no_pass_of_another_image_is_left(built):
     stage = built[0]
-    run = stage.outputs()["measured"]["run"]
     found = stage.up(**ranks_in("docker://nvcr.io#nvidia/tensorflow:none"))
     assert found.status != 0
     assert "containerd did not pull nvcr.io/nvidia/tensorflow:none: " in found.text
     assert "nvcr.io/nvidia/tensorflow:none: not found" in found.text
-    assert stage.outputs()["measured"]["run"] == run
+    measured = stage.outputs()["measured"]
+    assert (measured["verdict"], measured["refused"], measured["versions"]) == ("unknown", True, {})
+    assert "containerd did not pull nvcr.io/nvidia/tensorflow:none: " in measured["reasons"][0]
 
 
-def test_gpus_that_the_container_does_not_get_are_said_before_anything_is_built(built):
+def test_gpus_that_the_container_does_not_get_are_said_before_anything_is_built(built, digest):
     stage = built[0]
-    digest = stage.outputs()["measured"]["versions"]["image_sha256"]
     stage.on_host("sudo rm /etc/cdi/nvidia.yaml")
     found = stage.up(**ranks_in(f"docker://nvcr.io#nvidia/tensorflow@sha256:{digest}"))
     assert found.status != 0

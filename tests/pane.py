@@ -1,0 +1,65 @@
+"""A terminal of 80 columns and 24 rows, and what a person sees of a program in it, moment by moment."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+COLUMNS, ROWS = 80, 24
+#: What changes colours and the like, and no position.
+_LOOKS = re.compile(r"\x1b\[[0-9;]*m|\x1b\(B|\x1b\[\?25[hl]")
+
+
+def visible(text: str) -> str:
+    """Return what of `text` the pane shows at its end, as one line, which is how a person reads on from row to row.
+
+    Raises:
+        ValueError: the text moves the cursor, so its last rows are not what is seen.
+    """
+    plain = _LOOKS.sub("", text)
+    if (moved := re.search(r"\x1b.{0,8}", plain)) is not None:
+        raise ValueError(f"the cursor is moved: {moved[0]!r}")
+    rows: list[str] = []
+    for line in plain[-COLUMNS * ROWS * 2 :].replace("\r\n", "\n").split("\n"):
+        last = line.rpartition("\r")[2]  # what was written before is written over
+        rows += [last[at : at + COLUMNS] for at in range(0, max(len(last), 1), COLUMNS)]
+    return "".join(rows[-ROWS:])
+
+
+def watch(
+    words: Sequence[str], see: Callable[[str], None], *, cwd: Path, environment: Mapping[str, str], timeout_s: float
+) -> tuple[int, str]:
+    """Run `words` in the pane, show `see` the pane whenever it changes; return exit status and all that was printed.
+
+    Raises:
+        TimeoutError: it runs longer than `timeout_s`; it is killed.
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    terminal = {"TERM": "xterm", **environment}
+    with subprocess.Popen(words, cwd=cwd, env=terminal, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as child:
+        os.close(theirs)
+        deadline, raw = time.monotonic() + timeout_s, b""
+        while True:
+            if not select.select([ours], [], [], max(deadline - time.monotonic(), 0))[0]:
+                child.kill()
+                raise TimeoutError(f"{words} ran longer than {timeout_s} s: {raw.decode('utf-8', 'replace')}")
+            try:
+                some = os.read(ours, 1 << 16)
+            except OSError:  # the last one that had the other end open has ended
+                some = b""
+            if not some:
+                break
+            raw += some
+            see(visible(raw.decode("utf-8", "replace")))
+        os.close(ours)
+    return child.returncode, raw.decode("utf-8", "replace").replace("\r\n", "\n")

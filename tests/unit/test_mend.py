@@ -1,0 +1,77 @@
+"""A state that was cut is put back from the engine's own backup with a word, and a dead lock is lifted before any verb."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import pytest
+
+from tools import mend, unlock
+
+WHOLE = json.dumps({"version": 3, "checkpoint": {"latest": {"resources": []}}})
+
+
+@pytest.fixture
+def state(tmp_path):
+    """Return the file of a stack's state in a backend, beside which its backup is to lie."""
+    place = tmp_path / ".pulumi" / "stacks" / "busbar"
+    place.mkdir(parents=True)
+    return place / "dev.json"
+
+
+@pytest.mark.parametrize("cut", ["", WHOLE[:-3], "null"])
+def test_a_state_that_was_cut_is_put_back_from_its_backup_with_a_word(state, tmp_path, monkeypatch, capsys, cut):
+    state.write_text(cut)
+    backup = state.with_name("dev.json.bak")
+    backup.write_text(WHOLE)
+    os.utime(backup, (1_800_000_000, 1_800_000_000))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
+    assert mend.main(["dev"]) == 0
+    assert state.read_text() == WHOLE
+    said = "the state of dev was cut (was the disk full?), and its backup of 2027-01-15 08:00:00 UTC is in its place"
+    assert capsys.readouterr().err == f"busbar: {said}\n"
+    assert mend.main(["dev"]) == 0
+    assert capsys.readouterr().err == ""
+    assert sorted(path.name for path in state.parent.iterdir()) == ["dev.json", "dev.json.bak"]
+
+
+def test_a_state_whose_backup_was_cut_too_is_left_as_it_is_and_said(state, tmp_path, monkeypatch, capsys):
+    state.write_text(WHOLE[:9])
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
+    assert mend.main(["dev"]) == 1
+    assert state.read_text() == WHOLE[:9]
+    assert "dev.json was cut, and so was dev.json.bak; `pulumi stack import` takes an older one" in capsys.readouterr().err
+
+
+def test_another_stacks_cut_state_and_one_that_was_removed_are_nobodys_concern(state, tmp_path):
+    state.write_text("")
+    state.with_name("other.json.bak").write_text(WHOLE)
+    assert mend.restored(f"file://{tmp_path}", "other") == []
+    assert not state.with_name("other.json").exists()
+
+
+@pytest.mark.parametrize(("hostname", "lifted"), [(socket.gethostname(), True), ("elsewhere", False)])
+def test_a_dead_lock_is_lifted_and_one_that_may_be_alive_is_the_engines_to_say(tmp_path, monkeypatch, hostname, lifted):
+    place = tmp_path / ".pulumi" / "locks" / "organization" / "busbar" / "dev"
+    place.mkdir(parents=True)
+    lock = {"pid": 1, "username": "root", "hostname": hostname, "timestamp": "2026-11-22T21:00:00Z"}
+    (place / "1.json").write_text(json.dumps(lock))
+    ran: list[list[str]] = []
+    monkeypatch.setattr(unlock.subprocess, "run", lambda words, **_: ran.append(words))
+    said = mend.unlocked(f"file://{tmp_path}", "dev")
+    assert [one.partition(",")[0] for one in said] == [f"the lock of process 1 of root on {hostname}"] * lifted
+    assert len(ran) == lifted
+
+
+def test_a_backend_elsewhere_is_left_alone(monkeypatch, capsys):
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")
+    assert mend.main(["dev"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_every_verb_of_make_on_a_stack_mends_its_state_first():
+    lines = (mend.Path(mend.__file__).parent / "in-stack").read_text().splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "tools.mend" in line]
+    assert not [line for line in lines[:at] if "pulumi " in line and not line.lstrip().startswith("#")]

@@ -1,0 +1,79 @@
+"""Undo what a bad end left of a stack's state, so that it stops neither `up` nor `down`: python -m tools.mend STACK.
+
+A state that was cut (the disk was full) is put back from the backup that the engine makes before each write, and the lock of an
+engine that is gone is lifted. A lock of an update at work stays, and so does everything in a backend that is no folder here.
+The files are the engine's (pulumi 3.259.0, pkg/backend/diy/state.go: stacks/PROJECT/STACK.json and the same with .bak).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tools.unlock import unlock
+from tools.verbs import RefusedError, ended
+
+
+def restored(backend: str, stack: str) -> list[str]:
+    """Put back states of `stack` that were cut; return a sentence for each.
+
+    Raises:
+        RefusedError: its backup was cut, too.
+    """
+    said = []
+    for path in sorted(_folder(backend).glob(f".pulumi/stacks/*/{stack}.json")):
+        if _is_whole(path):
+            continue
+        backup = path.with_name(f"{path.name}.bak")
+        if not _is_whole(backup):
+            raise RefusedError(f"{path} was cut, and so was {backup.name}; `pulumi stack import` takes an older one")
+        written = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(backup.stat().st_mtime))
+        fresh = path.with_name(f"{path.name}.new")
+        shutil.copyfile(backup, fresh)  # where there is still no room, this fails and changes nothing
+        fresh.replace(path)
+        said.append(f"the state of {stack} was cut (was the disk full?), and its backup of {written} is in its place")
+    return said
+
+
+def unlocked(backend: str, stack: str) -> list[str]:
+    """Lift locks of engines that are gone; return a sentence if there were any."""
+    if not any(_folder(backend).glob(f".pulumi/locks/organization/*/{stack}/*.json")):
+        return []
+    try:
+        return [unlock(backend, stack)]
+    except RefusedError:
+        return []  # the engine itself says who holds it, and reading goes on beside it
+
+
+def _folder(backend: str) -> Path:
+    return Path(backend.removeprefix("file://")).expanduser()
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text()), dict)
+    except (OSError, ValueError):
+        return False
+
+
+def main(argv: list[str]) -> int:
+    """Mend the state of the stack that `argv` names; return an exit status."""
+    if len(argv) != 1:
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+
+    def work() -> None:
+        backend = os.environ["PULUMI_BACKEND_URL"]
+        if backend.startswith("file://"):
+            for sentence in [*restored(backend, argv[0]), *unlocked(backend, argv[0])]:
+                sys.stderr.write(f"busbar: {sentence}\n")
+
+    return ended("mend", work)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
