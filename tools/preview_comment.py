@@ -13,6 +13,9 @@ from typing import Any
 #: First line of every comment of ours, by which the next one finds it.
 MARK = "<!-- busbar preview -->"
 _ACCEPTANCE = "::busbar:acceptance:Acceptance::"
+#: Operations of the engine that read what exists, and those that change nothing.
+_READ = {"read", "refresh"}
+_NO_CHANGE = {"same", *_READ}
 #: GitHub takes 65,536 characters.
 _MOST_ROWS = 300
 
@@ -35,9 +38,9 @@ def comment(preview: dict[str, Any]) -> str:
     said = [one for one in preview.get("diagnostics", []) if _ACCEPTANCE in one.get("urn", "") and one["severity"] == "info"]
     expected = [one["message"].strip() for one in said] or ["No bandwidth could be predicted."]
     errors = [one["message"].strip() for one in preview.get("diagnostics", []) if one["severity"] == "error"]
-    counts = preview.get("changeSummary") or {}
+    counts = {what: count for what, count in (preview.get("changeSummary") or {}).items() if what not in _READ}
     summary = ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) or "nothing"
-    rows = [(one["op"], *_named(one["urn"])) for one in preview.get("steps", []) if one["op"] != "same"]
+    rows = sorted((one["op"], *_named(one["urn"])) for one in preview.get("steps", []) if one["op"] not in _NO_CHANGE)
     table = [f"| {op} | `{kind}` | `{name}` |" for op, kind, name in rows[:_MOST_ROWS]]
     more = [f"and {len(rows) - _MOST_ROWS} more"] if len(rows) > _MOST_ROWS else []
     return "\n".join(

@@ -43,9 +43,10 @@ def dead(lock: dict[str, Any]) -> str:
     if lock["hostname"] != socket.gethostname():
         raise RefusedError(f"the lock is that of {who}; look there, and type `pulumi cancel` if it has ended")
     try:
-        runs = "pulumi" in Path(f"/proc/{int(lock['pid'])}/comm").read_text()
+        name, _, state = Path(f"/proc/{int(lock['pid'])}/stat").read_text().rpartition(") ")
     except OSError:
-        runs = False
+        name = state = ""
+    runs = "pulumi" in name and state[:1] != "Z"  # one that nobody has waited for has ended, too
     if runs:
         raise RefusedError(f"an update is at work: {who}; end it with Ctrl-C, and it lifts its own lock")
     return f"the lock of {who}, which is gone, is lifted"

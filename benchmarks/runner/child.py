@@ -1,6 +1,7 @@
 """Runs a child process with a time limit, and stops its whole process group at the limit or when the reader ends."""
 
 import contextlib
+import ctypes
 import math
 import os
 import signal
@@ -10,6 +11,8 @@ import time
 from typing import Any, Callable, Iterator, List
 
 _PATIENCE_S = 10
+#: prctl(2): the signal that a process gets when the thread that started it ends; loaded before any fork.
+_PRCTL, _PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
 class Bounded:
@@ -54,6 +57,10 @@ class Bounded:
                 self._process.wait(_PATIENCE_S)
 
 
+def _end_with_parent() -> None:
+    _PRCTL(_PDEATHSIG, int(signal.SIGTERM))
+
+
 @contextlib.contextmanager
 def bounded(
     argv: List[str],
@@ -64,10 +71,17 @@ def bounded(
 ) -> Iterator[Bounded]:
     """Run `argv` in its own process group, standard error on standard output; stop it on leaving.
 
-    It may run for `timeout_s`, and print nothing for `silence_s`; before a limit ends it, `before_end` is called.
+    It may run for `timeout_s`, and print nothing for `silence_s`; before a limit ends it, `before_end` is called. If this
+    process is killed, the command gets SIGTERM, so that no rank runs on beside the next measurement.
     """
     process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **options
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, which takes no lock
+        **options,
     )
     child = Bounded(process, silence_s)
     deadline, ended = time.monotonic() + timeout_s, threading.Event()

@@ -124,7 +124,7 @@ def test_wrong_values_are_counted_and_a_port_at_half_its_rate_is_named_before_an
     assert any(f"{outputs['nodes'][1]['name']}: {HCA} has link rate 50 Gb/sec" in reason for reason in reasons)
 
 
-def test_ctrl_c_in_the_middle_of_a_measurement_loses_nothing(three):
+def test_ctrl_c_and_then_a_closed_terminal_in_the_middle_of_a_measurement_lose_nothing(three):
     stage, settings = three
     before = runs_with(stage, "measuring:")
     child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}})))
@@ -133,6 +133,16 @@ def test_ctrl_c_in_the_middle_of_a_measurement_loses_nothing(three):
     found = stage.end(child)
     assert found.status != 0
     interrupted = time.time()
+    # With its terminal the engine ends at once, and its lock stays.
+    child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}})))
+    while not (locks := list((stage.folder / "state").rglob(f"locks/organization/*/{stage.stack}/*.json"))):
+        assert child.poll() is None, stage.end(child)
+        time.sleep(0.1)
+    os.killpg(child.pid, signal.SIGHUP)
+    assert stage.end(child).status != 0
+    assert locks[0].exists()
+    mended = stage.command("python3", "-m", "tools.mend", stage.stack)
+    assert re.fullmatch(r"busbar: the lock of process \d+ of .*, which is gone, is lifted\n", mended.text), mended
     found = stage.measure(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}}))
     assert found.status == 0, found
     assert started(stage) < interrupted

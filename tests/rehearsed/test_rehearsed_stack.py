@@ -149,14 +149,18 @@ def test_an_unchanged_update_whose_history_store_is_gone_passes_unchanged_with_a
     assert stage.outputs()["measured"]["verdict"] == "pass"
 
 
-def test_a_preview_predicts_the_bandwidth_and_states_the_gate(built):
+def test_the_comment_of_a_preview_has_the_bandwidth_the_gate_the_price_and_what_changes(built, reviewed):
     stage = built[0]
-    found = stage.command(*stage.engine("preview", "--json", oci={"pools": [{"nodes": 3}]}))
+    changes = {"oci": {"pools": [{"nodes": 3}]}, "records": {"pricePerNodeHour": "30 USD"}, "accept": {"gate": "160 GB/s"}}
+    found = stage.command(*stage.engine("preview", "--json", **changes))
     assert found.status == 0, found
     text = preview_comment.comment(preview_comment.read(found.text))
-    said = "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 200): "
-    assert said in text
-    assert "`oci:Core/clusterNetwork:ClusterNetwork` | `cluster-pool-gpu-nodes` |" in text
+    assert "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 200): " in text
+    assert "; the gate asks for 160 GB/s: " in text
+    assert "; 90 USD an hour" in text
+    assert "| update | `oci:Core/clusterNetwork:ClusterNetwork` | `cluster-pool-gpu-nodes` |" in text
+    page = ROOT / "docs" / "preview-comment.md"
+    reviewed(page, page.read_text().partition(preview_comment.MARK)[0] + text)
 
 
 def test_subnets_that_exist_are_looked_up_and_what_they_lack_is_said_before_anything_ends(built):

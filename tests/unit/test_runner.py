@@ -326,8 +326,9 @@ def test_a_lost_waiter_leaves_the_work_running_and_the_next_one_finds_it(head):
     assert (head.home / "count").read_text() == "once\n"
 
 
-def test_a_worker_that_died_is_not_waited_for_and_the_next_run_starts_afresh(head):
-    body = f"echo $PPID > {head.home}/worker\n[ -e {head.home}/second ] && exec cat {GOLDEN}/h200x2.txt\nsleep 30\n"
+def test_a_worker_that_died_leaves_no_run_and_is_not_waited_for_and_the_next_run_starts_afresh(head):
+    body = f"echo $$ > {head.home}/run\necho $PPID > {head.home}/worker\n"
+    body += f"[ -e {head.home}/second ] && exec cat {GOLDEN}/h200x2.txt\nsleep 30\n"
     waiting = head.start("run")
     waiting.stdin.write(json.dumps(measure_request(head, body)))
     waiting.stdin.close()
@@ -338,6 +339,10 @@ def test_a_worker_that_died_is_not_waited_for_and_the_next_run_starts_afresh(hea
     os.kill(int((head.home / "worker").read_text()), signal.SIGKILL)
     assert waiting.wait(10) == 1
     assert "ended without a result" in waiting.stderr.read()
+    left = Path("/proc") / (head.home / "run").read_text().strip() / "stat"
+    while left.exists() and left.read_text().rpartition(") ")[2][:1] != "Z":
+        assert time.monotonic() < deadline, "the run went on"
+        time.sleep(0.05)
     (head.home / "second").touch()
     status, out, err = head.run(measure_request(head, body))
     assert status == 0, err
