@@ -529,6 +529,28 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @needs_engine
 @pytest.mark.engine
 @of_one_project
+def test_what_pages_tell_to_type_about_a_stack_file_and_a_state_does_that(project: Project) -> None:
+    """As README, docs/acceptance.md and docs/hosts.md have it."""
+    file = project.folder / "Pulumi.dev.yaml"
+    kept = file.read_text()
+    nodes = "config:\n  trial:hosts:\n    nodes:\n      gpu-a: 10.20.1.11\n      x: 10.20.1.12\n"
+    file.write_text(nodes + kept)
+    for words in (["set", "--path", "measure.run", "2"], ["rm", "--path", 'hosts.nodes["x"]']):
+        done = project.pulumi("config", *words)
+        assert done.returncode == 0, done.stderr
+    assert json.loads(project.pulumi("config", "get", "measure").stdout) == {"run": 2}
+    assert json.loads(project.pulumi("config", "get", "hosts").stdout) == {"nodes": {"gpu-a": "10.20.1.11"}}
+    file.write_text(kept)
+    project.write("")
+    for words in (["up", "--yes", "--skip-preview"], ["refresh", "--yes"], ["cancel", "--yes"]):
+        done = project.pulumi(*words)
+        assert done.returncode == 0, done.stderr
+    assert "URN: urn:pulumi:dev::trial::pulumi:pulumi:Stack::trial-dev" in project.pulumi("stack", "--show-urns").stdout
+
+
+@needs_engine
+@pytest.mark.engine
+@of_one_project
 def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -> None:
     (project.folder / "beside.py").write_text("NAME = 'beside'\n")
     project.write(

@@ -59,7 +59,8 @@ def test_what_a_newcomer_types_works(tmp_path, request):
     # A test that fails half way leaves no hosts.
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     commands = [line for line in typed() if line not in ELSEWHERE]
-    ordered = ["make up", *(line for line in commands if line not in {"make up", "make down"}), "make down"]
+    between = [line for line in commands if line not in {"make up", "make down"}]
+    ordered = ["make up", *between, "make status", "make logs", "make release", "make unlock", "make down"]
     said = {}
     panes: list[str] = []
     for command in ordered:
@@ -91,5 +92,8 @@ def test_what_a_newcomer_types_works(tmp_path, request):
     assert len({NUMBER.findall(seen)[-1] for seen in measuring if NUMBER.search(seen)}) > 1, "the number of the size that runs"
     assert not [seen for seen in measuring if not NUMBER.search(seen)], "it is visible always while it measures"
     assert "inst-" in said["make ssh"]
+    assert said["make status"].splitlines()[-1].startswith("costs:    nothing, it is rehearsed")
+    assert "dev is not locked" in said["make unlock"]
+    assert list((copy / ".busbar" / "logs").glob("dev-*.tar.gz")), said["make logs"]
     assert json.loads(said["make outputs"])["measured"]["verdict"] == "pass"
     assert not (copy / ".busbar" / "world").exists()

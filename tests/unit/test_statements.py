@@ -1,0 +1,59 @@
+"""Everything that README and docs tell a reader to type is run by a test, or listed with the reason why it is not."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+import yaml
+from conftest import ROOT, groups, texts
+
+from config import read
+from tools import statements
+from tools.nested import merged
+
+LISTS = statements.Lists.read()
+FOUND = statements.found()
+BLOCKS = [(page, text) for text, pages in FOUND.items() if "\n" in text for page in pages]
+
+
+def test_every_statement_is_in_one_list_and_every_list_has_statements_of_pages_alone():
+    listed = [*LISTS.run, *LISTS.recorded, *LISTS.not_run]
+    assert len(listed) == len(set(listed))
+    assert set(FOUND) == set(listed), "name in tools/statements.json the test that runs it, or why none can"
+
+
+@pytest.mark.parametrize("node", sorted({*LISTS.run.values(), *LISTS.recorded.values()}))
+def test_the_test_that_runs_a_statement_is_there(node):
+    file, _, name = node.partition("::")
+    tree = ast.parse((ROOT / file).read_text())
+    assert name in {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+
+
+def test_what_is_not_run_is_counted_and_says_why(capsys):
+    statements.main()
+    count, *shown = capsys.readouterr().out.splitlines()
+    assert count.startswith(f"{len(FOUND)} statements: {len(LISTS.run)} run by a test, ")
+    assert len(shown) == len(LISTS.not_run)
+    assert all(len(why.split()) > 1 for why in LISTS.not_run.values())
+
+
+@pytest.mark.parametrize(("page", "text"), BLOCKS, ids=[page for page, _ in BLOCKS])
+def test_every_block_of_a_stack_file_is_one_that_the_models_take(page, text):
+    """A block has groups by their whole names, or is a part of the group that its page is about."""
+    block = yaml.safe_load(textwrap.dedent(text))
+    target = page.removeprefix("docs/").partition(".")[0]
+    named = {key.partition(":")[2]: value for key, value in block.items() if key.startswith("busbar:")}
+    stack = {"aws": "aws-efa", "oci": "oci"}.get(target, "oci")
+    own = {"compartment": "ocid1.compartment.oc1..aaaa", "access": {"sshFrom": ["203.0.113.7/32"]}} if stack == "oci" else {}
+    given = merged(groups(stack, **{stack.partition("-")[0]: own}), named or {target: block})
+    parsed = read.parse(texts(given))
+    assert parsed.target == stack.partition("-")[0]
+
+
+def test_commands_are_found_in_blocks_and_in_text_and_what_is_shown_is_not():
+    page = "Type `make up` or\n`pulumi stack export \\| x\ny`, see `make`.\n```\npulumi up\nverdict PASS: 1\n```\n"
+    assert list(statements.statements(page)) == ["make up", "pulumi stack export | x y", "pulumi up"]
+    with pytest.raises(ValueError, match="a block of rust"):
+        list(statements.statements("```rust\nx\n```\n"))

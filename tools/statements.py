@@ -1,0 +1,80 @@
+"""Count what README and docs tell a reader to type, and what of it a test runs: python -m tools.statements.
+
+tools/statements.json names the test of each statement, or why there is none. A statement in none of its lists fails
+tests/unit/test_statements.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "rehearsal/README.md", "rehearsal/image/README.md")
+#: First words of what is typed; in running text only code that begins with one of these and goes on is a command.
+_PROGRAMS = "make|pulumi|python3?|pip|sudo|ssh|aws|oci|gh|git|curl|prometheus|chromium|apt-get|yum|dnf|sbatch|srun|scontrol"
+_TYPED = re.compile(rf"(?:[A-Z]+=\S+ )*(?:{_PROGRAMS}|[\w./-]*/python3?|tools/[\w-]+|rehearsal/enter) .+")
+#: A block in one of these languages is typed, or put into a stack file, whole.
+_SHELL, _FILE, _DRAWN = ("sh", "", "bash"), ("yaml",), ("mermaid", "json")
+
+
+def statements(text: str) -> Iterator[str]:
+    """Yield what a page tells to type: commands in blocks and in running text, and each block of a stack file."""
+    parts = re.split(r"^ *```(\w*)\n(.*?)^ *```$", text, flags=re.MULTILINE | re.DOTALL)
+    for prose in parts[::3]:
+        spans = (" ".join(span.replace("\\|", "|").split()) for span in re.findall(r"`([^`]+)`", prose))
+        yield from (span for span in spans if _TYPED.fullmatch(span))
+    for language, block in zip(parts[1::3], parts[2::3], strict=True):
+        if language in _FILE:
+            yield block.strip()
+        elif language in _SHELL:
+            lines = [line.strip() for line in block.splitlines() if line.strip()]
+            yield from (line for line in lines if _TYPED.fullmatch(line) or language == "sh" or re.match(r"export \w+=", line))
+        elif language not in _DRAWN:
+            raise ValueError(f"a block of {language}: say in {__name__} whether that is typed")
+
+
+def found() -> dict[str, list[str]]:
+    """Return each statement with the pages that have it."""
+    pages: dict[str, list[str]] = {}
+    for page in sorted({path for pattern in PAGES for path in ROOT.glob(pattern)}):
+        for statement in dict.fromkeys(statements(page.read_text())):
+            pages.setdefault(statement, []).append(str(page.relative_to(ROOT)))
+    return pages
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What becomes of each statement.
+
+    Attributes:
+        run: the test that runs it, or the same program with other words.
+        recorded: the test in which its tool runs and the commands that it types are noted instead of run.
+        not_run: why no test runs it here.
+    """
+
+    run: dict[str, str]
+    recorded: dict[str, str]
+    not_run: dict[str, str]
+
+    @classmethod
+    def read(cls) -> Lists:
+        """Return the lists of tools/statements.json."""
+        return cls(**json.loads((ROOT / "tools" / "statements.json").read_text()))
+
+
+def main() -> None:
+    """Print the count, and what is not run."""
+    pages, lists = found(), Lists.read()
+    counts = f"{len(lists.run)} run by a test, {len(lists.recorded)} with their commands recorded, {len(lists.not_run)} not run"
+    sys.stdout.write(f"{len(pages)} statements: {counts}\n")
+    for statement, why in lists.not_run.items():
+        sys.stdout.write(f"  {statement}: {why} ({', '.join(pages.get(statement, []))})\n")
+
+
+if __name__ == "__main__":
+    main()
