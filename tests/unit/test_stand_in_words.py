@@ -1,0 +1,15 @@
+"""A stand-in command writes down its words as a shell takes them."""
+
+from __future__ import annotations
+
+import shlex
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rehearsal.image.standin import quoted
+
+
+@given(st.text(st.sampled_from("ab1 '\"$@%+=:,./-_~\\é\n")))
+def test_a_word_is_quoted_as_the_library_quotes_it(word):
+    assert quoted(word) == shlex.quote(word)
