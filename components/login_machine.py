@@ -13,12 +13,14 @@ from components import remote_scripts
 from components.reach import Machine, to_machine
 
 _LOG = "/var/log/cloud-init-output.log"
-_BOOTED = f"""step=$(sed -n 's/.*"failed", "step": "\\([^"]*\\)".*/\\1/p' {MARK} 2>/dev/null)
+#: What asks a machine how its first boot ended; URN stands for its name in the engine.
+BOOTED = f"""step=$(sed -n 's/.*"failed", "step": "\\([^"]*\\)".*/\\1/p' {MARK} 2>/dev/null)
 if [ -n "$step" ]; then
   {{
     echo "the first boot of this machine failed in step $step; its log {_LOG} ends:"
     sudo -n tail -n 15 {_LOG}
-    echo "Once the cause is mended, make this machine anew: pulumi up --replace 'URN'"
+    # A URN has dollar signs, which the shell takes for variables between double quotes.
+    echo "Once the cause is mended, make this machine anew: pulumi up --replace '"'URN'"'"
   }} >&2
   exit 1
 fi
@@ -57,7 +59,7 @@ def booted(
     looked = remote.Command(
         f"{name}-booted",
         connection=machine.apply(to_machine),
-        create=instance.urn.apply(lambda urn: _BOOTED.replace("URN", urn)),
+        create=instance.urn.apply(lambda urn: BOOTED.replace("URN", urn)),
         triggers=[instance.id],
         add_previous_output_in_env=False,
         opts=opts,

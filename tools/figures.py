@@ -3,12 +3,14 @@
     make figures
     make figures PARTS="faults healthy"
 
-PARTS are any of two, many, aws, search, pure (the default), exporter, faults and healthy (a quarter of an hour).
+PARTS are any of two, many, aws, search, pure (the default), exporter, faults, healthy and busy. Faults and healthy take a
+quarter of an hour each, busy three; RUNS=2 asks healthy and busy for two runs of each kind in place of ten.
 Ratios come from runs side by side in one world.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -74,7 +76,9 @@ _FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None]], .
     ({"kind": "slow_link", "hosts": [5, 6], "factor": 0.3}, ("link", (5, 6), None)),
     ({"kind": "slow_link", "hosts": [0, 7], "factor": 0.5}, ("link", (0, 7), None)),
 )
-_HEALTHY_RUNS = 10
+_HEALTHY_RUNS = int(os.environ.get("RUNS") or 10)
+#: Half a rail of one host.
+_HALF_RAIL = {"kind": "rail_rate", "host": 3, "rail": 2, "factor": 0.5}
 
 
 def main(parts: list[str]) -> None:
@@ -94,12 +98,13 @@ def main(parts: list[str]) -> None:
                 _planted_faults(Path(folder))
             elif part == "healthy":
                 _healthy(Path(folder))
+            elif part == "busy":
+                _busy(Path(folder))
             elif part in known:
                 _in_a_world(Path(folder) / part, known[part], "aws-efa" if part == "aws" else "dev")
             else:
-                sys.exit(
-                    f"{part} is no part; known are {', '.join([*known, 'search', 'pure', 'exporter', 'faults', 'healthy'])}"
-                )
+                more = ["search", "pure", "exporter", "faults", "healthy", "busy"]
+                sys.exit(f"{part} is no part; known are {', '.join([*known, *more])}")
 
 
 def _in_a_world(folder: Path, measure: Callable[[Stage], None], stack: str) -> None:
@@ -246,6 +251,55 @@ def _healthy(folder: Path) -> None:
         stage.close()
     say(f"false alarms in {_HEALTHY_RUNS} healthy rehearsed runs, {_MANY} hosts", str(_HEALTHY_RUNS - verdicts.count("pass")))
     say("of these runs were measured a second time and passed then", str(twice))
+
+
+def _busy(folder: Path) -> None:
+    """Measure healthy hosts on a quiet machine and on a busy one, and hosts with half a rail there."""
+    stage, settings = _standing(folder / "busy")
+    settings = merged(settings, _CALM)
+    half = f"half of {len(os.sched_getaffinity(0))} processors taken"
+    try:
+        _verdicts(stage, settings, "healthy, quiet", 100)
+        with _half_taken():
+            _verdicts(stage, settings, f"healthy, {half}", 200)
+            stage.refault(_HALF_RAIL)
+            _verdicts(stage, settings, f"half a rail, {half}", 300)
+            stage.refault()
+    finally:
+        stage.close()
+
+
+def _verdicts(stage: Stage, settings: dict[str, Any], what: str, first: int) -> None:
+    """Measure as often as was asked, and print how many ended in each verdict and how many blamed a host."""
+    verdicts, blamed, began, last = [], 0, time.monotonic(), ""
+    for number in range(first, first + _HEALTHY_RUNS):
+        ended = stage.up(**merged(settings, {"measure": {"run": number}}))
+        found = stage.outputs()
+        measured = found.get("measured") or {}
+        if measured.get("run") in {None, last}:
+            sys.exit(f"{what}: run {number} left no measurement: {ended}")
+        last = measured["run"]
+        verdicts.append(measured["verdict"])
+        blamed += bool(_named(found))
+        if verdicts[-1] != "pass":
+            say(f"{what}: run {number}", "; ".join(measured["reasons"]))
+    counts = ", ".join(f"{verdicts.count(one)} {one}" for one in ("pass", "short", "unknown"))
+    say(f"{what}, {_MANY} hosts", f"{counts}; {blamed} blamed a host; {(time.monotonic() - began) / _HEALTHY_RUNS:.0f} s each")
+
+
+@contextlib.contextmanager
+def _half_taken() -> Iterator[None]:
+    """Take half of the processors from everything else: each of them has a loop that goes before other processes."""
+    mine = sorted(os.sched_getaffinity(0))[: max(1, len(os.sched_getaffinity(0)) // 2)]
+    pinned = "os.sched_setaffinity(0, {int(sys.argv[1])}); os.setpriority(os.PRIO_PROCESS, 0, -20)"
+    loop = f"import os, sys; {pinned}\nwhile True: pass"
+    taking = [subprocess.Popen([sys.executable, "-c", loop, str(one)]) for one in mine]
+    try:
+        yield
+    finally:
+        for one in taking:
+            one.kill()
+            one.wait()
 
 
 def _overhead(stage: Stage) -> float:

@@ -38,6 +38,8 @@ SHORT_PLAN: dict[str, Any] = {
 #: Changes to that where the measurement is not the point: one size, and no number is too low.
 ONE_SIZE: dict[str, Any] = {"measure": {"sizes": {"to": "1M"}}, "accept": {"gate": "1 GB/s"}}
 _PATIENCE_S = 300
+#: Words of an update up to the measurement.
+UNMEASURED = ("--yes", "--skip-preview", "--exclude", "**::acceptance-measure", "--exclude-dependents")
 #: Each is another `measure.run`: where this machine may have been busy, an update is measured again, and once more.
 _AGAIN = (101, 102)
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
@@ -230,11 +232,20 @@ class Stage:
 
     def build(self, **changes: Any) -> Finished:
         """Update the stack with `changes` up to the measurement, which the next `up` makes; there must be none yet."""
-        return self.up("--exclude", "**::acceptance-measure", "--exclude-dependents", **changes)
+        return self.command(*self.engine("up", *UNMEASURED, **changes))
 
     def up_words(self, **changes: Any) -> list[str]:
         """Return the command of an update."""
         return self.engine("up", "--yes", "--skip-preview", **changes)
+
+    def beside(self, verb: str, *words: str) -> Finished:
+        """Run the engine on a second stack of this account, with the stack file that was written last."""
+        folder = self.folder / "config"
+        if not (self.folder / "state" / ".pulumi" / "stacks" / "busbar" / "second.json").exists():
+            made = self.command("pulumi", "-C", str(folder), "stack", "init", "second")
+            assert made.status == 0, made
+        where = ("--stack", "second", "--non-interactive", "--config-file", str(folder / f"Pulumi.{self.stack}.yaml"))
+        return self.command(*self.door, "pulumi", verb, *where, *words)
 
     def destroy(self) -> Finished:
         """Destroy the stack."""
@@ -253,9 +264,9 @@ class Stage:
         assert found.status == 0, found
         return found.text
 
-    def resources(self) -> list[dict[str, Any]]:
-        """Return the resources that the stack's state holds."""
-        file = self.folder / "state" / ".pulumi" / "stacks" / "busbar" / f"{self.stack}.json"
+    def resources(self, stack: str = "") -> list[dict[str, Any]]:
+        """Return the resources that the stack's state holds, or another stack's."""
+        file = self.folder / "state" / ".pulumi" / "stacks" / "busbar" / f"{stack or self.stack}.json"
         found: list[dict[str, Any]] = json.loads(file.read_text())["checkpoint"]["latest"].get("resources", [])
         return found
 

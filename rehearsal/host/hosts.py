@@ -194,6 +194,9 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         # Vendor data is the platform's part of first boot; its script fails in the final stage.
         script = "#!/bin/sh\necho 'rehearsed fault boot_fails: the platform script of this image fails' >&2\nexit 1\n"
         made["var/lib/cloud/seed/nocloud/vendor-data"] = (script, 0o600)
+    for command in faults.failing:
+        script = f"#!/bin/sh\necho 'rehearsed fault command_fails: {command} of this image is broken' >&2\nexit 1\n"
+        made[f"usr/local/sbin/{command}"] = (script, 0o755)  # the first folder of every PATH
     user_data = base64.b64encode(spec.user_data).decode()
     made["var/lib/cloud/seed/nocloud/user-data"] = (f"base64:{user_data}", 0o600)
     return made

@@ -25,6 +25,7 @@ class HostFaults:
         boot_fails: cloud-init ends with the status `error`.
         never_answers: the host runs and no packet reaches it.
         free_bytes: space left on its root disk, None for all of it.
+        failing: commands of its image that end with an error.
         computing: processes that nvidia-smi shows on its GPUs, as it prints them: pid, name, MiB.
     """
 
@@ -38,16 +39,17 @@ class HostFaults:
     boot_fails: bool = False
     never_answers: bool = False
     free_bytes: int | None = None
+    failing: tuple[str, ...] = ()
     computing: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, world: World, index: int, rails: int) -> HostFaults:
-        """Return the faults of the host with that launch index; a host outside every pool (-1) has none.
+        """Return the faults of the host with that launch index; -1 is that of every host outside the pools.
 
         Raises:
             ValueError: a fault of a kind that concerns hosts names no number where one is needed.
         """
-        mine = [one for one in world.faults() if index >= 0 and one.get("host") == index]
+        mine = [one for one in world.faults() if one.get("host") == index]
         factors = dict.fromkeys(range(rails), 1.0)
         for one in mine:
             which = range(rails) if one["kind"] == "slow_host" else [_rail(one)] if one["kind"] == "rail_rate" else []
@@ -66,6 +68,7 @@ class HostFaults:
             "boot_fails" in kinds,
             "never_answers" in kinds,
             int(str(free)) if free is not None else None,
+            tuple(_command(one) for one in mine if one["kind"] == "command_fails"),
             tuple(_process(one) for one in mine if one["kind"] == "gpu_busy"),
         )
 
@@ -75,6 +78,13 @@ def _rail(fault: dict[str, object]) -> int:
     if not isinstance(rail, int):
         raise ValueError(f"the fault {fault} must name its rail by a whole number from 0, as rails are told apart by it.")
     return rail
+
+
+def _command(fault: dict[str, object]) -> str:
+    command = fault.get("command")
+    if not isinstance(command, str) or not command or "/" in command:
+        raise ValueError(f"the fault {fault} must have command, the name of a program of that host without its folder.")
+    return command
 
 
 def _process(fault: dict[str, object]) -> str:

@@ -18,6 +18,8 @@ from a_line import document
 from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, Engine, configuration, ready_line, run_program
 
 from benchmarks.plan.asked import Asked
+from cloudinit.steps import MARK
+from components import login_machine
 from components.oci import login_node
 from components.oci.pool import create_timeout
 from config import read
@@ -432,3 +434,15 @@ def test_nodes_trust_every_network_that_their_rails_may_have(family, rails):
 def test_the_wait_for_nodes_leaves_the_agent_its_time():
     """20 minutes to the first SSH and 15 to the last rail, by the vendor's tutorials, and room beside them."""
     assert Measure().ready_timeout_s >= 1.5 * (20 + 15) * 60
+
+
+def test_the_command_that_makes_a_failed_login_node_anew_names_it_whole(tmp_path):
+    """A URN has dollar signs, which a shell must not take for variables."""
+    mark, urn = tmp_path / "boot.json", "urn:pulumi:dev::busbar::busbar:oci:Cluster$busbar:oci:LoginNode$oci:Core/x:X::a-login"
+    mark.write_text('{"status": "failed", "step": "sshd"}\n')
+    asked = login_machine.BOOTED.replace("URN", urn).replace(MARK, str(mark)).replace("sudo -n tail", "true")
+    for shell in ("dash", "bash"):
+        done = subprocess.run([shell, "-c", asked], capture_output=True, text=True, check=False, timeout=20)
+        assert done.returncode == 1
+        assert "failed in step sshd" in done.stderr
+        assert f"pulumi up --replace '{urn}'\n" in done.stderr

@@ -139,6 +139,7 @@ def test_faults_come_and_go_on_a_running_host(stage):
         ({"kind": "port_degraded", "host": 1, "rail": 0}, "gbit_s, whole gigabits per second"),
         ({"kind": "port_degraded", "host": 1, "gbit_s": 50}, "must name its rail"),
         ({"kind": "gpu_busy", "host": 1}, "must have pid, a process of that host"),
+        ({"kind": "command_fails", "host": 1, "command": "/bin/rm"}, "must have command, the name of a program"),
     ],
 )
 def test_a_fault_that_says_too_little_is_refused_in_one_sentence(tmp_path, fault, sentence):

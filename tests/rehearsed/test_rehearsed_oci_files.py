@@ -10,7 +10,7 @@ import pytest
 
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
-from tools.nested import merged
+from tools.nested import DEFAULT, merged
 from tools.stage import Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-files")]
@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-files")]
 HOLDERS = {"FileSystem", "FileStorageLustreFileSystem"}
 #: The dev stack's own image is too old for any Lustre client.
 OL8 = {"image": "ocid1.image.oc1..rehearsed-ol8-gpu", "imageFamily": "ol8"}
-UBUNTU_IMAGE = {"image": "ocid1.image.oc1..rehearsed-ubuntu2204-gpu", "imageFamily": "ubuntu2204"}
-UBUNTU = {"oci": {"pools": [{"shape": "BM.GPU.H100.8"} | UBUNTU_IMAGE]}}
+#: Imported from Object Storage by the update.
+UBUNTU = {"oci": {"pools": [{"shape": "BM.GPU.H100.8", "image": "ubuntu2404-nv580", "imageFamily": DEFAULT}]}}
 
 
 def files(on_destroy: str = "refuse", **home: Any) -> dict[str, Any]:
@@ -93,13 +93,13 @@ def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_
 
 
 def test_another_mount_point_is_other_nodes_with_the_same_data_and_the_login_users_own_home_is_not_shared(stage):
-    """Of another shape and another image, too: every rail of those carries its bytes."""
+    """Of another shape and with an image that is imported, too: every rail of those carries its bytes."""
     before = stage.outputs()["nodes"]
     found = stage.pass_by(**merged(files(mount="/home"), UBUNTU))
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
     assert measured["transport"]["state"] == "pass", measured["transport"]
-    assert measured["versions"]["os"].startswith("Ubuntu 22.04"), measured["versions"]
+    assert measured["versions"]["os"].startswith("Ubuntu 24.04"), measured["versions"]
     assert not {node["name"] for node in before} & {node["name"] for node in stage.outputs()["nodes"]}
     first, second = nodes(stage)
     assert stage.on_host("cat /home/mark; grep -c /data /etc/fstab || true", *first).split() == ["files", "0"]
