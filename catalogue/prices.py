@@ -19,6 +19,12 @@ class Price:
     source: str
 
 
+#: FSx for Lustre, PERSISTENT_2 on SSD, us-east-1: USD for a GB and month by the throughput of each TiB in MB/s. Both c3x.dev
+#: and awsnegotiations.com have the first one (read 2026-11-23); of the others no two sources were found.
+LUSTRE_USD_PER_GB_MONTH: dict[int, float] = {125: 0.145}
+#: As AWS counts a month's price (cost estimates of its calculator).
+HOURS_PER_MONTH = 730
+
 #: By shape.
 PRICES: dict[str, Price] = {
     "BM.GPU.A100-v2.8": Price(32.0, _LIST),

@@ -13,10 +13,23 @@ import json
 import sys
 from typing import Any
 
+from catalogue.prices import HOURS_PER_MONTH, LUSTRE_USD_PER_GB_MONTH
 from tools.verbs import RefusedError, Run, ended, shown
 
 #: Kinds of resources that are machines, or make them.
 _MACHINES = frozenset({"Instance", "ClusterNetwork", "Fleet"})
+
+
+#: Kinds that cost nothing by themselves, on both clouds.
+_FREE = frozenset(
+    {
+        *("Vpc", "Subnet", "SecurityGroup", "SecurityGroupIngressRule", "SecurityGroupEgressRule", "RouteTable", "Route"),
+        *("RouteTableAssociation", "InternetGateway", "PlacementGroup", "LaunchTemplate", "KeyPair", "Role", "InstanceProfile"),
+        *("RolePolicy", "RolePolicyAttachment", "Vcn", "SecurityList", "ServiceGateway", "InstanceConfiguration"),
+        *("AppCatalogSubscription", "MountTarget", "Export", "ExportSet", "DataRepositoryAssociation", "ConsoleHistory"),
+        *("VpcIpv4CidrBlockAssociation", "BucketPublicAccessBlock", "BucketOwnershipControls", "Parameter"),
+    }
+)
 
 
 def left(state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -37,13 +50,28 @@ def lines(state: dict[str, Any]) -> list[str]:
     if not found:
         return ["nothing is left in this stack"]
     return [
-        f"{len(found)} resources are left, {len(held)} of them protected, as they hold data; the price of none is known here:",
+        f"{len(found)} resources are left, {len(held)} of them protected, as they hold data:",
         *(
-            f"  {_name(one)} ({one['type'].rpartition(':')[2]}): {one.get('id')}{', protected' * one.get('protect', False)}"
+            f"  {_name(one)} ({one['type'].rpartition(':')[2]}): {one.get('id')}"
+            f"{', protected' * one.get('protect', False)}{_bill(one)}"
             for one in found
         ),
         "to end all of it, data included: make release DATA=delete",
     ]
+
+
+def _bill(resource: dict[str, Any]) -> str:
+    """Return what a resource is billed for and its price, or that it is not known; nothing for what costs nothing by itself."""
+    known = resource.get("outputs") or {}
+    kind = resource["type"].rpartition(":")[2]
+    if kind in _FREE:
+        return ""
+    size_gib = known.get("storageCapacity") or known.get("capacityInGbs")
+    billed = f", billed for {size_gib:g} GiB" if isinstance(size_gib, int | float) else ", billed"
+    rate = LUSTRE_USD_PER_GB_MONTH.get(known.get("perUnitStorageThroughput", 0)) if kind == "LustreFileSystem" else None
+    if rate is None or not isinstance(size_gib, int | float):
+        return f"{billed} at a price that is not known here"
+    return f"{billed}, about {size_gib * rate / HOURS_PER_MONTH:.3g} USD an hour (list price in us-east-1)"
 
 
 def release(state: dict[str, Any], where: list[str], run: Run) -> None:

@@ -88,7 +88,8 @@ def least_bytes(plan: Measure, shape: Shape, nodes: int, counted: frozenset[str]
             taken = step if counted is None else repeated(step)
             total += _operations_bytes(taken, plan) * 2 * (nodes - 1) / nodes * shape.gpus
         if step.name == plan.collective:
-            return total + _operations_bytes(step, plan) * _least_share(plan.collective, nodes)
+            total += _operations_bytes(step, plan) * _least_share(plan.collective, nodes)
+            break
     return total
 
 

@@ -33,7 +33,7 @@ class Ready(pulumi.ComponentResource):
         stdout = cluster.reach.contact(
             f"{name}-contact",
             found.apply(lambda one: one.nodes),
-            _ask(planned, timeout_s),
+            request(planned, timeout_s),
             found.apply(lambda one: one.identity),
             pulumi.ResourceOptions(parent=self),
         )
@@ -59,7 +59,7 @@ class Ready(pulumi.ComponentResource):
             pulumi.log.warn(said, self)
 
 
-def _ask(planned: PlannedSet, timeout_s: int) -> dict[str, Any]:
+def request(planned: PlannedSet, timeout_s: int) -> dict[str, Any]:
     """Return what first contact asks of every node."""
     shape = planned.shape
     ask: dict[str, Any] = {

@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 def look(node: Node, way: Way, note: Note) -> Optional[Seen]:
     """Return what the node reports; None while it is not ready."""
-    key = node.get("host_key") or _host_key(node, way, note)
+    key = node.get("host_key") or host_key(node, way, note)
     if not key or (way.first_boot and not _is_booted(node, way, note)):
         return None
     facts = {}  # type: Dict[str, Any]
@@ -87,7 +87,7 @@ def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
         )
 
 
-def _host_key(node: Node, way: Way, note: Note) -> str:
+def host_key(node: Node, way: Way, note: Note) -> str:
     """Learn the host key over the cloud's private network, where no machine can take another's address.
 
     It is asked for each time, because first boot may replace a key of the image.

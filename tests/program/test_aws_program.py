@@ -1100,6 +1100,8 @@ def test_an_account_that_has_everything_lets_the_cluster_through():
     assert {"getInstanceType", "getInstanceTypeOfferings", "getAmi", "getServiceQuota"} <= tokens
     quota = next(arguments for token, arguments in asked.asked if token.endswith("getServiceQuota"))
     assert quota == {"serviceCode": "ec2", "quotaName": "Running On-Demand P instances"}
+    # A deprecated image still starts machines; without the word EC2 hides it and the look-up would say that there is none.
+    assert all(arguments["includeDeprecated"] for token, arguments in asked.asked if token.endswith("getAmi"))
 
 
 def test_an_account_that_is_not_asked_is_not_asked_and_says_so(cloud, monkeypatch):

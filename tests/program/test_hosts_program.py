@@ -11,8 +11,14 @@ from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, run_program
 from tools.nested import DEFAULT
 
 LINE = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "fronts": ["bond0"], "networks": ["10.0.0.0/16"]}
+
+
+def contact_of(facts):
+    return json.dumps(LINE | {"groups": [{"facts": facts, "nodes": ["a", "b"]}]})
+
+
 LINES = {
-    "acceptance-ready-contact": json.dumps(LINE | {"groups": [{"facts": SERVER_FACTS, "nodes": ["a", "b"]}]}),
+    "acceptance-ready-contact": contact_of(SERVER_FACTS),
     "acceptance-build": BUILD_LINE,
     "acceptance-measure": "{}",
     "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
@@ -105,6 +111,19 @@ def test_what_the_machines_say_decides_how_ranks_are_started(hosts):
     assert ranks["NCCL_SOCKET_IFNAME"] == "=bond0"
     assert request["launch"]["mca"]["oob_tcp_if_include"] == "10.0.0.0/16"
     assert not {"UCX_NET_DEVICES", "NCCL_IB_TC"} & set(ranks)
+
+
+def test_a_shape_of_which_something_is_doubtful_is_said_once_it_is_known(hosts, monkeypatch):
+    said = []
+    monkeypatch.setattr("pulumi.log.warn", lambda text, _where=None: said.append(text))
+    monkeypatch.setitem(LINES, "acceptance-ready-contact", contact_of(SERVER_FACTS))
+    hosts()
+    assert not said
+    shared = SERVER_FACTS | {"hca": SERVER_FACTS["hca"][:4]}
+    monkeypatch.setitem(LINES, "acceptance-ready-contact", contact_of(shared))
+    hosts()
+    assert len(said) == 1
+    assert "8 GPUs share 4 rails" in said[0]
 
 
 def test_a_network_that_the_stack_names_is_taken(hosts):

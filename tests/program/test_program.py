@@ -360,8 +360,10 @@ def test_a_broken_rule_stops_the_program_before_anything_is_registered(monkeypat
 
 
 def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():
-    with pytest.raises(pulumi.RunError, match=r"has 1 of 2 nodes running .* destroy the stack"):
+    with pytest.raises(pulumi.RunError, match=r"has 1 of 2 nodes running \(\S+ RUNNING\); they are billed.* destroy the stack"):
         run_program(LINES, members=1)
+    with pytest.raises(pulumi.RunError, match=r"pool gpu has 0 of 2 nodes running \(none\); they are billed"):
+        run_program(LINES, members=0)
 
 
 @pytest.mark.parametrize(("nodes", "minutes"), [(2, 30), (19, 30), (20, 60), (45, 90)])

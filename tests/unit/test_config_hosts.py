@@ -227,11 +227,16 @@ def test_rails_that_are_trained_at_several_rates_count_as_the_slowest_once_they_
 
 
 @pytest.mark.parametrize(
-    ("rails", "why"), [(("mlx5_77",), "names mlx5_77, and the machines have"), (("mlx5_4",), "no port of that")]
+    ("rails", "there", "why"),
+    [
+        (("mlx5_0", "mlx5_77", "mlx5_78"), RAILS[:2], "names mlx5_77, mlx5_78, and the machines have mlx5_0, mlx5_1; name"),
+        (("mlx5_0",), (), "names mlx5_0, and the machines have none; name"),
+        (("mlx5_4",), (*RAILS[:4], *DOWN), "names mlx5_4, and no port of that is active; bring it up, or leave it out"),
+    ],
 )
-def test_rails_that_are_not_there_or_down_are_refused_by_name(rails, why):
-    with pytest.raises(ValueError, match=why):
-        recognise(replace(H100, hcas=(*RAILS[:4], *DOWN)), 4, rails=rails)
+def test_rails_that_are_not_there_or_down_are_refused_by_name(rails, there, why):
+    with pytest.raises(ValueError, match=f"^hosts.rails {why}"):
+        recognise(replace(H100, hcas=there), 4, rails=rails)
 
 
 def test_all_devices_beside_the_front_end_are_rails_where_they_are_alike():

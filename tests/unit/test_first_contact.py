@@ -240,6 +240,30 @@ def test_a_jump_host_that_does_not_know_the_operators_key_ends_the_wait_at_once(
     assert "Permission denied (publickey). Does your SSH agent have a key that it accepts (ssh-add -l)?" in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("answer", "learnt", "noted"),
+    [
+        ((0, "# 10.0.0.2:22 SSH-2.0\n10.0.0.2 ssh-ed25519 AAAANew more\n", ""), "ssh-ed25519 AAAANew", None),
+        ((0, "# 10.0.0.2:22 SSH-2.0\n", ""), "", "no answer on TCP port 22"),
+        ((1, "10.0.0.2 ssh-ed25519 AAAANew\n", ""), "", "no answer on TCP port 22"),
+        ((255, "", "first\nssh: connect to host jump: timed out\n"), "", "the jump host does not answer"),
+    ],
+)
+def test_a_host_key_is_what_the_scan_says_and_takes_the_place_of_the_one_before(tmp_path, monkeypatch, answer, learnt, noted):
+    before = "10.0.0.1 ssh-ed25519 AAAAOne\n10.0.0.2 ssh-ed25519 AAAAOld\n10.0.0.20 ssh-ed25519 AAAATwenty\n"
+    (tmp_path / "known").write_text(before)
+    calls, notes = [], []
+    monkeypatch.setattr(node_look, "run_here", lambda *words: calls.append(words) or answer)
+    way = ssh_way.Way(["ssh"], ["ssh", "jump"], str(tmp_path / "known"), "me", [], True, "", [], [], "", False, 0.0)
+    assert node_look.host_key({"name": "b", "address": "10.0.0.2"}, way, notes.append) == learnt
+    assert calls == [(["ssh", "jump", "ssh-keyscan", "-T", "5", "-t", "ed25519", "10.0.0.2"], "", 15)]
+    assert [note.startswith(str(noted)) for note in notes] == ([True] if noted else [])
+    other = [line for line in before.splitlines() if not line.startswith("10.0.0.2 ")]
+    after = [*other, "10.0.0.2 ssh-ed25519 AAAANew"] if learnt else before.splitlines()
+    assert (tmp_path / "known").read_text().splitlines() == after
+    assert [path.name for path in tmp_path.iterdir()] == ["known"]
+
+
 def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
     nodes = [
         machine(f"gpu-server-in-a-rather-long-named-rack-{number:03}.example.org", f"10.0.{number}.1") for number in range(512)

@@ -40,6 +40,13 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
     assert looks.weigh(0, 14).answer == ""
 
 
+def test_after_the_last_look_the_nearer_answer_is_taken_and_not_before():
+    """Five slow looks of 64 are nearer to a healthy fabric, six are not; one look earlier neither is an answer."""
+    assert looks.MOST == 64
+    assert [looks.weigh(slow, 64).answer for slow in (4, 5, 6, 7)] == ["pass", "pass", "short", "short"]
+    assert [looks.weigh(slow, 63).answer for slow in (5, 6, 7)] == ["", "", ""]
+
+
 @pytest.mark.parametrize("slow", [4, 8, 12])
 def test_a_fabric_that_is_slow_at_times_is_short_and_intermittent_with_its_share(slow):
     judged = verdict(with_looks(slow))

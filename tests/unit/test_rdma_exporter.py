@@ -239,6 +239,15 @@ def test_a_scrape_over_http_has_every_counter(served):
     assert len(counters(read(body)[0])) == 21 + 31 + 31
 
 
+def test_a_scrape_leaves_no_file_open_and_the_server_asks_no_name_service_who_it_is(served):
+    asked(served, "/metrics")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        assert asked(served, "/metrics")[0] == 200
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2, "the last connections may still be closing"
+    assert (served.server_name, served.server_port) == ("127.0.0.1", served.server_address[1])
+
+
 def test_nothing_but_the_metrics_is_shown(served):
     assert asked(served, "/")[0] == 404
     assert asked(served, "/../../etc/passwd")[0] == 404

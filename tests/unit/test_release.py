@@ -31,10 +31,23 @@ def state(*resources):
 
 def test_what_is_left_is_named_with_its_id_data_first():
     first, data, network, last = release.lines(state(NETWORK, DATA))
-    assert first.startswith("2 resources are left, 1 of them protected, as they hold data")
-    assert data == "  cluster-storage-home (OpenZfsFileSystem): fs-1, protected"
+    assert first == "2 resources are left, 1 of them protected, as they hold data:"
+    assert data == "  cluster-storage-home (OpenZfsFileSystem): fs-1, protected, billed at a price that is not known here"
     assert network == "  network (Vpc): vpc-1"
     assert last.endswith("make release DATA=delete")
+
+
+@pytest.mark.parametrize(
+    ("throughput", "says"),
+    [
+        (125, "billed for 1200 GiB, about 0.238 USD an hour (list price in us-east-1)"),
+        (250, "billed for 1200 GiB at a price that is not known here"),
+    ],
+)
+def test_what_is_left_says_what_it_is_billed_for_and_its_price_where_two_sources_agree(throughput, says):
+    kind = "aws:fsx/lustreFileSystem:LustreFileSystem"
+    lustre = DATA | {"type": kind, "outputs": {"storageCapacity": 1200, "perUnitStorageThroughput": throughput}}
+    assert release.lines(state(lustre))[1].endswith(f"(LustreFileSystem): fs-1, protected, {says}")
 
 
 @pytest.mark.parametrize("exported", [state(), {"deployment": {}}])

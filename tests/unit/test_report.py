@@ -214,6 +214,18 @@ def test_pairs_that_were_not_asked_have_no_number_and_one_that_gave_none_is_red(
     assert none.short == {(0, 1)}
 
 
+def test_numbers_of_pairs_are_read_on_their_colour_white_on_dark_and_black_on_light():
+    """The scale is dark at both ends: nothing, and the ceiling; light on both sides of the limit."""
+    limit, ceiling = pairs.read(of_eight()).limit_gb_s, pairs.read(of_eight()).ceiling_gb_s
+    asked = [0.0, 0.45 * limit, 0.55 * limit, limit + 0.45 * (ceiling - limit), limit + 0.55 * (ceiling - limit), ceiling]
+    measured = of_eight()
+    measured["search"] = measured["search"] | {"pairs": [[0, other + 1, value] for other, value in enumerate(asked)]}
+    figure = pairs.matrix(measured)
+    inks = {text.get_position(): text.get_color() for text in figure.axes[0].texts}
+    assert [inks[other + 1, 0] for other in range(6)] == ["white", "white", "black", "black", "white", "white"]
+    assert [inks[0, other + 1] for other in range(6)] == [inks[other + 1, 0] for other in range(6)]
+
+
 def test_the_table_of_nodes_says_what_each_gave_and_sent_and_which_is_named():
     found = nodes.rows(of_eight(SLOW_NODE))
     assert [row.name for row in found if row.is_blamed] == ["n7"]
@@ -243,6 +255,9 @@ def test_bursts_beyond_the_scale_are_clipped_and_marked_and_the_deciding_numbers
     (marks,) = [one for one in bandwidth.get_lines() if one.get_marker() == "^"]
     assert list(marks.get_xdata()) == [found["size_bytes"] for found in burst]
     assert time.get_yscale() == "log"
+    said = "message size; both out of place"
+    assert time.get_xlabel() == said + "; a triangle at the upper edge: higher than the scale"
+    assert plot.curves(PASSED | {"ceiling_gb_s": None}).axes[1].get_xlabel() == said
     above = PASSED | {"gate": PASSED["gate"] | {"limit_gb_s": 1.0}}
     assert plot.highest_gb_s(above) > 1.0
     assert plot.highest_gb_s(PASSED | {"ceiling_gb_s": None}) is None

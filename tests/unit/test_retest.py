@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.host import requests
 from benchmarks.judge import retest, transport
 from benchmarks.judge.verdict import judge
+from benchmarks.plan import ceiling, fractions
 from benchmarks.report import outputs, summary
 from config.accept import Limit
 
@@ -82,6 +83,13 @@ def test_what_is_short_twice_stays_as_it_was_first_measured_and_says_both():
     assert found.line["evidence"] == EVIDENCE
     assert found.reasons[: len(once.reasons)] == once.reasons
     assert any(one.startswith("bandwidth in the retest: short, all_reduce reached 0.025 GB/s") for one in found.reasons)
+
+
+def test_a_pair_of_the_search_is_held_to_what_two_nodes_reach_at_that_size():
+    asked = asked_again(damaged("all_reduce"))["trials"]
+    whole = ceiling.ring_gb_s(ASKED.shape, 2, 4000)
+    share = fractions.fraction(asked["size_bytes"], fractions.ALL_REDUCE, 4000)
+    assert asked["pair_limit_gb_s"] == pytest.approx(whole * share)
 
 
 def test_pairs_off_the_ring_are_tried_only_where_an_all_to_all_is_slow():

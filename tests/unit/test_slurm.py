@@ -8,6 +8,7 @@ import getpass
 import json
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -201,6 +202,80 @@ def test_the_controllers_key_is_new_unless_its_cluster_has_one_already(tmp_path,
     made = key.read_bytes()
     slurm_setup.main(json.dumps(given))
     assert key.read_bytes() == made
+
+
+@pytest.fixture
+def set_up(tmp_path, monkeypatch):
+    """Set a node up in a folder of its own; return the commands of each time, in order. Units do not run at first."""
+    monkeypatch.setattr(slurm_setup, "_KEY", str(tmp_path / "munge/munge.key"))
+    monkeypatch.setattr(slurm_setup, "_UNITS", str(tmp_path / "units"))
+    owners, running = {}, set()
+    monkeypatch.setattr(slurm_setup, "give", lambda path, owner: owners.update({path.removesuffix(".busbar"): owner}))
+
+    def main(**changes: Any) -> list[str]:
+        calls: list[str] = []
+
+        def run(*argv: str, may_fail: bool = False) -> int:
+            calls.append(" ".join(argv))
+            if argv[1] == "restart":
+                running.add(argv[2])
+            assert may_fail == (argv[1] == "is-active")
+            return int(argv[1] == "is-active" and argv[-1] not in running)
+
+        monkeypatch.setattr(slurm_setup, "_run", run)
+        given = {
+            "key": base64.b64encode(b"key").decode(),
+            "conf": str(tmp_path / "slurm"),
+            "mark": files.MARK,
+            "folders": [str(tmp_path / "spool")],
+            "files": {"slurm.conf": "conf\n"},
+            "units": {"slurmd.service": "unit\n"},
+        }
+        slurm_setup.main(json.dumps(given | changes))
+        return calls
+
+    main.owners = owners  # type: ignore[attr-defined]
+    return main
+
+
+FIRST = [
+    "systemctl enable munge",
+    "systemctl restart munge",
+    "systemctl daemon-reload",
+    "systemctl enable slurmd.service",
+    "systemctl restart slurmd.service",
+]
+AGAIN = [
+    "systemctl enable munge",
+    "systemctl is-active --quiet munge",
+    "systemctl enable slurmd.service",
+    "systemctl is-active --quiet slurmd.service",
+]
+
+
+def test_a_node_is_set_up_once_and_nothing_is_restarted_the_next_time(set_up, tmp_path, capsys):
+    assert set_up() == FIRST
+    assert capsys.readouterr().out == "{}\n", "a key that was given is not said again"
+    assert (tmp_path / "munge/munge.key").read_bytes() == b"key"
+    assert (tmp_path / "slurm/slurm.conf").read_text() == "conf\n"
+    assert (tmp_path / "units/slurmd.service").read_text() == "unit\n"
+    assert (tmp_path / "units/slurmd.service").stat().st_mode & 0o777 == 0o644
+    assert {Path(path).name: owner for path, owner in set_up.owners.items()} == {
+        "munge.key": "munge",
+        "spool": "slurm",
+        "slurm.conf": "root",
+        "slurmd.service": "root",
+    }
+    assert set_up() == AGAIN
+
+
+def test_what_changed_on_a_node_restarts_what_reads_it_and_no_more(set_up):
+    set_up()
+    restarted = [*AGAIN[:3], "systemctl restart slurmd.service"]
+    assert set_up(files={"slurm.conf": "other\n"}) == restarted
+    assert set_up(files={}, units={"slurmd.service": "other\n"}) == [*AGAIN[:2], "systemctl daemon-reload", *restarted[2:]]
+    other = base64.b64encode(b"other").decode()
+    assert set_up(key=other, files={}, units={"slurmd.service": "other\n"}) == [*FIRST[:2], *FIRST[3:]]
 
 
 def waited(monkeypatch, *said: str, timeout_s: float = 60) -> list[str]:
