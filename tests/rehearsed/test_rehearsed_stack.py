@@ -14,7 +14,7 @@ import pytest
 
 from tools import preview_comment
 from tools.nested import DEFAULT
-from tools.stage import ONE_SIZE, ROOT, Finished, Stage, left_of
+from tools.stage import ONE_SIZE, ROOT, UNMEASURED, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("stack")]
 
@@ -342,6 +342,26 @@ def test_the_programs_own_images_are_other_machines_whose_rails_all_carry_the_by
     assert after["measured"]["transport"]["state"] == "pass", after["measured"]["transport"]
     assert not {node["name"] for node in before["nodes"]} & {node["name"] for node in after["nodes"]}
     assert before["measured"]["versions"]["os"] != after["measured"]["versions"]["os"]
+
+
+def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built):
+    """The step that failed is named, and the login node alone is made anew, by the command that the message says."""
+    stage = built[0]
+    sold = sorted(stage.sold("oci"))
+    stage.configure(oci={"pools": [{"nodes": 1, "clusterNetwork": False}]}, **ONE_SIZE)
+    stage.faults({"kind": "command_fails", "host": -1, "command": "rm"})
+    failed = stage.beside("up", *UNMEASURED)
+    stage.faults()
+    assert failed.status != 0
+    assert "the first boot of this machine failed in step sshd" in failed.text, failed
+    (urn,) = set(re.findall(r"make this machine anew: pulumi up --replace '(urn:[^'\s]+)'", failed.text))
+    assert urn in {one["urn"] for one in stage.resources("second")}
+    found = stage.beside("up", *UNMEASURED, "--replace", urn)
+    assert found.status == 0, found
+    assert stage.resources("second")[0]["outputs"]["ssh"] != stage.outputs()["ssh"]
+    gone = stage.beside("destroy", "--yes", "--skip-preview")
+    assert gone.status == 0, gone
+    assert sorted(stage.sold("oci")) == sold, "nothing of the first stack's went with the second"
 
 
 def test_destroy_leaves_nothing_behind(built):
