@@ -14,7 +14,7 @@ import yaml
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
 from tools.nested import DEFAULT, merged
-from tools.stage import ONE_SIZE, ROOT, Finished, Stage
+from tools.stage import ONE_SIZE, ROOT, UNMEASURED, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
 
@@ -194,39 +194,69 @@ def test_the_slow_machine_is_made_anew_and_the_last_one_ends_and_one_is_rented_f
     assert sorted(stage.sold("aws")).count("Instance") == 3, "two nodes and the login node"
 
 
-def test_a_second_stack_in_the_network_of_the_first_mounts_its_file_systems_and_leaves_them(built):
-    """Both stacks have the default name, and only the login node of the second is rented."""
+@pytest.fixture
+def second(built) -> Iterator[dict[str, Any]]:
+    """A second stack's configuration: the first one's name, network and file systems, nodes without EFA, an Elastic IP."""
     stage = built[0]
     made = {each["urn"].rpartition("::")[2]: each.get("id") for each in stage.resources()}
-    before, sold = machines(stage), sorted(stage.sold("aws"))
     groups = {noun: made[f"cluster-groups-{noun}"] for noun in ("nodes", "login", "storage")}
     subnets = {f"{noun}Subnet": made[f"cluster-network-{noun}"] for noun in ("public", "private")}
     own = {"vpc": made["cluster-network-vpc"], **subnets, "groups": groups}
-    storage = {"lustre": {"existing": made["cluster-storage-lustre"]}, "home": {"existing": made["cluster-storage-home"]}}
-    wanted = merged(QUICK, nodes(static=0))
-    wanted["aws"] |= {"network": {"existing": own}, "storage": dict.fromkeys(storage, DEFAULT)}
-    path = stage.configure(**wanted)
-    text = yaml.safe_load(path.read_text())
-    text["config"]["busbar:aws"]["storage"] = storage
-    swapped = json.loads(json.dumps(text))
-    swapped["config"]["busbar:aws"]["network"]["existing"] |= dict(zip(subnets, reversed(subnets.values()), strict=True))
-    second = ("--stack", "second", "--non-interactive", "--config-file", str(path))
-    assert stage.command("pulumi", "-C", str(path.parent), "stack", "init", "second").status == 0
-    path.write_text(yaml.safe_dump(swapped))
-    refused = stage.command(*stage.door, "pulumi", "preview", *second)
+    wanted = merged(QUICK, nodes(efa=False))
+    wanted["aws"] |= {
+        "network": {"existing": own},
+        "storage": {"lustre": DEFAULT, "home": DEFAULT},
+        "login": {"elasticIp": True},
+    }
+    text: dict[str, Any] = yaml.safe_load(stage.configure(**wanted).read_text())
+    text["config"]["busbar:aws"]["storage"] = {
+        "lustre": {"existing": made["cluster-storage-lustre"]},
+        "home": {"existing": made["cluster-storage-home"]},
+    }
+    yield text
+    gone = stage.beside("destroy", "--yes", "--skip-preview")
+    assert gone.status == 0, gone
+
+
+def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
+    """Write the stack file of the second stack, with changes to its cluster."""
+    changed = merged(text, {"config": {"busbar:aws": aws}})
+    (stage.folder / "config" / f"Pulumi.{stage.stack}.yaml").write_text(yaml.safe_dump(changed))
+
+
+def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built, second):
+    """It mounts the first one's file systems; the step that failed is named, and the login node alone is made anew."""
+    stage = built[0]
+    before, sold = machines(stage), sorted(stage.sold("aws"))
+    own = second["config"]["busbar:aws"]["network"]["existing"]
+    write(stage, second, network={"existing": {"publicSubnet": own["privateSubnet"], "privateSubnet": own["publicSubnet"]}})
+    refused = stage.beside("preview")
     assert refused.status != 0, refused
-    assert f"aws.network.existing.publicSubnet is {subnets['privateSubnet']}, which sends 0.0.0.0/0 to nat-" in refused.text
-    path.write_text(yaml.safe_dump(text))
-    found = stage.command(*stage.door, "pulumi", "up", "--yes", "--skip-preview", *second)
+    assert f"aws.network.existing.publicSubnet is {own['privateSubnet']}, which sends 0.0.0.0/0 to nat-" in refused.text
+    write(stage, second)
+    stage.faults({"kind": "command_fails", "host": -1, "command": "rm"})
+    failed = stage.beside("up", *UNMEASURED)
+    stage.faults()
+    assert failed.status != 0
+    assert "the first boot of this machine failed in step sshd" in failed.text, failed
+    (urn,) = set(re.findall(r"make this machine anew: pulumi up --replace '(urn:[^'\s]+)'", failed.text))
+    found = stage.beside("up", *UNMEASURED, "--replace", urn)
     assert found.status == 0, found
-    state = json.loads((stage.folder / "state" / ".pulumi" / "stacks" / "busbar" / "second.json").read_text())
-    (login,) = [one for one in state["checkpoint"]["latest"]["resources"] if one["type"] == "aws:ec2/instance:Instance"]
+    there = {one["urn"].rpartition("::")[2]: one["outputs"] for one in stage.resources("second") if "outputs" in one}
+    address = there["cluster-login-address"]["publicIp"]
     # The login node is ready before its file systems are, which take no part in the measurement.
     read = "timeout 60 sh -c 'until cat /fsx/mark 2> /dev/null; do sleep 0.2; done'; mountpoint -q /home && echo home"
-    seen = stage.on_host(read, f"ubuntu@{login['outputs']['publicIp']}").split()
-    gone = stage.command(*stage.door, "pulumi", "destroy", "--yes", "--skip-preview", *second)
+    assert stage.on_host(read, f"ubuntu@{address}").split() == ["from-a-node", "home"]
+    node = next(one["privateIp"] for noun, one in there.items() if noun.startswith("cluster-pool-") and "privateIp" in one)
+    assert stage.on_host("nproc > /dev/null && hostname -I", "-J", f"ubuntu@{address}", f"ubuntu@{node}").split()[0] == node
+    # Roles that exist, here the first stack's, in place of ones that are made.
+    (profile,) = [one["id"] for one in stage.resources() if one["urn"].endswith("-node-profile")]
+    write(stage, second, name="other", profiles={"existing": {"nodes": profile}}, allowReplace=2)
+    roled = stage.beside("preview")
+    assert roled.status == 0, roled
+    assert re.search(r"- +aws:iam:Role ", roled.text), roled
+    gone = stage.beside("destroy", "--yes", "--skip-preview")
     assert gone.status == 0, gone
-    assert seen == ["from-a-node", "home"]
     assert sorted(stage.sold("aws")) == sold, "nothing of the first stack's went with the second"
     assert machines(stage) == before
 
