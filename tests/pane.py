@@ -49,8 +49,10 @@ def watch(
     with subprocess.Popen(words, cwd=cwd, env=terminal, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as child:
         os.close(theirs)
         deadline, raw = time.monotonic() + timeout_s, b""
+        ready = select.poll()  # select() knows no descriptor above 1,023, and a process of many tests may have more
+        ready.register(ours, select.POLLIN)
         while True:
-            if not select.select([ours], [], [], max(deadline - time.monotonic(), 0))[0]:
+            if not ready.poll(1000 * max(deadline - time.monotonic(), 0)):
                 child.kill()
                 raise TimeoutError(f"{words} ran longer than {timeout_s} s: {raw.decode('utf-8', 'replace')}")
             try:

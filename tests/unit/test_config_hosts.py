@@ -161,6 +161,8 @@ def hashed(name: str) -> str:
         (f"{hashed('10.0.0.1')} {KEY}", "10.0.0.2", False),
         (f"*.example.org,!bad.example.org {KEY}", "a.example.org", True),
         (f"*.example.org,!bad.example.org {KEY}", "bad.example.org", False),
+        (f"*.example.org,!*.bad.example.org {KEY}", "a.bad.example.org", False),
+        (f"*.example.org,!*.bad.example.org {KEY}", "bad.example.org", True),
         (f"[10.0.0.1]:22 {KEY}", "10.0.0.1", True),
         (f"[10.0.0.1]:2222 {KEY}", "10.0.0.1", False),
         (f"@cert-authority 10.0.0.1 {KEY}", "10.0.0.1", False),

@@ -13,6 +13,7 @@ import pytest
 from test_runner import REAL_RUN, Head, launch_of, measure_request, step_of
 
 from benchmarks.report.outputs import culprit_sentence
+from benchmarks.runner import jobs
 
 pytestmark = pytest.mark.programs
 
@@ -223,18 +224,30 @@ def test_a_whole_that_is_fine_at_second_sight_lets_no_group_be_suspected(fabric)
     assert not line["culprits"]
 
 
-def test_a_line_that_would_be_too_long_loses_pairs_and_not_its_finding(two):
-    line = {"culprits": ["x" * 20_000], "pairs": [[1, 2, 0.123456789]] * 1500, "again": {"steps": ["y" * 30_000]}}
+def fitting(two, line: dict) -> dict:
+    """Return what the runner keeps of a line."""
     program = (
         "import sys, json; sys.path[:0] = sys.argv[1:]; from benchmarks.runner import search_run; "
         "print(json.dumps(search_run._fitting(json.load(sys.stdin))))"
     )
     words = [sys.executable, "-c", program, str(two.program)]
     ended = subprocess.run(words, input=json.dumps(line), capture_output=True, text=True, check=True)
-    kept = json.loads(ended.stdout)
-    assert len(ended.stdout) < 64 * 1024
+    return json.loads(ended.stdout)
+
+
+def test_a_line_that_would_be_too_long_loses_pairs_and_not_its_finding(two):
+    line = {"culprits": ["x" * 20_000], "pairs": [[1, 2, 0.123456789]] * 1500, "again": {"steps": ["y" * 30_000]}}
+    kept = fitting(two, line)
+    assert len(json.dumps(kept)) < 64 * 1024
     assert kept["culprits"] == line["culprits"]
     assert 0 < len(kept["pairs"]) < 1500
+
+
+@pytest.mark.parametrize(("more", "pairs"), [(0, 2), (1, 1)])
+def test_a_line_of_exactly_the_limit_keeps_all_and_one_byte_more_does_not(two, more, pairs):
+    line = {"pairs": [[1, 2, 0.5]] * 2, "filling": ""}
+    line["filling"] = "x" * (jobs.LINE_LIMIT_BYTES - len(json.dumps(line)) + more)
+    assert len(fitting(two, line)["pairs"]) == pairs
 
 
 def test_a_search_that_is_not_needed_touches_nobody(fabric):

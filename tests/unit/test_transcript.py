@@ -66,6 +66,19 @@ def test_text_and_json_of_one_run_agree():
         assert printed.in_place.busbw_gb_s == pytest.approx(precise.in_place.busbw_gb_s, abs=0.005, rel=0.001)
 
 
+@pytest.mark.parametrize(("absent", "kept"), [("in_place", "out_of_place"), ("out_of_place", "in_place")])
+def test_a_result_without_one_of_its_placements_has_the_other_and_no_problem(absent, kept):
+    """As those of alltoall have, which are measured out of place alone."""
+    document = json.loads(H200_JSON)
+    whole = parse_json(json.dumps(document)).rows
+    for result in document["results"]:
+        result[absent] = None
+    found = parse_json(json.dumps(document))
+    assert [getattr(row, absent) for row in found.rows] == [None] * len(whole)
+    assert [getattr(row, kept) for row in found.rows] == [getattr(row, kept) for row in whole]
+    assert not found.problems
+
+
 def test_nothing_of_the_environment_in_the_json_file_survives_reading():
     assert "HYPOTHETICAL_TOKEN" in H200_JSON
     assert "HYPOTHETICAL_TOKEN" not in repr(parse_json(H200_JSON))
