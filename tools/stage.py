@@ -39,7 +39,9 @@ SHORT_PLAN: dict[str, Any] = {
 ONE_SIZE: dict[str, Any] = {"measure": {"sizes": {"to": "1M"}}, "accept": {"gate": "1 GB/s"}}
 _PATIENCE_S = 300
 #: Words of an update up to the measurement.
-UNMEASURED = ("--yes", "--skip-preview", "--exclude", "**::acceptance-measure", "--exclude-dependents")
+_UNMEASURED = ("--yes", "--skip-preview", "--exclude", "**::acceptance-measure", "--exclude-dependents")
+#: The door to a world, by this interpreter without its site packages, of which it needs none: it starts twice as fast.
+_DOOR = (sys.executable, "-IS", "rehearsal/enter")
 #: Each is another `measure.run`: where this machine may have been busy, an update is measured again, and once more.
 _AGAIN = (101, 102)
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
@@ -75,8 +77,7 @@ class Stage:
     def __init__(self, folder: Path, stack: str = "dev", site: Path | None = None) -> None:
         self.folder, self.stack = folder, stack
         self.scale = Site.read(site).scale if site else DEFAULT_SCALE
-        # By this interpreter without its site packages, of which the door needs none: it starts twice as fast.
-        self.door = [sys.executable, "-IS", "rehearsal/enter", *(["--hosts", str(site)] if site else [])]
+        self.door = [*_DOOR, *(["--hosts", str(site)] if site else [])]
         self.world = folder / "world"
         for made in (self.world, folder / "state", folder / "config", folder / "home"):
             made.mkdir()
@@ -232,7 +233,7 @@ class Stage:
 
     def build(self, **changes: Any) -> Finished:
         """Update the stack with `changes` up to the measurement, which the next `up` makes; there must be none yet."""
-        return self.command(*self.engine("up", *UNMEASURED, **changes))
+        return self.command(*self.engine("up", *_UNMEASURED, **changes))
 
     def up_words(self, **changes: Any) -> list[str]:
         """Return the command of an update."""
@@ -241,11 +242,26 @@ class Stage:
     def beside(self, verb: str, *words: str) -> Finished:
         """Run the engine on a second stack of this account, with the stack file that was written last."""
         folder = self.folder / "config"
-        if not (self.folder / "state" / ".pulumi" / "stacks" / "busbar" / "second.json").exists():
+        if not self._state("second").exists():
             made = self.command("pulumi", "-C", str(folder), "stack", "init", "second")
             assert made.status == 0, made
         where = ("--stack", "second", "--non-interactive", "--config-file", str(folder / f"Pulumi.{self.stack}.yaml"))
         return self.command(*self.door, "pulumi", verb, *where, *words)
+
+    def login_made_anew_beside(self) -> None:
+        """Bring the second stack up to its measurement after a first boot of its login node that fails.
+
+        The message names the step that failed, and the command that makes this machine alone anew, which is typed here.
+        """
+        self.faults({"kind": "command_fails", "host": -1, "command": "rm"})
+        failed = self.beside("up", *_UNMEASURED)
+        self.faults()
+        assert failed.status != 0
+        assert "the first boot of this machine failed in step sshd" in failed.text, failed
+        (urn,) = set(re.findall(r"make this machine anew: pulumi up --replace '(urn:[^'\s]+)'", failed.text))
+        assert urn in {one["urn"] for one in self.resources("second")}
+        found = self.beside("up", *_UNMEASURED, "--replace", urn)
+        assert found.status == 0, found
 
     def destroy(self) -> Finished:
         """Destroy the stack."""
@@ -264,10 +280,13 @@ class Stage:
         assert found.status == 0, found
         return found.text
 
+    def _state(self, stack: str) -> Path:
+        return self.folder / "state" / ".pulumi" / "stacks" / "busbar" / f"{stack}.json"
+
     def resources(self, stack: str = "") -> list[dict[str, Any]]:
         """Return the resources that the stack's state holds, or another stack's."""
-        file = self.folder / "state" / ".pulumi" / "stacks" / "busbar" / f"{stack or self.stack}.json"
-        found: list[dict[str, Any]] = json.loads(file.read_text())["checkpoint"]["latest"].get("resources", [])
+        text = self._state(stack or self.stack).read_text()
+        found: list[dict[str, Any]] = json.loads(text)["checkpoint"]["latest"].get("resources", [])
         return found
 
     def outputs(self) -> dict[str, Any]:
@@ -292,7 +311,7 @@ class Stage:
             gone = self.destroy()
             assert gone.status == 0, gone
         if self.world.exists():
-            cleared = self.command(sys.executable, "-IS", "rehearsal/enter", "--clear-hosts", "true")
+            cleared = self.command(*_DOOR, "--clear-hosts", "true")
             assert cleared.status == 0, cleared
         left = left_of(self.world)
         assert retained or not left, left

@@ -14,7 +14,7 @@ import yaml
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
 from tools.nested import DEFAULT, merged
-from tools.stage import ONE_SIZE, ROOT, UNMEASURED, Finished, Stage
+from tools.stage import ONE_SIZE, ROOT, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
 
@@ -234,14 +234,7 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_
     assert refused.status != 0, refused
     assert f"aws.network.existing.publicSubnet is {own['privateSubnet']}, which sends 0.0.0.0/0 to nat-" in refused.text
     write(stage, second)
-    stage.faults({"kind": "command_fails", "host": -1, "command": "rm"})
-    failed = stage.beside("up", *UNMEASURED)
-    stage.faults()
-    assert failed.status != 0
-    assert "the first boot of this machine failed in step sshd" in failed.text, failed
-    (urn,) = set(re.findall(r"make this machine anew: pulumi up --replace '(urn:[^'\s]+)'", failed.text))
-    found = stage.beside("up", *UNMEASURED, "--replace", urn)
-    assert found.status == 0, found
+    stage.login_made_anew_beside()
     there = {one["urn"].rpartition("::")[2]: one["outputs"] for one in stage.resources("second") if "outputs" in one}
     address = there["cluster-login-address"]["publicIp"]
     # The login node is ready before its file systems are, which take no part in the measurement.

@@ -14,7 +14,7 @@ import pytest
 
 from tools import preview_comment
 from tools.nested import DEFAULT
-from tools.stage import ONE_SIZE, ROOT, UNMEASURED, Finished, Stage, left_of
+from tools.stage import ONE_SIZE, ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("stack")]
 
@@ -349,15 +349,7 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_
     stage = built[0]
     sold = sorted(stage.sold("oci"))
     stage.configure(oci={"pools": [{"nodes": 1, "clusterNetwork": False}]}, **ONE_SIZE)
-    stage.faults({"kind": "command_fails", "host": -1, "command": "rm"})
-    failed = stage.beside("up", *UNMEASURED)
-    stage.faults()
-    assert failed.status != 0
-    assert "the first boot of this machine failed in step sshd" in failed.text, failed
-    (urn,) = set(re.findall(r"make this machine anew: pulumi up --replace '(urn:[^'\s]+)'", failed.text))
-    assert urn in {one["urn"] for one in stage.resources("second")}
-    found = stage.beside("up", *UNMEASURED, "--replace", urn)
-    assert found.status == 0, found
+    stage.login_made_anew_beside()
     assert stage.resources("second")[0]["outputs"]["ssh"] != stage.outputs()["ssh"]
     gone = stage.beside("destroy", "--yes", "--skip-preview")
     assert gone.status == 0, gone
