@@ -289,9 +289,9 @@ class Stage:
         found: list[dict[str, Any]] = json.loads(text)["checkpoint"]["latest"].get("resources", [])
         return found
 
-    def outputs(self) -> dict[str, Any]:
-        """Return the stack's outputs."""
-        roots = [one for one in self.resources() if one["type"] == "pulumi:pulumi:Stack"]
+    def outputs(self, stack: str = "") -> dict[str, Any]:
+        """Return the stack's outputs, or another stack's."""
+        roots = [one for one in self.resources(stack) if one["type"] == "pulumi:pulumi:Stack"]
         outputs: dict[str, Any] = roots[0].get("outputs", {}) if roots else {}
         return outputs
 
