@@ -57,6 +57,9 @@ MAY_SKIP: dict[str, str] = {
 MAY_LACK = ("no user namespace can be made here",)
 
 
+_NAME_CHARACTERS = 90
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options of this suite."""
     parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped that MAY_SKIP does not list")
@@ -102,6 +105,14 @@ def _turn(item: pytest.Item) -> tuple[int, int]:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_make_parametrize_id(val: Any) -> str | None:
+    """Cut a long value's name: pytest puts it into each report, and into the environment of each process that a test starts."""
+    if not isinstance(val, str | bytes) or len(val) <= _NAME_CHARACTERS:
+        return None
+    head = ascii(val[:_NAME_CHARACTERS])[1:-1]
+    return f"{head}...{len(val)}"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put long stories first; skip, in one sentence, what an ordinary user cannot run.
 

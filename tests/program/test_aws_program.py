@@ -223,8 +223,9 @@ def test_one_more_node_is_one_more_resource(bare):
 
 def ran(**tags: str) -> dict[str, dict[str, str]]:
     """Return three nodes that run, as the program launched them, with `tags`."""
-    launched = [its for _, name, its in program(nodes(static=3))[0].made if re.search(r"-pool-.*-\d$", name)]
-    return {f"i-{at}": its["tags"] | tags for at, its in enumerate(launched)}
+    made = {name: its for _, name, its in program(nodes(static=3))[0].made if re.search(r"-pool-.*-\d$", name)}
+    # They are registered at the same time, so which comes first is chance.
+    return {f"i-{at}": made[name]["tags"] | tags for at, name in enumerate(sorted(made))}
 
 
 def test_machines_that_would_be_made_anew_are_refused_with_their_number_price_and_names():

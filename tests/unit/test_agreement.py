@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.judge.verdict import judge
 from benchmarks.runner.agreement import contradictions, disagreements
+from benchmarks.runner.program_run import compared
 from benchmarks.runner.transcript import parse_json, parse_text
 from tools.fuzz.bases import bases, line_of
 
@@ -19,10 +20,8 @@ JSON = json.loads((GOLDEN / "h200x2.json").read_text())
 
 
 def problems(text: str, document: dict) -> list[str]:
-    """Return all that is odd about one run, as the runner puts it together."""
-    (printed,) = parse_text(text)
-    precise = parse_json(json.dumps(document))
-    return [*printed.problems, *precise.problems, *disagreements(printed, precise), *contradictions(precise)]
+    """Return all that is odd about one run."""
+    return compared(text, json.dumps(document), "all_reduce")[1]
 
 
 def changed(path: str, value: object, document: dict = JSON) -> dict:
@@ -38,6 +37,12 @@ def changed(path: str, value: object, document: dict = JSON) -> dict:
 
 def test_a_real_run_agrees_with_itself():
     assert problems(TEXT, JSON) == []
+
+
+def test_what_is_odd_names_what_each_of_the_two_says():
+    (said,) = problems(TEXT, changed("average_bus_bandwidth.bandwidth", 12.5))
+    assert said.startswith("the text's average is ")
+    assert said.endswith(" GB/s and the JSON result's 12.5")
 
 
 def test_every_row_of_a_real_transcript_fits_its_elements():

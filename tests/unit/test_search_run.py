@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,18 @@ def test_a_round_is_one_run_however_many_pairs_it_has(fabric):
     fabric.search(["node", [3], [], 0.5])
     runs = [path.name for path in (fabric.home / ".busbar" / "runs" / "search1").glob("round1_*.txt")]
     assert runs == ["round1_0.txt"]
+
+
+def test_each_other_node_has_one_connection_that_all_rounds_share():
+    with tempfile.TemporaryDirectory() as short:  # a socket's path may have 104 bytes
+        three = Fabric(Path(short), 3)
+        ssh = three.home / "bin" / "ssh"
+        ssh.write_text(ssh.read_text().replace("#!/bin/sh\n", f'#!/bin/sh\necho "$@" >> {three.home}/dialled\n'))
+        three.search(["node", [2], [], 0.5])
+        dialled = (three.home / "dialled").read_text().splitlines()
+        kept = [line.split()[-2] for line in dialled if "ControlMaster=auto" in line]
+        assert sorted(kept) == ["127.0.1.1", "127.0.1.2"]
+        assert all("ControlPath=~/.busbar/ssh/%C" in line for line in dialled)
 
 
 def test_a_node_that_breaks_every_run_is_found_by_running_its_round_one_by_one(fabric):
