@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 #: Long enough to be caught in the middle: about 15 s of measuring at 1/4000.
 LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 8, "warmup": 1}}
 SEEN_WITHIN_S = 150
-#: A row of the long plan, and where the deciding run's are kept while it works.
-ROW, DECIDING = " 4194304 ", "all_reduce.txt"
+#: A row of the long plan (the header has the size between single spaces), and where the deciding run's are kept while it works.
+ROW, DECIDING = "  4194304  ", "all_reduce.txt"
 #: What one rail of the machines carries; a third rail, counted from 0.
 RAIL, HCA = 3, "mlx5_4"
 
