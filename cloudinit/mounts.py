@@ -37,7 +37,7 @@ class Mount:
 
 
 def tools() -> Step:
-    """Define `again`: run a command until it succeeds, a bounded number of times; and `lists`: fetch apt's lists.
+    """Define `again`: run a command until it succeeds, `most` times at most, 10 if nothing is said; and `lists`: fetch apt's lists.
 
     apt-daily holds the lock of the lists for minutes after a boot, and cloud images come without lists.
     """
@@ -48,7 +48,7 @@ again() {{
   tries=0
   until timeout {_TRY_S} "$@"; do
     tries=$((tries + 1))
-    [ "$tries" -lt {_TRIES} ] || return 1
+    [ "$tries" -lt "${{most:-{_TRIES}}}" ] || return 1
     sleep {_PAUSE_S}
   done
 }}

@@ -64,7 +64,7 @@ def page(name: str) -> dict[str, Any]:
     asked = Asked(a_plan(8, 8 << 30, collectives=_ALL), GPU4, nodes, pool="gpu")
     text = "" if share is None else json.dumps(document(asked, share, 1) | ({"transport": None} if "unknown" in name else {}))
     judged = judge(text, asked)
-    record = outputs.measured(judged, asked, BUILT, searched(nodes) if is_searched else {})
+    record = outputs.measured(judged, asked, BUILT, searched(nodes) if is_searched else {}, 0)
     flat = outputs.flat(outputs.expected(asked, Price(24.4, "a made-up price")), record)
     kept = requests.keep(
         judged, asked, Keeping("oci", Records(history=None)), "", place(asked), flat, "organization/busbar/made-up"

@@ -58,7 +58,7 @@ def flat(expected: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
     return record | {"shape": expected["shape"], "predicted_results": expected["curve"], "cost": expected["cost"]}
 
 
-def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[str, Any], attempt: int = 0) -> dict[str, Any]:
+def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[str, Any], attempt: int) -> dict[str, Any]:
     """Return the record of one judged measurement; `built` and `searched` are the lines of those stages.
 
     `attempt` is how many attempts at it were refused before.

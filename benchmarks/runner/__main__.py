@@ -49,7 +49,8 @@ def _dispatch(argv: List[str]) -> int:
             print(command)
         return 0
     if argv[:1] == ["worker"] and argv[1:]:
-        return jobs.work(argv[1], _WORK)
+        jobs.work(argv[1], _WORK)
+        return 0
     print(__doc__, file=sys.stderr)
     return 2
 

@@ -40,15 +40,13 @@ def submit(request: protocol.Request) -> None:
     """Start the request's work unless it is running or done."""
     here = folder(request.run_id)
     os.makedirs(here, mode=0o700, exist_ok=True)
-    if os.path.exists(os.path.join(here, "line.json")):
-        return
     with open(os.path.join(here, "worker.lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return  # a worker is running
         if os.path.exists(os.path.join(here, "line.json")):
-            return  # it ended before the lock was taken
+            return  # it ended before
         for leftover in ("failed.txt", "progress.log"):
             if os.path.exists(os.path.join(here, leftover)):
                 os.unlink(os.path.join(here, leftover))
@@ -65,8 +63,8 @@ def submit(request: protocol.Request) -> None:
             )
 
 
-def work(here: str, kinds: Dict[str, Any]) -> int:
-    """Do the work of the request in folder `here` (the detached half); return an exit status."""
+def work(here: str, kinds: Dict[str, Any]) -> None:
+    """Do the work of the request in folder `here` (the detached half); its files say how it ended."""
     with text(os.path.join(here, "request.json")) as source:
         request = protocol.request(json.load(source))
     progress = os.path.join(here, "progress.log")
@@ -79,11 +77,9 @@ def work(here: str, kinds: Dict[str, Any]) -> int:
         write(os.path.join(here, "line.json"), _line(protocol.data(kinds[request.kind].work(request, here, say))))
     except Refusal as refusal:
         write(os.path.join(here, "failed.txt"), str(refusal))
-        return 1
     except Exception as error:
         write(os.path.join(here, "failed.txt"), f"the runner itself failed ({error!r}); see {here}/worker.log")
         raise
-    return 0
 
 
 def _line(result: Dict[str, Any]) -> str:

@@ -331,14 +331,19 @@ def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_what_changed_since_the_run_before_is_told(monkeypatch, tmp_path):
+def test_what_changed_since_the_run_before_is_told_and_what_could_not_be_kept_is_a_warning(monkeypatch, tmp_path):
     told: list[str] = []
+    warned: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: warned.append(text))
     (tmp_path / "history").mkdir()
-    kept = json.dumps({"schema": 2, "kind": "keep", "changes": ["nccl is 2.28.9 and was 2.27.3"]})
+    kept = json.dumps(
+        {"schema": 2, "kind": "keep", "changes": ["nccl is 2.28.9 and was 2.27.3"], "warnings": ["history: no space left"]}
+    )
     answers = {"acceptance-records-history": "{}", "acceptance-records-keep": kept}
     run_program(LINES | answers, records={"history": str(tmp_path / "history")})
     assert "nccl is 2.28.9 and was 2.27.3" in told
+    assert "history: no space left" in warned
 
 
 def test_what_the_program_writes_for_the_engine_is_gone_with_it(tmp_path):

@@ -338,6 +338,8 @@ def test_the_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
     assert capsys.readouterr().out.startswith("does not hold, bad_signature:")
     assert verifier.main([certificate, "--key", key, "--inputs-digest", "0" * 64]) == 1
     assert "other_inputs" in capsys.readouterr().out
+    typed = [sys.executable, "-m", "benchmarks.records.verify", certificate, "--key", str(tmp_path / "other.pub")]
+    assert subprocess.run(typed, cwd=ROOT, capture_output=True, check=False).returncode == 1
     for wrong in (
         [certificate, "--key", "/nowhere"],
         ["/nowhere", "--key", key],

@@ -108,6 +108,9 @@ def test_a_mount_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(t
     failed = run(tmp_path, never + "again mount /fsx")
     assert failed.returncode == 1
     assert len((tmp_path / "m").read_text().split()) == 10
+    assert run(tmp_path, never.replace(">> m", ">> k") + "most=5 again aws ssm put-parameter").returncode == 1
+    assert len((tmp_path / "k").read_text().split()) == 5, "the login node's key, for which the update waits"
+    assert "\nmost=5 again aws ssm put-parameter" in script("aws-login-ubuntu2204")
 
 
 def test_the_login_node_publishes_its_key_before_it_announces_itself():

@@ -339,3 +339,13 @@ def test_a_machine_that_is_called_by_a_loopback_address_names_a_network_all_the_
     assert facts["front"]
     assert "/" in facts["network"]
     assert facts["mpi"] is None
+
+
+def test_the_newest_mpi_that_is_whole_is_taken(tmp_path):
+    for version, is_whole in (("4.1.6", True), ("4.1.7", True), ("5.0.8", False)):
+        (tmp_path / f"openmpi-{version}" / "bin").mkdir(parents=True)
+        if is_whole:
+            (tmp_path / f"openmpi-{version}" / "bin" / "mpirun").touch()
+    program = remote_scripts.text("facts", address="127.0.0.1", mpi=["/nowhere/*", f"{tmp_path}/openmpi-*"])
+    found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(found.stdout)["mpi"] == f"{tmp_path}/openmpi-4.1.7"

@@ -52,7 +52,7 @@ def test_a_fabric_that_is_slow_at_times_is_short_and_intermittent_with_its_share
     judged = verdict(with_looks(slow))
     assert judged.verdict == "short"
     assert f"intermittent: {slow} of 17 separate looks were slow ({slow / 17:.0%})" in judged.reasons[0]
-    record = outputs.measured(judged, ASKED, _built(), {})
+    record = outputs.measured(judged, ASKED, _built(), {}, 0)
     assert (record["intermittent"], record["looks"]) == (True, {"slow": slow, "of": 17})
 
 

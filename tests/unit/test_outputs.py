@@ -54,7 +54,7 @@ def whole(text: str, searched: dict | None = None) -> dict:
         "schema": outputs.SCHEMA,
         "target": "oci",
         "expected": outputs.expected(ASKED, Price(24.0, "a test")),
-        "measured": outputs.measured(judged, ASKED, BUILT, searched or {"needed": False}),
+        "measured": outputs.measured(judged, ASKED, BUILT, searched or {"needed": False}, 0),
         "nodes": [{"name": name, "address": "10.0.1.2", "pool": "gpu"} for name in ("inst-a", "inst-b")],
         "ssh": "ssh opc@10.0.1.2",
         "known_hosts": "10.0.1.2 ssh-ed25519 AAAA",

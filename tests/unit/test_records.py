@@ -59,7 +59,7 @@ def stages(text: str, keeping: Keeping, searched: dict | None = None) -> Run:
     earlier = answered(requests.look_up(judge(text, ASKED), ASKED, keeping))
     asked = requests.with_history(ASKED, earlier)
     judged = retest.settled(judge(text, asked), asked, searched or {})
-    record = outputs.measured(judged, asked, BUILT, searched or {})
+    record = outputs.measured(judged, asked, BUILT, searched or {}, 0)
     whole = outputs.flat(outputs.expected(asked, None), record)
     request = requests.keep(judged, asked, keeping, "identity", place(), whole, "organization/busbar/dev")
     return Run(judged, requests.kept(answered(request)))

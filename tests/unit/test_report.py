@@ -162,7 +162,7 @@ def test_of_a_node_that_is_to_blame_its_pairs_are_and_those_of_others_are_not():
 
 def test_a_search_that_did_not_complete_says_why_and_names_nobody():
     failed = {"needed": True, "culprits": [], "failed": "no answer from inst-b", "complete": False}
-    text = cards.cards(SHORT | {"search": outputs.measured(*failed_search(failed))["search"]})
+    text = cards.cards(SHORT | {"search": outputs.measured(*failed_search(failed), 0)["search"]})
     assert "no answer from inst-b" in text
     assert "To blame" not in text
     assert cards.cards(PASSED) == ""

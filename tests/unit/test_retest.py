@@ -71,7 +71,7 @@ def test_what_was_short_once_and_not_again_is_a_pass_that_says_so(step, step_che
     assert f"{step_check}: {why}" in summary.table(found, {})
     assert found.line["evidence"] == AGAIN
     assert (
-        outputs.measured(found, ASKED, BUILT, {"needed": True, "culprits": [], "summary": "nothing stands out"})["reasons"]
+        outputs.measured(found, ASKED, BUILT, {"needed": True, "culprits": [], "summary": "nothing stands out"}, 0)["reasons"]
         == []
     )
 

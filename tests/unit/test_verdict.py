@@ -311,7 +311,7 @@ def shown(judged) -> None:
     assert judged.verdict in {"pass", "short", "unknown"}
     summary.table(judged, {})
     summary.page(judged, {}, "ssh x", [])
-    outputs.measured(judged, ASKED, BUILT, {})
+    outputs.measured(judged, ASKED, BUILT, {}, 0)
 
 
 def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
@@ -372,7 +372,8 @@ def test_every_collective_of_a_plan_is_in_the_outputs_without_the_sizes_below_a_
     asked = Asked(a_plan(collectives=("all_reduce", "all_gather", "sendrecv", "hypercube")), GPU4, 2)
     judged = judge(line(asked), asked)
     assert (judged.verdict, judged.reasons) == ("pass", ())
-    assert [one["size_bytes"] for one in outputs.measured(judged, ASKED, BUILT, {})["results"]["all_gather"]][:2] == [256, 512]
+    rows = outputs.measured(judged, ASKED, BUILT, {}, 0)["results"]["all_gather"]
+    assert [one["size_bytes"] for one in rows][:2] == [256, 512]
 
 
 @pytest.mark.parametrize("name", ["all_reduce", "rails", "node"])

@@ -57,7 +57,7 @@ def tried(base: Base, edits: Sequence[Edit]) -> Tried:
             said = searched.read(documents[SEARCH])
             judged = settled(judged, base.asked, said)
             line = json.dumps(judged.line)
-        json.dumps(outputs.measured(judged, base.asked, _BUILT, said), allow_nan=False)
+        json.dumps(outputs.measured(judged, base.asked, _BUILT, said, 0), allow_nan=False)
         summary.page(judged, said, "ssh", ())
     except Exception as error:  # noqa: BLE001 - any at all is a finding
         return Tried("", CRASH, repr(error)[:300])
