@@ -30,7 +30,7 @@ _LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/config
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
-_PUBLISH_TRIES = 5  # six seconds apart
+_KEY_TRIES = 5  # six seconds apart
 _ENROOT = "https://github.com/NVIDIA/enroot/releases/download"
 _PACKAGES = ("enroot", "enroot+caps")
 _DOWNLOADS = "/var/tmp"  # noqa: S108 - root's downloads at first boot, before any user can log in
@@ -301,14 +301,14 @@ def lustre(server: str, name: str, path: str) -> Step:
 def publish_host_key(region: str, parameter: str) -> Step:
     """Write this machine's id and public host key to an SSM parameter, so that the key is pinned before the first connection.
 
-    Only this machine's role may write there. The id distinguishes the key from that of an earlier machine. The role is older than
-    the machine, so what is refused for half a minute will be refused for good, and an update waits for this step.
+    Only this machine's role may write there. The id distinguishes the key from that of an earlier machine. The role is older
+    than the machine, so what is refused for half a minute will be refused for good, and an update waits for this step.
     """
     return Step(
         "publish-host-key",
         f"""
 value="$(cat /var/lib/cloud/data/instance-id) $(cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub)"
-most={_PUBLISH_TRIES} again aws ssm put-parameter --region {region} --name {parameter} --type String --overwrite --value "$value"
+most={_KEY_TRIES} again aws ssm put-parameter --region {region} --name {parameter} --type String --overwrite --value "$value"
 """,
     )
 

@@ -37,7 +37,7 @@ class Mount:
 
 
 def tools() -> Step:
-    """Define `again`: run a command until it succeeds, `most` times at most, 10 if nothing is said; and `lists`: fetch apt's lists.
+    """Define `again`: run a command until it succeeds, `most` times at most (or 10); and `lists`: fetch apt's lists.
 
     apt-daily holds the lock of the lists for minutes after a boot, and cloud images come without lists.
     """
