@@ -82,7 +82,7 @@ class Acceptance(pulumi.ComponentResource):
         asked: pulumi.Output[Asked] = pulumi.Output.all(asked=expects, nodes=nodes).apply(
             lambda known: replace(known["asked"], names=tuple(node.name for node in known["nodes"]))
         )
-        number = attempt(f"{name}-before", mine)
+        number = attempt()
         runner = Runner(f"{name}-runner", cluster.reach, ready.head, identity, number, archive.files, mine)
         records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)
         built = build(

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pulumi
 
+#: The engine's own function, and pauses after which it is asked again, s. A state in a folder is unreadable for a moment
+#: while it is written: the file with its attributes is empty (gocloud.dev, blob/fileblob, of pulumi 3.259.0).
+_READ = "pulumi:pulumi:readStackOutputs"
+_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
-def attempt(name: str, opts: pulumi.ResourceOptions) -> pulumi.Output[int]:
+
+def attempt() -> pulumi.Output[int]:
     """Return the number of this attempt, from 0: one more than the last one's if that was refused.
 
     A refusal is a result that the state keeps, and to the engine nothing changed since. So the stack reads its own outputs,
-    as they were before this update.
+    as they were before this update. A StackReference would do so once, and fail the update where the state is being written.
     """
+    return pulumi.Output.from_input(_before()).apply(_number)
+
+
+async def _before() -> Any:
+    """Return what the last update measured; None before the first one."""
     stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    return pulumi.StackReference(name, stack_name=stack, opts=opts).get_output("measured").apply(_number)
+    for pause_s in _PAUSES_S:
+        try:
+            return await _measured(stack)
+        except Exception as error:  # noqa: BLE001 - the engine's, of any kind
+            pulumi.log.debug(f"the outputs of {stack} cannot be read yet: {error}")
+        await asyncio.sleep(pause_s)
+    return await _measured(stack)
+
+
+async def _measured(stack: str) -> Any:
+    found = await pulumi.runtime.invoke_async(_READ, {"name": stack})
+    return found["outputs"].get("measured")
 
 
 def _number(measured: Any) -> int:

@@ -243,6 +243,18 @@ def price_unused(wanted: Aws, _facts: Facts) -> _Breaches:
             )
 
 
+@rule("dynamic-unstarted", WARNING, "components/aws: a launch template is all that dynamic machines get")
+def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Machines that only a scheduler would start."""
+    for path, _, one in wanted.located:
+        if one.dynamic:
+            yield Breach(
+                f"{path}.dynamic",
+                f"is {one.dynamic}, and this stack has no scheduler: only yours can start them, from the entry's launch "
+                "template. They are counted against quota and addresses, and never measured",
+            )
+
+
 @rule("block-dynamic", ERROR, f"{_CLUSTER} capacity blocks are launched whole", number=21)
 def block_dynamic(wanted: Aws, _facts: Facts) -> _Breaches:
     """A Capacity Block that is used in part."""

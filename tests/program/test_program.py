@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import grpc
 import pulumi
 import pytest
 from a_line import document
@@ -20,6 +21,7 @@ from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, Engine, configuration, rea
 from benchmarks.plan.asked import Asked
 from cloudinit.steps import MARK
 from components import login_machine
+from components.acceptance import attempt
 from components.oci import login_node
 from components.oci.pool import create_timeout
 from config import read
@@ -344,6 +346,38 @@ def test_what_changed_since_the_run_before_is_told_and_what_could_not_be_kept_is
     run_program(LINES | answers, records={"history": str(tmp_path / "history")})
     assert "nccl is 2.28.9 and was 2.27.3" in told
     assert "history: no space left" in warned
+
+
+class UnreadableError(grpc.RpcError):
+    """What the engine says while it writes the state into a folder."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNKNOWN
+
+    def details(self) -> str:
+        return "failed to load checkpoint: EOF"
+
+
+@pytest.mark.parametrize("failures", [3, 100])
+def test_a_state_that_cannot_be_read_for_a_moment_is_asked_for_again_and_not_for_ever(monkeypatch, failures):
+    asked, answer = [], Engine.call
+
+    def call(self: Engine, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+        if args.token.endswith(":readStackOutputs"):
+            asked.append(args.args["name"])
+            if len(asked) <= failures:
+                raise UnreadableError
+        return answer(self, args)
+
+    monkeypatch.setattr(Engine, "call", call)
+    monkeypatch.setattr(attempt, "_PAUSES_S", (0.0,) * 5)
+    if failures > 5:
+        with pytest.raises(Exception, match="failed to load checkpoint: EOF"):
+            run_program(LINES)
+        assert len(asked) == 6
+    else:
+        assert run_program(LINES).of("remote:Command")
+        assert len(asked) == 4
 
 
 def test_what_the_program_writes_for_the_engine_is_gone_with_it(tmp_path):

@@ -42,7 +42,7 @@ kill -9 $slurmctld $munged 2> /run/gone
 exit 0
 """
 #: What slurmctld says of a controller that begins anew, and of a machine that sends no mail.
-USUAL = ("MailProg", "state file", "NOTE: Trying backup")
+USUAL = ("MailProg", "state file", "NOTE: Trying backup", "High latency for")  # the last one where this machine is busy
 
 
 def node(number: int, row: Shape) -> files.Node:

@@ -430,6 +430,9 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; the update waits for it half an hour",
         )
     ],
+    "dynamic-unstarted": [
+        (nodes(dynamic=4), FACTS, f"{P5}.dynamic is 4, and this stack has no scheduler: only yours can start them"),
+    ],
     "block-dynamic": [
         (
             merged(bought("capacity-block", reservation="cr-1"), nodes(dynamic=1)),
@@ -740,7 +743,7 @@ SOUND = [
     (home(throughput="320 MB/s"), FACTS),
     ({"storage": {"lustre": None, "home": None}}, FACTS),
 ]
-_EXPECTED = {"not-nvidia", "placement-off", "image-system"}
+_EXPECTED = {"not-nvidia", "placement-off", "image-system", "dynamic-unstarted"}
 
 
 @pytest.mark.parametrize(("changes", "facts"), SOUND)

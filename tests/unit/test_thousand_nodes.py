@@ -94,8 +94,8 @@ def facts(head: Head, asked: Asked) -> None:
         f'moment=before; case "$words" in *--harvest*) moment=after; [ $at = {address(SILENT)} ] && moment=silent;; esac\n'
         f"read -r up rest < /proc/uptime; clock=$(({int(time.time() - time.monotonic())} + ${{up%%.*}}))\n"
         "IFS= read -r text < $HOME/$moment\n"
-        'printf "%s\\n" "${text%%\\"CLOCK\\"*}$clock${text#*\\"CLOCK\\"}" | {\n'
-        'IFS= read -r text; printf "%s\\n" "${text%%MACHINE*}$at${text#*MACHINE}"; }\n'
+        'text="${text%%\\"CLOCK\\"*}$clock${text#*\\"CLOCK\\"}"\n'
+        'printf "%s\\n" "${text%%MACHINE*}$at${text#*MACHINE}"\n'
     )
     head.tool(
         "ssh",
