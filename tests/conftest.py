@@ -55,8 +55,7 @@ MAY_SKIP: dict[str, str] = {
 }
 #: The only reasons for which any other one may be skipped: what a machine lacks that CI's has.
 MAY_LACK = ("no user namespace can be made here",)
-
-
+#: What a parameter's name may have, as pytest shows it.
 _NAME_CHARACTERS = 90
 
 
@@ -104,7 +103,6 @@ def _turn(item: pytest.Item) -> tuple[int, int]:
     return (STORIES.index(group) if group in STORIES else len(STORIES)), 0 if item.get_closest_marker("rehearsal") else 1
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_make_parametrize_id(val: Any) -> str | None:
     """Cut a long value's name: pytest puts it into each report, and into the environment of each process that a test starts."""
     if not isinstance(val, str | bytes) or len(val) <= _NAME_CHARACTERS:
@@ -113,6 +111,7 @@ def pytest_make_parametrize_id(val: Any) -> str | None:
     return f"{head}...{len(val)}"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put long stories first; skip, in one sentence, what an ordinary user cannot run.
 
