@@ -196,9 +196,6 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
         mount("--bind", str(held), str(system / "class/net"))
     subprocess.run(["umount", str(held)], check=True)
     held.rmdir()
-    # The machine's own devices are none of the shape's; to read their configuration was a third of a rank's start.
-    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(system / "bus/pci"))
-    (system / "bus/pci/drivers").mkdir()
     for path, text in plan["sys_class"].items():
         file = system / "class" / path
         file.parent.mkdir(parents=True, exist_ok=True)
