@@ -24,6 +24,7 @@ from benchmarks.launch.protocol import Node as RunnerNode
 from benchmarks.plan.ranks import Place, exports, launch
 from catalogue.aws.instances import INSTANCES
 from components.aws.cluster import AwsCluster
+from components.aws.groups import Groups
 from components.aws.iam import partition
 from components.inventory import Machine, Node
 from components.reach import Access
@@ -639,6 +640,31 @@ def test_file_systems_wait_for_the_rules_and_not_only_for_the_group(cloud):
     assert len(storage) == 24
     assert max(storage) < kinds.index("LustreFileSystem")
     assert max(storage) < kinds.index("OpenZfsFileSystem")
+
+
+def test_a_group_is_usable_only_once_each_of_its_rules_is_in_place():
+    """By what its id waits for: the order of registrations would also be right by chance."""
+    cloud = Cloud({}, "")
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
+    wanted, _ = read.group("aws", Aws, json.dumps(settled(merged(WANTED, STORED))))
+    waits: dict[str, set[str]] = {}
+
+    async def run() -> None:
+        groups = Groups("cluster", wanted, "vpc-1")
+        for group in ("nodes", "login", "storage"):
+            waits[group] = {each._name for each in await getattr(groups, f"{group}_id").resources()}
+
+    pulumi.runtime.test(run)()
+    for group, names in waits.items():
+        rules = {
+            name
+            for kind, name, inputs in cloud.made
+            if "GroupIngressRule" in kind or "GroupEgressRule" in kind
+            if inputs["securityGroupId"] == f"cluster-{group}-id"
+        }
+        assert rules
+        assert names == rules | {f"cluster-{group}"}
 
 
 # Roles

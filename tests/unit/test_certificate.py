@@ -350,6 +350,14 @@ def test_the_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
         assert capsys.readouterr().err.startswith("cannot be checked:")
 
 
+def test_the_command_reads_a_certificate_from_standard_input(files):
+    certificate, key = files
+    typed = [sys.executable, "-m", "benchmarks.records.verify", "-", "--key", key]
+    given = Path(certificate).read_bytes()
+    assert subprocess.run(typed, cwd=ROOT, input=given, capture_output=True, check=False).stdout.startswith(b"holds until")
+    assert subprocess.run(typed, cwd=ROOT, input=b"{}", capture_output=True, check=False).returncode == 1
+
+
 def test_the_command_speaks_json(files, capsys):
     certificate, key = files
     assert verifier.main([certificate, "--key", key, "--json"]) == 0

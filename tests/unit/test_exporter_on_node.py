@@ -77,6 +77,13 @@ def test_a_systemd_that_makes_no_user_by_itself_gets_one_unless_it_is_there(mach
     assert machine.calls == ["systemctl --version", "id busbar-rdma", *made, *STARTED]
 
 
+@pytest.mark.parametrize(("version", "asked"), [(234, ["id busbar-rdma"]), (235, [])])
+def test_systemd_makes_the_user_by_itself_since_235(machine, capsys, version, asked):
+    machine.answers |= {"systemctl --version": (0, f"systemd {version}\n", "")}
+    assert machine.main(capsys) == {"there": True}
+    assert machine.calls == ["systemctl --version", *asked, *STARTED]
+
+
 def test_firewalld_opens_the_port_now_and_for_the_next_boot_and_closes_it_again(machine, capsys):
     machine.answers["firewall-cmd --state"] = (0, "running", "")
     machine.main(capsys)

@@ -139,6 +139,16 @@ def test_the_page_says_first_which_stack_run_cluster_nodes_and_price_it_is_of():
     assert dict(cards.identity(PASSED | {"target": "hosts"}))["price"] == "nothing that this stack rents"
 
 
+def test_the_page_ends_with_versions_and_with_where_the_whole_transcript_is():
+    known = {"versions": {"nccl": "2.29.2", "driver": "<580>"}, "evidence": {"path": "/runs/1", "sha256": "ab"}}
+    text = web_page.html(PASSED | known)
+    said = text[text.index("<h2>Versions and evidence</h2>") :]
+    assert said.index("<td>driver</td><td>&lt;580&gt;</td>") < said.index("<td>nccl</td><td>2.29.2</td>")
+    assert "<code>/runs/1</code>" in said
+    assert "<code>ab</code>" in said
+    assert "transcript" not in web_page.html(PASSED | {"evidence": None})
+
+
 def test_the_culprits_card_has_its_own_number_each_rail_and_the_next_command():
     two = [("mlx5_2", 0.002), ("mlx5_3", 0.001)]
     evidence = [
@@ -221,6 +231,10 @@ def test_numbers_of_pairs_are_read_on_their_colour_white_on_dark_and_black_on_li
     measured = of_eight()
     measured["search"] = measured["search"] | {"pairs": [[0, other + 1, value] for other, value in enumerate(asked)]}
     figure = pairs.matrix(measured)
+    names = [one["name"] for one in EIGHT]
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        assert [label.get_text() for label in axis.get_ticklabels()] == names
+        assert [float(at) for at in axis.get_ticklocs()] == list(range(8))
     inks = {text.get_position(): text.get_color() for text in figure.axes[0].texts}
     assert [inks[other + 1, 0] for other in range(6)] == ["white", "white", "black", "black", "white", "white"]
     assert [inks[0, other + 1] for other in range(6)] == [inks[other + 1, 0] for other in range(6)]

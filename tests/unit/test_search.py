@@ -98,8 +98,9 @@ def test_two_slow_rails_of_one_node_are_two_causes():
 
 @pytest.mark.parametrize("nodes", [3, 4, 8, 33])
 def test_a_rail_slow_between_everybody_is_its_plane(nodes):
-    found, _ = named(Fabric(nodes, 4, (Fault("rail_plane", (), (1,), 0.5),)))
+    found, finding = named(Fabric(nodes, 4, (Fault("rail_plane", (), (1,), 0.5),)))
     assert found == [("rail_plane", tuple(range(nodes)), (1,))]
+    assert not finding.culprits[0].flapping
 
 
 def test_a_cluster_slow_everywhere_is_seen_where_the_limit_is_known_and_only_there():
