@@ -653,7 +653,7 @@ def test_a_group_is_usable_only_once_each_of_its_rules_is_in_place():
     async def run() -> None:
         groups = Groups("cluster", wanted, "vpc-1")
         for group in ("nodes", "login", "storage"):
-            waits[group] = {each._name for each in await getattr(groups, f"{group}_id").resources()}
+            waits[group] = {each.pulumi_resource_name for each in await getattr(groups, f"{group}_id").resources()}
 
     pulumi.runtime.test(run)()
     for group, names in waits.items():
