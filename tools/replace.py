@@ -32,9 +32,9 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
         run(["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *where])
         run([*again, "--replace", urn])
         return
-    alone = [one["urn"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-node")]
-    if alone:
-        run([*again, "--replace", alone[0]])
+    single = [one["urn"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-node")]
+    if single:
+        run([*again, "--replace", single[0]])
         return
     detach(resources, node, run, smaller=False)
     run(again)

@@ -251,7 +251,7 @@ class Stage:
     def login_made_anew_beside(self) -> None:
         """Bring the second stack up to its measurement after a first boot of its login node that fails.
 
-        The message names the step that failed, and the command that makes this machine alone anew, which is typed here.
+        The message names the step that failed, and the command that makes only this machine anew, which is typed here.
         """
         self.faults({"kind": "command_fails", "host": -1, "command": "rm"})
         failed = self.beside("up", *_UNMEASURED)

@@ -20,7 +20,7 @@ _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
 #: It then returns a number of its own (testNumResults, 7 in 2.19.6); from here on a signal ended it.
 _SIGNALLED = 128
 #: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest. Of a rank
-#: that was killed Open MPI alone knows: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9".
+#: that was killed only Open MPI knows: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9".
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
 _KILLED = "exited on signal"
 

@@ -1,6 +1,6 @@
 """Machines of one type in a queue: their launch template, their placement group, and those that always run.
 
-Each static machine is a resource of its own: its failure is named, it can be replaced alone, and one more is one launch.
+Each static machine is a resource of its own: its failure is named, it can be replaced by itself, and one more is one launch.
 Instant fleets have none of that (terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors of CreateFleet and
 does not wait for machines that end). A scheduler starts the dynamic ones from the same template.
 """

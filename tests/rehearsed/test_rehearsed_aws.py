@@ -149,7 +149,7 @@ def test_tags_time_zone_an_exporter_and_another_login_node_end_no_machine_and_th
     found = stage.measure(**changed)
     assert found.status == 0, found
     assert machines(stage) == before
-    assert stage.ever_booted() == booted + 1, "the login node alone is another one"
+    assert stage.ever_booted() == booted + 1, "only the login node is another one"
     login = stage.outputs()["ssh"].split()[2]
     for target in re.findall(r'targets: \["([\d.:]+)"\]', stage.outputs()["monitoring"]):
         ask = f"from urllib.request import urlopen; print(urlopen('http://{target}/metrics', timeout=5).read().decode())"
@@ -225,7 +225,7 @@ def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
 
 
 def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built, second):
-    """It mounts the first one's file systems; the step that failed is named, and the login node alone is made anew."""
+    """It mounts the first one's file systems; the step that failed is named, and only the login node is made anew."""
     stage = built[0]
     before, sold = machines(stage), sorted(stage.sold("aws"))
     own = second["config"]["busbar:aws"]["network"]["existing"]

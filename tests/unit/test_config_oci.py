@@ -33,11 +33,11 @@ def storage(**systems: Any) -> dict[str, Any]:
 
 TENSORFLOW = {"image": "docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"}
 SINGLE = {"nodes": 1, "clusterNetwork": False, "imageFamily": "ol9"}
-ALONE = {"preflight": True, "pools": [SINGLE]}
+ONE_MACHINE = {"preflight": True, "pools": [SINGLE]}
 
 
 def container(**changes: Any) -> dict[str, Any]:
-    return ALONE | {"container": TENSORFLOW | changes}
+    return ONE_MACHINE | {"container": TENSORFLOW | changes}
 
 
 SHAPE = "oci.pools[0].shape is 'BM.GPU4.9', which is not an RDMA shape in the catalogue; the nearest are BM.GPU4.8,"
@@ -179,13 +179,13 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "container-image": [
         (
-            ALONE | {"container": TENSORFLOW, "pools": [SINGLE | {"imageFamily": "ubuntu2204"}]},
+            ONE_MACHINE | {"container": TENSORFLOW, "pools": [SINGLE | {"imageFamily": "ubuntu2204"}]},
             "oci.pools[0].imageFamily is ubuntu2204, and oci.container is set; first boot installs what runs containers on ol8",
         )
     ],
     "container-sums": [
         (
-            ALONE | {"container": TENSORFLOW | {"containerd": {"version": "2.2.1"}}},
+            ONE_MACHINE | {"container": TENSORFLOW | {"containerd": {"version": "2.2.1"}}},
             "oci.container.containerd.sums is that of 2.2.0, and version is 2.2.1; give the sha256 of SHA256SUMS that",
         )
     ],

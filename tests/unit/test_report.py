@@ -201,9 +201,9 @@ def test_the_matrix_is_red_below_the_gate_and_ends_at_the_ceiling_whatever_was_f
     found = pairs.read(of_eight(SLOW_NODE))
     assert (found.limit_gb_s, found.ceiling_gb_s) == (SHORT["gate"]["limit_gb_s"], SHORT["ceiling_gb_s"])
     assert found.short == {(one, 7) for one in range(7)}
-    alone = pairs.read(SHORT)
-    assert alone.short == {(0, 1)}
-    assert alone.ceiling_gb_s == SHORT["ceiling_gb_s"]
+    single = pairs.read(SHORT)
+    assert single.short == {(0, 1)}
+    assert single.ceiling_gb_s == SHORT["ceiling_gb_s"]
 
 
 def test_the_matrix_outlines_what_the_search_named_and_nothing_else():

@@ -29,7 +29,7 @@ class Fabric(Head):
         super().__init__(home)
         self.nodes = [{"name": f"node-{index}", "address": f"127.0.1.{index}"} for index in range(nodes)]
         self.tool("hostname", "echo n0\n")
-        # What node N has lies below nN.
+        # What node N has is below nN.
         self.tool(
             "ssh",
             "for word; do case $word in 127.0.1.*) at=n${word##*.};; esac; done\n"
@@ -229,11 +229,11 @@ def test_a_second_look_that_cannot_be_taken_says_so_and_the_search_goes_on(two):
 
 
 def test_a_whole_that_is_fine_at_second_sight_lets_no_group_be_suspected(fabric):
-    alone = fabric.search(whole_gb_s=4.0)
-    assert alone["rounds"] > 2
+    single = fabric.search(whole_gb_s=4.0)
+    assert single["rounds"] > 2
     line = fabric.search(whole_gb_s=4.0, again=again(fabric, all_reduce=REAL_RUN), run_id="search2")
     assert line["again"]["steps"][0]["rows"], line["again"]
-    assert line["rounds"] < alone["rounds"]
+    assert line["rounds"] < single["rounds"]
     assert not line["culprits"]
 
 
