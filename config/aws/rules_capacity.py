@@ -347,8 +347,8 @@ def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
         if one.numbers and one.type in facts.quota_unsaid:
             yield Breach(
                 f"{path}.static",
-                f"is {_static(one)}, and the service does not say how many {one.type} the account may run; only the launch will "
-                "tell",
+                f"is {_static(one)}, and the service does not say how many {one.type} the account may run; only the launch "
+                "will tell",
             )
 
 

@@ -184,8 +184,8 @@ def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
         if one.static and nobody:
             yield Breach(
                 f"{path}.leaveOut",
-                f"names {', '.join(map(str, nobody))}, and the machines have the numbers 0 to {one.static - 1}; take out what is "
-                "no machine",
+                f"names {', '.join(map(str, nobody))}, and the machines have the numbers 0 to {one.static - 1}; take out "
+                "what is no machine",
             )
         elif one.static and not one.numbers:
             yield Breach(
