@@ -69,7 +69,7 @@ def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[
     pools = {}
     for _, key, one in wanted.located:
         mine, made_of = {f"tag:{POOL_TAG}": [key]}, {f"tag:{MADE_TAG}": [wanted.made_of(one)]}
-        numbers = {f"tag:{INDEX_TAG}": [str(at) for at in range(one.static)] or ["none"]}
+        numbers = {f"tag:{INDEX_TAG}": [str(at) for at in one.numbers] or ["none"]}
         pools[key] = pulumi.Output.all(
             everybody=everybody,
             every=_having(pulumi.Output.from_input(mine)),

@@ -270,6 +270,18 @@ def test_a_smaller_number_ends_the_last_ones_by_name_and_needs_no_further_word(m
     assert [text for text in told if "if the update fails before that" in text and "are billed until one passes" in text]
 
 
+def test_a_machine_that_is_left_out_ends_by_name_and_the_others_keep_their_numbers(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
+    cloud, _ = program(nodes(static=3, leaveOut=[1]), running=ran())
+    assert sorted(name for _, name, _ in cloud.made if re.search(r"-pool-.*-\d$", name)) == [
+        "cluster-pool-gpu-p5-0",
+        "cluster-pool-gpu-p5-2",
+    ]
+    (said,) = [text for text in told if "this update ends" in text]
+    assert "ends 1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-1 (10.1.0.19)" in said
+
+
 @pytest.fixture
 def replaced(monkeypatch) -> list[str]:
     """Names of machines that the engine makes anew: their ids are unknown at a preview; those of others are `i-0`, `i-1`."""
