@@ -587,7 +587,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     ],
     "left-out": [
         (nodes(static=3, leaveOut=[1, 4, 3]), FACTS, f"{P5}.leaveOut names 3, 4, and the machines have the numbers 0 to 2"),
-        (nodes(static=2, leaveOut=[1, 0]), FACTS, f"{P5}.leaveOut names every machine, and then nothing is measured; static: 0"),
+        (
+            nodes(static=2, leaveOut=[1, 0]),
+            FACTS,
+            f"{P5}.leaveOut names every machine, and then nothing is measured; static: 0",
+        ),
     ],
     "key-type": [
         ({"access": {"publicKey": RSA}}, FACTS, "aws.access.publicKey is ssh-rsa, which ubuntu2204 refuses; make one")

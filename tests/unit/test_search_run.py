@@ -78,7 +78,6 @@ class Fabric(Head):
         assert status == 0, err
         return json.loads(out)
 
-
     def measured_again(self, culprit):
         """Return what the culprit's next command prints of its script: what was measured, and its number."""
         script = culprit["next"].rpartition("; ")[2]
