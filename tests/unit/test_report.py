@@ -322,6 +322,8 @@ def test_paper_shows_the_verdict_in_ink_and_every_folded_row():
     printed = web_page.html(PASSED).partition("@media print")[2].partition("</style>")[0]
     for rule in (".badge { color: var(--ink)", "details::details-content { content-visibility: visible"):
         assert rule in printed
+    (together,) = [line for line in printed.splitlines() if "break-inside: avoid" in line]
+    assert "details {" in together, "the rows of a collective are on one page"
 
 
 @pytest.mark.parametrize("name", PAGES)
