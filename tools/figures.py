@@ -255,10 +255,9 @@ def _planted(
 
     An update that ends without a measurement is printed and counts as neither.
     """
-    before = (stage.outputs().get("measured") or {}).get("run")
+    before = _measured(stage).get("run")
     ended = stage.up(**settings)
-    found = stage.outputs()
-    measured = found.get("measured") or {}
+    found, measured = stage.outputs(), _measured(stage)
     what = f"planted: {json.dumps(fault)}"
     if measured.get("run") in {None, before}:
         say(what, f"left no measurement: {ended}")
@@ -273,6 +272,12 @@ def _planted(
             named, how = [], f"{how}; the first line was {first!r}"
     say(what, f"named {named}, {search['rounds']} rounds, {search['seconds']:.0f} s; {how}")
     return named == [wanted], named == [wanted] and seen, int(search["rounds"])
+
+
+def _measured(stage: Stage) -> dict[str, Any]:
+    """Return the measurement among the outputs; none where the update ended before it."""
+    found = stage.outputs().get("measured")
+    return found if isinstance(found, dict) else {}
 
 
 def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tuple[bool, str]:
