@@ -78,6 +78,12 @@ class Fabric(Head):
         assert status == 0, err
         return json.loads(out)
 
+    def measured_again(self, culprit):
+        """Return what the culprit's next command prints of its script: what was measured, and its number."""
+        script = culprit["next"].rpartition("; ")[2]
+        found = subprocess.run(["sh", script], env=self.environment, capture_output=True, text=True, check=True)
+        return [(what, float(number.partition(" ")[0])) for what, number in re.findall(r"(.+): (\S+ GB/s)", found.stdout)]
+
 
 @pytest.fixture
 def fabric(tmp_path):
@@ -98,6 +104,11 @@ def test_a_planted_fault_is_named_with_evidence_and_the_next_command(fabric, slo
     assert (culprit["kind"], culprit["nodes"], culprit["rails"]) == (kind, nodes, rails)
     assert culprit["evidence"]
     assert culprit["next"].startswith(f"ssh 127.0.1.{nodes[0][-1]} ")
+    blamed, beside = fabric.measured_again(culprit)
+    assert set(nodes) <= set(re.findall(r"node-\d", blamed[0]))
+    assert rails == re.findall(r"mlx5_\d", blamed[0])
+    assert blamed[1] in [pytest.approx(one["busbw_gb_s"], rel=0.01) for one in culprit["evidence"]]
+    assert blamed[1] == pytest.approx(slow[3] * beside[1], rel=0.05)
     assert line["complete"]
     assert line["rounds"] <= 9
     assert [pair for pair in line["pairs"] if pair[2] < 85]
