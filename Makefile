@@ -56,7 +56,7 @@ outputs: setup ## print the stack's outputs as JSON
 ssh: setup ## open a shell on the head
 	@$(RUN) shell
 
-test: setup ## run every check and every test; needs root, about 11 minutes on 2 cores
+test: setup ## run every check and every test; needs root, about 10 minutes on 2 cores
 	@tools/setup checks
 	@tools/test
 

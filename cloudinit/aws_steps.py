@@ -247,7 +247,7 @@ fi
 
 
 def lustre_over_front_end() -> Step:
-    """Bind LNet to the front end before its module is loaded; left alone it takes any, and EFA machines have many."""
+    """Bind LNet to the front end before its module is loaded; otherwise it takes any, and EFA machines have many."""
     return Step(
         "lustre-network",
         """

@@ -13,7 +13,7 @@ from components import remote_scripts
 from components.reach import Machine, to_machine
 
 _LOG = "/var/log/cloud-init-output.log"
-#: What asks a machine how its first boot ended; URN stands for its name in the engine.
+#: What asks a machine how its first boot ended; URN is its name in the engine.
 BOOTED = f"""step=$(sed -n 's/.*"failed", "step": "\\([^"]*\\)".*/\\1/p' {MARK} 2>/dev/null)
 if [ -n "$step" ]; then
   {{

@@ -120,7 +120,7 @@ class Reach(Protocol):
 class Ssh:
     """Reach by SSH from the operator's machine, through a jump host if there is one.
 
-    No machine needs a key for another one before first contact, so nodes are launched with the operator's public key alone.
+    No machine needs a key for another one before first contact, so nodes are launched with only the operator's public key.
     Host keys of nodes that are not pinned are asked for on the jump host, over the private network.
 
     Attributes:

@@ -81,7 +81,7 @@ def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterat
 
 def _rack(path: str, shape: Shape, measure: Measure, nodes: int) -> Iterator[Breach]:
     """Yield why NVLink between nodes cannot be judged beside the rails."""
-    instead = 'set measure.exports.NCCL_MNNVL_ENABLE to "0", and the rails alone are measured and judged'
+    instead = 'set measure.exports.NCCL_MNNVL_ENABLE to "0", and only the rails are measured and judged'
     which = f"is {shape.name}, whose NVLink joins nodes"
     if measure.collective != "all_reduce":
         yield Breach(path, f"{which}, and nobody has published what {measure.collective} reaches over it; {instead}")

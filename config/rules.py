@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from catalogue.nccl_tests import SHA256
+from catalogue.nccl_tests import LEAST, SHA256, too_old
 from config.accept import Accept
 from config.measure import Measure
 from config.rule import ERROR, Breach, Finding, Rule, nearest, rule
@@ -33,6 +33,17 @@ def source_sum(measure: Measure, _facts: Accept) -> _Breaches:
         )
 
 
+@rule("tests-version", ERROR, "NVIDIA/nccl-tests: ad956f1 (-J), 0fdb00a (-I)", guard=True)
+def tests_version(measure: Measure, _facts: Accept) -> _Breaches:
+    """A version of nccl-tests that does not know what every run is given."""
+    if too_old(measure.nccl_tests.source):
+        yield Breach(
+            "measure.ncclTests.source",
+            f"is {measure.nccl_tests.source}; a measurement needs {'.'.join(map(str, LEAST))} or later, because "
+            "earlier versions print no JSON or no times of single operations",
+        )
+
+
 @rule("limits", ERROR, "a limit is read where it was measured", guard=True)
 def limits(measure: Measure, accept: Accept) -> _Breaches:
     """A limit on what is never measured."""
@@ -46,7 +57,7 @@ def limits(measure: Measure, accept: Accept) -> _Breaches:
             )
 
 
-RULES: dict[str, Rule[Measure, Accept]] = {one.id: one for one in (sizes, source_sum, limits)}
+RULES: dict[str, Rule[Measure, Accept]] = {one.id: one for one in (sizes, source_sum, tests_version, limits)}
 
 
 def pool_chosen(measure: Measure, nodes: Mapping[str, int], where: str) -> Iterator[Finding]:

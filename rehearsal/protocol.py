@@ -9,7 +9,7 @@ import types
 
 
 def start_fast() -> None:
-    """Let `pulumi.runtime.proto` be imported alone: a plugin needs its messages, and starts twice as fast without the rest.
+    """Let `pulumi.runtime.proto` be imported by itself: a plugin needs its messages, and starts twice as fast without the rest.
 
     To be called before anything of `pulumi` is imported; nothing else of it can be imported afterwards.
     """

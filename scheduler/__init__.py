@@ -1,1 +1,1 @@
-"""Slurm's files, rendered from data; pure. It travels with the runner, so it is the standard library of Python 3.6 alone."""
+"""Slurm's files, rendered from data; pure. It travels with the runner, so it needs only the standard library of Python 3.6."""

@@ -1,6 +1,6 @@
 """slurm.conf, gres.conf and cgroup.conf of a cluster whose nodes are known, and the units that start its daemons.
 
-The files are on the controller alone: `slurmd` fetches them from it (configless). Timers, ports and the share of memory are
+The files are only on the controller: `slurmd` fetches them from it (configless). Timers, ports and the share of memory are
 those of AWS ParallelCluster 3 (aws-parallelcluster-slurm, slurm.conf.erb), which has many clusters behind it.
 """
 

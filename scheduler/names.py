@@ -4,7 +4,7 @@ import re
 
 #: Shorter than what `squeue` shows would be nicer to read; longer is refused where people must type it.
 _QUEUE = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
-#: slurm.conf(5): a partition or node of the name DEFAULT sets defaults; ALL stands for every partition or node.
+#: slurm.conf(5): a partition or node of the name DEFAULT sets defaults; ALL is every partition or node.
 _RESERVED = ("default", "all")
 #: A model's word with its number: a100, gb200, l40s, mi300x.
 _MODEL = re.compile(r"[a-z]+\d+[a-z]*")

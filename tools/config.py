@@ -1,7 +1,7 @@
 """Ask for what a stack of one target needs, and write its stack file: python -m tools.config TARGET STACK.
 
 Answers that this machine knows (region and tenancy of the vendor's own configuration) are offered, and Enter takes them. The
-file is judged as a preview judges it and only written if nothing is wrong; one that is there is left alone.
+file is judged as a preview judges it and only written if nothing is wrong; one that is there is left as it is.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 pulumi stack export --stack STACK | python -m tools.exclude NODE STACK FILE && pulumi up --stack STACK
 
 FILE is the stack file, which asks for one node less afterwards. On OCI the vendor's own tool detaches and ends the node and
-makes its pool smaller. On AWS machines are numbered and the last one would end, so a node is made anew there (tools.replace).
+makes its pool smaller. On AWS machines are numbered, and the stack file names the number that is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from tools.replace import detach, node_of
+from tools.replace import detach, instance_at, node_of
 from tools.verbs import RefusedError, Run, ended, shown
 
 
@@ -26,10 +26,15 @@ def exclude(state: dict[str, Any], name: str, stack: str, file: Path, run: Run) 
         RefusedError: there is no such node, or it cannot be left out.
     """
     target, node = node_of(state, name)
+    resources = state["deployment"]["resources"]
     config = yaml.safe_load(file.read_text())["config"]
-    change = _hosts(config, name) if target == "hosts" else _pool(config, target, node)
-    if target == "oci":
-        detach(state["deployment"]["resources"], node, run, smaller=True)
+    if target == "hosts":
+        change = _hosts(config, name)
+    elif target == "aws":
+        change = _machine(config, node, int(instance_at(resources, node["address"])["outputs"]["tags"]["busbar:index"]))
+    else:
+        change = _pool(config, node)
+        detach(resources, node, run, smaller=True)
     run(["pulumi", "config", *change, "--stack", stack, "--config-file", str(file)])
 
 
@@ -43,12 +48,26 @@ def _hosts(config: dict[str, Any], name: str) -> list[str]:
     return ["rm", "--path", f'busbar:hosts.nodes["{name}"]']
 
 
-def _pool(config: dict[str, Any], target: str, node: dict[str, str]) -> list[str]:
+def _machine(config: dict[str, Any], node: dict[str, str], number: int) -> list[str]:
+    """Return the change to a stack file that leaves out the machine of that number of a queue."""
+    keys = []
+    for at, queue in enumerate(config["busbar:aws"]["queues"]):
+        for index, one in enumerate(queue["machines"]):
+            keys.append(f"{queue['name']}-{one['name']}")
+            if keys[-1] == node["pool"]:
+                left_out = one.get("leaveOut") or []
+                if one.get("static", 0) - len({*left_out, number}) < 2:  # noqa: PLR2004 - EFA is measured from 2 on
+                    raise RefusedError(
+                        f"{node['name']} is one of 2 machines of {node['pool']}, and EFA is measured between 2; make replace "
+                        "makes one anew"
+                    )
+                path = f"busbar:aws.queues[{at}].machines[{index}].leaveOut[{len(left_out)}]"
+                return ["set", "--path", path, str(number)]
+    raise RefusedError(f"the stack file has no machines {node['pool']}; it has {', '.join(keys)}")
+
+
+def _pool(config: dict[str, Any], node: dict[str, str]) -> list[str]:
     """Return the change to a stack file that makes a node's pool smaller by one."""
-    if target != "oci":
-        raise RefusedError(
-            f"{node['name']} cannot be left out on AWS, where the last machine would end; make replace makes it anew"
-        )
     pools = config["busbar:oci"]["pools"]
     for index, pool in enumerate(pools):
         if pool["name"] == node["pool"]:

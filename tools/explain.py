@@ -2,7 +2,7 @@
 
     python -m tools.explain LOG --shape BM.GPU.H100.8 --nodes 4
 
-No cluster and no account is needed. A log alone proves no transport, and no pass: it can only be as fast as a healthy one.
+No cluster and no account is needed. A log by itself proves no transport, and no pass: it can only be as fast as a healthy one.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
     make figures
     make figures PARTS="faults healthy"
 
-PARTS are any of two, many, aws, search, pure (the default), exporter, faults, healthy and busy. Faults and healthy take a
-quarter of an hour each, busy three; RUNS=2 asks healthy and busy for two runs of each kind in place of ten.
+PARTS are any of two, many, aws, search, pure (the default), exporter, faults, pairs, healthy and busy. Faults and healthy
+take a quarter of an hour each, pairs some minutes, busy three quarters; RUNS=2 asks healthy and busy for two runs of each kind
+in place of ten.
 Ratios come from runs side by side in one world.
 """
 
@@ -28,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.judge import retest
 from benchmarks.launch import launcher, protocol
+from benchmarks.report.outputs import culprit_name
 from catalogue.oci.shapes import SHAPES
 from tools.nested import DEFAULT, merged
 from tools.search import figures, looks_figures
@@ -59,8 +61,6 @@ _MANY_PLAN: dict[str, Any] = {
 }
 #: Operations so long that eight hosts' ranks on a few processors disturb each other little.
 _CALM: dict[str, Any] = {"measure": {"sizes": {"from": "8M", "to": "16M"}}}
-#: Rails of the existing hosts.
-_RDMA = SHAPES["BM.GPU4.8"].rdma
 
 
 #: Each fault as it is planted, and what the search must call it: kind, host indices, rail index.
@@ -76,6 +76,22 @@ _FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None]], .
     ({"kind": "slow_link", "hosts": [5, 6], "factor": 0.3}, ("link", (5, 6), None)),
     ({"kind": "slow_link", "hosts": [0, 7], "factor": 0.5}, ("link", (0, 7), None)),
 )
+#: The same on two hosts, which cannot tell at which end it is.
+_PAIR_SHAPE, _PAIR = "BM.GPU.GB200.4", (0, 1)
+_PAIR_FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None]], ...] = (
+    ({"kind": "rail_rate", "host": 0, "rail": 0, "factor": 0.4}, ("link", _PAIR, 0)),
+    ({"kind": "rail_rate", "host": 0, "rail": 2, "factor": 0.6}, ("link", _PAIR, 2)),
+    ({"kind": "rail_rate", "host": 1, "rail": 1, "factor": 0.5}, ("link", _PAIR, 1)),
+    ({"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.3}, ("link", _PAIR, 3)),
+    ({"kind": "port_degraded", "host": 0, "rail": 1, "gbit_s": 200}, ("link", _PAIR, 1)),
+    ({"kind": "port_degraded", "host": 1, "rail": 2, "gbit_s": 100}, ("link", _PAIR, 2)),
+    ({"kind": "slow_host", "host": 0, "factor": 0.5}, ("link", _PAIR, None)),
+    ({"kind": "slow_host", "host": 1, "factor": 0.3}, ("link", _PAIR, None)),
+    ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.4}, ("link", _PAIR, None)),
+    ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.6}, ("link", _PAIR, None)),
+)
+#: A number that is measured again shows a fault where it is below this share of what is fine beside it.
+_SHOWN = 0.8
 _HEALTHY_RUNS = int(os.environ.get("RUNS") or 10)
 #: Half a rail of one host.
 _HALF_RAIL = {"kind": "rail_rate", "host": 3, "rail": 2, "factor": 0.5}
@@ -96,6 +112,8 @@ def main(parts: list[str]) -> None:
                 _exporter(Path(folder) / "infiniband")
             elif part == "faults":
                 _planted_faults(Path(folder))
+            elif part == "pairs":
+                _planted_on_two(Path(folder) / "pairs")
             elif part == "healthy":
                 _healthy(Path(folder))
             elif part == "busy":
@@ -103,7 +121,7 @@ def main(parts: list[str]) -> None:
             elif part in known:
                 _in_a_world(Path(folder) / part, known[part], "aws-efa" if part == "aws" else "dev")
             else:
-                more = ["search", "pure", "exporter", "faults", "healthy", "busy"]
+                more = ["search", "pure", "exporter", "faults", "pairs", "healthy", "busy"]
                 sys.exit(f"{part} is no part; known are {', '.join([*known, *more])}")
 
 
@@ -195,24 +213,88 @@ def _many_hosts(stage: Stage) -> None:
 
 
 def _planted_faults(folder: Path) -> None:
-    right, most = 0, 0
+    right, shown, most = 0, 0, 0
     for index, (fault, wanted) in enumerate(_FAULTS):
         stage, settings = _standing(folder / f"fault{index}")
         stage.faults(fault)
         try:
-            stage.up(**settings)
-            found = stage.outputs()
+            named, seen, rounds = _planted(stage, settings, fault, wanted)
         finally:
             stage.faults()
             stage.close()
-        named = _named(found)
-        right += named == [wanted]
-        search = found["measured"]["search"] or {"rounds": 0, "seconds": 0.0}
-        most = max(most, search["rounds"])
-        say(f"planted: {json.dumps(fault)}", f"named {named}, {search['rounds']} rounds, {search['seconds']:.0f} s")
+        right, shown, most = right + named, shown + seen, max(most, rounds)
     say(f"planted faults named right, {_MANY} hosts", f"{right} of {len(_FAULTS)}")
+    say("of these, shown by the next command at the right end", f"{shown} of {len(_FAULTS)}")
     pairs = _MANY * (_MANY - 1) // 2
     say("most rounds of these, sequential all-pairs needs", f"{most}, {pairs}: {pairs / max(most, 1):.1f} times fewer")
+
+
+def _planted_on_two(folder: Path) -> None:
+    """Plant one fault after another on two hosts that run."""
+    folder.mkdir()
+    stage, settings = standing_hosts(folder, 2, _PAIR_SHAPE)
+    settings |= {"records": {"history": None}}
+    right, shown = 0, 0
+    try:
+        _timed("the build", stage.build(**settings))
+        for number, (fault, wanted) in enumerate(_PAIR_FAULTS, 1):
+            stage.refault(fault)
+            named, seen, _ = _planted(stage, settings | {"measure": {"run": number}}, fault, wanted)
+            right, shown = right + named, shown + seen
+        stage.refault()
+    finally:
+        stage.close()
+    say("planted faults named right in the first line, 2 hosts", f"{right} of {len(_PAIR_FAULTS)}")
+    say("of these, shown by the next command at both ends", f"{shown} of {len(_PAIR_FAULTS)}")
+
+
+def _planted(
+    stage: Stage, settings: dict[str, Any], fault: dict[str, Any], wanted: tuple[str, tuple[int, ...], int | None]
+) -> tuple[bool, bool, int]:
+    """Update with a planted fault; say whether the first line names it and the next command shows it, and the rounds.
+
+    An update that ends without a measurement is printed and counts as neither.
+    """
+    before = _measured(stage).get("run")
+    ended = stage.up(**settings)
+    found, measured = stage.outputs(), _measured(stage)
+    what = f"planted: {json.dumps(fault)}"
+    if measured.get("run") in {None, before}:
+        say(what, f"left no measurement: {ended}")
+        return False, False, 0
+    search = measured["search"] or {"rounds": 0, "seconds": 0.0, "culprits": []}
+    named, seen, how = _named(found), False, "nothing to type"
+    if search["culprits"]:
+        culprit = search["culprits"][0]
+        seen, how = _typed(stage, found, culprit)
+        first = next((line for line in ended.text.splitlines() if "verdict SHORT: " in line), "")
+        if culprit_name(culprit) not in first:
+            named, how = [], f"{how}; the first line was {first!r}"
+    say(what, f"named {named}, {search['rounds']} rounds, {search['seconds']:.0f} s; {how}")
+    return named == [wanted], named == [wanted] and seen, int(search["rounds"])
+
+
+def _measured(stage: Stage) -> dict[str, Any]:
+    """Return the measurement among the outputs; none where the update ended before it."""
+    found = stage.outputs().get("measured")
+    return found if isinstance(found, dict) else {}
+
+
+def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tuple[bool, str]:
+    """Type a culprit's next command on the head node; say whether what it prints shows the fault, and its numbers.
+
+    It must read the ends that are named, and measure less than what is fine: another rail or pair, or what is healthy.
+    """
+    addresses = [node["address"] for node in outputs["nodes"] if node["name"] in culprit["nodes"]]
+    text = stage.on_host(culprit["next"])
+    numbers = [(what, float(number)) for what, number in re.findall(r"^(\S.*): ([\d.e-]+) GB/s$", text, re.MULTILINE)]
+    if not numbers:
+        return False, f"next printed no number: {text[-300:]!r}"
+    (what, blamed), *beside = numbers
+    healthy = re.findall(r"a healthy one gives ([\d.e-]+)", what)
+    fine = _SHOWN * beside[0][1] if beside else float(healthy[0]) if healthy else 0.0
+    ends = set(re.findall(r"ssh ([\d.]+) ", culprit["next"])) == set(addresses)
+    return ends and blamed < fine, f"next measures {', '.join(f'{name}: {number:.4g} GB/s' for name, number in numbers)}"
 
 
 def _standing(folder: Path) -> tuple[Stage, dict[str, Any]]:
@@ -225,7 +307,8 @@ def _standing(folder: Path) -> tuple[Stage, dict[str, Any]]:
 def _named(outputs: dict[str, Any]) -> list[tuple[str, tuple[int, ...], int | None]]:
     """Return the culprits by index, as faults are planted: hosts in the order of the list, rails in that of the shape."""
     order = [node["name"] for node in outputs["nodes"]]
-    kernel = sorted(_RDMA.hca if _RDMA else (), key=lambda name: int(name.rpartition("_")[2]))
+    rdma = SHAPES[_PAIR_SHAPE if len(order) == len(_PAIR) else "BM.GPU4.8"].rdma
+    kernel = sorted(rdma.hca if rdma else (), key=lambda name: int(name.rpartition("_")[2]))
     return [
         (
             culprit["kind"],

@@ -23,7 +23,7 @@ chosen by these rows, which `catalogue/published.py` holds with their sources; `
 whole line, and again with half of its rails, over TCP, without GPUDirect RDMA and with a slow node: each of those is short, and
 its reason names the rails, the interface, the connections or the node. `python -m tools.published_rows` writes this page.
 
-Whether the NVLink switch reduces (NVLS) is judged on one machine alone, by its run with NCCL's own choice of algorithm: 480
+Whether the NVLink switch reduces (NVLS) is judged on a single machine, by its run with NCCL's own choice of algorithm: 480
 GB/s (H100), 482 (H200) and 846 (B200) where it does, and a ring's where it does not. Between machines it cannot be seen, and
 hardly matters: the rails bound both ways (p5en on 4 nodes: 369 by NCCL's choice, 365 by a ring, in the table).
 

@@ -28,13 +28,13 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
             f"{name} is yours, and the stack cannot make it anew: mend it and measure again, or take it out of hosts.nodes"
         )
     if target == "aws":
-        urn = _instance(resources, node["address"])
+        urn = str(instance_at(resources, node["address"])["urn"])
         run(["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *where])
         run([*again, "--replace", urn])
         return
-    alone = [one["urn"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-node")]
-    if alone:
-        run([*again, "--replace", alone[0]])
+    single = [one["urn"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-node")]
+    if single:
+        run([*again, "--replace", single[0]])
         return
     detach(resources, node, run, smaller=False)
     run(again)
@@ -55,11 +55,15 @@ def node_of(state: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
     return found["target"], nodes[name]
 
 
-def _instance(resources: list[dict[str, Any]], address: str) -> str:
-    """Return the URN of the EC2 instance with that private address."""
+def instance_at(resources: list[dict[str, Any]], address: str) -> dict[str, Any]:
+    """Return the EC2 instance with that private address.
+
+    Raises:
+        RefusedError: the state has none.
+    """
     for one in resources:
         if one["type"].endswith(":Instance") and one.get("outputs", {}).get("privateIp") == address:
-            return str(one["urn"])
+            return one
     raise RefusedError(f"the state has no instance at {address}; refresh it with `pulumi refresh`")
 
 

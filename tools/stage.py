@@ -251,7 +251,7 @@ class Stage:
     def login_made_anew_beside(self) -> None:
         """Bring the second stack up to its measurement after a first boot of its login node that fails.
 
-        The message names the step that failed, and the command that makes this machine alone anew, which is typed here.
+        The message names the step that failed, and the command that makes only this machine anew, which is typed here.
         """
         self.faults({"kind": "command_fails", "host": -1, "command": "rm"})
         failed = self.beside("up", *_UNMEASURED)
@@ -305,14 +305,15 @@ class Stage:
         return len(list(self.world.glob("console/*.log")))
 
     def close(self, *, retained: bool = False) -> None:
-        """Destroy what a test left; nothing of it may outlive that, but what was `retained` on purpose."""
+        """Destroy what a test left; nothing of it may outlive that, but what was `retained` on purpose.
+
+        Where the destroy fails, as on a locked stack, the hosts end all the same before that is said.
+        """
         self.faults()
-        if self.salt and self.resources():
-            gone = self.destroy()
-            assert gone.status == 0, gone
-        if self.world.exists():
-            cleared = self.command(*_DOOR, "--clear-hosts", "true")
-            assert cleared.status == 0, cleared
+        gone = self.destroy() if self.salt and self.resources() else None
+        cleared = self.command(*_DOOR, "--clear-hosts", "true") if self.world.exists() else None
+        assert gone is None or gone.status == 0, gone
+        assert cleared is None or cleared.status == 0, cleared
         left = left_of(self.world)
         assert retained or not left, left
 

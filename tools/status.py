@@ -1,4 +1,4 @@
-"""Show where a stack stands on one screen, from its outputs; no account and no machine is asked.
+"""Show the state of a stack on one screen, from its outputs; no account and no machine is asked.
 
 pulumi stack output --json | python -m tools.status
 """

@@ -27,7 +27,7 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     step = next((one for one in steps(asked.plan, asked.shape, asked.nodes) if one.name == NVL), None)
     if step is None and found.scale == 1 and is_joined(asked.plan, asked.shape, asked.nodes):
         why = f"NVLink of {asked.shape.name} joins nodes, and {asked.plan.collective} over it on {asked.nodes} is not judged"
-        yield Check("nvl", UNKNOWN, (f'{why}; with measure.exports.NCCL_MNNVL_ENABLE "0" the rails alone are',))
+        yield Check("nvl", UNKNOWN, (f'{why}; with measure.exports.NCCL_MNNVL_ENABLE "0" only the rails are',))
     if step is None or run is None or not run.rows or run.failed:
         return
     rate, share = asked.shape.nvlink_gbytes_per_s, fraction(step.end_bytes, RACK)

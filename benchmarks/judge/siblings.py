@@ -15,7 +15,7 @@ _PAIR, _OF_TWO = 2, 0.8
 
 
 def limit_gb_s(count: int, middle: float, mad: float, most: float) -> float:
-    """Return what a member of `count` equals with that median, MAD and maximum must reach, in their unit; 0 for one alone."""
+    """Return what a member of `count` equals with that median, MAD and maximum must reach, in their unit; 0 for one."""
     if count < _PAIR:
         return 0.0
     if count == _PAIR:

@@ -1,6 +1,6 @@
 """Ranks in a job of Slurm: `salloc` waits for the nodes, and mpirun starts its daemons on them through Slurm instead of SSH.
 
-`salloc` and not `sbatch`: what a batch job prints lies on its first node, which need not be this one, and here it is read line
+`salloc` and not `sbatch`: what a batch job prints is on its first node, which need not be this one, and here it is read line
 by line while it is printed. To Slurm both are the same job.
 """
 

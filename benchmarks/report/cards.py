@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from html import escape
 from typing import Any
 
@@ -80,10 +81,10 @@ def _when(outputs: dict[str, Any]) -> str:
 def _card(culprit: dict[str, Any]) -> str:
     said = culprit_finding(culprit).partition(" (")[0]
     found = numbers(culprit)
-    top = max((number or 0.0 for _, number, _ in found), default=0.0) or 1.0
+    top = _healthy(culprit)
     rows = "".join(
         f"<tr{' class=blamed' if is_blamed else ''}><td>{escape(name)}</td><td class=n>{_gb_s(number)}</td>"
-        f'<td class=bar><i style="width:{100 * (number or 0) / top:.1f}%"></i></td></tr>'
+        f'<td class=bar><i style="width:{min(100.0, 100 * (number or 0) / top):.1f}%"></i></td></tr>'
         for name, number, is_blamed in found[:_NUMBERS]
     )
     follows = f"<p>Next, on the head node: <code>{escape(str(culprit['next']))}</code></p>" if culprit.get("next") else ""
@@ -92,6 +93,15 @@ def _card(culprit: dict[str, Any]) -> str:
         f"<section class=culprit><h3>{escape(ending.blame(culprit))}</h3><p>{escape(said)}.</p>"
         f"<div class=wide><table>{head}{rows}</table></div>{follows}</section>"
     )
+
+
+def _healthy(culprit: dict[str, Any]) -> float:
+    """Return what is healthy (GB/s), which fills a bar: the culprit's share says it where all that was tried is slow."""
+    found = numbers(culprit)
+    blamed = [number for _, number, is_blamed in found if is_blamed and number]
+    ratio = culprit.get("ratio") or 0.0
+    healthy = statistics.median(blamed) / ratio if blamed and ratio else 0.0
+    return max([healthy, *(number or 0.0 for _, number, _ in found)]) or 1.0
 
 
 def _gb_s(number: float | None) -> str:

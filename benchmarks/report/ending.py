@@ -84,7 +84,7 @@ def blame(culprit: dict[str, Any]) -> str:
 
 
 def _number(culprit: dict[str, Any]) -> str:
-    """Return the culprit's own number: the lowest of its trials, those of its rails alone where rails are to blame."""
+    """Return the culprit's own number: the lowest of its trials, of its rails' trials where rails are to blame."""
     blamed = set(culprit.get("rails", []))
     trials = [one for one in culprit.get("evidence", []) if not blamed or (one["rails"] and blamed >= set(one["rails"]))]
     numbers = [one["busbw_gb_s"] for one in trials if one["busbw_gb_s"] is not None]
@@ -103,9 +103,9 @@ def _why(judged: Judgement, searched: dict[str, Any]) -> list[str]:
 
 
 def _one_node(searched: dict[str, Any]) -> str:
-    """Return the node that is to blame alone; empty if there is no such."""
-    alone = [one["nodes"][0] for one in outputs.culprits(searched) if one.get("kind") in {"node", "rail"} and one.get("nodes")]
-    return str(alone[0]) if alone else ""
+    """Return the one node that is to blame; empty if there is none, or several."""
+    single = [one["nodes"][0] for one in outputs.culprits(searched) if one.get("kind") in {"node", "rail"} and one.get("nodes")]
+    return str(single[0]) if single else ""
 
 
 def _without(node: str, following: Next, *, rehearsed: bool) -> str:

@@ -31,7 +31,7 @@ class NodeRow:
         middle_pair_gb_s: the median of its pairs.
         sent_gb: decimal GB that its rails sent meanwhile.
         least_rail_gb: what the least of its rails sent.
-        is_blamed: whether the search names it, alone or with others.
+        is_blamed: whether the search names it, by itself or with others.
     """
 
     name: str

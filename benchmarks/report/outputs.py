@@ -199,7 +199,7 @@ def culprit_finding(culprit: dict[str, Any]) -> str:
         "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}, its other rails are fine",
         "rail_plane": f"{rail} {rails} {is_slow} on all nodes",
         "group": f"{nodes} are slow together, and no smaller set of them is",
-        "between": f"pairs of {nodes} are slow when many run at once and fine nearly alone: what they share between leaves is "
+        "between": f"pairs of {nodes} are slow when many run at once and fine when few do: what they share between leaves is "
         "short or unevenly used (spine, ECMP), and none of them is to blame",
     }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
     numbers = [

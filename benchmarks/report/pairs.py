@@ -108,7 +108,7 @@ def matrix(outputs: dict[str, Any]) -> Figure | None:
 
 
 def _holds(culprit: dict[str, Any], pair: set[str]) -> bool:
-    """Tell whether `pair` holds the culprit: a node alone, or both ends of what several share."""
+    """Tell whether `pair` holds the culprit: a single node, or both ends of what several share."""
     nodes = set(culprit.get("nodes", []))
     if culprit.get("kind") == "rail_plane":
         return False  # it is every pair alike

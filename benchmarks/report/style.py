@@ -12,7 +12,7 @@ p.lead { color: var(--soft); margin: 0 0 1.4rem; }
 .unknown { background: var(--unknown); } .skipped { background: var(--soft); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .88rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 600; } td.n, th.n { text-align: right; }
+th { color: var(--soft); font-weight: 600; } td.n, th.n { text-align: right; } td.n { white-space: nowrap; }
 figure, .wide { margin: 0; overflow-x: auto; } svg { display: block; max-width: 100%; height: auto; }
 code { font-size: .85rem; overflow-wrap: anywhere; }
 summary { cursor: pointer; color: var(--soft); padding: .25rem 0; } ul { padding-left: 1.2rem; margin: .3rem 0; }
@@ -32,15 +32,23 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .grid .n { text-align: right; } .grid .is-blamed { color: var(--short); font-weight: 600; } .grid .sort { order: -1; }
 @media (max-width: 40rem) {
   body { margin: 1.2rem auto; } dl { grid-template-columns: 1fr; gap: 0; } dd { margin: 0 0 .4rem; }
-  figure svg { max-width: none; width: 42rem; } .wide table { min-width: 34rem; }
-  .culprit .wide table { min-width: 0; } .culprit td.bar { width: 30%; }
+  figure svg { max-width: none; width: 42rem; } figure.pairs svg { width: 100%; } .wide table { min-width: 34rem; }
+  .culprit { padding: .6rem .7rem; } .culprit .wide table { min-width: 0; font-size: .8rem; } .culprit td.bar { width: 25%; }
+  .checks tr { display: grid; grid-template-columns: 1fr max-content; border-bottom: 1px solid var(--line); }
+  .checks td { border: 0; padding-bottom: .2rem; } .checks td:last-child { grid-column: 1 / -1; padding-top: 0; }
+  .checks tr:first-child { display: none; }
 }
 @media print {
   body { font-size: 10.5pt; margin: 0; max-width: none; padding: 0; } h2 { break-after: avoid; }
   .badge { color: var(--ink); background: none; border: 2px solid var(--ink); } .short.badge { text-decoration: underline; }
   .bar i { border: 1px solid var(--ink); box-sizing: border-box; } .blamed .bar i { border-width: 3px; }
-  figure, .wide { overflow: visible; } figure, tr, .grid > div { break-inside: avoid; }
-  figure svg { max-width: 6.4in; } .grid { min-width: 0 !important; }
+  h1 { font-size: 15pt; } h2 { font-size: 11pt; margin: 1rem 0 .3rem; } dl, .lead, .facts { margin: .4rem 0; }
+  table, .grid { font-size: 8pt; line-height: 1.2; } th, td, .grid > div { padding-top: .1rem; padding-bottom: .1rem; }
+  details td, details th { font-size: 7.5pt; line-height: 1.1; padding-top: 0; padding-bottom: 0; }
+  .culprit { padding: .3rem .8rem; margin: .4rem 0; } .culprit td { padding-top: 0; padding-bottom: 0; }
+  .bar i { height: .5rem; margin-top: .1rem; } .badge { padding: 0 .5rem; border-width: 1.5px; }
+  figure, .wide { overflow: visible; } figure, tr, .grid > div, details { break-inside: avoid; } summary { break-after: avoid; }
+  figure svg { width: auto; max-width: 6.4in; max-height: 4.3in; } .grid { min-width: 0 !important; }
   details::details-content { content-visibility: visible; block-size: auto; } summary { list-style: none; }
 }
 """

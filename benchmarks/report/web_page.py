@@ -50,7 +50,7 @@ def _page(outputs: dict[str, Any], figures: dict[str, Figure], changes: tuple[st
         _list("Why", cards.other_reasons(outputs)),
         _list("Since the last run", changes),
         _picture("Bandwidth and time over message size", figures.get("busbw.png")),
-        _picture("Pairs of nodes", figures.get("pairs.png"), _PAIRS),
+        _picture("Pairs of nodes", figures.get("pairs.png"), _PAIRS, "pairs"),
         nodes.table(outputs) if outputs["nodes"] else "",
         _checks(outputs),
         _results(outputs),
@@ -86,11 +86,11 @@ def _headline(outputs: dict[str, Any]) -> str:
     return f"{gate['collective']}: {outputs['busbw_gb_s']:.4g} GB/s of bus bandwidth at {plot.size(gate['size_bytes'])}"
 
 
-def _picture(title: str, figure: Figure | None, caption: str = "") -> str:
+def _picture(title: str, figure: Figure | None, caption: str = "", kind: str = "curves") -> str:
     if figure is None:
         return ""
     text = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f"<h2>{escape(title)}</h2><figure>{plot.svg(figure)}{text}</figure>"
+    return f"<h2>{escape(title)}</h2><figure class={kind}>{plot.svg(figure)}{text}</figure>"
 
 
 def _lead(outputs: dict[str, Any]) -> str:
@@ -123,7 +123,7 @@ def _checks(outputs: dict[str, Any]) -> str:
         f"<td>{escape('; '.join(one['why']))}</td></tr>"
         for one in outputs["checks"]
     )
-    return f"<h2>Checks</h2><table><tr><th>check</th><th>state</th><th>why</th></tr>{rows}</table>"
+    return f"<h2>Checks</h2><table class=checks><tr><th>check</th><th>state</th><th>why</th></tr>{rows}</table>"
 
 
 def _results(outputs: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ _OWN, _LEVELS = "level=", ("fatal", "error")
 def commands(request: Build, make: List[str]) -> List[str]:
     """Return what a person would type on the node to get the image and to build in it."""
     image = _reference(request)
-    # What the shell replaces in `make` stands unquoted, as the folders are known in the image only.
+    # What the shell replaces in `make` is unquoted, as the folders are known in the image only.
     return [_typed([*_nerdctl(), "pull", image]), _typed(_run(image)) + " " + " ".join(make)]
 
 

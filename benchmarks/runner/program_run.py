@@ -20,7 +20,7 @@ _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
 #: It then returns a number of its own (testNumResults, 7 in 2.19.6); from here on a signal ended it.
 _SIGNALLED = 128
 #: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest. Of a rank
-#: that was killed Open MPI alone knows: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9".
+#: that was killed only Open MPI knows: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9".
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
 _KILLED = "exited on signal"
 
@@ -109,8 +109,14 @@ class _Result:
 def environment(argv: List[str]) -> Dict[str, str]:
     """Return mpirun's environment: without the SSH connection's variables, with those of MPI that ranks get."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
+    kept.update(added(argv))
+    return kept
+
+
+def added(argv: List[str]) -> Dict[str, str]:
+    """Return what mpirun's environment has beside that of a login: variables of MPI that ranks get, and that root is meant."""
     said = [word.split("=", 1) for flag, word in zip(argv, argv[1:]) if flag == "-x" and "=" in word]  # noqa: RUF007 - 3.10
-    kept.update((name, value) for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_")))
+    kept = {name: value for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_"))}
     if os.geteuid() == 0:  # whoever logs in as root chose to; mpirun asks twice
         kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return kept

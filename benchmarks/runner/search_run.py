@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from benchmarks.launch import launcher
 from benchmarks.launch.protocol import Ranks, Search, Trials
-from benchmarks.runner import fanout, jobs, measure, program_run, retest_run
+from benchmarks.runner import fanout, jobs, measure, measure_again, program_run, retest_run
 from benchmarks.runner.refusal import Refusal
 from benchmarks.search import plan
 from benchmarks.search.trials import Culprit, Sample, Trial
@@ -70,15 +70,19 @@ def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: 
         len(request.nodes), len(trials.rails) or 1, trials.pair_limit_gb_s, whole_gb_s, off_ring=trials.off_ring
     )
     samples = []  # type: List[Sample]
+    launch = _Launch(request, trials, here)
     try:
-        failed = _ask(asking, samples, request, _Launch(request, trials, here), say, began)
+        failed = _ask(asking, samples, request, launch, say, began)
     except (Refusal, OSError, _NoTimes) as error:
         failed = str(error)
     found = asking.finding()
     say(found.summary)
     pairs = [[*one.trial.nodes, one.busbw_gb_s] for one in samples if not one.trial.rails and len(one.trial.nodes) == _PAIR]
     return {
-        "culprits": [_culprit(one, request, trials) for one in found.culprits[:_CULPRITS_KEPT]],
+        "culprits": [
+            _culprit(one, request, trials, launch.again(one, samples, f"again{number}.sh"))
+            for number, one in enumerate(found.culprits[:_CULPRITS_KEPT], 1)
+        ],
         "healthy_gb_s": found.healthy_gb_s,
         "rounds": found.rounds,
         "trials": found.trials,
@@ -228,9 +232,9 @@ class _Launch:
         return Sample(group.trial, busbw_gb_s, "")
 
     def groups(self, batch: List[Trial], name: str) -> _Batch:
-        """Return the run of `batch`, one group of ranks for each trial."""
+        """Return the run of `batch`, one group of ranks for each trial; without a `name` it leaves no file."""
         trials = self._trials
-        result = os.path.join(self._here, name + ".json")
+        result = os.path.join(self._here, name + ".json") if name else ""
         per_node = 1 if len(batch[0].rails) == 1 else trials.gpus
         members = []  # type: List[_Group]
         contexts = []  # type: List[Ranks]
@@ -248,6 +252,30 @@ class _Launch:
         at = None if writer == nodes[0].address else writer
         return _Batch(program_run.Job(name, argv, result, _TRIAL_TIMEOUT_S, result_at=at), members)
 
+    def again(self, one: Culprit, samples: List[Sample], name: str) -> str:
+        """Write the script that measures a culprit's worst trial again, and one beside it; return its path, empty for none."""
+        tried = [each for each in one.evidence if (_blames(one, each) if one.rails else not each.trial.rails)]
+        if one.kind == "between" or not tried:
+            return ""  # it is only there while many run at once
+        worst = min(tried, key=lambda each: each.busbw_gb_s or 0.0).trial
+        fine = [each for each in samples if _is_beside(one, each.trial, worst) and each.busbw_gb_s]
+        best = sorted(fine, key=lambda each: -(each.busbw_gb_s or 0.0))[:1]
+        runs = []
+        for trial in (worst, *(each.trial for each in best)):
+            together = self.groups([trial], "")
+            variables = program_run.added(together.job.argv)
+            runs.append(measure_again.Run(self._named(trial), together.members[0].ranks, together.job.argv, variables))
+        path = os.path.join(self._here, name)
+        measure_again.write(path, runs)
+        return path
+
+    def _named(self, trial: Trial) -> str:
+        """Return what a trial measures."""
+        nodes, rails = [self._request.nodes[index].name for index in trial.nodes], _devices(trial.rails, self._trials)
+        limit_gb_s = self._trials.pair_limit_gb_s
+        limit = f" (a healthy one gives {limit_gb_s:.4g} or more)" if limit_gb_s and not rails and len(nodes) == _PAIR else ""
+        return " - ".join(nodes) + (", " + ", ".join(rails) if rails else "") + limit
+
     def _context(self, batch: List[Trial], rails: Tuple[int, ...], per_node: int, split: int, result: str) -> Ranks:
         """Return the ranks of `batch`, node by node in their order, on `rails` (none: all)."""
         trials = self._trials
@@ -260,7 +288,8 @@ class _Launch:
         size = str(_floats(trials.size_bytes // max(len(trials.rails), 1) if len(rails) == 1 else trials.size_bytes))
         arguments = [
             *("-b", size, "-e", size, "-f", "2", "-g", "1"),
-            *("-n", str(trials.iterations), "-w", "2", "-c", "0", "-I", "1", "-J", result),
+            *("-n", str(trials.iterations), "-w", "2", "-c", "0", "-I", "1"),
+            *(("-J", result) if result else ()),
         ]
         nodes = [index for trial in batch for index in trial.nodes]
         return trials.ranks._replace(arguments=arguments, environment=variables, per_node=per_node, nodes=nodes)
@@ -278,7 +307,7 @@ def _floats(size_bytes: int) -> int:
     return max(size_bytes // 4, 1) * 4
 
 
-def _culprit(one: Culprit, request: Search, trials: Trials) -> Dict[str, Any]:
+def _culprit(one: Culprit, request: Search, trials: Trials, again: str) -> Dict[str, Any]:
     """Return a culprit as the line has it: nodes and rails by name, the best evidence, and what to type next."""
     names = [request.nodes[index].name for index in one.nodes]
     rails = _devices(one.rails, trials)
@@ -299,13 +328,21 @@ def _culprit(one: Culprit, request: Search, trials: Trials) -> Dict[str, Any]:
         "flapping": one.flapping,
         "confidence": round(one.confidence, 3),
         "evidence": evidence,
-        "next": _next(one, request, trials, rails),
+        "next": _next(one, request, trials, rails) + (f"; {shlex.quote(again)}" if again else ""),
     }
 
 
 def _blames(one: Culprit, sample: Sample) -> bool:
     """Tell whether the sample is of the culprit's own rails; the others show what is healthy beside them."""
     return bool(sample.trial.rails) and set(sample.trial.rails) <= set(one.rails)
+
+
+def _is_beside(one: Culprit, trial: Trial, worst: Trial) -> bool:
+    """Tell whether a trial is like the worst and has nothing of the culprit: another rail of it, or other nodes."""
+    alike = len(trial.nodes) == len(worst.nodes) and len(trial.rails) == len(worst.rails)
+    if worst.rails:
+        return alike and trial.nodes == worst.nodes and not set(trial.rails) & set(one.rails)
+    return alike and (not set(trial.nodes) & set(one.nodes) if one.kind == "node" else not set(trial.nodes) <= set(one.nodes))
 
 
 def _devices(rails: Sequence[int], trials: Trials) -> List[str]:

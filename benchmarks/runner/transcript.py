@@ -20,7 +20,7 @@ _NCCL_VERSION = re.compile(r"^NCCL version (\S+)")
 _STARTING = re.compile(r"^# Collective test starting: (?:.*/)?(\w+?)(?:_perf)?(?:_mpi)?\s*$")
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)")
-#: A row wherever it stands: size, count and the name of a type.
+#: A row, wherever it is: size, count and the name of a type.
 _ROW = re.compile(r"^\d+\s+\d+\s+(?:u?int|half|float|double|bfloat|f8)")
 #: What no closing field of a JSON result reaches; a whole number may be longer than any float.
 _LARGEST = 1e300

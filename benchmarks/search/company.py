@@ -1,4 +1,4 @@
-"""Which pairs share the links between leaves: rounds of many pairs, and rounds of few that run nearly alone."""
+"""Which pairs share the links between leaves: rounds of many pairs, and sparse rounds of few."""
 
 from typing import Callable, Dict, List
 
@@ -9,7 +9,7 @@ _COMPANY = 3
 
 
 def few_at_once(nodes: int) -> int:
-    """Return how many pairs are nearly alone: what crosses a spine of an eighth of its leaves' rate without being slowed."""
+    """Return how many pairs a sparse round has: what crosses a spine of an eighth of its leaves' rate without being slowed."""
     return max(PAIR, nodes // 16)
 
 
@@ -19,7 +19,7 @@ def lone_at_once(nodes: int) -> int:
 
 
 def lone_samples(rounds: List[List[Sample]], nodes: int) -> Dict[Pair, List[Sample]]:
-    """Return the samples of pairs that ran nearly alone."""
+    """Return the samples of sparse rounds."""
     found = {}  # type: Dict[Pair, List[Sample]]
     for samples in rounds:
         if len(samples) <= lone_at_once(nodes):

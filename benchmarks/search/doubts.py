@@ -1,4 +1,4 @@
-"""Which trials would settle what is not settled yet: repeats, other partners, runs nearly alone, single rails."""
+"""Which trials would settle what is not settled yet: repeats, other partners, sparse rounds, single rails."""
 
 from typing import Iterable, List, Set
 
@@ -9,7 +9,7 @@ from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
 
 #: How often a node that always is slow is run; how many fine trials with others each end of a slow pair must have.
 _STEADY_TRIALS, _GOOD_TRIALS = 3, 3
-#: Trials nearly alone of one node, and of a pair that always was slow in company.
+#: Trials in sparse rounds of one node, and of a pair that always was slow in company.
 _LONE_TRIALS, _LONE_STEADY = 8, 3
 
 
@@ -52,7 +52,7 @@ def doubts(reading: Reading) -> List[Trial]:
             ends = [node for node in pair if node not in reading.blamed]
             lonely += [node for node in ends if is_mixed or reading.good_samples(node) < _GOOD_TRIALS]
     lonely += [node for node in reading.blamed if len(reading.slow_samples(node)) < _STEADY_TRIALS]
-    lonely = [*_never_alone(reading), *lonely]
+    lonely = [*_never_sparse(reading), *lonely]
     for node in lonely:
         if reading.trials_of(node) < NODE_TRIALS:
             asked.take_with(node, _fresh_first(reading, node))
@@ -70,12 +70,12 @@ def _fresh_first(reading: Reading, node: int) -> List[int]:
 
 
 def unproven(reading: Reading) -> List[Trial]:
-    """Return the next trials, few at once, of nodes and pairs that are to blame if they are slow nearly alone, too."""
+    """Return the next trials, few at once, of nodes and pairs that are to blame if they are slow in a sparse round, too."""
     asked = Round()
     has_cause = reading.has_cause()
     for node in [*reading.blamed, *_may_flap(reading)]:
         tried = sum(len(reading.lone.get(pair, ())) for pair in reading.partners[node])
-        if tried < _LONE_TRIALS and not (node in reading.blamed and reading.is_slow_alone(reading.partners[node])):
+        if tried < _LONE_TRIALS and not (node in reading.blamed and reading.is_slow_apart(reading.partners[node])):
             asked.take_with(node, _fresh_first(reading, node))
     for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):
         if not reading.is_slow_together(pair) or pair in reading.links or (has_cause and reading.is_passing(pair)):
@@ -92,14 +92,14 @@ def _may_flap(reading: Reading) -> List[int]:
     return sorted(node for node in ends if reading.may_flap(reading.own(node)))
 
 
-def _never_alone(reading: Reading) -> List[int]:
-    """Return the nodes that would be blamed by what was slow in company alone."""
-    ran = {node for pair in reading.alone for node in pair}
+def _never_sparse(reading: Reading) -> List[int]:
+    """Return the nodes that would be blamed by nothing but what was slow in company."""
+    ran = {node for pair in reading.sparse for node in pair}
     return [node for node in reading.blamed if node not in ran] if reading.is_crowded else []
 
 
 def _at_most(pairs: List[Pair], reading: Reading) -> List[Pair]:
-    """Return as many of `pairs` as are nearly alone, spread over the cluster, where pairs at once slow each other."""
+    """Return as many of `pairs` as a sparse round has, spread over the cluster, where pairs at once slow each other."""
     few = few_at_once(reading.nodes)
     return pairs[:: -(-len(pairs) // few)] if reading.is_crowded and len(pairs) > few else pairs
 

@@ -6,8 +6,8 @@ Order of trials: the ring's own edges (a ring crosses no others, so a bad link t
 i XOR 2^k, then repeats where one number is not enough, then single rails, then halves of the ring when every pair is fine.
 Rule of blame, as NCCL's maintainers give it (NVIDIA/nccl issue 325): slow with every known-good partner is the node, slow
 only together is the link between the two. Pairs that run at once share the links between leaves, so where many of a round are
-slow some are run again nearly alone: those that are fine then were slow in company, which is no fault of theirs. Nobody is
-blamed who was not slow in a run nearly alone, and how often grows with the number of suspects: of a thousand pairs, some are
+slow some are run again in sparse rounds: those that are fine then were slow in company, which is no fault of theirs. Nobody is
+blamed who was not slow in a sparse round, and how often grows with the number of suspects: of a thousand pairs, some are
 disturbed twice.
 """
 
@@ -21,7 +21,7 @@ from benchmarks.search.doubts import Round, doubts, single_rails, unproven
 from benchmarks.search.sentences import summary
 from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, numbers_of, pair_of, trial_of, whole_pairs
 
-#: How many rounds repeat what one number does not settle, run suspects nearly alone, and narrow a cause down to its rails.
+#: How many rounds repeat what one number does not settle, run suspects in sparse rounds, and narrow a cause down to its rails.
 _CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 12, 10, 8
 #: How often the ring's edges are looked at once more where nothing was found.
 _AGAIN = 3
@@ -100,7 +100,7 @@ class Search:
         return Reading(self._nodes, self._rails, self._rounds, self._pair_limit, self._whole)
 
     def _plan(self) -> Iterator[List[Trial]]:
-        yield from chain(self._edges(), self._partners(), self._nearly_alone(), self._confirm(), self._alone(), self._narrow())
+        yield from chain(self._edges(), self._partners(), self._sparse(), self._confirm(), self._apart(), self._narrow())
         if self._nodes > PAIR and not self._read().blames:
             yield from self._without_culprit()
         if self._read().blames and not self._read().is_explained():
@@ -127,7 +127,7 @@ class Search:
                 continue
             yield [Trial(pair, ()) for pair in pairs]
             if set(self._read().open) & set(pairs):
-                yield from chain(self._nearly_alone(), self._confirm(), self._alone(), self._narrow())
+                yield from chain(self._sparse(), self._confirm(), self._apart(), self._narrow())
                 if self._read().blames:
                     return
 
@@ -140,7 +140,7 @@ class Search:
 
     def _again(self) -> Iterator[List[Trial]]:
         """Yield the ring's edges once more, for faults that come and go."""
-        yield from chain(self._edges(), self._confirm(), self._alone(), self._narrow())
+        yield from chain(self._edges(), self._confirm(), self._apart(), self._narrow())
 
     def _edges(self) -> Iterator[List[Trial]]:
         """Yield every edge of the ring in two rounds; the closing edge of an odd ring comes later."""
@@ -175,7 +175,7 @@ class Search:
             if pairs:
                 yield [Trial(pair, ()) for pair in pairs]
 
-    def _nearly_alone(self) -> Iterator[List[Trial]]:
+    def _sparse(self) -> Iterator[List[Trial]]:
         """Run some slow pairs of each round that had many again, few at once and spread over the cluster."""
         healthy, drop = baseline([n for samples in self._rounds for n in numbers_of(whole_pairs(samples))])
         limit = (healthy or 0.0) * (1 - drop)
@@ -201,8 +201,8 @@ class Search:
             else:
                 yield trials
 
-    def _alone(self) -> Iterator[List[Trial]]:
-        """Run what would be blamed nearly alone, before it is."""
+    def _apart(self) -> Iterator[List[Trial]]:
+        """Run what would be blamed in a sparse round, before it is."""
         for _ in range(_LONE_ROUNDS):
             trials = unproven(self._read())
             if not trials:

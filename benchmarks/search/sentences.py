@@ -35,5 +35,5 @@ def _sentence(one: Culprit) -> str:
     if one.kind == "rail_plane":
         return f"rail {one.rails[0]} is {how} between all nodes"
     if one.kind == "between":
-        return f"pairs of {len(one.nodes)} nodes are {how} when many run at once, and fine nearly alone: nobody's own fault"
+        return f"pairs of {len(one.nodes)} nodes are {how} when many run at once, and fine when few do: nobody's own fault"
     return f"{len(one.nodes)} nodes ({one.nodes[0]} to {one.nodes[-1]}) are {how} together"

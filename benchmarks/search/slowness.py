@@ -7,7 +7,7 @@ from benchmarks.search.baseline import baseline
 from benchmarks.search.company import crowded, few_at_once, lone_samples
 from benchmarks.search.trials import PAIR, Pair, Sample, numbers_of, other_of, pair_of, whole_pairs
 
-#: So many slow pairs of a crowded round that are fine nearly alone show that they have a link in common.
+#: So many slow pairs of a crowded round that are fine in a sparse one show that they have a link in common.
 _CLEARED = 2
 #: The share of its numbers that are slow where a node always is: few are of other causes.
 _MOSTLY = 0.75
@@ -29,7 +29,7 @@ class Slowness:
         for samples in rounds:
             self._sort(samples)
         self.healthy, self.drop = baseline([n for each in self.pairs.values() for n in numbers_of(each)])
-        self.alone: Dict[Pair, List[Sample]] = {}  # samples of rounds of few pairs
+        self.sparse: Dict[Pair, List[Sample]] = {}  # samples of rounds of few pairs
         self.lone = lone_samples(rounds, nodes)
         self.is_crowded = False
         self.company = self._in_company(rounds)
@@ -57,18 +57,18 @@ class Slowness:
             self.tables.setdefault(pair, []).append(table)
 
     def _in_company(self, rounds: List[List[Sample]]) -> List[Sample]:
-        """Take out, and return, slow samples of rounds whose slow pairs are fine nearly alone."""
+        """Take out, and return, slow samples of rounds whose slow pairs are fine in sparse ones."""
         few = few_at_once(self.nodes)
         for samples in rounds:
             tried = whole_pairs(samples)
             for sample in tried if len(tried) <= few else ():
-                self.alone.setdefault(pair_of(*sample.trial.nodes), []).append(sample)
+                self.sparse.setdefault(pair_of(*sample.trial.nodes), []).append(sample)
         own = self._slow_by_themselves()
         found: List[Sample] = []
         for slow in crowded(rounds, self.nodes, self.is_slow):
             self.is_crowded = True
-            again = [sample for sample in slow if pair_of(*sample.trial.nodes) in self.alone]
-            guilty = [sample for sample in again if any(map(self.is_slow, self.alone[pair_of(*sample.trial.nodes)]))]
+            again = [sample for sample in slow if pair_of(*sample.trial.nodes) in self.sparse]
+            guilty = [sample for sample in again if any(map(self.is_slow, self.sparse[pair_of(*sample.trial.nodes)]))]
             if len(again) - len(guilty) >= max(_CLEARED, 3 * len(guilty)):
                 found += [sample for sample in slow if own.isdisjoint(sample.trial.nodes)]
         for sample in found:
@@ -79,8 +79,8 @@ class Slowness:
         return found
 
     def _slow_by_themselves(self) -> Set[int]:
-        """Return the nodes that were slow nearly alone and mostly elsewhere, too: in company they are slow by themselves."""
-        suspects = {node for pair, tried in self.alone.items() if any(map(self.is_slow, tried)) for node in pair}
+        """Return the nodes that were slow in sparse rounds and mostly elsewhere, too: these are slow by themselves."""
+        suspects = {node for pair, tried in self.sparse.items() if any(map(self.is_slow, tried)) for node in pair}
         counts = {node: [0, 0] for node in suspects}
         for pair, tried in self.pairs.items():
             for node in suspects.intersection(pair):

@@ -114,7 +114,7 @@ class Suspects(Slowness):
         return unsettled or any(self.may_flap(self.own(node)) for node in ends)
 
     def flaps(self, pair: Pair) -> bool:
-        """Say whether slow numbers of a pair are too many to be of other causes: those that it gave nearly alone."""
+        """Say whether slow numbers of a pair are too many to be of other causes: those that it gave in sparse rounds."""
         # Where something else explains the run already, none of so many pairs is likelier than another.
         enough = math.log(_ODDS * len(self.pairs)) if self.has_cause() else self.enough()
         return len(self.open.get(pair, ())) >= _FLAPS and self.lone_evidence([pair]) >= enough
@@ -157,7 +157,7 @@ class Suspects(Slowness):
         return (len(self.open[pair]) - 1) * _SLOW_SAYS >= self.enough()
 
     def lone_evidence(self, pairs: Iterable[Pair]) -> float:
-        """Return `evidence` of what ran nearly alone."""
+        """Return `evidence` of what ran in sparse rounds."""
         fresh = [(pair, sample) for pair in pairs for sample in self.lone.get(pair, ())]
         slow = sum(sample in self.open[pair] if pair in self.open else self.is_slow(sample) for pair, sample in fresh)
         return slow * _SLOW_SAYS + (len(fresh) - slow) * _FINE_SAYS
@@ -168,8 +168,8 @@ class Suspects(Slowness):
         first = next(index for index, sample in enumerate(samples) if self.is_slow(sample))
         return self.unexplained(pair) * _SLOW_SAYS + (len(samples) - first - self.unexplained(pair)) * _FINE_SAYS
 
-    def is_slow_alone(self, pairs: Iterable[Pair]) -> bool:
-        """Say whether any of `pairs` was slow in a run nearly alone."""
+    def is_slow_apart(self, pairs: Iterable[Pair]) -> bool:
+        """Say whether any of `pairs` was slow in a sparse round."""
         return any(self.is_slow(sample) for pair in pairs for sample in self.lone.get(pair, ()))
 
     def unexplained(self, pair: Pair) -> int:
@@ -228,15 +228,15 @@ class Suspects(Slowness):
         return found
 
     def _is_link(self, pair: Pair) -> bool:
-        """Slow together more than once, nearly alone too; both ends are good with others, or bad so that it explains less."""
-        return self.is_slow_together(pair) and (self.is_slow_alone([pair]) if self.is_always_open(pair) else self.flaps(pair))
+        """Slow together more than once, in sparse rounds too; both ends good with others, or bad in a way that says less."""
+        return self.is_slow_together(pair) and (self.is_slow_apart([pair]) if self.is_always_open(pair) else self.flaps(pair))
 
     def is_always_open(self, pair: Pair) -> bool:
         """Say whether every number of a pair is slower than anything explains."""
         return len(self.open[pair]) == len(self.pairs[pair])
 
     def is_slow_together(self, pair: Pair) -> bool:
-        """Say whether a pair is a link to blame if it is slow nearly alone, too."""
+        """Say whether a pair is a link to blame if it is slow in a sparse round, too."""
         between_good = all(node in self.good or node in self.blamed for node in pair)
         often = self.is_sure(pair) if self.is_always_open(pair) else len(self.open[pair]) > 1
         return self.nodes > PAIR and between_good and often and not self.has_doubtful_end(pair)

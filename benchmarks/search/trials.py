@@ -30,8 +30,8 @@ class Culprit(NamedTuple):
 
     `kind` says what the rest holds. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
     slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all others
-    else, which no smaller set explains. between: nodes whose pairs are slow when many of them run at once, and fine nearly
-    alone. `ratio` is measured over healthy, 0.0 where nothing arrived; `flapping` says that some of its trials were fine;
+    else, which no smaller set explains. between: nodes whose pairs are slow when many of them run at once, and fine when
+    few do. `ratio` is measured over healthy, 0.0 where nothing arrived; `flapping` says that some of its trials were fine;
     `confidence` grows from 0 to 1 with the trials that agree.
     """
 

@@ -32,6 +32,8 @@ class ImageFamily:
         nccl_home: folder with include/nccl.h and lib64/libnccl.so.
         nccl_packages: packages that first boot must install because the image lacks NCCL.
         nccl_repository: base URL of the package repository that has them.
+        nccl_repository_key: URL of the key that signs it.
+        compiler: its own C++ compiler where that is too old for C++14; empty if it is not.
     """
 
     key: str
@@ -50,6 +52,7 @@ class ImageFamily:
     nccl_packages: tuple[str, ...] = ()
     nccl_repository: str = ""
     nccl_repository_key: str = ""
+    compiler: str = ""
 
     @property
     def homes(self) -> Homes:
@@ -98,6 +101,7 @@ _ROWS = (
         nccl_packages=("libnccl", "libnccl-devel", "libnccl-static"),
         nccl_repository=_CUDA_RHEL7,
         nccl_repository_key=f"{_CUDA_RHEL7}/D42D0685.pub",
+        compiler="GCC 4.8",
     ),
     ImageFamily(
         key="ol8",

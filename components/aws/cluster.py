@@ -84,7 +84,7 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
     shape = machines.row
     return PlannedSet(
         name=key,
-        nodes=machines.static,
+        nodes=len(machines.numbers),
         dynamic=machines.dynamic,
         shape=shape,
         launcher=Launcher(wanted.homes, wanted.ranks_run_in),

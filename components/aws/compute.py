@@ -1,6 +1,6 @@
 """Machines of one type in a queue: their launch template, their placement group, and those that always run.
 
-Each static machine is a resource of its own: its failure is named, it can be replaced alone, and one more is one launch.
+Each static machine is a resource of its own: its failure is named, it can be replaced by itself, and one more is one launch.
 Instant fleets have none of that (terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors of CreateFleet and
 does not wait for machines that end). A scheduler starts the dynamic ones from the same template.
 """
@@ -140,7 +140,7 @@ class Pool(pulumi.ComponentResource):
 
         Source: terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go, which waits for `scheduled`, too.
         """
-        if self._machines.purchase.option != BLOCK or reservation is None or not self._machines.static:
+        if self._machines.purchase.option != BLOCK or reservation is None or not self._machines.numbers:
             return pulumi.Output.from_input("")
         found = ec2.get_capacity_block_reservation_output(id=reservation)
         return begun(f"{self._name}-begun", found.start_date, reservation, self._mine)
@@ -161,7 +161,7 @@ class Pool(pulumi.ComponentResource):
                     delete_before_replace=True,
                 ),
             )
-            for index in range(self._machines.static)
+            for index in self._machines.numbers
         ]
 
     def _tags(self) -> dict[str, str]:

@@ -62,7 +62,7 @@ class Iam(pulumi.ComponentResource):
         self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _nodes(self, own: str | None) -> tuple[pulumi.Output[str], pulumi.Output[_Condition]]:
-        """Set the nodes' profile; return the ARN of its role and the condition that is true of this stack's nodes alone."""
+        """Set the nodes' profile; return the ARN of its role and the condition that is true only of this stack's nodes."""
         name, wanted = self._name, self._wanted
         if own:
             self.node_profile, self.node_profile_arn = pulumi.Output.from_input(own), None

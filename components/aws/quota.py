@@ -89,7 +89,7 @@ def _elastic_ips(wanted: Aws) -> ElasticIps:
 
 
 def _running(types: list[str], lifecycles: list[str] | None = None) -> set[str]:
-    """Return the ids of all machines of these types that run, of some lifecycles alone."""
+    """Return the ids of all machines of these types that run, limited to some lifecycles."""
     filters = [ec2.GetInstancesFilterArgs(name="instance-type", values=types)]
     if lifecycles:
         filters.append(ec2.GetInstancesFilterArgs(name="instance-lifecycle", values=lifecycles))

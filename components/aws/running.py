@@ -1,6 +1,6 @@
 """The nodes that run already, as the account shows them, and which of them an update would end.
 
-They are found by their instance profile where this stack alone has it, else by the stack's name in a tag and by the cluster's,
+They are found by their instance profile where only this stack has it, else by the stack's name in a tag and by the cluster's,
 and then by the tags that every node has had from its launch. The account is asked and not the state: what an update that failed
 half way has left counts, too. The provider's list of instances has ids and addresses and no tags, so each tag is a question.
 """
@@ -56,7 +56,7 @@ class Running:
 
 
 def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[Running]:
-    """Return the nodes that run; `profile_arn` is of the profile that this stack alone has, None if others may have it."""
+    """Return the nodes that run; `profile_arn` is of the profile that only this stack has, None if others may have it."""
     # Machines of a profile that was the stack's, or was not, must be found on the way from one to the other.
     ways: list[_Filters] = [pulumi.Output.from_input({f"tag:{STACK_TAG}": [this_stack()]})]
     if profile_arn is None:
@@ -69,7 +69,7 @@ def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[
     pools = {}
     for _, key, one in wanted.located:
         mine, made_of = {f"tag:{POOL_TAG}": [key]}, {f"tag:{MADE_TAG}": [wanted.made_of(one)]}
-        numbers = {f"tag:{INDEX_TAG}": [str(at) for at in range(one.static)] or ["none"]}
+        numbers = {f"tag:{INDEX_TAG}": [str(at) for at in one.numbers] or ["none"]}
         pools[key] = pulumi.Output.all(
             everybody=everybody,
             every=_having(pulumi.Output.from_input(mine)),

@@ -188,7 +188,7 @@ def _in_vpc(wanted: Aws, key: str, system: str, its: str, vpc: str) -> str:
     if own is None or vpc != own.vpc:
         raise pulumi.RunError(
             f"aws.storage.{key}.existing is {system}, which is in {vpc}, and machines are in {own.vpc if own else 'another'}; "
-            "its name resolves in its own VPC alone"
+            "its name resolves only in its own VPC"
         )
     return its
 

@@ -39,7 +39,7 @@ def looked_up(wanted: Oci) -> Found:
     if own is None:
         return Found(wanted, wanted.search_domain)
     public, private = _subnet("publicSubnet", own.public_subnet), _subnet("privateSubnet", own.private_subnet)
-    # File systems serve the nodes alone, so that subnet stands for the VCN.
+    # File systems serve only the nodes, so that subnet tells the VCN.
     cidrs = {"public": public.cidr_block, "private": private.cidr_block, "vcn": private.cidr_block}
     # The rules still have to see which keys the stack file sets.
     network = Network.model_construct(wanted.network.model_fields_set, **{**dict(wanted.network), **cidrs})

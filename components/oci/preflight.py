@@ -172,10 +172,10 @@ def _existing(wanted: Oci) -> Facts:
         for network in found
         if network.state.upper() not in {"TERMINATING", "TERMINATED"} and (network.freeform_tags or {}).get(STACK, mine) == mine
     ]
-    alone = _single(wanted.compartment)
+    single = _single(wanted.compartment)
     sizes = {network.display_name: sum(int(part.size) for part in network.instance_pools) for network in living}
-    sizes |= dict.fromkeys(alone, 1)
-    tags = {network.display_name: network.freeform_tags or {} for network in living} | alone
+    sizes |= dict.fromkeys(single, 1)
+    tags = {network.display_name: network.freeform_tags or {} for network in living} | single
     labels = {wanted.label(pool): pool.name for pool in wanted.pools}
     ids = {network.display_name: network.id for network in living}
     shrinking = {

@@ -156,7 +156,7 @@ def _firewall(port: int, readers: List[str], *, opened: bool) -> None:
 def _wait(address: str) -> None:
     """Wait until the exporter answers, or exit with what it last said."""
     deadline, last = time.time() + _ANSWERS_S, ""
-    # No proxy of the environment stands between a machine and itself.
+    # No proxy of the environment comes between a machine and itself.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.time() < deadline:
         try:

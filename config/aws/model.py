@@ -224,6 +224,11 @@ class Machines(Model):
     name: str = Field(description="Their name, unique in the queue.", examples=["p5"])
     type: str = Field(default="p5.48xlarge", description="Instance type.", examples=["p5en.48xlarge"])
     static: int = Field(default=0, ge=0, description="Machines that always run; 0 rents nothing yet.", examples=[2])
+    leave_out: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        default=(),
+        description="Numbers of static machines, from 0, that are left out: they end, and no other one does.",
+        examples=[[1]],
+    )
     dynamic: int = Field(
         default=0, ge=0, description="Machines that a scheduler may start from the same template; not measured.", examples=[8]
     )
@@ -240,6 +245,11 @@ class Machines(Model):
         default=None, description="Name of the placement group, for placement existing.", examples=["mine"]
     )
     purchase: Purchase = Field(default=Purchase(), description="How they are bought.")
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Numbers of the machines that always run; there is a gap where one is left out."""
+        return tuple(number for number in range(self.static) if number not in self.leave_out)
 
     @property
     def instance(self) -> Instance | None:
@@ -459,7 +469,7 @@ class Aws(Model):
             for key, one in self.storage.systems.items()
         }
         parts = {
-            "machines": machines.model_dump(mode="json", exclude={"name", "static", "dynamic", "purchase"}),
+            "machines": machines.model_dump(mode="json", exclude={"name", "static", "leave_out", "dynamic", "purchase"}),
             "purchase": machines.purchase.model_dump(mode="json", include={"option", "reservation", "offering"}),
             "image": (self.image, self.image_family),
             "root": self.root.model_dump(mode="json"),
@@ -476,12 +486,12 @@ class Aws(Model):
     @property
     def sizes(self) -> dict[str, int]:
         """Static machines by key."""
-        return {key: one.static for _, key, one in self.located}
+        return {key: len(one.numbers) for _, key, one in self.located}
 
     def measured(self, measure: Measure) -> str:
         """Return the key of the machines that are measured; the first where none is static yet."""
         keys = [key for _, key, _ in self.located]
-        able = [key for _, key, one in self.located if one.static and measure.pool in {None, key}]
+        able = [key for _, key, one in self.located if one.numbers and measure.pool in {None, key}]
         return [*able, *keys][0]
 
     @property

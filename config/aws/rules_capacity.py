@@ -162,7 +162,7 @@ def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
 def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
     """A Capacity Block that has not begun, with machines to be launched into it."""
     for path, _, one in wanted.located:
-        for held in _reservations(facts, one) if one.static else ():
+        for held in _reservations(facts, one) if one.numbers else ():
             if held.block and held.state == "scheduled":
                 yield Breach(
                     f"{path}.purchase.reservation",
@@ -202,7 +202,7 @@ def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
         users = [(path, key, one) for path, key, one in wanted.located if one.purchase.reservation == name]
         first = users[0][2]
         held = [each for each in _reservations(facts, first) if each.instance_type == first.type]
-        machines = sum(one.static + one.dynamic for _, _, one in users)
+        machines = sum(len(one.numbers) + one.dynamic for _, _, one in users)
         room = sum(each.instances for each in held)
         if held and machines > room:
             yield Breach(
@@ -328,14 +328,14 @@ def quota(wanted: Aws, facts: Facts) -> _Breaches:
         if one.purchase.option not in {ON_DEMAND, SPOT} or one.instance is None:
             continue
         room = known(facts.quota_vcpus, one.type, f"{one.purchase.usage} quota of")
-        in_use, more = facts.quota_used.get(one.type, 0), max(0, one.static - facts.running.get(key, 0))
+        in_use, more = facts.quota_used.get(one.type, 0), max(0, len(one.numbers) - facts.running.get(key, 0))
         vcpus = more * one.instance.vcpus
         if room is not None and more and vcpus > room - in_use:
             less = f", of which at least {in_use} are in use" if in_use else ""
-            who = "which takes" if more == one.static else f"of which {more} do not run yet and take"
+            who = "which takes" if more == len(one.numbers) else f"of which {more} do not run yet and take"
             yield Breach(
                 f"{path}.static",
-                f"is {one.static}, {who} {more} x {one.instance.vcpus} = {vcpus} vCPUs, and the account's "
+                f"is {_static(one)}, {who} {more} x {one.instance.vcpus} = {vcpus} vCPUs, and the account's "
                 f"{one.purchase.usage} quota is {room:.0f}{less}; ask for an increase or for fewer machines",
             )
 
@@ -344,11 +344,11 @@ def quota(wanted: Aws, facts: Facts) -> _Breaches:
 def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
     """A quota that the service says nothing of."""
     for path, _, one in wanted.located:
-        if one.static and one.type in facts.quota_unsaid:
+        if one.numbers and one.type in facts.quota_unsaid:
             yield Breach(
                 f"{path}.static",
-                f"is {one.static}, and the service does not say how many {one.type} the account may run; only the launch will "
-                "tell",
+                f"is {_static(one)}, and the service does not say how many {one.type} the account may run; only the launch "
+                "will tell",
             )
 
 
@@ -377,7 +377,7 @@ def address_room(wanted: Aws, facts: Facts) -> _Breaches:
         return
     subnet = ipaddress.IPv4Network(wanted.network.private).prefixlen + 1
     room = 2 ** (32 - subnet) - _RESERVED_ADDRESSES - _OTHER_ADDRESSES
-    needed = sum((one.static + one.dynamic) * _addresses(one) for _, _, one in wanted.located)
+    needed = sum((len(one.numbers) + one.dynamic) * _addresses(one) for _, _, one in wanted.located)
     if needed > room:
         yield Breach(
             "aws.network.private",
@@ -389,7 +389,7 @@ def address_room(wanted: Aws, facts: Facts) -> _Breaches:
 def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
     """Judge a subnet that exists: what runs has its addresses already."""
     subnet = known(facts.subnets, name, "subnet")
-    more = {key: one.static + one.dynamic - known(facts.running, key, "machines of") for _, key, one in wanted.located}
+    more = {key: len(one.numbers) + one.dynamic - known(facts.running, key, "machines of") for _, key, one in wanted.located}
     needed = sum(max(0, more[key]) * _addresses(one) for _, key, one in wanted.located)
     if subnet is not None and needed > subnet.free:
         yield Breach(
@@ -397,6 +397,12 @@ def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
             f"is {name}, which has {subnet.free} free addresses, and the machines that do not run yet take {needed}; name a "
             "larger subnet, or ask for fewer machines",
         )
+
+
+def _static(one: Machines) -> str:
+    """Return how many machines are asked for, and how many of them are left out."""
+    left_out = one.static - len(one.numbers)
+    return f"{one.static} less {left_out}" if left_out else str(one.static)
 
 
 def _addresses(one: Machines) -> int:

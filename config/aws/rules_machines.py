@@ -167,10 +167,29 @@ def names(wanted: Aws, _facts: Facts) -> _Breaches:
 def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
     """One machine, which cannot be measured over EFA."""
     for path, _, one in wanted.located:
-        if one.static == 1:
+        if len(one.numbers) == 1:
+            less = f" less {one.static - 1} left out" if one.static > 1 else ""
             yield Breach(
                 f"{path}.static",
-                "is 1; machines with EFA are measured together from 2 on, and one has no fabric (0 rents nothing yet)",
+                f"is {one.static}{less}; machines with EFA are measured together from 2 on, and one has no fabric (0 rents "
+                "nothing yet)",
+            )
+
+
+@rule("left-out", ERROR, "machines have the numbers from 0 to static - 1")
+def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Machines to leave out that are none, or all of them."""
+    for path, _, one in wanted.located:
+        nobody = sorted({number for number in one.leave_out if number >= one.static})
+        if one.static and nobody:
+            yield Breach(
+                f"{path}.leaveOut",
+                f"names {', '.join(map(str, nobody))}, and the machines have the numbers 0 to {one.static - 1}; take out "
+                "what is no machine",
+            )
+        elif one.static and not one.numbers:
+            yield Breach(
+                f"{path}.leaveOut", "names every machine, and then nothing is measured; static: 0 ends them and keeps the rest"
             )
 
 

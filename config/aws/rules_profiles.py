@@ -12,7 +12,7 @@ _AT = "aws.profiles.existing"
 _Breaches = Iterator[Breach]
 
 
-@rule("profile-instead", ERROR, "machines are found again by what their stack alone has", guard=True)
+@rule("profile-instead", ERROR, "machines are found again by what only their stack has", guard=True)
 def profile_instead(wanted: Aws, _facts: Facts) -> _Breaches:
     """A profile that exists, with rights for one that is made, or without a name by which its machines are found."""
     own = wanted.profiles.existing

@@ -99,7 +99,7 @@ def _other_stack(said: dict[str, Any], name: str) -> str:
 
 
 def _other_run(said: dict[str, Any], measured: dict[str, Any]) -> str:
-    """Return why the certificate is not of the measurement beside which it stands."""
+    """Return why the certificate is not of the measurement beside it."""
     evidence = measured.get("evidence") or {}
     if said["run_id"] != measured.get("run"):
         return f"it is of run {said['run_id']}, and the stack's outputs are of run {measured.get('run')}"

@@ -107,7 +107,7 @@ class Fleet(Kind):
         """Record the instances that there is capacity for, before the first one boots; return their records.
 
         Where there is room for fewer than the least that was asked for there are none, and no error: CreateFleet answers with
-        errors beside the fleet's id, and the provider keeps the id alone
+        errors beside the fleet's id, and the provider keeps only the id
         (terraform-provider-aws:internal/service/ec2/ec2_fleet.go, resourceFleetCreate; aws-parallelcluster-node PR 528).
         """
         room = next((index for index in range(wanted) if not cloud.faults.capacity_left(index)), wanted)

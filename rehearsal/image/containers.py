@@ -53,12 +53,12 @@ def new_processes() -> None:
 
 
 def show_processes(root: Path) -> None:
-    """Show a container that is a namespace of processes those alone, in place of the host's."""
+    """Show a container that is a namespace of processes only those, in place of the host's."""
     _mount("proc", root / "proc", "proc", _NO_SUID | _NO_DEVICES)
 
 
 def enter(*, as_root: bool = False) -> None:
-    """Enter new user and mount namespaces, with the same user; of root, mounts alone."""
+    """Enter new user and mount namespaces, with the same user; of root, only mounts."""
     if as_root:
         if _libc.unshare(_NEW_MOUNTS) != 0:
             fail(f"runc: failed to create mount namespace: {os.strerror(ctypes.get_errno())}")

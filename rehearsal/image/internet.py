@@ -61,7 +61,7 @@ for device in "${chosen[@]}"; do lnetctl net add --net efa --if "$device" || exi
 
 
 #: What the rehearsed distribution of nerdctl holds by its path: programs that run the host's stand-ins, and containerd's unit,
-#: where the release's notes have them. It has the same bytes everywhere, for its checksum stands in a stack file.
+#: where the release's notes have them. It has the same bytes everywhere, for its checksum is in a stack file.
 NERDCTL = {
     "bin/containerd": '#!/bin/sh\nexec /usr/lib/rehearsal/containerd "$@"\n',
     "bin/nerdctl": '#!/bin/sh\nexec /usr/lib/rehearsal/nerdctl "$@"\n',

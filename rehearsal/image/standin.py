@@ -3,7 +3,7 @@
 A measurement runs hundreds of these commands, each for a few milliseconds: a library is loaded where it is used.
 """
 
-# ruff: noqa: PLC0415, PTH105, PTH123 - see above; pathlib alone takes as long to load as most commands run
+# ruff: noqa: PLC0415, PTH105, PTH123 - see above; pathlib by itself takes as long to load as most commands run
 
 from __future__ import annotations
 

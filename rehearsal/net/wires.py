@@ -62,7 +62,7 @@ def ip(lines: Iterable[str], namespace: str | None = None) -> None:
 def neighbours(device: str) -> str:
     """Return the line of iproute2 by which a device soon forgets who has an address, and answers for others at once.
 
-    A machine is made anew in seconds here, where a vendor takes minutes. The kernel keeps these settings by device alone; it
+    A machine is made anew in seconds here, where a vendor takes minutes. The kernel keeps these settings only by device; it
     answers for others after up to 0.8 s by itself.
     """
     return f"ntable change name arp_cache dev {device} base_reachable 1000 delay_probe 1000 retrans 200 proxy_delay 0"

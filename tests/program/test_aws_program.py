@@ -26,6 +26,7 @@ from catalogue.aws.instances import INSTANCES
 from components.aws.cluster import AwsCluster
 from components.aws.groups import Groups
 from components.aws.iam import partition
+from components.aws.quota import name as quota_name
 from components.inventory import Machine, Node
 from components.reach import Access
 from config import read
@@ -268,6 +269,18 @@ def test_a_smaller_number_ends_the_last_ones_by_name_and_needs_no_further_word(m
     program(running=running)
     assert [text for text in told if "ends 1 x p5.48xlarge of gpu-p5" in text and "i-2 (" in text]
     assert [text for text in told if "if the update fails before that" in text and "are billed until one passes" in text]
+
+
+def test_a_machine_that_is_left_out_ends_by_name_and_the_others_keep_their_numbers(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
+    cloud, _ = program(nodes(static=3, leaveOut=[1]), running=ran())
+    assert sorted(name for _, name, _ in cloud.made if re.search(r"-pool-.*-\d$", name)) == [
+        "cluster-pool-gpu-p5-0",
+        "cluster-pool-gpu-p5-2",
+    ]
+    (said,) = [text for text in told if "this update ends" in text]
+    assert "ends 1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-1 (10.1.0.19)" in said
 
 
 @pytest.fixture
@@ -979,6 +992,25 @@ def test_each_machine_is_launched_from_the_one_template_into_one_placement_group
 def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
     found, _ = program(bought(option, **more))
     return template(found), found
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "quota"),
+    [
+        ("p5.48xlarge", "spot", "All P5 Spot Instance Requests"),
+        ("p5en.48xlarge", "spot", "All P5 Spot Instance Requests"),
+        ("p4d.24xlarge", "spot", "All P4, P3 and P2 Spot Instance Requests"),
+        ("g6e.48xlarge", "spot", "All G and VT Spot Instance Requests"),
+        ("p6-b200.48xlarge", "spot", None),
+        ("p6-b200.48xlarge", "on-demand", "Running On-Demand P instances"),
+        ("g6e.48xlarge", "on-demand", "Running On-Demand G and VT instances"),
+    ],
+)
+def test_each_kind_of_machine_counts_against_its_own_quota(kind, option, quota):
+    machines = {"name": "gpu", "type": kind, "static": 2, "purchase": {"option": option}}
+    wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, {"queues": [{"machines": [machines]}]}))))
+    assert isinstance(wanted, Aws), wrong
+    assert [quota_name(one) for _, _, one in wanted.located] == [quota]
 
 
 def test_spot_machines_say_so_in_their_template_and_end_when_they_are_taken_back():

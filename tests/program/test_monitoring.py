@@ -249,7 +249,7 @@ def test_the_dashboard_is_one_that_grafana_imports():
         for x in range(one["x"], one["x"] + one["w"])
         for y in range(one["y"], one["y"] + one["h"])
     ]
-    assert len(set(spots)) == len(spots), "no panel lies on another"
+    assert len(set(spots)) == len(spots), "no panel covers another"
     assert max(x for x, _ in spots) < 24
     variables = {one["name"] for one in found["templating"]["list"]}
     used = set(re.findall(r"\$\{?(\w+)", json.dumps(found))) - {"__rate_interval", "__all"}

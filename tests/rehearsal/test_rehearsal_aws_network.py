@@ -66,7 +66,7 @@ def test_the_front_end_lets_through_what_a_group_says_by_id_and_by_network(
     stack, (head, one, two) = built
     assert reaches(world, head, one.address, 22), "nodes let the head in by its group's id"
     assert reaches(world, one, two.address, 4000), "nodes let each other in by their group's id"
-    assert not reaches(world, one, head.address, 4000), "the head lets in SSH from one network alone"
+    assert not reaches(world, one, head.address, 4000), "the head lets in SSH only from one network"
     stack.delete("nodes-from-head")
     assert not reaches(world, head, one.address, 22)
     port = {"ipProtocol": "tcp", "fromPort": 4000, "toPort": 4001}

@@ -54,7 +54,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getEips": {},
     "getInstanceProfile": {"name": "profile"},
     "getInstances": {"filters": [{"name": "instance-type", "values": ["p5.*"]}]},
-    # Text that is the name of something in the stack stands for its id.
+    # Text that is the name of something in the stack is read as its id.
     "getVpc": {"id": "vpc"},
     "getSubnet": {"id": "private"},
     "getRouteTable": {"subnetId": "private"},
@@ -137,9 +137,9 @@ def test_a_subnet_of_the_main_table_has_none_of_its_own_and_what_is_not_there_is
     cloud: Cloud,
 ) -> None:
     stack = Stack(cloud).network()
-    stack.make("Subnet", "alone", vpcId=stack.ids["vpc"], availabilityZone=ZONE, cidrBlock="10.1.128.0/17")
+    stack.make("Subnet", "lonely", vpcId=stack.ids["vpc"], availabilityZone=ZONE, cidrBlock="10.1.128.0/17")
     with pytest.raises(ServiceError, match="query returned no results"):
-        asked(stack, "getRouteTable", subnetId="alone")
+        asked(stack, "getRouteTable", subnetId="lonely")
     main = asked(stack, "getVpc")["mainRouteTableId"]
     assert asked(stack, "getRouteTable", subnetId=None, routeTableId=main)["routes"] == []
     for name, noun in (("getVpc", "VPC"), ("getSubnet", "Subnet"), ("getSecurityGroup", "Security Group")):

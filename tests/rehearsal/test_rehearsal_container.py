@@ -62,7 +62,7 @@ def test_first_boot_installs_enroot_and_keeps_its_folders_on_the_machines_own_di
         name, "sed -n '/^step=tools/,/^step=shared/p; /^step=enroot/,/^fi/p' /var/lib/busbar/first-boot | sh -eu"
     )
     assert again.returncode == 0, again.stderr
-    assert "enroot" not in again.stdout, "an image that has enroot is left alone"
+    assert "enroot" not in again.stdout, "an image that has enroot is left as it is"
 
 
 def test_a_package_of_another_version_is_not_there(stage):

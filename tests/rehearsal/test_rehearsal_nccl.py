@@ -584,7 +584,7 @@ def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_h
     # The better of two, as one operation may meet a busy machine.
     best = max(large[place]["bus_bw"] for place in ("out_of_place", "in_place"))
     reached = best / (ceiling_gb_s(4) * expected.wire(ranks, 4))
-    assert 0.9 <= reached <= 1.15  # one operation alone starts with full token buckets
+    assert 0.9 <= reached <= 1.15  # a single operation starts with full token buckets
     cells = next(line for line in done.stdout.splitlines() if re.match(rf"\s+{large['size']}\s", line))
     assert cells.rstrip().endswith("N/A") != expected.in_place
 

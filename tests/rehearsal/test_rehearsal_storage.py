@@ -1,4 +1,4 @@
-"""Rehearsed file systems: shared by all that mount them, reached over the network alone, gone without a trace."""
+"""Rehearsed file systems: shared by all that mount them, reached only over the network, gone without a trace."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_host_that_ends_takes_its_mounts_along_and_leaves_the_data_to_the_othe
 
 def test_a_stopped_file_system_vanishes_from_its_clients_and_from_the_machine(stage, systems):
     assert stage.inside("one", f"{NFS}; touch /mnt/kept").returncode == 0
-    assert start_home(stage.world) == systems[1], "one that runs is left alone"
+    assert start_home(stage.world) == systems[1], "one that runs is left as it is"
     assert stage.inside("one", "ls /mnt").stdout == "kept\n"
     storage.stop(stage.world, HOME)
     storage.stop(stage.world, HOME)

@@ -81,6 +81,10 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
     assert culprit["next"].startswith(f"ssh {outputs['nodes'][1]['address']} ")
     assert f"rail {HCA} of node {outputs['nodes'][1]['name']} is slow" in outputs["measured"]["reasons"][-1]
     assert "next, on the head node: ssh" in found.text
+    shown = re.findall(r"gpu-2.*, (mlx5_\d): ([\d.e-]+) GB/s", stage.on_host(culprit["next"]))
+    (blamed, slow_gb_s), (_, fine_gb_s) = shown
+    assert blamed == HCA
+    assert float(slow_gb_s) < 0.7 * float(fine_gb_s), "what the next command measures shows it"
 
 
 def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(three):

@@ -56,7 +56,7 @@ BEFORE = TEXT.splitlines()[-8]
 HEADER = "#       size         count      type   redop"
 BANNER = "# busbar rehearsal: every rate is scaled by 1/4000\n"
 
-#: Ways in which the text of a run contradicts its JSON result, or itself: what it prints, and what stands there instead.
+#: Ways in which the text of a run contradicts its JSON result, or itself: what it prints, and what is there instead.
 OF_THE_TEXT = [
     ("24870.8  345.38  345.38       0", "24870.8  345.38  200.38       0"),
     ("24870.8  345.38  345.38       0", "24870.8  200.38  345.38       0"),

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from conftest import KEY, ROOT, groups, texts
 
+from catalogue.nccl_tests import too_old
 from config import read
 from config.aws.rules import RULES as AWS_RULES
 from config.hosts.rules import RULES as HOSTS_RULES
@@ -40,6 +41,9 @@ GIVEN: dict[str, Any] = {
 
 def parsed(**changes: Any) -> Stack:
     return read.parse(texts(merged(GIVEN, changes)))
+
+
+ARCHIVES = "https://github.com/NVIDIA/nccl-tests/archive/refs/tags"
 
 
 def refused(**changes: Any) -> list[str]:
@@ -130,6 +134,10 @@ def test_quantities_are_read_with_their_units_and_kept_as_numbers():
         ),
         ({"measure": {"ncclTests": {"source": "https://x.org/a.tar"}}}, "measure.ncclTests.sha256 is not set, and the sum of"),
         ({"measure": {"ncclTests": {"sha256": "abc"}}}, "measure.ncclTests.sha256 is 'abc'; it must be a text that matches"),
+        (
+            {"measure": {"ncclTests": {"source": f"{ARCHIVES}/v2.19.1.tar.gz", "sha256": "0" * 64}}},
+            f"measure.ncclTests.source is {ARCHIVES}/v2.19.1.tar.gz; a measurement needs 2.19.2 or later",
+        ),
         (
             {"accept": {"gate": "80 Gbit/s"}},
             "accept.gate is '80 Gbit/s'; write a number and its unit (GB/s, TB/s), such as 350",
@@ -281,3 +289,20 @@ def test_a_first_stack_on_oci_needs_two_values():
     filled = groups["busbar:oci"] | {"compartment": "ocid1.compartment.oc1..dddd"}
     filled["access"] = {"sshFrom": ["203.0.113.7/32"], "publicKey": KEY}
     assert read.parse({"target": "oci", "oci": json.dumps(filled)}).pool == "gpu"
+
+
+@pytest.mark.parametrize(
+    ("source", "is_old"),
+    [
+        (f"{ARCHIVES}/v2.19.2.tar.gz", False),
+        (f"{ARCHIVES}/v2.19.1.tar.gz", True),
+        (f"{ARCHIVES}/v2.9.99.zip", True),
+        (f"{ARCHIVES}/v3.0.0.tar.gz", False),
+        ("https://github.com/NVIDIA/nccl-tests/archive/v2.13.6.tar.gz", True),
+        ("https://github.com/NVIDIA/nccl-tests/archive/master.tar.gz", False),
+        ("https://mirror.example.org/nccl-tests/v2.13.6.tar.gz", False),
+        ("/srv/nccl-tests-2.13.6.tar", False),
+    ],
+)
+def test_only_nvidias_own_versions_are_known_to_be_too_old(source, is_old):
+    assert too_old(source) is is_old

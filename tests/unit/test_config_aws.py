@@ -581,7 +581,14 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             "aws.queues[0].machines[1].name makes the name gpu-p5 a second time",
         ),
     ],
-    "static-one": [(nodes(static=1), FACTS, f"{P5}.static is 1; machines with EFA are measured together from 2 on")],
+    "static-one": [
+        (nodes(static=1), FACTS, f"{P5}.static is 1; machines with EFA are measured together from 2 on"),
+        (nodes(static=3, leaveOut=[0, 2]), FACTS, f"{P5}.static is 3 less 2 left out; machines with EFA are measured"),
+    ],
+    "left-out": [
+        (nodes(static=3, leaveOut=[1, 4, 3]), FACTS, f"{P5}.leaveOut names 3, 4, and the machines have the numbers 0 to 2"),
+        (nodes(static=2, leaveOut=[1, 0]), FACTS, f"{P5}.leaveOut names every machine, and then nothing is measured"),
+    ],
     "key-type": [
         ({"access": {"publicKey": RSA}}, FACTS, "aws.access.publicKey is ssh-rsa, which ubuntu2204 refuses; make one")
     ],

@@ -33,11 +33,11 @@ def storage(**systems: Any) -> dict[str, Any]:
 
 TENSORFLOW = {"image": "docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"}
 SINGLE = {"nodes": 1, "clusterNetwork": False, "imageFamily": "ol9"}
-ALONE = {"preflight": True, "pools": [SINGLE]}
+ONE_MACHINE = {"preflight": True, "pools": [SINGLE]}
 
 
 def container(**changes: Any) -> dict[str, Any]:
-    return ALONE | {"container": TENSORFLOW | changes}
+    return ONE_MACHINE | {"container": TENSORFLOW | changes}
 
 
 SHAPE = "oci.pools[0].shape is 'BM.GPU4.9', which is not an RDMA shape in the catalogue; the nearest are BM.GPU4.8,"
@@ -179,13 +179,13 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "container-image": [
         (
-            ALONE | {"container": TENSORFLOW, "pools": [SINGLE | {"imageFamily": "ubuntu2204"}]},
+            ONE_MACHINE | {"container": TENSORFLOW, "pools": [SINGLE | {"imageFamily": "ubuntu2204"}]},
             "oci.pools[0].imageFamily is ubuntu2204, and oci.container is set; first boot installs what runs containers on ol8",
         )
     ],
     "container-sums": [
         (
-            ALONE | {"container": TENSORFLOW | {"containerd": {"version": "2.2.1"}}},
+            ONE_MACHINE | {"container": TENSORFLOW | {"containerd": {"version": "2.2.1"}}},
             "oci.container.containerd.sums is that of 2.2.0, and version is 2.2.1; give the sha256 of SHA256SUMS that",
         )
     ],
@@ -507,6 +507,23 @@ def test_an_image_whose_importer_spelt_its_system_in_his_own_way_is_taken():
     assert [one.rule for one in check(RULES, wanted(), unsaid)] == ["image-system"]
 
 
+OLD = {"pools": [{"name": "gpu", "imageFamily": "ol7"}]}
+
+
+def test_a_family_whose_compiler_is_too_old_is_refused_unless_the_programs_are_ones_own(tmp_path):
+    sentence = (
+        "oci.pools[0].imageFamily is ol7, whose compiler is GCC 4.8, and nccl-tests need GCC 5 since 2.16.9 (C++14); use "
+        "ol8 or later. [image-compiler]"
+    )
+    assert refused(oci=OLD) == [sentence]
+    (tmp_path / "own.tar").write_bytes(b"")
+    parsed(oci=OLD, measure={"ncclTests": {"source": str(tmp_path / "own.tar")}})
+    parsed(oci={"pools": [{"name": "gpu", "imageFamily": "ol7", "nodes": 0}]})
+    two = [{"name": "gpu", "imageFamily": "ol7"}, {"name": "new", "shape": "BM.GPU4.8", "nodes": 2}]
+    parsed(oci={"pools": two}, measure={"pool": "new"})
+    assert refused(oci={"pools": two}, measure={"pool": "gpu"}) == [sentence]
+
+
 def test_a_rule_can_be_suppressed_by_its_name_and_a_guard_cannot():
     assert parsed(oci=pool(bootVolume="100 GB") | {"suppress": ["boot-volume"]})
     (said,) = refused(oci={"suppress": ["boot-vloume"]})
@@ -537,7 +554,7 @@ def test_file_systems_are_asked_for_by_the_keys_of_the_other_cloud():
         storage(home={"mount": "/mnt/fss"}),
         storage(home={"mount": "/data1"}, lustre={"mount": "/data10"}),
         storage(home={}) | network(private="10.0.1.0/29"),
-        {"storage": {"home": {}}, "pools": [{"imageFamily": "ol7"}]},
+        {"storage": {"home": {}}, "pools": [{"imageFamily": "ol9"}]},
     ],
 )
 def test_what_hides_nothing_is_accepted(changes):

@@ -41,7 +41,7 @@ def seen(folder: Path) -> dict:
         ({"rdma_write_bytes": 700}, 700),
         ({}, None),
     ],
-    ids=["the device counts all", "the device counts sends alone", "an older driver", "no whole", "nothing"],
+    ids=["the device counts all", "the device counts only sends", "an older driver", "no whole", "nothing"],
 )
 def test_the_bytes_of_an_efa_device_are_counted_once_each(tmp_path, counters, sent):
     assert seen(device(tmp_path / "ib", "rdmap79s0", "efa", **counters))["tx_bytes"] == sent

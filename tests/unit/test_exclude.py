@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_replace import POOL, state
+from test_replace import INSTANCES, POOL, state
 
 from tools import exclude
 from tools.replace import RefusedError
@@ -22,6 +22,25 @@ HOSTS = """config:
       gpu-2: 10.0.1.2
       gpu-3: 10.0.1.3
 """
+
+
+AWS = """config:
+  busbar:aws:
+    queues:
+      - {name: other, machines: [{name: p5, static: 4}]}
+      - {name: g, machines: [{name: x, static: 2}, {name: pu, static: 4}]}
+"""
+NUMBERED = [
+    {**one, "outputs": {**one["outputs"], "tags": {"busbar:index": str(number)}}} for number, one in enumerate(INSTANCES, 1)
+]
+
+
+def aws(*resources):
+    """Return the state of a stack on AWS whose nodes are of the machines `pu` of queue `g`."""
+    found = state("aws", *resources)
+    (stack,) = [one for one in found["deployment"]["resources"] if one["urn"] == "urn::dev"]
+    stack["outputs"] = stack["outputs"] | {"nodes": [one | {"pool": "g-pu"} for one in stack["outputs"]["nodes"]]}
+    return found
 
 
 @pytest.fixture
@@ -54,6 +73,13 @@ def test_on_oci_the_node_ends_its_pool_is_smaller_and_the_stack_asks_for_one_les
     assert config == ["pulumi", "config", "set", "--path", "busbar:oci.pools[1].nodes", "2", *place]
 
 
+@pytest.mark.parametrize(("already", "place"), [("", 0), (", leaveOut: [0]", 1)], ids=["the first", "one more"])
+def test_on_aws_the_stack_file_names_its_number_and_nothing_ends_before_the_update(left_out, already, place):
+    (config,), why = left_out(aws(*NUMBERED), "gpu-3", AWS.replace("pu, static: 4", f"pu, static: 4{already}"))
+    assert why == ""
+    assert config[2:6] == ["set", "--path", f"busbar:aws.queues[1].machines[1].leaveOut[{place}]", "2"]
+
+
 def test_a_machine_that_exists_is_taken_out_of_the_file_and_nothing_else_is_done(left_out, tmp_path):
     ran, why = left_out(state("hosts"), "gpu-3", HOSTS)
     place = ["--stack", "dev", "--config-file", str(tmp_path / "stack.yaml")]
@@ -67,11 +93,13 @@ def test_a_machine_that_exists_is_taken_out_of_the_file_and_nothing_else_is_done
         (state("oci", POOL), "gpu-3", OCI.replace("nodes: 3", "nodes: 2"), "a cluster network needs 2"),
         (state("oci", POOL), "gpu-3", OCI.replace("nodes: 3", "nodes: 1, clusterNetwork: false"), "is the only node of gpu"),
         (state("oci", POOL), "gpu-3", OCI.replace("name: gpu", "name: more"), "has no pool gpu; it has other, more"),
-        (state("aws"), "gpu-3", OCI, "cannot be left out on AWS, where the last machine would end"),
+        (aws(*NUMBERED), "gpu-3", AWS.replace("pu, static: 4", "pu, static: 2"), "is one of 2 machines of g-pu"),
+        (aws(*NUMBERED), "gpu-3", AWS.replace("pu", "un"), "no machines g-pu; it has other-p5, g-x"),
+        (aws(), "gpu-3", AWS, "the state has no instance at 10.0.1.3"),
         (state("hosts"), "gpu-3", HOSTS.replace("      gpu-2: 10.0.1.2\n", ""), "is the only machine"),
         (state("hosts"), "gpu-3", "config: {busbar:hosts: {inventory: machines.ini}}", "is named in machines.ini"),
     ],
-    ids=["another name", "two", "by itself", "another pool", "aws", "one", "inventory"],
+    ids=["another name", "two", "by itself", "another pool", "two left", "no machines", "no instance", "one", "inventory"],
 )
 def test_what_cannot_be_left_out_is_refused_and_nothing_ends(left_out, exported, name, text, says):
     ran, why = left_out(exported, name, text)

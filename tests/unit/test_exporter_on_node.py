@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from components.remote_scripts import exporter_on_node
+from components.remote_scripts import exporter_on_node, exporter_on_nodes
 
 READER, OTHER = "10.20.1.5", "10.30.0.0/16"
 ASK = {"exporter": True, "port": 9879, "readers": [OTHER]}
@@ -137,3 +139,122 @@ def test_a_command_that_fails_ends_it_with_its_words(machine, capsys):
     machine.answers["systemctl enable"] = (3, "", "")
     with pytest.raises(SystemExit, match=r"^systemctl enable busbar-rdma-exporter: exit status 3$"):
         machine.main(capsys)
+
+
+class Answering:
+    """An exporter that answers after some tries, and a clock that each pause moves on."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals, self.now, self.tried = refusals, 1000.0, []
+        self.handlers: list[Any] = []
+
+    def build_opener(self, handler: Any) -> Answering:
+        self.handlers.append(handler)
+        return self
+
+    def open(self, address: str, timeout: float) -> Any:
+        self.tried.append((address, timeout))
+        if len(self.tried) <= self.refusals:
+            raise OSError(f"refused {len(self.tried)} times")
+        return io.BytesIO(b"text")
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+WAIT = vars(exporter_on_node)["_wait"]
+
+
+def waiting(patch: pytest.MonkeyPatch, refusals: int) -> Answering:
+    found = Answering(refusals)
+    patch.setattr(exporter_on_node, "_wait", WAIT)
+    patch.setattr(exporter_on_node.urllib.request, "build_opener", found.build_opener)
+    patch.setattr(exporter_on_node, "time", SimpleNamespace(time=lambda: found.now, sleep=found.sleep))
+    return found
+
+
+def test_an_exporter_that_is_slow_to_start_is_waited_for_past_any_proxy(machine, capsys, monkeypatch):
+    found = waiting(monkeypatch, refusals=3)
+    assert machine.main(capsys) == {"there": True}
+    assert found.tried == [("http://10.20.1.11:9879/metrics", 5)] * 4
+    assert [handler.proxies for handler in found.handlers] == [{}]
+
+
+def test_an_exporter_that_does_not_answer_is_said_with_its_last_words_and_after_its_bound(machine, capsys, monkeypatch):
+    found = waiting(monkeypatch, refusals=1000)
+    with pytest.raises(SystemExit) as ended:
+        machine.main(capsys)
+    said = f"does not answer at http://10.20.1.11:9879/metrics within 15 s: refused {len(found.tried)} times"
+    assert str(ended.value) == f"busbar-rdma-exporter {said}; journalctl -u busbar-rdma-exporter says more"
+    assert 14.5 <= found.now - 1000 <= 15.5
+
+
+def test_rules_that_could_not_be_read_back_do_not_take_the_place_of_those_for_the_next_boot(machine, capsys):
+    machine.rules.write_text("old")
+    machine.answers |= {"iptables -C": (1, "", ""), "iptables-save": (1, "half", "")}
+    machine.main(capsys)
+    assert machine.rules.read_text() == "old"
+
+
+NODES = [{"name": f"gpu-{number}", "address": f"10.20.1.{number}"} for number in range(1, 21)]
+
+
+class Fan:
+    """The head node's ssh: `calls` has what was run, `ends` how it ends on an address."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[list[str], bytes]] = []
+        self.ends: dict[str, Any] = {}
+        patch.setenv("SSH_CONNECTION", "192.0.2.5 4711 10.20.1.1 22")
+        patch.setattr(exporter_on_nodes.subprocess, "run", self._run)
+
+    def _run(self, argv: list[str], **given: Any) -> Any:
+        self.calls.append((argv, given["input"]))
+        end = self.ends.get(argv[-2], (0, b""))
+        if isinstance(end, BaseException):
+            raise end
+        return SimpleNamespace(returncode=end[0], stderr=end[1], stdout=b"")
+
+
+@pytest.fixture
+def fan(monkeypatch: pytest.MonkeyPatch) -> Fan:
+    return Fan(monkeypatch)
+
+
+def test_the_program_runs_here_and_over_pinned_ssh_everywhere_else(fan, capsys):
+    exporter_on_nodes.main(NODES[:3], "the program", there=True)
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "exporter", "nodes": 3, "there": True}
+    command = "sudo -n python3 -IS - \"$SSH_CONNECTION\" '192.0.2.5'"
+    found = sorted((argv for argv, _ in fan.calls), key=len)
+    assert found[0] == ["sh", "-c", command]
+    assert sorted(argv[-2] for argv in found[1:]) == ["10.20.1.2", "10.20.1.3"]
+    for argv in found[1:]:
+        assert argv[0] == "ssh"
+        assert argv[-1] == command
+        assert {"BatchMode=yes", "StrictHostKeyChecking=yes"} <= set(argv)
+    assert {program for _, program in fan.calls} == {b"the program"}
+
+
+@pytest.mark.parametrize(
+    ("there", "what"),
+    [(True, "have no exporter of RDMA counters"), (False, "still have the exporter of RDMA counters")],
+)
+def test_nodes_where_it_failed_are_named_with_their_last_words(fan, there, what):
+    fan.ends = {"10.20.1.2": (1, b"first\nsudo: a password is required\n"), "10.20.1.3": (255, b""), "-c": OSError("no sh")}
+    with pytest.raises(SystemExit) as ended:
+        exporter_on_nodes.main(NODES[:4], "", there=there)
+    said = ["gpu-1 (10.20.1.1): no sh", "gpu-2 (10.20.1.2): sudo: a password is required", "gpu-3 (10.20.1.3): exit status 255"]
+    assert str(ended.value) == f"3 of 4 nodes {what}: {'; '.join(said)}"
+
+
+def test_of_many_nodes_sixteen_are_named_and_the_rest_counted(fan):
+    fan.ends = {node["address"]: (255, b"") for node in NODES}
+    with pytest.raises(SystemExit) as ended:
+        exporter_on_nodes.main(NODES[:17], "", there=True)
+    assert str(ended.value).count("exit status 255") == 16
+    assert "and" not in str(ended.value)
+    with pytest.raises(SystemExit) as ended:
+        exporter_on_nodes.main(NODES[:18], "", there=True)
+    assert str(ended.value).startswith("17 of 18 nodes have no exporter")
+    assert str(ended.value).count("exit status 255") == 16
+    assert str(ended.value).endswith("; and 1 more")

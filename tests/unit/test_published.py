@@ -116,14 +116,14 @@ SERVER = a_plan(end_bytes=16 * 1024**3)
     "shape", [SERVERS["DGX-H100"], SERVERS["DGX-H200"], SERVERS["HGX-B200.8"]], ids=lambda shape: shape.name
 )
 def test_one_server_whose_switch_does_not_reduce_is_short_and_says_so_though_its_ring_is_healthy(shape):
-    alone = Asked(SERVER, shape, 1)
-    line = document(alone, share=0.8, scale=1)
+    single = Asked(SERVER, shape, 1)
+    line = document(single, share=0.8, scale=1)
     line["transport"] |= {"nvlink_tx_bytes": {"least": 10**15}, "said": {"channels": {"P2P/CUMEM": 16}}}
-    assert judge(json.dumps(line), alone).verdict == "pass"
+    assert judge(json.dumps(line), single).verdict == "pass"
     (ring,) = [step for step in line["steps"] if step["name"] == "all_reduce"]
     (free,) = [step for step in line["steps"] if step["name"] == "free"]
     free["rows"] = [ring["rows"][-1]]
-    found = judge(json.dumps(line), alone)
+    found = judge(json.dumps(line), single)
     assert found.verdict == "short"
     assert any("machines whose switches reduce reach" in reason for reason in found.reasons)
 

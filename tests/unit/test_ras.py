@@ -92,7 +92,7 @@ def test_what_nccl_really_says_names_the_rank_that_is_behind_and_the_one_that_wa
     assert _said("nothing", _client(tmp_path, behind)) == ["rank 1 on 192.0.2.2 (process 582) has begun 5 of 7 AllReduce"]
     older = _said("nothing", _client(tmp_path, None, (REAL / "behind.txt").read_text()))
     assert older[-1] == "Rank 1 has launched up to operation 5 -- GPU 1 managed by process 582 on node 192.0.2.2"
-    # No comma stands before a missing rank's status, so the text counts.
+    # No comma is before a missing rank's status, so the text counts.
     assert _said("nothing", _client(tmp_path, (REAL / "killed.json").read_text())) == _TOLD
 
 

@@ -1,4 +1,4 @@
-"""What a destroy left is shown, and ends on request alone and only when the machines are gone."""
+"""What a destroy left is shown, and ends only on request and when the machines are gone."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ def test_on_oci_the_pool_makes_another_one_and_the_machines_are_measured():
 
 
 def test_on_oci_an_instance_by_itself_is_replaced():
-    alone = {"type": "oci:Core/instance:Instance", "urn": "urn::cluster-pool-gpu-node", "outputs": {}}
-    assert ran(state("oci", alone), "gpu-2") == [[*UP, "--replace", "urn::cluster-pool-gpu-node"]]
+    single = {"type": "oci:Core/instance:Instance", "urn": "urn::cluster-pool-gpu-node", "outputs": {}}
+    assert ran(state("oci", single), "gpu-2") == [[*UP, "--replace", "urn::cluster-pool-gpu-node"]]
 
 
 def test_on_aws_its_instance_alone_is_replaced_and_one_may_end():

@@ -162,6 +162,19 @@ def test_the_culprits_card_has_its_own_number_each_rail_and_the_next_command():
     assert "ssh 10.0.1.2" in text
 
 
+@pytest.mark.parametrize(
+    ("kind", "rails", "widths"),
+    [("node", [], [50.0, 40.0]), ("rail", ["mlx5_3"], [50.0, 100.0]), ("link", [], [50.0, 40.0])],
+)
+def test_a_bar_is_full_where_a_number_is_healthy_and_half_where_it_is_half_of_that(kind, rails, widths):
+    """Also where all that was tried is slow, or gave nothing."""
+    tried = [(rails, 0.5), (["mlx5_2"] if rails else [], 1.0 if rails else 0.4), (rails, None)]
+    evidence = [{"nodes": ["a", "b"], "rails": on, "busbw_gb_s": number, "why": ""} for on, number in tried]
+    culprit = {"kind": kind, "nodes": ["a", "b"], "rails": rails, "ratio": 0.5 if rails else 0.45, "evidence": evidence}
+    text = cards.cards(SHORT | {"search": SHORT["search"] | {"culprits": [culprit]}})
+    assert [float(one) for one in re.findall(r"width:([\d.]+)%", text)] == [*widths, 0.0]
+
+
 def test_of_a_node_that_is_to_blame_its_pairs_are_and_those_of_others_are_not():
     evidence = [{"nodes": names, "rails": [], "busbw_gb_s": 1.0, "why": ""} for names in (["a", "b"], ["b", "c"], ["a", "c"])]
     node = {"kind": "node", "nodes": ["b"], "rails": [], "evidence": evidence}
@@ -201,9 +214,9 @@ def test_the_matrix_is_red_below_the_gate_and_ends_at_the_ceiling_whatever_was_f
     found = pairs.read(of_eight(SLOW_NODE))
     assert (found.limit_gb_s, found.ceiling_gb_s) == (SHORT["gate"]["limit_gb_s"], SHORT["ceiling_gb_s"])
     assert found.short == {(one, 7) for one in range(7)}
-    alone = pairs.read(SHORT)
-    assert alone.short == {(0, 1)}
-    assert alone.ceiling_gb_s == SHORT["ceiling_gb_s"]
+    single = pairs.read(SHORT)
+    assert single.short == {(0, 1)}
+    assert single.ceiling_gb_s == SHORT["ceiling_gb_s"]
 
 
 def test_the_matrix_outlines_what_the_search_named_and_nothing_else():
@@ -309,6 +322,8 @@ def test_paper_shows_the_verdict_in_ink_and_every_folded_row():
     printed = web_page.html(PASSED).partition("@media print")[2].partition("</style>")[0]
     for rule in (".badge { color: var(--ink)", "details::details-content { content-visibility: visible"):
         assert rule in printed
+    (together,) = [line for line in printed.splitlines() if "break-inside: avoid" in line]
+    assert "details {" in together, "the rows of a collective are on one page"
 
 
 @pytest.mark.parametrize("name", PAGES)

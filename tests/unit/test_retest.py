@@ -123,12 +123,12 @@ def test_bytes_that_went_another_way_the_second_time_are_no_pass():
 
 def test_counters_of_a_second_look_are_held_against_its_own_steps_alone():
     plan, shape, nodes = ASKED.plan, ASKED.shape, ASKED.nodes
-    alone = transport.least_bytes(plan, shape, nodes, frozenset({"all_reduce"}))
-    assert 0 < alone < transport.least_bytes(plan, shape, nodes)
+    single = transport.least_bytes(plan, shape, nodes, frozenset({"all_reduce"}))
+    assert 0 < single < transport.least_bytes(plan, shape, nodes)
     both = transport.least_bytes(plan, shape, nodes, frozenset({"rails", "all_reduce"}))
     once = transport.least_bytes(plan, shape, nodes)
     # Timed and checked operations: 1 + 1 of the first look, 12 + 1 of the second.
-    assert both - alone == pytest.approx((once - alone) * 13 / 2)
+    assert both - single == pytest.approx((once - single) * 13 / 2)
 
 
 def test_a_second_look_takes_the_median_of_more_operations_and_never_of_fewer():

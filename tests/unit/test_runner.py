@@ -590,7 +590,7 @@ def test_to_the_engine_a_refused_measurement_is_a_line_and_the_next_attempt_meas
 
 @pytest.mark.parametrize("place", [".busbar", ".busbar/runs"])
 def test_a_head_node_without_room_or_rights_is_a_line_and_with_room_the_next_attempt_measures(head, place):
-    """A file where a folder has to be stands in for a disk that is full: neither lets anything be made there."""
+    """A file where a folder has to be takes the place of a disk that is full: neither lets anything be made there."""
     path = head.home / place
     path.parent.mkdir(exist_ok=True)
     path.write_text("")

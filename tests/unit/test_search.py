@@ -156,7 +156,7 @@ def test_what_was_away_at_the_first_look_is_found_by_looking_at_the_edges_once_m
 
 
 def test_two_slow_links_that_cut_the_ring_in_two_are_no_group():
-    search = Search(4, 1, None, 20.0, max_rounds=2)  # the edges alone
+    search = Search(4, 1, None, 20.0, max_rounds=2)  # only the edges
     while trials := search.next_round():
         search.record([Sample(trial, 20.0 if trial.nodes in {(0, 3), (1, 2)} else 40.0, "") for trial in trials])
     finding = search.finding()
@@ -375,9 +375,9 @@ def test_a_pair_must_be_slow_more_often_the_more_suspects_there_are(others, need
 def test_a_pair_that_was_slow_in_company_alone_is_no_link():
     search, tried = Search(8, 1, None, 20.0), 0
     while trials := search.next_round():
-        alone = len(trials) == 1
-        tried += alone and trials[0].nodes == (2, 3)
-        search.record([Sample(trial, 20.0 if trial.nodes == (2, 3) and not alone else 40.0, "") for trial in trials])
+        single = len(trials) == 1
+        tried += single and trials[0].nodes == (2, 3)
+        search.record([Sample(trial, 20.0 if trial.nodes == (2, 3) and not single else 40.0, "") for trial in trials])
     assert tried, "it was repeated alone"
     assert [one for one in search.finding().culprits if one.kind != "between"] == []
 

@@ -29,7 +29,7 @@ class Fabric(Head):
         super().__init__(home)
         self.nodes = [{"name": f"node-{index}", "address": f"127.0.1.{index}"} for index in range(nodes)]
         self.tool("hostname", "echo n0\n")
-        # What node N has lies below nN.
+        # What node N has is below nN.
         self.tool(
             "ssh",
             "for word; do case $word in 127.0.1.*) at=n${word##*.};; esac; done\n"
@@ -78,6 +78,12 @@ class Fabric(Head):
         assert status == 0, err
         return json.loads(out)
 
+    def measured_again(self, culprit):
+        """Return what the culprit's next command prints of its script: what was measured, and its number."""
+        script = culprit["next"].rpartition("; ")[2]
+        found = subprocess.run(["sh", script], env=self.environment, capture_output=True, text=True, check=True)
+        return [(what, float(number.partition(" ")[0])) for what, number in re.findall(r"(.+): (\S+ GB/s)", found.stdout)]
+
 
 @pytest.fixture
 def fabric(tmp_path):
@@ -98,6 +104,11 @@ def test_a_planted_fault_is_named_with_evidence_and_the_next_command(fabric, slo
     assert (culprit["kind"], culprit["nodes"], culprit["rails"]) == (kind, nodes, rails)
     assert culprit["evidence"]
     assert culprit["next"].startswith(f"ssh 127.0.1.{nodes[0][-1]} ")
+    blamed, beside = fabric.measured_again(culprit)
+    assert set(nodes) <= set(re.findall(r"node-\d", blamed[0]))
+    assert rails == re.findall(r"mlx5_\d", blamed[0])
+    assert blamed[1] in [pytest.approx(one["busbw_gb_s"], rel=0.01) for one in culprit["evidence"]]
+    assert blamed[1] == pytest.approx(slow[3] * beside[1], rel=0.05)
     assert line["complete"]
     assert line["rounds"] <= 9
     assert [pair for pair in line["pairs"] if pair[2] < 85]
@@ -229,11 +240,11 @@ def test_a_second_look_that_cannot_be_taken_says_so_and_the_search_goes_on(two):
 
 
 def test_a_whole_that_is_fine_at_second_sight_lets_no_group_be_suspected(fabric):
-    alone = fabric.search(whole_gb_s=4.0)
-    assert alone["rounds"] > 2
+    single = fabric.search(whole_gb_s=4.0)
+    assert single["rounds"] > 2
     line = fabric.search(whole_gb_s=4.0, again=again(fabric, all_reduce=REAL_RUN), run_id="search2")
     assert line["again"]["steps"][0]["rows"], line["again"]
-    assert line["rounds"] < alone["rounds"]
+    assert line["rounds"] < single["rounds"]
     assert not line["culprits"]
 
 

@@ -1,4 +1,4 @@
-"""One screen says where a stack stands, from its outputs alone."""
+"""One screen says how a stack is, from nothing but its outputs."""
 
 from __future__ import annotations
 

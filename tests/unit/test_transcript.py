@@ -68,7 +68,7 @@ def test_text_and_json_of_one_run_agree():
 
 @pytest.mark.parametrize(("absent", "kept"), [("in_place", "out_of_place"), ("out_of_place", "in_place")])
 def test_a_result_without_one_of_its_placements_has_the_other_and_no_problem(absent, kept):
-    """As those of alltoall have, which are measured out of place alone."""
+    """As those of alltoall have, which are measured only out of place."""
     document = json.loads(H200_JSON)
     whole = parse_json(json.dumps(document)).rows
     for result in document["results"]:

@@ -27,7 +27,7 @@ _MIB = 1024**2
 FRAME = "frame"
 LINE = "line"
 SEARCH = "search"
-#: Text by name of the document: `STEP.txt`, `STEP.json`, `frame`; or `line` alone.
+#: Text by name of the document: `STEP.txt`, `STEP.json`, `frame`; or only `line`.
 Documents = dict[str, str]
 
 

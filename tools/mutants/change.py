@@ -147,6 +147,6 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _operator(left: ast.expr, right: ast.expr, new: str) -> Iterator[tuple[Place, Place, str]]:
-    """Replace all that stands between two operands, if they are on one line."""
+    """Replace all between two operands, if they are on one line."""
     if _end(left)[0] == _start(right)[0]:
         yield _end(left), _start(right), f" {new} "

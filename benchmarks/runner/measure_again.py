@@ -1,0 +1,45 @@
+"""Writes a shell script that measures a culprit again, and beside it what is fine, so that a person sees the fault.
+
+Counters and states do not show a rail that is slow and up. A culprit's next command runs this script on the head node.
+"""
+
+import os
+import shlex
+from typing import Dict, List, NamedTuple
+
+from benchmarks.runner import jobs
+
+_TIMEOUT_S = 120
+#: busbw from the row's time: the printed one has two decimals.
+_SCRIPT = """#!/bin/sh
+# Measures what is to blame, and beside it what is fine; GB/s are busbw as nccl-tests defines it.
+cd
+measured() { # WHAT RANKS COMMAND...
+  what=$1 ranks=$2; shift 2
+  timeout %d "$@" 2>&1 < /dev/null | awk -v what="$what" -v n="$ranks" '
+    $1 ~ /^[0-9]+$/ && NF > 7 && $6 > 0 { gb_s = $1 / $6 / 1e3 * 2 * (n - 1) / n }
+    NF { last = $0 }
+    END { if (gb_s) printf "%%s: %%.4g GB/s\\n", what, gb_s; else print what ": no number; " last }'
+}
+"""
+
+
+class Run(NamedTuple):
+    """One run: what it measures, its number of ranks, its command, and variables of its environment."""
+
+    what: str
+    ranks: int
+    argv: List[str]
+    environment: Dict[str, str]
+
+
+def write(path: str, runs: List[Run]) -> None:
+    """Write the script that measures `runs` one after the other."""
+    lines = []
+    for run in runs:
+        said = [f"{name}={value}" for name, value in sorted(run.environment.items())]
+        words = [run.what, str(run.ranks), *(["env", *said] if said else []), *run.argv]
+        lines.append("measured " + " ".join(shlex.quote(word) for word in words) + "\n")
+    with jobs.text(path, "w") as file:
+        file.write(_SCRIPT % _TIMEOUT_S + "".join(lines))
+    os.chmod(path, 0o700)

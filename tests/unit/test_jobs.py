@@ -1,0 +1,186 @@
+"""A run's folder on the head node: what its worker leaves there, and how whoever waits ends; no worker is started."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.launch import protocol
+from benchmarks.runner import __main__ as runner
+from benchmarks.runner import jobs
+from benchmarks.runner.refusal import Refusal
+
+REQUEST = protocol.Schedule("r1", 60, [protocol.Node("a", "10.0.0.1")], "gpu", "NVIDIA H100", 8)
+LINE = protocol.Refused("r1", "why", "schedule")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of run r1, with its request."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".busbar/runs/r1"
+    folder.mkdir(parents=True)
+    (folder / "request.json").write_text(json.dumps(protocol.data(REQUEST)))
+    return folder
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(jobs.subprocess, "Popen", lambda argv, **given: found.append(given | {"argv": argv}))
+    return found
+
+
+def kinds(work: Any) -> dict[str, Any]:
+    return {"schedule": SimpleNamespace(work=work)}
+
+
+def test_a_worker_leaves_its_line_and_its_progress(here):
+    def work(request: protocol.Request, folder: str, say: jobs.Say) -> Any:
+        assert (request, folder) == (REQUEST, str(here))
+        say("one\n")
+        say("two")
+        return LINE
+
+    jobs.work(str(here), kinds(work))
+    assert json.loads((here / "line.json").read_text()) == protocol.data(LINE)
+    assert (here / "progress.log").read_text() == "one\ntwo\n"
+    assert not (here / "failed.txt").exists()
+
+
+def refuse(*_: Any) -> Any:
+    raise Refusal("no room")
+
+
+def test_a_refusal_is_its_sentence_and_any_other_end_says_where_to_look(here):
+    jobs.work(str(here), kinds(refuse))
+    assert (here / "failed.txt").read_text() == "no room"
+    with pytest.raises(ZeroDivisionError):
+        jobs.work(str(here), kinds(lambda *_: 1 // 0))
+    said = (here / "failed.txt").read_text()
+    assert said.startswith("the runner itself failed (ZeroDivisionError(")
+    assert said.endswith(f"see {here}/worker.log")
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
+def test_a_line_has_at_most_64_kib(here, more, fits):
+    empty = len(json.dumps(protocol.data(LINE._replace(failed=""))))
+    line = LINE._replace(failed="x" * (65536 - empty + more))
+    jobs.work(str(here), kinds(lambda *_: line))
+    assert (here / "line.json").exists() is fits
+    if not fits:
+        assert (here / "failed.txt").read_text() == "the result is 65537 bytes long, and a line may have 65536"
+
+
+def test_who_waits_gets_the_line_and_each_line_of_progress_once(here, capsys):
+    (here / "progress.log").write_text("one\ntwo\nhalf a li")
+    (here / "line.json").write_text("{}")
+    assert jobs.wait("r1", 5) == 0
+    found = capsys.readouterr()
+    assert (found.out, found.err) == ("{}\n", "one\ntwo\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"failed.txt": "no room"}, "no room"),
+        ({"failed.txt": "no room", "worker.log": "x"}, "no room"),
+        ({}, "the work on the head node ended without a result; last log line: none"),
+        ({"worker.log": "\n"}, "the work on the head node ended without a result; last log line: none"),
+        ({"worker.log": "first\nKilled\n"}, "the work on the head node ended without a result; last log line: Killed"),
+    ],
+)
+def test_a_run_that_ended_without_a_line_says_why(here, files, why):
+    for name, text in files.items():
+        (here / name).write_text(text)
+    with pytest.raises(Refusal) as refused:
+        jobs.wait("r1", 5)
+    assert str(refused.value) == why
+
+
+@pytest.mark.parametrize(("given", "bound"), [(None, 60), (7, 7)])
+def test_waiting_ends_some_minutes_after_the_workers_own_limit(here, monkeypatch, given, bound):
+    clock = SimpleNamespace(now=1000.0)
+
+    def pause(_: float) -> None:
+        clock.now += 50
+
+    monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=pause))
+    with (here / "worker.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Refusal) as refused:
+            jobs.wait("r1", given)
+    assert str(refused.value) == f"run r1 is still at work after {bound} s, more than it was allowed"
+    assert bound + 300 < clock.now - 1000 <= bound + 350
+
+
+def test_a_run_that_nobody_began_is_not_waited_for(here):
+    assert here.exists()
+    with pytest.raises(Refusal, match=r"^no run r2 is known on this node$"):
+        jobs.wait("r2", 5)
+
+
+@pytest.mark.parametrize("run_id", ["", "../r1", "a b", "a/b"])
+def test_a_run_id_is_letters_and_digits(run_id):
+    with pytest.raises(Refusal, match="letters and digits only"):
+        jobs.folder(run_id)
+
+
+def test_a_run_begins_in_a_private_folder_without_what_an_earlier_attempt_left(here, started, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["runner"])
+    for name in ("failed.txt", "progress.log", "request.json"):
+        (here / name).write_text("old")
+    jobs.submit(REQUEST)
+    (one,) = started
+    assert one["argv"] == [sys.executable, "-IS", str(Path("runner").resolve()), "worker", str(here)]
+    assert one["start_new_session"]
+    assert len(one["pass_fds"]) == 1
+    assert sorted(path.name for path in here.iterdir()) == ["request.json", "worker.lock", "worker.log"]
+    assert protocol.request(json.loads((here / "request.json").read_text())) == REQUEST
+    jobs.submit(REQUEST._replace(run_id="r2"))
+    assert (here.parent / "r2").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_run_that_is_done_is_not_begun_again(here, started):
+    (here / "line.json").write_text("{}")
+    jobs.submit(REQUEST)
+    assert started == []
+
+
+def test_a_folder_is_made_empty(tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/file").touch()
+    assert jobs.fresh(str(tmp_path / "old")) == str(tmp_path / "old")
+    assert list((tmp_path / "old").iterdir()) == []
+
+
+def ran(patch: pytest.MonkeyPatch, text: str, *words: str) -> int:
+    patch.setattr(sys, "stdin", SimpleNamespace(read=lambda: text))
+    return runner.main(list(words))
+
+
+def test_to_the_engine_a_refusal_is_a_line_and_to_a_person_a_sentence(here, started, monkeypatch, capsys):
+    (here / "failed.txt").write_text("x" * 5000)
+    text = json.dumps(protocol.data(REQUEST))
+    monkeypatch.setattr(jobs, "submit", lambda _: None)
+    assert ran(monkeypatch, text, "ask") == 0
+    found = capsys.readouterr()
+    line = json.loads(found.out)
+    assert (line["run_id"], line["kind"], set(line["failed"])) == ("r1", "schedule", {"x"})
+    assert found.err == f"busbar: {'x' * 5000}\n"
+    assert len(line["failed"]) == 4000
+    assert ran(monkeypatch, text, "run") == 1
+    assert capsys.readouterr().err == f"busbar: {'x' * 5000}\n"
+    assert started == []
+
+
+@pytest.mark.parametrize("words", [(), ("dance",), ("wait",), ("worker",), ("run", "more"), ("plan", "more")])
+def test_words_that_the_runner_does_not_know_print_how_it_is_used(monkeypatch, capsys, words):
+    assert ran(monkeypatch, "", *words) == 2
+    assert "run" in capsys.readouterr().err

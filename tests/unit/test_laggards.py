@@ -1,0 +1,172 @@
+"""Who is named when a run hangs, from what each node says of its ranks; and which folders of MPI, CUDA and NCCL are taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.launch.protocol import Node
+from benchmarks.runner import fanout, installed, laggards, rank_states
+from benchmarks.runner.refusal import Refusal
+
+NODES = [Node("a", "10.0.0.1"), Node("b", "10.0.0.2")]
+
+
+def rank(number: int | None, state: str = "R", pid: int = 100) -> dict[str, Any]:
+    return {"pid": pid, "rank": number, "state": state, "cpu_s": 0.5}
+
+
+def lines(said: Any) -> str:
+    return "a banner\n" + json.dumps(dict(zip(("ranks", "ras"), said, strict=False))) + "\n"
+
+
+def named(patch: pytest.MonkeyPatch, *said: Any, **more: Any) -> tuple[list[str], str]:
+    """Return what is named and what every node was asked; each of `said` is ranks and NCCL's words, or why there are none."""
+    asked: list[str] = []
+
+    def each(_nodes: Any, command: str, *_: Any) -> list[Any]:
+        asked.append(command)
+        answers = [(1, one, "") if isinstance(one, str) else (0, "", one) for one in said]
+        return [SimpleNamespace(status=status, why=why, out=lines(out)) for status, why, out in answers]
+
+    patch.setattr(fanout, "each", each)
+    return laggards.named(NODES, "/opt/nccl tests/all_reduce_perf", 2, **more), asked[0]
+
+
+def test_nobody_is_named_where_all_ranks_run_or_sleep(monkeypatch):
+    found, asked = named(monkeypatch, ([rank(0), rank(1, "S")], []), ([rank(2), rank(3)], []))
+    assert found == []
+    assert asked.endswith(" - all_reduce_perf ncclras")
+    asked = named(monkeypatch, ([rank(0), rank(1)], []), nccl_home="/usr/nccl")[1]
+    assert asked.endswith(" all_reduce_perf /usr/nccl/bin/ncclras")
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("T", "stopped"),
+        ("t", "stopped by a debugger"),
+        ("Z", "dead"),
+        ("X", "dead"),
+        ("D", "waiting for a device"),
+    ],
+)
+def test_a_rank_that_does_not_run_is_named_with_its_node_and_state(monkeypatch, state, words):
+    found, _ = named(monkeypatch, ([rank(0), rank(1)], []), ([rank(2), rank(3, state, 77)], []))
+    assert found == [f"b: rank 3 (process 77) is {words}"]
+
+
+def test_ranks_that_are_gone_a_silent_node_and_nccls_words_are_named_once(monkeypatch):
+    found, _ = named(monkeypatch, ([rank(None, "T"), rank(0)], ["rank 3 is missing", "rank 3 is missing"]), "no route")
+    assert found == ["a: rank ? (process 100) is stopped", "b does not answer (no route)", "NCCL says: rank 3 is missing"]
+    found, _ = named(monkeypatch, ([rank(0)], ["both"]), ([], ["both"]))
+    assert found == ["a: 1 of 2 ranks are there", "b: 0 of 2 ranks are there", "NCCL says: both"]
+
+
+def test_sixteen_are_named_at_most(monkeypatch):
+    assert len(named(monkeypatch, ([rank(number, "T") for number in range(15)], ["one", "two"]))[0]) == 16
+
+
+STAT = "{pid} (all) reduce (perf) {state} 1 2 3 4 5 6 7 8 9 10 {user} {system} 0 0 20\n"
+
+
+def test_a_nodes_ranks_are_its_processes_of_that_program_with_what_they_used_of_half_a_second(monkeypatch):
+    files = {
+        "/proc/9/cmdline": b"/x/all_reduce_perf\0-b\08\0",
+        "/proc/10/cmdline": b"/x/all_reduce_perf\0",
+        "/proc/11/cmdline": b"/x/all_reduce_perf\0",
+        "/proc/12/cmdline": b"mpirun\0/x/all_reduce_perf\0",
+        "/proc/9/environ": b"A=1\0OMPI_COMM_WORLD_RANK=17\0",
+        "/proc/10/environ": b"XOMPI_COMM_WORLD_RANK=1\0PMIX_RANK=3\0",
+        "/proc/11/environ": b"",
+    }
+    used = {9: (100, 20), 10: (5, 5), 11: (0, 0), 12: (7, 7)}
+    states = {9: "R", 10: "T", 11: "S", 12: "D"}
+    slept: list[float] = []
+
+    def text(path: str) -> bytes:
+        pid = int(path.split("/")[2])
+        if not path.endswith("/stat"):
+            return files.get(path, b"")
+        if pid == 11 and slept:  # it ended meanwhile
+            return b""
+        user, system = used[pid]
+        return STAT.format(pid=pid, state=states[pid], user=user + (25 if slept and pid == 9 else 0), system=system).encode()
+
+    monkeypatch.setattr(rank_states, "_read", text)
+    monkeypatch.setattr(rank_states.os, "listdir", lambda _: ["10", "9", "11", "12", "self"])
+    monkeypatch.setattr(rank_states.os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(rank_states.time, "sleep", slept.append)
+    assert rank_states.states("all_reduce_perf") == [
+        {"pid": 9, "rank": 17, "state": "R", "cpu_s": 0.25},
+        {"pid": 10, "rank": 3, "state": "T", "cpu_s": 0.0},
+    ]
+    assert slept == [0.5]
+    assert [each["state"] for each in rank_states.states("mpirun")] == ["D"]
+
+
+def test_a_stat_that_is_cut_is_no_rank(monkeypatch):
+    fields = {12: [], 13: [{"pid": 5, "rank": None, "state": "R", "cpu_s": 0.0}]}
+    for count, found in fields.items():
+        text = f"5 (x) R {'1 ' * (count - 1)}".encode()
+        monkeypatch.setattr(rank_states, "_read", lambda path, text=text: text if path.endswith("/stat") else b"x\0")
+        monkeypatch.setattr(rank_states.os, "listdir", lambda _: ["5"])
+        monkeypatch.setattr(rank_states.time, "sleep", lambda _: None)
+        assert rank_states.states("x") == found
+
+
+def made(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+
+
+def test_of_the_first_pattern_that_has_a_whole_folder_the_highest_version_is_taken(tmp_path):
+    made(tmp_path, "mpi-4.1.9/bin/mpirun", "mpi-4.1.10/bin/mpirun", "mpi-5/lib/none", "other-9/bin/mpirun", "cuda-12/bin/nvcc")
+    homes = [f"{tmp_path}/{name}-*" for name in ("none", "mpi", "other")]
+    patterns = {"MPI_HOME": homes, "CUDA_HOME": [f"{tmp_path}/cuda-*"]}
+    found = installed.on_node(patterns, ("MPI_HOME", "CUDA_HOME"))
+    assert found == {"MPI_HOME": f"{tmp_path}/mpi-4.1.10", "CUDA_HOME": f"{tmp_path}/cuda-12"}
+    with pytest.raises(Refusal) as refused:
+        installed.on_node({"NCCL_HOME": ["/nowhere/a", "/nowhere/b"]}, ("NCCL_HOME",))
+    said = "the head node has no NCCL_HOME: no folder like /nowhere/a or /nowhere/b has include/nccl.h"
+    assert str(refused.value) == f"{said}; install it there or say where it is"
+
+
+def test_inside_an_image_the_first_pattern_that_printed_decides_and_then_the_version():
+    printed = [
+        "a banner",
+        "busbar home MPI_HOME 1 /late-9",
+        "busbar home MPI_HOME 0 /early-1.9",
+        "busbar home MPI_HOME 0 /early-1.10 with a blank",
+        "busbar homeless MPI_HOME 0 /early-2",
+        "busbar home CUDA_HOME 2 /cuda",
+        "busbar home NCCL_HOME 0 /nccl",
+    ]
+    found = installed.inside({}, "\n".join(printed))
+    assert found == {"MPI_HOME": "/early-1.10 with a blank", "CUDA_HOME": "/cuda", "NCCL_HOME": "/nccl"}
+    with pytest.raises(Refusal, match=r"^the image has no CUDA_HOME: no folder like /c1 or /c2 in it has bin/nvcc; "):
+        installed.inside({"CUDA_HOME": ["/c1", "/c2"]}, printed[1])
+
+
+def test_mpirun_is_in_its_folder_or_in_debians(tmp_path):
+    made(tmp_path, "mpi/bin/mpirun")
+    assert installed.with_mpirun(f"{tmp_path}/mpi") == f"{tmp_path}/mpi"
+    assert installed.with_mpirun(f"{tmp_path}/none") == "/usr"
+
+
+@pytest.mark.parametrize(
+    ("paths", "newest"),
+    [
+        (["/a-9", "/a-10"], "/a-10"),
+        (["/a-10", "/a"], "/a-10"),
+        (["/a-10rc1", "/a-10"], "/a-10rc1"),
+        (["/b-1", "/a-2"], "/b-1"),
+    ],
+)
+def test_versions_are_compared_number_by_number(paths, newest):
+    assert installed.newest(paths) == newest

@@ -1,0 +1,296 @@
+"""What is concluded from what a node says while it boots, and what is asked of it: no ssh, only its answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.remote_scripts import facts, first_contact, node_join, node_look, ssh_way
+
+NODE = {"name": "b", "address": "10.0.0.2"}
+PINNED = NODE | {"host_key": "ssh-ed25519 AAAAPinned"}
+WAY = ssh_way.Way(["ssh"], [], "/nowhere/known", "me", ["m0", "m1", "m2"], True, "", [], [], "", False, 0.0)
+DONE = 'status: done\n{"status": "done"}\n'
+FACTS = {"gpu": "NVIDIA H100 80GB HBM3", "gpus": 8, "hca": [["m0", 400, "ib0", True], ["m1", 400, "ib1", False]], "mpi": "/mpi"}
+
+
+class Answers:
+    """Gives a node's answer to each command, and keeps what was asked and noted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, status: int, out: str, err: str = "") -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.notes: list[str] = []
+        self.answer = (status, out, err)
+        monkeypatch.setattr(node_look, "call", self._call)
+        monkeypatch.setattr(node_look, "host_key", lambda *_: "ssh-ed25519 AAAAScanned")
+
+    def _call(self, _node: Any, _way: Any, command: str, stdin: str) -> tuple[int, str, str]:
+        self.asked.append((command, stdin))
+        return self.answer
+
+    def look(self, node: dict[str, str] = PINNED, **changes: Any) -> node_look.Seen | None:
+        return node_look.look(node, WAY._replace(**changes), self.notes.append)
+
+
+def test_a_node_is_ready_once_its_first_boot_is_done_and_all_its_rails_are_up(monkeypatch):
+    answers = Answers(monkeypatch, 0, f"{DONE}m2 m0 m1\n")
+    assert answers.look() == node_look.Seen("ssh-ed25519 AAAAPinned", {})
+    assert answers.look(NODE) == node_look.Seen("ssh-ed25519 AAAAScanned", {})
+    assert answers.notes == []
+    assert [command for command, _ in answers.asked] == ["sh -s", "sh -s"]
+    assert "for hca in m0 m1 m2; do" in answers.asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("out", "note"),
+    [
+        ("\n{}\n\n", "first boot is running"),
+        ("status: running\n{}\nm0 m1 m2\n", "first boot is running"),
+        ('status: running\n{"status": "done"}\nm0 m1 m2\n', "first boot is running"),
+        ("status: done\n{}\nm0 m1 m2\n", "first boot is running"),
+        (f"{DONE}m1\n", "2 of 3 rails are not active, or have no address: m0, m2"),
+        (f"{DONE}\n", "3 of 3 rails are not active, or have no address: m0, m1, m2"),
+        (f"{DONE}m2! m0 m1!\n", "2 of 3 rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: m1, m2"),
+    ],
+)
+def test_a_node_that_is_not_ready_says_what_it_waits_for(monkeypatch, out, note):
+    answers = Answers(monkeypatch, 0, out)
+    assert answers.look() is None
+    assert answers.notes == [note]
+
+
+def test_a_mark_that_is_being_written_is_read_again(monkeypatch):
+    answers = Answers(monkeypatch, 0, 'status: done\n{"status": "do\nm0 m1 m2\n')
+    assert answers.look() is None
+    assert answers.notes == []
+
+
+def test_a_precaution_that_failed_is_noted_and_the_node_is_ready(monkeypatch):
+    answers = Answers(monkeypatch, 0, 'status: done\n{"status": "done", "warned": " lustre \\n"}\nm0 m1 m2\n')
+    assert answers.look()
+    assert answers.notes == ["first boot is done, without lustre; see /var/log/cloud-init-output.log there"]
+
+
+@pytest.mark.parametrize(
+    ("out", "sentence"),
+    [
+        (
+            '\n{"status": "failed", "step": "mount"}\n\nfirst \n\n last\n',
+            "its first boot failed in step mount; /var/log/cloud-init-output.log ends: first | last",
+        ),
+        ("status: error - a reason \n{}\n\n", "cloud-init ended in error: status: error - a reason"),
+    ],
+)
+def test_a_first_boot_that_failed_ends_the_wait_with_its_step_and_its_log(monkeypatch, out, sentence):
+    with pytest.raises(node_look.Failed) as refused:
+        Answers(monkeypatch, 0, out).look()
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("status", [124, 255])
+def test_no_answer_in_time_and_what_ssh_itself_says_are_waited_for(monkeypatch, status):
+    answers = Answers(monkeypatch, status, "", "first\nlast words\n")
+    assert answers.look() is None
+    assert answers.notes == ["SSH does not accept logins yet (last words)"]
+
+
+@pytest.mark.parametrize("status", [1, 123, 125, 126, 127, 254])
+def test_a_command_that_fails_on_the_node_ends_the_wait(monkeypatch, status):
+    with pytest.raises(node_look.Failed) as refused:
+        Answers(monkeypatch, status, "", "").look()
+    assert str(refused.value) == "'sh -s' failed there: no output"
+
+
+def test_a_key_that_was_asked_for_and_changed_is_waited_for_and_a_pinned_one_is_not(monkeypatch):
+    said = "Host key for 10.0.0.2 has changed and you have requested strict checking."
+    assert Answers(monkeypatch, 255, "", said).look(NODE) is None
+    with pytest.raises(node_look.Failed, match=r"the host key of 10\.0\.0\.2 is not the one in knownHosts"):
+        Answers(monkeypatch, 255, "", said).look()
+
+
+def test_a_login_that_is_refused_is_waited_for_where_first_boot_may_still_bring_the_key(monkeypatch):
+    said = "me@10.0.0.2: Permission denied (publickey)."
+    assert Answers(monkeypatch, 255, "", said).look(NODE) is None
+    with pytest.raises(node_look.Failed, match="Does your SSH agent have a key that it accepts"):
+        Answers(monkeypatch, 255, "", said).look()
+
+
+def test_facts_are_asked_with_the_nodes_own_address_and_the_last_line_counts(monkeypatch):
+    answers = Answers(monkeypatch, 0, f"a banner\n{json.dumps(FACTS)}\n")
+    found = answers.look(first_boot=False, facts="PROGRAM", mpi=["/mpi*"], hcas=["m0"])
+    assert found == node_look.Seen("ssh-ed25519 AAAAPinned", FACTS)
+    ((command, stdin),) = answers.asked
+    assert command == "python3 -IS -"
+    called: list[dict[str, Any]] = []
+    exec(stdin.replace("PROGRAM", ""), {"json": json, "main": lambda **given: called.append(given)})  # noqa: S102 - our own text
+    assert called == [{"address": "10.0.0.2", "mpi": ["/mpi*"]}]
+    assert answers.look(first_boot=False, facts="PROGRAM", hcas=["m0", "m1", "m9"]) is None
+    assert answers.notes == ["2 of 3 rails are not active: m1, m9"]
+
+
+@pytest.mark.parametrize(
+    ("model", "number", "fits"),
+    [
+        ("NVIDIA H100 80GB HBM3", 8, True),
+        ("NVIDIA H100 80GB HBM3 SXM5", 8, True),
+        ("NVIDIA H100 80GB HBM30", 8, False),
+        ("NVIDIA H100", 8, False),
+        ("NVIDIA H100 80GB HBM3", 7, False),
+        ("", 0, False),
+    ],
+)
+def test_a_machine_is_the_one_asked_for_by_number_and_model_of_its_gpus(monkeypatch, model, number, fits):
+    answers = Answers(monkeypatch, 0, json.dumps(FACTS | {"gpu": model, "gpus": number}))
+    ask = {"first_boot": False, "facts": "PROGRAM", "hcas": [], "row": ["HGX-H100.8", 8, "NVIDIA H100 80GB HBM3"]}
+    if fits:
+        assert answers.look(**ask)
+        return
+    with pytest.raises(node_look.Failed) as refused:
+        answers.look(**ask)
+    said = f"it has {number} x {model or 'no GPU'}, and shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"
+    assert str(refused.value) == f"{said}; correct it, or set shape: detect"
+
+
+def test_the_line_of_first_contact_is_exactly_this():
+    nodes = [NODE | {"name": "a"}, NODE]
+    kept = FACTS | {"front": "eth0", "network": "10.0.0.0/16"}
+    seen = [node_look.Seen("key-a", kept), node_look.Seen("key-b", kept | {"front": "eth1"})]
+    assert json.loads(first_contact.line(nodes, seen)) == {
+        "schema": 2,
+        "kind": "ready",
+        "host_key": "key-a",
+        "count": 2,
+        "groups": [{"facts": kept, "nodes": ["a"]}, {"facts": kept | {"front": "eth1"}, "nodes": ["b"]}],
+        "fronts": ["eth0", "eth1"],
+        "networks": ["10.0.0.0/16"],
+    }
+    bare = json.loads(first_contact.line(nodes, [node_look.Seen("key", {})] * 2))
+    assert (bare["fronts"], bare["networks"], bare["groups"]) == ([], [], [{"facts": {}, "nodes": ["a", "b"]}])
+
+
+def test_the_configuration_of_ssh_trusts_pinned_keys_and_offers_the_agents_only(tmp_path):
+    known = str(tmp_path / "known")
+    ssh = ssh_way.pinned_ssh(str(tmp_path), known, [PINNED, NODE | {"address": "10.0.0.3"}], {"address": "j", "host_key": "K"})
+    assert ssh == ["ssh", "-F", f"{tmp_path}/config"]
+    assert Path(known).read_text() == "10.0.0.2 ssh-ed25519 AAAAPinned\nj K\n"
+    said = dict(line.strip().split(" ", 1) for line in (tmp_path / "config").read_text().splitlines())
+    assert said == {
+        "Host": "*",
+        "BatchMode": "yes",
+        "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": known,
+        "GlobalKnownHostsFile": "/dev/null",
+        "UpdateHostKeys": "no",
+        "IdentityFile": "none",
+        "ConnectTimeout": "10",
+        "ServerAliveInterval": "15",
+        "ControlPath": f"{tmp_path}/%C",
+    }
+
+
+@pytest.mark.parametrize(("err", "last"), [("one\ntwo\n\n", "two"), ("", "no output"), (" \n", "no output")])
+def test_an_errors_words_are_its_last_line(err, last):
+    assert ssh_way.words(err) == last
+
+
+def test_a_node_that_cannot_be_joined_is_named_with_what_it_said(monkeypatch):
+    def call(node: dict[str, str], _way: Any, command: str, _stdin: str) -> tuple[int, str, str]:
+        if command == "sh -s":
+            return 0, "ssh-ed25519 HEAD busbar-head\n", ""
+        return (0, "", "") if node["name"] == "a" else (1, "", "No space left on device\n")
+
+    monkeypatch.setattr(node_join, "call", call)
+    with pytest.raises(SystemExit) as ended:
+        node_join.join([NODE | {"name": "a"}, NODE], WAY, ["key-a", "key-b"], 2)
+    assert str(ended.value) == "public keys could not be installed on b: No space left on device"
+
+
+def test_a_head_that_makes_no_key_is_named_with_what_it_said(monkeypatch):
+    monkeypatch.setattr(node_join, "call", lambda *_: (1, "", "Read-only file system\n"))
+    with pytest.raises(SystemExit) as ended:
+        node_join.join([NODE | {"name": "a"}, NODE], WAY, ["key-a", "key-b"], 2)
+    assert str(ended.value) == "no key could be made on the head node a: Read-only file system"
+
+
+def test_every_node_learns_each_host_key_by_address_and_name_and_accepts_the_head_and_the_operator(monkeypatch):
+    calls: list[tuple[str, str, str]] = []
+
+    def call(node: dict[str, str], _way: Any, command: str, stdin: str) -> tuple[int, str, str]:
+        calls.append((node["name"], command, stdin))
+        return 0, "ssh-ed25519 HEAD busbar-head\n", ""
+
+    monkeypatch.setattr(node_join, "call", call)
+    same = {"name": "10.0.0.1", "address": "10.0.0.1"}
+    node_join.join([same, NODE], WAY._replace(accept="ssh-ed25519 MINE me"), ["key-a", "key-b"], 2)
+    assert [(name, command) for name, command, _ in calls if command == "sh -s"] == [("10.0.0.1", "sh -s")]
+    joined = [(command, stdin) for _, command, stdin in calls if command != "sh -s"]
+    assert len(joined) == 2
+    for command, stdin in joined:
+        assert "for key in '\"'\"'ssh-ed25519 MINE me'\"'\"' '\"'\"'ssh-ed25519 HEAD busbar-head'\"'\"'; do" in command
+        assert stdin == "10.0.0.1 key-a\n10.0.0.2,b key-b\n"
+    calls.clear()
+    node_join.join([NODE], WAY, ["key-b"], 1)
+    assert calls == []
+
+
+@pytest.fixture
+def says(tmp_path, monkeypatch, capsys):
+    """Return what a machine says of itself whose programs and files of RDMA devices are those below `tmp_path`."""
+
+    def run(**programs: str) -> dict[str, Any]:
+        for name, script in programs.items():
+            (tmp_path / name.replace("_", "-")).write_text(f"#!/bin/sh\n{script}\n")
+            (tmp_path / name.replace("_", "-")).chmod(0o755)
+        facts.main("192.0.2.7", ["/nowhere/*"])
+        return dict(json.loads(capsys.readouterr().out))
+
+    def below(real: Any) -> Any:
+        return lambda path: real(path.replace("/sys/class/infiniband", f"{tmp_path}/sys"))
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for name in ("_read", "_entries"):
+        monkeypatch.setattr(facts, name, below(getattr(facts, name)))
+    monkeypatch.setattr(facts.os.path, "realpath", below(facts.os.path.realpath))
+    return run
+
+
+def test_a_program_that_fails_says_nothing_of_a_machine(says):
+    """nvidia-smi without a driver prints its complaint where GPUs are expected, and fails."""
+    found = says(nvidia_smi="echo NVIDIA-SMI has failed; exit 9", ip="exit 1")
+    assert (found["gpu"], found["gpus"], found["front"], found["network"]) == ("", 0, "lo", "127.0.0.0/8")
+    assert (found["hca"], found["mpi"]) == ([], None)
+    found = says(nvidia_smi="printf ' NVIDIA A100 \\nNVIDIA A100\\n'")
+    assert (found["gpu"], found["gpus"]) == ("NVIDIA A100", 2)
+
+
+@pytest.mark.parametrize(
+    ("cidr", "network"),
+    [
+        ("10.9.130.7/20", "10.9.128.0/20"),
+        ("10.9.130.7/32", "10.9.130.7/32"),
+        ("10.9.130.7", "10.9.130.7/32"),
+        ("10.9.130.7/0", "0.0.0.0/0"),
+        ("192.168.255.254/31", "192.168.255.254/31"),
+    ],
+)
+def test_the_network_of_an_address_has_its_width(says, cidr, network):
+    found = says(nvidia_smi="exit 9", ip=f"echo '2: eth0    inet {cidr} scope global eth0'")
+    assert (found["front"], found["network"]) == ("eth0", network)
+
+
+def test_an_rdma_device_is_told_by_its_rate_interface_state_and_driver(says, tmp_path):
+    base = tmp_path / "sys/m0"
+    for folder in ("ports/1", "device/net/ib1", "device/net/ib0"):
+        (base / folder).mkdir(parents=True)
+    (base / "device/driver").symlink_to(tmp_path / "drivers/mlx5_core")
+    (base / "ports/1/rate").write_text("400 Gb/sec (4X NDR)\n")
+    (base / "ports/1/state").write_text("4: ACTIVE\n")
+    assert says(nvidia_smi="exit 9", ip="exit 1")["hca"] == [["m0", 400, "ib0", True, "mlx5_core"]]
+    (base / "ports/1/rate").write_text("no rate\n")
+    (base / "ports/1/state").write_text("1: DOWN\n")
+    for name in ("ib0", "ib1"):
+        (base / "device/net" / name).rmdir()
+    assert says()["hca"] == [["m0", 0, None, False, "mlx5_core"]]
