@@ -26,6 +26,7 @@ from catalogue.aws.instances import INSTANCES
 from components.aws.cluster import AwsCluster
 from components.aws.groups import Groups
 from components.aws.iam import partition
+from components.aws.quota import name as quota_name
 from components.inventory import Machine, Node
 from components.reach import Access
 from config import read
@@ -991,6 +992,25 @@ def test_each_machine_is_launched_from_the_one_template_into_one_placement_group
 def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
     found, _ = program(bought(option, **more))
     return template(found), found
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "quota"),
+    [
+        ("p5.48xlarge", "spot", "All P5 Spot Instance Requests"),
+        ("p5en.48xlarge", "spot", "All P5 Spot Instance Requests"),
+        ("p4d.24xlarge", "spot", "All P4, P3 and P2 Spot Instance Requests"),
+        ("g6e.48xlarge", "spot", "All G and VT Spot Instance Requests"),
+        ("p6-b200.48xlarge", "spot", None),
+        ("p6-b200.48xlarge", "on-demand", "Running On-Demand P instances"),
+        ("g6e.48xlarge", "on-demand", "Running On-Demand G and VT instances"),
+    ],
+)
+def test_each_kind_of_machine_counts_against_its_own_quota(kind, option, quota):
+    machines = {"name": "gpu", "type": kind, "static": 2, "purchase": {"option": option}}
+    wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, {"queues": [{"machines": [machines]}]}))))
+    assert isinstance(wanted, Aws), wrong
+    assert [quota_name(one) for _, _, one in wanted.located] == [quota]
 
 
 def test_spot_machines_say_so_in_their_template_and_end_when_they_are_taken_back():

@@ -257,6 +257,18 @@ def test_the_record_of_a_judgement_holds_what_was_measured(tmp_path):
     assert load(str(tmp_path), found.key, made(30).order).records == (found,)
 
 
+def test_runs_are_compared_by_machine_whatever_image_is_on_them(tmp_path):
+    """Another driver on the same machines is what to compare; another cluster of the shape may be some percent slower."""
+    line = {"run_id": "abc", "started": "2025-11-21T04:49:00Z", "machines": {"a": "serial-1", "b": "serial-2"}}
+    first = record(judged(line), "oci", "BM.GPU4.8", 2, {"driver": "510", "os": "Oracle Linux 7.9"})
+    append(str(tmp_path), first)
+    again = line | {"run_id": "abd", "started": "2025-11-22T04:49:00Z"}
+    reinstalled = record(judged(again), "oci", "BM.GPU4.8", 2, {"driver": "550", "os": "Oracle Linux 8.9"})
+    replaced = record(judged(again | {"machines": {"a": "serial-1", "b": "serial-3"}}), "oci", "BM.GPU4.8", 2, {})
+    assert load(str(tmp_path), reinstalled.key, reinstalled.order).records == (first,)
+    assert load(str(tmp_path), replaced.key, replaced.order).records == ()
+
+
 def test_a_line_that_names_no_run_leaves_no_record():
     assert record(judged({}), "oci", "BM.GPU4.8", 2, {}) is None
 

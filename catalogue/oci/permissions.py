@@ -1,0 +1,60 @@
+"""Which right of the operator each resource and look-up of target oci takes, and what the vendor's own service needs.
+
+Source: Oracle, Details for the Core Services (docs.oracle.com/iaas/Content/Identity/Reference/corepolicyreference.htm), and of
+File Storage, Lustre and Limits; for the service, oci-hpc documentation/Prerequisites.md. Each verb includes the next: manage,
+use, read, inspect.
+"""
+
+from __future__ import annotations
+
+NETWORK = "manage virtual-network-family"
+INSTANCES = "manage instance-family"
+CLUSTERS = "manage compute-management-family"
+FILES = "manage file-family"
+LUSTRE = "manage lustre-file-family"
+COMPARTMENTS = "inspect compartments in tenancy"
+LIMITS = "inspect limits in tenancy"
+
+#: Class or function of the provider's SDK, by module -> the right, in the compartment unless it says where.
+RIGHTS: dict[str, dict[str, str]] = {
+    "core": {
+        "Vcn": NETWORK,
+        "Subnet": NETWORK,
+        "RouteTable": NETWORK,
+        "SecurityList": NETWORK,
+        "InternetGateway": NETWORK,
+        "NatGateway": NETWORK,
+        "ServiceGateway": NETWORK,
+        "get_subnet": NETWORK,
+        "get_route_tables": NETWORK,
+        "get_security_lists": NETWORK,
+        "get_private_ips": NETWORK,
+        "get_vnic_attachments": NETWORK,
+        "get_services": NETWORK,
+        "Instance": INSTANCES,
+        "ConsoleHistory": INSTANCES,
+        "Image": INSTANCES,
+        "ShapeManagement": INSTANCES,
+        "AppCatalogListingResourceVersionAgreement": INSTANCES,
+        "AppCatalogSubscription": INSTANCES,
+        "get_console_history_data": INSTANCES,
+        "get_image": INSTANCES,
+        "get_images": INSTANCES,
+        "get_instances": INSTANCES,
+        "get_shapes": INSTANCES,
+        "InstanceConfiguration": CLUSTERS,
+        "ClusterNetwork": CLUSTERS,
+        "get_cluster_networks": CLUSTERS,
+        "get_cluster_network_instances": CLUSTERS,
+    },
+    "filestorage": {"FileSystem": FILES, "MountTarget": FILES, "Export": FILES, "get_exports": FILES},
+    "lustre": {"FileStorageLustreFileSystem": LUSTRE},
+    "limits": {"get_resource_availability": LIMITS},
+    "Identity": {"getCompartment": COMPARTMENTS, "getAvailabilityDomains": COMPARTMENTS},
+}
+#: What the vendor's service needs in the tenancy before it builds cluster networks.
+SERVICE = (
+    "allow service compute_management to use tag-namespace in tenancy",
+    "allow service compute_management to manage compute-management-family in tenancy",
+    "allow service compute_management to read app-catalog-listing in tenancy",
+)

@@ -1,0 +1,56 @@
+"""What the operator must be allowed to do on OCI is known for all that the program makes and asks, and is in the docs."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from conftest import ROOT
+
+from catalogue.oci.permissions import RIGHTS, SERVICE
+
+PROGRAM = sorted((ROOT / "components/oci").glob("*.py"))
+#: Words of a right in a refusal: what it says after "Does your account have the right to".
+_VERBS = ("inspect", "read", "use", "manage")
+
+
+def used() -> set[tuple[str, str]]:
+    """Return module and name of all that the components take of the provider's SDK, and of the functions called by token."""
+    found = set()
+    for path in PROGRAM:
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in RIGHTS:
+                found.add((node.value.id, node.attr.removesuffix("_output")))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_identity":
+                found.add(("Identity", str(ast.literal_eval(node.args[0]))))
+    return {(module, name) for module, name in found if not name.endswith(("Args", "Result"))}
+
+
+def test_every_resource_and_look_up_has_its_right_and_no_other_has_one():
+    assert used() == {(module, name) for module, names in RIGHTS.items() for name in names}
+
+
+def test_the_docs_have_every_right_and_what_the_vendors_service_needs():
+    text = " ".join((ROOT / "docs/oci.md").read_text().split())
+    page = text[text.index("## Rights") : text.index("## In subnets of your own")]
+    for right in {right for names in RIGHTS.values() for right in names.values()} | set(SERVICE):
+        assert f"`{right}`" in page
+
+
+def test_what_a_refused_look_up_asks_for_is_part_of_what_the_docs_say():
+    said = [
+        node.value
+        for path in PROGRAM
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.match(rf"({'|'.join(_VERBS)}) [a-z-]+ in ", node.value)
+    ]
+    assert len(said) >= 8
+    listed = {right for names in RIGHTS.values() for right in names.values()}
+    inside = {"instances": "instance-family", "instance-images": "instance-family"}
+    for one in said:
+        verb, kind = one.split()[:2]
+        stronger = _VERBS[_VERBS.index(verb) :]
+        assert any(right.split()[0] in stronger and right.split()[1] == inside.get(kind, kind) for right in listed), one
