@@ -1,7 +1,7 @@
 """Prints what one node has and has counted, as JSON; other nodes run it through `python3 - [FOLDER]`.
 
 It lists every interface, RDMA device and counter that the node has. FOLDER is made for NCCL's log files; `--harvest` reads what
-they say about the transport and removes it.
+they say about the transport, removes it, and lists the counters alone: asking a driver takes up to a second.
 """
 
 import json
@@ -35,33 +35,35 @@ _BUSY_KEPT = 8
 
 
 def inventory() -> Dict[str, Any]:
-    """Return this node's GPUs, driver, clock, interfaces and RDMA devices with their byte counters, and NVLink's."""
-    gpus = _gpus()
+    """Return this node's GPUs, driver and clock, who is at work on it, and its counters."""
+    gpus = [row for row in _rows("--query-gpu=name,driver_version,index,memory.used,utilization.gpu") if len(row) > 1]
+    return dict(
+        counters(),
+        host=socket.gethostname(),
+        machine=_read("/sys/class/dmi/id/product_uuid") or _read("/etc/machine-id"),
+        clock=time.time(),
+        kernel=platform.release(),
+        os=_os_name(),
+        gpus=[row[0] for row in gpus],
+        driver=gpus[0][1] if gpus else None,
+        busy=busy([row[2:] for row in gpus]),
+    )
+
+
+def counters() -> Dict[str, Any]:
+    """Return this node's interfaces and RDMA devices with their byte counters, and NVLink's."""
     return {
-        "host": socket.gethostname(),
-        "machine": _read("/sys/class/dmi/id/product_uuid") or _read("/etc/machine-id"),
-        "clock": time.time(),
-        "kernel": platform.release(),
-        "os": _os_name(),
-        "gpus": [name for name, _ in gpus],
-        "driver": gpus[0][1] if gpus else None,
         "interfaces": {name: _interface(name) for name in _entries("/sys/class/net") if name != "lo"},
         "hca": {name: hca(os.path.join(_RDMA, name)) for name in _entries(_RDMA)},
         "nvlink_tx_bytes": _nvlink(),
-        "busy": busy(),
     }
 
 
-def _gpus() -> List[List[str]]:
-    out = _output(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
-    rows = [[word.strip() for word in line.split(",")] for line in out.splitlines()]
-    return [row for row in rows if len(row) == 2]  # noqa: PLR2004 - name and driver were asked for
-
-
-def busy() -> List[str]:
+def busy(used: List[List[str]]) -> List[str]:
     """Return a sentence for each process that computes on a GPU here, or for each GPU that is at work without one to see.
 
-    A process in another PID namespace is not listed, and its memory is. An idle MPS server is nobody's work.
+    `used` has index, memory in use (MiB) and utilisation (%) of each GPU. A process in another PID namespace is not listed, and
+    its memory is. An idle MPS server is nobody's work.
     """
     found = [
         f"process {row[0]} ({os.path.basename(row[1])}) of {_owner(row[0])} computes on a GPU"
@@ -70,10 +72,9 @@ def busy() -> List[str]:
     ]
     if found:
         return found[:_BUSY_KEPT]
-    used = [row for row in _rows("--query-gpu=index,memory.used,utilization.gpu") if len(row) == 3]  # noqa: PLR2004
     return [
         f"GPU {index} has {mib} MiB in use and is busy for {percent} %, by no process that shows"
-        for index, mib, percent in used
+        for index, mib, percent in (row for row in used if len(row) == 3)  # noqa: PLR2004 - what was asked for
         if mib.isdigit() and percent.isdigit() and (int(mib) >= _IDLE_MIB or int(percent) >= _IDLE_PCT)
     ][:_BUSY_KEPT]
 
@@ -205,12 +206,13 @@ def harvest(folder: str) -> Dict[str, Dict[str, int]]:
 
 
 def _main(argv: List[str]) -> None:
-    found = inventory()
     if argv[:1] == ["--harvest"]:
-        found["nccl"] = harvest(argv[1])
-    elif argv:
-        shutil.rmtree(argv[0], ignore_errors=True)
-        os.makedirs(argv[0], mode=0o700)
+        found = dict(counters(), nccl=harvest(argv[1]))
+    else:
+        found = inventory()
+        for folder in argv[:1]:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder, mode=0o700)
     print(json.dumps(found))
 
 

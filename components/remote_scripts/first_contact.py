@@ -53,6 +53,7 @@ def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
                 row=ask.get("row", []),
                 accept=ask.get("accept", ""),
                 authenticated=ask.get("authenticated", False),
+                shares=len(nodes) <= at_once,
                 deadline=time.monotonic() + ask["timeout_s"],
             )
             window = min(len(nodes), at_once)

@@ -4,9 +4,9 @@ import json
 import os
 import re
 import threading
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from components.remote_scripts.ssh_way import Node, Way, call, run_here, words
+from components.remote_scripts.ssh_way import Node, Way, call, call_shared, run_here, words
 
 Note = Callable[[str], None]
 
@@ -57,8 +57,8 @@ def look(node: Node, way: Way, note: Note) -> Optional[Seen]:
         return None
     facts = {}  # type: Dict[str, Any]
     if way.facts:
-        call = "\n\nmain(**json.loads({!r}))\n".format(json.dumps({"address": node["address"], "mpi": way.mpi}))
-        out = _answer(node, way, "python3 -IS -", way.facts + call, note)
+        its = "\n\nmain(**json.loads({!r}))\n".format(json.dumps({"address": node["address"], "mpi": way.mpi}))
+        out = _answer(call_shared(node, way, "python3 -IS -", way.facts + its), "python3 -IS -", node, note)
         if out is None:
             return None
         facts = dict(json.loads(out.splitlines()[-1]))
@@ -123,13 +123,13 @@ def _remember(known: str, node: Node, key: str) -> None:
         os.replace(known + ".new", known)
 
 
-def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optional[str]:
-    """Return what `command` prints there; None while SSH does not accept logins.
+def _answer(found: Tuple[int, str, str], command: str, node: Node, note: Note) -> Optional[str]:
+    """Return what `command` has printed there; None while SSH does not accept logins.
 
     Raises:
         Failed: the host key is not the pinned one, or the command failed; waiting helps with neither.
     """
-    status, out, err = call(node, way, command, stdin)
+    status, out, err = found
     if status == 0:
         return out
     changed = re.search(r"[Hh]ost key for (\S+) has changed", err)
@@ -148,7 +148,7 @@ def _answer(node: Node, way: Way, command: str, stdin: str, note: Note) -> Optio
 
 def _is_booted(node: Node, way: Way, note: Note) -> bool:
     asked = STATE.replace("HCAS", " ".join(way.hcas)).replace("SUPPLICANT", "asked" if way.authenticated else "")
-    out = _answer(node, way, "sh -s", asked, note)
+    out = _answer(call(node, way, "sh -s", asked), "sh -s", node, note)
     if out is None:
         return False
     cloud, mark_text, rails, *log = [*out.splitlines(), "", "", ""]

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import tempfile
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -12,6 +13,8 @@ _WINDOW = 32
 #: Through a jump host with sshd's defaults, which drop connections at random from the tenth on.
 _JUMP_WINDOW = 8
 _POLL_S = 0.02
+#: Words by which a node's later calls share the connection of the first, until none was made for so long.
+_SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPersist=10")
 _JUMP_S = 15
 _CALL_S = 60
 #: A configuration file, because command-line options do not reach the jump host's connection. Only the agent may offer keys,
@@ -43,6 +46,7 @@ class Way(NamedTuple):
     row: List[Any]
     accept: str
     authenticated: bool
+    shares: bool  # whether each node's connection is kept open for the next call
     deadline: float
 
 
@@ -94,20 +98,34 @@ def call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]
     return run_here([*way.ssh, "{}@{}".format(way.user, node["address"]), command], stdin, _CALL_S)
 
 
+def call_shared(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:
+    """Run `command` on a node whose first boot is over, as others before and after it, with one connection for all of them.
+
+    While it boots, each call needs its own: a host key may change, and a machine that starts anew leaves a connection hanging.
+    """
+    shared = _SHARED if way.shares else ()
+    return run_here([*way.ssh, *shared, "{}@{}".format(way.user, node["address"]), command], stdin, _CALL_S)
+
+
 def words(err: str) -> str:
     """Return the last line of an error."""
     return (err.strip().splitlines() or ["no output"])[-1]
 
 
 def run_here(argv: List[str], stdin: str, timeout_s: float) -> Tuple[int, str, str]:
-    """Run a program on this machine; return its status (124: ended at its time limit), output and error."""
-    process = subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
-    )
-    try:
-        out, err = process.communicate(stdin, timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return 124, "", f"no answer within {timeout_s:.0f} s"
-    return process.returncode, out, err
+    """Run a program on this machine; return its status (124: ended at its time limit), output and error.
+
+    Its errors go to a file: the half of an older ssh that keeps a connection open would hold a pipe for them as long.
+    """
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8", errors="replace"
+        )
+        try:
+            out, _ = process.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return 124, "", f"no answer within {timeout_s:.0f} s"
+        errors.seek(0)
+        return process.returncode, out, errors.read().decode("utf-8", "replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,21 @@ def test_two_nodes_are_joined_and_one_is_left_as_it_is(contact, tmp_path):
     assert "sh -" not in (tmp_path / "calls").read_text()
 
 
+def test_the_calls_to_a_node_share_one_connection_once_it_has_booted(contact, tmp_path):
+    booted = 'case $command in "sh -s") echo "status: done"; echo \'{"status": "done"}\'; echo ;; esac\n'
+    found = contact({"10.0.0.1": booted + answering(), "10.0.0.2": booted + answering()}, TWO, first_boot=True)
+    assert found.returncode == 0, found.stderr
+    of_head = [line for line in (tmp_path / "calls").read_text().splitlines() if "me@10.0.0.1" in line]
+    sharing = ["-o ControlMaster=auto -o ControlPersist=10 me@" in line for line in of_head]
+    assert sharing == [False, True, True, True], of_head  # its state; its facts, the head's key, what it is to let in
+
+
+def test_a_program_ends_although_what_it_left_behind_holds_its_errors_open():
+    status, out, err = ssh_way.run_here(["sh", "-c", "echo why >&2; sleep 60 >/dev/null & echo $!"], "", 5)
+    os.kill(int(out), signal.SIGKILL)
+    assert (status, err) == (0, "why\n")
+
+
 def test_a_call_that_hangs_is_ended_at_its_bound(tmp_path):
     hangs = f"echo $$ > {tmp_path}/pid; exec tail -f /dev/null"
     status, out, why = ssh_way.run_here(["sh", "-c", hangs], "", 0.5)
@@ -121,13 +137,14 @@ def test_a_silent_node_is_named_with_its_last_words_and_the_other_was_heard(cont
     assert "a (10.0.0.1): ready" in found.stderr
 
 
-def test_more_silent_nodes_than_the_window_keep_nobody_from_being_heard(contact):
-    """The window has 32 places."""
+def test_more_silent_nodes_than_the_window_keep_nobody_from_being_heard(contact, tmp_path):
+    """The window has 32 places, and no more connections are kept open."""
     silent = [machine(f"s{number}", f"10.0.1.{number}") for number in range(34)]
     found = contact({"10.0.0.1": answering()}, [*silent, machine("a", "10.0.0.1")], timeout_s=3)
     assert found.returncode == 1
     assert "34 of 35 nodes are not ready" in found.stderr
     assert "a (10.0.0.1): ready" in found.stderr
+    assert "ControlMaster" not in (tmp_path / "calls").read_text()
 
 
 @pytest.mark.parametrize(
@@ -254,7 +271,7 @@ def test_a_host_key_is_what_the_scan_says_and_takes_the_place_of_the_one_before(
     (tmp_path / "known").write_text(before)
     calls, notes = [], []
     monkeypatch.setattr(node_look, "run_here", lambda *words: calls.append(words) or answer)
-    way = ssh_way.Way(["ssh"], ["ssh", "jump"], str(tmp_path / "known"), "me", [], True, "", [], [], "", False, 0.0)
+    way = ssh_way.Way(["ssh"], ["ssh", "jump"], str(tmp_path / "known"), "me", [], True, "", [], [], "", False, False, 0.0)
     assert node_look.host_key({"name": "b", "address": "10.0.0.2"}, way, notes.append) == learnt
     assert calls == [(["ssh", "jump", "ssh-keyscan", "-T", "5", "-t", "ed25519", "10.0.0.2"], "", 15)]
     assert [note.startswith(str(noted)) for note in notes] == ([True] if noted else [])

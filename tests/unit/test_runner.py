@@ -419,8 +419,8 @@ def with_smi(head: Head, apps: str = "", used: str = "0, 5, 0") -> None:
     """Give the head an nvidia-smi that answers each query with its own rows, as the driver does."""
     head.tool(
         "nvidia-smi",
-        f'case "$1" in *compute-apps*) printf "{apps}" ;; *memory.used*) echo "{used}" ;;\n'
-        '*name,driver*) echo "NVIDIA H200, 570.1"; echo "NVIDIA H200, 570.1" ;; esac\n',
+        f'echo "$*" >> {head.home}/asked; case "$1" in *compute-apps*) printf "{apps}" ;;\n'
+        f'*name,driver*) echo "NVIDIA H200, 570.1, {used}"; echo "NVIDIA H200, 570.1, 7, 5, 0" ;; esac\n',
     )
 
 
@@ -450,6 +450,15 @@ def test_a_job_of_somebody_else_ends_the_measurement_before_it_starts(head, apps
 def test_gpus_that_nobody_uses_are_measured(head, apps):
     with_smi(head, apps, "0, 600, 3")
     assert head.run(measure_request(head, REAL_RUN))[0] == 0
+
+
+def test_a_nodes_driver_is_asked_once_for_its_gpus_and_for_counters_alone_after_the_run(head):
+    """On a node whose driver is not kept loaded each question takes about a second."""
+    with_smi(head)
+    assert head.run(measure_request(head, f"echo ranks >> {head.home}/asked\n{REAL_RUN}"))[0] == 0
+    before, after = (head.home / "asked").read_text().split("ranks\n")
+    assert sorted(line.split("=")[0] for line in before.splitlines()) == ["--query-compute-apps", "--query-gpu", "nvlink -gt d"]
+    assert after == "nvlink -gt d\n"
 
 
 def test_a_node_with_fewer_gpus_is_named_before_anything_runs(head):
