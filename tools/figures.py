@@ -92,6 +92,8 @@ _PAIR_FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None
 )
 #: A number that is measured again shows a fault where it is below this share of what is fine beside it.
 _SHOWN = 0.8
+#: A slow fabric of many hosts is looked at for minutes before it is searched.
+_PATIENCE_S = 900
 _HEALTHY_RUNS = int(os.environ.get("RUNS") or 10)
 #: Half a rail of one host.
 _HALF_RAIL = {"kind": "rail_rate", "host": 3, "rail": 2, "factor": 0.5}
@@ -255,8 +257,8 @@ def _planted(
 
     An update that ends without a measurement is printed and counts as neither.
     """
-    before = _measured(stage).get("run")
-    ended = stage.up(**settings)
+    before = _measured(stage).get("run") if stage.salt else None  # without salt there is no stack yet
+    ended = stage.command(*stage.up_words(**settings), timeout_s=_PATIENCE_S)
     found, measured = stage.outputs(), _measured(stage)
     what = f"planted: {json.dumps(fault)}"
     if measured.get("run") in {None, before}:

@@ -233,7 +233,11 @@ class Stage:
 
     def build(self, **changes: Any) -> Finished:
         """Update the stack with `changes` up to the measurement, which the next `up` makes; there must be none yet."""
-        return self.command(*self.engine("up", *_UNMEASURED, **changes))
+        return self.command(*self.build_words(**changes))
+
+    def build_words(self, **changes: Any) -> list[str]:
+        """Return the command of an update up to the measurement."""
+        return self.engine("up", *_UNMEASURED, **changes)
 
     def up_words(self, **changes: Any) -> list[str]:
         """Return the command of an update."""

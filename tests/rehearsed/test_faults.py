@@ -5,6 +5,7 @@ Faults of a measurement are planted on hosts that run, and taken away again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -33,9 +35,17 @@ RAIL, HCA = 3, "mlx5_4"
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory) -> Iterator[tuple[Stage, dict]]:
-    """Three hosts of four GPUs and four rails each behind a jump host, built and not measured; and their settings."""
+    """Three hosts of four GPUs and four rails each behind a jump host, built and not measured; and their settings.
+
+    The plugin that builds is killed in the middle; the next update goes on.
+    """
     stage, settings = standing_hosts(tmp_path_factory.mktemp("three"), 3, "BM.GPU.GB200.4")
     settings |= {"records": {"history": None}}
+    child = stage.begin(*stage.build_words(**settings))
+    wait_for(stage, child, "building nccl-tests", set())
+    kill_9(stage, "command")
+    found = stage.end(child)
+    assert found.status != 0, found
     found = stage.build(**settings)
     assert found.status == 0, found
     yield stage, settings
@@ -61,6 +71,19 @@ def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[
     raise AssertionError(f"{text!r} was not seen within {SEEN_WITHIN_S} s")
 
 
+def kill_9(stage: Stage, name: str) -> None:
+    """Kill the operator's processes of that name in this world; the plugin is a script, `command`."""
+    mine = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.fsencode(str(stage.world)) in (place / "environ").read_bytes():
+                words = os.fsdecode((place / "cmdline").read_bytes()).split("\0")
+                mine += [int(place.name)] if name in {Path(word).name for word in words[:2]} else []
+    assert mine, f"no {name} runs"
+    for pid in mine:
+        os.kill(pid, signal.SIGKILL)
+
+
 def test_nodes_that_cannot_be_used_are_named_each_with_its_own_reason(stage):
     stage.faults({"kind": "boot_fails", "host": 0}, {"kind": "never_answers", "host": 1})
     found = stage.up(measure={"readyTimeout": "40 s"})
@@ -71,8 +94,15 @@ def test_nodes_that_cannot_be_used_are_named_each_with_its_own_reason(stage):
 
 
 def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_command(three):
+    """The engine is killed while the rail is searched; the next update finds it."""
     stage, settings = three
     stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.4})
+    child = stage.begin(*stage.up_words(**settings))
+    wait_for(stage, child, "search round 1", set())
+    kill_9(stage, "pulumi")
+    assert stage.end(child).status != 0
+    mended = stage.command("python3", "-m", "tools.mend", stage.stack)
+    assert "which is gone, is lifted" in mended.text, mended
     found = stage.short_by("rail", **settings)
     assert found.status != 0
     outputs = stage.outputs()
