@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -164,48 +163,10 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 2), "one more machine, and the login node of before"
 
 
-def test_the_slow_machine_is_left_out_and_the_others_pass_and_none_is_rented_for_that(built):
-    """Its rail stays slow, which is no matter. The preview has number, price and name of it, and of one that is made anew."""
-    stage = built[0]
-    first, slow, last = machines(stage)
-    booted = stage.ever_booted()
-    (culprit,) = stage.outputs()["measured"]["search"]["culprits"]
-    file = stage.configure(**merged(STORY, nodes(static=3)))
-    words = f"{sys.executable} -m tools.exclude {culprit['nodes'][0]} {stage.stack} {file}"
-    done = stage.command("bash", "-o", "pipefail", "-c", f"pulumi stack export --stack {stage.stack} | {words}")
-    assert done.status == 0, done
-    left_out = yaml.safe_load(file.read_text())
-    assert left_out == yaml.safe_load(stage.configure(**merged(STORY, GAP)).read_text())
-    refused = stage.command(*stage.engine("preview", "--replace", numbered(stage, last), **merged(STORY, GAP)))
-    assert refused.status != 0
-    price = "1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price"
-    assert f"this update ends {price}: {slow} (" in refused.text, refused
-    assert f"1 machines that run would end with this update ({price}: {last} (" in refused.text, refused
-    assert (machines(stage), stage.ever_booted()) == ([first, slow, last], booted)
-    found = stage.pass_by(**merged(STORY, GAP))
-    assert found.status == 0, found
-    assert (machines(stage), stage.ever_booted()) == ([first, last], booted)
-
-
 def numbered(stage: Stage, machine: str) -> str:
     """Return the URN of a machine."""
     (urn,) = [str(each["urn"]) for each in stage.resources() if each.get("id") == machine]
     return urn
-
-
-def test_a_machine_beside_the_gap_is_made_anew_and_one_is_rented_for_that(built):
-    stage = built[0]
-    stage.refault()
-    first, last = machines(stage)
-    booted = stage.ever_booted()
-    allowed = merged(merged(CALM, GAP), {"aws": {"allowReplace": 1}})
-    found = stage.up("--replace", numbered(stage, last), **allowed)
-    assert found.status == 0, found
-    stays, anew = machines(stage)
-    assert stays == first
-    assert anew != last
-    assert stage.ever_booted() == booted + 1
-    assert sorted(stage.sold("aws")).count("Instance") == 3, "two nodes and the login node"
 
 
 @pytest.fixture
