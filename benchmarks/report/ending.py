@@ -103,7 +103,7 @@ def _why(judged: Judgement, searched: dict[str, Any]) -> list[str]:
 
 
 def _one_node(searched: dict[str, Any]) -> str:
-    """Return the one node that is to blame; empty if there is none, or several."""
+    """Return the first node that is to blame by itself; empty if there is none."""
     single = [one["nodes"][0] for one in outputs.culprits(searched) if one.get("kind") in {"node", "rail"} and one.get("nodes")]
     return str(single[0]) if single else ""
 

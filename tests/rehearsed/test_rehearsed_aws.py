@@ -38,8 +38,6 @@ def destroying(what: str) -> dict[str, Any]:
 #: Nothing that holds data ends with this stack.
 STORY = merged(PLAN, destroying("refuse"))
 CALM = merged(STORY, QUICK)
-#: The middle one of three machines is left out.
-GAP = nodes(static=3, leaveOut=[1])
 
 
 @pytest.fixture(scope="module")
@@ -161,12 +159,6 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     assert culprit["rails"] == ["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"]
     assert any("the rails of GPU 3 on all nodes together" in reason for reason in outputs["measured"]["reasons"])
     assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 2), "one more machine, and the login node of before"
-
-
-def numbered(stage: Stage, machine: str) -> str:
-    """Return the URN of a machine."""
-    (urn,) = [str(each["urn"]) for each in stage.resources() if each.get("id") == machine]
-    return urn
 
 
 @pytest.fixture
