@@ -5,7 +5,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import List
 
-from components.remote_scripts.ssh_way import Node, Way, call_shared
+from components.remote_scripts.ssh_way import Node, Way, call
 
 #: Adds lines that are missing and changes no other: users may have their own in these files.
 JOIN = """
@@ -30,7 +30,7 @@ def join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
     if len(nodes) > 1:  # one node has no other to reach
         lines = ["{} {}\n".format(",".join(sorted({node["address"], node["name"]})), key) for node, key in zip(nodes, keys)]
         known = "".join(lines)
-        status, out, err = call_shared(nodes[0], way, "sh -s", _HEAD_KEY)
+        status, out, err = call(nodes[0], way, "sh -s", _HEAD_KEY)
         if status != 0:
             sys.exit("no key could be made on the head node {}: {}".format(nodes[0]["name"], err.strip()))
         accepted.append(out.strip())
@@ -39,7 +39,7 @@ def join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
     script = "sh -c " + shlex.quote(JOIN.replace("KEYS", " ".join(shlex.quote(key) for key in accepted)))
 
     def join(node: Node) -> str:
-        status, _, err = call_shared(node, way, script, known)
+        status, _, err = call(node, way, script, known)
         return "" if status == 0 else "{}: {}".format(node["name"], err.strip())
 
     with ThreadPoolExecutor(window) as pool:

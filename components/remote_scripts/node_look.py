@@ -6,7 +6,7 @@ import re
 import threading
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from components.remote_scripts.ssh_way import Node, Way, call, call_shared, run_here, words
+from components.remote_scripts.ssh_way import Node, Way, call, run_here, words
 
 Note = Callable[[str], None]
 
@@ -58,7 +58,7 @@ def look(node: Node, way: Way, note: Note) -> Optional[Seen]:
     facts = {}  # type: Dict[str, Any]
     if way.facts:
         its = "\n\nmain(**json.loads({!r}))\n".format(json.dumps({"address": node["address"], "mpi": way.mpi}))
-        out = _answer(call_shared(node, way, "python3 -IS -", way.facts + its), "python3 -IS -", node, note)
+        out = _answer(call(node, way, "python3 -IS -", way.facts + its), "python3 -IS -", node, note)
         if out is None:
             return None
         facts = dict(json.loads(out.splitlines()[-1]))
@@ -148,7 +148,7 @@ def _answer(found: Tuple[int, str, str], command: str, node: Node, note: Note) -
 
 def _is_booted(node: Node, way: Way, note: Note) -> bool:
     asked = STATE.replace("HCAS", " ".join(way.hcas)).replace("SUPPLICANT", "asked" if way.authenticated else "")
-    out = _answer(call(node, way, "sh -s", asked), "sh -s", node, note)
+    out = _answer(call(node, way._replace(shares=False), "sh -s", asked), "sh -s", node, note)
     if out is None:
         return False
     cloud, mark_text, rails, *log = [*out.splitlines(), "", "", ""]

@@ -94,14 +94,10 @@ def _is_held(ssh: List[str], there: str, held: "subprocess.Popen[bytes]") -> boo
 
 
 def call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:
-    """Run `command` on a node; return its status, output and error."""
-    return run_here([*way.ssh, "{}@{}".format(way.user, node["address"]), command], stdin, _CALL_S)
+    """Run `command` on a node; return its status, output and error.
 
-
-def call_shared(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:
-    """Run `command` on a node whose first boot is over, as others before and after it, with one connection for all of them.
-
-    While it boots, each call needs its own: a host key may change, and a machine that starts anew leaves a connection hanging.
+    Where `way.shares`, calls before and after it pass through the same connection. That is for nodes whose first boot is over:
+    while it goes on, a host key may change, and a machine that starts anew leaves a connection hanging.
     """
     shared = _SHARED if way.shares else ()
     return run_here([*way.ssh, *shared, "{}@{}".format(way.user, node["address"]), command], stdin, _CALL_S)

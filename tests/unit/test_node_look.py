@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.remote_scripts import facts, first_contact, node_look, ssh_way
+from components.remote_scripts import facts, first_contact, node_join, node_look, ssh_way
 
 NODE = {"name": "b", "address": "10.0.0.2"}
 PINNED = NODE | {"host_key": "ssh-ed25519 AAAAPinned"}
@@ -22,13 +22,15 @@ class Answers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, status: int, out: str, err: str = "") -> None:
         self.asked: list[tuple[str, str]] = []
+        self.shared: list[bool] = []
         self.notes: list[str] = []
         self.answer = (status, out, err)
         monkeypatch.setattr(node_look, "call", self._call)
         monkeypatch.setattr(node_look, "host_key", lambda *_: "ssh-ed25519 AAAAScanned")
 
-    def _call(self, _node: Any, _way: Any, command: str, stdin: str) -> tuple[int, str, str]:
+    def _call(self, _node: Any, way: ssh_way.Way, command: str, stdin: str) -> tuple[int, str, str]:
         self.asked.append((command, stdin))
+        self.shared.append(way.shares)
         return self.answer
 
     def look(self, node: dict[str, str] = PINNED, **changes: Any) -> node_look.Seen | None:
@@ -118,6 +120,58 @@ def test_a_login_that_is_refused_is_waited_for_where_first_boot_may_still_bring_
         Answers(monkeypatch, 255, "", said).look()
 
 
+def test_facts_are_asked_with_the_nodes_own_address_and_the_last_line_counts(monkeypatch):
+    answers = Answers(monkeypatch, 0, f"a banner\n{json.dumps(FACTS)}\n")
+    found = answers.look(first_boot=False, facts="PROGRAM", mpi=["/mpi*"], hcas=["m0"])
+    assert found == node_look.Seen("ssh-ed25519 AAAAPinned", FACTS)
+    ((command, stdin),) = answers.asked
+    assert command == "python3 -IS -"
+    called: list[dict[str, Any]] = []
+    exec(stdin.replace("PROGRAM", ""), {"json": json, "main": lambda **given: called.append(given)})  # noqa: S102 - our own text
+    assert called == [{"address": "10.0.0.2", "mpi": ["/mpi*"]}]
+    assert answers.look(first_boot=False, facts="PROGRAM", hcas=["m0", "m1", "m9"]) is None
+    assert answers.notes == ["2 of 3 rails are not active: m1, m9"]
+
+
+def test_a_node_that_boots_is_asked_by_a_connection_of_its_own_and_one_that_runs_by_a_shared_one(monkeypatch):
+    answers = Answers(monkeypatch, 0, f"{DONE}m2 m0 m1\n")
+    assert answers.look(shares=True)
+    answers.answer = (0, json.dumps(FACTS), "")
+    assert answers.look(shares=True, first_boot=False, facts="PROGRAM", hcas=[])
+    assert answers.shared == [False, True]
+
+
+@pytest.mark.parametrize(("shares", "words"), [(True, ["-o", "ControlMaster=auto", "-o", "ControlPersist=10"]), (False, [])])
+def test_a_shared_connection_is_kept_for_the_next_call(monkeypatch, shares, words):
+    ran: list[list[str]] = []
+    monkeypatch.setattr(ssh_way, "run_here", lambda argv, *_: (ran.append(argv), (0, "", ""))[1])
+    assert ssh_way.call(NODE, WAY._replace(shares=shares), "true", "") == (0, "", "")
+    assert ran == [["ssh", *words, "me@10.0.0.2", "true"]]
+
+
+@pytest.mark.parametrize(
+    ("model", "number", "fits"),
+    [
+        ("NVIDIA H100 80GB HBM3", 8, True),
+        ("NVIDIA H100 80GB HBM3 SXM5", 8, True),
+        ("NVIDIA H100 80GB HBM30", 8, False),
+        ("NVIDIA H100", 8, False),
+        ("NVIDIA H100 80GB HBM3", 7, False),
+        ("", 0, False),
+    ],
+)
+def test_a_machine_is_the_one_asked_for_by_number_and_model_of_its_gpus(monkeypatch, model, number, fits):
+    answers = Answers(monkeypatch, 0, json.dumps(FACTS | {"gpu": model, "gpus": number}))
+    ask = {"first_boot": False, "facts": "PROGRAM", "hcas": [], "row": ["HGX-H100.8", 8, "NVIDIA H100 80GB HBM3"]}
+    if fits:
+        assert answers.look(**ask)
+        return
+    with pytest.raises(node_look.Failed) as refused:
+        answers.look(**ask)
+    said = f"it has {number} x {model or 'no GPU'}, and shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"
+    assert str(refused.value) == f"{said}; correct it, or set shape: detect"
+
+
 def test_the_line_of_first_contact_is_exactly_this():
     nodes = [NODE | {"name": "a"}, NODE]
     kept = FACTS | {"front": "eth0", "network": "10.0.0.0/16"}
@@ -158,6 +212,46 @@ def test_the_configuration_of_ssh_trusts_pinned_keys_and_offers_the_agents_only(
 @pytest.mark.parametrize(("err", "last"), [("one\ntwo\n\n", "two"), ("", "no output"), (" \n", "no output")])
 def test_an_errors_words_are_its_last_line(err, last):
     assert ssh_way.words(err) == last
+
+
+def test_a_node_that_cannot_be_joined_is_named_with_what_it_said(monkeypatch):
+    def call(node: dict[str, str], _way: Any, command: str, _stdin: str) -> tuple[int, str, str]:
+        if command == "sh -s":
+            return 0, "ssh-ed25519 HEAD busbar-head\n", ""
+        return (0, "", "") if node["name"] == "a" else (1, "", "No space left on device\n")
+
+    monkeypatch.setattr(node_join, "call", call)
+    with pytest.raises(SystemExit) as ended:
+        node_join.join([NODE | {"name": "a"}, NODE], WAY, ["key-a", "key-b"], 2)
+    assert str(ended.value) == "public keys could not be installed on b: No space left on device"
+
+
+def test_a_head_that_makes_no_key_is_named_with_what_it_said(monkeypatch):
+    monkeypatch.setattr(node_join, "call", lambda *_: (1, "", "Read-only file system\n"))
+    with pytest.raises(SystemExit) as ended:
+        node_join.join([NODE | {"name": "a"}, NODE], WAY, ["key-a", "key-b"], 2)
+    assert str(ended.value) == "no key could be made on the head node a: Read-only file system"
+
+
+def test_every_node_learns_each_host_key_by_address_and_name_and_accepts_the_head_and_the_operator(monkeypatch):
+    calls: list[tuple[str, str, str]] = []
+
+    def call(node: dict[str, str], _way: Any, command: str, stdin: str) -> tuple[int, str, str]:
+        calls.append((node["name"], command, stdin))
+        return 0, "ssh-ed25519 HEAD busbar-head\n", ""
+
+    monkeypatch.setattr(node_join, "call", call)
+    same = {"name": "10.0.0.1", "address": "10.0.0.1"}
+    node_join.join([same, NODE], WAY._replace(accept="ssh-ed25519 MINE me"), ["key-a", "key-b"], 2)
+    assert [(name, command) for name, command, _ in calls if command == "sh -s"] == [("10.0.0.1", "sh -s")]
+    joined = [(command, stdin) for _, command, stdin in calls if command != "sh -s"]
+    assert len(joined) == 2
+    for command, stdin in joined:
+        assert "for key in '\"'\"'ssh-ed25519 MINE me'\"'\"' '\"'\"'ssh-ed25519 HEAD busbar-head'\"'\"'; do" in command
+        assert stdin == "10.0.0.1 key-a\n10.0.0.2,b key-b\n"
+    calls.clear()
+    node_join.join([NODE], WAY, ["key-b"], 1)
+    assert calls == []
 
 
 @pytest.fixture
