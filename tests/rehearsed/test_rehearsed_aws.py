@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -159,6 +160,60 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     assert culprit["rails"] == ["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"]
     assert any("the rails of GPU 3 on all nodes together" in reason for reason in outputs["measured"]["reasons"])
     assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 2), "one more machine, and the login node of before"
+
+
+def numbered(stage: Stage, machine: str) -> str:
+    """Return the URN of a machine."""
+    (urn,) = [str(each["urn"]) for each in stage.resources() if each.get("id") == machine]
+    return urn
+
+
+@pytest.fixture(scope="module")
+def slow(built) -> int:
+    """Return the number of the machine that was found slow; the fault is planted by the order of boots."""
+    stage = built[0]
+    (culprit,) = stage.outputs()["measured"]["search"]["culprits"]
+    (address,) = [node["address"] for node in stage.outputs()["nodes"] if node["name"] == culprit["nodes"][0]]
+    known = {each["id"]: each["outputs"]["privateIp"] for each in stage.resources() if each["type"].endswith(":Instance")}
+    (number,) = [number for number, machine in enumerate(machines(stage)) if known[machine] == address]
+    return number
+
+
+def test_the_slow_machine_is_left_out_and_the_others_pass_and_none_is_rented_for_that(built, slow):
+    """Its rail stays slow, which is no matter. The preview has number, price and name of it, and of one that is made anew."""
+    stage = built[0]
+    ran, booted = machines(stage), stage.ever_booted()
+    others = [machine for machine in ran if machine != ran[slow]]
+    (culprit,) = stage.outputs()["measured"]["search"]["culprits"]
+    file = stage.configure(**merged(STORY, nodes(static=3)))
+    words = f"{sys.executable} -m tools.exclude {culprit['nodes'][0]} {stage.stack} {file}"
+    done = stage.command("bash", "-o", "pipefail", "-c", f"pulumi stack export --stack {stage.stack} | {words}")
+    assert done.status == 0, done
+    left_out, gap = yaml.safe_load(file.read_text()), merged(STORY, nodes(static=3, leaveOut=[slow]))
+    assert left_out == yaml.safe_load(stage.configure(**gap).read_text())
+    refused = stage.command(*stage.engine("preview", "--replace", numbered(stage, others[1]), **gap))
+    assert refused.status != 0
+    price = "1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price"
+    assert f"this update ends {price}: {ran[slow]} (" in refused.text, refused
+    assert f"1 machines that run would end with this update ({price}: {others[1]} (" in refused.text, refused
+    assert (machines(stage), stage.ever_booted()) == (ran, booted)
+    found = stage.pass_by(**gap)
+    assert found.status == 0, found
+    assert (machines(stage), stage.ever_booted()) == (others, booted)
+
+
+def test_a_machine_beside_the_gap_is_made_anew_and_one_is_rented_for_that(built, slow):
+    stage = built[0]
+    stage.refault()
+    stays, gone = machines(stage)
+    booted = stage.ever_booted()
+    allowed = merged(merged(CALM, nodes(static=3, leaveOut=[slow])), {"aws": {"allowReplace": 1}})
+    found = stage.up("--replace", numbered(stage, gone), **allowed)
+    assert found.status == 0, found
+    stayed, anew = machines(stage)
+    assert (stayed, stage.ever_booted()) == (stays, booted + 1)
+    assert anew != gone
+    assert sorted(stage.sold("aws")).count("Instance") == 3, "two nodes and the login node"
 
 
 @pytest.fixture
