@@ -201,13 +201,13 @@ class Stage:
         """Update the stack with `changes` and accept any number; what has to be deleted stays, as with every --exclude."""
         return self.up("--exclude", "**::acceptance-accept-verdict", **changes)
 
-    def pass_by(self, **changes: Any) -> Finished:
+    def pass_by(self, *words: str, **changes: Any) -> Finished:
         """Update the stack with `changes`; a verdict that is no pass is asked for twice more, as this machine may be busy.
 
-        `self.passed` are the changes that did it in the end.
+        `words` belong to the first update only. `self.passed` are the changes that did it in the end.
         """
         self.passed = changes
-        found = self.up(**changes)
+        found = self.up(*words, **changes)
         for again in _AGAIN:
             if found.status != 0 and "verdict" in found.text:
                 self.passed = merged(changes, {"measure": {"run": again}})

@@ -36,8 +36,6 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 def built(stage) -> tuple[Stage, Finished]:
     """The same, mended and measured."""
     stage.refault()
-    made = stage.build()
-    assert made.status == 0, made
     found = stage.pass_by()
     return stage, found
 
