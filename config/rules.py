@@ -8,6 +8,7 @@ from catalogue.nccl_tests import LEAST, SHA256, too_old
 from config.accept import Accept
 from config.measure import Measure
 from config.rule import ERROR, Breach, Finding, Rule, nearest, rule
+from config.units import MESSAGE
 
 _Breaches = Iterator[Breach]
 
@@ -18,7 +19,8 @@ def sizes(measure: Measure, _facts: Accept) -> _Breaches:
     found = measure.sizes
     for key, last in (("to", found.to_bytes), ("othersTo", found.others_to_bytes)):
         if last is not None and last < found.from_bytes:
-            yield Breach(f"measure.sizes.{key}", f"is {last} bytes, below measure.sizes.from, {found.from_bytes} bytes")
+            least = MESSAGE.show(found.from_bytes)
+            yield Breach(f"measure.sizes.{key}", f"is {MESSAGE.show(last)}, below measure.sizes.from, {least}")
 
 
 @rule("source-sum", ERROR, "what is built on the nodes must be what was meant", guard=True)
@@ -52,9 +54,8 @@ def limits(measure: Measure, accept: Accept) -> _Breaches:
         if limit.collective not in measure.collectives:
             yield Breach(path, "is set, and measure.collectives does not run it; name one of its collectives")
         elif limit.size_bytes not in measure.sizes_of(limit.collective):
-            yield Breach(
-                path, f"has a limit at {limit.size_bytes} bytes, which measure.sizes never runs; name one of its sizes"
-            )
+            size = MESSAGE.show(limit.size_bytes)
+            yield Breach(path, f"has a limit at {size}, which measure.sizes never runs; name one of its sizes")
 
 
 RULES: dict[str, Rule[Measure, Accept]] = {one.id: one for one in (sizes, source_sum, tests_version, limits)}
