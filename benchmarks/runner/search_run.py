@@ -16,7 +16,7 @@ from benchmarks.launch.protocol import Ranks, Search, Trials
 from benchmarks.runner import fanout, jobs, measure, measure_again, program_run, retest_run
 from benchmarks.runner.refusal import Refusal
 from benchmarks.search import plan
-from benchmarks.search.trials import Culprit, Sample, Trial
+from benchmarks.search.trials import Culprit, Sample, Trial, is_beside
 
 _NAMES_TIMEOUT_S = 60
 _TRIAL_TIMEOUT_S = 300
@@ -258,7 +258,7 @@ class _Launch:
         if one.kind == "between" or not tried:
             return ""  # it is only there while many run at once
         worst = min(tried, key=lambda each: each.busbw_gb_s or 0.0).trial
-        fine = [each for each in samples if _is_beside(one, each.trial, worst) and each.busbw_gb_s]
+        fine = [each for each in samples if is_beside(one, each.trial, worst) and each.busbw_gb_s]
         best = sorted(fine, key=lambda each: -(each.busbw_gb_s or 0.0))[:1]
         runs = []
         for trial in (worst, *(each.trial for each in best)):
@@ -335,14 +335,6 @@ def _culprit(one: Culprit, request: Search, trials: Trials, again: str) -> Dict[
 def _blames(one: Culprit, sample: Sample) -> bool:
     """Tell whether the sample is of the culprit's own rails; the others show what is healthy beside them."""
     return bool(sample.trial.rails) and set(sample.trial.rails) <= set(one.rails)
-
-
-def _is_beside(one: Culprit, trial: Trial, worst: Trial) -> bool:
-    """Tell whether a trial is like the worst and has nothing of the culprit: another rail of it, or other nodes."""
-    alike = len(trial.nodes) == len(worst.nodes) and len(trial.rails) == len(worst.rails)
-    if worst.rails:
-        return alike and trial.nodes == worst.nodes and not set(trial.rails) & set(one.rails)
-    return alike and (not set(trial.nodes) & set(one.nodes) if one.kind == "node" else not set(trial.nodes) <= set(one.nodes))
 
 
 def _devices(rails: Sequence[int], trials: Trials) -> List[str]:

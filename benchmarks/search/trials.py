@@ -101,3 +101,11 @@ def level_of(table: Dict[int, Sample]) -> float:
 def of_rail(tables: List[Dict[int, Sample]], rail: int) -> Tuple[Sample, ...]:
     """Return what each of `tables` holds of `rail`."""
     return tuple(table[rail] for table in tables if rail in table)
+
+
+def is_beside(one: Culprit, trial: Trial, worst: Trial) -> bool:
+    """Tell whether `trial` is like the `worst` and has nothing of the culprit: another rail of it, or other nodes."""
+    alike = len(trial.nodes) == len(worst.nodes) and len(trial.rails) == len(worst.rails)
+    if worst.rails:
+        return alike and trial.nodes == worst.nodes and not set(trial.rails) & set(one.rails)
+    return alike and (not set(trial.nodes) & set(one.nodes) if one.kind == "node" else not set(trial.nodes) <= set(one.nodes))

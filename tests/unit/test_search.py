@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.search.plan import Search
-from benchmarks.search.trials import Sample, Trial
+from benchmarks.search.trials import Culprit, Sample, Trial, is_beside
 from tools.search.figures import ALL_PAIRS_OF_EIGHT, CAUSES, Case
 from tools.search.simulate import Fabric, Fault, Score, planted, ring_factor, run, score
 
@@ -323,6 +323,23 @@ def test_a_simulated_ring_is_as_slow_as_its_slowest_edge_on_its_slowest_rail():
     fabric = Fabric(4, 3, tuple(faults))
     assert fabric.whole() == pytest.approx(0.5 * fabric.healthy())
     assert fabric.whole() < fabric.gate_gb_s() < fabric.healthy() < fabric.ceiling_gb_s()
+
+
+@pytest.mark.parametrize(
+    ("culprit", "fine", "others"),
+    [
+        # A rail: the same nodes by as many rails, none of them the culprit's.
+        (("rail", (1,), (2,)), [((0, 1), (3,))], [((0, 1), (2,)), ((0, 2), (3,)), ((0, 1), (1, 3))]),
+        # A node: as many other nodes.
+        (("node", (1,), ()), [((0, 2), ())], [((1, 2), ()), ((0, 2, 3), ()), ((0, 2), (1,))]),
+        # A link: as many nodes, of which one at most is its end.
+        (("link", (0, 1), ()), [((0, 2), ()), ((2, 3), ())], [((0, 1), ()), ((0, 1, 2), ()), ((2, 3), (0,))]),
+    ],
+)
+def test_what_is_healthy_beside_a_culprit_is_a_trial_like_its_worst_one(culprit, fine, others):
+    one = Culprit(*culprit, 0.5, flapping=False, evidence=(), confidence=1.0)
+    worst = Trial((0, 1), one.rails)
+    assert [trial for trial in [*fine, *others] if is_beside(one, Trial(*trial), worst)] == fine
 
 
 def test_the_core_runs_on_the_python_of_old_images():
