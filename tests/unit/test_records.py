@@ -164,10 +164,13 @@ def test_a_report_is_drawn_once_and_again_only_when_something_is_different(keepi
     page = tmp_path / "report" / "dev" / "report.html"
     assert run(keeping, 1).kept.report == str(page)
     first = page.stat().st_mtime_ns
+    assert ">last run<" not in page.read_text()
     assert run(keeping, 1).kept.report == str(page)
     assert page.stat().st_mtime_ns == first
     run(keeping, 1, share=0.97)
     assert page.stat().st_mtime_ns != first
+    run(keeping, 2)
+    assert ">last run<" in page.read_text(), "its curve has a name beside the new one's"
 
 
 def test_a_report_that_cannot_be_drawn_is_a_warning(keeping, tmp_path):

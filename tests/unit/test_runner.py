@@ -646,6 +646,7 @@ def test_a_node_that_lacks_the_programs_gets_them_whole_and_nothing_else_is_left
     nodes = [*NODE, {"name": "other", "address": "127.0.0.2"}]
     status, out, err = near.run(build_request(near, nodes=nodes))
     assert status == 0, err
+    assert f"spreading {len(json.loads(out)['hashes'])} programs to 2 nodes\n" in err
     spread = [path.relative_to(far) for path in far.rglob("*") if path.is_file()]
     assert [path.name for path in spread] == sorted(json.loads(out)["hashes"])
     (folder,) = {(far / path).parent for path in spread}
