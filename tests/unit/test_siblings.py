@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from benchmarks.judge.measurement import Groups, groups
 from benchmarks.judge.siblings import limit_gb_s, middle_of
 
 
@@ -19,3 +22,25 @@ from benchmarks.judge.siblings import limit_gb_s, middle_of
 def test_a_limit_is_what_the_others_allow(numbers, limit):
     middle, mad = middle_of(numbers)
     assert limit_gb_s(len(numbers), middle, mad, max(numbers)) == pytest.approx(limit)
+
+
+MANY = {"count": 300, "most": 4.0, "middle": 3.0, "mad": 0.1, "slowest": [[7, 2], [1, 1.5]]}
+
+
+def test_what_many_groups_reached_is_their_slowest_and_their_middle():
+    assert groups(MANY, 300) == Groups(300, ((1, 1.5), (7, 2.0)), 4.0, 3.0, 0.1)
+    assert groups([4, 2.0, 3], 3) == Groups(3, ((1, 2.0), (2, 3), (0, 4)), 4, 3.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "slowest", [None, [], {}, "", 7, [[1, 1.5], "x"], [[1, 1.5], [2]], [[300, 1.5]], [[-1, 1.5]], [[1, -1.5]], [["1", 1.5]]]
+)
+def test_groups_whose_slowest_are_not_all_there_are_no_finding(slowest: Any):
+    assert groups(MANY | {"slowest": slowest}, 300) is None
+
+
+@pytest.mark.parametrize(
+    "found", [None, [], [4, 2.0], [4, 2.0, None], [4, 2.0, float("nan")], MANY, MANY | {"count": 3}, MANY | {"mad": None}]
+)
+def test_groups_that_are_not_all_there_are_no_finding(found: Any):
+    assert groups(found, 3) is None
