@@ -90,6 +90,10 @@ def test_a_misspelt_shape_finds_its_neighbours():
     assert len(nearest("nonsense", SHAPES)) == 3
 
 
+def test_a_lustre_client_can_be_had_on_every_image_but_oracle_linux_7():
+    assert {key for key, family in IMAGES.items() if not family.lustre} == {"ol7"}
+
+
 @pytest.mark.parametrize("family", IMAGES.values(), ids=lambda family: family.key)
 def test_every_image_family_says_how_its_rails_get_addresses(family):
     assert family.rdma in {"ifcfg", "agent"}
