@@ -232,7 +232,7 @@ class Stage:
         return (measured["verdict"] != "unknown" or busy) and measured["busbw_gb_s"] > 0
 
     def build(self, **changes: Any) -> Finished:
-        """Update the stack with `changes` up to the measurement, which the next `up` makes; there must be none yet."""
+        """Update the stack with `changes` up to the measurement, which the next `up` makes; one that is there stays."""
         return self.command(*self.build_words(**changes))
 
     def build_words(self, **changes: Any) -> list[str]:

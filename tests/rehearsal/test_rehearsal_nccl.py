@@ -347,18 +347,15 @@ def test_the_json_file_has_the_genuine_keys_and_says_that_it_is_a_rehearsal(two_
 @needs_build_tools
 def test_the_ring_fills_the_rails_and_sends_what_its_formula_says(two_hosts: Bench, with_mpi: Path) -> None:
     """In one run of three, as another program may take the processors for a moment; what is sent is the same in each."""
-    before, formula, best = two_hosts.rail_bytes(), 0.0, 0.0
-    for _ in range(3):
+    before, runs = two_hosts.rail_bytes(), []
+    while len(runs) < 3 and not (runs and min(runs[-1]) >= 0.9):
         done = two_hosts.perf(with_mpi, "-b", "16M", "-e", "16M", "-n", "1", "-w", "0", "-c", "0")
         assert done.returncode == 0, done.stdout + done.stderr
-        fractions = bus_fractions(done.stdout, ranks=8, rails=4)[16 << 20]
-        assert max(fractions) <= 1.03, "no rail carries more than its rate"
-        operations = 4  # one before the clock starts and one timed, out of place and in place
-        formula += operations * 2 * 7 / 8 * (16 << 20) / 4
-        best = max(best, min(fractions))
-        if best >= 0.9:
-            break
-    assert best >= 0.9
+        runs.append(bus_fractions(done.stdout, ranks=8, rails=4)[16 << 20])
+    assert min(runs[-1]) >= 0.9, runs
+    assert max(map(max, runs)) <= 1.03, runs
+    operations = 4 * len(runs)  # in each, one before the clock starts and one timed, out of place and in place
+    formula = operations * 2 * 7 / 8 * (16 << 20) / 4
     sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
     assert all(-0.005 <= one / formula - 1 <= 0.015 for one in sent), (sent, formula)
 

@@ -36,8 +36,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 def built(stage) -> tuple[Stage, Finished]:
     """The same, mended and measured."""
     stage.refault()
-    found = stage.pass_by()
-    return stage, found
+    return stage, stage.pass_by()
 
 
 # What is refused before anything is measured

@@ -125,18 +125,17 @@ def test_counters_of_another_tree_have_the_same_names(tmp_path):
 @pytest.mark.parametrize(
     ("name", "metric", "explained"),
     [
-        ("counters/port_xmit_data", "port_xmit_data_bytes_total", "in bytes: the file counts words of 4 bytes."),
-        ("../../hw_counters/rx_bytes", "device_hw_rx_bytes_total", "hw_counters/rx_bytes of the device, in bytes."),
-        ("counters/symbol_error", "symbol_error_total", "counters/symbol_error of the port."),
-        ("hw_counters/rx_bytes", "hw_rx_bytes_total", "hw_counters/rx_bytes of the port, in bytes."),
-        ("hw_counters/ip4InOctets", "hw_ip4InOctets_total", "hw_counters/ip4InOctets of the port, in bytes."),
-        ("hw_counters/rx_bytes_lost", "hw_rx_bytes_lost_total", "hw_counters/rx_bytes_lost of the port."),
+        ("ports/1/counters/port_xmit_data", "port_xmit_data_bytes_total", "in bytes: the file counts words of 4 bytes."),
+        ("hw_counters/rx_bytes", "device_hw_rx_bytes_total", "hw_counters/rx_bytes of the device, in bytes."),
+        ("ports/1/counters/symbol_error", "symbol_error_total", "counters/symbol_error of the port."),
+        ("ports/1/hw_counters/rx_bytes", "hw_rx_bytes_total", "hw_counters/rx_bytes of the port, in bytes."),
+        ("ports/1/hw_counters/ip4InOctets", "hw_ip4InOctets_total", "hw_counters/ip4InOctets of the port, in bytes."),
+        ("ports/1/hw_counters/rx_bytes_lost", "hw_rx_bytes_lost_total", "hw_counters/rx_bytes_lost of the port."),
     ],
 )
 def test_the_help_of_a_counter_says_its_file_and_its_unit(tmp_path, name, metric, explained):
-    path = tmp_path / "mlx5_0/ports/1" / name
-    (tmp_path / "mlx5_0/ports/1").mkdir(parents=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = tmp_path / "mlx5_0" / name
+    path.parent.mkdir(parents=True)
     path.write_text("7\n")
     (said,) = [line for line in collect(str(tmp_path)).decode().splitlines() if line.startswith(f"# HELP {PREFIX}{metric} ")]
     assert said.endswith(explained)
