@@ -38,7 +38,7 @@ from tools.stage import ROOT, Finished, Stage, standing_hosts
 #: The dev stack's own plan, which `make up` runs.
 _DEV_PLAN: dict[str, Any] = {
     "measure": {
-        "sizes": {"from": 8, "to": "8M", "othersTo": "1M"},
+        "sizes": {"from": 8, "to": "4M", "othersTo": "1M"},
         "iterations": 1,
         "warmup": 0,
         "collectives": DEFAULT,
