@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue import Shape, gpus
 from config.rule import ERROR, Breach, Finding
+from config.units import MESSAGE
 
 if TYPE_CHECKING:
     from config.accept import Accept
@@ -74,7 +75,7 @@ def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterat
     if most is not None and measure.end_bytes > most:
         yield Breach(
             "measure.sizes.to",
-            f"is {measure.end_bytes} bytes, and three such messages do not fit on {shape.name}'s {shape.gpu} with {memory:g} "
+            f"is {MESSAGE.show(measure.end_bytes)}, and three such messages do not fit on {shape.name}'s {shape.gpu} with {memory:g} "
             f"GB; it may be {most // _GIB}G at most",
         )
 

@@ -15,12 +15,21 @@ _Breaches = Iterator[Breach]
 
 @rule("sizes", ERROR, "nccl-tests: -b, -e", guard=True)
 def sizes(measure: Measure, _facts: Accept) -> _Breaches:
-    """Sizes that end before they begin."""
-    found = measure.sizes
+    """Sizes that end before they begin, or that the factor steps over: the gate is read at the last size."""
+    found, least = measure.sizes, MESSAGE.show(measure.begin_bytes)
     for key, last in (("to", found.to_bytes), ("othersTo", found.others_to_bytes)):
-        if last is not None and last < found.from_bytes:
-            least = MESSAGE.show(found.from_bytes)
+        if last is None:
+            continue
+        if last < found.from_bytes:
             yield Breach(f"measure.sizes.{key}", f"is {MESSAGE.show(last)}, below measure.sizes.from, {least}")
+            continue
+        size = found.from_bytes
+        while size * found.factor <= last:
+            size *= found.factor
+        if size != last:
+            near = f"{MESSAGE.show(size)} or {MESSAGE.show(size * found.factor)}"
+            path, given = f"measure.sizes.{key}", MESSAGE.show(last)
+            yield Breach(path, f"is {given}, which is stepped over from {least} in steps of {found.factor}; take {near}")
 
 
 @rule("source-sum", ERROR, "what is built on the nodes must be what was meant", guard=True)

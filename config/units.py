@@ -40,7 +40,7 @@ class Quantity:
         """Return `value` as a stack file would have it, in the largest unit that leaves a whole number."""
         for unit, factor in reversed(list(self.factors.items())):
             if value % factor == 0:
-                return f"{value / factor:g} {unit}".strip()
+                return f"{value / factor:.0f} {unit}".strip()
         return f"{value:g} {self.unit}"
 
     def _refusal(self, given: Any) -> str:

@@ -294,6 +294,12 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
     return engine
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the program keeps for its user is a test's own here."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def reviewed(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     """Compare a text with the file that was reviewed; with --write-golden write the file anew."""

@@ -3,8 +3,9 @@
     make figures
     make figures PARTS="faults healthy"
 
-PARTS are any of two, many, aws, search, pure (the default), exporter, faults, pairs, healthy and busy. Faults and healthy
-take a quarter of an hour each, pairs some minutes, busy three quarters; RUNS=2 asks healthy and busy for two runs of each kind
+PARTS are any of two, many, aws, search, pure (the default), exporter, faults, pairs, healthy, busy and kills. Faults and
+healthy take a quarter of an hour each, pairs some minutes, busy three quarters, kills half an hour (kills=TEXT: those whose name
+has this text); RUNS=2 asks healthy and busy for two runs of each kind
 in place of ten.
 Ratios come from runs side by side in one world.
 """
@@ -31,6 +32,7 @@ from benchmarks.judge import retest
 from benchmarks.launch import launcher, protocol
 from benchmarks.report.outputs import culprit_name
 from catalogue.oci.shapes import SHAPES
+from tools import kills
 from tools.nested import DEFAULT, merged
 from tools.search import figures, looks_figures
 from tools.stage import ROOT, Finished, Stage, standing_hosts
@@ -120,10 +122,12 @@ def main(parts: list[str]) -> None:
                 _healthy(Path(folder))
             elif part == "busy":
                 _busy(Path(folder))
+            elif part.partition("=")[0] == "kills":
+                kills.figures(Path(folder) / "kills", say, part.partition("=")[2])
             elif part in known:
                 _in_a_world(Path(folder) / part, known[part], "aws-efa" if part == "aws" else "dev")
             else:
-                more = ["search", "pure", "exporter", "faults", "pairs", "healthy", "busy"]
+                more = ["search", "pure", "exporter", "faults", "pairs", "healthy", "busy", "kills"]
                 sys.exit(f"{part} is no part; known are {', '.join([*known, *more])}")
 
 

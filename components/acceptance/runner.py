@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import shutil
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ class Runner(pulumi.ComponentResource):
             reach.copy(
                 f"{name}-program",
                 head=head,
-                file=_written(data),
+                file=_kept(data, self._program),
                 there=self._program,
                 triggers=[self.digest, identity],
                 opts=mine,
@@ -78,13 +77,16 @@ class Runner(pulumi.ComponentResource):
         return "cat" if idle or "failed" in asked else f"python3 -IS {self._program} ask"
 
 
-def _written(data: bytes) -> str:
-    """Write the runner into a private folder that ends with this process; return its path.
+def _kept(data: bytes, name: str) -> str:
+    """Keep the runner in the user's cache under its own name; return its path.
 
-    The engine compares files by hash, so the folder may be another one each time.
+    The engine may end this program at any line, so nothing here waits to be removed: one file serves every update.
     """
-    folder = tempfile.mkdtemp(prefix="busbar-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "runner.pyz"
-    path.write_bytes(data)
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "busbar"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / name
+    if not path.is_file() or path.read_bytes() != data:
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as fresh:
+            fresh.write(data)
+        Path(fresh.name).replace(path)
     return str(path)

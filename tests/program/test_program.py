@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -380,12 +381,15 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_asked_for_again_and_not_for
         assert len(asked) == 4
 
 
-def test_what_the_program_writes_for_the_engine_is_gone_with_it(tmp_path):
-    writes = "from components.acceptance.runner import _written; import os; p = _written(b'x'); assert os.path.exists(p)"
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", writes], cwd=ROOT, env=environment, check=False)
-    assert done.returncode == 0
-    assert list(tmp_path.iterdir()) == []
+def test_the_runner_is_kept_once_for_all_updates_and_whole_although_an_earlier_one_was_ended_at_any_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (first,) = {inputs["source"].path for inputs in run_program(LINES).of("remote:CopyToRemote") if "pyz" in inputs["remotePath"]}
+    whole = Path(first).read_bytes()
+    Path(first).write_bytes(whole[:100])
+    (second,) = {inputs["source"].path for inputs in run_program(LINES).of("remote:CopyToRemote") if "pyz" in inputs["remotePath"]}
+    assert (second, Path(second).read_bytes()) == (first, whole)
+    assert [path.name for path in (tmp_path / "busbar").iterdir()] == [Path(first).name]
+    assert (tmp_path / "busbar").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("preflight", [False, True])

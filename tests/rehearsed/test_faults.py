@@ -5,20 +5,18 @@ Faults of a measurement are planted on hosts that run, and taken away again.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from rehearsal.host import hosts
 from rehearsal.world.world import World
+from tools.interruption import host_named, runs_with, signal_operator, wait_for
 from tools.nested import merged
 from tools.stage import Stage, standing_hosts
 
@@ -26,7 +24,6 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
 #: Long enough to be caught in the middle: about 15 s of measuring at 1/4000.
 LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 8, "warmup": 1}}
-SEEN_WITHIN_S = 150
 #: A row of the long plan (the header has the size between single spaces), and where the deciding run's are kept while it works.
 ROW, DECIDING = "  4194304  ", "all_reduce.txt"
 #: What one rail of the machines carries; a third rail, counted from 0.
@@ -43,45 +40,13 @@ def three(tmp_path_factory) -> Iterator[tuple[Stage, dict]]:
     settings |= {"records": {"history": None}}
     child = stage.begin(*stage.build_words(**settings))
     wait_for(stage, child, "building nccl-tests", set())
-    kill_9(stage, "command")
+    signal_operator(stage, "command")
     found = stage.end(child)
     assert found.status != 0, found
     found = stage.build(**settings)
     assert found.status == 0, found
     yield stage, settings
     stage.close()
-
-
-def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
-    """Return the runner's runs on the head whose progress shows `text`; the engine's screen comes late through a pipe."""
-    world, search = World.at(stage.world), ["sh", "-c", f"grep -lF '{text}' /home/*/.busbar/runs/*/{file}"]
-    return {
-        run for host in stage.world.glob("hosts/*/pid") for run in hosts.enter(world, host.parent.name, search).stdout.split()
-    }
-
-
-def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[str], file: str = "progress.log") -> None:
-    """Wait until the progress of a run that is not one of those `before` shows `text`."""
-    deadline = time.monotonic() + SEEN_WITHIN_S
-    while time.monotonic() < deadline:
-        assert child.poll() is None, stage.end(child)
-        if runs_with(stage, text, file) - before:
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"{text!r} was not seen within {SEEN_WITHIN_S} s")
-
-
-def kill_9(stage: Stage, name: str) -> None:
-    """Kill the operator's processes of that name in this world; the plugin is a script, `command`."""
-    mine = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if os.fsencode(str(stage.world)) in (place / "environ").read_bytes():
-                words = os.fsdecode((place / "cmdline").read_bytes()).split("\0")
-                mine += [int(place.name)] if name in {Path(word).name for word in words[:2]} else []
-    assert mine, f"no {name} runs"
-    for pid in mine:
-        os.kill(pid, signal.SIGKILL)
 
 
 def test_nodes_that_cannot_be_used_are_named_each_with_its_own_reason(stage):
@@ -99,7 +64,7 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
     stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.4})
     child = stage.begin(*stage.up_words(**settings))
     wait_for(stage, child, "search round 1", set())
-    kill_9(stage, "pulumi")
+    signal_operator(stage, "pulumi")
     assert stage.end(child).status != 0
     mended = stage.command("python3", "-m", "tools.mend", stage.stack)
     assert "which is gone, is lifted" in mended.text, mended
@@ -197,13 +162,6 @@ def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(three):
     assert found.status == 0, found
     assert started(stage) < interrupted
     assert stage.ran()
-
-
-def host_named(stage: Stage, name: str) -> str:
-    """Return the id of the host of that name."""
-    world = World.at(stage.world)
-    ids = [path.parent.name for path in stage.world.glob("hosts/*/pid")]
-    return next(one for one in ids if hosts.enter(world, one, ["hostname", "-s"]).stdout.strip() == name)
 
 
 def test_what_the_head_node_refuses_is_an_output_and_the_next_update_asks_it_again(three):

@@ -118,6 +118,14 @@ def test_quantities_are_read_with_their_units_and_kept_as_numbers():
         ({"measure": {"sizes": {"to": "64MB"}}}, "measure.sizes.to is '64MB'; write bytes, or a whole number and K, M, G"),
         ({"measure": {"sizes": {"from": "1G", "to": "1M"}}}, "measure.sizes.to is 1M, below measure.sizes.from, 1G"),
         ({"measure": {"sizes": {"from": "1M", "othersTo": "1K"}}}, "measure.sizes.othersTo is 1K, below measure.sizes.from"),
+        (
+            {"measure": {"sizes": {"from": "1M", "to": "4M", "factor": 8}}},
+            "measure.sizes.to is 4M, which is stepped over from 1M in steps of 8; take 1M or 8M",
+        ),
+        (
+            {"measure": {"sizes": {"from": 4, "othersTo": 16777220}}},
+            "measure.sizes.othersTo is 16777220, which is stepped over from 4 in steps of 2; take 16M or 32M",
+        ),
         ({"measure": {"timeout": 15}}, "measure.timeout is 15; write a number and its unit (s, min, h), such as 15 min."),
         ({"measure": {"timeout": "0 s"}}, "measure.timeout is '0 s'; it must be at least 1."),
         ({"measure": {"collectives": ["allreduce"]}}, "measure.collectives[0] is 'allreduce'; it must be one of 'all_reduce',"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import socket
 import subprocess
@@ -40,6 +41,13 @@ def wait(port: int, timeout_s: float) -> subprocess.CompletedProcess[str]:
     )
     program = program.replace("(host, 22)", f"(host, {port})")
     return subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_part_that_several_parts_of_a_program_need_is_in_it_once():
+    program = ast.parse(remote_scripts.source("first_contact"))
+    names = [one.name for one in program.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    assert len(names) == len(set(names))
+    assert {"call", "look", "join", "main"} <= set(names)
 
 
 def test_a_host_is_waited_for_until_it_announces_itself():

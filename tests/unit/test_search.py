@@ -195,6 +195,24 @@ def test_a_number_that_is_none_counts_as_none(value):
     assert search.finding().suspects == ((0, 1),)
 
 
+@pytest.mark.parametrize(("nodes", "bits"), [(8, [1, 2]), (16, [1, 2, 3]), (12, [1, 2, 3])])
+def test_after_its_neighbours_a_node_is_tried_with_partners_at_growing_powers_of_two(nodes, bits):
+    search, rounds = Search(nodes, 1), []
+    while trials := search.next_round():
+        rounds.append({trial.nodes for trial in trials})
+        search.record([Sample(trial, 40.0, "") for trial in trials])
+    partners = rounds[2 : 2 + len(bits)]
+    for bit, pairs in zip(bits, partners, strict=True):
+        wanted = {(node, node ^ (1 << bit)) for node in range(nodes) if node < node ^ (1 << bit) < nodes}
+        assert {pair for pair in wanted if pair[1] - pair[0] != nodes - 1} <= pairs
+
+
+def test_a_rail_that_gives_no_number_is_one_that_gives_nothing():
+    found, finding = named(Fabric(4, 4, (Fault("rail", (2,), (1,), 0.0),)))
+    assert found == [("rail", (2,), (1,))]
+    assert finding.culprits[0].ratio == 0.0
+
+
 def test_when_nothing_answers_it_ends_and_says_so():
     search = Search(8, 4)
     while trials := search.next_round():
