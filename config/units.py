@@ -93,8 +93,8 @@ class MessageSize(Whole):
         """Return `value` as nccl-tests writes it."""
         for unit in ("G", "M", "K"):
             if value % self.factors[unit] == 0:
-                return f"{value / self.factors[unit]:g}{unit}"
-        return f"{value:g}"
+                return f"{value / self.factors[unit]:.0f}{unit}"
+        return f"{value:.0f}"
 
     def _validate(self, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):

@@ -1,0 +1,86 @@
+"""Wait until an update has come to a point, and signal what is at work there: the operator's programs, or those of a host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from rehearsal.host import hosts
+from rehearsal.world.world import World
+from tools.stage import Stage
+
+_SEEN_WITHIN_S = 150
+
+
+def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
+    """Return the files of the runner's runs on the head that show `text`; the engine's screen comes late through a pipe."""
+    world, search = World.at(stage.world), ["sh", "-c", f"grep -lF '{text}' /home/*/.busbar/runs/*/{file}"]
+    return {
+        run for host in stage.world.glob("hosts/*/pid") for run in hosts.enter(world, host.parent.name, search).stdout.split()
+    }
+
+
+def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[str], file: str = "progress.log") -> None:
+    """Wait until a run that is not one of those `before` shows `text`.
+
+    Raises:
+        AssertionError: the update ended before that, or it was not seen in time.
+    """
+    deadline = time.monotonic() + _SEEN_WITHIN_S
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            raise AssertionError(stage.end(child))
+        if runs_with(stage, text, file) - before:
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"{text!r} was not seen within {_SEEN_WITHIN_S} s")
+
+
+def signal_operator(stage: Stage, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+    """Signal the operator's processes of that name in this world; a plugin that is a script has it as its second word.
+
+    Raises:
+        AssertionError: there is none.
+    """
+    mine = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.fsencode(str(stage.world)) in (place / "environ").read_bytes():
+                words = os.fsdecode((place / "cmdline").read_bytes()).split("\0")
+                mine += [int(place.name)] if name in {Path(word).name for word in words[:2]} else []
+    if not mine:
+        raise AssertionError(f"no {name} runs")
+    for pid in mine:
+        with contextlib.suppress(ProcessLookupError):  # one that ends with another of them
+            os.kill(pid, how)
+
+
+def host_named(stage: Stage, name: str) -> str:
+    """Return the id of the host of that name."""
+    world = World.at(stage.world)
+    ids = [path.parent.name for path in stage.world.glob("hosts/*/pid")]
+    return next(one for one in ids if hosts.enter(world, one, ["hostname", "-s"]).stdout.strip() == name)
+
+
+def signal_host(stage: Stage, name: str, command_line: str, how: signal.Signals) -> None:
+    """Signal the processes of host `name` whose command line matches the expression `command_line`.
+
+    Raises:
+        AssertionError: there is none.
+    """
+    sent = hosts.enter(World.at(stage.world), host_named(stage, name), ["pkill", f"-{how.value}", "-f", command_line])
+    if sent.returncode != 0:
+        raise AssertionError(f"nothing on {name} matches {command_line}")
+
+
+def at_work(stage: Stage, command_line: str) -> list[str]:
+    """Return the command lines on all hosts that match the expression `command_line`, each with its host's id."""
+    world, found = World.at(stage.world), []
+    for host in sorted(stage.world.glob("hosts/*/pid")):
+        listed = hosts.enter(world, host.parent.name, ["pgrep", "-a", "-f", command_line]).stdout.splitlines()
+        found += [f"{host.parent.name}: {line}" for line in listed]
+    return found

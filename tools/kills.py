@@ -1,0 +1,226 @@
+"""Bad days, one after another: kill what an update needs, or fill a disk, and see how the next `up` and `down` end.
+
+Each is done twice: one update after it must end as if nothing had been, and one destroy after it must leave nothing. Nobody
+helps but `tools.mend`, which every `make` target of a stack calls first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rehearsal.host import hosts
+from rehearsal.world.world import World
+from tools.interruption import at_work, host_named, runs_with, signal_host, signal_operator, wait_for
+from tools.nested import merged
+from tools.stage import Finished, Stage, standing_hosts
+
+Say = Callable[[str, str], None]
+#: One rail of the second host carries less than half; the third of four.
+_HEAD, _HCA = "gpu-1", "mlx5_4"
+_SLOW_RAIL: dict[str, Any] = {"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.4}
+#: A measurement of about ten seconds, any number of which passes.
+_ANY_NUMBER: dict[str, Any] = {
+    "measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 4, "search": "0 s"},
+    "accept": {"gate": "1 GB/s"},
+    "records": {"history": None},
+}
+_SEARCHED: dict[str, Any] = {"records": {"history": None}}
+#: Programs of a run, on any host; the pattern does not match the shell that looks for it.
+_RUNNING = "[b]usbar-runner|[m]pirun|[o]rted|_[p]erf"
+#: A session's process, and not the daemon that listens.
+_SESSION = r"^sshd: [a-z]+( \[priv\]|@)"
+_DISK = "64m"
+#: What goes on after a destroy must end within this.
+_GONE_WITHIN_S = 60
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """A part of an update: where it shows that it has begun, and how the update after a bad end must end."""
+
+    name: str
+    text: str
+    file: str
+    settings: dict[str, Any]
+    faults: tuple[dict[str, Any], ...] = ()
+
+    def is_well(self, found: Finished, stage: Stage) -> str:
+        """Return what is wrong with the update after a bad end; empty if nothing is."""
+        if not self.faults:
+            return "" if found.status == 0 else f"the next up failed: {_reason(found)}"
+        search = (stage.outputs().get("measured") or {}).get("search") or {"culprits": []}
+        named = [rail for one in search["culprits"] for rail in one["rails"]]
+        return "" if named == [_HCA] else f"the next up named {named or 'nothing'}: {_reason(found)}"
+
+
+_PHASES = (
+    _Phase("build", "building nccl-tests", "progress.log", _ANY_NUMBER),
+    _Phase("measure", "  4194304  ", "all_reduce.txt", _ANY_NUMBER),
+    _Phase("search", "search round 1", "progress.log", _SEARCHED, (_SLOW_RAIL,)),
+)
+_SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
+
+
+def _victims(stage: Stage) -> dict[str, Callable[[signal.Signals], None]]:
+    return {
+        "engine": lambda how: signal_operator(stage, "pulumi", how),
+        "plugin": lambda how: signal_operator(stage, "command", how),
+        "worker": lambda how: signal_host(stage, _HEAD, "[b]usbar-runner-.* worker ", how),
+        "sshd": lambda how: signal_host(stage, _HEAD, _SESSION, how),
+    }
+
+
+def figures(folder: Path, say: Say, only: str = "") -> None:
+    """Print how each bad day ended, and how many ended well; `only` takes those whose name has this text."""
+    folder.mkdir()
+    stage, settings = standing_hosts(folder, 2, "BM.GPU.GB200.4")
+    well, number = [], 0
+    with _small_disk(folder / "state") as full_here:
+        try:
+            _must(stage.build(**merged(settings, _ANY_NUMBER)))
+            _small_head(stage)
+            for phase in _PHASES:
+                for name, harm in _harms(stage, full_here).items():
+                    for after in ("up", "down"):
+                        what = f"{phase.name}, {name}, then {after}"
+                        if only not in what:
+                            continue
+                        number += 1
+                        wrong = _one(stage, settings, phase, harm, after, number)
+                        well.append(not wrong)
+                        say(what, wrong or "well")
+        finally:
+            stage.close()
+    say("bad days that ended well", f"{sum(well)} of {len(well)}")
+
+
+def _harms(stage: Stage, full_here: Callable[[], contextlib.AbstractContextManager[None]]) -> dict[str, Any]:
+    """Return the harms by name: each is done in the middle of an update, and undone once that has ended."""
+
+    def killed(kill: Callable[[signal.Signals], None], how: signal.Signals) -> Any:
+        @contextlib.contextmanager
+        def harm() -> Iterator[None]:
+            kill(how)
+            yield
+
+        return harm
+
+    found: dict[str, Any] = {
+        f"{name} {how.name}": killed(kill, how) for name, kill in _victims(stage).items() for how in _SIGNALS
+    }
+    return found | {"operator's disk full": full_here, "head node's disk full": lambda: _full_head(stage)}
+
+
+def _one(stage: Stage, settings: dict[str, Any], phase: _Phase, harm: Any, after: str, number: int) -> str:
+    """Do one harm in the middle of `phase`, then an update or a destroy; return what is wrong, or an empty text."""
+    asked = merged(merged(settings, phase.settings), {"measure": {"run": number}})
+    if phase.name == "build":
+        asked = merged(asked, {"measure": {"ncclTests": {"source": str(_another_archive(stage, number))}}})
+    try:
+        if phase.name != "build":
+            _must(stage.build(**asked))
+        stage.refault(*phase.faults)
+        before = runs_with(stage, phase.text, phase.file)
+        child = stage.begin(*stage.up_words(**asked))
+        wait_for(stage, child, phase.text, before, phase.file)
+        with harm():
+            ended = stage.end(child)
+        stage.command("python3", "-m", "tools.mend", stage.stack)
+        wrong = _after_up(stage, phase, asked) if after == "up" else _after_down(stage)
+    except AssertionError as error:
+        return f"could not be done: {error}"
+    finally:
+        stage.refault()
+    return f"{wrong} (it had ended so: {_reason(ended)})" if wrong else ""
+
+
+def _after_up(stage: Stage, phase: _Phase, asked: dict[str, Any]) -> str:
+    return phase.is_well(stage.up(**asked), stage) or _still_at_work(stage)
+
+
+def _after_down(stage: Stage) -> str:
+    found = stage.destroy()
+    if found.status != 0:
+        return f"down failed: {_reason(found)}"
+    return f"down left {len(stage.resources())} resources" if stage.resources() else _still_at_work(stage)
+
+
+def _still_at_work(stage: Stage) -> str:
+    end = time.monotonic() + _GONE_WITHIN_S
+    while found := at_work(stage, _RUNNING):
+        if time.monotonic() > end:
+            return f"still at work: {found}"
+        time.sleep(0.5)
+    return ""
+
+
+def _must(found: Finished) -> None:
+    if found.status != 0:
+        raise AssertionError(found)
+
+
+def _reason(found: Finished) -> str:
+    said = [line.strip() for line in found.text.splitlines() if "error" in line or "verdict" in line]
+    return f"exit {found.status}; {' | '.join(said[:3])[:400]}"
+
+
+def _another_archive(stage: Stage, number: int) -> Path:
+    """Return an archive of the same nccl-tests with another sum, so that it is built anew."""
+    path = stage.folder / f"nccl-tests-{number}.tar"
+    shutil.copyfile(".busbar/build/nccl-tests.tar", path)
+    mark = stage.folder / "mark"
+    mark.write_text(str(number))
+    subprocess.run(["tar", "--append", "-f", str(path), "-C", str(stage.folder), "mark"], check=True)
+    return path
+
+
+@contextlib.contextmanager
+def _small_disk(place: Path) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
+    """Put the state on a small disk of its own; give what fills it for a while."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "small", str(place)], check=True)
+
+    @contextlib.contextmanager
+    def full() -> Iterator[None]:
+        with (place / "fill").open("wb") as target, contextlib.suppress(OSError):
+            while True:
+                target.write(bytes(1 << 16))
+                target.flush()
+        try:
+            yield
+        finally:
+            (place / "fill").unlink()
+
+    try:
+        yield full
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def _small_head(stage: Stage) -> None:
+    """Put the runner's folder of the head node on a small disk of its own; nothing may be at work there."""
+    script = (
+        "set -e; here=$(echo /home/*/.busbar); cp -a $here /tmp/kept; "
+        f"mount -t tmpfs -o size={_DISK} small $here; cp -aT /tmp/kept $here; rm -r /tmp/kept"
+    )
+    done = hosts.enter(World.at(stage.world), host_named(stage, _HEAD), ["sh", "-c", script])
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+
+
+@contextlib.contextmanager
+def _full_head(stage: Stage) -> Iterator[None]:
+    """Fill the head node's small disk for a while."""
+    world, head = World.at(stage.world), host_named(stage, _HEAD)
+    hosts.enter(world, head, ["sh", "-c", "cat /dev/zero >$(echo /home/*/.busbar)/fill"])
+    try:
+        yield
+    finally:
+        hosts.enter(world, head, ["sh", "-c", "rm /home/*/.busbar/fill"])
