@@ -74,7 +74,7 @@ check: ## run the checks (style, types, shell, workflows)
 	@tools/setup checks
 	@tools/check
 
-figures: setup ## measure what README claims, one line each; PARTS="faults healthy" takes half an hour, busy with RUNS=10 three quarters
+figures: setup ## measure what README claims, one line each; PARTS="faults healthy" takes half an hour, kills and busy each more
 	@. tools/env && "$$BUSBAR_PYTHON" tools/figures.py $(PARTS)
 
 compare: setup ## time the same way to a verdict against an Ansible playbook and an ssh loop, 8 hosts

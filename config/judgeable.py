@@ -75,8 +75,8 @@ def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterat
     if most is not None and measure.end_bytes > most:
         yield Breach(
             "measure.sizes.to",
-            f"is {MESSAGE.show(measure.end_bytes)}, and three such messages do not fit on {shape.name}'s {shape.gpu} with {memory:g} "
-            f"GB; it may be {most // _GIB}G at most",
+            f"is {MESSAGE.show(measure.end_bytes)}, and three such messages do not fit on {shape.name}'s {shape.gpu} with "
+            f"{memory:g} GB; it may be {most // _GIB}G at most",
         )
 
 

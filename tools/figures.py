@@ -4,9 +4,8 @@
     make figures PARTS="faults healthy"
 
 PARTS are any of two, many, aws, search, pure (the default), exporter, faults, pairs, healthy, busy and kills. Faults and
-healthy take a quarter of an hour each, pairs some minutes, busy three quarters, kills half an hour (kills=TEXT: those whose name
-has this text); RUNS=2 asks healthy and busy for two runs of each kind
-in place of ten.
+healthy take a quarter of an hour each, pairs some minutes, busy three quarters, kills half an hour. RUNS=2 asks healthy and
+busy for two runs of each kind in place of ten, KILLS="build, plugin" asks kills for those that have this in their name.
 Ratios come from runs side by side in one world.
 """
 
@@ -96,6 +95,8 @@ _PAIR_FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None
 _SHOWN = 0.8
 #: A slow fabric of many hosts is looked at for minutes before it is searched.
 _PATIENCE_S = 900
+#: The parts without a choice.
+_USUAL = ("two", "many", "aws", "search", "pure")
 _HEALTHY_RUNS = int(os.environ.get("RUNS") or 10)
 #: Half a rail of one host.
 _HALF_RAIL = {"kind": "rail_rate", "host": 3, "rail": 2, "factor": 0.5}
@@ -103,32 +104,31 @@ _HALF_RAIL = {"kind": "rail_rate", "host": 3, "rail": 2, "factor": 0.5}
 
 def main(parts: list[str]) -> None:
     """Print the figures of `parts`."""
-    known = {"two": _two_hosts, "many": _many_hosts, "aws": _efa}
+    known: dict[str, Callable[[Path], None]] = {
+        "two": lambda folder: _in_a_world(folder, _two_hosts, "dev"),
+        "many": lambda folder: _in_a_world(folder, _many_hosts, "dev"),
+        "aws": lambda folder: _in_a_world(folder, _efa, "aws-efa"),
+        "search": lambda _folder: _searches(),
+        "pure": lambda _folder: _pure_tests(),
+        "exporter": _exporter,
+        "faults": _planted_faults,
+        "pairs": _planted_on_two,
+        "healthy": _healthy,
+        "busy": _busy,
+        "kills": lambda folder: kills.figures(folder, say, os.environ.get("KILLS") or ""),
+    }
+    wrong = sorted(set(parts) - set(known))
+    if wrong:
+        sys.exit(f"{wrong[0]} is no part; known are {', '.join(known)}")
     with tempfile.TemporaryDirectory(prefix="busbar-figures-") as folder:
-        for part in parts or ["two", "many", "aws", "search", "pure"]:
-            if part == "search":
-                figures.figures(say)
-                figures.in_company(say)
-                looks_figures.figures(say)
-            elif part == "pure":
-                _pure_tests()
-            elif part == "exporter":
-                _exporter(Path(folder) / "infiniband")
-            elif part == "faults":
-                _planted_faults(Path(folder))
-            elif part == "pairs":
-                _planted_on_two(Path(folder) / "pairs")
-            elif part == "healthy":
-                _healthy(Path(folder))
-            elif part == "busy":
-                _busy(Path(folder))
-            elif part.partition("=")[0] == "kills":
-                kills.figures(Path(folder) / "kills", say, part.partition("=")[2])
-            elif part in known:
-                _in_a_world(Path(folder) / part, known[part], "aws-efa" if part == "aws" else "dev")
-            else:
-                more = ["search", "pure", "exporter", "faults", "pairs", "healthy", "busy", "kills"]
-                sys.exit(f"{part} is no part; known are {', '.join([*known, *more])}")
+        for part in parts or _USUAL:
+            known[part](Path(folder) / part)
+
+
+def _searches() -> None:
+    figures.figures(say)
+    figures.in_company(say)
+    looks_figures.figures(say)
 
 
 def _in_a_world(folder: Path, measure: Callable[[Stage], None], stack: str) -> None:
@@ -219,6 +219,7 @@ def _many_hosts(stage: Stage) -> None:
 
 
 def _planted_faults(folder: Path) -> None:
+    folder.mkdir()
     right, shown, most = 0, 0, 0
     for index, (fault, wanted) in enumerate(_FAULTS):
         stage, settings = _standing(folder / f"fault{index}")
@@ -327,7 +328,7 @@ def _named(outputs: dict[str, Any]) -> list[tuple[str, tuple[int, ...], int | No
 
 def _healthy(folder: Path) -> None:
     verdicts, twice = [], 0
-    stage, settings = _standing(folder / "healthy")
+    stage, settings = _standing(folder)
     try:
         for number in range(1, _HEALTHY_RUNS + 1):
             stage.up(**merged(merged(settings, _CALM), {"measure": {"run": number}}))
@@ -344,7 +345,7 @@ def _healthy(folder: Path) -> None:
 
 def _busy(folder: Path) -> None:
     """Measure healthy hosts on a quiet machine and on a busy one, and hosts with half a rail there."""
-    stage, settings = _standing(folder / "busy")
+    stage, settings = _standing(folder)
     settings = merged(settings, _CALM)
     half = f"half of {len(os.sched_getaffinity(0))} processors taken"
     try:

@@ -66,14 +66,18 @@ def host_named(stage: Stage, name: str) -> str:
     return next(one for one in ids if hosts.enter(world, one, ["hostname", "-s"]).stdout.strip() == name)
 
 
+def console(stage: Stage, name: str, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell's `script` as root on host `name`, as on its console."""
+    return hosts.enter(World.at(stage.world), host_named(stage, name), ["sh", "-c", script])
+
+
 def signal_host(stage: Stage, name: str, command_line: str, how: signal.Signals) -> None:
     """Signal the processes of host `name` whose command line matches the expression `command_line`.
 
     Raises:
         AssertionError: there is none.
     """
-    sent = hosts.enter(World.at(stage.world), host_named(stage, name), ["pkill", f"-{how.value}", "-f", command_line])
-    if sent.returncode != 0:
+    if console(stage, name, f"exec pkill -{how.value} -f '{command_line}'").returncode != 0:
         raise AssertionError(f"nothing on {name} matches {command_line}")
 
 

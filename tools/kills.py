@@ -7,6 +7,7 @@ helps but `tools.mend`, which every `make` target of a stack calls first.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import signal
 import subprocess
@@ -16,13 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rehearsal.host import hosts
-from rehearsal.world.world import World
-from tools.interruption import at_work, host_named, runs_with, signal_host, signal_operator, wait_for
+from tools.interruption import at_work, console, runs_with, signal_host, signal_operator, wait_for
 from tools.nested import merged
 from tools.stage import Finished, Stage, standing_hosts
 
 Say = Callable[[str, str], None]
+_Harm = Callable[[], contextlib.AbstractContextManager[None]]
 #: One rail of the second host carries less than half; the third of four.
 _HEAD, _HCA = "gpu-1", "mlx5_4"
 _SLOW_RAIL: dict[str, Any] = {"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.4}
@@ -52,6 +52,14 @@ class _Phase:
     settings: dict[str, Any]
     faults: tuple[dict[str, Any], ...] = ()
 
+    def asked(self, stage: Stage, settings: dict[str, Any], number: int) -> dict[str, Any]:
+        """Return what the update asks for; it is another for each `number`, so this part is not done yet."""
+        measure: dict[str, Any] = {"run": number}
+        if self.name == "build":
+            measure |= {"ncclTests": {"source": str(_another_archive(stage, number))}}
+        asked: dict[str, Any] = merged(merged(settings, self.settings), {"measure": measure})
+        return asked
+
     def is_well(self, found: Finished, stage: Stage) -> str:
         """Return what is wrong with the update after a bad end; empty if nothing is."""
         if not self.faults:
@@ -66,6 +74,7 @@ _PHASES = (
     _Phase("measure", "  4194304  ", "all_reduce.txt", _ANY_NUMBER),
     _Phase("search", "search round 1", "progress.log", _SEARCHED, (_SLOW_RAIL,)),
 )
+_After = Callable[[Stage, _Phase, dict[str, Any]], str]
 _SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
 
 
@@ -87,25 +96,23 @@ def figures(folder: Path, say: Say, only: str = "") -> None:
         try:
             _must(stage.build(**merged(settings, _ANY_NUMBER)))
             _small_head(stage)
-            for phase in _PHASES:
-                for name, harm in _harms(stage, full_here).items():
-                    for after in ("up", "down"):
-                        what = f"{phase.name}, {name}, then {after}"
-                        if only not in what:
-                            continue
-                        number += 1
-                        wrong = _one(stage, settings, phase, harm, after, number)
-                        well.append(not wrong)
-                        say(what, wrong or "well")
+            days = itertools.product(_PHASES, _harms(stage, full_here).items(), (_after_up, _after_down))
+            for phase, (name, harm), after in days:
+                what = f"{phase.name}, {name}, then {'up' if after is _after_up else 'down'}"
+                if only in what:
+                    number += 1
+                    wrong = _one(stage, phase.asked(stage, settings, number), phase, harm, after)
+                    well.append(not wrong)
+                    say(what, wrong or "well")
         finally:
             stage.close()
     say("bad days that ended well", f"{sum(well)} of {len(well)}")
 
 
-def _harms(stage: Stage, full_here: Callable[[], contextlib.AbstractContextManager[None]]) -> dict[str, Any]:
+def _harms(stage: Stage, full_here: _Harm) -> dict[str, _Harm]:
     """Return the harms by name: each is done in the middle of an update, and undone once that has ended."""
 
-    def killed(kill: Callable[[signal.Signals], None], how: signal.Signals) -> Any:
+    def killed(kill: Callable[[signal.Signals], None], how: signal.Signals) -> _Harm:
         @contextlib.contextmanager
         def harm() -> Iterator[None]:
             kill(how)
@@ -113,17 +120,14 @@ def _harms(stage: Stage, full_here: Callable[[], contextlib.AbstractContextManag
 
         return harm
 
-    found: dict[str, Any] = {
+    found: dict[str, _Harm] = {
         f"{name} {how.name}": killed(kill, how) for name, kill in _victims(stage).items() for how in _SIGNALS
     }
     return found | {"operator's disk full": full_here, "head node's disk full": lambda: _full_head(stage)}
 
 
-def _one(stage: Stage, settings: dict[str, Any], phase: _Phase, harm: Any, after: str, number: int) -> str:
+def _one(stage: Stage, asked: dict[str, Any], phase: _Phase, harm: _Harm, after: _After) -> str:
     """Do one harm in the middle of `phase`, then an update or a destroy; return what is wrong, or an empty text."""
-    asked = merged(merged(settings, phase.settings), {"measure": {"run": number}})
-    if phase.name == "build":
-        asked = merged(asked, {"measure": {"ncclTests": {"source": str(_another_archive(stage, number))}}})
     try:
         if phase.name != "build":
             _must(stage.build(**asked))
@@ -134,7 +138,7 @@ def _one(stage: Stage, settings: dict[str, Any], phase: _Phase, harm: Any, after
         with harm():
             ended = stage.end(child)
         stage.command("python3", "-m", "tools.mend", stage.stack)
-        wrong = _after_up(stage, phase, asked) if after == "up" else _after_down(stage)
+        wrong = after(stage, phase, asked)
     except AssertionError as error:
         return f"could not be done: {error}"
     finally:
@@ -146,7 +150,7 @@ def _after_up(stage: Stage, phase: _Phase, asked: dict[str, Any]) -> str:
     return phase.is_well(stage.up(**asked), stage) or _still_at_work(stage)
 
 
-def _after_down(stage: Stage) -> str:
+def _after_down(stage: Stage, _phase: _Phase, _asked: dict[str, Any]) -> str:
     found = stage.destroy()
     if found.status != 0:
         return f"down failed: {_reason(found)}"
@@ -183,7 +187,7 @@ def _another_archive(stage: Stage, number: int) -> Path:
 
 
 @contextlib.contextmanager
-def _small_disk(place: Path) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
+def _small_disk(place: Path) -> Iterator[_Harm]:
     """Put the state on a small disk of its own; give what fills it for a while."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "small", str(place)], check=True)
 
@@ -210,7 +214,7 @@ def _small_head(stage: Stage) -> None:
         "set -e; here=$(echo /home/*/.busbar); cp -a $here /tmp/kept; "
         f"mount -t tmpfs -o size={_DISK} small $here; cp -aT /tmp/kept $here; rm -r /tmp/kept"
     )
-    done = hosts.enter(World.at(stage.world), host_named(stage, _HEAD), ["sh", "-c", script])
+    done = console(stage, _HEAD, script)
     if done.returncode != 0:
         raise AssertionError(done.stderr)
 
@@ -218,9 +222,8 @@ def _small_head(stage: Stage) -> None:
 @contextlib.contextmanager
 def _full_head(stage: Stage) -> Iterator[None]:
     """Fill the head node's small disk for a while."""
-    world, head = World.at(stage.world), host_named(stage, _HEAD)
-    hosts.enter(world, head, ["sh", "-c", "cat /dev/zero >$(echo /home/*/.busbar)/fill"])
+    console(stage, _HEAD, "cat /dev/zero >$(echo /home/*/.busbar)/fill")
     try:
         yield
     finally:
-        hosts.enter(world, head, ["sh", "-c", "rm /home/*/.busbar/fill"])
+        console(stage, _HEAD, "rm /home/*/.busbar/fill")

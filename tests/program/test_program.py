@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import base64
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import grpc
 import pulumi
 import pytest
 from a_line import document
-from conftest import BUILD_LINE, HOST_KEY, KEY, ROOT, Engine, configuration, ready_line, run_program
+from conftest import BUILD_LINE, HOST_KEY, KEY, Engine, configuration, ready_line, run_program
 
 from benchmarks.plan.asked import Asked
 from cloudinit.steps import MARK
@@ -383,12 +381,18 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_asked_for_again_and_not_for
 
 def test_the_runner_is_kept_once_for_all_updates_and_whole_although_an_earlier_one_was_ended_at_any_line(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    (first,) = {inputs["source"].path for inputs in run_program(LINES).of("remote:CopyToRemote") if "pyz" in inputs["remotePath"]}
-    whole = Path(first).read_bytes()
-    Path(first).write_bytes(whole[:100])
-    (second,) = {inputs["source"].path for inputs in run_program(LINES).of("remote:CopyToRemote") if "pyz" in inputs["remotePath"]}
-    assert (second, Path(second).read_bytes()) == (first, whole)
-    assert [path.name for path in (tmp_path / "busbar").iterdir()] == [Path(first).name]
+
+    def copied() -> Path:
+        copies = run_program(LINES).of("remote:CopyToRemote")
+        (program,) = {inputs["source"].path for inputs in copies if "pyz" in inputs["remotePath"]}
+        return Path(program)
+
+    first = copied()
+    whole = first.read_bytes()
+    first.write_bytes(whole[:100])
+    second = copied()
+    assert (second, second.read_bytes()) == (first, whole)
+    assert [path.name for path in (tmp_path / "busbar").iterdir()] == [first.name]
     assert (tmp_path / "busbar").stat().st_mode & 0o077 == 0
 
 

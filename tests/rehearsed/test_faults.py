@@ -14,9 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rehearsal.host import hosts
-from rehearsal.world.world import World
-from tools.interruption import host_named, runs_with, signal_operator, wait_for
+from tools.interruption import console, runs_with, signal_operator, wait_for
 from tools.nested import merged
 from tools.stage import Stage, standing_hosts
 
@@ -166,8 +164,7 @@ def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(three):
 
 def test_what_the_head_node_refuses_is_an_output_and_the_next_update_asks_it_again(three):
     stage, settings = three
-    world, head = World.at(stage.world), host_named(stage, "gpu-1")
-    pid = int(hosts.enter(world, host_named(stage, "gpu-2"), ["pgrep", "-o", "-x", "sshd"]).stdout)
+    pid = int(console(stage, "gpu-2", "pgrep -o -x sshd").stdout)
     busy = f"the GPUs are at work, so nothing was started; gpu-2: process {pid} (python3) of root computes on a GPU"
     passed = stage.outputs()["measured"]["run"]
     stage.refault({"kind": "gpu_busy", "host": 1, "pid": pid})
@@ -180,11 +177,10 @@ def test_what_the_head_node_refuses_is_an_output_and_the_next_update_asks_it_aga
     assert (busied["verdict"], busied["reasons"], busied["attempt"]) == ("unknown", [busy], 0)
     assert busied["run"] != passed
     # The same request, on a head node whose disk is full.
-    runs = hosts.enter(world, head, ["sh", "-c", "echo /home/*/.busbar/runs"]).stdout.strip()
-    fill = f"mount -t tmpfs -o size=4k,mode=777 full {runs} && head -c 8k /dev/zero > {runs}/all"
-    hosts.enter(world, head, ["sh", "-c", fill])
+    runs = console(stage, "gpu-1", "echo /home/*/.busbar/runs").stdout.strip()
+    console(stage, "gpu-1", f"mount -t tmpfs -o size=4k,mode=777 full {runs} && head -c 8k /dev/zero > {runs}/all")
     found = stage.up(**settings, measure={"run": 9})
-    hosts.enter(world, head, ["umount", runs])
+    console(stage, "gpu-1", f"umount {runs}")
     assert found.status != 0
     full = stage.outputs()["measured"]
     assert (full["verdict"], full["attempt"], full["asked"]) == ("unknown", 1, busied["asked"])
@@ -193,8 +189,7 @@ def test_what_the_head_node_refuses_is_an_output_and_the_next_update_asks_it_aga
 
 def kill(stage: Stage, how: str) -> None:
     """Send the signal `how` to one rank on gpu-2."""
-    there = host_named(stage, "gpu-2")
-    sent = hosts.enter(World.at(stage.world), there, ["sh", "-c", f"kill -{how} $(pgrep -o -x all_reduce_perf)"])
+    sent = console(stage, "gpu-2", f"kill -{how} $(pgrep -o -x all_reduce_perf)")
     assert sent.returncode == 0, sent
 
 

@@ -122,6 +122,7 @@ MAY = {
     # A stage plants faults on hosts that run.
     "tools/stage.py": {"rehearsal.world", "rehearsal.host", "tools.nested", "yaml", "rehearsal.plugin", "rehearsal.entry"},
     # It catches what the reader of the configuration raises.
+    "tools/interruption.py": {"rehearsal.world", "rehearsal.host", "tools.stage"},
     "tools/config.py": {"config", "yaml", "pulumi"},
     "tools/coverage_report.py": {"slipcover"},
 }
