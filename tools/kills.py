@@ -37,7 +37,7 @@ _SEARCHED: dict[str, Any] = {"records": {"history": None}}
 _RUNNING = "[b]usbar-runner|[m]pirun|[o]rted|_[p]erf"
 #: A session's process, and not the daemon that listens.
 _SESSION = r"^sshd: [a-z]+( \[priv\]|@)"
-_DISK = "64m"
+_DISK = "512m"
 #: What goes on after a destroy must end within this.
 _GONE_WITHIN_S = 60
 
@@ -193,7 +193,7 @@ def _small_disk(place: Path) -> Iterator[_Harm]:
 
     @contextlib.contextmanager
     def full() -> Iterator[None]:
-        with (place / "fill").open("wb") as target, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), (place / "fill").open("wb") as target:
             while True:
                 target.write(bytes(1 << 16))
                 target.flush()
