@@ -85,7 +85,7 @@ def test_an_image_without_the_plugin_is_short_and_the_search_starts_its_ranks_in
     stage = built[0]
     system = {"image": AMAZON_LINUX, "imageFamily": "al2023"}
     there = {"aws": system | {"login": system, "storage": {"lustre": None}, "allowReplace": 2}}
-    found = stage.up(**merged(merged(merged(SMALL, {"measure": {"search": "15 s"}}), there), ranks_in(FRAMEWORK)))
+    found = stage.up(**merged(merged(merged(SMALL, {"measure": {"search": "2 min"}}), there), ranks_in(FRAMEWORK)))
     assert found.status != 0
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "short"
