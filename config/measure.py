@@ -91,6 +91,15 @@ class Sizes(Model):
         default=None, description="Largest message of all collectives but the first; null takes `to`."
     )
 
+    def up_to(self, last_bytes: int) -> tuple[int, ...]:
+        """Return the sizes that are at most `last_bytes`, ascending."""
+        found = []
+        size = self.from_bytes
+        while size <= last_bytes:
+            found.append(size)
+            size *= self.factor
+        return tuple(found)
+
 
 class NcclTests(Model):
     """The nccl-tests that are built and run."""
@@ -201,12 +210,7 @@ class Measure(Model):
 
     def sizes_of(self, name: str) -> tuple[int, ...]:
         """Return the sizes of collective `name`, ascending."""
-        sizes = []
-        size = self.begin_bytes
-        while size <= self.end_of(name):
-            sizes.append(size)
-            size *= self.sizes.factor
-        return tuple(sizes)
+        return self.sizes.up_to(self.end_of(name))
 
     def asked(self) -> dict[str, Any]:
         """Return what a result depends on: all but waits, the search, where the machines are and how nccl-tests gets there."""

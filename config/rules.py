@@ -20,15 +20,11 @@ def sizes(measure: Measure, _facts: Accept) -> _Breaches:
     for key, last in (("to", found.to_bytes), ("othersTo", found.others_to_bytes)):
         if last is None:
             continue
-        if last < found.from_bytes:
-            yield Breach(f"measure.sizes.{key}", f"is {MESSAGE.show(last)}, below measure.sizes.from, {least}")
-            continue
-        size = found.from_bytes
-        while size * found.factor <= last:
-            size *= found.factor
-        if size != last:
-            near = f"{MESSAGE.show(size)} or {MESSAGE.show(size * found.factor)}"
-            path, given = f"measure.sizes.{key}", MESSAGE.show(last)
+        path, given, reached = f"measure.sizes.{key}", MESSAGE.show(last), found.up_to(last)
+        if not reached:
+            yield Breach(path, f"is {given}, below measure.sizes.from, {least}")
+        elif reached[-1] != last:
+            near = f"{MESSAGE.show(reached[-1])} or {MESSAGE.show(reached[-1] * found.factor)}"
             yield Breach(path, f"is {given}, which is stepped over from {least} in steps of {found.factor}; take {near}")
 
 

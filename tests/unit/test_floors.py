@@ -121,8 +121,8 @@ MAY = {
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
     # A stage plants faults on hosts that run.
     "tools/stage.py": {"rehearsal.world", "rehearsal.host", "tools.nested", "yaml", "rehearsal.plugin", "rehearsal.entry"},
-    # It catches what the reader of the configuration raises.
     "tools/interruption.py": {"rehearsal.world", "rehearsal.host", "tools.stage"},
+    # It catches what the reader of the configuration raises.
     "tools/config.py": {"config", "yaml", "pulumi"},
     "tools/coverage_report.py": {"slipcover"},
 }
