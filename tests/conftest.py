@@ -12,6 +12,7 @@ import os
 import re
 import runpy
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,18 @@ from tools.stage import Stage
 
 # Each registration notes its whole stack with source lines; below pytest that is a fifth of a test's time.
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
+#: The hooks that the program gave its resources, by name: the double has no way back into the program, so tests call them.
+HOOKS: dict[str, pulumi.ResourceHook] = {}
+
+
+def _keep(hook: pulumi.ResourceHook) -> asyncio.Future[None]:
+    HOOKS[hook.name] = hook
+    kept: asyncio.Future[None] = asyncio.get_event_loop().create_future()
+    kept.set_result(None)
+    return kept
+
+
+pulumi.resource_hooks.register_resource_hook = _keep
 # Where a program is refused, each of its hundred futures says so with a traceback that nobody reads.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 # The program ends the search for garbage, as suits a process of seconds; this one runs it a hundred times.
@@ -278,10 +291,25 @@ def configuration(**changes: Any) -> dict[str, Any]:
     return {f"busbar:{key}": text for key, text in texts(found).items()}
 
 
+class _AtOnce(ThreadPoolExecutor):
+    """Runs what it is given there and then: the recording engine answers at once, and threads take longer."""
+
+    def submit(self, work: Callable[..., Any], /, *words: Any, **more: Any) -> Future[Any]:
+        """Return what `work` gave."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*words, **more))
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            done.set_exception(error)
+        return done
+
+
 def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = False, **changes: Any) -> Engine:
     """Run the real __main__.py on a recording engine, drained."""
     engine = Engine(lines, members=members)
-    asyncio.set_event_loop(asyncio.new_event_loop())
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(_AtOnce())
+    asyncio.set_event_loop(loop)
     pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=preview)
     pulumi.runtime.set_all_config(configuration(**changes) | {"oci:region": "us-rehearsed-1"})
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from rehearsal.host import hosts
@@ -22,6 +23,17 @@ def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
     return {
         run for host in stage.world.glob("hosts/*/pid") for run in hosts.enter(world, host.parent.name, search).stdout.split()
     }
+
+
+@contextlib.contextmanager
+def begun(stage: Stage, words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a command of the stage that is at its end when the block is: where the block fails it is waited for."""
+    child = stage.begin(*words)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            stage.end(child)
 
 
 def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[str], file: str = "progress.log") -> None:
@@ -41,7 +53,7 @@ def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[
 
 
 def signal_operator(stage: Stage, name: str, how: signal.Signals = signal.SIGKILL) -> None:
-    """Signal the operator's processes of that name in this world; a plugin that is a script has it as its second word.
+    """Signal the operator's processes of that name in this world; a script or a module has it after its interpreter's.
 
     Raises:
         AssertionError: there is none.
@@ -51,7 +63,7 @@ def signal_operator(stage: Stage, name: str, how: signal.Signals = signal.SIGKIL
         with contextlib.suppress(OSError):
             if os.fsencode(str(stage.world)) in (place / "environ").read_bytes():
                 words = os.fsdecode((place / "cmdline").read_bytes()).split("\0")
-                mine += [int(place.name)] if name in {Path(word).name for word in words[:2]} else []
+                mine += [int(place.name)] if name in {Path(word).name for word in words[:3]} else []
     if not mine:
         raise AssertionError(f"no {name} runs")
     for pid in mine:

@@ -1,7 +1,7 @@
 """Bad days, one after another: kill what an update needs, or fill a disk, and see how the next `up` and `down` end.
 
 Each is done twice: one update after it must end as if nothing had been, and one destroy after it must leave nothing. Nobody
-helps but `tools.mend`, which every `make` target of a stack calls first.
+helps but `tools.mend` and `tools.take_in`, which `make up` and `make down` call first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.interruption import at_work, console, runs_with, signal_host, signal_operator, wait_for
+from tools.interruption import at_work, begun, console, runs_with, signal_host, signal_operator, wait_for
 from tools.nested import merged
 from tools.stage import Finished, Stage, standing_hosts
 
@@ -37,6 +37,9 @@ _SEARCHED: dict[str, Any] = {"records": {"history": None}}
 _RUNNING = "[b]usbar-runner|[m]pirun|[o]rted|_[p]erf"
 #: A session's process, and not the daemon that listens.
 _SESSION = r"^sshd: [a-z]+( \[priv\]|@)"
+_WORKER = "[b]usbar-runner-.* worker "
+#: So many machines of the cloud's stack boot when it is harmed, of three.
+_BOOTING, _ALL = 2, 3
 _DISK = "512m"
 #: What goes on after a destroy must end within this.
 _GONE_WITHIN_S = 60
@@ -78,17 +81,14 @@ _After = Callable[[Stage, _Phase, dict[str, Any]], str]
 _SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
 
 
-def _victims(stage: Stage) -> dict[str, Callable[[signal.Signals], None]]:
-    return {
-        "engine": lambda how: signal_operator(stage, "pulumi", how),
-        "plugin": lambda how: signal_operator(stage, "command", how),
-        "worker": lambda how: signal_host(stage, _HEAD, "[b]usbar-runner-.* worker ", how),
-        "sshd": lambda how: signal_host(stage, _HEAD, _SESSION, how),
-    }
-
-
 def figures(folder: Path, say: Say, only: str = "") -> None:
     """Print how each bad day ended, and how many ended well; `only` takes those whose name has this text."""
+    folder.mkdir()
+    well = [*_on_hosts(folder / "hosts", say, only), *_while_renting(folder / "rent", say, only)]
+    say("bad days that ended well", f"{sum(well)} of {len(well)}")
+
+
+def _on_hosts(folder: Path, say: Say, only: str) -> list[bool]:
     folder.mkdir()
     stage, settings = standing_hosts(folder, 2, "BM.GPU.GB200.4")
     well, number = [], 0
@@ -96,7 +96,8 @@ def figures(folder: Path, say: Say, only: str = "") -> None:
         try:
             _must(stage.build(**merged(settings, _ANY_NUMBER)))
             _small_head(stage)
-            days = itertools.product(_PHASES, _harms(stage, full_here).items(), (_after_up, _after_down))
+            harms = _operators(stage, "command", full_here) | _heads(stage)
+            days = itertools.product(_PHASES, harms.items(), (_after_up, _after_down))
             for phase, (name, harm), after in days:
                 what = f"{phase.name}, {name}, then {'up' if after is _after_up else 'down'}"
                 if only in what:
@@ -106,24 +107,83 @@ def figures(folder: Path, say: Say, only: str = "") -> None:
                     say(what, wrong or "well")
         finally:
             stage.close()
-    say("bad days that ended well", f"{sum(well)} of {len(well)}")
+    return well
 
 
-def _harms(stage: Stage, full_here: _Harm) -> dict[str, _Harm]:
-    """Return the harms by name: each is done in the middle of an update, and undone once that has ended."""
+def _while_renting(folder: Path, say: Say, only: str) -> list[bool]:
+    """Harm an update while a cluster network is being made; what is rented after it must be what the state has."""
+    folder.mkdir()
+    stage, well = Stage(folder), []
+    with _small_disk(folder / "state") as full_here:
+        try:
+            harms = _operators(stage, "rehearsal.oci", full_here)
+            for (name, harm), after in itertools.product(harms.items(), ("up", "down")):
+                what = f"rent, {name}, then {after}"
+                if only in what:
+                    wrong = _rent(stage, harm, after)
+                    well.append(not wrong)
+                    say(what, wrong or "well")
+        finally:
+            stage.close()
+    return well
 
-    def killed(kill: Callable[[signal.Signals], None], how: signal.Signals) -> _Harm:
-        @contextlib.contextmanager
-        def harm() -> Iterator[None]:
-            kill(how)
-            yield
 
-        return harm
+def _rent(stage: Stage, harm: _Harm, after: str) -> str:
+    try:
+        with begun(stage, stage.build_words()) as child:
+            _wait_for_machines(stage, child)
+            with harm():
+                ended = stage.end(child)
+        _must(stage.mend())
+        found = stage.build() if after == "up" else stage.destroy()
+        wrong = f"the next {after} failed: {_reason(found)}" if found.status != 0 else _unsaid(stage)
+        if after == "up" and not wrong:
+            _must(stage.destroy())
+    except AssertionError as error:
+        return f"could not be done: {error}"
+    return f"{wrong} (it had ended so: {_reason(ended)})" if wrong else _unsaid(stage)
 
-    found: dict[str, _Harm] = {
-        f"{name} {how.name}": killed(kill, how) for name, kill in _victims(stage).items() for how in _SIGNALS
-    }
-    return found | {"operator's disk full": full_here, "head node's disk full": lambda: _full_head(stage)}
+
+def _wait_for_machines(stage: Stage, child: subprocess.Popen[str]) -> None:
+    """Wait until the cloud boots nodes beside the login node, and the update still waits for them."""
+    booting, end = set(stage.world.glob("hosts/*/pid")), time.monotonic() + 60
+    while len(set(stage.world.glob("hosts/*/pid")) - booting) < _BOOTING:
+        if child.poll() is not None or time.monotonic() > end:
+            raise AssertionError(stage.end(child))
+        time.sleep(0.02)
+
+
+def _unsaid(stage: Stage) -> str:
+    """Return what the cloud has and the state does not know, or the other way round."""
+    known = [one["type"].rpartition(":")[2] for one in stage.resources() if one["type"].startswith("oci:")]
+    sold, machines = stage.sold("oci"), len(list(stage.world.glob("hosts/*/pid")))
+    wanted = _ALL if known else 0
+    if sorted(sold) != sorted(known):
+        return f"the cloud has {sorted(sold)}, the state {sorted(known)}"
+    return "" if machines == wanted else f"{machines} machines run, and {wanted} belong to the stack"
+
+
+def _operators(stage: Stage, plugin: str, full_here: _Harm) -> dict[str, _Harm]:
+    """Return the harms on the operator's side by name: each is done in the middle of an update, and undone after its end."""
+    found = {f"engine {how.name}": _killed(signal_operator, stage, "pulumi", how) for how in _SIGNALS}
+    found |= {f"plugin {how.name}": _killed(signal_operator, stage, plugin, how) for how in _SIGNALS}
+    return found | {"operator's disk full": full_here}
+
+
+def _heads(stage: Stage) -> dict[str, _Harm]:
+    """Return the harms on the head node."""
+    found = {f"worker {how.name}": _killed(signal_host, stage, _HEAD, _WORKER, how) for how in _SIGNALS}
+    found |= {f"sshd {how.name}": _killed(signal_host, stage, _HEAD, _SESSION, how) for how in _SIGNALS}
+    return found | {"head node's disk full": lambda: _full_head(stage)}
+
+
+def _killed(kill: Callable[..., None], *whom: Any) -> _Harm:
+    @contextlib.contextmanager
+    def harm() -> Iterator[None]:
+        kill(*whom)
+        yield
+
+    return harm
 
 
 def _one(stage: Stage, asked: dict[str, Any], phase: _Phase, harm: _Harm, after: _After) -> str:
@@ -133,11 +193,11 @@ def _one(stage: Stage, asked: dict[str, Any], phase: _Phase, harm: _Harm, after:
             _must(stage.build(**asked))
         stage.refault(*phase.faults)
         before = runs_with(stage, phase.text, phase.file)
-        child = stage.begin(*stage.up_words(**asked))
-        wait_for(stage, child, phase.text, before, phase.file)
-        with harm():
-            ended = stage.end(child)
-        stage.command("python3", "-m", "tools.mend", stage.stack)
+        with begun(stage, stage.up_words(**asked)) as child:
+            wait_for(stage, child, phase.text, before, phase.file)
+            with harm():
+                ended = stage.end(child)
+        _must(stage.mend())
         wrong = after(stage, phase, asked)
     except AssertionError as error:
         return f"could not be done: {error}"

@@ -271,6 +271,13 @@ class Stage:
         """Destroy the stack."""
         return self.command(*self.engine("destroy", "--yes", "--skip-preview"))
 
+    def mend(self) -> Finished:
+        """Do what every `make` target does first: mend what a bad end left, and take in what it made."""
+        mended = self.command("python3", "-m", "tools.mend", self.stack)
+        file = str(self.folder / "config" / f"Pulumi.{self.stack}.yaml")
+        taken = self.command("python3", "-m", "tools.take_in", self.stack, file, *self.door)
+        return Finished(mended.status or taken.status, mended.text + taken.text, mended.seconds + taken.seconds)
+
     def inside(self, *words: str) -> Finished:
         """Run a command as the operator, in the world."""
         return self.command(*self.door, *words)
@@ -315,6 +322,9 @@ class Stage:
         """
         self.faults()
         gone = self.destroy() if self.salt and self.resources() else None
+        if gone and gone.status != 0:
+            self.mend()
+            gone = self.destroy()
         cleared = self.command(*_DOOR, "--clear-hosts", "true") if self.world.exists() else None
         assert gone is None or gone.status == 0, gone
         assert cleared is None or cleared.status == 0, cleared

@@ -8,6 +8,7 @@ from functools import partial
 import pulumi
 
 from cloudinit.aws import Mounts
+from components import left_behind
 from components.aws import images, preflight, running
 from components.aws.compute import Member, Pool
 from components.aws.groups import Groups
@@ -63,7 +64,8 @@ class AwsCluster(pulumi.ComponentResource):
         may_go_on = running.judged(wanted, ran)
         # By queue and name: others may come, go and change places, and these machines stay.
         pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, may_go_on, mine) for _, key, _ in wanted.located}
-        if pulumi.runtime.is_dry_run():
+        # What was left behind is in no state, so it looks as if it ended.
+        if pulumi.runtime.is_dry_run() and not left_behind.looked_for():
             running.judge_anew(wanted, ran, {key: pool.kept for key, pool in pools.items()})
         user = wanted.family.login
         self.reach = Ssh(

@@ -8,6 +8,7 @@ does not wait for machines that end). A scheduler starts the dynamic ones from t
 from __future__ import annotations
 
 import base64
+import functools
 from dataclasses import dataclass
 
 import pulumi
@@ -18,8 +19,10 @@ from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
 from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
-from components.aws.parts import STACK_TAG, Parts, gp3, this_stack
+from components.aws.living import tagged
+from components.aws.parts import STACK_TAG, Parts, gp3
 from components.begin import begun
+from components.left_behind import never_twice, this_stack
 from config.aws.model import Aws, Machines
 
 #: The provider asks again for some minutes where there is no capacity, and waits until a machine has ended
@@ -159,6 +162,7 @@ class Pool(pulumi.ComponentResource):
                     ignore_changes=["launchTemplate.version"],
                     # Capacity is scarce: the old one goes first.
                     delete_before_replace=True,
+                    hooks=never_twice(f"{self._name}-{index}", functools.partial(tagged, self._place(index))),
                 ),
             )
             for index in self._machines.numbers
@@ -167,9 +171,11 @@ class Pool(pulumi.ComponentResource):
     def _tags(self) -> dict[str, str]:
         queue = next(queue for queue in self._wanted.queues if self._machines in queue.machines)
         names = {"busbar:queue": queue.name, "busbar:compute-resource": self._machines.name, "busbar:node-type": "compute"}
-        # Where the profile is the stack's own, they are found by it, and need no other mark.
-        ours = {STACK_TAG: this_stack()} if self._wanted.profiles.existing.nodes else {}
-        return {**self._wanted.named(self._key), **names, **ours, POOL_TAG: self._key, MADE_TAG: self._made_of}
+        ours = {STACK_TAG: this_stack(), POOL_TAG: self._key, MADE_TAG: self._made_of}
+        return {**self._wanted.named(self._key), **names, **ours}
+
+    def _place(self, index: int) -> dict[str, str]:
+        return {STACK_TAG: this_stack(), POOL_TAG: self._key, INDEX_TAG: str(index)}
 
     def _interfaces(self) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
         machines = self._machines

@@ -13,7 +13,8 @@ from typing import Any
 import pulumi
 from pulumi_aws import iam
 
-from components.aws.parts import STACK_TAG, this_stack
+from components.aws.parts import STACK_TAG
+from components.left_behind import this_stack
 from config.aws.model import Aws
 
 _SESSION_MANAGER = "AmazonSSMManagedInstanceCore"

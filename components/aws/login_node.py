@@ -13,7 +13,9 @@ from pulumi_aws import ec2, ssm
 
 from cloudinit.aws import LoginBoot, Mounts, render
 from components import login_machine
-from components.aws.parts import Parts, gp3
+from components.aws.living import tagged
+from components.aws.parts import LOGIN_TAG, Parts, gp3
+from components.left_behind import never_twice, this_stack
 from components.reach import Machine
 from config.aws.model import Aws
 from config.measure import Measure
@@ -47,6 +49,7 @@ class LoginNode(pulumi.ComponentResource):
             tags=wanted.named("login-host-key"),
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it
         )
+        place = {LOGIN_TAG: this_stack()}
         instance = ec2.Instance(
             f"{name}-instance",
             ami=parts.image,
@@ -68,10 +71,15 @@ class LoginNode(pulumi.ComponentResource):
                 delete_on_termination=True,
             ),
             ebs_optimized=True,
-            tags=wanted.named("login"),
+            tags=wanted.named("login") | place,
             volume_tags=wanted.named("login"),
             # An image that AWS names changes with AWS's releases, and would be another login node each time.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[parameter], ignore_changes=[] if login.image else ["ami"]),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[parameter],
+                ignore_changes=[] if login.image else ["ami"],
+                hooks=never_twice(f"{name}-instance", lambda: tagged(place)),
+            ),
         )
         address = instance.public_ip
         if login.elastic_ip:

@@ -10,8 +10,10 @@ import pulumi
 from cloudinit.aws import Mounts
 from config.aws.model import Volume
 
-#: Tag of nodes whose instance profile other stacks may have, too: which stack's they are.
+#: Tag of nodes: which stack's they are.
 STACK_TAG = "busbar:stack"
+#: Tag of a login node, which is none of the nodes: which stack's it is.
+LOGIN_TAG = "busbar:login-of"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +35,6 @@ class Parts:
     image: str
     mounts: pulumi.Input[Mounts]
     parameter: pulumi.Input[str] = ""
-
-
-def this_stack() -> str:
-    """Return what no other stack of the same backend has: organization, project and name."""
-    return f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
 
 
 def gp3(root: Volume) -> dict[str, Any]:

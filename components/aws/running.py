@@ -16,13 +16,18 @@ from pulumi_aws import ec2
 
 from components import endings
 from components.aws.compute import INDEX_TAG, MADE_TAG, POOL_TAG
-from components.aws.parts import STACK_TAG, this_stack
+from components.aws.living import ALIVE
+from components.aws.parts import STACK_TAG
 from components.endings import Ending
 from components.judged import reason
+from components.left_behind import this_stack
 from config.aws.model import Aws
 
-_ALIVE = ["pending", "running", "stopping", "stopped"]
 _ALLOWED = "aws.allowReplace"
+_REPLACED = (
+    "the engine replaces them, as --replace or a change asks, or does not know them, as an update that was killed made them "
+    "(`python -m tools.take_in STACK` takes such a machine into the state)"
+)
 
 #: Private addresses by id.
 Machines = dict[str, str]
@@ -105,7 +110,7 @@ def judge_anew(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[str, 
 
     def judge(its: Running, kept: Mapping[str, frozenset[str]]) -> None:
         said = [_ending(key, one.type, _less(its.pools[key].stay, kept[key]), asked=False) for _, key, one in wanted.located]
-        endings.judge(_ALLOWED, wanted.allow_replace, said, "the engine replaces them, as --replace or a change asks")
+        endings.judge(_ALLOWED, wanted.allow_replace, said, _REPLACED)
 
     pulumi.Output.all(its=running, kept=pulumi.Output.all(**kept)).apply(lambda known: judge(**known))
 
@@ -113,7 +118,7 @@ def judge_anew(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[str, 
 def _having(filters: _Filters) -> pulumi.Output[Machines]:
     """Return the machines that are alive and pass all of these filters."""
     asked = filters.apply(lambda its: [ec2.GetInstancesFilterArgs(name=name, values=values) for name, values in its.items()])
-    machines = ec2.get_instances_output(filters=asked, instance_state_names=_ALIVE).recover(_unseen)
+    machines = ec2.get_instances_output(filters=asked, instance_state_names=list(ALIVE)).recover(_unseen)
     return pulumi.Output.all(ids=machines.ids, addresses=machines.private_ips).apply(
         lambda its: dict(zip(its["ids"], its["addresses"], strict=False))
     )

@@ -15,6 +15,8 @@ from pulumi_oci import core
 from cloudinit import LoginBoot, render
 from cloudinit.steps import CONSOLE_KEY
 from components import login_machine
+from components.left_behind import never_twice
+from components.oci.living import instances_named
 from components.oci.preflight import Place
 from components.reach import Machine
 from config.measure import Measure
@@ -47,12 +49,13 @@ class LoginNode(pulumi.ComponentResource):
         mine = pulumi.ResourceOptions(parent=self)
         login = wanted.login
         boot = render(LoginBoot(login.family, wanted.timezone, place.search_domain))
+        label = f"{wanted.name}-login"
         instance = core.Instance(
             f"{name}-instance",
             compartment_id=wanted.compartment,
             freeform_tags=wanted.all_tags,
             availability_domain=place.availability_domain,
-            display_name=f"{wanted.name}-login",
+            display_name=label,
             shape=login.shape,
             shape_config=core.InstanceShapeConfigArgs(ocpus=login.ocpus, memory_in_gbs=login.memory_gb),
             source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=place.login_image),
@@ -72,6 +75,7 @@ class LoginNode(pulumi.ComponentResource):
                 parent=self,
                 replace_on_changes=["sourceDetails.sourceId"],
                 ignore_changes=["sourceDetails.sourceId"] if login.image is None else None,
+                hooks=never_twice(f"{name}-instance", lambda: instances_named(wanted.compartment, label)),
             ),
         )
         announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)

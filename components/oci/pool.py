@@ -12,7 +12,9 @@ from pulumi_oci import core
 
 from catalogue.containers import Container
 from components.inventory import Launcher, Node, NodeSet, PlannedSet
+from components.left_behind import never_twice
 from components.oci.launch import Parts, details, tags
+from components.oci.living import networks_named
 from components.oci.preflight import Place
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
@@ -89,6 +91,7 @@ class Pool(pulumi.ComponentResource):
                 # matter to new ones only. Another image is another machine. Capacity is scarce, so the old ones go first.
                 replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
+                hooks=never_twice(f"{name}-nodes", lambda: networks_named(compartment, label)),
             ),
         )
         listed = core.get_cluster_network_instances_output(compartment_id=compartment, cluster_network_id=network.id)

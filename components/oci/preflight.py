@@ -12,8 +12,9 @@ from pulumi_oci import _utilities, core, limits
 
 from components.judged import look_up, refuse
 from components.oci import existing
+from components.oci.living import living
 from config.oci.facts import Facts, Image, OfferedShape
-from config.oci.model import MADE_FOR, OWNER, STACK, Login, Oci
+from config.oci.model import MADE_FOR, OWNER, Login, Oci
 from config.oci.rules import RULES
 from config.rule import ERROR, check
 
@@ -166,18 +167,13 @@ def _existing(wanted: Oci) -> Facts:
         "read compute-management-family in the compartment",
         lambda: core.get_cluster_networks(compartment_id=wanted.compartment).cluster_networks,
     )
-    mine = pulumi.get_stack()
-    living = [
-        network
-        for network in found
-        if network.state.upper() not in {"TERMINATING", "TERMINATED"} and (network.freeform_tags or {}).get(STACK, mine) == mine
-    ]
+    networks = living(found, pulumi.get_stack())
     single = _single(wanted.compartment)
-    sizes = {network.display_name: sum(int(part.size) for part in network.instance_pools) for network in living}
+    sizes = {network.display_name: sum(int(part.size) for part in network.instance_pools) for network in networks}
     sizes |= dict.fromkeys(single, 1)
-    tags = {network.display_name: network.freeform_tags or {} for network in living} | single
+    tags = {network.display_name: network.freeform_tags or {} for network in networks} | single
     labels = {wanted.label(pool): pool.name for pool in wanted.pools}
-    ids = {network.display_name: network.id for network in living}
+    ids = {network.display_name: network.id for network in networks}
     shrinking = {
         pool.name: wanted.label(pool)
         for pool in wanted.pools
@@ -198,9 +194,8 @@ def _single(compartment: str) -> dict[str, Mapping[str, str]]:
         "read instance-family in the compartment",
         lambda: core.get_instances(compartment_id=compartment).instances,
     )
-    living = [one for one in found if one.state.upper() not in {"TERMINATING", "TERMINATED"}]
-    tags = {one.display_name: one.freeform_tags or {} for one in living}
-    return {name: its for name, its in tags.items() if MADE_FOR in its and its.get(STACK) == pulumi.get_stack()}
+    tags = {one.display_name: one.freeform_tags or {} for one in living(found)}
+    return {name: its for name, its in tags.items() if MADE_FOR in its}
 
 
 def _oldest(compartment: str, network: str) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ import pulumi
 from pulumi_oci import core
 
 from components.inventory import Node, NodeSet
+from components.left_behind import never_twice
 from components.oci.launch import BOOT_VPUS_PER_GB, Parts, plugins, tags, user_data
+from components.oci.living import instances_named
 from components.oci.pool import DELETE, create_timeout, node_set
 from components.oci.preflight import Place
 from config.oci.model import Oci
@@ -72,6 +74,7 @@ class Single(pulumi.ComponentResource):
                 # machine that is to stay keeps what it was launched with.
                 replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
+                hooks=never_twice(f"{name}-node", lambda: instances_named(wanted.compartment, wanted.label(pool))),
                 ignore_changes=["metadata", "sourceDetails"] if pool.name in place.staying else None,
             ),
         )

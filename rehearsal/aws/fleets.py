@@ -85,7 +85,7 @@ class Fleet(Kind):
             return
         cloud.wait(self.seconds)
         wanted = int(record.inputs["targetCapacitySpecification"]["totalTargetCapacity"])
-        members = self._reserve(cloud, record, wanted)
+        members = cloud.store.read().children(record.id) or self._reserve(cloud, record, wanted)
         with ThreadPoolExecutor(_WINDOW) as window:
             for booted in [window.submit(_boot, cloud, one) for one in members]:
                 booted.result()

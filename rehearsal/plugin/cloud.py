@@ -1,8 +1,8 @@
 """Create, change and delete what the engine asks for, and survive a crash at any moment.
 
 Every request leaves a record before it has an effect, marked with this process. Whatever a dead process was working on is
-undone (or, if it was being deleted, finished) when the next one starts. What was created but never mentioned again by its
-engine, which died before it could write its state, is removed when the same resource is created again.
+finished when the next one starts: a vendor goes on with what it was asked for, whether or not the engine lives to hear of it.
+So what an engine that died was creating stays, is billed, holds what it needs, and comes up beside what is asked for anew.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from rehearsal.host import hosts
-from rehearsal.plugin.errors import PartlyCreatedError, Problem, ServiceError
+from rehearsal.plugin.errors import PartlyCreatedError, Problem, RequestTimeoutError, ServiceError
 from rehearsal.plugin.faults import Faults
 from rehearsal.plugin.kinds import Asked, Kind
 from rehearsal.plugin.store import Database, Record, Store, alive, this_process
@@ -70,13 +70,9 @@ class Cloud(ABC):
         """
         kind = self.kinds[token]
         self.faults.before(kind.service, kind.create, kind.stale(inputs))
-        for orphan in self._orphans(lambda record: record.urn == urn):
-            self._discard(orphan.id)
         with self.store.change() as database:
             _refuse_if(kind.problems(Asked(inputs, database)), kind, kind.create)
-            record = Record(
-                kind.new_id(urn, inputs), token, urn, "PROVISIONING", dict(inputs), worker=self.process, maker=self.process
-            )
+            record = Record(kind.new_id(urn, inputs), token, urn, "PROVISIONING", dict(inputs), worker=self.process)
             kind.born(database, record)
             database.records[record.id] = record
         try:
@@ -107,7 +103,7 @@ class Cloud(ABC):
             record = database.records[resource_id]
             _refuse_if(kind.problems(Asked(inputs, database, itself=resource_id)), kind, kind.update)
             old, record.inputs = record.inputs, dict(inputs)
-            record.state, record.worker, record.acknowledged = "UPDATING", self.process, True
+            record.state, record.worker = "UPDATING", self.process
         try:
             kind.effect(self, record, old)
         except PartlyCreatedError:
@@ -133,10 +129,6 @@ class Cloud(ABC):
             return
         kind = self.kinds[found.token]
         self.faults.before(kind.service, kind.delete)
-        stack = _stack(found.urn)
-        # The engine deletes what it knows from the leaves up: what is left here is an orphan of a crashed run.
-        for orphan in self._orphans(lambda record: _stack(record.urn) == stack and self._needs(record, found)):
-            self._discard(orphan.id)
         with self.store.change() as database:
             if resource_id not in database.records:
                 return
@@ -148,31 +140,25 @@ class Cloud(ABC):
         self._remove(resource_id)
 
     def read(self, resource_id: str) -> Record | None:
-        """Return a resource, or None if it is gone; from now on the engine is known to know it."""
+        """Return a resource, or None if it is gone."""
         record = self.store.read().find(resource_id)
         if record is None:
             return None
         if not self.kinds[record.token].exists(self, record):
             self._remove(resource_id)
             return None
-        self.acknowledge(resource_id)
         return record
 
-    def acknowledge(self, resource_id: str) -> None:
-        """Note that the engine has named a resource, so that it is no orphan of a crash."""
-        record = self.store.read().records.get(resource_id)
-        if record is not None and not record.acknowledged:
-            with self.store.change() as database:
-                if resource_id in database.records:
-                    database.records[resource_id].acknowledged = True
-
     def recover(self) -> None:
-        """Undo or finish what dead processes were working on, and stop hosts without a record."""
+        """Finish what dead processes were working on, and stop hosts without a record."""
         database = self.store.read()
         broken = [record for record in database.records.values() if record.worker and not alive(record.worker)]
-        for record in broken:
-            if record.state in {"PROVISIONING", "TERMINATING"}:
+        # A member of a pool that never came up gives way to another, which its pool brings up.
+        for record in sorted(broken, key=lambda record: bool(record.urn)):
+            if record.state == "TERMINATING" or (record.state == "PROVISIONING" and not record.urn):
                 self._remove(record.id)
+            elif record.state == "PROVISIONING":
+                self._finish(record)
             else:
                 self._settle(record.id)
         if broken:
@@ -207,11 +193,22 @@ class Cloud(ABC):
 
     def stamp(self, record: Record) -> Record:
         """Return the record as this process's own work, for resources that a larger one brings along."""
-        return replace(record, worker=self.process, maker=self.process)
+        return replace(record, worker=self.process)
 
     def remove(self, resource_id: str) -> None:
         """Remove what a larger resource brought along; a missing one is fine."""
         self._remove(resource_id)
+
+    def _finish(self, record: Record) -> None:
+        """Bring up what was asked of a process that died; what the service refuses is not there."""
+        try:
+            self.kinds[record.token].effect(self, record, None)
+        except PartlyCreatedError:
+            self._settle(record.id)
+        except (ServiceError, RequestTimeoutError, RuntimeError):
+            self._remove(record.id)
+        else:
+            self._settle(record.id)
 
     def _settle(self, resource_id: str) -> Record:
         with self.store.change() as database:
@@ -232,21 +229,6 @@ class Cloud(ABC):
         with self.store.change() as database:
             database.records.pop(resource_id, None)
 
-    def _discard(self, resource_id: str) -> None:
-        """Remove a resource and all that was built on it."""
-        database = self.store.read()
-        if resource_id in database.records:
-            for other in [one for one in database.records.values() if self._needs(one, database.records[resource_id])]:
-                self._discard(other.id)
-            self._remove(resource_id)
-
-    def _orphans(self, chosen: Any) -> list[Record]:
-        return [
-            record
-            for record in self.store.read().records.values()
-            if record.urn and not record.acknowledged and not alive(record.maker) and chosen(record)
-        ]
-
     def _needs(self, record: Record, other: Record) -> bool:
         names = self.kinds[other.token].names(other)
         return any(one in names for one in self.kinds[record.token].needs(record))
@@ -265,11 +247,6 @@ def _refuse_if(problems: Iterator[Problem], kind: Kind, operation: str) -> None:
     problem = next(problems, None)
     if problem is not None:
         raise ServiceError(problem, kind.service, operation)
-
-
-def _stack(urn: str) -> str:
-    """Return the stack and the project of a URN (`urn:pulumi:stack::project::type::name`)."""
-    return "::".join(urn.split("::")[:2])
 
 
 def _pace(text: str) -> float:

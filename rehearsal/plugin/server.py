@@ -140,7 +140,6 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @override
     def Diff(self, request: Any, context: Any) -> Any:
-        self._cloud.acknowledge(self._key(request))
         news, state = wire.loads(request.news), wire.loads(request.olds)
         found = self.changes(_token(request.urn), wire.loads(request.old_inputs), news, state)
         ignored = set(request.ignoreChanges)
@@ -270,6 +269,6 @@ def serve(provider: Provider) -> None:
     parent = os.getppid()
     while not quit_quietly.wait(_PARENT_POLL_S) and os.getppid() == parent:
         pass
-    # What is being done now is undone at the next start, as after a crash.
+    # What is being done now is finished at the next start, as a vendor would.
     server.stop(grace=None)
     os._exit(0)

@@ -40,8 +40,6 @@ class Record:
         private: what only this cloud needs to know.
         parent: the id of what it belongs to and is deleted with, or None.
         worker: the process that is creating, changing or deleting it, or "".
-        maker: the process which made it.
-        acknowledged: whether the engine has named it since, and so has it in its state.
     """
 
     id: str
@@ -53,8 +51,6 @@ class Record:
     private: dict[str, Any] = field(default_factory=dict)
     parent: str | None = None
     worker: str = ""
-    maker: str = ""
-    acknowledged: bool = False
 
     @property
     def short(self) -> str:

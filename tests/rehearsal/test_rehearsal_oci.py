@@ -217,21 +217,26 @@ def forge(cloud: Cloud, ocid: str, **fields: Any) -> None:
             setattr(database.records[ocid], name, value)
 
 
-def test_what_a_dead_process_was_making_is_undone_and_what_it_was_deleting_is_finished(cloud: Cloud, fakes: Fakes) -> None:
+def test_what_a_dead_process_was_doing_is_finished_as_a_vendor_does(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
     pool = stack.pool()
+    members = cloud.store.read().children(pool.id)
     forge(cloud, record.id, state="TERMINATING", worker=DEAD)
     forge(cloud, pool.id, state="PROVISIONING", worker=DEAD)
+    forge(cloud, members[0].id, state="PROVISIONING", worker=DEAD)
     forge(cloud, stack.ids["public"], state="UPDATING", worker=DEAD)
     fakes.world.folder("hosts", "deadbeef")
     Cloud(fakes.world).recover()
     kept = cloud.store.read().records
-    assert {record.id, pool.id}.isdisjoint(kept)
-    assert kept[stack.ids["public"]].state == "AVAILABLE"
-    assert fakes.running == {}
-    assert list((fakes.world.path / "hosts").iterdir()) == []
-    assert fakes.fabrics == {}
+    assert record.id not in kept
+    assert (kept[pool.id].state, kept[stack.ids["public"]].state) == ("RUNNING", "AVAILABLE")
+    again = cloud.store.read().children(pool.id)
+    assert len(again) == len(members)
+    assert {one.state for one in again} == {"RUNNING"}
+    assert members[0].id not in {one.id for one in again}, "a member that never came up gives way to another"
+    assert set(fakes.running) == {one.short for one in again}
+    assert not (fakes.world.path / "hosts" / "deadbeef").exists()
 
 
 def test_another_image_is_another_system_on_the_same_instance_with_the_same_addresses(cloud: Cloud, fakes: Fakes) -> None:
@@ -249,33 +254,20 @@ def test_another_image_is_another_system_on_the_same_instance_with_the_same_addr
 def test_recovery_leaves_alone_what_a_living_process_is_making(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
-    forge(cloud, record.id, state="PROVISIONING", worker=record.maker)
+    forge(cloud, record.id, state="PROVISIONING", worker=cloud.process)
     Cloud(cloud.world).recover()
-    assert record.id in cloud.store.read().records
+    assert cloud.store.read().records[record.id].state == "PROVISIONING"
 
 
-def test_what_the_engine_never_heard_of_gives_way_to_its_second_try(cloud: Cloud, fakes: Fakes) -> None:
+def test_what_an_engine_that_died_has_made_stays_beside_its_second_try_and_holds_what_it_needs(
+    cloud: Cloud, fakes: Fakes
+) -> None:
     stack = Stack(cloud).network()
-    lost = stack.bastion()
-    forge(cloud, lost.id, maker=DEAD)
-    again = stack.bastion()
-    assert list(fakes.running) == [again.short]
-    forge(cloud, again.id, maker=DEAD)
-    cloud.acknowledge(again.id)
-    replacement = cloud.create(token("Instance"), stack.urn("Instance", "bastion"), stack.inputs["bastion"])
-    assert set(fakes.running) == {again.short, replacement.short}, "a replacement leaves the old one to the engine"
-
-
-def test_destroy_is_not_held_up_by_what_the_engine_never_heard_of(cloud: Cloud, fakes: Fakes) -> None:
-    stack = Stack(cloud)
-    vcn = stack.make("Vcn", "vcn", cidrBlocks=["10.0.0.0/16"]).id
-    subnet = stack.make("Subnet", "lost", vcnId=vcn, cidrBlock="10.0.0.0/24").id
-    forge(cloud, subnet, maker=DEAD, urn="urn:pulumi:other::p::x::lost")
+    first, second = stack.bastion(), stack.bastion()
+    assert set(fakes.running) == {first.short, second.short}
+    cloud.delete(second.id)
     with pytest.raises(ServiceError, match="409-Conflict"):
-        cloud.delete(vcn)
-    forge(cloud, subnet, urn="urn:pulumi:dev::p::x::lost")
-    cloud.delete(vcn)
-    assert fakes.plans == {}
+        cloud.delete(stack.ids["public"])
 
 
 def test_throttling_is_retried_and_in_the_end_reported(cloud: Cloud) -> None:

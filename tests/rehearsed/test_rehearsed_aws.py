@@ -40,6 +40,10 @@ def destroying(what: str) -> dict[str, Any]:
 #: Nothing that holds data ends with this stack.
 STORY = merged(PLAN, destroying("refuse"))
 CALM = merged(STORY, QUICK)
+#: What ends no machine with GPUs.
+CHANGED = merged(CALM, {"monitoring": {"exporter": True}}) | {
+    "aws": merged(CALM["aws"], {"tags": {"team": "x"}, "timezone": "UTC", "login": {"image": "ami-0123456789abcdef2"}})
+}
 
 
 @pytest.fixture(scope="module")
@@ -128,14 +132,12 @@ def machines(stage: Stage) -> list[str]:
 def test_tags_time_zone_an_exporter_and_another_login_node_end_no_machine_and_the_preview_says_so(built):
     stage = built[0]
     before, booted = machines(stage), stage.ever_booted()
-    another = {"tags": {"team": "x"}, "timezone": "UTC", "login": {"image": "ami-0123456789abcdef2"}}
-    changed = merged(CALM, {"aws": another, "monitoring": {"exporter": True}})
-    seen = stage.preview(**changed)
+    seen = stage.preview(**CHANGED)
     assert seen.status == 0, seen
     replaced = [line for line in seen.changes() if line.strip().startswith("+-") and ":ec2" in line]
     assert [line for line in replaced if "cluster-login-instance" in line], seen
     assert not [line for line in replaced if "cluster-pool" in line], seen
-    found = stage.build(**changed)
+    found = stage.build(**CHANGED)
     assert found.status == 0, found
     assert machines(stage) == before
     assert stage.ever_booted() == booted + 1, "only the login node is another one"
@@ -146,9 +148,26 @@ def test_tags_time_zone_an_exporter_and_another_login_node_end_no_machine_and_th
         assert len(re.findall(r"busbar_rdma_hw_tx_bytes_total\{\S+ [1-9]", heard)) == 32, "the new login node is their reader"
 
 
-def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_near(built):
+def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_taken_into_the_state(built):
     stage = built[0]
     before, booted = machines(stage), stage.ever_booted()
+    three = merged(CHANGED, nodes(static=3))
+    stage.faults({"kind": "crash", "operation": "RunInstances"})
+    assert stage.build(**three).status != 0
+    stage.faults()
+    refused = stage.build(**three)
+    assert refused.status != 0
+    assert "runs in this stack's name and is not in its state" in refused.text, refused
+    taken = stage.mend()
+    assert taken.status == 0, taken
+    assert machines(stage)[:2] == before
+    assert f"{machines(stage)[2]}, which an update that was killed has made, is in the state now" in taken.text
+    assert stage.ever_booted() == booted + 1
+
+
+def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_near(built):
+    stage = built[0]
+    before, booted = machines(stage)[:2], stage.ever_booted()
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # machines may stay, or be made anew
     found = stage.short_by("rail", **merged(STORY, nodes(static=3)))
     assert found.status != 0
@@ -158,7 +177,7 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     assert (culprit["kind"], culprit["nodes"]) == ("rail", [outputs["nodes"][1]["name"]])
     assert culprit["rails"] == ["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"]
     assert any("the rails of GPU 3 on all nodes together" in reason for reason in outputs["measured"]["reasons"])
-    assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 2), "one more machine, and the login node of before"
+    assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 1), "the login node of before"
 
 
 def test_the_slow_machine_is_left_out_and_one_is_made_anew_and_no_more_than_that_one_is_rented(built):

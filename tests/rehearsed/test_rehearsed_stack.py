@@ -48,13 +48,6 @@ def stdouts(stage: Stage) -> dict[str, str]:
 # What goes wrong while machines are made
 
 
-def test_a_crash_of_the_stand_in_cloud_is_a_failed_update_and_the_next_one_goes_on(stage):
-    stage.faults({"kind": "crash", "operation": "CreateClusterNetwork"})
-    found = stage.up()
-    assert found.status != 0
-    assert "ClusterNetwork" not in {one["type"].rpartition(":")[2] for one in stage.resources()}
-
-
 def test_capacity_that_runs_out_half_way_is_an_error_and_nothing_stays_unseen(stage):
     stage.faults({"kind": "capacity", "after": 1})
     found = stage.up()
@@ -67,9 +60,26 @@ def test_capacity_that_runs_out_half_way_is_an_error_and_nothing_stays_unseen(st
     assert left_of(stage.world) == []
 
 
+def test_what_a_crashed_update_has_rented_is_never_rented_twice_and_the_next_one_goes_on_with_it(stage):
+    before = stage.ever_booted()
+    stage.faults({"kind": "crash", "operation": "CreateClusterNetwork"})
+    assert stage.up().status != 0
+    refused = stage.up()
+    assert refused.status != 0
+    assert "runs in this stack's name and is not in its state: an update that was killed has made it" in refused.text, refused
+    assert "`python -m tools.take_in dev` takes it into the state" in refused.text
+    taken = stage.mend()
+    assert taken.status == 0, taken
+    (network,) = [one["id"] for one in stage.resources() if one["type"].endswith(":ClusterNetwork")]
+    assert f"{network}, which an update that was killed has made, is in the state now" in taken.text
+    assert stage.ever_booted() - before == 3, "the login node and two nodes"
+
+
 def test_a_private_subnet_that_takes_ssh_alone_fails_with_the_missing_rule_named(stage):
     """With the rule in place the next update goes on where this one ended."""
+    before = stage.ever_booted()
     found = stage.up(oci={"network": {"ingress": "ssh"}})
+    assert stage.ever_booted() == before, "the network that was taken in is the one that goes on"
     assert found.status != 0
     assert "cannot reach inst-" in found.text
     assert "must allow all protocols from the nodes' network" in found.text

@@ -1,0 +1,96 @@
+"""Machines that run in a stack's name and are not in its state: an update that was killed has made them.
+
+A vendor makes what it was asked for, whether or not the engine lives to write that down; asked again it makes a second one, and
+both are billed. So where the engine is about to create a machine, the account is asked what runs in its place, and the state
+whether it has that, as it has a machine that is being replaced. tools/take_in.py takes in what it has not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi
+
+#: A state of a thousand resources comes from afar within some seconds.
+_EXPORTED_WITHIN_S = 120
+#: Variable with the path of a file that gets a line of JSON, [URN, id], for each of them: tools/take_in.py reads it.
+NOTED = "BUSBAR_LEFT_BEHIND"
+
+
+@dataclass(frozen=True)
+class LeftBehind:
+    """What runs in the place of a resource that is about to be created.
+
+    Attributes:
+        id: the vendor's.
+        words: as people know it, such as `i-0123 (10.1.0.4)`.
+    """
+
+    id: str
+    words: str
+
+
+def this_stack() -> str:
+    """Return what no other stack of the same backend has: organization, project and name."""
+    return f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
+
+
+def never_twice(name: str, find: Callable[[], Awaitable[Sequence[LeftBehind]]]) -> pulumi.ResourceHookBinding:
+    """Return the hook of resource `name` that refuses to create it while `find` returns what the state does not have."""
+
+    async def look(args: pulumi.ResourceHookArgs) -> None:
+        found = await find()
+        known = await asyncio.to_thread(ids_in_state) if found else frozenset()
+        strange = [one for one in found if one.id not in known]
+        if not strange:
+            return
+        if len(strange) == 1:
+            _note(args.urn, strange[0].id)
+        if looked_for():
+            return
+        command = f"`python -m tools.take_in {pulumi.get_stack()}`"
+        way = f"{command} takes it into the state; or end it by hand, and update again"
+        if len(strange) > 1:
+            way = f"End all but one by hand; {command} takes the last into the state"
+        raise pulumi.RunError(
+            f"{', '.join(one.words for one in strange)} runs in this stack's name and is not in its state: an update that was "
+            f"killed has made it. It is billed, and nothing is created beside it. {way}. If it belongs to a stack of the same "
+            "name whose state is elsewhere, give one of them another name."
+        )
+
+    options = pulumi.ResourceHookOptions(on_dry_run=True)
+    return pulumi.ResourceHookBinding(before_create=[pulumi.ResourceHook(f"{name}-never-twice", look, options)])
+
+
+def ids_in_state() -> frozenset[str]:
+    """Return the vendor's ids of what the stack's state has, what is being replaced as well.
+
+    Raises:
+        pulumi.RunError: the engine did not tell.
+    """
+    words = ["pulumi", "stack", "export", "--stack", this_stack()]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=_EXPORTED_WITHIN_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", "") or error
+        refused = f"`{' '.join(words)}` does not tell whether this stack's state has a machine that runs in its name: {said}"
+        raise pulumi.RunError(refused) from error
+    resources = json.loads(done.stdout)["deployment"].get("resources") or []
+    return frozenset(str(one["id"]) for one in resources if "id" in one)
+
+
+def looked_for() -> bool:
+    """Return whether this preview is one of tools/take_in.py, which changes nothing in the account."""
+    return pulumi.runtime.is_dry_run() and NOTED in os.environ
+
+
+def _note(urn: str, its_id: str) -> None:
+    if NOTED in os.environ:
+        with Path(os.environ[NOTED]).open("a", encoding="utf-8") as target:
+            target.write(json.dumps([urn, its_id]) + "\n")

@@ -1,0 +1,36 @@
+"""What of an account's resources is this stack's: known by a tag, and not on its way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+from pulumi_oci import core
+
+from components.left_behind import LeftBehind
+from config.oci.model import STACK
+
+_GONE = frozenset({"TERMINATING", "TERMINATED"})
+
+
+def living(found: Sequence[Any], untagged: str = "") -> list[Any]:
+    """Return which resources are of this stack and not on their way out; those without a tag are of the stack `untagged`."""
+    mine = pulumi.get_stack()
+    return [one for one in found if one.state.upper() not in _GONE and (one.freeform_tags or {}).get(STACK, untagged) == mine]
+
+
+async def networks_named(compartment: str, label: str) -> list[LeftBehind]:
+    """Return this stack's cluster networks of that display name."""
+    found = await core.get_cluster_networks_output(compartment_id=compartment, display_name=label).future()
+    return _left_behind(found.cluster_networks if found else ())
+
+
+async def instances_named(compartment: str, label: str) -> list[LeftBehind]:
+    """Return this stack's single instances of that display name."""
+    found = await core.get_instances_output(compartment_id=compartment, display_name=label).future()
+    return _left_behind(found.instances if found else ())
+
+
+def _left_behind(found: Sequence[Any]) -> list[LeftBehind]:
+    return [LeftBehind(one.id, f"{one.display_name} ({one.id}, since {one.time_created})") for one in living(found)]

@@ -1,0 +1,180 @@
+"""Machines that an update which was killed has made: nothing is rented beside them, and they are taken into the state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pulumi
+import pytest
+from conftest import HOOKS, Engine, run_program
+from test_aws_program import PROFILE, nodes, program, ran
+from test_program import LINES
+
+from components import left_behind
+from tools import take_in
+
+URN = "urn:pulumi:dev::busbar::busbar:oci:Pool$oci:Core/clusterNetwork:ClusterNetwork::cluster-pool-gpu-nodes"
+NETWORK = {
+    "id": "ocid1.clusternetwork.oc1..lost",
+    "displayName": "busbar-gpu",
+    "state": "RUNNING",
+    "timeCreated": "2026-11-24",
+    "freeformTags": {"busbar-stack": "dev"},
+}
+
+
+def asked(hook: pulumi.ResourceHook) -> None:
+    """Do what the engine does before it creates the resource of that hook."""
+    asyncio.get_event_loop().run_until_complete(hook(pulumi.ResourceHookArgs(URN, "", "nodes", "type")))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def account(monkeypatch):
+    """The cluster networks that the account says it has."""
+    found: list[dict[str, Any]] = []
+    genuine = Engine.call
+
+    def call(self, args):
+        return {"clusterNetworks": found} if args.token.endswith(":getClusterNetworks") else genuine(self, args)
+
+    monkeypatch.setattr(Engine, "call", call)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch) -> set[str]:
+    """The ids that the state has."""
+    known: set[str] = set()
+    monkeypatch.setattr(left_behind, "ids_in_state", lambda: known)
+    monkeypatch.delenv(left_behind.NOTED, raising=False)
+    return known
+
+
+def test_nothing_is_created_where_a_network_of_this_stack_runs_that_the_state_does_not_have(account):
+    run_program(LINES)
+    hook = HOOKS["cluster-pool-gpu-nodes-never-twice"]
+    asked(hook)
+    account.append(NETWORK)
+    with pytest.raises(pulumi.RunError) as refused:
+        asked(hook)
+    said = str(refused.value)
+    assert said.startswith("busbar-gpu (ocid1.clusternetwork.oc1..lost, since 2026-11-24) runs in this stack's name")
+    assert "`python -m tools.take_in dev` takes it into the state" in said
+
+
+OTHERS = [{"state": "TERMINATING"}, {"freeformTags": {"busbar-stack": "second"}}, {"freeformTags": None}]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_is_on_its_way_out_or_another_stacks_is_in_nobodys_way(account, other):
+    run_program(LINES)
+    account.append(NETWORK | other)
+    asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
+
+
+def test_what_the_state_has_is_replaced_and_in_nobodys_way(account, state):
+    run_program(LINES)
+    account.append(NETWORK)
+    state.add(NETWORK["id"])
+    asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
+
+
+def test_a_preview_refuses_it_too_and_notes_the_id_for_who_looks_for_it(account, monkeypatch, tmp_path):
+    run_program(LINES, preview=True)
+    account.append(NETWORK)
+    hook = HOOKS["cluster-pool-gpu-nodes-never-twice"]
+    with pytest.raises(pulumi.RunError, match="an update that was killed has made it"):
+        asked(hook)
+    monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
+    asked(hook)
+    assert json.loads((tmp_path / "note").read_text()) == [URN, NETWORK["id"]]
+    account.append(NETWORK | {"id": "ocid1.clusternetwork.oc1..another"})
+    asked(hook)
+    assert len((tmp_path / "note").read_text().splitlines()) == 1, "of two nobody knows which one the update was making"
+
+
+def test_a_login_node_is_looked_for_by_its_name_and_tag(monkeypatch):
+    machine = {"id": "ocid1.instance.oc1..lost", "displayName": "busbar-login", "state": "PROVISIONING", "timeCreated": "today"}
+    genuine = Engine.call
+
+    def call(self, args):
+        if not args.token.endswith(":getInstances"):
+            return genuine(self, args)
+        return {"instances": [machine | {"freeformTags": {"busbar-stack": "dev"}}] if args.args.get("displayName") else []}
+
+    monkeypatch.setattr(Engine, "call", call)
+    run_program(LINES)
+    with pytest.raises(
+        pulumi.RunError, match=r"^busbar-login \(ocid1\.instance\.oc1\.\.lost, since today\) runs in this stack's"
+    ):
+        asked(HOOKS["cluster-login-instance-never-twice"])
+
+
+def engine(folder, monkeypatch, script: str) -> None:
+    """Put an engine on PATH that does what `script` says."""
+    (folder / "pulumi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "pulumi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_the_engine_is_asked_for_all_ids_of_the_state_and_one_that_does_not_tell_is_a_refusal(monkeypatch, tmp_path):
+    monkeypatch.undo()
+    state = {"deployment": {"resources": [{"urn": "a"}, {"urn": "b", "id": "x", "delete": True}, {"urn": "c", "id": "y"}]}}
+    engine(tmp_path, monkeypatch, f"echo '{json.dumps(state)}'")
+    assert left_behind.ids_in_state() == {"x", "y"}
+    engine(tmp_path, monkeypatch, "echo no access >&2; exit 255")
+    with pytest.raises(pulumi.RunError, match=r"^`pulumi stack export --stack \S+` does not tell .*: no access\n$"):
+        left_behind.ids_in_state()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_on_aws_each_node_is_looked_for_by_its_number_and_only_its_own_is_in_its_way():
+    two = {name: tags for name, tags in ran().items() if name != "i-2"}
+    program(nodes(static=3), running=two)
+    asked(HOOKS["cluster-pool-gpu-p5-2-never-twice"])
+    with pytest.raises(pulumi.RunError, match=r"^i-1 \(10\.1\.0\.20\) runs in this stack's name and is not in its state"):
+        asked(HOOKS["cluster-pool-gpu-p5-1-never-twice"])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_on_aws_another_stacks_node_is_in_nobodys_way_and_a_login_node_of_this_one_is():
+    program(nodes(static=3), running=ran(**{"busbar:stack": "second"}))
+    asked(HOOKS["cluster-pool-gpu-p5-1-never-twice"])
+    asked(HOOKS["cluster-login-instance-never-twice"])
+    made = program()[0].named("cluster-login-instance")
+    program(running={"i-login": made["tags"] | {PROFILE: "the login node's"}})
+    with pytest.raises(pulumi.RunError, match=r"^i-login \(10\.1\.0\.20\) runs in this stack's name"):
+        asked(HOOKS["cluster-login-instance-never-twice"])
+
+
+def test_of_two_that_run_all_but_one_are_to_be_ended_by_hand(account):
+    run_program(LINES)
+    account += [NETWORK, NETWORK | {"id": "ocid1.clusternetwork.oc1..another"}]
+    with pytest.raises(pulumi.RunError, match=r"End all but one by hand; `python -m tools\.take_in dev` takes the last into"):
+        asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
+
+
+def test_what_would_be_created_and_runs_becomes_a_resource_and_what_is_replaced_does_not():
+    ids = {URN: "ocid1", "urn:replaced": "ocid2", "urn:gone": "ocid3"}
+    new = {"urn": URN, "custom": True, "inputs": {"a": 1}}
+    steps = [
+        {"op": "create", "urn": URN, "newState": new},
+        {"op": "create", "urn": "urn:other", "newState": {}},
+        {"op": "create-replacement", "urn": "urn:replaced", "newState": {}},
+    ]
+    assert take_in.found(steps, ids) == [new | {"id": "ocid1", "outputs": {}}]
+    assert take_in.NOTED == left_behind.NOTED
+
+
+def test_the_state_gets_the_resources_that_run_and_keeps_all_else():
+    mine, other = ({"type": "creating", "resource": {"urn": urn}} for urn in (URN, "urn:other"))
+    state = {"manifest": {}, "resources": [{"urn": "urn:stack"}], "pending_operations": [mine, other]}
+    after = take_in.taken(state, [{"urn": URN, "id": "ocid1"}])
+    assert after == {
+        "manifest": {},
+        "resources": [{"urn": "urn:stack"}, {"urn": URN, "id": "ocid1"}],
+        "pending_operations": [other],
+    }
+    assert take_in.taken({}, []) == {"resources": [], "pending_operations": []}
