@@ -242,6 +242,16 @@ def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only
     assert asked["pair_limit_gb_s"] == pytest.approx(0.05 * 0.85)
 
 
+def test_a_pass_is_shown_at_the_end_and_a_short_fabric_only_by_the_step_that_fails(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
+    run_program(LINES)
+    assert len([text for text in told if text.startswith("\nverdict PASS")]) == 1
+    told.clear()
+    run_program(LINES | {"acceptance-measure": json.dumps(document(dev_asked(), share=0.5))})
+    assert not [text for text in told if text.startswith("\nverdict")]
+
+
 def test_a_fabric_that_is_fast_at_second_sight_is_accepted():
     slow, fine = document(dev_asked(), share=0.5), document(dev_asked())
     searched = json.loads(LINES["acceptance-search"]) | {"again": {"steps": fine["steps"], "evidence": fine["evidence"]}}

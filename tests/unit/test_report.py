@@ -278,6 +278,7 @@ def test_bursts_beyond_the_scale_are_clipped_and_marked_and_the_deciding_numbers
     ]
     bursting = PASSED | {"results": PASSED["results"] | {"gather": burst}}
     bandwidth, time = plot.curves(bursting).axes
+    assert (bandwidth.get_ylabel(), time.get_ylabel()) == ("bus bandwidth, GB/s", "time, us")
     assert bandwidth.get_ylim() == (0, pytest.approx(1.2 * PASSED["ceiling_gb_s"]))
     (marks,) = [one for one in bandwidth.get_lines() if one.get_marker() == "^"]
     assert list(marks.get_xdata()) == [found["size_bytes"] for found in burst]

@@ -20,6 +20,39 @@ from tools.search.simulate import Fabric, Fault, Score, planted, ring_factor, ru
 ROOT = Path(__file__).parents[2]
 
 
+#: Kinds of fabrics, a few of each.
+COURSES = {
+    "steady causes, 8 nodes": Case(8, 14, (0, 1, 2), short=True),
+    "disturbed trials, 8 nodes": Case(8, 14, (1, 2), disturbed=0.05),
+    "causes that come and go, 8 nodes": Case(8, 14, (1, 2), active=0.4),
+    "causes that come and go among disturbed trials, 16 nodes": Case(16, 14, (1, 2), active=0.6, disturbed=0.03),
+    "planes and groups, 9 nodes": Case(9, 14, (1, 2), (*CAUSES, "rail_plane", "group")),
+    "groups that come and go, 12 nodes": Case(12, 10, (1,), ("group",), active=0.7),
+    "one rail, 6 nodes": Case(6, 10, (1, 2), rails=1),
+    "two nodes": Case(2, 10, (1,), active=0.7),
+    "a narrow spine, 32 nodes": Case(32, 8, (1,), leaf=8, spine=0.5),
+    "collisions on shared links, 32 nodes": Case(32, 8, (0, 1), leaf=8, ecmp=0.1, short=True),
+    "a link that no ring crosses, 16 nodes": Case(16, 10, (1,), ("far link",), off_ring=True),
+}
+
+
+def course(score: Score) -> str:
+    """Return a line: what was right, what it took and what was named."""
+    found = [
+        f"{one.kind} {one.nodes} rails {one.rails} at {one.ratio:.2f}{' at times' if one.flapping else ''}"
+        f", sure {one.confidence:.2f}, {len(one.evidence)} trials"
+        for one in score.finding.culprits
+    ]
+    counts = f"right {score.right}, wrong {score.wrong}, missed {score.missed}"
+    return f"  {counts} in {score.rounds} rounds, {score.trials} trials: {'; '.join(found) or 'nobody'}\n"
+
+
+def test_the_text_is_the_one_that_was_reviewed(reviewed):
+    """Every step that a search takes more, or in vain, and every other word of a finding shows here."""
+    text = "".join(f"{name}\n{''.join(map(course, case.scores()))}" for name, case in COURSES.items())
+    reviewed(ROOT / "tests" / "golden" / "search.txt", text)
+
+
 def named(fabric: Fabric, **known: float):
     finding = run(
         fabric, Search(fabric.nodes, fabric.rails, known.get("pair_limit_gb_s"), known.get("whole_gb_s", fabric.whole()))
