@@ -22,6 +22,9 @@ _MIB = 1024**2
 #: From these sizes on a run is no question of latency: on real machines, and where wires are scaled but latencies are not.
 #: A rehearsed wire is a token bucket, which lets what has gathered in it pass at once: below the second, that is much of a run.
 _FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
+#: A rehearsed run may exceed its wires by this factor: 16 rails, each with a bucket of 64 KiB, save 1 MiB while ranks wait for
+#: each other, a quarter of the smallest run that is judged. On a busy machine they wait longer, so it shows there first.
+_REHEARSED_ABOVE = 1.3
 #: A size must reach this share of its prediction, which real transcripts follow within a sixth.
 _PREDICTED = 0.25
 #: A larger size, or the run in place, must reach this share of a smaller size, or of the run out of place. Published healthy
@@ -45,6 +48,11 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
 def is_a_burst(size_bytes: int, scale: int) -> bool:
     """Say whether a rehearsed message is so small that what its wires have saved up carries much of it."""
     return scale != 1 and size_bytes * scale < _FROM_REHEARSED_BYTES
+
+
+def most_above(scale: int) -> float:
+    """Return the factor by which a measured number may exceed what the wires allow."""
+    return ceiling.ABOVE if scale == 1 else _REHEARSED_ABOVE
 
 
 def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:

@@ -161,7 +161,7 @@ def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
         rows = found.rows(name)
         if rows and curve.is_a_burst(rows[-1]["size_bytes"], found.scale):
             continue
-        if most is not None and rows and (measured := busbw(rows[-1])) > ceiling.ABOVE * most:
+        if most is not None and rows and (measured := busbw(rows[-1])) > curve.most_above(found.scale) * most:
             what = "a ring" if ring else "any algorithm"
             yield (
                 f"{name}: {measured:.4g} GB/s is more than {what} can carry over these wires ({most:.4g}): "
