@@ -91,11 +91,13 @@ def test_bus_and_algorithm_bandwidth_name_the_number_of_ranks_within_one_percent
     assert state(json.loads(with_step("all_reduce", rows=rows)), "measurement") == expected
 
 
-@pytest.mark.parametrize(("factor", "expected"), [(1.04, "pass"), (1.06, "unknown")])
-def test_a_number_is_believed_up_to_five_percent_above_any_algorithm(factor, expected):
-    top = 0.05  # a ring was forced
-    rows = [row(size, factor * top) for size in PLAN.sizes_bytes]
-    assert state(json.loads(with_step("all_reduce", rows=rows)), "ceiling") == expected
+@pytest.mark.parametrize(
+    ("scale", "factor", "expected"),
+    [(1, 1.04, "pass"), (1, 1.06, "unknown"), (4000, 1.29, "pass"), (4000, 1.31, "unknown")],
+)
+def test_a_number_may_exceed_its_wires_by_five_percent_and_a_rehearsed_one_by_what_their_buckets_save(scale, factor, expected):
+    asked = dataclasses.replace(ASKED, plan=a_plan(end_bytes=4 * MIB if scale != 1 else 16 * 1024 * MIB))
+    assert state(document(asked, factor, scale), "ceiling", asked) == expected
 
 
 @pytest.mark.parametrize(("stage", "wire"), [("node", 300 / 4000), ("rails", 0.05 / 8)])
