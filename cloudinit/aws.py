@@ -1,6 +1,6 @@
 """Renders first boots on AWS: the login node, which publishes its host key, and the nodes, with EFA and file systems.
 
-The text contains no secret, only public keys and names of file systems. A machine whose boot failed keeps running, so that
+The text contains no secret, only public keys and file system names. A machine whose boot failed keeps running, so that
 first contact can read which step failed.
 """
 
@@ -23,9 +23,9 @@ class Mounts:
     """File systems to mount.
 
     Attributes:
-        lustre: DNS name and mount name of a Lustre file system, empty for none; `lustre_at` where.
-        lustre_efa: it is reached over EFA.
-        home: DNS name of an OpenZFS file system, empty for none; `home_at` where.
+        lustre: DNS name and mount name of a Lustre file system, None for none; it is mounted at `lustre_at`.
+        lustre_efa: whether it is reached over EFA.
+        home: DNS name of an OpenZFS file system, empty for none; it is mounted at `home_at`.
     """
 
     lustre: tuple[str, str] | None = None
@@ -40,11 +40,11 @@ class LoginBoot:
     """A login node's first boot.
 
     Attributes:
-        image: its kind.
+        image: the kind of its machine image.
         timezone: name from the tz database.
         keys: public keys that may log in.
         mounts: its file systems.
-        region: where `parameter` is.
+        region: the region of `parameter`.
         parameter: name of the SSM parameter that takes its public host key.
     """
 
@@ -61,13 +61,13 @@ class ComputeBoot:
     """A node's first boot.
 
     Attributes:
-        image: its kind.
+        image: the kind of its machine image.
         timezone: name from the tz database.
         keys: public keys that may log in.
         mounts: its file systems.
-        efa: EFA devices that must be there; 0 checks none.
-        stack: what is installed if the image has no EFA software, or too old.
-        enroot: version of enroot that is installed if the image has none; empty if ranks run in no container.
+        efa: number of EFA devices that must exist; 0 skips the check.
+        stack: the EFA software to install if the image has none, or an outdated one.
+        enroot: version of enroot to install if the image has none; empty if ranks do not run in a container.
     """
 
     image: MachineImage
@@ -83,7 +83,7 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
     """Return the cloud-config text of `boot`.
 
     Raises:
-        ValueError: it is longer than the vendor takes.
+        ValueError: the text is longer than the vendor accepts.
     """
     work = _login(boot) if isinstance(boot, LoginBoot) else _node(boot)
     config: dict[str, Any] = {
@@ -100,8 +100,8 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
 
 
 def _login(boot: LoginBoot) -> list[steps.Step]:
-    # The key first, so that every later failure can be read there. It takes no part in the measurement, so no file system holds
-    # that up, and none ends it.
+    # The key comes first, so that every later failure can be read there. The login node is not measured, so file systems do not
+    # delay its boot or make it fail.
     return [
         tools(),
         aws_steps.publish_host_key(boot.region, boot.parameter),

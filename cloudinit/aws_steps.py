@@ -19,14 +19,14 @@ _LEAST_EFA = "1.29"
 _INSTALLER = "https://efa-installer.amazonaws.com/aws-efa-installer"
 _LUSTRE_KEYS = "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
 _LUSTRE_REPOSITORY = "https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu"
-#: What its source needs beside the kernel's headers, flex, bison and Python's among them, which it does not declare.
+#: What the Lustre source needs besides the kernel's headers; flex, bison and Python are needed too, though not declared.
 _LUSTRE_BUILD = (
     *("lustre-source", "module-assistant", "build-essential", "bzip2", "debhelper", "libtool", "libyaml-dev"),
     *("libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config", "autoconf", "automake"),
     *("quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
 _LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
-#: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, less its automount: a mount that fails must fail the boot.
+#: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, without its automount: a failed mount must fail the boot.
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
@@ -52,7 +52,7 @@ fi
 def efa_software(stack: Stack, *, in_use: bool) -> Step:
     """Install EFA's software if the image has none, or one that is too old for NCCL.
 
-    A plugin that is known to hang ends the boot, if ranks use it (`in_use`): better than a measurement that never ends.
+    A plugin that is known to hang fails the boot if ranks use it (`in_use`): better than a measurement that never finishes.
     """
     plugin = f"""plugin=$(tr ' ' '\\n' < /opt/amazon/efa_installed_packages |
   sed -n 's/^libnccl-ofi[_-]\\([0-9.]*[0-9]\\).*/\\1/p' | head -n 1)
@@ -78,7 +78,7 @@ fi
 
 
 def efa_devices(count: int, libraries: tuple[str, ...]) -> Step:
-    """Let the loader find the NCCL plugin in any of the installer's folders, and check that every EFA device is there."""
+    """Let the loader find the NCCL plugin in any of the installer's folders, and check that every EFA device exists."""
     return Step(
         "efa-devices",
         f"""
@@ -143,9 +143,9 @@ fi
 
 
 def scratch(image: MachineImage) -> Step:
-    """Make /scratch of the machine's own disks: the volume that the image has made of them, or one stripe made here.
+    """Create /scratch on the machine's own disks: the volume that the image has made of them, or a striped volume made here.
 
-    Ubuntu's Deep Learning images make one in a unit of their own, AL2023's do not (release notes, May to October 2026).
+    Ubuntu's Deep Learning images create one in their own unit, AL2023's do not (release notes, May to October 2026).
     """
     return Step(
         "scratch",
@@ -179,12 +179,12 @@ fi
 
 
 def home(login: str, server: str, path: str) -> Step:
-    """Mount the OpenZFS file system's root volume as home folders."""
+    """Mount the root volume of the OpenZFS file system for home folders."""
     return mounts.home(login, mounts.Mount("nfs", f"{server}:/fsx/", path, _HOME_OPTIONS))
 
 
 def keep_kernel(image: MachineImage) -> Step:
-    """Keep the kernel: the Lustre client is built for it, and a newer kernel loses the mount (aws-parallelcluster 5746)."""
+    """Pin the kernel: the Lustre client is built for it, and a newer kernel loses the mount (aws-parallelcluster 5746)."""
     if image.packages != "apt":
         return Step("keep-kernel", "true  # repositories of this image are locked to its release")
     return Step(
@@ -203,7 +203,7 @@ xargs -r apt-mark hold < /run/busbar.kernel
 def lustre_client(image: MachineImage) -> Step:
     """Install the Lustre client for the running kernel: the image's own, the vendor's package, or one built here.
 
-    On Ubuntu the vendor has a module for exactly one kernel in each package, and for new kernels none for months
+    On Ubuntu each vendor package has a module for exactly one kernel, and for new kernels there is none for months
     (aws-parallelcluster 5746); its source package builds one in minutes.
     """
     if image.packages == "dnf":
@@ -247,7 +247,7 @@ fi
 
 
 def lustre_over_front_end() -> Step:
-    """Bind LNet to the front end before its module is loaded; otherwise it takes any, and EFA machines have many."""
+    """Bind LNet to the front-end interface before its module is loaded; otherwise it picks any, and EFA machines have many."""
     return Step(
         "lustre-network",
         """
@@ -260,9 +260,9 @@ echo "options lnet networks=\\"tcp($front)\\"" > /etc/modprobe.d/busbar-lnet.con
 
 
 def lustre_over_efa() -> Step:
-    """Give Lustre its EFA devices, before the first mount and with its modules unloaded; else it gets two or three of them.
+    """Assign EFA devices to Lustre before the first mount, with its modules unloaded; otherwise it gets only two or three.
 
-    The vendor's program takes at least eight where there are as many, and does not say when it got fewer.
+    The vendor's program takes at least eight if the machine has that many, and does not report when it got fewer.
     """
     return Step(
         "lustre-over-efa",

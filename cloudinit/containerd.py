@@ -1,7 +1,7 @@
-"""The steps of a first boot that install containerd and what gives its containers the GPUs; safe to run twice.
+"""The steps of a first boot that install containerd and give its containers the GPUs; safe to run twice.
 
 Every download is checked: nerdctl's archive by the release's SHA256SUMS, and that file by the sha256 that the release's notes
-state; NVIDIA's package by its repository's signed metadata, as the vendor's own repository file has it.
+state; NVIDIA's package by its repository's signed metadata, as in the vendor's own repository file.
 Sources: containerd/nerdctl v2.2.0 (release notes); ocitutorials, tech-knowhow/container-with-containerd (the versions, and what
 is on the local disks); NVIDIA Container Toolkit, install guide and CDI support ("The hook and dependencies are not needed on
 machines that use CDI exclusively").
@@ -20,10 +20,10 @@ _DOWNLOADS = "/var/tmp/busbar-containerd"  # noqa: S108 - root's downloads at fi
 
 @dataclass(frozen=True)
 class Containerd:
-    """What is installed.
+    """The versions to install.
 
     Attributes:
-        nerdctl: version of nerdctl's full distribution, which holds containerd.
+        nerdctl: version of nerdctl's full distribution, which contains containerd.
         sums: sha256 of that release's SHA256SUMS.
         toolkit: version of NVIDIA Container Toolkit.
     """
@@ -34,7 +34,7 @@ class Containerd:
 
 
 def install(wanted: Containerd) -> list[Step]:
-    """Return the steps that install containerd, start it, and describe the GPUs to it."""
+    """Return the steps that install and start containerd, and describe the GPUs to it."""
     return [containerd(wanted.nerdctl, wanted.sums), gpus(wanted.toolkit)]
 
 
@@ -67,7 +67,7 @@ systemctl enable --now containerd
 
 
 def gpus(version: str) -> Step:
-    """Install the part of NVIDIA Container Toolkit that describes GPUs, and write the CDI specification of this machine's."""
+    """Install the part of NVIDIA Container Toolkit that describes GPUs, and write the CDI specification of this machine."""
     package = f"nvidia-container-toolkit-base-{version}-1"
     return Step(
         "container-gpus",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cloudinit.steps import Step
 
-#: Tries and pauses of everything that waits for another service (aws-parallelcluster-cookbook: lustre mounts).
+#: Tries and pauses of every step that waits for another service (aws-parallelcluster-cookbook: lustre mounts).
 _TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
 _OWN_HOMES = "/var/lib/busbar/home"
 
@@ -21,7 +21,7 @@ class Mount:
     Attributes:
         kind: `nfs` or `lustre`.
         source: server and export, as the client names them.
-        at: where it is mounted.
+        at: the mount point.
         options: as in /etc/fstab.
     """
 
@@ -39,7 +39,7 @@ class Mount:
 def tools() -> Step:
     """Define `again`: run a command until it succeeds, `most` times at most (or 10); and `lists`: fetch apt's lists.
 
-    apt-daily holds the lock of the lists for minutes after a boot, and cloud images come without lists.
+    apt-daily holds the lock on the lists for minutes after a boot, and cloud images come without lists.
     """
     return Step(
         "tools",
@@ -77,7 +77,7 @@ def nfs_client(manager: str) -> Step:
 def home(login: str, share: Mount) -> Step:
     """Mount the shared home folders; the login user's own folder stays on this machine.
 
-    It has the keys that let the operator in. The share must not hide them, and machines must not overwrite each other's.
+    That folder has the keys that let the operator in. The share must not hide them, nor machines overwrite each other's.
     """
     if share.at != "/home":
         return Step("home", mounted(share))

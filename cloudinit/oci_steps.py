@@ -1,6 +1,6 @@
 """The steps of a first boot on OCI that mount file systems, each bounded and safe to run twice.
 
-The vendor has no package of the Lustre client, so it must be in the image; without it the boot fails in step `lustre-client`.
+The vendor has no Lustre client package, so the image must contain it; otherwise the boot fails in step `lustre-client`.
 Sources: oci-hpc (roles nfs-client, lustre_client; initial-user home folders), the vendor's page "Mounting file systems".
 """
 
@@ -11,7 +11,7 @@ from cloudinit import mounts
 from cloudinit.mounts import Mount
 from cloudinit.steps import Step
 
-#: The vendor's file systems take at most 16 connections to one server, and a single one is too slow (oci-hpc: fss.tf).
+#: The vendor's file systems accept at most 16 connections to one server, and a single one is too slow (oci-hpc: fss.tf).
 NFS_OPTIONS = "defaults,noatime,nconnect=16,_netdev"
 LUSTRE_OPTIONS = "defaults,_netdev"
 
@@ -32,7 +32,7 @@ def file_systems(image: ImageFamily, wanted: tuple[Mount, ...]) -> list[Step]:
 
 
 def gpudirect() -> Step:
-    """Load the module by which HCAs reach GPU memory, now and at later boots.
+    """Load the module through which HCAs reach GPU memory, now and at later boots.
 
     NCCL can do without where kernel and driver have DMA-BUF, so a kernel that lacks it does not fail the boot. The transport
     check says what NCCL did. Sources: oci-hpc: roles/nvidia_peermem; its images load the module at boot only on Ubuntu.

@@ -1,7 +1,7 @@
 """Renders first boots on OCI: the login node and the GPU nodes.
 
 One script runs all steps and writes to `/var/lib/busbar/boot.json` which step failed, or that all succeeded. cloud-init
-itself would go on after a `runcmd` line that fails, and call the boot a success.
+itself would continue after a failed `runcmd` line, and call the boot a success.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class NodeBoot:
         shape: its disks and rails.
         timezone: name from the tz database.
         search_domain: DNS domain of the nodes' subnet.
-        trusted_cidrs: networks between nodes, which the machine's own firewall lets through.
+        trusted_cidrs: the nodes' networks, which the machine's own firewall lets through.
         mounts: file systems to mount.
-        containerd: what runs containers; None installs nothing.
+        containerd: the versions of containerd to install; None installs nothing.
     """
 
     image: ImageFamily

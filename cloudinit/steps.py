@@ -1,6 +1,6 @@
-"""The steps of a first boot on any cloud: POSIX shell that does its work or ends the boot as failed, and is safe to run twice.
+"""The steps of a first boot on any cloud: POSIX shell that does its work or fails the boot, and is safe to run twice.
 
-What differs between machines of one shape (disks, own address) is found out at boot.
+What differs between machines of one shape (disks, own address) is determined at boot.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 
 from catalogue import ImageFamily
 
-#: File in which a boot writes how it ended; first contact reads it.
+#: File in which a boot records its outcome; first contact reads it.
 MARK = "/var/lib/busbar/boot.json"
 #: End of a login node's SSH version string once its first boot is complete and its host key is on the console.
 ANNOUNCEMENT = "busbar-ready"
-#: The same where its first boot has failed; the name of the step follows.
+#: The same if its first boot has failed; the name of the step follows.
 FAILURE = "busbar-failed:"
 #: Text before the login node's public host key on its console.
 CONSOLE_KEY = "busbar-host-key:"
@@ -31,7 +31,7 @@ _TELL = f"""  if [ "$status" != 0 ]; then
     announce "{FAILURE}$step" || true
   fi
 """
-#: Marks the SSH version string, which is read without logging in; sshd takes the first value that it reads.
+#: Marks the SSH version string, which can be read without logging in; sshd uses the first value that it reads.
 _ANNOUNCE = """announce() {
   { echo "VersionAddendum $1"; grep -v '^VersionAddendum busbar' /etc/ssh/sshd_config; } > /etc/ssh/sshd_config.busbar
   cat /etc/ssh/sshd_config.busbar > /etc/ssh/sshd_config
@@ -54,9 +54,9 @@ class Step:
     """One named piece of a first boot.
 
     Attributes:
-        name: as messages name it.
-        shell: what it does; its first command that fails ends it.
-        precaution: nothing later depends on it, so that its failure is a warning and does not end the boot.
+        name: its name in messages.
+        shell: its commands; the first one that fails stops it.
+        precaution: whether nothing later depends on it, so that its failure is only a warning and does not fail the boot.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Step:
     def text(self) -> str:
         """Its part of the script."""
         body = self.shell.strip()
-        # In the background, because `set -e` has no effect left of `||`.
+        # In the background, because `set -e` has no effect to the left of `||`.
         return (
             f"step={self.name}\n(\nset -eu\n{body}\n) &\nwait $! || warn\n"
             if self.precaution
@@ -76,9 +76,9 @@ class Step:
 
 
 def script(work: list[Step]) -> str:
-    """Return the script that runs `work` in order and writes how it ended, and which precautions failed.
+    """Return the script that runs `work` in order and records the outcome, including failed precautions.
 
-    A machine that announces itself announces its failure, too, and writes the end of its log to the console.
+    A machine that announces itself also announces a failure, and writes the end of its log to the console.
     """
     body = "\n".join(step.text for step in work)
     some = any(step.precaution for step in work)
@@ -106,8 +106,8 @@ trap mark EXIT
 def grow_root(command: str) -> Step:
     """Grow the root file system to its boot volume.
 
-    Old versions of the vendor's program end with an error where there is nothing to grow (oci-utils before 0.12.6-9), and a
-    root that stays small fails the step that needs the room, by its own name.
+    Old versions of the vendor's program fail if there is nothing to grow (oci-utils before 0.12.6-9), and a
+    root that stays small fails the step that needs the space, under that step's name.
     """
     return Step("grow-root", f"{command} || echo 'busbar: the root file system was not grown'")
 
@@ -129,18 +129,18 @@ fi
 
 
 def trust(firewall: str, cidrs: tuple[str, ...]) -> Step:
-    """Open the machine's own firewall between nodes and nowhere else; MPI and NCCL use any port."""
+    """Open the machine's own firewall only between nodes; MPI and NCCL use any port."""
     if firewall == "firewalld":
         lines = [f"  firewall-cmd --permanent --zone=trusted --add-source={cidr}" for cidr in cidrs]
-        # Where it does not run there is nothing to open.
+        # If it does not run, there is nothing to open.
         return Step("trust-nodes", "\n".join(["if firewall-cmd --state; then", *lines, "  firewall-cmd --reload", "fi"]))
     lines = [f"iptables -C INPUT -s {cidr} -j ACCEPT 2>/dev/null || iptables -I INPUT 1 -s {cidr} -j ACCEPT" for cidr in cidrs]
-    # What the image's netfilter-persistent restores at boot.
+    # The rules that the image's netfilter-persistent restores at boot.
     return Step("trust-nodes", "\n".join([*lines, "iptables-save > /etc/iptables/rules.v4"]))
 
 
 def scratch() -> Step:
-    """Make one striped volume of every local NVMe disk, however many there are, at /mnt/localdisk."""
+    """Create one striped volume of all local NVMe disks, however many there are, at /mnt/localdisk."""
     return Step(
         "scratch",
         """
@@ -167,7 +167,7 @@ fi
 
 
 def rails(front_nic: str, netdevs: tuple[str, ...]) -> Step:
-    """Write one interface file for each rail and bring it up: 192.168.RAIL.y, y being the last octet of the front-end address.
+    """Write one interface file per rail and bring it up: 192.168.RAIL.y, where y is the last octet of the front-end address.
 
     Only for images whose agent does not do it (seed 000, section 1-1). The front-end subnet must be /24 or smaller.
     """
@@ -216,9 +216,9 @@ def nccl_packages(image: ImageFamily) -> dict[str, Any]:
 
 
 def sshd_for_bursts() -> Step:
-    """Let many connections start at once: sshd's default drops some at random from the tenth on.
+    """Let many connections start at once: by default, sshd drops some at random from the tenth on.
 
-    The lines go to the top of the file, because sshd takes the first value that it reads. Old versions have no drop-in folder.
+    The lines go to the top of the file, because sshd uses the first value that it reads. Old versions have no drop-in folder.
     """
     return Step(
         "sshd",
@@ -237,7 +237,7 @@ def host_key_on_console() -> Step:
     """Write the public host key to the console, before anything can fail.
 
     The cloud's API shows the console, so the key is pinned before the first connection: no private key in the user-data, no
-    trust on first use. The console is one serial line that the kernel writes to as well, so the key is there three times.
+    trust on first use. The kernel writes to the same serial console and may cut a line, so the key is written three times.
     """
     return Step(
         "host-key-on-console",
@@ -250,5 +250,5 @@ done
 
 
 def announce() -> Step:
-    """Say in the SSH version string that the machine can be used."""
+    """Announce in the SSH version string that the machine is ready."""
     return Step("announce", f"announce {ANNOUNCEMENT}")

@@ -1,7 +1,7 @@
 """slurm.conf, gres.conf and cgroup.conf of a cluster whose nodes are known, and the units that start its daemons.
 
 The files are only on the controller: `slurmd` fetches them from it (configless). Timers, ports and the share of memory are
-those of AWS ParallelCluster 3 (aws-parallelcluster-slurm, slurm.conf.erb), which has many clusters behind it.
+those of AWS ParallelCluster 3 (aws-parallelcluster-slurm, slurm.conf.erb), which runs on many clusters.
 """
 
 import hashlib
@@ -11,13 +11,13 @@ from typing import Dict, List, NamedTuple, Sequence
 #: Several ports let slurmctld take a burst of registrations.
 CONTROLLER_PORTS = (6820, 6829)
 _NODE_PORT = 6818
-#: A node whose memory is below what is written here is drained, and kernels differ by some of it.
+#: Slurm drains a node with less memory than the file states, and the memory that kernels report varies a little.
 _MEMORY_SHARE = 0.95
 CONF = "/etc/slurm"
 STATE = "/var/lib/slurm/slurmctld"
 SPOOL = "/var/lib/slurm/slurmd"
 LOGS = "/var/log/slurm"
-#: First line of what is written here; files without it are somebody else's.
+#: First line of every file that busbar writes; files without it belong to somebody else.
 MARK = "# Written by busbar; `pulumi up` writes it again."
 
 
@@ -34,8 +34,8 @@ class Gpus(NamedTuple):
 
     Attributes:
         kind: what jobs call them, `scheduler.names.gpu_type`.
-        number: how many.
-        devices: their files in /dev, as a pattern that gres.conf takes; empty if they are none.
+        number: GPUs per node.
+        devices: their files in /dev, as a pattern for gres.conf; empty without GPUs.
     """
 
     kind: str
@@ -47,9 +47,9 @@ class Node(NamedTuple):
     """One machine that runs jobs.
 
     Attributes:
-        name: what Slurm calls it.
-        hostname: what it calls itself.
-        address: by which the others reach it.
+        name: its name in Slurm.
+        hostname: its own host name.
+        address: the address at which other machines reach it.
         memory_mib: main memory.
     """
 
@@ -67,9 +67,9 @@ class Cluster(NamedTuple):
     Attributes:
         name: ClusterName.
         controller: host name and address of the machine that runs slurmctld.
-        queue: the partition, which holds all nodes and takes jobs that name none.
+        queue: the partition, which contains all nodes and is the default for jobs.
         nodes: in any order; Slurm sorts them by name.
-        cgroups: whether jobs are held to their processors and GPUs by control groups.
+        cgroups: whether control groups restrict jobs to their processors and GPUs.
     """
 
     name: str
@@ -109,7 +109,7 @@ def slurm_conf(cluster: Cluster) -> str:
         "SlurmdPidFile": "/run/slurmd.pid",
         "SlurmctldLogFile": f"{LOGS}/slurmctld.log",
         "SlurmdLogFile": f"{LOGS}/slurmd.log",
-        # There is no database, so this is the list of the jobs that ended.
+        # There is no database, so this file lists the finished jobs.
         "JobCompType": "jobcomp/filetxt",
         "JobCompLoc": f"{LOGS}/jobs.log",
         **tracking,
@@ -117,7 +117,7 @@ def slurm_conf(cluster: Cluster) -> str:
         "SelectTypeParameters": "CR_CPU",
         "GresTypes": "gpu",
         "MpiDefault": "none",
-        # A node that rebooted by itself stays down until somebody has looked at it.
+        # A node that rebooted unexpectedly stays down until somebody has checked it.
         "ReturnToService": "1",
         "SlurmctldTimeout": "300",
         "SlurmdTimeout": "180",
@@ -139,7 +139,7 @@ def _hardware(node: Node) -> str:
 
 
 def gres_conf(cluster: Cluster) -> str:
-    """Return gres.conf: which files of /dev are each node's GPUs.
+    """Return gres.conf: the device files of each node's GPUs.
 
     A count without files is no GPU to Slurm: the node is then invalid, "gres/gpu count reported lower than configured".
     """
@@ -151,7 +151,7 @@ def gres_conf(cluster: Cluster) -> str:
 def cgroup_conf(cluster: Cluster) -> str:
     """Return cgroup.conf.
 
-    Slurm 22.05 reads it even where nothing uses control groups, and its automatic choice then fails; version 1 does not.
+    Slurm 22.05 reads it even if nothing uses control groups; its automatic choice then fails, but version 1 works.
     """
     if not cluster.cgroups:
         return _text([MARK, "CgroupPlugin=cgroup/v1"])
@@ -161,7 +161,7 @@ def cgroup_conf(cluster: Cluster) -> str:
 def units(controller_address: str) -> Dict[str, str]:
     """Return the systemd units by name.
 
-    They take the place of the packages' own, which start nothing on a machine without an /etc/slurm/slurm.conf.
+    They replace the packages' own units, which start nothing on a machine without an /etc/slurm/slurm.conf.
     """
     server = f"{controller_address}:{CONTROLLER_PORTS[0]}"
     return {

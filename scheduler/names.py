@@ -1,17 +1,17 @@
-"""Names that Slurm takes: of queues (its partitions), and of GPU types."""
+"""Names that Slurm accepts for queues (its partitions) and GPU types."""
 
 import re
 
-#: Shorter than what `squeue` shows would be nicer to read; longer is refused where people must type it.
+#: Longer than the column in `squeue`, but still short enough to type.
 _QUEUE = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
-#: slurm.conf(5): a partition or node of the name DEFAULT sets defaults; ALL is every partition or node.
+#: slurm.conf(5): a partition or node named DEFAULT sets defaults; ALL means every partition or node.
 _RESERVED = ("default", "all")
-#: A model's word with its number: a100, gb200, l40s, mi300x.
+#: The part of a model's name with its number: a100, gb200, l40s, mi300x.
 _MODEL = re.compile(r"[a-z]+\d+[a-z]*")
 
 
 def refused_queue(name: str) -> str:
-    """Return why Slurm, or people at its command line, could not use `name` for a queue; empty if they could."""
+    """Return why `name` cannot be used for a queue, in Slurm or on its command line; empty if it can."""
     if name.lower() in _RESERVED:
         return "Slurm keeps that name for itself (slurm.conf(5), PartitionName)"
     if not _QUEUE.match(name):
@@ -20,14 +20,14 @@ def refused_queue(name: str) -> str:
 
 
 def refused_existing(name: str) -> str:
-    """Return why no Slurm cluster has a queue of that name; empty if one could."""
+    """Return why no Slurm cluster can have a queue of that name; empty if one can."""
     if not re.match(r"[^\s,=#]+\Z", name):
         return "a partition's name has no space, comma, = or # (slurm.conf(5))"
     return ""
 
 
 def refused_node(name: str) -> str:
-    """Return why Slurm could not use `name` for a node; empty if it could."""
+    """Return why Slurm cannot use `name` for a node; empty if it can."""
     if name.lower() in (*_RESERVED, "localhost"):
         return "Slurm keeps that name for itself (slurm.conf(5), NodeName)"
     return ""

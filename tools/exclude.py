@@ -59,7 +59,7 @@ def _machine(config: dict[str, Any], node: dict[str, str], number: int) -> list[
                 if one.get("static", 0) - len({*left_out, number}) < 2:  # noqa: PLR2004 - EFA is measured from 2 on
                     raise RefusedError(
                         f"{node['name']} is one of 2 machines of {node['pool']}, and EFA is measured between 2; make replace "
-                        "makes one anew"
+                        "recreates one"
                     )
                 path = f"busbar:aws.queues[{at}].machines[{index}].leaveOut[{len(left_out)}]"
                 return ["set", "--path", path, str(number)]
@@ -72,10 +72,10 @@ def _pool(config: dict[str, Any], node: dict[str, str]) -> list[str]:
     for index, pool in enumerate(pools):
         if pool["name"] == node["pool"]:
             if not pool.get("clusterNetwork", True):
-                raise RefusedError(f"{node['name']} is the only node of {node['pool']}; make replace makes it anew")
+                raise RefusedError(f"{node['name']} is the only node of {node['pool']}; make replace recreates it")
             if pool["nodes"] <= 2:  # noqa: PLR2004 - a cluster network has two nodes at least
                 raise RefusedError(
-                    f"{node['pool']} has {pool['nodes']} nodes, and a cluster network needs 2; make replace makes one anew"
+                    f"{node['pool']} has {pool['nodes']} nodes, and a cluster network needs 2; make replace recreates one"
                 )
             return ["set", "--path", f"busbar:oci.pools[{index}].nodes", str(pool["nodes"] - 1)]
     raise RefusedError(f"the stack file has no pool {node['pool']}; it has {', '.join(pool['name'] for pool in pools)}")

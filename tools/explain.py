@@ -64,7 +64,7 @@ def _sentence(row: Row, name: str, shape: Shape, nodes: int) -> str:
     if bound.limit_gb_s is None:
         return f"{said}; there is no gate: {bound.why}"
     word = "as fast as a healthy one" if reached >= bound.limit_gb_s else "short"
-    return f"{said}: {word}; the gate asks for {bound.limit_gb_s:.4g}, {bound.why}"
+    return f"{said}: {word}; the gate requires {bound.limit_gb_s:.4g}, {bound.why}"
 
 
 def _contradictions(run: Transcript, rows: list[Row], name: str, ranks: int) -> list[str]:
@@ -98,7 +98,7 @@ def _picture(rows: list[Row], name: str, shape: Shape, nodes: int) -> list[str]:
         if row.size_bytes in expected:
             bar[round(_WIDTH * expected[row.size_bytes] / top)] = "|"
         lines.append(f"{size(row.size_bytes):>12} {''.join(bar)} {reached:.4g}")
-    return [*lines, f"{'':>12} # measured, | what a healthy fabric gives about, GB/s"]
+    return [*lines, f"{'':>12} # measured, | about what a healthy fabric reaches, GB/s"]
 
 
 def main(argv: list[str]) -> int:

@@ -298,7 +298,7 @@ def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tu
     if not numbers:
         return False, f"next printed no number: {text[-300:]!r}"
     (what, blamed), *beside = numbers
-    healthy = re.findall(r"a healthy one gives ([\d.e-]+)", what)
+    healthy = re.findall(r"a healthy pair has ([\d.e-]+)", what)
     fine = _SHOWN * beside[0][1] if beside else float(healthy[0]) if healthy else 0.0
     ends = set(re.findall(r"ssh ([\d.]+) ", culprit["next"])) == set(addresses)
     return ends and blamed < fine, f"next measures {', '.join(f'{name}: {number:.4g} GB/s' for name, number in numbers)}"

@@ -70,7 +70,7 @@ def _bill(resource: dict[str, Any]) -> str:
     billed = f", billed for {size_gib:g} GiB" if isinstance(size_gib, int | float) else ", billed"
     rate = LUSTRE_USD_PER_GB_MONTH.get(known.get("perUnitStorageThroughput", 0)) if kind == "LustreFileSystem" else None
     if rate is None or not isinstance(size_gib, int | float):
-        return f"{billed} at a price that is not known here"
+        return f"{billed} at an unknown price"
     return f"{billed}, about {size_gib * rate / HOURS_PER_MONTH:.3g} USD an hour (list price in us-east-1)"
 
 

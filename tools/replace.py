@@ -1,7 +1,7 @@
-"""Have one node of a stack made anew, and measure: pulumi stack export | python -m tools.replace NODE ENGINE-WORD...
+"""Recreate one node of a stack, and measure: pulumi stack export | python -m tools.replace NODE ENGINE-WORD...
 
 The words are those of `pulumi up` that name stack and stack file; on AWS the file's `allowReplace` becomes 1, so give a copy.
-On OCI the pool makes it anew when the vendor's own tool detaches it, and an instance by itself is replaced. Machines that the
+On OCI the pool recreates it when the vendor's own tool detaches it, and an instance by itself is replaced. Machines that the
 stack did not make are refused.
 """
 

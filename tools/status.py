@@ -72,7 +72,7 @@ def _age(started: str | None, now: datetime) -> str:
 def _costs(found: dict[str, Any], *, rehearsed: bool) -> str:
     costs = (found.get("expected") or {}).get("cost")
     if found.get("target") == "hosts":
-        return "nothing that this stack rents"
+        return "none: this stack rents nothing"
     if not found.get("nodes"):
         return "no node is rented"
     known = f"{costs['usd_per_hour']:g} USD an hour ({costs['source']})" if costs else "a price that is not known here"

@@ -1,1 +1,1 @@
-"""Makes what is sent to the head node: the packed runner and its requests."""
+"""Creates what is sent to the head node: the packed runner and its requests."""

@@ -1,4 +1,4 @@
-"""Makes requests to the runner; a request's run id is a hash of everything that could change the answer.
+"""Creates requests to the runner; a request's run id is a hash of everything that could change the answer.
 
 `components.acceptance` sends a request to the head node; a person can do the same by hand.
 """
@@ -45,22 +45,22 @@ if TYPE_CHECKING:
     from catalogue.containers import Container
 
 _BUILD_TIMEOUT_S = 1800
-#: With an image of 10 GB or more, which is fetched, packed, copied to every node and unpacked there.
+#: For an image of 10 GB or more, which is fetched, packed, copied to every node and unpacked there.
 _CONTAINER_TIMEOUT_S = 5400
-#: Daemons start in seconds; a node that cannot be joined to the cluster has said why long before.
+#: Daemons start in seconds; a node that cannot join the cluster has reported why long before.
 _SCHEDULE_TIMEOUT_S = 180
 #: A trial of the search runs at this many times the smallest size of the strictest gate.
 _SEARCH_SIZES = 2
-#: What the searching Command may need beyond its budget: the last round, and waiting for another measurement's end.
+#: Time that the search Command may need beyond its budget: the last round, and waiting for another measurement to finish.
 _SEARCH_GRACE_S = 900
 
-#: What there is where the build was refused.
+#: Stands for the build's line if the build was refused.
 _NOTHING_BUILT = BuildLine("", "", "", "", {}, "", "", "", {}, 0.0)
 #: Checks whose failure a slow node, rail or link may explain.
 _SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history", "floor", "curve", "looks"})
 
 
-def build(  # noqa: PLR0913, PLR0917 - what a build depends on
+def build(  # noqa: PLR0913, PLR0917 - everything that a build depends on
     nodes: Sequence[Node],
     asked: Asked,
     source: Source,
@@ -70,8 +70,8 @@ def build(  # noqa: PLR0913, PLR0917 - what a build depends on
 ) -> str:
     """Return the request that builds all programs of the plan from `source`.
 
-    With `container` they are built in it, against its libraries. Tests that an image brings are often too old for the plan's
-    options, and images for training have none.
+    With `container` they are built in it, against its libraries. The tests in an image are often too old for the plan's
+    options, and training images have none.
     """
     programs = sorted({collective(step.collective).program for step in steps(asked.plan, asked.shape, asked.nodes)})
     image = None
@@ -96,13 +96,13 @@ def built(stdout: str) -> BuildLine:
     """Return the line of a finished build.
 
     Raises:
-        UnfitError: it is none.
+        UnfitError: it is not the line of a build.
     """
     return load(BuildLine, json.loads(stdout.splitlines()[-1]))
 
 
 def refused(stdout: str) -> str:
-    """Return why the runner refused, as its line says; empty if it did not."""
+    """Return why the runner refused, according to its line; empty if it did not refuse."""
     found = json.loads(stdout.splitlines()[-1]) if stdout else {}
     return str(found["failed"]) if set(found) == set(Refused._fields) else ""
 
@@ -113,7 +113,7 @@ def schedule(nodes: Sequence[Node], asked: Asked, queue: str, reasons: Sequence[
 
 
 def place(nodes: Sequence[Node], network: str, stdout: str, asked: Asked, queue: str = "") -> Place:
-    """Return where the plan runs after the build that printed `stdout`; `queue` is Slurm's, if ranks start in its jobs."""
+    """Return where the plan runs after the build that printed `stdout`; `queue` is the Slurm partition, if ranks run in one."""
     why = refused(stdout)
     programs = _NOTHING_BUILT if why else built(stdout)
     return Place(tuple(nodes), network, programs, asked.interfaces, asked.plan.digest()[:16], queue, why)
@@ -122,7 +122,7 @@ def place(nodes: Sequence[Node], network: str, stdout: str, asked: Asked, queue:
 def measure(where: Place, asked: Asked, reasons: Sequence[str], before: Sequence[str] = ()) -> str:
     """Return the request that runs every step of the plan.
 
-    Where the build was refused, or a stage that printed a line of `before`, it is the answer itself: nothing is run.
+    If the build was refused, or a stage whose output is in `before`, return that refusal instead: nothing runs.
     """
     whys = [why for why in (where.refused, *map(refused, before)) if why]
     if whys:
@@ -162,16 +162,16 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         results=where.results,
         logs=where.logs,
         gpu=shape.gpu,
-        # A plugin's devices may report another rate: older EFA drivers say 100 Gb/s for every one.
+        # A plugin's devices may report another rate: older EFA drivers report 100 Gb/s for every device.
         port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
-        # The image was unpacked at the build; its sha256 is of no file of this folder.
+        # The image was unpacked by the build; its sha256 does not belong to a file in this folder.
         programs={name: hashed for name, hashed in where.built.hashes.items() if name != "image"},
         binaries=where.built.binaries,
     )
 
 
 def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]) -> Measure | None:
-    """Return the retest of what is short; None if nothing is measured once more.
+    """Return the retest of what is short; None if nothing is measured again.
 
     Its run id depends only on the first measurement and the steps, so a changed search does not measure again.
     """
@@ -190,7 +190,7 @@ def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]
 
 
 def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons: Sequence[str]) -> str:
-    """Return the request that measures once more what `judged` finds slow and looks for the cause; empty if nothing is slow."""
+    """Return the request that measures again what `judged` finds slow and searches for the cause; empty if nothing is slow."""
     slow = any(one.state == SHORT and one.name.split(" ")[0] in _SLOW_CHECKS for one in judged.checks)
     needed = (slow or judged.died) and asked.nodes > 1 and budget_s > 0
     again = _again(where, asked, judged, reasons)
@@ -220,9 +220,9 @@ def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
 
 
 def rails(shape: Shape) -> list[list[str]]:
-    """Return what a search can try separately, as lists of RDMA devices: every rail, or the rails near each GPU.
+    """Return the lists of RDMA devices that a search can try separately: every rail, or the rails near each GPU.
 
-    NCCL takes a list of HCAs. A network plugin takes none, and gives each GPU the devices near it.
+    NCCL accepts a list of HCAs. A network plugin does not, and assigns each GPU the devices near it.
     """
     devices = shape.rdma.hca if shape.rdma else ()
     together = max(len(devices) // shape.gpus, 1) if _by_gpu(shape) else 1
@@ -234,7 +234,7 @@ def _by_gpu(shape: Shape) -> bool:
 
 
 def _search_bytes(asked: Asked, scale: int) -> int:
-    """Return a trial's message size: above the strictest gate's smallest size if the plan goes as far, else its largest."""
+    """Return a trial's message size: above the strictest gate's smallest size if the plan reaches it, otherwise its largest."""
     strict = [
         size
         for size in asked.plan.sizes_bytes
@@ -244,7 +244,7 @@ def _search_bytes(asked: Asked, scale: int) -> int:
 
 
 def _named(request: Build | Schedule | Measure | Search, *reasons: str) -> str:
-    """Return a request under a run id that is a hash of all that could change its answer."""
+    """Return a request with a run id that is a hash of everything that could change its answer."""
     return json.dumps(data(request._replace(run_id=_id([data(request), *reasons]))), sort_keys=True)
 
 

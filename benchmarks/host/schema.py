@@ -1,4 +1,4 @@
-"""The JSON schema of what passes between the operator's side and the runner, made from its types.
+"""The JSON schema of the messages between the operator's side and the runner, generated from their types.
 
 python -m benchmarks.host.schema > docs/runner.schema.json
 """
@@ -16,13 +16,13 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def document() -> dict[str, Any]:
-    """Return the schema: any request, the line of a build, and that of a refusal."""
+    """Return the schema: any request, the line of a build, and the line of a refusal."""
     parts: dict[str, Any] = {}
     kinds = [*REQUESTS.values(), BuildLine, Refused]
     references = [_schema(kind, parts) for kind in kinds]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What the operator's side asks of busbar's runner, and what a build and a refusal answer",
+        "title": "Requests from the operator's side to busbar's runner, and the lines of a build and a refusal",
         "anyOf": references,
         "$defs": dict(sorted(parts.items())),
     }
@@ -41,7 +41,7 @@ def _schema(hint: Any, parts: dict[str, Any]) -> dict[str, Any]:
     if origin is dict:
         return {"type": "object", "additionalProperties": _schema(inner[1], parts)}
     if hint.__name__ not in parts:
-        parts[hint.__name__] = {}  # a type that holds itself would be found here
+        parts[hint.__name__] = {}  # a type that contains itself would be found here
         parts[hint.__name__] = _record(hint, parts)
     return {"$ref": f"#/$defs/{hint.__name__}"}
 

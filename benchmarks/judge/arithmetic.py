@@ -1,4 +1,4 @@
-"""Checks that the numbers of a row fit each other: size over time is algbw, and algbw times the test's factor is busbw."""
+"""Checks that the numbers of a row are consistent: size over time is algbw, and algbw times the test's factor is busbw."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from benchmarks.plan.collectives import collective
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: nccl-tests' JSON has six decimals.
+#: The JSON of nccl-tests has six decimals.
 _TOLERANCE, _ROUNDING = 0.01, 2e-6
 
 
 def problems(rows: Iterable[dict[str, Any]], name: str, ranks: int) -> Iterable[str]:
-    """Yield a sentence for each placement of `rows` whose numbers contradict each other.
+    """Yield a sentence for each placement in `rows` whose numbers contradict each other.
 
     Args:
         rows: {size_bytes, out_of_place, in_place}, as `benchmarks.judge.measurement` reads them.
         name: the collective that ran.
-        ranks: ranks of one group, which make the factor.
+        ranks: ranks in one group, which determine the factor.
     """
     test = collective(name)
     expected = test.busbw_factor(ranks)
     for row in rows:
         for placement in ("out_of_place", "in_place"):
             timing = row[placement]
-            if timing is None or not row["size_bytes"]:  # a share of no bytes moves nothing
+            if timing is None or not row["size_bytes"]:  # an empty share moves nothing
                 continue
             time_us, algbw, busbw = (float(timing[key]) for key in ("time_us", "algbw_gb_s", "busbw_gb_s"))
             where = f"at {row['size_bytes']} B {placement.replace('_', ' ')}"
             if time_us <= 0:
                 yield f"{where} an operation took {time_us:g} us"
             elif not _close(algbw, row["size_bytes"] * test.algbw_share(ranks) / (time_us * 1e3)):
-                yield f"{where} algbw is {algbw:.6g} GB/s, and {time_us:.6g} us make it another"
+                yield f"{where} algbw is {algbw:.6g} GB/s, which does not fit {time_us:.6g} us"
             elif not _close(busbw, expected * algbw):
                 ratio = busbw / algbw if algbw else 0.0
                 yield (
-                    f"{where} busbw / algbw is {ratio:.4f}, and {ranks} ranks make it {expected:.4f}: another number of ranks "
-                    "took part (a build without MPI=1 does that)"
+                    f"{where} busbw / algbw is {ratio:.4f}, but {ranks} ranks make it {expected:.4f}: another number of ranks "
+                    "took part (as in a build without MPI=1)"
                 )
 
 

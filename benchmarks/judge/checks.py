@@ -9,20 +9,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PASS, SHORT, UNKNOWN, SKIPPED = "pass", "short", "unknown", "skipped"
-#: Checks that some machines or plans do not allow; a stack may accept that for each by its name.
+#: Checks that some machines or plans cannot make; a stack may accept that for each check by name.
 SKIPPABLE = frozenset({"transport", "spread", "looks"})
-#: Checks that only compare with records; if those cannot be read, the verdict is the same as without them.
+#: Checks that only compare with records; if the records cannot be read, the verdict is the same as without them.
 _ADVISORY = frozenset({"history"})
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question to a measurement and its answer.
+    """One check of a measurement and its result.
 
     Attributes:
-        name: what was asked, one word.
+        name: what was checked, usually one word.
         state: pass, short, unknown, or skipped if the check could not be made.
-        why: sentences: what is wrong, or what shows that nothing is.
+        why: sentences that say what is wrong, or what shows that nothing is wrong.
     """
 
     name: str
@@ -31,19 +31,19 @@ class Check:
 
 
 def check(name: str, reasons: Iterable[str], *, bad: str = SHORT, good: tuple[str, ...] = ()) -> Check:
-    """Return a check that is `bad` for its reasons, and passes without any."""
+    """Return a check whose state is `bad` if there are reasons; without any it passes."""
     found = tuple(reasons)
     return Check(name, bad, found) if found else Check(name, PASS, good)
 
 
 def verdict(checks: Iterable[Check], allow_skipped: frozenset[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the verdict of all `checks` and its reasons; missing data is never a pass, and a skipped check only if allowed."""
+    """Return the verdict of all `checks` and its reasons; missing data never passes, and a skipped check only if allowed."""
     asked = tuple(checks)
     states = {one.state for one in asked}
     short = [reason for one in asked if one.state == SHORT for reason in one.why]
     unknown = [reason for one in asked if one.state == UNKNOWN for reason in one.why]
     skipped = [
-        f"the check {one.name} was skipped ({'; '.join(one.why)}); a stack that accepts that sets allowSkipped"
+        f"the check {one.name} was skipped ({'; '.join(one.why)}); to accept that, add it to allowSkipped"
         for one in asked
         if one.state == SKIPPED and one.name not in allow_skipped | _ADVISORY
     ]

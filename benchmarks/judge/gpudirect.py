@@ -1,4 +1,4 @@
-"""Reads in NCCL's log whether the HCAs read and write GPU memory themselves (GPUDirect RDMA).
+"""Reads from NCCL's log whether the HCAs access GPU memory directly (GPUDirect RDMA).
 
 Without it every byte goes through host memory, on all nodes and rails alike: counters look right, no pair is slower than
 another, and all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676).
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def told(moved: Mapping[str, Any], shape: Shape) -> Told:
-    """Return what NCCL said of its channels between nodes; nothing of shapes that need no GPUDirect RDMA.
+    """Return what NCCL's log tells about its channels between nodes; nothing for shapes that need no GPUDirect RDMA.
 
-    Needed where GPUs have NVLink: those machines have GPU and HCA, or EFA device, behind one PCIe switch. With EFA's plugin
-    NCCL says it in the same place (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"), and a p4d without it is slow
+    Machines with NVLink need it: their GPU and HCA (or EFA device) are behind one PCIe switch. With EFA's plugin
+    NCCL logs it in the same place (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"), and a p4d without it is slow
     (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0").
     """
     if shape.rdma is None or shape.nvlink_gbytes_per_s is None:

@@ -1,4 +1,4 @@
-"""Judges groups that ran at once, each node inside and each GPU's rails between nodes: against their wire, and each other."""
+"""Judges groups that ran at once (inside each node, and by GPU over its rails) against their wire and each other."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from benchmarks.judge.measurement import Run
     from benchmarks.plan.asked import Asked
 
-#: At most this many nodes or rails are named, slowest first.
+#: At most this many nodes or rails are listed, slowest first.
 _NAMED = 16
 
 
 def judge(run: Run, asked: Asked, step: Step, scale: int) -> Check:
-    """Judge what each node inside, or each GPU's rails between nodes, reached; unknown unless there is a number for each."""
+    """Judge the busbw inside each node, or over each GPU's rails between nodes; unknown unless every group has a number."""
     numbered = measured_groups(run.groups, step.groups)
     if numbered is None:
-        why = f"the step {step.name} lacks numbers of its {step.groups} groups; nccl-tests from 2.19 on times every rank"
+        why = f"the step {step.name} has no numbers for its {step.groups} groups; nccl-tests 2.19 and later time every rank"
         return Check(step.stage, UNKNOWN, (why,))
     numbered, names = _by_wire(numbered, asked, step)
     bound, asks = _wire(asked, step, len(names), scale)
@@ -34,16 +34,16 @@ def judge(run: Run, asked: Asked, step: Step, scale: int) -> Check:
     if slow:
         return check(step.stage, slow)
     if step.stage == NODE and scale != 1:
-        return Check(step.stage, PASS, ("rehearsed inside hosts: memory takes the place of NVLink",))
+        return Check(step.stage, PASS, ("rehearsed inside hosts: memory replaces NVLink",))
     odd = tuple(_odd(numbered, names, step))
-    held = f"each reached {asks:g} of {bound:.4g} GB/s" if bound and asks else "no limit of their own is known"
-    return check(step.stage, odd, good=(f"{numbered.count} of them are alike; {held}",))
+    held = f"each reached {asks:g} of {bound:.4g} GB/s" if bound and asks else "no separate limit is known"
+    return check(step.stage, odd, good=(f"all {numbered.count} are alike; {held}",))
 
 
 def _by_wire(found: Groups, asked: Asked, step: Step) -> tuple[Groups, list[str]]:
-    """Return the groups by what carries them, and a name for each: GPUs that share a rail are judged together.
+    """Return the groups merged by rail, and a name for each: GPUs that share a rail are judged together.
 
-    Two GPUs may share their rail 55 to 45, and both are well.
+    Two GPUs may split their rail 55 to 45 although both are healthy.
     """
     shape = asked.shape
     if step.stage == NODE:
@@ -61,7 +61,7 @@ def _by_wire(found: Groups, asked: Asked, step: Step) -> tuple[Groups, list[str]
 
 
 def _wire(asked: Asked, step: Step, groups: int, scale: int) -> tuple[float | None, float | None]:
-    """Return the bound (GB/s) of one group and the share of it that is asked for; None where there is none."""
+    """Return the bound (GB/s) of one group and the required share of it; None where there is none."""
     shape = asked.shape
     if step.stage == NODE:
         return ceiling.nvlink_gb_s(shape, scale), fraction(step.end_bytes, ALL_REDUCE_NVLINK, scale)
@@ -70,30 +70,30 @@ def _wire(asked: Asked, step: Step, groups: int, scale: int) -> tuple[float | No
 
 
 def _slow(found: Groups, names: list[str], step: Step, bound: float | None, asks: float | None) -> Iterable[str]:
-    """Name what is below its own wire."""
+    """Yield a sentence for each group that is below the limit of its own wire."""
     if bound is None or asks is None:
         return
     limit = asks * bound
     if found.count > 1 and found.most < limit:
         what = "every node inside" if step.stage == NODE else "the rails of every GPU between nodes"
         reached = f"{found.slowest[0][1]:.4g} to {found.most:.4g} GB/s of {bound:.4g}"
-        yield f"{what}: all_reduce reached {reached}; {asks:g} of that is asked"
+        yield f"{what}: all_reduce reached {reached}; {asks:g} of that is required"
         return
     slow = [(index, reached) for index, reached in found.slowest if reached < limit]
     where = "inside it" if step.stage == NODE else "between nodes"
     for index, its in slow[:_NAMED]:
-        yield f"{names[index]}: all_reduce {where} reached {its:.4g} GB/s of {bound:.4g}; {asks:g} of that is asked"
+        yield f"{names[index]}: all_reduce {where} reached {its:.4g} GB/s of {bound:.4g}; {asks:g} of that is required"
     if len(slow) > _NAMED:
-        yield f"{len(slow) - _NAMED} or more others are slow as well"
+        yield f"{len(slow) - _NAMED} or more are slow as well"
 
 
 def _odd(found: Groups, names: list[str], step: Step) -> Iterable[str]:
-    """Name what is slower than its equals although its own limit is met."""
+    """Yield a sentence for each group that is slower than the other groups although it meets its own limit."""
     limit = siblings.limit_gb_s(found.count, found.middle, found.mad, found.most)
     odd = [(index, reached) for index, reached in found.slowest if reached < limit]
     where = "inside it" if step.stage == NODE else "between nodes"
     for index, reached in odd[:_NAMED]:
         yield (
-            f"{names[index]}: all_reduce {where} reached {reached:.4g} GB/s, and the others reach {found.middle:.4g} "
-            f"(less than {limit:.4g} is no chance)"
+            f"{names[index]}: all_reduce {where} reached {reached:.4g} GB/s, but the median is {found.middle:.4g} "
+            f"(anything below {limit:.4g} is not chance)"
         )

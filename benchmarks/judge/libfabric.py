@@ -1,6 +1,6 @@
-"""Compares what NCCL's network plugin logs with the shape: which provider it took, and how many devices it found.
+"""Compares the log of NCCL's network plugin with the shape: which provider it selected, and how many devices it found.
 
-If the plugin is missing or takes another provider, NCCL falls back to sockets at a small part of the rails' rate.
+If the plugin is missing or selects another provider, NCCL falls back to sockets at a small part of the rails' rate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from catalogue import Shape
 
-#: aws-ofi-nccl writes it since 1.0; the fabric since libfabric 2.0, the number of devices since 1.2.
+#: aws-ofi-nccl logs it since 1.0, the number of devices since 1.2, and the fabric since libfabric 2.0.
 _SELECTED = re.compile(
     r"Selected [Pp]rovider is (?P<name>[^\s,]+)(?:, fabric is (?P<fabric>\S+))?(?:.*\(found (?P<nics>\d+) nics\))?"
 )
@@ -26,7 +26,7 @@ _NETWORK = re.compile(r"(?:AWS )?Libfabric")
 
 @dataclass(frozen=True)
 class Told:
-    """Sentences: what is `wrong`, `proof` that it is right, or what is `missing`; all empty if the shape needs no plugin."""
+    """Sentences on what is `wrong`, `proof` that it is right, or what is `missing`; all empty if the shape needs no plugin."""
 
     wrong: tuple[str, ...] = ()
     proof: tuple[str, ...] = ()
@@ -52,15 +52,15 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
         return Told(missing=f"NCCL did not log which provider carried its bytes; it must be {wanted}")
     fabric = ", ".join(sorted({str(match["fabric"]) for match in found if match["fabric"]}))
     return Told(
-        proof=(f"NCCL took provider {wanted}{f' (fabric {fabric})' if fabric else ''} with {shape.rdma.ports} devices",)
+        proof=(f"NCCL used provider {wanted}{f' (fabric {fabric})' if fabric else ''} with {shape.rdma.ports} devices",)
     )
 
 
 def _odd(name: str, nics: str | None, wanted: str, ports: int) -> list[str]:
     if name != wanted:
-        return [f"NCCL's plugin took provider {name} instead of {wanted}"]
+        return [f"NCCL's plugin selected provider {name} instead of {wanted}"]
     if nics is not None and int(nics) != ports:
-        return [f"NCCL's plugin found {nics} {wanted} devices on some node, and the shape has {ports}"]
+        return [f"NCCL's plugin found {nics} {wanted} devices on some node, but the shape has {ports}"]
     return []
 
 

@@ -1,7 +1,7 @@
-"""Decides from many short separate looks whether a fabric is slow at times: one look cannot see a link that comes and goes.
+"""Decides from many short, separate looks whether a fabric is slow at times: one look can miss a link that comes and goes.
 
 Each look is one measurement of the gate's size. Wald's sequential test weighs them: a healthy fabric may be disturbed in
-`TOLERATED` of its looks, one that is slow in `REFUSED` of them is not accepted.
+`TOLERATED` of its looks; a fabric that is slow in `REFUSED` of them is not accepted.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from benchmarks.judge.measurement import Measurement
     from benchmarks.plan.asked import Asked
 
-#: Share of slow looks that passes, and that does not; chances of refusing the first and of accepting the second.
+#: A share of slow looks that passes, and one that does not; the chances of refusing the first and of accepting the second.
 TOLERATED, REFUSED = 0.02, 0.20
 _FALSE_ALARM, _MISSED = 0.005, 0.04
 _SLOW, _FINE = math.log(REFUSED / TOLERATED), math.log((1 - REFUSED) / (1 - TOLERATED))
 _ACCEPT, _REFUSE = math.log(_MISSED / (1 - _FALSE_ALARM)), math.log((1 - _MISSED) / _FALSE_ALARM)
-#: After so many looks the nearer answer is taken.
+#: After this many looks the nearer answer is taken.
 MOST = 64
 #: A look this far below the median of all is slow, although it may still reach the gate.
 _OF_MEDIAN = 0.85
-#: From this share of slow looks on the fabric is slow, and not at times.
+#: From this share of slow looks on, the fabric is slow, not slow at times.
 _ALWAYS = 0.9
 
 
 @dataclass(frozen=True)
 class Looks:
-    """What looks together say.
+    """The joint result of several looks.
 
     Attributes:
         slow: how many were slow.
         of: how many there were.
-        answer: pass, short, or empty while more of them could change it.
-        carried: evidence of slowness from the run before on the same machines, in the test's own unit; 0 for none.
+        answer: pass, short, or empty while more looks could change it.
+        carried: evidence of slowness from the previous run on the same machines, in the test's own unit; 0 for none.
     """
 
     slow: int
@@ -57,7 +57,7 @@ class Looks:
 
 
 def weigh(slow: int, of: int, carried: float = 0.0) -> Looks:
-    """Return what `slow` of `of` looks say, after what was `carried` from the run before."""
+    """Return the result of `slow` slow looks among `of`, given the evidence `carried` over from the previous run."""
     ratio = carried + slow * _SLOW + (of - slow) * _FINE
     if ratio <= _ACCEPT or (of >= MOST and ratio <= 0):
         return Looks(slow, of, PASS, carried)
@@ -65,22 +65,22 @@ def weigh(slow: int, of: int, carried: float = 0.0) -> Looks:
 
 
 def carry(slow: int, of: int) -> float:
-    """Return what looks of an earlier run leave to a later one: never more than what refused it, and never a bonus."""
+    """Return the evidence that looks of an earlier run carry over: never more than refuses a run, and never a bonus."""
     return min(_REFUSE, max(0.0, slow * _SLOW + (of - slow) * _FINE))
 
 
 def are_slow(looks: Sequence[float], limit: float) -> list[bool]:
-    """Tell of each look (GB/s) whether it is slow: below `limit`, or far below the median of all."""
+    """Tell for each look (GB/s) whether it is slow: below `limit`, or far below the median of all."""
     least = max(limit, _OF_MEDIAN * median(looks)) if looks else limit
     return [reached < least for reached in looks]
 
 
 def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
-    """Return what the looks of a measurement say; None if there are none, or no limit to hold them against."""
+    """Return the result of a measurement's looks; None if there are no looks, or no limit to compare them with."""
     if not asked.plan.looks or limit is None:
         return None
     listed = [run.looks for run in found.runs.values()]
-    # A look that is no number may have been a slow one.
+    # A look without a number may have been slow.
     if not all(are_numbers(looks) for looks in (*listed, found.line.get("more_looks"), found.line.get("earlier_looks"))):
         return None
     planned = [step for step in steps(asked.plan, asked.shape, asked.nodes) if step.stage == LOOKS]
@@ -95,17 +95,17 @@ def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
 
 
 def judge(looks: Looks | None, asked: Asked) -> Check:
-    """Return the check: short where looks are slow too often, or where more of them are needed to say."""
+    """Return the check: short where looks are slow too often, or where more looks are needed to decide."""
     if not asked.plan.looks:
-        return Check("looks", SKIPPED, ("the plan looks once",))
+        return Check("looks", SKIPPED, ("the plan takes no separate looks",))
     if looks is None:
-        return Check("looks", UNKNOWN, ("there are no looks at the gate's size that could be judged",))
+        return Check("looks", UNKNOWN, ("no look at the gate's size can be judged",))
     share = f"{looks.slow} of {looks.of} separate looks were slow"
-    inherited = "; the run before on these machines was slow at times" if looks.carried else ""
+    inherited = "; the previous run on these machines was slow at times" if looks.carried else ""
     if looks.answer == PASS:
         return Check("looks", PASS, (f"{share}{inherited}",))
     if not looks.answer:
-        return Check("looks", SHORT, (f"{share}{inherited}: more are needed to say whether that is chance",))
+        return Check("looks", SHORT, (f"{share}{inherited}: more looks are needed to tell whether that is chance",))
     how = f"intermittent: {share} ({looks.slow / looks.of:.0%})" if looks.is_intermittent else share
     return Check("looks", SHORT, (f"{how}{inherited}; a healthy fabric is disturbed in {TOLERATED:.0%}",))
 

@@ -1,4 +1,4 @@
-"""Parses a measurement's line into types: its runs with their complete rows, and what else the line says."""
+"""Parses a measurement's line into types: its runs with their complete rows, and the other fields of the line."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PAIR = 2
-#: At most this many rows of a run are named.
+#: At most this many rows of a run are listed.
 _NAMED = 4
 _NAMES = ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")
-#: Counters of devices are of 64 bits.
+#: Device counters have 64 bits.
 _MOST = 1 << 64
-#: Forms of a run's id and start; records are named by both.
+#: Formats of a run's id and start; both are part of record names.
 _RUN, _STARTED = re.compile(r"[0-9A-Za-z]{1,128}"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -34,19 +34,19 @@ class LineError(ValueError):
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one test program, as the line has it.
+    """One run of one test program, as the line reports it.
 
     Attributes:
-        name: of its step.
+        name: the name of its step.
         program: the collective that ran.
-        rows: {size_bytes, out_of_place, in_place}, each placement {time_us, algbw_gb_s, busbw_gb_s, wrong}; whole ones only.
+        rows: {size_bytes, out_of_place, in_place}, each placement {time_us, algbw_gb_s, busbw_gb_s, wrong}; complete rows only.
         listed: how many rows the line lists, complete or not; None if it has no list.
-        ranks, hosts: how many took part, as the line has it.
-        problems: what the runner found odd; None if it has no list.
-        failed: why the run gave nothing.
-        groups: the numbers of its groups, as the line has them.
-        spread: times of single operations, as the line has them.
-        looks: busbw of each look in GB/s, as the line has them.
+        ranks, hosts: how many took part, as reported.
+        problems: what the runner found wrong; None if the line has no list.
+        failed: why the run returned nothing.
+        groups: the numbers of its groups, as reported.
+        spread: times of single operations, as reported.
+        looks: busbw of each look in GB/s, as reported.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def wrong(self) -> int:
-        """How many elements arrived wrong, both placements of all rows together."""
+        """How many elements arrived wrong in both placements of all rows together."""
         placements = [row.get(placement) or {} for row in self.rows for placement in ("out_of_place", "in_place")]
         return sum(int(placement.get("wrong") or 0) for placement in placements)
 
@@ -74,11 +74,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a runner's line says.
+    """A runner's line, parsed.
 
     Attributes:
         line: the line itself.
-        runs: by name of their step.
+        runs: runs by the name of their step.
         scale: divisor of line rates that the run stated, 1 on real hardware.
         differences: how nodes differ; None if the line does not compare them.
     """
@@ -113,10 +113,10 @@ class Measurement:
 
 
 def read(text: str) -> Measurement:
-    """Return the measurement that the last JSON line of `text` holds.
+    """Return the measurement in the last JSON line of `text`.
 
     Raises:
-        LineError: there is none, or it is of another kind or version.
+        LineError: there is no such line, or it has another kind or version.
     """
     line = last_json(text)
     if not isinstance(line, dict) or line.get("kind") != "measure" or line.get("schema") != LINE_SCHEMA:
@@ -125,10 +125,10 @@ def read(text: str) -> Measurement:
 
 
 def last_json(text: str) -> Any:
-    """Return what the last line of `text` holds as JSON, whose numbers are finite.
+    """Return the JSON value in the last line of `text`; all its numbers are finite.
 
     Raises:
-        LineError: there is none.
+        LineError: the last line is not such JSON.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -178,7 +178,7 @@ def steps(line: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def are_numbers(found: Any) -> bool:
-    """Return whether something is a list of numbers, or not there."""
+    """Return whether `found` is a list of numbers, or None."""
     return found is None or (isinstance(found, list) and all(is_number(one) for one in found))
 
 
@@ -195,10 +195,10 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     """Yield every reason why `run` is not a complete run of collective `name`.
 
     Args:
-        run: as the line has it.
-        name: the collective that was asked for.
-        sizes_bytes: the sizes that were asked for.
-        ranks: ranks of one group.
+        run: the run, as reported.
+        name: the collective that was requested.
+        sizes_bytes: the sizes that were requested.
+        ranks: ranks in one group.
         nodes: nodes that had to take part.
         all_ranks: ranks of all groups together; None if there is one group.
         checked: whether values had to be checked.
@@ -206,17 +206,17 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     if run.failed:
         yield run.failed
         return
-    yield from run.problems if run.problems is not None else ("no list of problems",)
+    yield from run.problems if run.problems is not None else ("the step has no list of problems",)
     if not run.listed:
         yield "no row was measured"
         return
     if len(run.rows) != run.listed:
-        yield f"{run.listed - len(run.rows)} of {run.listed} rows have no out-of-place numbers or no measurement"
+        yield f"{run.listed - len(run.rows)} of {run.listed} rows lack a measurement or its out-of-place numbers"
         return
     if run.program != name:
         yield f"expected {name}, got {run.program}"
     if [row["size_bytes"] for row in run.rows] != [collective(name).row_bytes(size, ranks) for size in sizes_bytes]:
-        yield f"the plan asks for {len(sizes_bytes)} sizes to {sizes_bytes[-1]} B; measured were {len(run.rows)}"
+        yield f"the plan has {len(sizes_bytes)} sizes up to {sizes_bytes[-1]} B, but {len(run.rows)} were measured"
     if run.ranks != (all_ranks or ranks):
         yield f"{run.ranks} ranks ran instead of {all_ranks or ranks}"
     if run.hosts != nodes:
@@ -247,9 +247,9 @@ def _run(step: dict[str, Any]) -> Run:
 
 @dataclass(frozen=True)
 class Groups:
-    """What groups of ranks reached at once: how many they are, (index, GB/s) slowest first; maximum, median and MAD in GB/s.
+    """What groups of ranks reached at once: their number, (index, GB/s) slowest first; maximum, median and MAD in GB/s.
 
-    Of many groups only the slowest are listed.
+    If there are many groups, only the slowest are listed.
     """
 
     count: int
@@ -260,7 +260,7 @@ class Groups:
 
 
 def groups(found: Any, count: int) -> Groups | None:
-    """Return what `count` groups reached; None if the line does not have all of them."""
+    """Return what `count` groups reached; None if the line does not cover all of them."""
     if isinstance(found, list) and len(found) == count and all(is_number(one) for one in found) and found:
         return Groups(count, tuple(sorted(enumerate(found), key=lambda one: one[1])), max(found), *middle_of(found))
     if not isinstance(found, dict) or found.get("count") != count:
@@ -283,7 +283,7 @@ def busbw(row: dict[str, Any]) -> float:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether `value` is a finite number that is not negative."""
+    """Tell whether `value` is a finite, non-negative number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 

@@ -1,4 +1,4 @@
-"""Judges error counters of RDMA ports that grew while the deciding run went over them."""
+"""Judges by how much the error counters of RDMA ports grew during the deciding run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.judge.checks import UNKNOWN, Check, check
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: How far a counter may grow during one run; counters of congestion (CNP, ECN, pauses) are no errors and not in here.
+#: How far a counter may grow during one run; congestion counters (CNP, ECN, pauses) are not errors and are left out.
 #: InfiniBand Architecture, PortCounters: the first four mean a link that was lost or retrained; single bit errors are what
 #: forward error correction is for. mlx5 (NVIDIA, "Understanding mlx5 ethtool counters"): a timeout stalls a queue for
 #: milliseconds, a retry that is exceeded breaks it. EFA (EC2 user guide, "Monitor an EFA"): an unresponsive connection drops.
@@ -29,11 +29,11 @@ _NAMED = 16
 
 
 def judge(transport: Any) -> Check:
-    """Return whether ports of the line's `transport` counted more errors than a healthy run does."""
+    """Return whether ports in the line's `transport` counted more errors than in a healthy run."""
     events = transport.get("events") if isinstance(transport, dict) else None
     if not isinstance(events, list):
-        return Check("ports", UNKNOWN, ("the line has no list of what RDMA ports counted",))
-    good = ("no error counter of an RDMA port grew by more than a healthy run's",)
+        return Check("ports", UNKNOWN, ("the line has no error counters of RDMA ports",))
+    good = ("no error counter of an RDMA port grew more than in a healthy run",)
     return check("ports", list(_grown(events))[:_NAMED], good=good)
 
 
@@ -45,4 +45,4 @@ def _grown(events: list[Any]) -> Iterable[str]:
         allowed = _ALLOWED.get(counter)
         if allowed is not None and isinstance(count, int) and count > allowed:
             port = f"{one.get('node')}: {counter} of {one.get('hca')}"
-            yield f"{port} grew by {count} during the run; a healthy one has up to {allowed}"
+            yield f"{port} grew by {count} during the run; the limit for a healthy run is {allowed}"

@@ -1,4 +1,4 @@
-"""Judges the run over NVLink between the nodes of a rack: its switches reduce, and the rails carry nothing of it."""
+"""Judges the run over NVLink between the nodes of a rack: its switches reduce, and the rails carry none of it."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield the check `nvl` where NVLink may join the nodes; where its run gave nothing `collectives` says so.
+    """Yield the check `nvl` where NVLink may join the nodes; if its run returned nothing, `collectives` reports that.
 
     A rehearsal has no NVLink, so it has no such check.
-    That the limit is far above what all rails carry together proves the way: no byte counter is needed.
+    The limit is far above what all rails carry together, which proves the path: no byte counter is needed.
     """
     run = found.runs.get(NVL)
     step = next((one for one in steps(asked.plan, asked.shape, asked.nodes) if one.name == NVL), None)
     if step is None and found.scale == 1 and is_joined(asked.plan, asked.shape, asked.nodes):
-        why = f"NVLink of {asked.shape.name} joins nodes, and {asked.plan.collective} over it on {asked.nodes} is not judged"
-        yield Check("nvl", UNKNOWN, (f'{why}; with measure.exports.NCCL_MNNVL_ENABLE "0" only the rails are',))
+        why = f"NVLink joins nodes of {asked.shape.name}, but its {asked.plan.collective} on {asked.nodes} nodes is not judged"
+        yield Check("nvl", UNKNOWN, (f'{why}; set measure.exports.NCCL_MNNVL_ENABLE to "0" to judge only the rails',))
     if step is None or run is None or not run.rows or run.failed:
         return
     rate, share = asked.shape.nvlink_gbytes_per_s, fraction(step.end_bytes, RACK)
     if found.scale != 1 or rate is None or share is None:
-        yield Check("nvl", UNKNOWN, ("no limit of NVLink between nodes is known for what ran",))
+        yield Check("nvl", UNKNOWN, ("no limit is known for this run over NVLink between nodes",))
         return
     reached, most = busbw(run.rows[-1]), rate * 2 * (asked.ranks - 1) / asked.ranks
     if reached > ceiling.ABOVE * most:
         yield Check("nvl", UNKNOWN, (f"{reached:.4g} GB/s over NVLink is more than it can carry ({most:.4g})",))
         return
-    sentence = f"over NVLink between nodes all_reduce reached {reached:.4g} GB/s, and {share:g} of {rate:g} GB/s is asked"
+    sentence = f"over NVLink between nodes all_reduce reached {reached:.4g} GB/s; {share:g} of {rate:g} GB/s is required"
     rails = ceiling.hierarchical_gb_s(asked.shape, asked.nodes)
     if rails is not None and reached <= ceiling.ABOVE * rails:
         sentence += (
-            "; the rails carry as much, so NVLink did not join these nodes: see nvidia-imex, and whether all are of one rack"
+            "; the rails carry as much, so NVLink did not join these nodes: check nvidia-imex, and that all are in one rack"
         )
     yield check("nvl", [sentence] if reached < share * rate else [], good=(sentence,))

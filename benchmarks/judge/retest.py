@@ -1,9 +1,9 @@
-"""Decides what is measured once more, and what counts afterwards.
+"""Decides what is measured again, and which result counts.
 
-A moment's disturbance (another job's last packets, a busy node) has no place and does not come again; a fault that comes and
+A brief disturbance (another job's last packets, a busy node) has no fixed place and does not return; a fault that comes and
 goes does. Many looks at the gate's size tell the two apart (`benchmarks.judge.looks`), and a retest adds to them. It counts if
-every check that was short passes, no other check changes, and the search, if there is one, completes and names nothing. Only
-slowness is measured again: wrong values, another transport and missing rows are judged by the first measurement.
+every check that was short passes, no other check changes, and the search, if any, completes and finds no culprit. Only
+slowness is retested: wrong values, a wrong transport and missing rows are judged by the first measurement.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     from benchmarks.judge.verdict import Judgement
     from benchmarks.plan.asked import Asked
 
-#: Begins the sentence that a check gains when the retest counts.
+#: Start of the sentence that a check gains when the retest counts.
 NOTE = "measured a second time; the first time: "
 _LIMIT, _FLOOR, _CURVE = "limit ", "floor ", "curve "
 
 
 def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
-    """Return the names of the steps to measure once more: those of short checks; none if one cannot be chance."""
+    """Return the names of the steps to measure again: those of short checks; none if one of these cannot be chance."""
     short = [one.name for one in judged.checks if is_slow(one)]
     named = [_step(name, asked) for name in short]
     if None in named:
         return ()
     again = dict.fromkeys(name for name in named if name)
-    if asked.plan.collective in again and asked.plan.looks:  # whether it was chance, many looks say
+    if asked.plan.collective in again and asked.plan.looks:  # many looks tell whether it was chance
         again |= dict.fromkeys(LOOK_STEPS)
     return tuple(again)
 
 
 def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgement:
-    """Return the judgement that counts after the retest that `searched`, the search stage's line, may contain.
+    """Return the judgement that counts, given the retest that `searched` (the search stage's line) may contain.
 
-    If the retest counts, the judgement has its steps, transport and evidence, and each check that was short says what the first
-    number was. Otherwise the first judgement counts, and its reasons say what the retest found.
+    If the retest counts, the judgement has its steps, transport and evidence, and each check that was short quotes the first
+    number. Otherwise the first judgement counts, and its reasons say what the retest found.
     """
     again = searched.get("again")
     if not isinstance(again, dict):
         return first
     if not measurement.steps(again):
-        return _stands(first, [f"the retest gave nothing: {again.get('failed')}"])
+        return _stands(first, [f"the retest returned no result: {again.get('failed')}"])
     fresh = {str(step.get("name")): step for step in measurement.steps(again)}
     line = first.line | {"steps": [_renewed(step, fresh) for step in measurement.steps(first.line)]}
     if asked.plan.collective in fresh and first.busbw_gb_s is not None:
@@ -69,18 +69,18 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
 
 
 def _renewed(step: dict[str, Any], fresh: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the step as it counts after the retest: the fresh one, whose looks are added to those that were taken."""
+    """Return the step that counts after the retest: the new one, with the earlier looks added to its own."""
     new = fresh.get(str(step.get("name")), step)
     seen = [one for looks in (step.get("looks_gb_s"), new.get("looks_gb_s")) if isinstance(looks, list) for one in looks]
     return new | {"looks_gb_s": seen} if new is not step and "looks_gb_s" in step else new
 
 
 def _doubt(searched: dict[str, Any]) -> list[str]:
-    """Return why the retest does not count: the search names a cause, or did not complete."""
-    # Pairs that are slow in company only say nothing of a ring, which crosses few of the links that they share.
+    """Return why the retest does not count: the search found a culprit, or did not complete."""
+    # Pairs that are slow only in company say nothing about a ring, which crosses few of the links that they share.
     named = searched.get("culprits") or []
     if not isinstance(named, list) or any(not isinstance(one, dict) or one.get("kind") != "between" for one in named):
-        return ["the retest does not count, because the search names a cause"]
+        return ["the retest does not count, because the search found a culprit"]
     if searched.get("needed") and (searched.get("failed") or not searched.get("complete")):
         return ["the retest does not count, because the search did not complete"]
     return []

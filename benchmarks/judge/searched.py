@@ -1,4 +1,4 @@
-"""Reads the search's line: one that is damaged is a search that did not complete, and never one that names nobody."""
+"""Reads the search's line: a damaged line is a search that did not complete, never one that found no culprit."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from benchmarks.judge.measurement import LineError, is_number, last_json
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return the search's line that ends `text`; of one that cannot be read, a search that failed and what is left of it."""
+    """Return the search's line at the end of `text`; if it cannot be read, a failed search with whatever could be read."""
     try:
         line = last_json(text)
     except LineError as error:
         return _failed({}, str(error))
     if not isinstance(line, dict) or line.get("kind") != "search":
-        return _failed({}, "the runner's line is not one of a search")
+        return _failed({}, "the runner's line is not a search result")
     if {"trials", "again"} <= line.keys() and line["trials"] is None is line["again"]:
-        return {"schema": 1, "kind": "search", "needed": False}  # a request for nothing is its own answer
+        return {"schema": 1, "kind": "search", "needed": False}  # an empty request comes back unchanged
     named = line.get("culprits", [])
     if not isinstance(named, list) or not all(map(_is_culprit, named)):
-        return _failed(line, "the search's line names a cause that cannot be read")
+        return _failed(line, "the search's line contains a culprit that cannot be read")
     if not isinstance(line.get("needed"), bool):
         why = line.get("failed")
         unsaid = "the search's line does not say whether a search was needed"

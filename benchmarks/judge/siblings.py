@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 #: A number is odd this many robust standard deviations (1.4826 MAD) below the median; a deviation is at least `_LEAST` of it.
 _DEVIATIONS, _LEAST, _MAD_TO_SD = 5.0, 0.02, 1.4826
-#: Of two, nobody can say which is odd; one that is so much slower than the other is named.
+#: Of two, neither is typical; one that reaches less than this share of the other is odd.
 _PAIR, _OF_TWO = 2, 0.8
 
 
 def limit_gb_s(count: int, middle: float, mad: float, most: float) -> float:
-    """Return what a member of `count` equals with that median, MAD and maximum must reach, in their unit; 0 for one."""
+    """Return what each of `count` equals with this median, MAD and maximum must reach, in their unit; 0 for only one."""
     if count < _PAIR:
         return 0.0
     if count == _PAIR:
@@ -24,6 +24,6 @@ def limit_gb_s(count: int, middle: float, mad: float, most: float) -> float:
 
 
 def middle_of(numbers: Sequence[float]) -> tuple[float, float]:
-    """Return median and median absolute deviation of `numbers`, one or more."""
+    """Return median and median absolute deviation of `numbers` (at least one)."""
     middle = median(numbers)
     return middle, median(abs(number - middle) for number in numbers)

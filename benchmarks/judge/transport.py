@@ -1,6 +1,6 @@
-"""Finds which way the bytes went: compares byte counters with the least that the algorithm must have moved.
+"""Finds which path the bytes took: compares byte counters with the minimum that the algorithm must have moved.
 
-This detects a fallback to TCP or unused rails even if the bandwidth is high enough. Counters decide; what NCCL logs decides
+This detects a fallback to TCP or unused rails even if the bandwidth is high enough. Counters decide; NCCL's log decides
 only if there are no counters. If NCCL needs a network plugin, both must agree (`benchmarks.judge.libfabric`).
 """
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from catalogue import Shape
     from config.measure import Measure
 
-#: Counters must show this share of the least possible bytes; they miss what moved before their first reading.
+#: Counters must show this share of the minimum bytes; they miss what moved before their first reading.
 _ENOUGH = 0.8
-#: A rail that carried less than this share of the busiest one was not used like the others.
+#: A rail that carried less than this share of the busiest rail was not used like the others.
 _USED = 0.5
 #: In-switch reduction (NVLS) moves about half of what a ring moves over NVLink.
 _NVLS_SHARE = 0.4
-#: NCCL's names for ways inside a machine other than NVLink and PCIe peer access.
+#: NCCL's names for paths inside a machine other than NVLink and PCIe peer access.
 _SLOW_INSIDE = ("SHM", "NET")
-#: NCCL's names of ways between nodes that leave fewer bytes, or none, to the rails.
+#: NCCL's names for paths between nodes that leave fewer bytes, or none, to the rails.
 _NOT_RAILS = re.compile(r"MNNVL|CollNet|SHARP", re.IGNORECASE)
 
 
 def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
-    """Return whether the intended way carried the bytes of the deciding run (and of the rail-split run before it)."""
+    """Return whether the intended path carried the bytes of the deciding run (and of the rail-split run before it)."""
     moved = _mapping(line.get("transport"))
     plan, shape, nodes = asked.plan, asked.shape, asked.nodes
     if nodes == 1:
@@ -48,8 +48,8 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     if not rails:
         return _anywhere(sent, least)
     counted = {node: {rail: _number(by.get(rail)) for rail in rails} for node, by in sent.items()}
-    # With many nodes the line has only those that sent least, and the number of nodes that were counted. An absent counter is
-    # not a zero: such a node's bytes are not known.
+    # With many nodes the line lists only those that sent least, and how many nodes were counted. An absent counter is
+    # not zero: such a node's bytes are unknown.
     unread = [node for node, by in counted.items() if None in by.values()]
     read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted)) - len(unread)
     # A rail's interface belongs to its rail; the front-end interface may have carried everything instead.
@@ -62,11 +62,11 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
         if node not in unread
         for reason in _node(node, what, {rail: value or 0 for rail, value in by.items()}, sent[node], apart, least)
     ]
-    # Bytes that left by another way say more than how they were copied.
+    # Bytes that took another path say more than how they were copied.
     reasons = reasons or list(direct.wrong)
     if read_nodes < nodes and not reasons:
         of = f"{', '.join(rails[:3])}{'...' if len(rails) > 3 else ''}"  # noqa: PLR2004
-        named = f": not those of {_some(unread)}" if unread else ""
+        named = f", not on {_some(unread)}" if unread else ""
         return Check("transport", SKIPPED, (f"byte counters of {of} could be read on {read_nodes} of {nodes} nodes{named}",))
     missing = told.missing or direct.missing
     if missing and not reasons:
@@ -75,12 +75,12 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
 
 
 def least_bytes(plan: Measure, shape: Shape, nodes: int, counted: frozenset[str] | None = None) -> float:
-    """Return what each node must at least send to the others in the runs between the two counter readings, in bytes.
+    """Return the minimum that each node must send to the others in the runs between the two counter readings, in bytes.
 
-    Those are the steps named in `counted`; None means the deciding run and all before it.
+    These are the steps listed in `counted`; None means the deciding run and all before it.
 
     An all-reduce of S bytes over k nodes sends at least 2 (k-1)/k S from each node by any algorithm (half of it where switches
-    reduce); timed and checked operations of both placements count, warm-up does not.
+    reduce); timed and checked operations of both placements count, warm-up operations do not.
     """
     total = 0.0
     for step in steps(plan, shape, nodes):
@@ -94,13 +94,13 @@ def least_bytes(plan: Measure, shape: Shape, nodes: int, counted: frozenset[str]
 
 
 def _counted(moved: dict[str, Any]) -> frozenset[str] | None:
-    """Return the steps that a retest counted; None for the first measurement."""
+    """Return the steps between the counter readings of a retest; None for the first measurement."""
     named = moved.get("steps")
     return frozenset(str(name) for name in named) if isinstance(named, list) else None
 
 
 def _least_share(name: str, nodes: int) -> float:
-    """Return the least share of a message that each node sends."""
+    """Return the minimum share of a message that each node sends."""
     if name == "all_reduce":
         return 2 * (nodes - 1) / nodes
     # The least busy node of a rooted test may send nothing at all.
@@ -123,9 +123,7 @@ def _node(  # noqa: PLR0913, PLR0917 - one sentence's parts
     if total < _ENOUGH * least:
         others = {name: value for name, value in sent.items() if name not in apart and _number(value) is not None}
         busiest = max(others, key=lambda name: others[name], default=None)
-        instead = (
-            f"; {busiest} sent {_gb(others[busiest])}, so NCCL went over it" if busiest and others[busiest] > total else ""
-        )
+        instead = f"; {busiest} sent {_gb(others[busiest])}, so NCCL used it" if busiest and others[busiest] > total else ""
         yield f"{node}: its {what} ({_some(rails)}) sent {_gb(total)} of the {_gb(least)} that had to leave it{instead}"
         return
     top = max(rails.values())
@@ -133,12 +131,12 @@ def _node(  # noqa: PLR0913, PLR0917 - one sentence's parts
     if idle:
         yield (
             f"{node}: {len(rails) - len(idle)} of {len(rails)} {what} carried the bytes; {', '.join(idle)} sent less than "
-            f"{_USED:.0%} of what the busiest did"
+            f"{_USED:.0%} of what the busiest sent"
         )
 
 
 def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
-    """Name the interface that carried the bytes; the shape expects none."""
+    """Report the interface that carried the bytes; the shape expects no particular one."""
     totals: dict[str, int] = {}
     for by in sent.values():
         for name, value in by.items():
@@ -146,12 +144,12 @@ def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
     if not totals or max(totals.values()) < _ENOUGH * least:
         return Check("transport", SKIPPED, ("no interface counted the bytes that had to move",))
     busiest = max(totals, key=lambda name: totals[name])
-    return Check("transport", PASS, (f"no fabric is named for this shape; {busiest} carried {_gb(totals[busiest])}",))
+    return Check("transport", PASS, (f"no fabric is configured for this shape; {busiest} carried {_gb(totals[busiest])}",))
 
 
 def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bool) -> Check:
     if rehearsed:
-        return Check("transport", PASS, ("rehearsed inside one host: memory takes the place of NVLink",))
+        return Check("transport", PASS, ("rehearsed inside one host: memory replaces NVLink",))
     ranks = shape.gpus
     ring = sum(
         _operations_bytes(step, plan) * 2 * (ranks - 1)
@@ -160,30 +158,30 @@ def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bo
     )
     ways = _ways(moved)
     counted = _number(_mapping(moved.get("nvlink_tx_bytes")).get("least"))
-    # GPUs without NVLink may have no peer access at all; then NCCL's way is main memory, and it is the right one.
+    # GPUs without NVLink may have no peer access at all; then NCCL correctly uses main memory.
     wrong = _SLOW_INSIDE if shape.nvlink_gbytes_per_s is not None else _SLOW_INSIDE[1:]
     slow = [way for way in ways if way.split("/")[0] in wrong]
     if slow:
         return Check("transport", SHORT, (f"channels inside the machine used {', '.join(slow)} instead of peer access",))
     if counted is not None and counted < _NVLS_SHARE * ring:
-        return Check("transport", SHORT, (f"NVLink sent {_gb(counted)}, and a ring moves {_gb(ring)}: it went another way",))
+        return Check("transport", SHORT, (f"NVLink sent {_gb(counted)}, but a ring moves {_gb(ring)}: NCCL used another path",))
     if counted is None and not ways:
         return Check("transport", SKIPPED, ("NVLink's counters cannot be read, and NCCL named no channel",))
     seen = (
         f"NVLink sent {_gb(counted)} (a ring moves {_gb(ring)})" if counted is not None else "NVLink's counters cannot be read"
     )
-    return Check("transport", PASS, (f"{seen}; NCCL's channels used {', '.join(ways) or 'ways that it did not name'}",))
+    return Check("transport", PASS, (f"{seen}; NCCL's channels used {', '.join(ways) or 'paths that it did not log'}",))
 
 
 def _another_way(said: dict[str, Any]) -> str:
-    """Return why bytes cannot be held against the rails: NVLink between nodes, or switches that reduce; empty if they can."""
+    """Return why byte counts of the rails prove nothing (NVLink between nodes, switches that reduce); empty if they do."""
     words = [str(word) for kind in ("networks", "devices", "channels") for word in _mapping(said.get(kind))]
     found = next((word for word in words if _NOT_RAILS.search(word)), None)
     if found is None:
         return ""
     return (
         f"NCCL used {found}, so NVLink between nodes or the switches' own reduction carried bytes that the rails did not; no "
-        "source says what a healthy one leaves to the rails"
+        "source says how much a healthy run leaves to the rails"
     )
 
 

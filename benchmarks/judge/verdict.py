@@ -1,4 +1,4 @@
-"""Judges one measurement line against what was asked: pass, short or unknown, with checks and reasons.
+"""Judges one measurement line against what was requested: pass, short or unknown, with checks and reasons.
 
 Missing data is never a pass.
 """
@@ -29,7 +29,7 @@ __all__ = ["PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "judge", "judged"
 
 #: At most this many of NCCL's warnings are reasons of a verdict.
 _WARNINGS = 8
-#: Spread that a healthy fabric stays within: coefficient of variation in percent, and p99 / p50 of single operations.
+#: A healthy fabric's spread stays within these: coefficient of variation in percent, and p99 / p50 of single operations.
 CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
 
 
@@ -49,8 +49,8 @@ class Judgement:
         rows: complete rows by collective.
         checks: all checks of the measurement.
         line: the measurement as read; its other fields are unchecked.
-        died: whether the deciding run died or hung, so that a search must find out where.
-        looks: what many looks at the gate's size say; None if there were none.
+        died: whether the deciding run died or hung, so that a search must find where.
+        looks: the result of the looks at the gate's size; None if there were none.
     """
 
     verdict: str
@@ -78,7 +78,7 @@ def judge(text: str, asked: Asked) -> Judgement:
 
 
 def judged(found: Measurement, asked: Asked) -> Judgement:
-    """Judge a measurement that was read."""
+    """Judge a parsed measurement."""
     ran = f"{len(asked.plan.sizes_bytes)} sizes on {asked.ranks} ranks of {asked.nodes} nodes, as planned"
     whole = check("measurement", _unreadable(found, asked), bad=UNKNOWN, good=(ran,))
     checks = [whole, *_beside(found, asked)] if whole.state == PASS else [whole]
@@ -87,10 +87,10 @@ def judged(found: Measurement, asked: Asked) -> Judgement:
 
 
 def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Put every question to a measurement that is whole."""
+    """Yield all checks of a complete measurement."""
     scale, planned = found.scale, steps(asked.plan, asked.shape, asked.nodes)
     count = sum(len(run.rows) for run in found.runs.values())
-    yield check("values", _wrong_values(found), good=(f"all values of {count} rows were right, both placements",))
+    yield check("values", _wrong_values(found), good=(f"all values of {count} rows were correct in both placements",))
     if found.differences is not None:
         alike = f"{asked.nodes} nodes are alike in GPUs, driver, rails, link rates, MTUs and clocks"
         alike = alike if asked.nodes > 1 else "there is one node, so nothing can differ"
@@ -103,7 +103,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
         "ceiling",
         _beyond(found, asked),
         bad=UNKNOWN,
-        good=("at the largest sizes that are judged no number is above what the wire allows",),
+        good=("no judged number at the largest sizes is above what the wire allows",),
     )
     yield _bandwidth(found, asked)
     yield from curve.judge(found, asked)
@@ -112,18 +112,18 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     yield from (_limit(found, asked, limit) for limit in asked.limits)
     yield _spread(found, asked)
     yield looks.judge(_looks(found, asked), asked)
-    whole = (f"{len(planned) - 1} other steps are whole",)
+    whole = (f"{len(planned) - 1} other steps are complete",)
     yield check("collectives", _other_steps(found, asked), bad=UNKNOWN, good=whole)
     for step in planned:
         run = found.runs.get(step.name)
-        if step.stage in {NODE, RAILS} and run and run.rows and not run.failed:  # else `collectives` says so
+        if step.stage in {NODE, RAILS} and run and run.rows and not run.failed:  # otherwise `collectives` reports it
             yield group_checks.judge(run, asked, step, scale)
     if asked.past_unread:
         yield Check("history", SKIPPED, (asked.past_unread,))
     elif asked.past is not None:
         limit, source = asked.past
         measured = busbw(found.rows(asked.plan.collective)[-1])
-        reason = f"{asked.plan.collective} reached {measured:.4g} GB/s, and {source} asks for {limit:.4g} GB/s"
+        reason = f"{asked.plan.collective} reached {measured:.4g} GB/s; {source} requires {limit:.4g} GB/s"
         yield check("history", [reason] if measured < limit else [], good=(reason,))
 
 
@@ -134,9 +134,9 @@ def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
         return
     if not found.is_named:
         said = f"{found.line.get('run_id')!r}, {found.line.get('started')!r}"
-        yield f"the line does not say which run it belongs to and when that started ({said})"
+        yield f"the line does not say which run it belongs to or when that run started ({said})"
     if not found.is_scaled:
-        yield f"the line states a rehearsal and no scale of it ({found.line.get('rehearsal')!r})"
+        yield f"the line states a rehearsal but not its scale ({found.line.get('rehearsal')!r})"
     run = found.runs.get(asked.plan.collective)
     if run is None:
         yield f"the line has no run of {asked.plan.collective}"
@@ -147,14 +147,14 @@ def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
 
 
 def _warnings(said: Any) -> Iterable[str]:
-    """Yield what NCCL warned of on the nodes when the deciding run failed: it names peers and devices."""
+    """Yield NCCL's warnings from the nodes when the deciding run failed: they name peers and devices."""
     for one in (said if isinstance(said, list) else [])[:_WARNINGS]:
         if isinstance(one, dict):
             yield f"NCCL on {one.get('node')}: {one.get('said')}"
 
 
 def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
-    """Yield a reason for each number that is above the wire: another way was measured, or other machines than the shape's."""
+    """Yield a reason for each number above what the wire allows: another path was measured, or machines of another shape."""
     ring = algorithm(asked.shape, asked.nodes, asked.plan.exports) == RING
     for name in asked.plan.collectives:
         most = ceiling.most_gb_s(name, asked.shape, asked.nodes, found.scale, ring=ring)
@@ -165,7 +165,7 @@ def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
             what = "a ring" if ring else "any algorithm"
             yield (
                 f"{name}: {measured:.4g} GB/s is more than {what} can carry over these wires ({most:.4g}): "
-                "the shape is another one, or the bytes went another way"
+                "the machines have another shape, or the bytes took another path"
             )
 
 
@@ -175,14 +175,14 @@ def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
 
 
 def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Judge the run with NCCL's own choice on one machine with NVLink switches that reduce; a ring does not use that."""
+    """Judge the run with NCCL's own algorithm on one machine whose NVLink switches reduce; a ring does not use them."""
     run, usual = found.runs.get(FREE), nvls_gb_s(asked.shape, asked.plan)
     share = fraction(asked.plan.end_bytes, NVLS)
     if asked.nodes > 1 or usual is None or share is None or found.scale != 1 or run is None or not run.rows or run.failed:
         return
     reached = busbw(run.rows[-1])
-    sentence = f"with NCCL's own choice all_reduce reached {reached:.4g} GB/s; machines whose switches reduce reach {usual:g}"
-    yield check("nvls", [f"{sentence}, and {share:g} of that is asked"] if reached < share * usual else [], good=(sentence,))
+    sentence = f"with NCCL's choice all_reduce reached {reached:.4g} GB/s; machines whose switches reduce reach {usual:g}"
+    yield check("nvls", [f"{sentence}, and {share:g} of that is required"] if reached < share * usual else [], good=(sentence,))
 
 
 def _wrong_values(found: Measurement) -> Iterable[str]:
@@ -215,9 +215,10 @@ def _reaches(name: str, bound: Gate, measured: float) -> Check:
     limit = bound.limit_gb_s or 0.0
     reason = (
         f"{bound.collective} reached {measured:.4g} GB/s at {bound.size_bytes} B; "
-        f"the gate asks for {limit:.4g} GB/s: {bound.why}"
+        f"the gate requires {limit:.4g} GB/s: {bound.why}"
     )
-    return check(name, [reason] if measured < limit else [], good=(f"{measured:.4g} GB/s of {limit:.4g} asked: {bound.why}",))
+    good = f"{measured:.4g} GB/s of {limit:.4g} required: {bound.why}"
+    return check(name, [reason] if measured < limit else [], good=(good,))
 
 
 def _spread(found: Measurement, asked: Asked) -> Check:

@@ -1,7 +1,7 @@
-"""What a rehearsal on a busy machine cannot know: its ranks waited for processors, which were measured instead of wires.
+"""Excuses a rehearsal on a busy machine: if its ranks waited for processors, the processors were measured, not the wires.
 
-Only a rehearsed benchmark says how long its ranks waited (`waited` of a step). A line of real hardware has no such number, and
-one that has it is not believed: there, nothing is excused.
+Only a rehearsed benchmark reports how long its ranks waited (`waited` in a step). A line from real hardware has no such number;
+if it does, the number is not believed and nothing is excused.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from benchmarks.judge.measurement import Measurement, is_number, of, steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: From this share on, times of single operations and the course of a curve are the machine's.
+#: From this share on, the machine determines times of single operations and the shape of a curve.
 _UNEVEN = 0.1
 _OF_TIMES = ("spread", "curve ")
 _WHOSE = "this machine: "
 
 
 def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement], Iterable[Check]]) -> list[Check]:
-    """Return `checks`, where what is short is unknown if waiting may account for all that is missing.
+    """Return `checks`; a short check becomes unknown if waiting may explain the whole shortfall.
 
-    `ask` puts the same questions to a measurement: that in which no rank had waited. A rail at half its rate still misses its
-    half there, unless ranks waited half of their time.
+    `ask` checks another measurement: this one as if no rank had waited. A rail at half its rate still misses its
+    limit there, unless ranks waited half of their time.
     """
     most = max((waited(step) for step in steps(found.line)), default=0.0)
     if found.scale == 1 or not most or all(one.state != SHORT for one in checks):
         return checks
     states = {one.name: one.state for one in ask(of(found.line | {"steps": [_at_once(step) for step in steps(found.line)]}))}
-    why = f"{_WHOSE}ranks waited for processors up to {most:.0%} of their time, which may be all that is missing"
+    why = f"{_WHOSE}ranks waited for a processor up to {most:.0%} of their time, which may explain the whole shortfall"
 
     def is_excused(one: Check) -> bool:
         uneven = one.name.startswith(_OF_TIMES) and most >= _UNEVEN
@@ -41,18 +41,18 @@ def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement]
 
 
 def is_slow(one: Check) -> bool:
-    """Return whether a check is short, or unknown because this machine was too busy: both are worth a second look."""
+    """Return whether a check is short, or unknown because this machine was too busy: both are worth measuring again."""
     return one.state == SHORT or (one.state == UNKNOWN and any(why.startswith(_WHOSE) for why in one.why[:1]))
 
 
 def waited(step: dict[str, Any]) -> float:
-    """Return the share of its time in which some rank of a step had no processor; 0 where the line does not say."""
+    """Return the largest share of time that a rank of the step waited for a processor; 0 if the line does not say."""
     said = step.get("waited")
     return float(said) if isinstance(said, (int, float)) and is_number(said) and said < 1 else 0.0
 
 
 def _at_once(step: dict[str, Any]) -> dict[str, Any]:
-    """Return a step as it would have been, had its ranks had processors whenever they were ready."""
+    """Return a step as it would have been with a processor for every rank that was ready to run."""
     ran = 1 - waited(step)
     rows, looks, groups = (step.get(name) for name in ("rows", "looks_gb_s", "groups_gb_s"))
     changed = dict(step)
@@ -61,7 +61,7 @@ def _at_once(step: dict[str, Any]) -> dict[str, Any]:
     if isinstance(looks, list):
         changed["looks_gb_s"] = [one / ran if is_number(one) else one for one in looks]
     if isinstance(groups, list) and groups and all(is_number(one) for one in groups):
-        # They are also held against each other, and the slow ones may be those that waited.
+        # They are also compared with each other, and the slow ones may be those that waited.
         changed["groups_gb_s"] = [min(one / ran**2, max(groups) / ran) for one in groups]
     return changed
 

@@ -1,4 +1,4 @@
-"""Ranks in one container on one node: nerdctl starts it, and in it the image's own mpirun starts every rank."""
+"""Ranks in one container on one node: nerdctl starts it, and inside it the image's own mpirun starts every rank."""
 
 from typing import List, Sequence
 

@@ -1,4 +1,4 @@
-"""Ranks in a container: mpirun starts `enroot start` on each node, and that the program. MPI's daemons stay outside."""
+"""Ranks in a container: mpirun runs `enroot start` on each node, which starts the program. MPI's daemons stay outside."""
 
 from typing import List, Sequence
 

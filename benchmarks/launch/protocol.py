@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class UnfitError(ValueError):
-    """A document that is not of its type; the message begins with the path in it."""
+    """A document that does not fit its type; the message begins with the path in the document."""
 
 
 class Node(NamedTuple):
-    """One node: its host name and the address by which the others reach it."""
+    """One node: its host name and the address at which other nodes reach it."""
 
     name: str
     address: str
@@ -39,9 +39,9 @@ class Image(NamedTuple):
 
     Attributes:
         uri: reference in enroot's form; empty if `path` names a file on the nodes.
-        path: that file.
-        sha256: of the file, where it is pinned.
-        shared: folder that all nodes share, for the file of an imported image; empty copies it to every node.
+        path: the image's file on the nodes; empty if `uri` is set.
+        sha256: sha256 of the file, if it is pinned.
+        shared: folder that all nodes share, for the imported image's file; empty copies the file to every node.
         homes: globs for MPI, CUDA and NCCL inside, by variable.
         runtime: what runs it: enroot or containerd, for which `uri` is without a scheme.
     """
@@ -72,7 +72,7 @@ class Schedule(NamedTuple):
     """Make the first node Slurm's controller, and all nodes its machines.
 
     Attributes:
-        queue: the partition, which has all nodes.
+        queue: the partition, which contains all nodes.
         gpu: the GPU model of the shape.
         gpus: GPUs of each node.
     """
@@ -93,12 +93,12 @@ class Launch(NamedTuple):
     Attributes:
         kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd or slurm.
         mpi_home: Open MPI's folder on every node.
-        bind_to: what mpirun binds ranks to.
+        bind_to: the unit to which mpirun binds ranks.
         mca: Open MPI's parameters by name.
-        prefix: tell mpirun where it was moved to.
+        prefix: whether to tell mpirun where it was moved to.
         hostfile: path of the hostfile on the head node.
         start: words that start a command inside the container; empty on the nodes themselves.
-        queue: Slurm's partition; empty without Slurm.
+        queue: the Slurm partition; empty without Slurm.
     """
 
     kind: str
@@ -130,17 +130,17 @@ class Ranks(NamedTuple):
 
     @property
     def size(self) -> str:
-        """The largest message, as the arguments say it; empty if they do not."""
+        """The largest message in the arguments; empty if they contain none."""
         return self.arguments[self.arguments.index("-e") + 1] if "-e" in self.arguments[:-1] else ""
 
 
 class Pace(NamedTuple):
-    """What a step gives on healthy wires, for what is shown while it runs.
+    """What a step reaches on healthy wires, for the progress display.
 
     Attributes:
         busbw_factor: busbw over size / time.
-        wire_gb_s: busbw that the wire allows, on real wires; 0 if that is not known.
-        seconds: what its operations take there.
+        wire_gb_s: busbw that the wire allows, on real wires; 0 if unknown.
+        seconds: time that its operations take there.
     """
 
     busbw_factor: float
@@ -152,16 +152,16 @@ class Step(NamedTuple):
     """One run of one test program.
 
     Attributes:
-        name: unique in its request.
+        name: unique within its request.
         stage: node, rails, all, spread, free, looks or nvl.
-        collective: what is run.
-        ranks: who runs it.
+        collective: the collective that runs.
+        ranks: the ranks that run it.
         result: path of the JSON file that the first rank writes.
         groups: how many groups run at once.
         cycles: how often each size is measured.
-        decides: no further step is run where this one gives nothing.
-        silence_s: how long it may print nothing before it counts as hung, on real wires; 0 for the whole measurement's limit.
-        pace: what it gives on healthy wires; None if nothing is shown of that.
+        decides: whether no further step runs if this one returns nothing.
+        silence_s: how long it may print nothing before it counts as hung, on real wires; 0 for the measurement's own limit.
+        pace: what it reaches on healthy wires; None if that is not shown.
     """
 
     name: str
@@ -189,15 +189,15 @@ class Measure(NamedTuple):
     Attributes:
         gpus: GPUs that each node must show.
         hcas: RDMA devices whose bytes are counted.
-        fabric: interfaces that must carry NCCL's sockets; a rank does without where one is absent.
-        deciding: name of the step around which counters are read.
+        fabric: interfaces that must carry NCCL's sockets; if one is absent, ranks leave the choice to NCCL.
+        deciding: name of the step before and after which counters are read.
         results: folder for the JSON files.
-        logs: folder on every node for what NCCL says.
-        evidence: of the first look, where this is a second one.
-        gpu: the GPU model of the shape; empty if it is not known.
-        port_gbit_s: line rate of each rail of the shape; 0 if what drivers report is no measure of it.
+        logs: folder on every node for NCCL's logs.
+        evidence: the first measurement's evidence, if this is a retest.
+        gpu: the GPU model of the shape; empty if unknown.
+        port_gbit_s: line rate of each rail of the shape; 0 if the rate that drivers report cannot be compared with it.
         binaries: folder of the programs on every node.
-        programs: sha256 of each file that the build put there, by its name; they are checked before the first step.
+        programs: sha256 of each file that the build put there, by name; checked before the first step.
     """
 
     run_id: str
@@ -225,15 +225,15 @@ class Trials(NamedTuple):
 
     Attributes:
         gpus: ranks on each node.
-        rails: what can be tried separately, each as its RDMA devices.
-        by_gpu: a GPU's number picks its rails, because NCCL's plugin takes no list of devices.
+        rails: what can be tried separately, each as a list of RDMA devices.
+        by_gpu: whether a GPU's number selects its rails, because NCCL's plugin does not accept a list of devices.
         launch: how ranks start.
         ranks: program and environment of every trial.
-        size_bytes: message of a trial over all rails.
+        size_bytes: message size of a trial over all rails.
         iterations: timed operations of a trial.
-        pair_limit_gb_s: what a healthy pair reaches at least; None if it is not known.
-        whole_gb_s: what the whole ring reached; None if another collective was measured.
-        off_ring: an all-to-all is slow, so pairs that no ring crosses are tried, too.
+        pair_limit_gb_s: what a healthy pair must reach; None if unknown.
+        whole_gb_s: what the full ring reached; None if another collective was measured.
+        off_ring: whether an all-to-all is slow, so that pairs outside the ring are tried too.
     """
 
     gpus: int
@@ -249,12 +249,12 @@ class Trials(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Measure once more what was short, then look for the cause within the budget.
+    """Measure again what was short, then search for the cause within the budget.
 
     Attributes:
-        budget_s: limit on the trials.
-        again: what is measured once more; None for nothing.
-        trials: what is tried; None if no cause needs to be found.
+        budget_s: time limit of the trials.
+        again: what is measured again; None for nothing.
+        trials: how trials run; None if no cause needs to be found.
     """
 
     run_id: str
@@ -272,7 +272,7 @@ REQUESTS: Dict[str, Any] = {"build": Build, "schedule": Schedule, "measure": Mea
 
 
 class ImageLine(NamedTuple):
-    """The image that is ready on every node, what runs it, and the words that start a command in it."""
+    """The image that is ready on every node, its runtime, and the words that start a command in it."""
 
     reference: str
     file: str
@@ -283,14 +283,14 @@ class ImageLine(NamedTuple):
 
 
 class BuildLine(NamedTuple):
-    """What a build gave.
+    """The result of a build.
 
     Attributes:
         home: home folder on every node.
-        shared: ssh's name for the socket of a connection that the runner keeps open; empty if there is none.
+        shared: path (in ssh's notation) of the socket of a connection that the runner keeps open; empty for none.
         binaries: folder of the programs on every node.
-        hashes: sha256 of each file in it.
-        mpi_home, cuda_home, nccl_home: folders that were found, CUDA's and NCCL's inside the image where there is one.
+        hashes: sha256 of each file in that folder.
+        mpi_home, cuda_home, nccl_home: folders that were found; CUDA's and NCCL's are inside the image if there is one.
         versions: by name.
     """
 
@@ -310,7 +310,7 @@ class BuildLine(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """What the engine gets where the runner refused, or its work ended without a result: in one sentence, why."""
+    """The engine's answer when the runner refused, or its work ended without a result: the reason, in one sentence."""
 
     run_id: str
     failed: str
@@ -331,7 +331,7 @@ def request(value: Any) -> Request:
     """Return the request that plain data describes.
 
     Raises:
-        UnfitError: it is none, or of a version that is not known here.
+        UnfitError: it is not a request, or its version is unknown.
     """
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in REQUESTS:
@@ -384,9 +384,9 @@ def _record(hint: Any, value: Any, path: str) -> Any:
     within = path + "." if path else ""
     for key in value:
         if key not in hint._fields:
-            raise UnfitError("{}{} is not known; {} has {}".format(within, key, hint.__name__, ", ".join(hint._fields)))
+            raise UnfitError("{}{} is unknown; {} has {}".format(within, key, hint.__name__, ", ".join(hint._fields)))
     optional = getattr(hint, "_field_defaults", {})
-    for name in ("kind", "schema"):  # a document inside another is of its own kind and version, too
+    for name in ("kind", "schema"):  # a document inside another also has its own kind and version
         if name in optional and value.get(name, optional[name]) != optional[name]:
             raise UnfitError(f"{within}{name} is {value[name]!r}; it must be {optional[name]!r}")
     lacking = [name for name in hint._fields if name not in value and name not in optional]

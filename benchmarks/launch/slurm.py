@@ -1,7 +1,7 @@
-"""Ranks in a job of Slurm: `salloc` waits for the nodes, and mpirun starts its daemons on them through Slurm instead of SSH.
+"""Ranks in a Slurm job: `salloc` waits for the nodes, and mpirun starts its daemons on them through Slurm instead of SSH.
 
-`salloc` and not `sbatch`: what a batch job prints is on its first node, which need not be this one, and here it is read line
-by line while it is printed. To Slurm both are the same job.
+It is `salloc` and not `sbatch`, because a batch job's output is on its first node, which may be another, and here it is read
+line by line while it is printed. For Slurm both are the same job.
 """
 
 from typing import List, Sequence
@@ -9,7 +9,7 @@ from typing import List, Sequence
 from benchmarks.launch import mpirun
 from benchmarks.launch.protocol import Launch, Node, Ranks
 
-#: How long a job waits for nodes that another one has; then `salloc` says so and ends.
+#: How long a job waits for nodes that another job holds; then `salloc` reports it and exits.
 _QUEUED_S = 120
 
 
@@ -17,23 +17,23 @@ def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) ->
     """Return the command that starts `contexts` on `nodes`, typed on the controller."""
     if not launch.queue:
         raise ValueError("launch.queue is empty; slurm needs the partition that ranks run in")
-    known = [node._replace(address=node.name) for node in nodes]  # inside a job Open MPI knows nodes by their names in Slurm
+    known = [node._replace(address=node.name) for node in nodes]  # inside a job Open MPI knows nodes by their Slurm names
     placed = [one for ranks in contexts for one in _by_node(ranks, len(nodes))]
     used = sorted({index for ranks in placed for index in ranks.nodes or []})
     per_node = max(ranks.per_node for ranks in contexts)
     words = ["salloc", "--partition", launch.queue, "--job-name", "busbar", f"--immediate={_QUEUED_S}"]
     words += ["--nodes", str(len(used)), "--nodelist", ",".join(known[index].name for index in used), "--exclusive"]
-    # A rank for each GPU, on however few processors; `--ntasks-per-node` would refuse that.
+    # One rank per GPU, on however few processors; `--ntasks-per-node` would refuse that.
     words += ["--ntasks", str(len(used) * per_node), "--overcommit", "--gres", f"gpu:{per_node}"]
-    # If Slurm ends the job, because a node died, mpirun ends with it.
+    # If Slurm ends the job because a node died, it also kills mpirun.
     words += ["--kill-command"]
     kept = {name: value for name, value in launch.mca.items() if not name.startswith("plm_rsh_")}
     return words + mpirun.command(launch._replace(mca=dict(kept, plm="slurm")), known, placed)
 
 
 def _by_node(ranks: Ranks, count: int) -> List[Ranks]:
-    """Return the ranks as a context for each node: inside a job Open MPI 4 numbers nodes as Slurm does, by name.
+    """Return the ranks as one context per node: inside a job Open MPI 4 numbers nodes as Slurm does, by name.
 
-    Contexts keep their order, and who judges takes ranks for the nodes that were asked for.
+    Contexts keep their order, and the judge assumes that ranks are on the requested nodes.
     """
     return [ranks._replace(nodes=[index]) for index in (range(count) if ranks.nodes is None else ranks.nodes)]

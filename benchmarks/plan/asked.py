@@ -1,4 +1,4 @@
-"""What one measurement must show: the plan, the machines and the limits."""
+"""What is requested of one measurement: the plan, the machines and the limits."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked for.
+    """What is requested.
 
     Attributes:
-        plan: what was to run.
-        shape: on which machines.
-        nodes: how many of them.
+        plan: what is to run.
+        shape: the kind of machines.
+        nodes: how many machines.
         minimum_gb_s: the user's own limit at the gate's size (GB/s, real hardware); it replaces the rule.
         limits: the user's limits on single collectives and sizes.
-        fabric: interfaces that must carry the bytes if there is no RDMA; empty for any.
+        fabric: interfaces that must carry the bytes if there is no RDMA; empty allows any interface.
         allow_skipped: names of checks that may be skipped.
         past: a limit from earlier runs of the same kind: (GB/s as measured, where it comes from).
         pool: name of the node set.
         names: host names of the nodes in ring order, once they exist.
-        past_unread: why earlier runs could not be read; empty if they were, or are not kept.
+        past_unread: why earlier runs could not be read; empty if they were read, or if none are kept.
     """
 
     plan: Measure
@@ -58,12 +58,12 @@ class Asked:
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
     def name(self, index: int) -> str:
-        """Return the host name of node `index`, or its number before it has one."""
+        """Return the host name of node `index`, or `node` and its index before it has a name."""
         return self.names[index] if index < len(self.names) else f"node {index}"
 
     @classmethod
     def of(cls, stack: Stack, shape: Shape, nodes: int) -> Asked:
-        """Return what `stack` asks of `nodes` nodes of `shape`."""
+        """Return what `stack` requests for `nodes` nodes of `shape`."""
         measure, accept = stack.measure, stack.accept
         skipped = frozenset[str](accept.allow_skipped)
         return cls(measure, shape, nodes, accept.gate_gb_s, accept.own_limits, measure.fabric, skipped, pool=stack.pool)

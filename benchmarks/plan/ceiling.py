@@ -1,4 +1,4 @@
-"""Computes ceilings from line rates, and predicts what a healthy run reaches of them."""
+"""Computes ceilings from line rates, and predicts how close a healthy run comes to them."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from catalogue import Shape
 
 #: Time of the smallest all-reduce on a healthy machine, us: 12 on one H200 server over NVLink, 35 on two A100 nodes over RoCE.
-#: A tree is one level deeper each time the nodes double, so each doubling adds what the step from one node to two adds.
+#: Each doubling of the nodes makes a tree one level deeper, so it adds as much as going from one node to two does.
 _LATENCY_US = (12.0, 23.0)
 
-#: Printed numbers may be this much above what the wire allows; more means another wire.
+#: A printed number may be up to this many times what the wire allows; above that, the bytes used another wire.
 ABOVE = 1.05
-#: The parts that bound a busbw.
+#: The links that can limit busbw.
 RAILS, NVLINK, PCIE = "rails", "NVLink", "PCIe"
-#: Tests that NCCL carries out as rings, so that all bytes pass every GPU; those with a root that sends or takes all; and those
-#: that fewer bytes than a ring's may leave each node for, if nodes gather inside first.
+#: Tests that NCCL runs as rings, where all bytes pass through every GPU; tests whose root sends or receives everything; and
+#: tests in which fewer bytes than in a ring may leave each node, if the GPUs of a node combine their data first.
 _RINGS = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
 _ROOTED = frozenset({"gather", "scatter"})
 _HIERARCHICAL = frozenset({"all_reduce", "all_gather", "reduce_scatter"})
 
-#: Median of the published healthy large-message all-reduce fractions of the ring ceiling on RoCE with the ring algorithm
+#: Share of the ring ceiling that a healthy all-reduce of large messages reaches on RoCE with a ring: published median
 #: (OCI A100 0.93, 0.93 and 0.95 on two nodes, about 1.0 on 64; DGX A100 0.96; H200 0.92).
 HEALTHY_FRACTION = 0.95
-#: The same for a ring inside one machine, of one GPU's NVLink rate (A100 235 of 300 GB/s, H200 346 to 368 of 450).
+#: The same inside one machine, as a share of one GPU's NVLink rate (A100 235 of 300 GB/s, H200 346 to 368 of 450).
 HEALTHY_NVLINK_FRACTION = 0.78
 
 
 def ring_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that a ring over all rails cannot exceed; None if no rail is used or known.
+    """Return the highest busbw in GB/s of a ring over all rails; None if there are no rails between nodes.
 
     Every byte of a ring enters and leaves each node once for each of its channels, so busbw is at most the node's summed
     line rate in one direction. `scale` divides line rates, as a rehearsal states it.
@@ -43,7 +43,7 @@ def ring_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
 
 
 def hierarchical_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that a tree or NVLSTree may reach over the same rails: above the ring's for few nodes.
+    """Return the highest busbw in GB/s of a tree or NVLSTree over the same rails; with few nodes it is above the ring's.
 
     With g GPUs in each of k nodes it is NIC x (gk - 1) / (g (k - 1)): 1.875 x the ring's for two nodes of eight.
     """
@@ -54,20 +54,20 @@ def hierarchical_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
 
 
 def collective_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that all rails together allow collective `name`, None if no such bound is known."""
+    """Return the highest busbw in GB/s of collective `name` over all rails together; None if no such bound is known."""
     ring = ring_gb_s(shape, nodes, scale)
     share = collective(name).wire_share
     return None if ring is None or share is None else ring * share(nodes * shape.gpus, shape.gpus)
 
 
 def rails_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that the rails that NCCL uses for `name` allow; None if no such bound is known.
+    """Return the highest busbw in GB/s of `name` over the rails that NCCL uses for it; None if no such bound is known.
 
-    A rooted test, and a ring of sends and receives, leave a node through the rails of one GPU (NCCL's point-to-point transfers
-    use the devices near it); all others use every rail.
+    In a rooted test, and in sendrecv, bytes leave a node through the rails of one GPU (NCCL's point-to-point transfers
+    use the devices near it); all other tests use every rail.
     """
     ring = ring_gb_s(shape, nodes, scale)
-    if ring is None or shape.rdma is None or name == "hypercube":  # nobody has published what its steps leave on the wire
+    if ring is None or shape.rdma is None or name == "hypercube":  # no source says how many bytes its steps send between nodes
         return None
     one_gpu = ring / min(shape.gpus, shape.rdma.ports) if shape.gpus else ring
     if name == "sendrecv":
@@ -77,9 +77,9 @@ def rails_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | N
 
 
 def inside_gb_s(name: str, shape: Shape, scale: int = 1) -> tuple[float | None, str]:
-    """Return the busbw in GB/s that one GPU's own link allows `name`, and what that link is: NVLink or PCIe.
+    """Return the highest busbw in GB/s of `name` over one GPU's own link, and the kind of that link: NVLink or PCIe.
 
-    Every byte of a ring passes every GPU. Without NVLink all bytes of any test pass PCIe, also those for the rails.
+    Every byte of a ring passes through every GPU. Without NVLink all bytes cross PCIe, including those for the rails.
     """
     if shape.gpus > 1 and (nvlink := nvlink_gb_s(shape, scale)) is not None:
         return (nvlink if name in _RINGS else None), NVLINK
@@ -88,24 +88,24 @@ def inside_gb_s(name: str, shape: Shape, scale: int = 1) -> tuple[float | None, 
 
 
 def parts(name: str, shape: Shape, nodes: int, scale: int = 1) -> tuple[tuple[str, float], ...]:
-    """Return every part that bounds the busbw of `name`, with its bound in GB/s; empty if none is known."""
+    """Return every link that limits the busbw of `name`, with its bound in GB/s; empty if no bound is known."""
     rails = rails_gb_s(name, shape, nodes, scale)
     link, what = inside_gb_s(name, shape, scale)
     if nodes > 1 and rails is None:
-        return ()  # the wire between the nodes is the least part, and it is not known
+        return ()  # the wire between the nodes is the slowest link, and its bound is unknown
     known = ((RAILS, rails), (what, link))
     return tuple((part, bound) for part, bound in known if bound is not None)
 
 
 def bound_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that the slowest part allows: rails, NVLink or PCIe."""
+    """Return the busbw in GB/s that the slowest link allows: rails, NVLink or PCIe."""
     return min((bound for _, bound in parts(name, shape, nodes, scale)), default=None)
 
 
 def most_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1, *, ring: bool) -> float | None:
-    """Return the busbw in GB/s that no algorithm exceeds on these wires, or no ring if `ring` says that it was forced.
+    """Return the highest busbw in GB/s of any algorithm on these wires, or of a ring if `ring` says that it was forced.
 
-    None where no such bound is known, and inside a rehearsed machine, where memory takes the place of NVLink.
+    It is None if no such bound is known, and inside a rehearsed machine, where memory replaces NVLink.
     """
     ranks = nodes * shape.gpus
     if nodes == 1:
@@ -121,9 +121,9 @@ def most_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1, *, ring: bool
 
 
 def nvlink_gb_s(shape: Shape, scale: int = 1) -> float | None:
-    """Return the busbw in GB/s that a ring inside one machine cannot exceed; None if no NVLink is known.
+    """Return the highest busbw in GB/s of a ring inside one machine; None if the shape has no NVLink.
 
-    Every byte of a ring enters and leaves each GPU once, so busbw is at most one GPU's NVLink rate in one direction. Reduction
+    Every byte of a ring enters and leaves each GPU once, so busbw is at most one GPU's NVLink rate in one direction. Reducing
     in the switch (NVLS) moves less and can exceed it.
     """
     rate = shape.nvlink_gbytes_per_s
@@ -131,14 +131,14 @@ def nvlink_gb_s(shape: Shape, scale: int = 1) -> float | None:
 
 
 def latency_us(nodes: int) -> float:
-    """Return the time in us of a healthy smallest all-reduce on `nodes` nodes."""
+    """Return the time in us of the smallest all-reduce on `nodes` healthy nodes."""
     return _LATENCY_US[0] + _LATENCY_US[1] * math.log2(nodes)
 
 
 def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name: str = "all_reduce") -> dict[int, float]:
-    """Return the busbw in GB/s of a healthy run of `name` by size in bytes; empty if no ceiling is known.
+    """Return the predicted busbw in GB/s of a healthy run of `name`, by size in bytes; empty if no ceiling is known.
 
-    A message of wire time x takes T + x + sqrt(T x) with the latency T: within a sixth of every size from 1 MiB up in two real
+    A message with wire time x takes T + x + sqrt(T x), where T is the latency: within a sixth from 1 MiB up in two real
     transcripts (2 x H200 over NVLink; 16 A100 over RoCE).
     """
     healthy = predicted_gb_s(shape, nodes, name)
@@ -154,6 +154,6 @@ def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name
 
 
 def predicted_gb_s(shape: Shape, nodes: int, name: str = "all_reduce") -> float | None:
-    """Return the busbw in GB/s of a healthy run at large sizes on real hardware; None if no ceiling is known."""
+    """Return the predicted busbw in GB/s of a healthy run at large sizes on real hardware; None if no ceiling is known."""
     shares = {RAILS: HEALTHY_FRACTION, NVLINK: HEALTHY_NVLINK_FRACTION, PCIE: HEALTHY_NVLINK_FRACTION}
     return min((bound * shares[part] for part, bound in parts(name, shape, nodes)), default=None)

@@ -1,4 +1,4 @@
-"""The collectives of nccl-tests: how time becomes busbw, which sizes really run, and what the wire allows.
+"""The collectives of nccl-tests: how time becomes busbw, which sizes actually run, and what the wire allows.
 
 Formulas follow nccl-tests 2.19.6 (the GetBw and GetCollByteCount functions of each test).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Tests with a share for each rank round that share down to whole 16 bytes.
+#: Tests that give each rank a share round the share down to a multiple of 16 bytes.
 _ALIGNMENT_BYTES = 16
 
 
@@ -17,13 +17,13 @@ class Collective:
     """One test program.
 
     Attributes:
-        name: without `_perf`.
+        name: the test's name, without `_perf`.
         busbw_factor: busbw / algbw over `ranks` ranks.
-        wire_share: highest busbw over `ranks` ranks, `gpus` on each node, as a share of one node's summed line rate in one
-            direction; None if the rails are no known bound.
+        wire_share: highest busbw over `ranks` ranks, `gpus` per node, as a share of one node's summed line rate in one
+            direction; None if the rails are not a known bound.
         shared: whether each rank has a share of the message.
-        power_of_two: whether it runs only on 2, 4, 8 ... ranks.
-        algbw_share: algbw over size / time, over `ranks` ranks.
+        power_of_two: whether the test runs only on 2, 4, 8 ... ranks.
+        algbw_share: algbw divided by size / time, over `ranks` ranks.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Collective:
         return f"{self.name}_perf"
 
     def row_bytes(self, asked_bytes: int, ranks: int) -> int:
-        """Return the size that a run of `asked_bytes` over `ranks` ranks prints: 0 if that is less than the smallest share."""
+        """Return the size that a run of `asked_bytes` over `ranks` ranks prints: 0 if it is below the smallest share."""
         if not self.shared:
             return asked_bytes
         return asked_bytes // ranks // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES * ranks
@@ -62,16 +62,16 @@ def _ring(_ranks: int, _gpus: int) -> float:
 
 
 def _pairwise(ranks: int, gpus: int) -> float:
-    """Each of a node's GPUs sends the share of every rank elsewhere over the rails: gpus x (ranks - gpus) / ranks of a size."""
+    """Each GPU of a node sends a share to every rank on other nodes: gpus x (ranks - gpus) / ranks of a size in total."""
     return (ranks - 1) / (gpus * (ranks - gpus))
 
 
 def _rooted(ranks: int, gpus: int) -> float:
-    """The root's node takes in (or gives out) the share of every rank elsewhere once."""
+    """The root's node receives (or sends) the share of every rank on other nodes once."""
     return (ranks - 1) / (ranks - gpus)
 
 
-#: sendrecv leaves each node once, so one GPU's rails carry it, and all rails together are no bound.
+#: A sendrecv message leaves each node once, over one GPU's rails, so all rails together are not its bound.
 COLLECTIVES = {
     one.name: one
     for one in (
@@ -84,7 +84,7 @@ COLLECTIVES = {
         Collective("gather", _others, _rooted, shared=True),
         Collective("scatter", _others, _rooted, shared=True),
         Collective("sendrecv", _one, None, shared=False),
-        # Its GetBw counts what a rank receives and not its own share.
+        # Its GetBw counts what a rank receives, without its own share.
         Collective("hypercube", _one, _pairwise, shared=True, power_of_two=True, algbw_share=_others),
     )
 }
@@ -99,5 +99,5 @@ def collective(name: str) -> Collective:
     try:
         return COLLECTIVES[name]
     except KeyError:
-        msg = f"collective {name!r} is not known; known are {', '.join(COLLECTIVES)}"
+        msg = f"collective {name!r} is unknown; allowed are {', '.join(COLLECTIVES)}"
         raise ValueError(msg) from None

@@ -1,6 +1,6 @@
 """Computes the gate: the busbw that a cluster must reach, and why.
 
-A size or a machine without a rule has no gate, so its verdict is unknown.
+If no rule covers a size or a machine there is no gate, so the verdict is unknown.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from catalogue import Shape
     from config.measure import Measure
 
-#: How a sentence names the part that bounds a busbw.
+#: The wording for each link that can limit busbw.
 _WHOSE = {ceiling.RAILS: "the ring ceiling", ceiling.NVLINK: "NVLink's", ceiling.PCIE: "PCIe's"}
-#: With a user's limit below this share of the ceiling, half a fabric would pass.
+#: With a user's limit below this share of the ceiling, half the fabric would pass.
 _LAX = 0.5
 
 
@@ -27,8 +27,8 @@ class Gate:
     """What the measurement must reach.
 
     Attributes:
-        collective: whose number decides.
-        size_bytes: at which message size, out of place.
+        collective: the collective whose number decides.
+        size_bytes: the message size that decides, out of place.
         limit_gb_s: busbw in GB/s that must be reached; None if no rule applies.
         why: where the limit comes from, or why there is none.
         notes: warnings about the limit.
@@ -45,9 +45,9 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     """Return the gate of `plan` on `nodes` nodes of `shape`.
 
     Args:
-        plan: its first collective at its largest size is the gate's.
-        shape: whose rails, NVLink or PCIe set the ceiling, whichever asks for least.
-        nodes: how many of them; on fewer than 4 the plan forces the ring, whose ceiling this is.
+        plan: its first collective at its largest size decides.
+        shape: its rails, NVLink or PCIe set the ceiling, whichever allows least.
+        nodes: number of machines; on fewer than 4 the plan forces the ring, to which this ceiling belongs.
         scale: divisor of line rates that a rehearsal states. A message of 1 MiB over wires 4000 times slower is as large as
             one of 4 GiB over the real ones, so sizes scale by it too.
         minimum_gb_s: the user's own limit in GB/s on real hardware; it replaces the rule.
@@ -58,18 +58,18 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
         return Gate(name, size, own.limit_gb_s, own.why, own.notes)
     parts = ceiling.parts(name, shape, nodes, scale)
     if not parts:
-        return Gate(name, size, None, f"no ceiling of {name} is known for {nodes} node(s) of {shape.name}")
+        return Gate(name, size, None, f"no ceiling for {name} is known for {nodes} node(s) of {shape.name}")
     least, _ = min(parts, key=lambda one: one[1])
     if not published(name, least):
         why = (
-            f"nobody has published what a healthy {name} reaches where {least} bounds it; the stack may set its own limit, "
+            f"no source publishes what a healthy {name} reaches where the bound is {least}; the stack may set its own limit, "
             "accept.gate"
         )
         return Gate(name, size, None, why)
     asked = [(fraction(size, rows, scale), part, bound) for part, bound in parts if (rows := published(name, part))]
     limits = [(share * bound, share, part, bound) for share, part, bound in asked if share is not None]
     if not limits or (least not in {part for _, _, part, _ in limits}):
-        why = f"the largest size is {size} B, and there is no gate below {published(name, least)[-1][0]} B"
+        why = f"the largest size is {size} B, and the gate needs at least {published(name, least)[-1][0]} B"
         return Gate(name, size, None, why)
     limit, share, part, bound = min(limits)
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
@@ -78,14 +78,14 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
 
 def user_gate(limit: Limit, shape: Shape, nodes: int, *, scale: int = 1) -> Gate:
-    """Return the gate of a user's own limit, with a note if it is above the ceiling or under half of it."""
+    """Return the gate for a user's own limit, with a note if it is above the ceiling or below half of it."""
     bound = ceiling.bound_gb_s(limit.collective, shape, nodes, scale)
     own = limit.busbw_gb_s / scale
     notes = []
     if bound is not None and own > bound:
-        notes.append(f"the limit of {own:.4g} GB/s is above the ceiling of {bound:.4g} GB/s: it cannot be reached")
+        notes.append(f"the limit of {own:.4g} GB/s is above the ceiling of {bound:.4g} GB/s: it cannot be met")
     if bound is not None and own < _LAX * bound:
-        notes.append(f"the limit of {own:.4g} GB/s is under half of the ceiling of {bound:.4g} GB/s: half a fabric would pass")
+        notes.append(f"the limit of {own:.4g} GB/s is below half the ceiling of {bound:.4g} GB/s: half the fabric would pass")
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
     flagged = "".join(f"; {note}" for note in notes)
     why = f"the stack asks for {limit.busbw_gb_s:g} GB/s{scaled}{flagged}"

@@ -1,4 +1,4 @@
-"""How long a step may print nothing before it counts as hung, from what its slowest row takes on a healthy fabric."""
+"""How long a step may print nothing before it counts as hung, derived from its slowest row on a healthy fabric."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from benchmarks.plan.steps import Step
     from catalogue import Shape
 
-#: A row may take this many times what a healthy fabric needs: NCCL over TCP on machines with 3,200 Gb/s of rails reaches 0.008
-#: of them (NVIDIA/aicr issue 2689: 3 GB/s where rails give 489), and that must end in a number.
+#: A row may take this many times as long as when healthy: NCCL over TCP on machines with 3,200 Gb/s of rails reaches 0.008
+#: of that rate (NVIDIA/aicr issue 2689: 3 GB/s where rails reach 489), and that must still produce a number.
 _SLOWEST = 150
-#: What starting takes: mpirun, NCCL's initialisation, filling buffers; and its growth with the nodes, s.
+#: Start-up time (mpirun, NCCL's initialisation, filling buffers), and what each node adds to it, in s.
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5
 
 

@@ -26,13 +26,13 @@ class Place:
     """Where a plan runs.
 
     Attributes:
-        nodes: head node first; ranks are placed node by node in this order.
+        nodes: the head node first; ranks are placed node by node in this order.
         network: CIDR of the front-end network, which carries MPI's own traffic.
-        built: the programs, and where MPI, CUDA and NCCL are.
+        built: the programs, and the folders of MPI, CUDA and NCCL.
         fabric: interfaces for NCCL's sockets, which carry everything if there is no RDMA; empty lets NCCL choose.
         plan: name of the plan's folder on the head node.
-        queue: Slurm's partition that ranks run in; empty without Slurm.
-        refused: why there are no programs, so that nothing can run; empty where there are.
+        queue: the Slurm partition that ranks run in; empty without Slurm.
+        refused: why there are no programs and nothing can run; empty where there are programs.
     """
 
     nodes: tuple[Node, ...]
@@ -55,12 +55,12 @@ class Place:
 
     @property
     def start(self) -> list[str]:
-        """Words that start a command in the container; none on the nodes themselves."""
+        """Words that start a command in the container; empty if ranks run on the nodes themselves."""
         return self.built.container.start if self.built.container else []
 
 
 def algorithm(shape: Shape, nodes: int, own: Mapping[str, str] | None = None) -> str:
-    """Return the algorithm that ranks on `nodes` nodes are told to use; empty leaves the choice to NCCL."""
+    """Return the algorithm that ranks on `nodes` nodes must use; empty leaves the choice to NCCL."""
     said = (own or {}).get("NCCL_ALGO")
     if said is not None:
         return said
@@ -69,9 +69,9 @@ def algorithm(shape: Shape, nodes: int, own: Mapping[str, str] | None = None) ->
 
 
 def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables of every rank on `nodes` nodes of `shape`; `own` are the stack's, and come first."""
+    """Return the variables of every rank on `nodes` nodes of `shape`; `own` are the stack's and take precedence."""
     if shape.environment is None:
-        msg = f"the catalogue has no environment of NCCL for {shape.name}, so ranks cannot start there"
+        msg = f"the catalogue has no NCCL environment for {shape.name}, so ranks cannot start there"
         raise ValueError(msg)
     environment = ENVIRONMENTS[shape.environment]
     variables = dict(environment.exports)
@@ -88,25 +88,25 @@ def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | Non
         built = place.built
         libraries = [f"{home}/{folder}" for home in (built.mpi_home, built.nccl_home) for folder in ("lib", "lib64")]
         variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{built.cuda_home}/lib64"])
-    # What is measured between nodes is the rails; NVLink between them has a step of its own.
+    # Runs between nodes measure the rails; NVLink between nodes has its own step.
     kept = {MNNVL: "0"} if nodes > 1 and gpus.spans_nodes(shape.gpu) else {}
     return variables | dict(own or {}) | kept
 
 
 def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> Launch:
-    """Return how ranks start at `place`: binding, and MPI's own network.
+    """Return how ranks start at `place`: binding, and the network that MPI itself uses.
 
-    An Open MPI that was moved from where it was built needs OPAL_PREFIX in `own`, and the same on the other nodes.
+    An Open MPI that was moved after it was built needs OPAL_PREFIX in `own`, and the same path on the other nodes.
     """
     environment = ENVIRONMENTS[shape.environment or GENERIC]
     mca = dict(environment.mca)
     if len(place.nodes) > 1:
-        known = "-o UserKnownHostsFile=~/.ssh/known_hosts"  # an image's own ssh_config may name another
+        known = "-o UserKnownHostsFile=~/.ssh/known_hosts"  # an image's own ssh_config may set another file
         shared = f" -o ControlPath={place.built.shared}" if place.built.shared else ""
         mca |= {
             "btl_tcp_if_include": place.network,
             "oob_tcp_if_include": place.network,
-            "prte_if_include": place.network,  # Open MPI 5's name of the line above; 4 ignores it
+            "prte_if_include": place.network,  # Open MPI 5's name for the line above; 4 ignores it
             "plm_rsh_args": f"-o BatchMode=yes -o StrictHostKeyChecking=yes {known} -o ConnectTimeout=15{shared}",
             "plm_rsh_no_tree_spawn": "1",
         }
@@ -126,13 +126,13 @@ def ranks(step: Step, plan: Measure, place: Place, shape: Shape) -> Ranks:
     """Return the ranks of `step` on all nodes of `place`."""
     variables = exports(shape, len(place.nodes), place, plan.exports)
     if step.split:
-        variables |= {"NCCL_TESTS_SPLIT": step.split, "NCCL_ALGO": RING}  # one algorithm, so that groups can be compared
+        variables |= {"NCCL_TESTS_SPLIT": step.split, "NCCL_ALGO": RING}  # the same in all, to compare groups
     if step.stage in {FREE, NVL}:
         variables.pop("NCCL_ALGO", None)
     if step.stage == NVL:
         variables[MNNVL] = "1"
     if step.name == plan.collective:
-        # To files: on standard output a line of NCCL's log could interrupt a row of the table.
+        # Logged to files: on standard output a line of NCCL's log could interrupt a row of the table.
         variables |= {
             "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,NET",

@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 #: Below this many nodes the ring is forced: NCCL may choose a tree, which moves less over the rails, and the number would
 #: flatter the fabric (two-node all-reduce on H100: 1.12 to 1.22 x the ring ceiling).
 RING_BELOW_NODES = 4
-#: Message of the run inside each node: large enough for NVLink's full rate, small enough to take little time.
+#: Message size of the run inside each node: large enough for NVLink's full rate, small enough to finish quickly.
 _NODE_BYTES = 1024**3
-#: How many operations the median of a group or a trial needs: a busy processor disturbs single ones.
+#: Operations that the median of a group or a trial needs: a busy processor disturbs single operations.
 MEDIAN_ITERATIONS = 12
-#: GPUs of a whole board with NVLink switches.
+#: GPUs on a full board with NVLink switches.
 _BOARD = 8
-#: Bytes of a float, the smallest message.
+#: Size of a float, the smallest message.
 _FLOAT_BYTES = 4
 
 NODE, RAILS, ALL, SPREAD, FREE, LOOKS, NVL = "node", "rails", "all", "spread", "free", "looks", "nvl"
-#: NCCL's switch for NVLink between nodes (multi-node NVLink), and the message of the run over it: 16 GB are published.
+#: NCCL's switch for NVLink between nodes (multi-node NVLink), and the message size of that run: published results use 16 GB.
 MNNVL = "NCCL_MNNVL_ENABLE"
 _NVL_BYTES = 16 * 1024**3
-#: A plan that ends below this has no gate on real wires, or is a rehearsal's: no run of 16 GiB belongs to it.
+#: A plan that ends below this size has no gate on real wires, or belongs to a rehearsal: it gets no run of 16 GiB.
 _LEAST_FOR_NVL_BYTES = 512 * 1024**2
-#: The two places of a plan where looks are taken.
+#: The two points of a plan at which looks are taken.
 LOOK_STEPS = (f"{LOOKS}_early", f"{LOOKS}_late")
-#: At most so many operations are timed in one look.
+#: At most this many operations are timed in one look.
 _LOOK_ITERATIONS = 5
-#: A retest takes so many times as many looks.
+#: A retest takes this many times as many looks.
 _MORE_LOOKS = 3
 
 
@@ -43,18 +43,18 @@ class Step:
     """One run of one test program.
 
     Attributes:
-        name: unique in its plan; letters, digits and underscores.
-        stage: `node` inside each node at once, `rails` one GPU of each node at once, `all` over all ranks, `spread` the same
-            operation by operation, `free` with NCCL's own choice of algorithm (information on 2 and 3 nodes; on one it shows
-            whether the NVLink switch reduces), `looks` the deciding size many times, `nvl` over NVLink between nodes, where
-            all others are kept to the rails.
-        collective: what is run.
+        name: unique within the plan; letters, digits and underscores.
+        stage: `node` runs inside all nodes at once, `rails` over one GPU of each node (all GPUs at once), `all` over all ranks,
+            `spread` the same with every operation timed, `free` with NCCL's own choice of algorithm (for information on 2 and
+            3 nodes; on one node it shows whether the NVLink switch reduces), `looks` the deciding size many times, `nvl` over
+            NVLink between nodes (all other steps use only the rails).
+        collective: the collective that runs.
         begin_bytes: smallest size.
         end_bytes: largest size.
-        split: value of NCCL_TESTS_SPLIT, None for one group of all ranks.
+        split: value of NCCL_TESTS_SPLIT; None for one group of all ranks.
         groups: how many groups run at once.
-        iterations: timed operations at each size.
-        warmup: untimed ones.
+        iterations: timed operations per size.
+        warmup: untimed operations per size.
         cycles: how often each size is measured.
         one_by_one: whether every single operation is timed (`-I 1`).
     """
@@ -97,7 +97,7 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
 
 
 def over_nvlink(plan: Measure, shape: Shape, nodes: int) -> bool:
-    """Tell whether NVLink between the nodes is measured, too: it joins them, they are one rack at most, the plan has a gate."""
+    """Tell whether NVLink between nodes is measured too: it joins them, they fit in one rack, and the plan has a gate."""
     whole = plan.collective == "all_reduce" and plan.end_bytes >= _LEAST_FOR_NVL_BYTES
     return is_joined(plan, shape, nodes) and nodes * shape.gpus <= gpus.RACK and whole
 
@@ -108,21 +108,21 @@ def is_joined(plan: Measure, shape: Shape, nodes: int) -> bool:
 
 
 def _looks(plan: Measure, name: str, count: int) -> list[Step]:
-    """Return the step of `count` looks at the gate's size, each a cycle of its own; nothing for none."""
+    """Return the step of `count` looks at the gate's size, each in its own cycle; no step for no looks."""
     size, timed = plan.sizes_bytes[-1], min(plan.iterations, _LOOK_ITERATIONS)
     step = Step(name, LOOKS, plan.collective, size, size, None, 1, timed, min(plan.warmup, 1), cycles=count)
     return [step] if count else []
 
 
 def nvls_gb_s(shape: Shape, plan: Measure) -> float | None:
-    """Return what one machine reaches that reduces in its NVLink switch (GB/s); None if it cannot, or is told not to."""
+    """Return the busbw (GB/s) of one machine that reduces in its NVLink switch; None if it cannot, or is told not to."""
     off = plan.exports.get("NCCL_NVLS_ENABLE") == "0" or "NCCL_ALGO" in plan.exports
     whole = shape.gpus == _BOARD and plan.collective == "all_reduce"
     return gpus.nvls_gbytes_per_s(shape.gpu) if whole and not off else None
 
 
 def repeated(step: Step) -> Step:
-    """Return `step` as the retest runs it: with enough operations for a median, if a median decides."""
+    """Return `step` as the retest runs it: with enough operations for a median where a median decides."""
     if step.stage == LOOKS:
         return replace(step, cycles=_MORE_LOOKS * step.cycles)
     if step.stage not in {NODE, RAILS}:
@@ -137,7 +137,7 @@ def _inside_nodes(plan: Measure, shape: Shape, nodes: int) -> Step:
 
 
 def _by_rail(plan: Measure, shape: Shape) -> Step:
-    """Return the step with a group for each GPU, whose message is smaller as its share of the rails is."""
+    """Return the step with one group per GPU, whose message is smaller in proportion to its share of the rails."""
     size = max(plan.end_bytes // shape.gpus // _FLOAT_BYTES, 1) * _FLOAT_BYTES
     split = f"MOD {shape.gpus}"
     return Step(RAILS, RAILS, "all_reduce", size, size, split, shape.gpus, plan.iterations, plan.warmup, one_by_one=True)

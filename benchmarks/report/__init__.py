@@ -1,1 +1,1 @@
-"""Outputs, tables, pages and pictures of a judged measurement."""
+"""Stack outputs, tables, pages and pictures of a judged measurement."""

@@ -1,4 +1,4 @@
-"""What the report's page says first: which run it is of, and who is to blame where it is short."""
+"""The top of the report page: which run it describes and, where it is short, what is to blame."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from benchmarks.report import ending
 from benchmarks.report.outputs import culprit_finding, culprit_sentence, culprits
 
-#: At most this many nodes are named in the identity, and this many numbers shown of one culprit.
+#: At most this many nodes are listed in the identity, and this many numbers for one culprit.
 _NAMED, _NUMBERS = 8, 24
 
 
 def identity(outputs: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what tells this measurement from others: stack, run, time, cluster, nodes and price, each with its words."""
+    """Return what identifies this measurement: stack, run, time, cluster, nodes and price, each with its text."""
     nodes = [node["name"] for node in outputs["nodes"]]
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     pool = f", pool {outputs['pool']}" if outputs.get("pool") else ""
@@ -34,9 +34,9 @@ def top(outputs: dict[str, Any]) -> str:
 
 
 def cards(outputs: dict[str, Any]) -> str:
-    """Return a card for each culprit of the search: what it is, its own number, its rails or pairs, and what to type next.
+    """Return a card for each culprit: what it is, its own number, its rails or pairs, and what to type next.
 
-    A search that named nobody or did not complete says so.
+    A search that found no culprit, or did not complete, says so.
     """
     search = outputs.get("search")
     if not search:
@@ -50,13 +50,13 @@ def cards(outputs: dict[str, Any]) -> str:
 
 
 def other_reasons(outputs: dict[str, Any]) -> list[str]:
-    """Return the reasons of the verdict that are not on a card."""
+    """Return the reasons for the verdict that are not on a card."""
     carded = {culprit_sentence(one) for one in culprits(outputs.get("search") or {})}
     return [one for one in outputs["reasons"] if one not in carded]
 
 
 def numbers(culprit: dict[str, Any]) -> list[tuple[str, float | None, bool]]:
-    """Return each rail or pair that was tried: its name, its busbw (GB/s), and whether it is what is to blame."""
+    """Return each rail or pair that was tried: its name, its busbw (GB/s), and whether it is to blame."""
     blamed, nodes = set(culprit.get("rails", [])), set(culprit.get("nodes", []))
     found = []
     for one in culprit.get("evidence", []):
@@ -67,14 +67,14 @@ def numbers(culprit: dict[str, Any]) -> list[tuple[str, float | None, bool]]:
 
 
 def _holds(nodes: set[str], tried: set[str]) -> bool:
-    """Tell whether a trial holds the node, or both ends of what several share."""
+    """Tell whether a trial contains the blamed node, or both ends where several nodes are blamed together."""
     return bool(nodes & tried) if len(nodes) == 1 else len(nodes & tried) > 1
 
 
 def _when(outputs: dict[str, Any]) -> str:
-    """Return when this was measured, and by which run."""
+    """Return when this was measured, and in which run."""
     if not outputs.get("measured_at"):
-        return "nothing was"
+        return "never"
     return f"{ending.measured_at(outputs['measured_at'])}{', run ' + outputs['run'] if outputs.get('run') else ''}"
 
 
@@ -96,7 +96,7 @@ def _card(culprit: dict[str, Any]) -> str:
 
 
 def _healthy(culprit: dict[str, Any]) -> float:
-    """Return what is healthy (GB/s), which fills a bar: the culprit's share says it where all that was tried is slow."""
+    """Return the healthy busbw (GB/s), which fills a bar; where every trial is slow, it follows from the culprit's share."""
     found = numbers(culprit)
     blamed = [number for _, number, is_blamed in found if is_blamed and number]
     ratio = culprit.get("ratio") or 0.0
@@ -109,11 +109,11 @@ def _gb_s(number: float | None) -> str:
 
 
 def _price(outputs: dict[str, Any]) -> str:
-    """Return what the nodes cost an hour."""
+    """Return what the nodes cost per hour."""
     cost = outputs.get("cost")
     if outputs["target"] == "hosts":
-        return "nothing that this stack rents"
+        return "none: this stack rents nothing"
     if not cost:
-        return "not known here (records.pricePerNodeHour)"
-    real = "rehearsed, so nothing; real ones " if outputs["rehearsed"] else ""
+        return "unknown (set records.pricePerNodeHour)"
+    real = "none (rehearsed); real machines cost " if outputs["rehearsed"] else ""
     return f"{real}{cost['usd_per_hour']:g} USD an hour ({cost['source']})"

@@ -1,4 +1,4 @@
-"""Writes what a person reads when an update ends: the verdict with its cause, the table, and what to do next."""
+"""Writes what a person reads when an update finishes: the verdict with its cause, the table, and what to do next."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
     from catalogue import Price
 
-#: Longest cause in a headline, in characters; the sentence is whole further down.
+#: Longest cause in a headline, in characters; the complete sentence follows further down.
 _LONGEST = 200
-#: Says no more than the verdict's own numbers.
+#: The check that repeats the verdict's own numbers.
 _SAID = "bandwidth"
 
 
@@ -28,8 +28,8 @@ class Next:
         ssh: the command that opens a shell on the head node.
         report: path of the report's page; None if there is none.
         run: `measure.run` of this measurement.
-        rented: the machines that go on running, such as `2 x BM.GPU4.8`; empty where the stack rents none.
-        price: what they cost, in words; empty if it is not known.
+        rented: the machines that keep running, such as `2 x BM.GPU4.8`; empty where the stack rents none.
+        price: what they cost, in words; empty if unknown.
     """
 
     ssh: str
@@ -40,14 +40,14 @@ class Next:
 
     @classmethod
     def of(cls, asked: Asked, own_price: Price | None, ssh: str, report: str | None, *, rents: bool) -> Next:
-        """Return what may follow a measurement of `asked`; `rents` says whether the stack rents the machines."""
+        """Return the next steps after a measurement of `asked`; `rents` says whether the stack rents the machines."""
         costs = outputs.cost(asked, own_price) if rents else None
         price = f"{costs['usd_per_hour']:g} USD an hour ({costs['source']})" if costs else ""
         return cls(ssh, report, asked.plan.run, f"{asked.nodes} x {asked.shape.name}" if rents else "", price)
 
 
 def headline(judged: Judgement, searched: dict[str, Any]) -> str:
-    """Return verdict, number and gate in one line, and of anything but a pass the cause with its own number.
+    """Return verdict, number and gate in one line; unless the verdict is a pass, add the cause with its own number.
 
     The command plugin quotes it as Go's %q does, so it has no double quote and no backslash.
     """
@@ -57,7 +57,7 @@ def headline(judged: Judgement, searched: dict[str, Any]) -> str:
 
 
 def screen(judged: Judgement, searched: dict[str, Any], following: Next) -> str:
-    """Return what follows the headline: the command to type next, why, the table, and the ways on."""
+    """Return what follows the headline: the command to type next, the reasons, the table, and what can be done now."""
     blocks = [
         [f"next, on the head node: {one['next']}" for one in outputs.culprits(searched)[:1] if one.get("next")],
         _why(judged, searched),
@@ -68,7 +68,7 @@ def screen(judged: Judgement, searched: dict[str, Any], following: Next) -> str:
 
 
 def _cause(judged: Judgement, searched: dict[str, Any]) -> str:
-    """Return what made it no pass: the first culprit, or what the first check that says more than the number says."""
+    """Return why it is not a pass: the first culprit, or the reason of the first check that adds something to the number."""
     named = outputs.culprits(searched)
     if named:
         more = f", and {len(named) - 1} more" if len(named) > 1 else ""
@@ -79,21 +79,21 @@ def _cause(judged: Judgement, searched: dict[str, Any]) -> str:
 
 
 def blame(culprit: dict[str, Any]) -> str:
-    """Return what a culprit is called, and its own number."""
+    """Return a culprit's name and its own number."""
     return f"{outputs.culprit_name(culprit)} {_number(culprit)}"
 
 
 def _number(culprit: dict[str, Any]) -> str:
-    """Return the culprit's own number: the lowest of its trials, of its rails' trials where rails are to blame."""
+    """Return the culprit's own number: the lowest of its trials, or of its rails' trials where rails are to blame."""
     blamed = set(culprit.get("rails", []))
     trials = [one for one in culprit.get("evidence", []) if not blamed or (one["rails"] and blamed >= set(one["rails"]))]
     numbers = [one["busbw_gb_s"] for one in trials if one["busbw_gb_s"] is not None]
-    share = f"{culprit.get('ratio', 0):.0%} of what is healthy"
-    return f"gives {min(numbers):.4g} GB/s, {share}" if numbers else f"gives {share}"
+    share = f"{culprit.get('ratio', 0):.0%} of healthy"
+    return f"at {min(numbers):.4g} GB/s, {share}" if numbers else f"at {share}"
 
 
 def _why(judged: Judgement, searched: dict[str, Any]) -> list[str]:
-    """Return reasons, with the next command of each culprit but the first, and what of a pass was measured twice."""
+    """Return the reasons, the next command of each culprit but the first, and the checks that passed only when retested."""
     twice = [f"{one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
     named = outputs.culprits(searched)
     whole = [outputs.culprit_sentence(one) for one in named]
@@ -103,43 +103,43 @@ def _why(judged: Judgement, searched: dict[str, Any]) -> list[str]:
 
 
 def _one_node(searched: dict[str, Any]) -> str:
-    """Return the first node that is to blame by itself; empty if there is none."""
+    """Return the first node that is blamed on its own; empty if there is none."""
     single = [one["nodes"][0] for one in outputs.culprits(searched) if one.get("kind") in {"node", "rail"} and one.get("nodes")]
     return str(single[0]) if single else ""
 
 
 def _without(node: str, following: Next, *, rehearsed: bool) -> str:
-    """Return how a stack goes on without `node`."""
+    """Return how to continue without `node`."""
     if not following.rented:
-        return f"without:  take {node} out of hosts.nodes, then {'make up' if rehearsed else 'pulumi up'}"
-    return f"anew:     {f'make replace NODE={node}' if rehearsed else f'pulumi stack export | python3 -m tools.replace {node}'}"
+        return f"exclude:  take {node} out of hosts.nodes, then {'make up' if rehearsed else 'pulumi up'}"
+    return f"replace:  {f'make replace NODE={node}' if rehearsed else f'pulumi stack export | python3 -m tools.replace {node}'}"
 
 
 def _onward(judged: Judgement, following: Next, node: str, *, refused: bool) -> list[str]:
-    """Return a line for each thing that a person may want now; a rehearsal's verbs are those of its Makefile."""
+    """Return one line for each thing that a person may want to do now; in a rehearsal these are targets of the Makefile."""
     rehearsed = judged.scale != 1
     again = f"pulumi config set --path measure.run {following.run + 1} && pulumi up"
-    unchanged = "asks the head node again" if refused else "measures nothing"
+    unchanged = "tries again on the head node" if refused else "does not measure again"
     return [
         f"measured: {measured_at(judged.line.get('started'))}; an update without changes {unchanged}",
         *([f"report:   {following.report}"] if following.report else []),
         f"shell:    {'make ssh' if rehearsed else following.ssh}",
         f"again:    {'make measure' if rehearsed else again}",
         *([_without(node, following, rehearsed=rehearsed)] if node else []),
-        f"leave:    {'make down' if rehearsed else 'pulumi destroy'}",
+        f"destroy:  {'make down' if rehearsed else 'pulumi destroy'}",
         f"running:  {_running(following, rehearsed=rehearsed)}",
     ]
 
 
 def _running(following: Next, *, rehearsed: bool) -> str:
-    """Return what goes on running until the stack is left, and what that costs."""
+    """Return what keeps running until the stack is destroyed, and what that costs."""
     if not following.rented:
-        return "nothing that this stack rents"
+        return "none: this stack rents nothing"
     if rehearsed:
-        return f"{following.rented}, rehearsed{f'; real ones cost {following.price}' if following.price else ''}"
-    return f"{following.rented} until then, {following.price or 'at a price that is not known (records.pricePerNodeHour)'}"
+        return f"{following.rented}, rehearsed{f'; real machines cost {following.price}' if following.price else ''}"
+    return f"{following.rented} until then, {following.price or 'at an unknown price (set records.pricePerNodeHour)'}"
 
 
 def measured_at(started: Any) -> str:
-    """Return a start time as people write it."""
+    """Return a start time in readable form."""
     return str(started).replace("T", " ").replace("Z", " UTC") if started else "never"

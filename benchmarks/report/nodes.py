@@ -1,4 +1,4 @@
-"""The table of single nodes: what each one gave, what each one sent, and whether it is to blame."""
+"""The table of nodes: what each one reached, what it sent, and whether it is to blame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.report.outputs import culprits, tried_pairs
 
-#: Columns of numbers: field, heading. Sorted by one of them, the lowest is first.
+#: Number columns: field, heading. Sorting puts the lowest first.
 _NUMBERS = (
     ("inside_gb_s", "inside, GB/s"),
     ("worst_pair_gb_s", "worst pair, GB/s"),
@@ -25,13 +25,13 @@ class NodeRow:
 
     Attributes:
         name: its host name.
-        address: by which the others reach it.
+        address: the address at which the other nodes reach it.
         inside_gb_s: busbw inside the node.
-        worst_pair_gb_s: the lowest that a pair with it gave in the search; 0.0 where one gave no number.
-        middle_pair_gb_s: the median of its pairs.
-        sent_gb: decimal GB that its rails sent meanwhile.
-        least_rail_gb: what the least of its rails sent.
-        is_blamed: whether the search names it, by itself or with others.
+        worst_pair_gb_s: the lowest busbw of its pairs in the search; 0.0 if a pair has no number.
+        middle_pair_gb_s: the median busbw of its pairs.
+        sent_gb: decimal GB that its rails sent during the deciding run.
+        least_rail_gb: decimal GB that its least used rail sent.
+        is_blamed: whether the search blames it, alone or with other nodes.
     """
 
     name: str
@@ -70,7 +70,7 @@ def rows(outputs: dict[str, Any]) -> list[NodeRow]:
 
 
 def table(outputs: dict[str, Any]) -> str:
-    """Return the table; it is sorted by the column whose heading is clicked, without a script: each row has its places."""
+    """Return the table. A click on a heading sorts it without a script: each row carries its place in every order."""
     found = rows(outputs)
     shown = [(name, heading) for name, heading in _NUMBERS if any(getattr(row, name) is not None for row in found)]
     orders = {"name": _order([row.name for row in found])}
@@ -80,12 +80,12 @@ def table(outputs: dict[str, Any]) -> str:
     rules = "".join(f"#by-{key}:checked ~ .wide .row {{ order: var(--{key}) }}" for key in orders)
     rules += "".join(f"#by-{key}:checked ~ .wide label[for=by-{key}] {{ text-decoration: underline }}" for key in orders)
     rules += "".join(f"#by-{key}:focus-visible ~ .wide label[for=by-{key}] {{ outline: 2px solid }}" for key in orders)
-    head = "<label for=by-name>node</label><label for=by-given>address, as placed</label>"
+    head = "<label for=by-name>node</label><label for=by-given>address, in rank order</label>"
     head += "".join(f"<label class=n for=by-{name}>{escape(heading)}</label>" for name, heading in shown)
     lines = "".join(
         f'<div role=row class="row{" is-blamed" if row.is_blamed else ""}" '
         f'style="{";".join(f"--{key}:{orders[key][index]}" for key in orders)}">'
-        f"<span role=cell>{escape(row.name)}{' (named)' if row.is_blamed else ''}</span>"
+        f"<span role=cell>{escape(row.name)}{' (blamed)' if row.is_blamed else ''}</span>"
         f"<span role=cell>{escape(row.address)}</span>"
         + "".join(f"<span role=cell class=n>{_number(getattr(row, name))}</span>" for name, _ in shown)
         + "</div>"
@@ -99,7 +99,7 @@ def table(outputs: dict[str, Any]) -> str:
 
 
 def _sent(transport: dict[str, Any], name: str) -> list[float]:
-    """Return the GB that each rail of a node sent; none where nothing was counted."""
+    """Return the GB that each rail of a node sent; empty where nothing was counted."""
     sent = (transport.get("tx_bytes") or {}).get(name) or {}
     return [float(sent[rail]) / 1e9 for rail in transport.get("hcas") or [] if isinstance(sent.get(rail), int | float)]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from catalogue import Price
 
 SCHEMA = 1
-#: The record when nothing was measured. Each record has every field, because it replaces the one before as a whole.
+#: The record when nothing was measured. Each record has every field, because it replaces the previous one completely.
 _NOTHING: dict[str, Any] = {
     "pool": None,
     "run": None,
@@ -49,19 +49,19 @@ _NOTHING: dict[str, Any] = {
 
 
 def nothing_measured(pool: str, why: str) -> dict[str, Any]:
-    """Return the record of no measurement of `pool`, for the reason `why`."""
+    """Return the record for `pool` when nothing was measured, for the reason `why`."""
     return _NOTHING | {"pool": pool, "reasons": [why]}
 
 
 def flat(expected: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
-    """Return one mapping of what was expected and measured, as the report page reads it."""
+    """Return expected and measured values in one mapping, as the report page reads it."""
     return record | {"shape": expected["shape"], "predicted_results": expected["curve"], "cost": expected["cost"]}
 
 
 def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[str, Any], attempt: int) -> dict[str, Any]:
     """Return the record of one judged measurement; `built` and `searched` are the lines of those stages.
 
-    `attempt` is how many attempts at it were refused before.
+    `attempt` is how many earlier attempts were refused.
     """
     line = judged.line
     efficiency = None
@@ -96,7 +96,7 @@ def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[s
 
 
 def was_refused(judged: Judgement, searched: dict[str, Any]) -> bool:
-    """Tell whether the head node refused to measure or to search, so that the next update asks it again."""
+    """Tell whether the head node refused to measure or to search, so that the next update tries again."""
     return bool(judged.line.get("failed") or searched.get("refused"))
 
 
@@ -119,13 +119,13 @@ def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
 
 
 def predicted(asked: Asked) -> list[dict[str, float]]:
-    """Return what a healthy fabric gives on real hardware: busbw (GB/s) of the deciding collective by size (bytes)."""
+    """Return what a healthy fabric reaches on real hardware: busbw (GB/s) of the deciding collective by size (bytes)."""
     curve = ceiling.predicted_curve(asked.shape, asked.nodes, asked.plan.sizes_bytes, asked.plan.collective)
     return [{"size_bytes": size, "busbw_gb_s": float(f"{busbw_gb_s:.4g}")} for size, busbw_gb_s in curve.items()]
 
 
 def cost(asked: Asked, own_price: Price | None) -> dict[str, Any] | None:
-    """Return what the nodes cost (USD an hour) and what a GB/s of predicted busbw costs; None if no price is known."""
+    """Return the cost of the nodes (USD an hour), also per GB/s of predicted busbw; None if no price is known."""
     price = own_price or PRICES.get(asked.shape.name)
     if price is None:
         return None
@@ -153,24 +153,24 @@ def reasons(judged: Judgement, searched: dict[str, Any]) -> list[str]:
         return []
     found = [culprit_sentence(culprit) for culprit in culprits(searched)]
     if searched.get("needed") and not found:
-        found = [str(searched.get("failed") or searched.get("summary") or "the search gave no result")]
+        found = [str(searched.get("failed") or searched.get("summary") or "the search returned no result")]
     return [*judged.reasons, *found]
 
 
 def tried_pairs(search: dict[str, Any]) -> list[tuple[int, int, float]]:
-    """Return the pairs that a search measured: indices of nodes, the lower first, and busbw (GB/s), 0.0 where one gave none."""
+    """Return the pairs that a search measured: node indices, lower first, and busbw (GB/s), 0.0 for a pair without a number."""
     whole = [pair for pair in search.get("pairs") or [] if len(pair) == 3]  # noqa: PLR2004 - two nodes and a number
     return [(min(one, other), max(one, other), float(busbw_gb_s or 0)) for one, other, busbw_gb_s in whole]
 
 
 def culprits(searched: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the culprits that a search named."""
+    """Return the culprits that a search found."""
     named = searched.get("culprits")
     return [culprit for culprit in named if isinstance(culprit, dict)] if isinstance(named, list) else []
 
 
 def culprit_name(culprit: dict[str, Any]) -> str:
-    """Return what a culprit is called, such as `rail mlx5_3 of node gpu-2`."""
+    """Return a culprit's name, such as `rail mlx5_3 of node gpu-2`."""
     nodes, rails = " and ".join(culprit.get("nodes", [])), ", ".join(culprit.get("rails", []))
     rail = "rails" if len(culprit.get("rails", [])) > 1 else "rail"  # a GPU's rails are tried together
     return {
@@ -179,7 +179,7 @@ def culprit_name(culprit: dict[str, Any]) -> str:
         "rail": f"{rail} {rails} of node {nodes}",
         "rail_plane": f"{rail} {rails} of all nodes",
         "group": f"{nodes} together",
-        "between": f"what pairs of {nodes} share",
+        "between": f"the path that pairs of {nodes} share",
     }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
 
 
@@ -196,19 +196,19 @@ def culprit_finding(culprit: dict[str, Any]) -> str:
     what = {
         "node": f"node {nodes} is slow with every partner",
         "link": f"the link between {nodes} is slow{f' on {rails}' if rails else ''}",
-        "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}, its other rails are fine",
+        "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}; its other rails are fine",
         "rail_plane": f"{rail} {rails} {is_slow} on all nodes",
-        "group": f"{nodes} are slow together, and no smaller set of them is",
-        "between": f"pairs of {nodes} are slow when many run at once and fine when few do: what they share between leaves is "
-        "short or unevenly used (spine, ECMP), and none of them is to blame",
+        "group": f"{nodes} are slow together, and no smaller group of them is",
+        "between": f"pairs of {nodes} are slow when many run at once and fine when few do: the links between leaves that they "
+        "share are overloaded or unevenly used (spine, ECMP), and no node is to blame",
     }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
     numbers = [
         f"{' - '.join(one['nodes'])}{' on ' + ', '.join(one['rails']) if one['rails'] else ''} "
         + (f"{one['busbw_gb_s']:.4g} GB/s" if one["busbw_gb_s"] is not None else f"no number ({one['why']})")
         for one in culprit.get("evidence", [])
     ]
-    flapping = ", now and then" if culprit.get("flapping") else ""
-    return f"{what} ({culprit.get('ratio', 0):.0%} of what is healthy{flapping}; {'; '.join(numbers)})"
+    flapping = ", at times" if culprit.get("flapping") else ""
+    return f"{what} ({culprit.get('ratio', 0):.0%} of healthy{flapping}; {'; '.join(numbers)})"
 
 
 def _search(searched: dict[str, Any]) -> dict[str, Any] | None:

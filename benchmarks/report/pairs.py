@@ -1,4 +1,4 @@
-"""The matrix of the pairs that a search measured: what each gave, which were not asked, and which are to blame."""
+"""The matrix of pairs: what each pair reached, which were not measured, and which are to blame."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from matplotlib.patches import Rectangle
 from benchmarks.report.outputs import culprits, tried_pairs
 from benchmarks.report.plot import STYLE
 
-#: From nothing to the gate, and from the gate to the ceiling.
+#: Colours from zero to the gate, and from the gate to the ceiling.
 _SHORT, _FINE = ("#7f0d17", "#f29a94"), ("#d3e4f3", "#0b5394")
-_OUTLINE, _NOT_ASKED = "#000000", "#c9c9c9"
-#: Share of a healthy pair below which one is red where no gate of an all_reduce is known.
+_OUTLINE, _HATCHING = "#000000", "#c9c9c9"
+#: Without an all_reduce gate, a pair below this share of a healthy pair is red.
 _OF_HEALTHY = 0.9
-#: With more nodes, names or numbers would cover each other.
+#: With more nodes, names or numbers would overlap.
 _MOST_NAMES, _MOST_NUMBERS = 32, 16
 
 
@@ -29,10 +29,10 @@ class Pairs:
 
     Attributes:
         names: host names, in the order of rows and columns.
-        measured: all_reduce busbw (GB/s) by pair of indices, the lower first; 0.0 where a pair gave no number.
-        ceiling_gb_s: end of the scale: what the wire allows, or a healthy pair where that is not known.
-        limit_gb_s: below it a pair is red.
-        blamed: pairs that hold what the search named.
+        measured: all_reduce busbw (GB/s) by pair of indices, lower first; 0.0 for a pair without a number.
+        ceiling_gb_s: end of the scale: what the wire allows, or what a healthy pair reaches if that is unknown.
+        limit_gb_s: a pair below it is red.
+        blamed: pairs that contain a culprit.
     """
 
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ def read(outputs: dict[str, Any]) -> Pairs | None:
     search, gate = outputs.get("search") or {}, outputs["gate"]
     measured: dict[tuple[int, int], float] = {}
     for one, other, busbw_gb_s in tried_pairs(search):
-        # A pair that was measured twice shows its worse side.
+        # A pair that was measured twice shows its lower number.
         measured[one, other] = min(measured.get((one, other), float("inf")), busbw_gb_s)
     if not measured:
         return None
@@ -66,7 +66,7 @@ def read(outputs: dict[str, Any]) -> Pairs | None:
 
 
 def matrix(outputs: dict[str, Any]) -> Figure | None:
-    """Return the matrix as a picture, None if no pair was measured."""
+    """Return the matrix as a picture; None if no pair was measured."""
     found = read(outputs)
     if found is None:
         return None
@@ -79,7 +79,7 @@ def matrix(outputs: dict[str, Any]) -> Figure | None:
         figure = Figure(figsize=(side + 1.6, side), layout="constrained")
         axes = figure.subplots()
         axes.add_patch(
-            Rectangle((-0.5, -0.5), count, count, facecolor="white", edgecolor=_NOT_ASKED, hatch="////", linewidth=0, zorder=0)
+            Rectangle((-0.5, -0.5), count, count, facecolor="white", edgecolor=_HATCHING, hatch="////", linewidth=0, zorder=0)
         )
         image = axes.imshow(grid, cmap=_colours(found), vmin=0, vmax=found.ceiling_gb_s, interpolation="nearest", zorder=1)
         for each in range(count):
@@ -108,22 +108,22 @@ def matrix(outputs: dict[str, Any]) -> Figure | None:
 
 
 def _holds(culprit: dict[str, Any], pair: set[str]) -> bool:
-    """Tell whether `pair` holds the culprit: a single node, or both ends of what several share."""
+    """Tell whether `pair` contains the culprit: a single node, or both ends where several nodes are blamed together."""
     nodes = set(culprit.get("nodes", []))
     if culprit.get("kind") == "rail_plane":
-        return False  # it is every pair alike
+        return False  # it affects every pair
     return bool(nodes & pair) if len(nodes) == 1 else pair <= nodes
 
 
 def _colours(found: Pairs) -> LinearSegmentedColormap:
-    """Return red up to the limit and blue from there, so that no pair below it looks healthy."""
+    """Return red up to the limit and blue above it, so that no pair below the limit looks healthy."""
     at = min(max(found.limit_gb_s / found.ceiling_gb_s, 0.001), 0.999)
     stops = [(0.0, _SHORT[0]), (at, _SHORT[1]), (at, _FINE[0]), (1.0, _FINE[1])]
     return LinearSegmentedColormap.from_list("pairs", stops, N=1024)
 
 
 def _label(axes: Axes, found: Pairs) -> None:
-    """Name rows and columns, and write numbers where they have room."""
+    """Label rows and columns, and write numbers where there is room."""
     every = 1 if len(found.names) <= _MOST_NAMES else 8
     shown = range(0, len(found.names), every)
     axes.set_xticks(list(shown), [found.names[each] for each in shown], rotation=60, ha="right", fontsize=8)

@@ -12,20 +12,20 @@ from matplotlib.ticker import LogLocator
 
 mpl.use("Agg")  # no display is needed
 
-#: The deciding collective is prominent; the others have Okabe and Ito's hues, which people with any colour vision can tell
+#: The deciding collective stands out; the others use the palette of Okabe and Ito, which people with any colour vision can tell
 #: apart.
 _DECIDING = "#0b5394"
 _OTHERS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7a7a7a", "#8c564b", "#5b5bd6")
 _CEILING, _GATE, _PAST = "#444444", "#c1121f", "#b5b5b5"
 _WIDTH_IN, _HEIGHT_IN, _DPI = 9.6, 7.6, 110
-#: The busbw axis ends at this share of the ceiling: bursts through a shaped wire would else press everything to the ground.
+#: The busbw axis ends at this share of the ceiling: bursts through a shaped wire would otherwise flatten everything else.
 _HEADROOM = 1.2
 STYLE: Any = {
     "font.size": 10,
     "font.family": "DejaVu Sans",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "svg.hashsalt": "busbar",  # the same numbers give the same bytes
+    "svg.hashsalt": "busbar",  # the same numbers produce the same bytes
     "svg.fonttype": "none",
 }
 
@@ -65,7 +65,7 @@ def has_rows(outputs: dict[str, Any]) -> bool:
 
 
 def highest_gb_s(outputs: dict[str, Any]) -> float | None:
-    """Return where the busbw axis ends (GB/s), so that every number that decides is on it; None if no ceiling is known."""
+    """Return where the busbw axis ends (GB/s), so that it shows every deciding number; None if no ceiling is known."""
     ceiling, gate = outputs.get("ceiling_gb_s"), outputs["gate"]
     if not ceiling:
         return None
@@ -74,7 +74,7 @@ def highest_gb_s(outputs: dict[str, Any]) -> float | None:
 
 
 def _looks(outputs: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], dict[str, Any]]]:
-    """Return each collective that has rows, with its look; the deciding one is first."""
+    """Return each collective that has rows, with its line style; the deciding one is first."""
     decides = outputs["gate"]["collective"]
     hues = iter(_OTHERS * 2)
     heavy = {"color": _DECIDING, "linewidth": 2.6, "marker": "o", "markersize": 4, "zorder": 4}
@@ -122,7 +122,7 @@ def svg(figure: Figure) -> str:
 
 def _save(figure: Figure, target: IO[Any], **how: Any) -> None:
     figure.savefig(target, **how)
-    figure.set_layout_engine("none")  # it has its layout for whatever comes next
+    figure.set_layout_engine("none")  # the layout is done; later draws must keep it
 
 
 def size(size_bytes: int) -> str:

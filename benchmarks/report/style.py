@@ -1,4 +1,4 @@
-"""The style of the report's page: for screens, phones and paper."""
+"""The style sheet of the report page: for screens, phones and paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what people read: what a preview expects, the table of a finished run, and the stack's page."""
+"""Writes what people read: what a preview expects, the table of a finished run, and the page of the stack."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
     from catalogue import Price
 
-#: How many sizes a preview shows, the largest of the plan.
+#: A preview shows this many sizes of the plan, the largest ones.
 _SHOWN_SIZES = 6
 
 
 def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
-    """Return what a preview shows: what a good run looks like and what it costs, before anything is rented.
+    """Return the text of a preview: what a good run looks like and what it costs, before anything is rented.
 
-    `rents` says whether the nodes are; then a price that is not known is said, too.
+    `rents` says whether the stack rents the nodes; if it does, an unknown price is mentioned too.
     """
     shape, nodes, name = asked.shape, asked.nodes, asked.plan.collective
     bound = gate(asked.plan, shape, nodes, minimum_gb_s=asked.minimum_gb_s)
-    asks = f"the gate asks for {bound.limit_gb_s:.4g} GB/s: {bound.why}" if bound.limit_gb_s is not None else bound.why
+    asks = f"the gate requires {bound.limit_gb_s:.4g} GB/s: {bound.why}" if bound.limit_gb_s is not None else bound.why
     curve = outputs.predicted(asked)
     if not curve:
         return f"{nodes} x {shape.name}: nothing can be predicted; {asks}{_paid(asked, price, rents=rents)}"
@@ -35,14 +35,14 @@ def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
     sizes = ", ".join(f"{point['busbw_gb_s']:.4g} at {size(int(point['size_bytes']))}" for point in curve[-_SHOWN_SIZES:])
     allowed = f" (the wire allows {top:.4g})" if top is not None else ""
     paid = _paid(asked, price, rents=rents)
-    return f"{nodes} x {shape.name}: a healthy fabric gives about these GB/s of {name} busbw{allowed}: {sizes}; {asks}{paid}"
+    return f"{nodes} x {shape.name}: a healthy fabric reaches about these GB/s of {name} busbw{allowed}: {sizes}; {asks}{paid}"
 
 
 def _paid(asked: Asked, price: Price | None, *, rents: bool) -> str:
-    """Return the end of a sentence: what the nodes cost, or that nobody here knows."""
+    """Return the end of a sentence: what the nodes cost, or that the price is unknown."""
     costs = outputs.cost(asked, price)
     if costs is None:
-        unknown = f"; what a {asked.shape.name} costs is not known here, set records.pricePerNodeHour to have it counted"
+        unknown = f"; what a {asked.shape.name} costs is unknown (set records.pricePerNodeHour to include it)"
         return unknown if rents else ""
     each = f", {costs['usd_per_hour_per_gb_s']:g} for each GB/s" if costs["usd_per_hour_per_gb_s"] is not None else ""
     return f"; {costs['usd_per_hour']:g} USD an hour{each} ({costs['source']})"
@@ -85,7 +85,7 @@ def sentence(judged: Judgement) -> str:
 
 
 def page(judged: Judgement, searched: dict[str, Any], ssh: str, changes: Sequence[str]) -> str:
-    """Return the stack's page (Markdown); `changes` are sentences on what is different from the last run."""
+    """Return the page of the stack (Markdown); `changes` are sentences on what changed since the last run."""
     checks = "\n".join(f"| {one.name} | {one.state} | {_cell('; '.join(one.why))} |" for one in judged.checks)
     since = "".join(f"- {_cell(change)}\n" for change in changes)
     return (
@@ -97,7 +97,7 @@ def page(judged: Judgement, searched: dict[str, Any], ssh: str, changes: Sequenc
 
 
 def size(size_bytes: int) -> str:
-    """Return `size_bytes` as a person writes it."""
+    """Return `size_bytes` in readable form."""
     for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size_bytes >= factor and size_bytes % factor == 0:
             return f"{size_bytes // factor} {unit}"

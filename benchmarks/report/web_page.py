@@ -1,9 +1,9 @@
-"""Writes one self-contained page of a measurement, without scripts and links, from the stack's outputs.
+"""Writes one self-contained page about a measurement, without scripts or links, from the stack's outputs.
 
     python -m benchmarks.report.web_page OUTPUTS.json FOLDER [LAST.json]
 
 writes `report.html`, `busbw.png` if a size was measured and `pairs.png` if pairs were searched into FOLDER. OUTPUTS.json is
-what `pulumi stack output --json` prints; the page names no stack then, as those outputs do not.
+what `pulumi stack output --json` prints; these outputs do not contain the stack's name, so neither does the page.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from benchmarks.report.style import CSS
 
 _PICTURES = {"busbw.png", "pairs.png"}
 _PAIRS = (
-    "Red: below the limit. Blue: from the limit to the ceiling. Hatched: not asked. "
-    "Outlined: pairs that hold what the search named."
+    "Red: below the limit. Blue: from the limit to the ceiling. Hatched: not measured. Outlined: pairs that contain a culprit."
 )
 
 
 def html(outputs: dict[str, Any], past: dict[str, Any] | None = None, changes: tuple[str, ...] = ()) -> str:
-    """Return the page of `outputs`; `past` is the record of the last run of its kind, `changes` what is different since."""
+    """Return the page for `outputs`; `past` is the record of the last comparable run, `changes` lists what changed since."""
     return _page(outputs, _figures(outputs, past), changes)
 
 
 def _figures(outputs: dict[str, Any], past: dict[str, Any] | None) -> dict[str, Figure]:
-    """Return the pictures that there is something to show in, by the name of their file."""
+    """Return the pictures that have something to show, by file name."""
     drawn = {"busbw.png": plot.curves(outputs, past) if plot.has_rows(outputs) else None, "pairs.png": pairs.matrix(outputs)}
     return {name: figure for name, figure in drawn.items() if figure}
 
@@ -75,7 +74,7 @@ def write(
     for name, data in files.items():
         (folder / name).write_bytes(data)
     for name in _PICTURES - files.keys():
-        (folder / name).unlink(missing_ok=True)  # an earlier run's picture is not of this page
+        (folder / name).unlink(missing_ok=True)  # a picture of an earlier run does not belong to this page
     return tuple(folder / name for name in files)
 
 
@@ -156,7 +155,7 @@ def _versions(outputs: dict[str, Any]) -> str:
     rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in sorted(outputs["versions"].items()))
     evidence = outputs["evidence"]
     kept = (
-        f"<p>Whole transcript on the head node: <code>{escape(str(evidence['path']))}</code>, sha256 of its text "
+        f"<p>Complete transcript on the head node: <code>{escape(str(evidence['path']))}</code>, sha256 of its text "
         f"<code>{escape(str(evidence['sha256']))}</code></p>"
         if evidence
         else ""

@@ -1,7 +1,7 @@
 """The runner's command line.
 
-    run            read a request (JSON) from standard input, start it unless it runs or is done, wait, print one JSON line
-    ask            the same for the engine, which keeps what is printed: a refusal is a line, too, and no failure
+    run            read a request (JSON) from standard input, start it unless it is running or done, wait, print one JSON line
+    ask            the same for the engine, which keeps what is printed: a refusal is also a line, not a failure
     submit         `run` without waiting
     wait RUN_ID    wait for a request that was submitted, print its line
     plan           print the exact commands of the request on standard input and start nothing
@@ -19,7 +19,7 @@ from benchmarks.launch import protocol
 from benchmarks.runner import build, jobs, measure, schedule, search_run
 from benchmarks.runner.refusal import Refusal
 
-#: Characters of a refusal that a line has.
+#: At most this many characters of a refusal go into a line.
 _SENTENCE = 4000
 _WORK: Dict[str, Any] = {"build": build, "schedule": schedule, "measure": measure, "search": search_run}
 
@@ -56,19 +56,19 @@ def _dispatch(argv: List[str]) -> int:
 
 
 def _ask(text: str) -> int:
-    """Run the request `text`; where that is refused, print the reason as the line of its kind."""
+    """Run the request `text`; if it is refused, print the reason as a line of the request's kind."""
     try:
         request = _request(text)
         jobs.submit(request)
         return jobs.wait(request.run_id, request.timeout_s)
-    except (Refusal, OSError) as refusal:  # a full disk, for one, leaves no folder to work in
+    except (Refusal, OSError) as refusal:  # for example, a full disk leaves no folder to work in
         print(f"busbar: {refusal}", file=sys.stderr)
         print(json.dumps(protocol.data(_refused(text, str(refusal)[:_SENTENCE])), sort_keys=True))
         return 0
 
 
 def _refused(text: str, why: str) -> protocol.Refused:
-    """Return the line of a refusal; a request that cannot be read may still name its kind and itself."""
+    """Return the line of a refusal; a request that cannot be read may still contain its kind and its run id."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):

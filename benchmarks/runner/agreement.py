@@ -1,4 +1,4 @@
-"""Compares what one run says twice: text with JSON row by row, closing lines with rows, elements with bytes, ranks with GPUs.
+"""Compares what a run reports twice: text and JSON row by row, closing lines and rows, elements and bytes, ranks and GPUs.
 
 nccl-tests writes text and JSON from the same variables, so a difference means that one of them was damaged.
 """
@@ -9,7 +9,7 @@ from benchmarks.runner.transcript import Device, Placement, Row, Transcript
 
 #: nccl-tests prints text with two decimals (times of 100,000 us and more with none), and JSON with six.
 _PRINTED, _SHARE = 0.011, 0.005
-#: nccl-tests' name of what is measured here, and its bytes.
+#: The data type that is measured here, as nccl-tests names it, and its size.
 _FLOAT, _FLOAT_BYTES = "float", 4
 #: Tests that nccl-tests does not check in place, because NCCL does not support one buffer there (their InitData functions).
 _OUT_OF_PLACE_ONLY = ("alltoall", "sendrecv")
@@ -21,11 +21,11 @@ def disagreements(text: Transcript, exact: Transcript) -> List[str]:
     if text.scale != exact.scale:
         found.append(f"the text states scale {text.scale} and the JSON result {exact.scale}")
     if None not in (text.collective, exact.collective) and text.collective != exact.collective:
-        found.append(f"the text is of {text.collective} and the JSON result of {exact.collective}")
+        found.append(f"the text reports {text.collective} and the JSON result {exact.collective}")
     if [one[:3] for one in text.devices] != [one[:3] for one in exact.devices]:
         found.append("the text and the JSON result list different ranks")
     if None not in (text.nccl, exact.nccl) and _release(text.nccl) != _release(exact.nccl):
-        found.append(f"the text is of NCCL {text.nccl} and the JSON result of {exact.nccl}")
+        found.append(f"the text reports NCCL {text.nccl} and the JSON result {exact.nccl}")
     if text.out_of_bounds != exact.out_of_bounds:
         found.append(f"the text counts {text.out_of_bounds} values out of bounds and the JSON result {exact.out_of_bounds}")
     if not _close(text.average_busbw_gb_s, exact.average_busbw_gb_s):
@@ -38,19 +38,19 @@ def contradictions(run: Transcript) -> List[str]:
     found = []
     wrong = sum(place.wrong or 0 for row in run.every for place in (row.out_of_place, row.in_place) if place)
     if run.out_of_bounds is not None and bool(run.out_of_bounds) != bool(wrong):
-        found.append(f"its closing lines count {run.out_of_bounds} values out of bounds, and its rows {wrong}")
+        found.append(f"its closing lines count {run.out_of_bounds} values out of bounds, but its rows count {wrong}")
     for row in run.every:
         if row.dtype != _FLOAT:
-            found.append(f"the row of {row.size_bytes} B is of type {row.dtype!r} instead of {_FLOAT}")
+            found.append(f"the row of {row.size_bytes} B has type {row.dtype!r} instead of {_FLOAT}")
         elif row.elements * _FLOAT_BYTES > row.size_bytes or (row.elements and row.size_bytes % (row.elements * _FLOAT_BYTES)):
             found.append(f"the row of {row.size_bytes} B has {row.elements} elements of {_FLOAT_BYTES} B")
         if run.collective not in _OUT_OF_PLACE_ONLY and _unchecked(row.in_place) and not _unchecked(row.out_of_place):
-            found.append(f"the values of the row of {row.size_bytes} B were checked out of place only")
+            found.append(f"the values of the row of {row.size_bytes} B were checked only out of place")
     return [*found, *_shared(run.devices)]
 
 
 def _release(version: Optional[str]) -> str:
-    """NCCL itself adds the CUDA that it was built with: 2.28.9+cuda13.0."""
+    """Return `version` without the CUDA version that NCCL appends: 2.28.9+cuda13.0."""
     return (version or "").split("+")[0]
 
 
@@ -60,7 +60,7 @@ def _unchecked(placement: Optional[Placement]) -> bool:
 
 def _rows(text: "tuple[Row, ...]", exact: "tuple[Row, ...]") -> Iterator[str]:
     if [row.size_bytes for row in text] != [row.size_bytes for row in exact]:
-        yield "the text and the JSON result hold different sizes"
+        yield "the text and the JSON result contain different sizes"
         return
     for printed, precise in zip(text, exact):
         pairs = ((printed.out_of_place, precise.out_of_place, "out of place"), (printed.in_place, precise.in_place, "in place"))
@@ -68,7 +68,7 @@ def _rows(text: "tuple[Row, ...]", exact: "tuple[Row, ...]") -> Iterator[str]:
             if not _same(one, other):
                 yield f"the text and the JSON result differ at {printed.size_bytes} B {where}"
         if (printed.elements, printed.dtype, printed.redop) != (precise.elements, precise.dtype, precise.redop):
-            yield f"the text and the JSON result hold other elements at {printed.size_bytes} B"
+            yield f"the text and the JSON result contain different elements at {printed.size_bytes} B"
 
 
 def _same(one: Optional[Placement], other: Optional[Placement]) -> bool:

@@ -1,6 +1,6 @@
 """Builds nccl-tests once on the head node, and copies the binaries to every node by checksum.
 
-The source archive must have the sha256 that the request names. If ranks run in a container, the build runs in it too, against
+The source archive must have the sha256 in the request. If ranks run in a container, the build runs in it too, against
 its libraries.
 """
 
@@ -24,9 +24,9 @@ from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
 _SPREAD_TIMEOUT_S = 120
-#: File that says how ranks start in a container; it is beside the programs on every node.
-#: What EFA's installer says of itself, on machines that have it.
+#: The list of packages that EFA's installer leaves on a machine.
 _EFA = "/opt/amazon/efa_installed_packages"
+#: File that says how ranks start in a container; it is next to the programs on every node.
 _CONF = "container.conf"
 
 
@@ -45,7 +45,7 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
     """Build and spread; return the line.
 
     Raises:
-        Refusal: a folder, the image, the archive or its checksum is not as asked, the build failed, or a node did not get the
+        Refusal: a folder, the image, the archive or its checksum is not as requested, the build failed, or a node lacks the
             binaries.
     """
     began = time.monotonic()
@@ -66,7 +66,7 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
     hashes = _collect(os.path.join(source, "build"), binaries)
     lacking = [program for program in request.programs if program not in hashes]
     if lacking:
-        raise Refusal("the build made no {}; it made {}".format(", ".join(lacking), ", ".join(sorted(hashes)) or "nothing"))
+        raise Refusal("the build made no {}, only {}".format(", ".join(lacking), ", ".join(sorted(hashes)) or "nothing"))
     if box:
         shutil.copy2(os.path.join(here, _CONF), binaries)
         hashes[_CONF] = _sha256(os.path.join(binaries, _CONF))
@@ -92,7 +92,7 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
 
 
 def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[container_image.Inside]]:
-    """Return the folders on the node, and the image if ranks run in one; then the node needs only mpirun, or not even that."""
+    """Return the folders on the node, and the image if ranks run in one; with an image the node needs at most mpirun."""
     if not request.container:
         return installed.on_node(request.homes), None
     if request.container.runtime == "containerd":
@@ -106,7 +106,7 @@ def _versions(found: Dict[str, str]) -> Dict[str, str]:
 
 
 def efa_versions(path: str) -> Dict[str, str]:
-    """Return the versions of EFA's installer and of NCCL's plugin in the file that the installer leaves; none without it."""
+    """Return the versions of EFA's installer and of NCCL's plugin from the installer's file; empty if there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as source:
             text = source.read(65536)
@@ -134,7 +134,7 @@ def _architecture() -> List[str]:
     found = _first_line(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"])
     match = re.match(r"^(\d+)\.(\d+)$", found)
     if not match:
-        return []  # an old nvidia-smi does not know; the Makefile's own default works
+        return []  # an old nvidia-smi cannot tell; the Makefile's own default works
     number = match.group(1) + match.group(2)
     return [f"NVCC_GENCODE=-gencode=arch=compute_{number},code=sm_{number}"]
 
@@ -156,7 +156,7 @@ def _archive(request: Build, say: jobs.Say) -> bytes:
             data = file.read()
     found = hashlib.sha256(data).hexdigest()
     if found != source.sha256:
-        raise Refusal(f"the nccl-tests archive has sha256 {found}, and {source.sha256} is pinned; nothing was built")
+        raise Refusal(f"the nccl-tests archive has sha256 {found}, but {source.sha256} is pinned; nothing was built")
     return data
 
 
@@ -166,8 +166,8 @@ def _unpack(data: bytes, target: str) -> str:
             for member in archive.getmembers():
                 inside = os.path.realpath(os.path.join(target, member.name)).startswith(os.path.realpath(target) + os.sep)
                 if not (member.isfile() or member.isdir()) or not (inside or member.name in (".", "./")):
-                    raise Refusal(f"the nccl-tests archive holds {member.name!r}, which is no plain file below it")
-            archive.extractall(target)  # noqa: S202 - every member was looked at above
+                    raise Refusal(f"the nccl-tests archive contains {member.name!r}, which is not a plain file inside it")
+            archive.extractall(target)  # noqa: S202 - every member was checked above
     except tarfile.TarError as error:
         raise Refusal(f"the nccl-tests archive cannot be read: {error}") from None
     for base, _, files in os.walk(target):
@@ -191,7 +191,7 @@ def _run_make(request: Build, words: List[str], source: str, here: str, say: job
         raise Refusal(f"nccl-tests did not build within {request.timeout_s} s (its output is {path} on the head node)")
     if status != 0:
         cause = (errors or ["make printed no error"])[0]
-        raise Refusal(f"nccl-tests did not build: {cause} (its whole output is {path} on the head node)")
+        raise Refusal(f"nccl-tests did not build: {cause} (its complete output is {path} on the head node)")
 
 
 def _collect(built: str, binaries: str) -> Dict[str, str]:
@@ -214,7 +214,7 @@ def _sha256(path: str) -> str:
 def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say) -> None:
     """Copy the binaries to the same folder on every node that lacks them, and let each node check them.
 
-    Nodes may share a home: what is whole there is not written again under those who read it, and a file appears complete.
+    Nodes may share a home: a complete file there is not written again while others read it, and a new file appears complete.
     """
     say(f"spreading {len(hashes)} programs to {len(request.nodes)} nodes")
     packed = io.BytesIO()
@@ -227,7 +227,7 @@ def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say
     answers = fanout.each(request.nodes, command, packed.getvalue(), _SPREAD_TIMEOUT_S)
     missing = [f"{node.name} ({answer.why})" for node, answer in zip(request.nodes, answers) if answer.status != 0]
     if missing:
-        raise Refusal("the binaries did not arrive whole on {}".format("; ".join(missing)))
+        raise Refusal("the binaries did not arrive intact on {}".format("; ".join(missing)))
 
 
 def _first_line(argv: List[str]) -> str:

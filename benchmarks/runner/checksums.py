@@ -1,4 +1,4 @@
-"""Checks the sha256 of files on nodes: of programs that were copied there, and of the same ones before they run."""
+"""Checks the sha256 of programs on nodes: after they were copied, and again before they run."""
 
 import shlex
 from typing import Dict, List
@@ -10,13 +10,13 @@ _TIMEOUT_S = 60
 
 
 def command(folder: str, hashes: Dict[str, str]) -> str:
-    """Return the command that fails, and names the file, where one in `folder` is missing or has another sha256."""
+    """Return a command that fails, and names the file, if one in `folder` is missing or has another sha256."""
     sums = "".join(f"{hashed}  {name}\n" for name, hashed in sorted(hashes.items()))
     return f"cd {shlex.quote(folder)} && printf %s {shlex.quote(sums)} | sha256sum --check --quiet --strict -"
 
 
 def changed(nodes: List[Node], folder: str, hashes: Dict[str, str]) -> List[str]:
-    """Return for each node where a file is missing or not as it was built what sha256sum says of it."""
+    """Return what sha256sum reports on each node where a file is missing or differs from the build."""
     answers = fanout.each(nodes, command(folder, hashes), b"", _TIMEOUT_S) if hashes else []
     failed = [(node, answer) for node, answer in zip(nodes, answers) if answer.status != 0]
     return [f"{node.name} ({(answer.out.splitlines() or [answer.why])[0]})" for node, answer in failed]

@@ -1,4 +1,4 @@
-"""Runs a child process with a time limit, and stops its whole process group at the limit or when the reader ends."""
+"""Runs a child process with a time limit; stops its whole process group at the limit or when the reader stops."""
 
 import contextlib
 import ctypes
@@ -11,14 +11,14 @@ import time
 from typing import Any, Callable, Iterator, List
 
 _PATIENCE_S = 10
-#: prctl(2): the signal that a process gets when the thread that started it ends; loaded before any fork.
+#: prctl(2): sets the signal that a process gets when the thread that started it exits; loaded before any fork.
 _PRCTL, _PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
 class Bounded:
-    """A started command; `lines` reads what it prints, `late` says whether a time limit ended it.
+    """A started command; `lines` reads what it prints, `late` says whether a time limit stopped it.
 
-    It may be silent for `silence_s`, which its reader may change.
+    It may print nothing for `silence_s`, which the reader may change.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", silence_s: float) -> None:
@@ -29,20 +29,20 @@ class Bounded:
 
     def lines(self) -> Iterator[str]:
         """Yield its output line by line, to the end."""
-        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
+        assert self._process.stdout is not None  # noqa: S101 - a pipe was requested
         for raw in self._process.stdout:
             self.heard = time.monotonic()
             yield raw.decode("utf-8", "replace").rstrip("\n")
 
     def status(self) -> int:
-        """Wait for its end; return its exit status."""
+        """Wait for it to finish; return its exit status."""
         return self._process.wait()
 
     def stop(self) -> None:
-        """End its process group: first with SIGTERM, so that mpirun ends its ranks on other nodes, then with SIGKILL.
+        """Stop its process group: first with SIGTERM, so that mpirun stops its ranks on other nodes, then with SIGKILL.
 
-        A process of it that is stopped takes only the second, and would keep the output open for ever. What sudo started is
-        root's, and ends by sudo.
+        A suspended process reacts only to the second, and would keep the output open for ever. A process started by sudo runs
+        as root, so sudo stops it.
         """
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
@@ -71,8 +71,8 @@ def bounded(
 ) -> Iterator[Bounded]:
     """Run `argv` in its own process group, standard error on standard output; stop it on leaving.
 
-    It may run for `timeout_s`, and print nothing for `silence_s`; before a limit ends it, `before_end` is called. If this
-    process is killed, the command gets SIGTERM, so that no rank runs on beside the next measurement.
+    It may run for `timeout_s`, and print nothing for `silence_s`; before a limit stops it, `before_end` is called. If this
+    process is killed, the command gets SIGTERM, so that no rank keeps running during the next measurement.
     """
     process = subprocess.Popen(
         argv,
@@ -80,7 +80,7 @@ def bounded(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, which takes no lock
+        preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call that takes no lock
         **options,
     )
     child = Bounded(process, silence_s)

@@ -1,6 +1,6 @@
-"""Gets a container image onto every node with enroot: imports it once, checks its checksum, unpacks it and reads its versions.
+"""Installs a container image on every node with enroot: imports it once, checks its sha256, unpacks it, reads its versions.
 
-An image's entry point is not run, as with Slurm's Pyxis: NVIDIA's prints a page for each rank.
+As with Slurm's Pyxis, an image's entry point is not run: NVIDIA's prints a banner for each rank.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from benchmarks.runner import fanout, installed, jobs
 from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
-#: Prefixes of the variables that MPI and NCCL read. Nothing else of the node's environment enters, above all not its
+#: Prefixes of the variables that MPI and NCCL read. No other variable of the node enters the container, in particular not its
 #: LD_LIBRARY_PATH.
 _PASSED = ("NCCL_", "FI_", "UCX_", "HCOLL_", "CUDA_", "OMPI_", "PMIX_", "PRTE_MCA_")
 _ASK_TIMEOUT_S = 300
@@ -30,13 +30,13 @@ class Inside(NamedTuple):
     """An image that is ready on all nodes.
 
     Attributes:
-        name: of its container on every node.
-        conf: text of enroot's configuration file for it, or of the script that has containerd start it: environment, mounts and
+        name: the name of its container on every node.
+        conf: text of enroot's configuration file for it, or of the script that starts it in containerd: environment, mounts and
             command.
-        homes: folders of MPI, CUDA and NCCL in it.
+        homes: folders of MPI, CUDA and NCCL in the image.
         image: reference, file, sha256 and bytes.
         versions: by name, as far as they could be read.
-        mpirun_home: folder in it of the mpirun that starts ranks; empty where the node's does.
+        mpirun_home: folder in the image of the mpirun that starts ranks; empty where the node's mpirun does.
         runtime: what runs it, enroot or containerd.
     """
 
@@ -49,14 +49,14 @@ class Inside(NamedTuple):
     runtime: str = "enroot"
 
     def start(self, conf: str) -> List[str]:
-        """Return the words that start a command in it, where `conf` is the path of a file with that text."""
+        """Return the words that start a command in the image; `conf` is the path of the file with the text `self.conf`."""
         return ["sh", conf] if self.runtime == "containerd" else _start(self.name, conf)
 
 
 def commands(request: Build) -> List[str]:
     """Return what a person would type on the head node to get the image, and on every node to unpack it."""
     wanted = request.container
-    assert wanted is not None  # noqa: S101 - asked for with an image only
+    assert wanted is not None  # noqa: S101 - called only with an image
     file = wanted.path or _place(wanted)
     words = [] if wanted.path else [["enroot", "import", "--output", file, wanted.uri]]
     return [" ".join(map(shlex.quote, line)) for line in [*words, ["enroot", "create", "--name", "busbar", file]]]
@@ -66,13 +66,13 @@ def prepare(request: Build, mpirun: str, here: str, say: jobs.Say) -> Inside:
     """Get the image onto all nodes and read its versions; `mpirun` is the version that the head node's mpirun prints.
 
     Raises:
-        Refusal: the image cannot be had or is another than is pinned, a node did not take it, or nothing can be built in it.
+        Refusal: the image is missing or is not the pinned one, a node failed to unpack it, or nothing can be built in it.
     """
     deadline = time.monotonic() + request.timeout_s
     wanted = request.container
-    assert wanted is not None  # noqa: S101 - asked for with an image only
+    assert wanted is not None  # noqa: S101 - called only with an image
     if not shutil.which("enroot"):
-        raise Refusal(f"the head node has no enroot, and ranks are to run in {_text(wanted)}; install it on every node")
+        raise Refusal(f"the head node has no enroot, but ranks are to run in {_text(wanted)}; install enroot on every node")
     file = _given(wanted) if wanted.path else _imported(wanted, request.run_id, say, deadline)
     digest = _sha256(file)
     say(f"image {_text(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
@@ -109,26 +109,26 @@ def _given(wanted: Image) -> str:
     path = str(wanted.path)
     if not os.path.isfile(path):
         raise Refusal(
-            f"container is {path}, and the head node has no such file; import the image there, or name it in its registry"
+            f"container is {path}, but the head node has no such file; import the image there, or name it in its registry"
         )
     if wanted.sha256 and _sha256(path) != wanted.sha256:
-        raise Refusal(f"{path} has sha256 {_sha256(path)}, and {wanted.sha256} is pinned; nothing was started")
+        raise Refusal(f"{path} has sha256 {_sha256(path)}, but {wanted.sha256} is pinned; nothing was started")
     return path
 
 
 def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str:
-    """Import the image unless its file is complete; each import makes another file, so the existing one is kept."""
+    """Import the image unless its file is complete; every import makes a different file, so an existing one is kept."""
     file = _place(wanted)
     proof = file + ".sha256"
     if os.path.exists(file) and os.path.exists(proof):
         with jobs.text(proof) as source:
             if source.read().split()[:1] == [_sha256(file)]:
-                say("the image was imported before")
+                say("the image is already imported")
                 return file
     os.makedirs(os.path.dirname(file), exist_ok=True)
     part = f"{file}.{run_id}"
     if os.path.exists(part):
-        os.unlink(part)  # enroot writes over no file
+        os.unlink(part)  # enroot does not overwrite files
     words = ["enroot", "import", "--output", part, wanted.uri]
     say(f"importing {wanted.uri}")
     said = []
@@ -159,7 +159,7 @@ def _cause(said: List[str]) -> str:
 def _unpack(  # noqa: PLR0913, PLR0917 - one file on many nodes
     nodes: List[Node], file: str, digest: str, name: str, say: jobs.Say, deadline: float
 ) -> None:
-    """Have every node check the file and unpack it below its own ENROOT_DATA_PATH."""
+    """Make every node check the file and unpack it below its own ENROOT_DATA_PATH."""
     say(f"unpacking the image on {len(nodes)} nodes")
     made = f".busbar/images/{name}.made"
     command = f"""set -e
@@ -208,7 +208,7 @@ def read_versions(printed: str) -> Dict[str, str]:
 
 
 def _refuse_other_mpi(inside: str, outside: str, image: str) -> None:
-    """Refuse an image whose Open MPI has another major version: ranks would hang in MPI_Init or become jobs of one rank."""
+    """Refuse an image whose Open MPI has another major version: ranks would hang in MPI_Init or start as one-rank jobs."""
     majors = [re.search(r"\b(\d+)\.\d+", text) for text in (inside, outside)]
     if majors[0] and majors[1] and majors[0].group(1) != majors[1].group(1):
         raise Refusal(
@@ -218,7 +218,7 @@ def _refuse_other_mpi(inside: str, outside: str, image: str) -> None:
 
 
 def _conf(found: Dict[str, str]) -> str:
-    """Return enroot's configuration: the environment that enters, the mounts, and that the command itself is run.
+    """Return enroot's configuration: the variables that enter, the mounts, and that the command runs without an entry point.
 
     The image's own LD_LIBRARY_PATH comes first, because that is what training in it uses.
     """

@@ -1,4 +1,4 @@
-"""Gets a container image onto this node with containerd: pulls it, asks it for its GPUs and versions, says how to run in it.
+"""Installs a container image on this node with containerd: pulls it, reads its GPUs and versions, says how to run in it.
 
 nerdctl is started by sudo, as containerd is root's; what runs in the container is this user. The image's own mpirun starts the
 ranks, so the node needs the GPU driver and nothing else. The image's entry point is not run: NVIDIA's prints a page.
@@ -23,32 +23,32 @@ from benchmarks.runner.refusal import Refusal
 _NAME = "busbar"
 _ASK_TIMEOUT_S = 300
 _GPUS = "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader"
-#: What is in every line that nerdctl itself says (logrus), and which of them are its reasons to fail.
+#: Text in every line that nerdctl itself logs (logrus), and the levels that give its reasons to fail.
 _OWN, _LEVELS = "level=", ("fatal", "error")
 
 
 def commands(request: Build, make: List[str]) -> List[str]:
     """Return what a person would type on the node to get the image and to build in it."""
     image = _reference(request)
-    # What the shell replaces in `make` is unquoted, as the folders are known in the image only.
+    # Shell variables in `make` are unquoted, because the folders are known only inside the image.
     return [_typed([*_nerdctl(), "pull", image]), _typed(_run(image)) + " " + " ".join(make)]
 
 
 def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
-    """Get the image onto this node, and see that it has every GPU and can build.
+    """Get the image onto this node, and check that it sees every GPU and can build.
 
     Raises:
-        Refusal: containerd is not there, the image cannot be had or does not see every GPU, or nothing can be built in it.
+        Refusal: containerd is missing, the image cannot be pulled or does not see every GPU, or nothing can be built in it.
     """
     deadline = time.monotonic() + request.timeout_s
     wanted, image = request.container, _reference(request)
-    assert wanted is not None  # noqa: S101 - asked for with an image only
+    assert wanted is not None  # noqa: S101 - called only with an image
     if not shutil.which("nerdctl"):
-        raise Refusal(f"the node has no nerdctl, and ranks are to run in {image}; first boot installs it on new machines")
+        raise Refusal(f"the node has no nerdctl, but ranks are to run in {image}; first boot installs it on new machines")
     found = _inspected(image) or _pulled(image, say, deadline)
     digest = str(found.get("Id", "")).partition(":")[2]
     if len(digest) != 64:  # noqa: PLR2004 - a sha256 in hexadecimal
-        raise Refusal(f"nerdctl says no digest of {image}, so nobody could say later what was measured")
+        raise Refusal(f"nerdctl reports no digest of {image}, so nobody could tell later what was measured")
     say(f"image {image}: sha256 {digest}")
     asking = os.path.join(here, "asking.sh")
     with jobs.text(asking, "w") as target:
@@ -58,7 +58,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
     versions = read_versions(_ask(image, asking, versions_script(homes)))
     if "mpi" not in versions:
         raise Refusal(
-            f"{image} has no mpirun in {homes['MPI_HOME']}, and its own mpirun is to start the ranks: use another image"
+            f"{image} has no mpirun in {homes['MPI_HOME']}, but its own mpirun must start the ranks: use another image"
         )
     line = {"reference": image, "file": "", "sha256": digest, "bytes": int(found.get("Size") or 0)}
     versions.update(image=image, image_sha256=digest, mpirun=versions["mpi"], gpus_inside=gpus, containerd=_containerd())
@@ -66,7 +66,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
 
 
 def _nerdctl() -> List[str]:
-    """Return the words that start nerdctl as root: by its path, as Oracle Linux's sudo does not look into /usr/local/bin."""
+    """Return the words that start nerdctl as root: by its path, because Oracle Linux's sudo does not search /usr/local/bin."""
     return ["sudo", "-n", shutil.which("nerdctl") or "/usr/local/bin/nerdctl"]
 
 
@@ -75,7 +75,7 @@ def _typed(words: List[str]) -> str:
 
 
 def _reference(request: Build) -> str:
-    assert request.container is not None  # noqa: S101 - asked for with an image only
+    assert request.container is not None  # noqa: S101 - called only with an image
     return str(request.container.uri)
 
 
@@ -93,7 +93,7 @@ def _run(image: str) -> List[str]:
 
 
 def _script(image: str, found: Dict[str, str]) -> str:
-    """Return the script that runs its arguments in the image; first it ends what a run that was killed has left.
+    """Return the script that runs its arguments in the image; first it removes what a killed run has left.
 
     The image's own LD_LIBRARY_PATH comes first, because that is what training in it uses.
     """
@@ -109,7 +109,7 @@ exec {quoted} "$@"
 
 
 def _inspected(image: str) -> Dict[str, Any]:
-    """Return what containerd knows of an image; nothing if it has none of that name."""
+    """Return what containerd knows about an image; empty if it has no image of that name."""
     status, lines = _said([*_nerdctl(), "image", "inspect", image])
     if status != 0:
         return {}
@@ -134,14 +134,14 @@ def _pulled(image: str, say: jobs.Say, deadline: float) -> Dict[str, Any]:
 
 
 def _gpus_inside(image: str, script: str) -> str:
-    """Return the GPUs and the driver as `nvidia-smi` inside the image names them; refuse it unless they are the node's."""
+    """Return GPUs and driver as `nvidia-smi` inside the image reports them; refuse an image that does not see all GPUs."""
     node = sorted(_said(_GPUS.split())[1])
     status, lines = _said(["sh", script, *_GPUS.split()])
     inside = sorted(line for line in lines if _OWN not in line)
     if status != 0 or inside != node:
         seen = f"sees {len(inside)} of the node's {len(node)} GPUs" if status == 0 else _cause(lines)
         raise Refusal(
-            f"nvidia-smi in {image}: {seen}; GPUs reach a container by the CDI specification that `nvidia-ctk cdi generate` "
+            f"nvidia-smi in {image}: {seen}; containers get GPUs from the CDI specification that `nvidia-ctk cdi generate` "
             "writes (`nvidia-ctk cdi list` on the node shows it)"
         )
     return "; ".join(f"{count} x {name}" for name, count in sorted(Counter(inside).items()))
@@ -159,7 +159,7 @@ def _containerd() -> str:
 
 
 def _said(words: List[str]) -> Tuple[int, List[str]]:
-    """Return the exit status of a command and the lines that it printed, the empty ones left out."""
+    """Return the exit status of a command and the lines that it printed, without the empty ones."""
     try:
         with bounded(words, _ASK_TIMEOUT_S, cwd=os.path.expanduser("~")) as child:
             lines = [line.strip() for line in child.lines() if line.strip()]
@@ -169,7 +169,7 @@ def _said(words: List[str]) -> Tuple[int, List[str]]:
 
 
 def _cause(said: List[str]) -> str:
-    """Return nerdctl's own reason why it failed: what logrus calls fatal or an error, else its last line."""
+    """Return nerdctl's own reason for failing: a line that logrus marks fatal or error, otherwise its last line."""
     lines = [line.strip() for line in said if line.strip()]
     telling = [line for line in lines if any(f"{_OWN}{level}" in line for level in _LEVELS)]
     line = (telling or lines[-1:] or ["it printed nothing"])[0]

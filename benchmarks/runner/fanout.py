@@ -1,4 +1,4 @@
-"""Runs a command on many nodes at once over SSH, with a limited number of connections and a time limit; failures are data.
+"""Runs a command on many nodes at once over SSH, with limited connections and a time limit; failures are returned as data.
 
 A command shares a connection that `keep` opened, or opens its own.
 """
@@ -12,23 +12,23 @@ from typing import BinaryIO, List, NamedTuple, Sequence, Union
 
 from benchmarks.launch.protocol import Node
 
-#: Connections at once. Each goes to another host, so sshd's MaxStartups (10 unauthenticated ones by default) is no limit, and
-#: the head node's own processes are.
+#: Connections at once. Each goes to another host, so sshd's MaxStartups (10 unauthenticated by default) does not limit them;
+#: the head node's own processes do.
 WINDOW = 32
-#: Python on any node, isolated and without its site: the user's environment must not change what is measured, and searching it
-#: takes a third of the start.
+#: Python on any node, isolated and without site packages: the user's environment must not change results, and loading it
+#: takes a third of the start-up time.
 PYTHON = "python3 -IS"
 _PERSIST_S = 60
 _KEEP_TIMEOUT_S = 20
 
 
 def shared() -> str:
-    """Return ssh's name for the socket of a connection that is kept open; empty if the path would be too long.
+    """Return the path (in ssh's notation) of the socket of a connection that is kept open; empty if it would be too long.
 
-    The limit is 104 bytes on some systems; %C becomes 40, and ssh adds 17 while it makes the socket.
+    The limit is 104 bytes on some systems; %C expands to 40, and ssh adds 17 while it creates the socket.
     """
     folder = "~/.busbar/ssh"
-    return folder + "/%C" if len(os.path.expanduser(folder)) + 1 + 40 + 17 < 104 else ""  # noqa: PLR2004 - said above
+    return folder + "/%C" if len(os.path.expanduser(folder)) + 1 + 40 + 17 < 104 else ""  # noqa: PLR2004 - explained above
 
 
 SSH = (
@@ -45,7 +45,7 @@ SSH = (
 
 
 class Answer(NamedTuple):
-    """What one node answered: exit `status` (255: SSH failed, 124: timed out), standard output and error."""
+    """The answer of one node: exit `status` (255: SSH failed, 124: timed out), standard output and error."""
 
     status: int
     out: str
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Return the last line of a failure."""
+        """Return the last line that a failed command printed."""
         lines = (self.err.strip() or self.out.strip() or "no output").splitlines()
         return lines[-1]
 
@@ -69,7 +69,7 @@ def keep(nodes: Sequence[Node]) -> None:
     kept = ("-o", "ControlMaster=auto", "-o", f"ControlPersist={_PERSIST_S}")
 
     def open_to(node: Node) -> None:
-        # The background process of older ssh keeps standard error open, so it is not read.
+        # The background process of older ssh versions keeps standard error open, so it is not read.
         silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen([*SSH, *kept, node.address, "true"], **silent)  # type: ignore[call-overload]
         try:
@@ -98,7 +98,7 @@ def each(nodes: Sequence[Node], command: str, stdin: bytes, timeout_s: float) ->
 def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> List[Answer]:
     """Copy the file `path` to the same path on every node that lacks one with that sha256.
 
-    Return one answer for each node, in order. The file appears there complete or not at all. It is not read into memory: an
+    Return one answer for each node, in order. The file appears complete or not at all. It is not read into memory: an
     image has many GB.
     """
     there = shlex.quote(path)
@@ -141,6 +141,6 @@ def _ask(argv: List[str], stdin: Union[bytes, BinaryIO], timeout_s: float) -> An
 
 
 def source_of(module: object) -> bytes:
-    """Return the source text of one of the runner's modules, for a node's `python3 -`."""
+    """Return the source text of one of the runner's modules, to run it on a node with `python3 -`."""
     name = module.__name__  # type: ignore[attr-defined]
     return str(module.__loader__.get_source(name)).encode()  # type: ignore[attr-defined]

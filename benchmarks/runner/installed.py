@@ -1,6 +1,6 @@
-"""Finds the folders of MPI, CUDA and NCCL on this node or in a container: the newest match of the first glob that has one.
+"""Finds the folders of MPI, CUDA and NCCL on this node or in a container: the newest match of the first matching glob.
 
-A folder counts only if it has the file that proves it complete.
+A folder counts only if it contains the file that proves it complete.
 """
 
 import glob
@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Sequence
 
 from benchmarks.runner.refusal import Refusal
 
-#: The file that a folder must have. On the node mpirun is started; in a container programs are only built against MPI.
+#: The file that a folder must contain. On the node mpirun is started; in a container programs are only built against MPI.
 _PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}
 _PROOFS_INSIDE = dict(_PROOFS, MPI_HOME="include/mpi.h")
 _MARK = "busbar home"
@@ -20,7 +20,7 @@ def on_node(patterns: Dict[str, List[str]], keys: Sequence[str] = tuple(_PROOFS)
     """Return the folder of each of `keys` on this node.
 
     Raises:
-        Refusal: one of them is not there.
+        Refusal: one of the folders does not exist.
     """
     homes = {}
     for key in keys:
@@ -31,7 +31,7 @@ def on_node(patterns: Dict[str, List[str]], keys: Sequence[str] = tuple(_PROOFS)
                 break
         else:
             raise Refusal(
-                "the head node has no {}: no folder like {} has {}; install it there or say where it is".format(
+                "the head node has no {}: no folder like {} contains {}; install it there or set its folder".format(
                     key, " or ".join(patterns[key]), _PROOFS[key]
                 )
             )
@@ -39,7 +39,7 @@ def on_node(patterns: Dict[str, List[str]], keys: Sequence[str] = tuple(_PROOFS)
 
 
 def script(patterns: Dict[str, List[str]]) -> str:
-    """Return a shell script that prints, inside a container, every folder that `inside` chooses from."""
+    """Return a shell script for a container that prints every folder from which `inside` chooses."""
     lines = [
         f'for p in {pattern}; do [ -e "$p/{proof}" ] && echo "{_MARK} {key} {place} $p"; done'
         for key, proof in _PROOFS_INSIDE.items()
@@ -52,7 +52,7 @@ def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
     """Return the folders inside a container from what `script` printed there.
 
     Raises:
-        Refusal: one of them is not there.
+        Refusal: one of the folders does not exist.
     """
     found = {}  # type: Dict[str, Dict[int, List[str]]]
     for line in printed.splitlines():
@@ -62,7 +62,7 @@ def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
     for key, proof in _PROOFS_INSIDE.items():
         if key not in found:
             raise Refusal(
-                "the image has no {}: no folder like {} in it has {}; nccl-tests are built in the image, so it must have "
+                "the image has no {}: no folder like {} in it contains {}; nccl-tests are built in the image, so it needs "
                 "headers and a compiler (devel images do)".format(key, " or ".join(patterns[key]), proof)
             )
     return {key: newest(places[min(places)]) for key, places in found.items()}
@@ -74,12 +74,12 @@ def newest(paths: Sequence[str]) -> str:
 
 
 def with_mpirun(home: str) -> str:
-    """Return the folder whose bin has mpirun; MPI's daemon on other nodes must be in the same folder."""
+    """Return the folder whose bin contains mpirun; MPI's daemon must be in the same folder on other nodes."""
     return home if os.path.exists(os.path.join(home, "bin", "mpirun")) else "/usr"
 
 
 def _holds(path: str, proof: str) -> bool:
-    """Tell whether a folder is complete; Debian's Open MPI has its programs in /usr/bin."""
+    """Tell whether a folder is complete; Debian's Open MPI keeps its programs in /usr/bin."""
     debian = proof == "bin/mpirun" and path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
     return os.path.exists(os.path.join(path, "include/mpi.h" if debian else proof))
 

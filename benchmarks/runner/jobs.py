@@ -1,6 +1,6 @@
-"""Runs detached work under a run id: started once, found again after a lost connection, kept when done.
+"""Runs detached work under a run id: it starts once, is found again after a lost connection, and is kept when done.
 
-The folder `~/.busbar/runs/RUN_ID` has request.json and progress.log, and at the end line.json (done) or failed.txt. The worker
+The folder `~/.busbar/runs/RUN_ID` has request.json, progress.log, and at the end line.json (done) or failed.txt. The worker
 holds a lock as long as it lives, so nothing waits for a dead worker.
 """
 
@@ -18,7 +18,7 @@ from benchmarks.runner.refusal import Refusal
 
 #: Longest line that a runner may print: state files and the engine's messages carry it.
 LINE_LIMIT_BYTES = 64 * 1024
-#: How long waiting goes on after the worker's own time limit.
+#: How long to keep waiting after the worker's own time limit.
 _GRACE_S = 300
 _POLL_S = 0.05
 Say = Callable[[str], None]
@@ -32,7 +32,7 @@ def root() -> str:
 def folder(run_id: str) -> str:
     """Return the folder of one run."""
     if not run_id.isalnum():
-        raise Refusal(f"run id {run_id!r} is not one: letters and digits only")
+        raise Refusal(f"run id {run_id!r} is invalid: only letters and digits are allowed")
     return os.path.join(root(), "runs", run_id)
 
 
@@ -46,7 +46,7 @@ def submit(request: protocol.Request) -> None:
         except OSError:
             return  # a worker is running
         if os.path.exists(os.path.join(here, "line.json")):
-            return  # it ended before
+            return  # it is done
         for leftover in ("failed.txt", "progress.log"):
             if os.path.exists(os.path.join(here, leftover)):
                 os.unlink(os.path.join(here, leftover))
@@ -64,7 +64,7 @@ def submit(request: protocol.Request) -> None:
 
 
 def work(here: str, kinds: Dict[str, Any]) -> None:
-    """Do the work of the request in folder `here` (the detached half); its files say how it ended."""
+    """Do the work of the request in folder `here` (the detached half); its files record the outcome."""
     with text(os.path.join(here, "request.json")) as source:
         request = protocol.request(json.load(source))
     progress = os.path.join(here, "progress.log")
@@ -85,12 +85,12 @@ def work(here: str, kinds: Dict[str, Any]) -> None:
 def _line(result: Dict[str, Any]) -> str:
     text = json.dumps(result, sort_keys=True)
     if len(text.encode()) > LINE_LIMIT_BYTES:
-        raise Refusal(f"the result is {len(text)} bytes long, and a line may have {LINE_LIMIT_BYTES}")
+        raise Refusal(f"the result is {len(text)} bytes long, but a line may have at most {LINE_LIMIT_BYTES}")
     return text
 
 
 def wait(run_id: str, timeout_s: Optional[float]) -> int:
-    """Show progress on standard error until the run ends, print its line; return the exit status.
+    """Show progress on standard error until the run finishes, then print its line; return the exit status.
 
     Raises:
         Refusal: the run failed, its worker died, or it takes too long.
@@ -102,7 +102,7 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
     deadline = time.monotonic() + bound_s + _GRACE_S
     shown = 0
     while True:
-        running = _running(here)  # read before the files, so that what a worker wrote at its end is seen
+        running = _running(here)  # read before the files, so that the last files of a worker are not missed
         shown = _show(os.path.join(here, "progress.log"), shown)
         if os.path.exists(os.path.join(here, "line.json")):
             print(_read(os.path.join(here, "line.json")))
@@ -112,14 +112,14 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
         if not running:
             raise Refusal(f"the work on the head node ended without a result; last log line: {_last_line(here)}")
         if time.monotonic() > deadline:
-            raise Refusal(f"run {run_id} is still at work after {int(bound_s)} s, more than it was allowed")
+            raise Refusal(f"run {run_id} is still running after its limit of {int(bound_s)} s")
         time.sleep(_POLL_S)
 
 
 def _running(here: str) -> bool:
     with open(os.path.join(here, "worker.lock"), "a") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: looking must not be mistaken for a worker
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: a reader must not be mistaken for a worker
         except OSError:
             return True
     return False
@@ -159,7 +159,7 @@ def _read(path: str) -> str:
 
 
 def write(path: str, content: str) -> None:
-    """Write a file at once, so that it is never incomplete."""
+    """Write a file atomically, so that it is never incomplete."""
     with text(path + ".new", "w") as target:
         target.write(content)
         target.flush()

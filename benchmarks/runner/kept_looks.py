@@ -1,4 +1,4 @@
-"""Keeps the looks of the last measurement of the same machines and ranks: measuring again must not begin from nothing."""
+"""Keeps the looks of the last measurement of the same machines and ranks, so that a new one does not start from nothing."""
 
 import hashlib
 import json
@@ -12,9 +12,9 @@ _KEPT = 128
 
 
 def key(request: Measure, machines: Sequence[str]) -> str:
-    """Return a name for these machines and what a look runs: other machines, sizes or settings begin anew.
+    """Return a name for these machines and what a look runs: other machines, sizes or settings start from nothing.
 
-    How many looks there are changes no look.
+    The number of looks is not part of it.
     """
     looks = [step for step in request.steps if step.stage == "looks"]
     ran = [[step.ranks.program, step.ranks.size, step.ranks.environment] for step in looks[:1]]
@@ -23,7 +23,7 @@ def key(request: Measure, machines: Sequence[str]) -> str:
 
 
 def earlier(name: str) -> List[float]:
-    """Return the looks that were kept under `name`, GB/s; empty if there are none."""
+    """Return the looks that were kept under `name`, in GB/s; empty if there are none."""
     try:
         with jobs.text(_path(name)) as source:
             found = json.load(source)
@@ -33,7 +33,7 @@ def earlier(name: str) -> List[float]:
 
 
 def keep(name: str, steps: Sequence[Dict[str, Any]], beside: Sequence[float] = ()) -> None:
-    """Keep the looks of `steps` under `name`, instead of those before; `beside` are earlier ones of the same measurement."""
+    """Replace the looks under `name` by those of `steps`, after `beside`, the earlier looks of the same measurement."""
     taken = [look for step in steps for look in step.get("looks_gb_s") or ()]
     if taken:
         os.makedirs(os.path.dirname(_path(name)), mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Asks every node, before a hung run is ended, which of its ranks are gone, stopped or waiting for a device."""
+"""Asks every node, before a hung run is stopped, which of its ranks are gone, stopped or waiting for a device."""
 
 import json
 import os
@@ -9,13 +9,13 @@ from benchmarks.launch.protocol import Node
 from benchmarks.runner import fanout, rank_states
 
 _TIMEOUT_S = 30
-#: Letters of proc(5) for a process that does not run, in words.
+#: State letters from proc(5) for a process that does not run, in words.
 _HALTED = {"T": "stopped", "t": "stopped by a debugger", "Z": "dead", "X": "dead", "D": "waiting for a device"}
 _NAMED = 16
 
 
 def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "") -> List[str]:
-    """Return a sentence for each rank, or node, that does not do what the others do; `program` is its path on every node."""
+    """Return a sentence for each rank or node that does not do what the others do; `program` is the program's path."""
     words = [os.path.basename(program), os.path.join(nccl_home, "bin/ncclras") if nccl_home else "ncclras"]
     command = fanout.PYTHON + " - " + " ".join(map(shlex.quote, words))
     answers = fanout.each(nodes, command, fanout.source_of(rank_states), _TIMEOUT_S)
@@ -27,7 +27,7 @@ def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "
         said = json.loads(answer.out.splitlines()[-1])
         found.extend(_of(node.name, said["ranks"], per_node))
         told.extend(said["ras"])
-    # NCCL knows of all its ranks on every node, so most say the same.
+    # NCCL knows all ranks on every node, so most nodes report the same.
     return [*found, *(f"NCCL says: {line}" for line in dict.fromkeys(told))][:_NAMED]
 
 
@@ -39,4 +39,4 @@ def _of(name: str, ranks: List[Dict[str, Any]], per_node: int) -> List[str]:
         for one in ranks
         if one["state"] in _HALTED
     ]
-    return found + [f"{name}: {len(ranks)} of {per_node} ranks are there"] * (len(ranks) < per_node)
+    return found + [f"{name}: {len(ranks)} of {per_node} ranks are running"] * (len(ranks) < per_node)

@@ -1,4 +1,4 @@
-"""Keeps a measurement's line below its limit at any number of nodes."""
+"""Keeps a measurement's line below its size limit for any number of nodes."""
 
 import hashlib
 import json
@@ -7,20 +7,20 @@ from typing import Any, Dict, Sequence
 
 from benchmarks.runner import jobs, traffic
 
-#: How many groups, the slowest, stay in a line that is too long.
+#: How many of the slowest groups stay in a line that is too long.
 _GROUPS_KEPT = 16
-#: How many nodes have their bytes there: the one that sent least, and the one whose rails are least even.
+#: How many nodes keep their byte counts: the one that sent least, and the one whose rails are least even.
 _NODES_KEPT = 2
 
 
 def bulk(line: Dict[str, Any]) -> str:
-    """Return what a line may leave out, for the evidence, as one JSON document."""
+    """Return the parts that a line may leave out, as one JSON document for the evidence."""
     groups = {step["name"]: step["groups_gb_s"] for step in line["steps"] if step.get("groups_gb_s")}
     return json.dumps({"machines": line["machines"], "groups_gb_s": groups}, sort_keys=True) + "\n"
 
 
 def fitting(line: Dict[str, Any], rails: Sequence[str]) -> Dict[str, Any]:
-    """Return the line; if it is too long, without what the evidence has too, and with the bytes of the worst nodes only."""
+    """Return the line; if it is too long, without what the evidence contains too, and with bytes of the worst nodes only."""
     for shorten in (_without_machines, _slowest_groups, lambda long: _worst_nodes(long, rails)):
         if len(json.dumps(line).encode()) <= jobs.LINE_LIMIT_BYTES:
             return line

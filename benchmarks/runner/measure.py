@@ -1,7 +1,7 @@
 """Runs the steps of a plan over all nodes, and returns one line: rows, ranks, versions, byte counters.
 
-A step that dies or hangs is in the line as failed; of the deciding one the line also has what NCCL warned of on every node, and
-which ranks were gone or stopped.
+A step that dies or hangs is marked as failed in the line; if it decides, the line also has NCCL's warnings of every node, and
+the ranks that were gone or stopped.
 """
 
 import contextlib
@@ -38,13 +38,13 @@ from benchmarks.runner.refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
-#: How many processes of others are named, and how many nodes with other programs.
+#: At most this many foreign processes, or nodes with changed programs, are listed.
 _NAMED = 8
-#: At most this many problems of a run are in the line, each of so many characters; the transcript has them all.
+#: The line has at most this many problems of a run, each with at most this many characters; the transcript has them all.
 _PROBLEMS, _SENTENCE = 20, 300
 #: How much of a failed step's output is kept in the evidence.
 _FAILED_BYTES = 1 << 20
-#: A deciding run that gave nothing.
+#: Stands for a deciding run that returned nothing.
 _NOTHING = transcript.Transcript(None, (), (), None, None, None, None, None, None, ())
 
 
@@ -58,7 +58,7 @@ def work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     """Measure; return the line.
 
     Raises:
-        Refusal: a node cannot be reached or differs, or the deciding run ended without a result.
+        Refusal: a node cannot be reached or differs, or a node does not answer after the deciding run.
     """
     with measurement_lock(request, say):
         return _work(request, here, say)
@@ -66,7 +66,7 @@ def work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
 
 @contextlib.contextmanager
 def measurement_lock(request: Union[Measure, Search], say: jobs.Say) -> Iterator[None]:
-    """Hold the head node's lock: two measurements at once would share the rails, and both would be short."""
+    """Hold the head node's lock: two simultaneous measurements would share the rails, and both would be short."""
     deadline = time.monotonic() + request.timeout_s
     with open(os.path.join(jobs.root(), "measure.lock"), "w") as lock:
         said = False
@@ -77,10 +77,10 @@ def measurement_lock(request: Union[Measure, Search], say: jobs.Say) -> Iterator
             except OSError:
                 if time.monotonic() > deadline:
                     raise Refusal(
-                        f"timed out after {request.timeout_s} s, waiting for another measurement on this head node to end"
+                        f"timed out after {request.timeout_s} s, waiting for another measurement on this head node to finish"
                     ) from None
             if not said:
-                say("waiting for another measurement on this head node to end")
+                say("waiting for another measurement on this head node to finish")
                 said = True
             time.sleep(0.5)
         yield
@@ -96,7 +96,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     before, asked_at = _first_look(nodes, request, say)
     lay_hostfile(request)
     absent = [
-        f"{node.name} has no interface {name} that is up, so NCCL was left to choose"
+        f"{node.name} has no interface {name} that is up, so NCCL chose one itself"
         for node, its in zip(nodes, before)
         for name in request.fabric
         if not its["interfaces"].get(name, {}).get("up")
@@ -141,9 +141,9 @@ def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[
 
 
 class Ran(NamedTuple):
-    """Steps that ran, as the line has them, and what they printed by name.
+    """Steps that ran, as the line lists them, and what they printed, by name.
 
-    For the deciding step: its transcript, the inventories after it, and the names of all steps up to it. The scale is that of
+    For the deciding step: its transcript, the inventories after it, and the names of all steps up to it. `scale` comes from
     any step that states one.
     """
 
@@ -156,7 +156,7 @@ class Ran(NamedTuple):
 
     @property
     def failed(self) -> List[str]:
-        """Return the names of the steps that gave nothing."""
+        """Return the names of the steps that returned nothing."""
         return [str(step["name"]) for step in self.steps if step.get("failed")]
 
 
@@ -164,13 +164,13 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
     """Run the request's steps within its time limit since `began`; take inventory again after the deciding one.
 
     Raises:
-        Refusal: a node does not answer after a deciding step that gave a result.
+        Refusal: a node does not answer after a deciding step that returned a result.
     """
     ran, dead, shown = Ran([], {}, None, before, []), False, progress.Progress(request.steps, len(request.nodes), say)
     for number, step in enumerate(request.steps):
         left_s = request.timeout_s - (time.monotonic() - began)
         if dead:
-            ran.steps.append(dict(_about(step), failed=f"was not run, because {request.deciding} gave nothing"))
+            ran.steps.append(dict(_about(step), failed=f"did not run, because {request.deciding} returned nothing"))
             continue
         shown.begin(number)
         found, run = _step(request, step, max(left_s, 1.0), here, shown.see)
@@ -196,7 +196,7 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
 def _after(
     request: Measure, failed: bool, before: List[Dict[str, Any]], say: jobs.Say
 ) -> Tuple[List[Dict[str, Any]], List[str]]:
-    """Return the inventories after the deciding step, and of one that failed what was lost meanwhile: a node, or its rails."""
+    """Return the inventories after the deciding step and, if it failed, what was lost during it: a node, or its rails."""
     try:
         after = inventories(request.nodes, "--harvest " + shlex.quote(request.logs))[0]
     except Refusal as refusal:
@@ -217,7 +217,7 @@ def _kept(here: str, name: str) -> str:
 
 
 def lay_hostfile(request: Measure) -> None:
-    """Write the hosts of this request: another cluster's measurement of the same plan on this head wrote its own there."""
+    """Write this request's host file: another cluster's measurement from this head node may have left its own there."""
     for folder in (os.path.dirname(request.launch.hostfile), request.results):
         os.makedirs(folder, exist_ok=True)
     with jobs.text(request.launch.hostfile, "w") as target:
@@ -225,9 +225,9 @@ def lay_hostfile(request: Measure) -> None:
 
 
 def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Ask every node what it has and, at the same time, whether it reaches the others and has the programs as built.
+    """Take every node's inventory; at the same time check that it reaches the others and has the programs as built.
 
-    What would let MPI fail is refused, and so are programs that are not those of the build.
+    Whatever would make MPI fail is refused, and so are programs that differ from the build.
     """
     with ThreadPoolExecutor(3) as pool:
         reached = pool.submit(_refuse_unreachable, nodes, say)
@@ -241,7 +241,7 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
 
 
 def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Return every node's inventory, and this machine's clock before and after all of them."""
+    """Return every node's inventory, and for each this machine's clock before and after."""
     asked = time.time()
     answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(node_facts), _INVENTORY_TIMEOUT_S)
     silent = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
@@ -251,30 +251,30 @@ def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]]
 
 
 def _refuse_unequal(nodes: List[Node], found: List[Dict[str, Any]], request: Measure) -> None:
-    """Refuse nodes with fewer GPUs or another driver: mpirun's own error names neither."""
+    """Refuse nodes with missing GPUs or another driver: mpirun's own error mentions neither."""
     for node, its in zip(nodes, found):
         if len(its["gpus"]) != request.gpus:
-            raise Refusal("{} shows {} GPUs, and its shape has {}".format(node.name, len(its["gpus"]), request.gpus))
+            raise Refusal("{} shows {} GPUs, but its shape has {}".format(node.name, len(its["gpus"]), request.gpus))
         if its["driver"] != found[0]["driver"]:
             raise Refusal("{} runs driver {}, {} runs {}".format(node.name, its["driver"], nodes[0].name, found[0]["driver"]))
 
 
 def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:
-    """Refuse to measure beside somebody else's job: it would be disturbed, and its load taken for a fault."""
+    """Refuse to measure while another job uses the GPUs: the job would be disturbed, and its load taken for a fault."""
     busy = [f"{node.name}: {sentence}" for node, its in zip(nodes, found) for sentence in its.get("busy", [])]
     if busy:
-        raise Refusal(f"the GPUs are at work, so nothing was started; {_named(busy)}")
+        raise Refusal(f"the GPUs are in use, so nothing was started: {_named(busy)}")
 
 
 def refuse_changed(request: Measure) -> None:
-    """Refuse to run programs that are not those that the build made and the certificate names."""
+    """Refuse to run programs other than those that were built and that the certificate lists."""
     changed = checksums.changed(request.nodes, request.binaries, request.programs or {})
     if changed:
-        raise Refusal(f"the programs are not as they were built on {_named(changed)}; nothing was started")
+        raise Refusal(f"the programs differ from the build on {_named(changed)}; nothing was started")
 
 
 def _named(found: List[str]) -> str:
-    """Return the first of what was found, and how many more there are."""
+    """Return the first items of `found`, and how many more there are."""
     more = len(found) - _NAMED
     return "; ".join([*found[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
@@ -292,8 +292,8 @@ def _refuse_unreachable(nodes: List[Node], say: jobs.Say) -> None:
         if "cannot reach" not in sentences[0]:
             raise Refusal(sentences[0])
         raise Refusal(
-            "{}{}; SSH works, so a rule is the likely cause: the nodes' subnet must allow all protocols from the nodes' "
-            "network (with a security list or group that allows only SSH, MPI hangs)".format(
+            "{}{}; SSH works, so a firewall rule is the likely cause: the nodes' subnet must allow all protocols from the "
+            "nodes' network (with a security list or group that allows only SSH, MPI hangs)".format(
                 sentences[0], f" and {len(sentences) - 1} more" if len(sentences) > 1 else ""
             )
         )
@@ -304,7 +304,7 @@ def _argv(request: Measure, step: Step) -> List[str]:
 
 
 def _unpinned(step: Step) -> Step:
-    """Return the step without its socket interface: NCCL fails if that interface is absent, and otherwise takes another."""
+    """Return the step without its socket interface: NCCL fails if that interface is absent; without it NCCL chooses one."""
     environment = {name: value for name, value in step.ranks.environment.items() if name != "NCCL_SOCKET_IFNAME"}
     return step._replace(ranks=step.ranks._replace(environment=environment))
 
@@ -312,7 +312,7 @@ def _unpinned(step: Step) -> Step:
 def _step(
     request: Measure, step: Step, timeout_s: float, here: str, see: Callable[[str], None]
 ) -> Tuple[Dict[str, Any], Optional[program_run.Run]]:
-    """Run one step; why it failed is data, and before it is ended for being late its ranks are looked at."""
+    """Run one step; the reason of a failure is data, and before a late step is stopped its ranks are examined."""
     found, lagging = _about(step), []  # type: Dict[str, Any], List[str]
 
     def look() -> None:
@@ -335,7 +335,7 @@ def _step(
 
 
 def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[str, Any]:
-    """Return what the line has of a run that ended: of a step of that stage, in so many groups, over so many ranks."""
+    """Return the line's fields of a finished run: a step of `stage`, in `groups` groups, over `ranks` ranks."""
     its = run.transcript
     found = {
         "rows": [_row(row) for row in its.rows],
@@ -358,7 +358,7 @@ def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[s
 
 
 def _few(problems: List[str]) -> List[str]:
-    """Return the first problems, shortened, and how many more there are: a program may print any number of odd rows."""
+    """Return the first problems, shortened, and how many more there are: a program may print any number of bad rows."""
     kept = [one if len(one) <= _SENTENCE else one[:_SENTENCE] + "..." for one in problems[:_PROBLEMS]]
     return kept + [f"{len(problems) - _PROBLEMS} more of the kind"] * (len(problems) > _PROBLEMS)
 
@@ -391,7 +391,7 @@ def _groups(row: transcript.Row, stage: str, count: int, ranks: int) -> Optional
 
 
 def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str = "") -> Dict[str, str]:
-    """Compress what the steps printed into a file that is named by its hash; that of `failed` steps also stays as it is."""
+    """Compress the output of the steps into a file named by its hash; that of `failed` steps also stays as plain text."""
     text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()

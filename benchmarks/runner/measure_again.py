@@ -1,6 +1,6 @@
-"""Writes a shell script that measures a culprit again, and beside it what is fine, so that a person sees the fault.
+"""Writes a shell script that measures a culprit again, and something fine for comparison, so that a person sees the fault.
 
-Counters and states do not show a rail that is slow and up. A culprit's next command runs this script on the head node.
+Counters and states do not show a rail that is slow but up. A culprit's next command runs this script on the head node.
 """
 
 import os
@@ -10,9 +10,9 @@ from typing import Dict, List, NamedTuple
 from benchmarks.runner import jobs
 
 _TIMEOUT_S = 120
-#: busbw from the row's time: the printed one has two decimals.
+#: It computes busbw from the row's time, because the printed busbw has only two decimals.
 _SCRIPT = """#!/bin/sh
-# Measures what is to blame, and beside it what is fine; GB/s are busbw as nccl-tests defines it.
+# Measures what is to blame and, for comparison, something fine; GB/s are busbw as nccl-tests defines it.
 cd
 measured() { # WHAT RANKS COMMAND...
   what=$1 ranks=$2; shift 2

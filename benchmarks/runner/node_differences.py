@@ -1,4 +1,4 @@
-"""Finds where nodes differ from each other or from their shape (GPUs, rails, link rates, MTUs, clocks), a sentence for each."""
+"""Finds how nodes differ from each other or from their shape (GPUs, rails, link rates, MTUs, clocks), one sentence each."""
 
 import re
 from collections import Counter
@@ -8,11 +8,11 @@ from benchmarks.launch.protocol import Node
 
 #: With clocks further apart, log lines and certificates of different nodes contradict each other.
 CLOCK_LIMIT_S = 5.0
-#: At most this many differences are named; a fabric that differs everywhere would fill the line.
+#: At most this many differences are listed; a fabric that differs everywhere would fill the line.
 _NAMED = 32
 
 
-def differences(  # noqa: PLR0913, PLR0917 - what nodes and their shape are
+def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
     nodes: Sequence[Node],
     found: Sequence[Dict[str, Any]],
     asked_at: Sequence[Tuple[float, float]],
@@ -20,15 +20,15 @@ def differences(  # noqa: PLR0913, PLR0917 - what nodes and their shape are
     gpu: str = "",
     port_gbit_s: int = 0,
 ) -> List[str]:
-    """Return a sentence for each way in which a node differs from the others, or from what its shape has.
+    """Return a sentence for each way in which a node differs from the other nodes or from its shape.
 
     Args:
-        nodes: their names.
-        found: one inventory for each.
+        nodes: the nodes.
+        found: one inventory for each node.
         asked_at: this machine's clock before and after each inventory.
-        hcas: the rails that the shape has; empty if it is not known.
-        gpu: its GPU model; empty if it is not known.
-        port_gbit_s: line rate of its rails; 0 if it is not known.
+        hcas: the rails of the shape; empty if unknown.
+        gpu: the GPU model of the shape; empty if unknown.
+        port_gbit_s: line rate of the shape's rails; 0 if unknown.
     """
     sentences = []  # type: List[str]
     for node, its, (before, after) in zip(nodes, found, asked_at):
@@ -42,10 +42,10 @@ def differences(  # noqa: PLR0913, PLR0917 - what nodes and their shape are
                 sentences.extend(_slow(name, hca, its["hca"][hca]["rate"], port_gbit_s))
         others = sorted({one for one in its.get("gpus", ()) if gpu and one != gpu and not one.startswith(gpu + " SXM")})
         if others:  # newer drivers add the board to the model's name
-            sentences.append("{} has {}, and its shape has {}".format(name, ", ".join(others), gpu))
+            sentences.append("{} has {}, but its shape has {}".format(name, ", ".join(others), gpu))
         apart = max(before - its["clock"], its["clock"] - after, 0.0)
         if apart > CLOCK_LIMIT_S:
-            sentences.append(f"{name}: its clock is {apart:.0f} s away from the head node's")
+            sentences.append(f"{name}: its clock differs by {apart:.0f} s from the head node's")
     for what, key, kind in (("link rate", "rate", "hca"), ("MTU", "mtu", "interfaces")):
         sentences.extend(_odd(nodes, found, what, key, kind, hcas))
     return _first(sentences, "differences")
@@ -54,9 +54,9 @@ def differences(  # noqa: PLR0913, PLR0917 - what nodes and their shape are
 def lost(
     nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]], hcas: Sequence[str]
 ) -> List[str]:
-    """Return a sentence for each rail of a shape that was active in the inventories before a run and is not after it."""
+    """Return a sentence for each rail of the shape that was active before a run and is not active after it."""
     sentences = [
-        f"{node.name}: rail {hca} was active before the run and is not any more"
+        f"{node.name}: rail {hca} was active before the run and is not active any more"
         for node, had, has in zip(nodes, before, after)
         for hca in hcas
         if had["hca"].get(hca, {}).get("active") and not has["hca"].get(hca, {}).get("active")
@@ -71,28 +71,28 @@ def _first(sentences: List[str], what: str) -> List[str]:
 
 
 def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
-    """Return a sentence if a rail was trained at another rate than its shape's, as all rails of all nodes may be."""
+    """Return a sentence if a rail was trained at a lower rate than its shape's; this can happen to all rails of all nodes."""
     found = re.match(r"\d+", rate)
     if not found or not port_gbit_s or int(found.group(0)) >= port_gbit_s:
         return []
-    return [f"{name}: rail {hca} runs at {rate}, and the shape's rails at {port_gbit_s} Gbit/s"]
+    return [f"{name}: rail {hca} runs at {rate}, but the shape's rails run at {port_gbit_s} Gbit/s"]
 
 
-def _odd(  # noqa: PLR0913, PLR0917 - one comparison, asked twice
+def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made twice
     nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, rails: Sequence[str]
 ) -> List[str]:
-    """Return a sentence for each device whose `key` differs from most devices of its name, or of all rails for a rail."""
+    """Return a sentence for each device whose `key` differs from most devices of its name, or a rail's from most rails."""
     sentences = []
     values = {}  # type: Dict[str, Counter[Any]]
     for its in found:
         for name, device in its[kind].items():
             if device[key] not in (None, ""):
                 values.setdefault("" if name in rails else name, Counter())[device[key]] += 1
-    # Of two values that are as frequent, the least: what is said must not depend on the order of the nodes.
+    # Of two equally frequent values, the smaller: the sentences must not depend on the order of the nodes.
     usual = {name: min(seen, key=lambda value: (-seen[value], str(value))) for name, seen in values.items()}
     for node, its in zip(nodes, found):
         for name in sorted(its[kind]):
             value, group = its[kind][name][key], "" if name in rails else name
             if value not in (None, "") and values[group][usual[group]] > values[group][value]:
-                sentences.append(f"{node.name}: {name} has {what} {value}, where {usual[group]} is usual")
+                sentences.append(f"{node.name}: {name} has {what} {value}, but {usual[group]} is usual")
     return sentences

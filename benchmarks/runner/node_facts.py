@@ -1,4 +1,4 @@
-"""Prints what one node has and has counted, as JSON; other nodes run it through `python3 - [FOLDER]`.
+"""Prints a node's devices and counters as JSON; other nodes run it through `python3 - [FOLDER]`.
 
 It lists every interface, RDMA device and counter that the node has. FOLDER is made for NCCL's log files; `--harvest` reads what
 they say about the transport, removes it, and lists the counters alone: asking a driver takes up to a second.
@@ -29,13 +29,13 @@ _SAID = (
 )
 _RDMA = "/sys/class/infiniband"
 _LOG_LIMIT_BYTES = 4 << 20
-#: What the driver itself may hold of an idle GPU's memory, and what a sample of an idle GPU may show as work.
+#: Memory that the driver itself may use on an idle GPU, and utilisation that a sample of an idle GPU may show.
 _IDLE_MIB, _IDLE_PCT = 4096, 20
 _BUSY_KEPT = 8
 
 
 def inventory() -> Dict[str, Any]:
-    """Return this node's GPUs, driver and clock, who is at work on it, and its counters."""
+    """Return this node's GPUs, driver and clock, who is using its GPUs, and its counters."""
     gpus = [row for row in _rows("--query-gpu=name,driver_version,index,memory.used,utilization.gpu") if len(row) > 1]
     return dict(
         counters(),
@@ -60,7 +60,7 @@ def counters() -> Dict[str, Any]:
 
 
 def busy(used: List[List[str]]) -> List[str]:
-    """Return a sentence for each process that computes on a GPU here, or for each GPU that is at work without one to see.
+    """Return a sentence for each process that computes on a GPU here, or for each busy GPU without a visible process.
 
     `used` has index, memory in use (MiB) and utilisation (%) of each GPU. A process in another PID namespace is not listed, and
     its memory is. An idle MPS server is nobody's work.
@@ -68,13 +68,13 @@ def busy(used: List[List[str]]) -> List[str]:
     found = [
         f"process {row[0]} ({os.path.basename(row[1])}) of {_owner(row[0])} computes on a GPU"
         for row in _rows("--query-compute-apps=pid,process_name,used_memory")
-        if len(row) == 3 and row[0].isdigit() and "mps-server" not in row[1]  # noqa: PLR2004 - what was asked for
+        if len(row) == 3 and row[0].isdigit() and "mps-server" not in row[1]  # noqa: PLR2004 - the columns of the query
     ]
     if found:
         return found[:_BUSY_KEPT]
     return [
-        f"GPU {index} has {mib} MiB in use and is busy for {percent} %, by no process that shows"
-        for index, mib, percent in (row for row in used if len(row) == 3)  # noqa: PLR2004 - what was asked for
+        f"GPU {index} has {mib} MiB in use and is {percent} % busy, but no process is visible"
+        for index, mib, percent in (row for row in used if len(row) == 3)  # noqa: PLR2004 - the columns of the query
         if mib.isdigit() and percent.isdigit() and (int(mib) >= _IDLE_MIB or int(percent) >= _IDLE_PCT)
     ][:_BUSY_KEPT]
 
@@ -88,7 +88,7 @@ def _owner(pid: str) -> str:
     try:
         owner = os.stat("/proc/" + pid).st_uid
     except OSError:
-        return "nobody who shows"
+        return "an unknown user"
     try:
         return pwd.getpwuid(owner).pw_name
     except KeyError:
@@ -127,21 +127,21 @@ def _interface(name: str) -> Dict[str, Any]:
 
 
 def hca(base: str) -> Dict[str, Any]:
-    """Return what the RDMA device of sysfs folder `base` is and has counted."""
+    """Return the properties and counters of the RDMA device in the sysfs folder `base`."""
     port = base + "/ports/1"
     found = {
         "netdev": (_entries(base + "/device/net") or [None])[0],
         "active": "ACTIVE" in _read(port + "/state"),
         "rate": _read(port + "/rate"),
     }
-    # The interface's counters miss RDMA traffic; the port's count words of four bytes.
+    # The interface's counters miss RDMA traffic; the port's counters count four-byte words.
     for key, counter in (("tx_bytes", "port_xmit_data"), ("rx_bytes", "port_rcv_data")):
         words = _number(port + "/counters/" + counter)
         found[key] = None if words is None else 4 * words
     if _is_efa(base):
         found["tx_bytes"] = _efa_bytes(port, "tx_bytes", ("send_bytes", "rdma_write_bytes", "rdma_read_resp_bytes"))
         found["rx_bytes"] = _efa_bytes(port, "rx_bytes", ("recv_bytes", "rdma_write_recv_bytes", "rdma_read_bytes"))
-    # Errors, drops, marks and pauses by the driver's names; an absent counter is not a zero.
+    # Errors, drops, marks and pauses by the driver's names; an absent counter is not zero.
     found["events"] = {
         counter: _number(folder + "/" + counter)
         for folder in (port + "/counters", port + "/hw_counters")
@@ -152,12 +152,12 @@ def hca(base: str) -> Dict[str, Any]:
 
 
 def _is_efa(base: str) -> bool:
-    """Tell whether a device is an EFA, which has no InfiniBand port counters and no interface."""
+    """Tell whether a device is an EFA device, which has no InfiniBand port counters and no interface."""
     return os.path.basename(os.path.realpath(base + "/device/driver")) == "efa"
 
 
 def _efa_bytes(port: str, device: str, parts: Sequence[str]) -> Optional[int]:
-    """Return the bytes of an EFA device in one direction, each once.
+    """Return the bytes of an EFA device in one direction, counting each byte once.
 
     The device's counter is the sum of sends and RDMA (EC2 user guide, "Monitor an Elastic Fabric Adapter"); with drivers that
     leave RDMA out of it, the counters of single operations are larger.

@@ -1,6 +1,6 @@
 """Runs one test program with a time limit, then reads its rows and compares text and JSON.
 
-The JSON file is deleted at once, because it has a rank's whole environment.
+The JSON file is deleted at once, because it contains a rank's complete environment.
 """
 
 import math
@@ -17,16 +17,16 @@ from benchmarks.runner.refusal import Refusal
 _FETCH_TIMEOUT_S = 60
 #: A run with wrong values completes, counts them in its rows, and then exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
-#: It then returns a number of its own (testNumResults, 7 in 2.19.6); from here on a signal ended it.
+#: It then returns its own status (testNumResults, 7 in 2.19.6); from this status on, a signal killed it.
 _SIGNALLED = 128
-#: Words of the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest. Of a rank
-#: that was killed only Open MPI knows: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9".
+#: Words in the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest. If a rank
+#: was killed, only Open MPI reports it: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9".
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
 _KILLED = "exited on signal"
 
 
 class Run(NamedTuple):
-    """Result of one run: its transcript, its problems, all that it printed, and how long it took (s)."""
+    """Result of one run: its transcript, its problems, everything that it printed, and how long it took (s)."""
 
     transcript: transcript.Transcript
     problems: List[str]
@@ -38,14 +38,14 @@ class Job(NamedTuple):
     """One run: its command, and where its first rank writes the JSON file.
 
     Attributes:
-        name: names the file that keeps its output.
+        name: the name of the file that keeps its output.
         argv: the command.
         result: path of the JSON file.
         timeout_s: limit on the run.
         cycles: how often each size is measured.
         silence_s: how long it may print nothing on real wires; a rehearsal's scale multiplies it.
-        before_end: what is done before a limit ends it, while its ranks are still there.
-        result_at: address of the first rank's node where that is not this one.
+        before_end: called before a limit stops it, while its ranks still exist.
+        result_at: address of the first rank's node if that is not this node.
     """
 
     name: str
@@ -59,13 +59,13 @@ class Job(NamedTuple):
 
 
 def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
-    """Run `job`; its output is kept in `here` while it works, and every line of it is given to `see`.
+    """Run `job`; its output is kept in `here` while it runs, and every line is passed to `see`.
 
     Raises:
-        Refusal: it did not start, did not end in time or failed; the message has the likely cause.
+        Refusal: it did not start, did not finish in time or failed; the message has the likely cause.
     """
     result = _Result(job)
-    result.drop()  # nccl-tests would write to another name beside it
+    result.drop()  # otherwise nccl-tests writes to another name
     began = time.monotonic()
     try:
         text = _run(job, os.path.join(here, job.name + ".txt"), see)
@@ -84,7 +84,7 @@ class _Result:
         self._address = job.result_at
 
     def drop(self) -> None:
-        """Remove it; on another node, make a folder for it that only this user can read."""
+        """Remove it; on another node, also create a folder for it that only this user can read."""
         if self._address:
             folder, path = shlex.quote(os.path.dirname(self._path)), shlex.quote(self._path)
             fanout.on(self._address, f"umask 077; mkdir -p {folder}; rm -f {path}", b"", _FETCH_TIMEOUT_S)
@@ -107,17 +107,17 @@ class _Result:
 
 
 def environment(argv: List[str]) -> Dict[str, str]:
-    """Return mpirun's environment: without the SSH connection's variables, with those of MPI that ranks get."""
+    """Return mpirun's environment: without the SSH connection's variables, with the MPI variables that ranks get."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
     kept.update(added(argv))
     return kept
 
 
 def added(argv: List[str]) -> Dict[str, str]:
-    """Return what mpirun's environment has beside that of a login: variables of MPI that ranks get, and that root is meant."""
+    """Return what mpirun's environment adds to a login's: the MPI variables that ranks get, and consent to run as root."""
     said = [word.split("=", 1) for flag, word in zip(argv, argv[1:]) if flag == "-x" and "=" in word]  # noqa: RUF007 - 3.10
     kept = {name: value for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_"))}
-    if os.geteuid() == 0:  # whoever logs in as root chose to; mpirun asks twice
+    if os.geteuid() == 0:  # whoever logs in as root chose to; mpirun wants both
         kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return kept
 
@@ -142,7 +142,7 @@ def _run(job: Job, path: str, see: Callable[[str], None]) -> str:
         )
     counted = 0 < status < _SIGNALLED and any(_WRONG.match(line) for line in kept)
     if status != 0 and not counted:
-        raise Refusal(f"the run {job.name} ended with status {status}: {_cause(kept)} (its output is {path} on the head node)")
+        raise Refusal(f"the run {job.name} exited with status {status}: {_cause(kept)} (its output is {path} on the head node)")
     return "\n".join(kept) + "\n"
 
 
@@ -156,7 +156,7 @@ def _cause(lines: List[str]) -> str:
 
 
 def _read(job: Job, text: str, result: _Result) -> Tuple[transcript.Transcript, List[str]]:
-    """Return the run from its JSON file, compared with the text."""
+    """Return the run as read from its JSON file, and its problems, including differences from the text."""
     try:
         exact = result.read()  # type: Union[str, OSError]
     except OSError as error:
@@ -165,14 +165,14 @@ def _read(job: Job, text: str, result: _Result) -> Tuple[transcript.Transcript, 
 
 
 def compared(text: str, exact: Union[str, OSError], name: str, cycles: int = 1) -> Tuple[transcript.Transcript, List[str]]:
-    """Return the run `name` from what its program printed and wrote into its JSON file, and what is odd about the two.
+    """Return the run `name` from its program's output and JSON file, and the problems found in the two.
 
     Raises:
-        Refusal: the text does not hold one run.
+        Refusal: the text does not contain exactly one run.
     """
     runs = transcript.parse_text(text, cycles)
     if len(runs) != 1:
-        raise Refusal(f"the output of {name} holds {len(runs)} runs instead of one")
+        raise Refusal(f"the output of {name} contains {len(runs)} runs instead of one")
     printed = runs[0]
     try:
         if isinstance(exact, OSError):

@@ -1,4 +1,4 @@
-"""Says in one short line what is measured now, how fast that is and how long the rest takes; no result depends on it.
+"""Reports progress in one line: what is measured now, how fast it is and how long the rest takes; no result depends on it.
 
 What must be read comes first: terminals cut a line on its right. Whole rows are in each step's own file.
 """
@@ -10,20 +10,20 @@ from typing import Callable, List
 from benchmarks.launch.protocol import Step
 from benchmarks.runner import jobs, transcript
 
-#: What starting a step takes: mpirun, connections, buffers.
+#: Time to start a step: mpirun, connections, buffers.
 _START_S = 5.0
-#: Weight of the expectation beside what was seen, as a part of the whole.
+#: Weight of the expected time relative to the time seen so far.
 _TRUST = 0.1
-#: Rows that follow each other faster are not all said; the one of the largest size is.
+#: Of rows that follow each other faster, not all are reported; the row of the largest size always is.
 _APART_S = 1.0
-#: Below this size on real wires latency decides, and a share of the wire says nothing.
+#: Below this size on real wires latency dominates, and a share of the wire is meaningless.
 _LARGE_BYTES = 64 << 20
-#: Stage that runs over NVLink, in whose place a rehearsal has memory.
+#: Stage that runs over NVLink, which a rehearsal replaces by memory.
 _INSIDE = "node"
 
 
 class Progress:
-    """Progress over `steps`: `begin` each in turn, then give every line that it prints to `see`."""
+    """Progress over `steps`: call `begin` for each in turn, then pass every line that it prints to `see`."""
 
     def __init__(self, steps: List[Step], nodes: int, say: jobs.Say, clock: Callable[[], float] = time.monotonic) -> None:
         self._steps, self._nodes, self._say, self._clock = steps, nodes, say, clock
@@ -34,13 +34,13 @@ class Progress:
         self._cycle = 0
 
     def begin(self, number: int) -> None:
-        """Say that step `number`, counted from 0, begins."""
+        """Report that step `number`, counted from 0, begins."""
         step = self._steps[number]
         self._number, self._columns, self._cycle = number, [], 0
         self._say(f"{self._place()} measuring: {step.collective} ({step.name}) on {self._nodes} nodes")
 
     def see(self, line: str) -> None:
-        """Say the row that the step has printed, if `line` is one."""
+        """Report a row that the step has printed, if `line` is one."""
         self._scale = max(self._scale, transcript.scale_of(line))
         self._columns = transcript.columns_of(line) or self._columns
         row = transcript.row_of(line, self._columns)
@@ -62,7 +62,7 @@ class Progress:
         return f"{self._place()} {step.name} {rate}{self._left(row.size_bytes / largest)}"
 
     def _share(self, row: transcript.Row, busbw_gb_s: float) -> str:
-        """Return which part of the wire a large message had; empty where that says nothing."""
+        """Return the share of the wire that a large message reached; empty where that is meaningless."""
         step = self._steps[self._number]
         if step.pace is None or not step.pace.wire_gb_s or row.size_bytes * self._scale < _LARGE_BYTES:
             return ""
@@ -71,7 +71,7 @@ class Progress:
         return f" ({busbw_gb_s * self._scale / step.pace.wire_gb_s:.0%} of the wire)"
 
     def _busbw_gb_s(self, row: transcript.Row) -> float:
-        """Return the row's busbw; a rehearsal's is too small for the two decimals that are printed."""
+        """Return the row's busbw; in a rehearsal it is too small for the two decimals that are printed."""
         pace, timing = self._steps[self._number].pace, row.out_of_place
         assert timing is not None  # noqa: S101 - `see` has looked
         if self._scale == 1 or pace is None or not timing.time_us:
@@ -79,7 +79,7 @@ class Progress:
         return pace.busbw_factor * row.size_bytes / (timing.time_us * 1e3)
 
     def _left(self, share: float) -> str:
-        """Return how long the rest takes, by what was expected of it and by how long the first part took.
+        """Return how long the rest takes, from the expected time and the time that the first part took.
 
         `share` is how far the step's cycle has come, by the size of its messages.
         """
@@ -95,7 +95,7 @@ class Progress:
 
 
 def _size(size_bytes: int) -> str:
-    """Return `size_bytes` as a person writes it."""
+    """Return `size_bytes` in readable form."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size_bytes >= factor:
             return f"{size_bytes / factor:.4g} {unit}"

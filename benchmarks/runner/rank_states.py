@@ -1,6 +1,6 @@
-"""Prints which ranks of a program are on this node, and what they do, as JSON; other nodes run it through `python3 - NAME RAS`.
+"""Prints the ranks of a program on this node and their states as JSON; other nodes run it through `python3 - NAME RAS`.
 
-NAME is the program's file name. RAS is the path of NCCL's `ncclras` (2.24 or later), which is asked where it is there.
+NAME is the program's file name. RAS is the path of NCCL's `ncclras` (2.24 or later), which is queried if it exists.
 """
 
 import json
@@ -13,15 +13,15 @@ from typing import Any, Dict, List, Optional
 
 _APART_S = 0.5
 _RAS_TIMEOUT_S = 10
-#: Variables of launchers that number ranks: Open MPI's, and PMIx's.
+#: Variables in which launchers number ranks: Open MPI's and PMIx's.
 _RANK = re.compile(rb"(?:^|\0)(?:OMPI_COMM_WORLD_RANK|PMIX_RANK)=(\d+)")
-#: The parts of NCCL's text that say who lags, which are its last; other lines only count.
+#: The last sections of NCCL's text, which say which ranks lag; other lines only count.
 _PARTS = re.compile(r"^(?:Errors|Warnings)$")
 _RAS_LINES = 8
 
 
 def states(name: str) -> List[Dict[str, Any]]:
-    """Return {pid, rank, state, cpu_s} of each process of program `name`; cpu_s is what it used of half a second."""
+    """Return {pid, rank, state, cpu_s} of each process of program `name`; cpu_s is its processor time in half a second."""
     before = {pid: _stat(pid) for pid in _processes(name)}
     time.sleep(_APART_S)
     found = []
@@ -55,9 +55,9 @@ def _rank(pid: int) -> Optional[int]:
 
 
 def _ras(program: str) -> List[str]:
-    """Return what NCCL's own service says of ranks that lag; nothing where it is not there.
+    """Return what NCCL's own service reports about lagging ranks; empty if the service is missing.
 
-    It is asked for JSON, which `ncclras` offers from NCCL 2.28.7 on; an older one refuses the option and is asked for its text.
+    `ncclras` prints JSON from NCCL 2.28.7 on; older versions refuse the option, so their text is read instead.
     """
     try:
         return _lagging(json.loads(_said([program, "-f", "json"])))[:_RAS_LINES]
@@ -77,7 +77,7 @@ def _said(argv: List[str]) -> str:
 
 
 def _lagging(said: Dict[str, Any]) -> List[str]:
-    """Return a sentence for each rank that is missing, failed or has begun fewer operations than others of its communicator.
+    """Return a sentence for each rank that is missing, failed, or has begun fewer operations than the rest of its communicator.
 
     The fields are those that NCCL 2.28.9 writes (NVIDIA/nccl v2.28.9-1, src/ras/client_support.cc).
     """

@@ -12,14 +12,14 @@ import threading
 import time
 from typing import Any, List, Sequence
 
-#: Long enough for three SYNs (0, 1 and 3 s): a rule that drops costs exactly this.
+#: Long enough for three SYNs (0, 1 and 3 s): a rule that drops packets costs exactly this time.
 _CONNECT_S = 5.0
 
 
 def listen_and_try() -> None:
     """Be one node of the check."""
     server = socket.socket()
-    server.bind(("0.0.0.0", 0))  # noqa: S104 - others must reach it; it sends nothing and ends soon
+    server.bind(("0.0.0.0", 0))  # noqa: S104 - other nodes must reach it; it sends nothing and exits soon
     server.listen(64)
     threading.Thread(target=_accept, args=(server,), daemon=True).start()
     print(server.getsockname()[1], flush=True)
@@ -30,7 +30,7 @@ def listen_and_try() -> None:
         except OSError as error:
             failures.append([address, port, str(error)])
     print(json.dumps(failures), flush=True)
-    sys.stdin.readline()  # the others are still trying us
+    sys.stdin.readline()  # the other nodes are still trying to connect
 
 
 def _accept(server: socket.socket) -> None:
@@ -39,7 +39,7 @@ def _accept(server: socket.socket) -> None:
 
 
 def unreachable(nodes: Sequence[Any], start: Sequence[List[str]], timeout_s: float) -> List[str]:
-    """Return one sentence for each pair of nodes that cannot talk.
+    """Return one sentence for each pair of nodes that cannot connect.
 
     Every node tries the head node and its neighbour in the ring. `start` holds one argv for each node, which runs this module
     there.
@@ -90,7 +90,7 @@ def _sendable(source: str) -> str:
     return f"{len(source)}\n{source}"
 
 
-#: Reads a program of stated length from standard input and leaves the rest of it to that program.
+#: Reads a program of stated length from standard input and leaves the rest of the input to that program.
 BOOT = "import sys; exec(compile(sys.stdin.read(int(sys.stdin.readline())), 'reach', 'exec'), {'__name__': '__main__'})"
 
 
@@ -99,7 +99,7 @@ def _send(child: "subprocess.Popen[str]", text: str) -> None:
         child.stdin.write(text)  # type: ignore[union-attr]
         child.stdin.flush()  # type: ignore[union-attr]
     except (BrokenPipeError, ValueError):
-        pass  # a node that is gone gives no answer below
+        pass  # a node that is gone does not answer below
 
 
 def _line(child: "subprocess.Popen[str]") -> str:

@@ -1,4 +1,4 @@
-"""Measures once more what was short.
+"""Measures again what was short.
 
 The result is kept under its own run id, so a later search of the same measurement finds it and cannot measure until it gets a
 better one. It never raises: a failure is part of the result.

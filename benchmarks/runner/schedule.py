@@ -1,4 +1,4 @@
-"""Makes a Slurm cluster of the request's nodes: this node becomes its controller, and all of them run its jobs.
+"""Makes a Slurm cluster of the request's nodes: this node becomes its controller, and all nodes run its jobs.
 
 Nothing is installed. A machine that has another Slurm cluster is left as it is. Munge's key is made on this node, goes to the
 others over SSH, and is nowhere else.
@@ -17,7 +17,7 @@ _ASK_TIMEOUT_S = 60
 _SETUP_TIMEOUT_S = 120
 _POLL_S = 0.2
 _CLUSTER = "busbar"
-#: Version 22.05 is the first that knows control groups of version 2.
+#: Version 22.05 is the first that supports control groups version 2.
 _CGROUPS_2 = (22, 5)
 _ROOT = f'if [ "$(id -u)" = 0 ]; then exec {fanout.PYTHON} -; else exec sudo -n {fanout.PYTHON} -; fi'
 Facts = Dict[str, Any]
@@ -32,7 +32,7 @@ def work(request: Schedule, _here: str, say: jobs.Say) -> Dict[str, Any]:
     """Set the cluster up and wait until every node takes jobs; return the line.
 
     Raises:
-        Refusal: a node lacks something, has a Slurm of its own, or takes no jobs.
+        Refusal: a node lacks something, already has its own Slurm, or takes no jobs.
     """
     began = time.monotonic()
     fanout.keep(request.nodes)
@@ -64,7 +64,7 @@ def _facts(request: Schedule) -> List[Facts]:
     problems = [sentence for node, its in zip(request.nodes, found) for sentence in problems_of(node, its, request)]
     problems = problems or together(request.nodes, found)
     if problems:
-        raise Refusal("no Slurm cluster was made: {}".format("; ".join(problems)))
+        raise Refusal("no Slurm cluster was created: {}".format("; ".join(problems)))
     return found
 
 
@@ -77,23 +77,23 @@ def problems_of(node: Node, its: Facts, request: Schedule) -> List[str]:
         ]
     found = []
     if its["first_line"] not in (None, files.MARK):
-        found.append(f"{node.name} has a Slurm cluster of its own ({files.CONF}/slurm.conf), which is left as it is")
+        found.append(f"{node.name} already has its own Slurm cluster ({files.CONF}/slurm.conf), which is left as it is")
     if its["slurm_uid"] is None:
-        found.append(f"{node.name} has no user slurm, whom Slurm's packages make")
+        found.append(f"{node.name} has no user slurm, which Slurm's packages create")
     if not its["root"]:
-        found.append(f"{node.name}: sudo asks its login user for a password, and Slurm is set up as root")
+        found.append(f"{node.name}: sudo asks the login user for a password, but Slurm must be set up as root")
     if node == request.nodes[0] and not its["controls"]:
-        found.append(f"{node.name} has no slurmctld, and the head node is the controller")
+        found.append(f"{node.name} has no slurmctld, but the head node must be the controller")
     if not all(its["cores"]) or not its["memory_mib"]:
-        found.append(f"{node.name}: slurmd -C says neither processors nor memory")
+        found.append(f"{node.name}: slurmd -C reports neither processors nor memory")
     if its["devices"] != list(range(request.gpus)):
         shown = ", ".join(f"nvidia{number}" for number in its["devices"]) or "none"
-        found.append(f"{node.name} must show {request.gpus} GPUs in /dev, from nvidia0 on, and shows {shown}")
+        found.append(f"{node.name} must have {request.gpus} GPUs in /dev, from nvidia0 on, but has {shown}")
     return found
 
 
 def together(nodes: List[Node], found: List[Facts]) -> List[str]:
-    """Return what of the nodes does not fit together."""
+    """Return how the nodes are inconsistent with each other."""
     first = found[0]
     problems: List[str] = []
     seen: Dict[str, str] = {}
@@ -103,7 +103,7 @@ def together(nodes: List[Node], found: List[Facts]) -> List[str]:
         for user, key in (("the login user", "uid"), ("slurm", "slurm_uid")):
             if its[key] != first[key]:
                 problems.append(
-                    f"{user} has number {its[key]} on {node.name} and {first[key]} on {nodes[0].name}, and must have one"
+                    f"{user} has number {its[key]} on {node.name} and {first[key]} on {nodes[0].name}; they must be equal"
                 )
         if its["hostname"] in seen:
             problems.append("{} and {} both call themselves {}".format(seen[its["hostname"]], node.name, its["hostname"]))
@@ -112,7 +112,7 @@ def together(nodes: List[Node], found: List[Facts]) -> List[str]:
 
 
 def cluster_of(request: Schedule, found: List[Facts]) -> files.Cluster:
-    """Return the cluster that the nodes make."""
+    """Return the cluster that consists of the nodes."""
     devices = "/dev/nvidia0" if request.gpus == 1 else f"/dev/nvidia[0-{request.gpus - 1}]"
     gpus = files.Gpus(names.gpu_type(request.gpu), request.gpus, devices)
     nodes = [
@@ -133,7 +133,7 @@ def _controller(cluster: files.Cluster) -> Dict[str, Any]:
 
 def _member(cluster: files.Cluster) -> Dict[str, Any]:
     unit = files.units(cluster.controller_address)["slurmd.service"]
-    # slurmd fetches the files when it starts, so other files are another unit.
+    # slurmd fetches the files when it starts, so changed files change the unit.
     unit += f"# files: {files.digest(cluster)}\n"
     return dict(_places(), files={}, units={"slurmd.service": unit})
 
@@ -153,7 +153,7 @@ def _set_up(nodes: List[Node], given: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 def wait(request: Schedule, began: float, say: jobs.Say) -> None:
-    """Wait until every node takes jobs; a node that somebody took out is named at once."""
+    """Wait until every node takes jobs; a node that somebody took out of service is reported at once."""
     said = ""
     while True:
         late = time.monotonic() - began > request.timeout_s

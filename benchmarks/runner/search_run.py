@@ -1,7 +1,7 @@
-"""Measures once more what is short, then runs the trials that `search` asks for, many at once.
+"""Measures again what is short, then runs the trials that `search` requests, many at once.
 
 One mpirun runs a whole round: its ranks are split into the trials' groups, and each rank's own times tell them apart. It never
-raises: a search that cannot go on says so in its line, because what was measured before must not be lost.
+raises: a search that cannot continue says so in its line, because earlier measurements must not be lost.
 """
 
 import json
@@ -20,7 +20,7 @@ from benchmarks.search.trials import Culprit, Sample, Trial, is_beside
 
 _NAMES_TIMEOUT_S = 60
 _TRIAL_TIMEOUT_S = 300
-#: Trials that run separately at once, after a round as a whole failed.
+#: Trials that run separately at once after their common run failed.
 _WINDOW = 8
 _PAIR = 2
 _PAIRS_KEPT = 1500
@@ -38,7 +38,7 @@ def commands(request: Search) -> List[str]:
 
 
 def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
-    """Measure once more what was short, then search within the budget; return the line."""
+    """Measure again what was short, then search within the budget; return the line."""
     line = {"schema": 1, "kind": "search", "run_id": request.run_id, "needed": request.trials is not None}  # type: Dict[str, Any]
     try:
         with measure.measurement_lock(request, say):
@@ -55,7 +55,7 @@ def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
 
 
 def _refuse_busy(request: Search) -> None:
-    """Refuse to search beside somebody else's job; of nodes that do not answer the trials tell more."""
+    """Refuse to search while another job uses the GPUs; about nodes that do not answer, the trials tell more."""
     try:
         before, _ = measure.inventories(request.nodes, "")
     except Refusal:
@@ -102,13 +102,13 @@ def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Optional[float]:
-    """Return the better number of all nodes together: if the first was chance, no group of them is suspect."""
+    """Return the better number of the full ring: if the first was chance, no group of nodes is suspect."""
     measured = [step for step in (second or {"steps": []})["steps"] if step["stage"] == "all" and step.get("rows")]
     found = [step["rows"][-1][1] for step in measured if step["collective"] == "all_reduce"]
     return first if first is None else max([first, *(placement[2] for placement in found if placement)])
 
 
-def _ask(  # noqa: PLR0913, PLR0917 - one loop that its caller would bury
+def _ask(  # noqa: PLR0913, PLR0917 - one loop, clearer on its own
     asking: plan.Search, samples: List[Sample], request: Search, launch: "_Launch", say: jobs.Say, began: float
 ) -> Optional[str]:
     """Go from round to round; return why it stopped early, None if it completed."""
@@ -130,12 +130,12 @@ def _ask(  # noqa: PLR0913, PLR0917 - one loop that its caller would bury
         )
 
 
-class _NoTimes(Exception):  # noqa: N818 - no error of a node
-    """A run that succeeded and cannot be read: its trials do not count as failed."""
+class _NoTimes(Exception):  # noqa: N818 - not an error of a node
+    """A run that succeeded but cannot be read: its trials do not count as failed."""
 
 
 class _Group(NamedTuple):
-    """The ranks of one trial in a run of many: its node indices, the first rank and how many there are."""
+    """The ranks of one trial in a run of many trials: the trial, its first rank and the number of ranks."""
 
     trial: Trial
     first: int
@@ -150,7 +150,7 @@ class _Batch(NamedTuple):
 
 
 class _Launch:
-    """How trials become runs."""
+    """Turns trials into runs."""
 
     def __init__(self, request: Search, trials: Trials, here: str) -> None:
         self._request = request
@@ -160,7 +160,7 @@ class _Launch:
         self.rounds = []  # type: List[int]
 
     def round(self, trials: Sequence[Trial], deadline: float) -> List[Sample]:
-        """Run all trials at once; if a run fails as a whole, run its trials one by one to see which of them fail."""
+        """Run all trials at once; if a run fails, run its trials one by one to see which of them fail."""
         if not self._hosts:
             self._hosts = self._host_names()
         number = len(self.rounds) + 1
@@ -185,7 +185,7 @@ class _Launch:
             return list(pool.map(separately, enumerate(batch)))
 
     def _batches(self, trials: Sequence[Trial]) -> List[List[Trial]]:
-        """Group the trials that one run can carry: those of one size over all rails, and all of single rails."""
+        """Group the trials that one run can contain: those with equally many nodes over all rails, or over single rails."""
         batches = {}  # type: Dict[Any, List[Trial]]
         for trial in sorted(trials):
             key = ("rails", len(trial.nodes)) if len(trial.rails) == 1 else (trial.rails, len(trial.nodes))
@@ -208,8 +208,8 @@ class _Launch:
         times = row.out_of_place_spread.rank_us if row and row.out_of_place_spread else ()
         last = together.members[-1]
         if row is None or len(times) < last.first + last.ranks:
-            why = run.problems[0] if run.problems else "nccl-tests gave no time of every rank (2.19 or later does)"
-            raise _NoTimes(f"the run {name} ended well and tells nothing of its trials: {why}")
+            why = run.problems[0] if run.problems else "nccl-tests did not report a time for every rank (2.19 or later does)"
+            raise _NoTimes(f"the run {name} succeeded but returned no numbers for its trials: {why}")
         hosts = {device.rank: self._hosts.get(device.host.split(".")[0]) for device in run.transcript.devices}
         waited = (run.transcript.waited or 0.0) if run.transcript.scale else 0.0
         return [self._sample(group, row.size_bytes, times, hosts, waited) for group in together.members]
@@ -219,7 +219,7 @@ class _Launch:
     ) -> Sample:
         """Return a group's number; in a rehearsal, ranks that waited for processors get the benefit of the doubt.
 
-        What waiting may account for is not missing from what a healthy pair must reach; a link at half its rate still is.
+        A pair is not slow if waiting may explain the whole shortfall; a link at half its rate is still slow.
         """
         ranks = range(group.first, group.first + group.ranks)
         if {hosts.get(rank) for rank in ranks} != set(group.trial.nodes):
@@ -232,13 +232,13 @@ class _Launch:
         return Sample(group.trial, busbw_gb_s, "")
 
     def groups(self, batch: List[Trial], name: str) -> _Batch:
-        """Return the run of `batch`, one group of ranks for each trial; without a `name` it leaves no file."""
+        """Return the run of `batch`, one group of ranks for each trial; without a `name` it writes no file."""
         trials = self._trials
         result = os.path.join(self._here, name + ".json") if name else ""
         per_node = 1 if len(batch[0].rails) == 1 else trials.gpus
         members = []  # type: List[_Group]
         contexts = []  # type: List[Ranks]
-        # Ranks of different rails need different variables, so each rail is a context of its own.
+        # Ranks of different rails need different variables, so each rail has its own context.
         for rails in sorted({trial.rails for trial in batch}) if per_node == 1 else [batch[0].rails]:
             mine = [trial for trial in batch if trial.rails == rails]
             split = len(batch[0].nodes) * per_node
@@ -253,10 +253,10 @@ class _Launch:
         return _Batch(program_run.Job(name, argv, result, _TRIAL_TIMEOUT_S, result_at=at), members)
 
     def again(self, one: Culprit, samples: List[Sample], name: str) -> str:
-        """Write the script that measures a culprit's worst trial again, and one beside it; return its path, empty for none."""
+        """Write the script that repeats a culprit's worst trial and a fine one; return its path, empty for no script."""
         tried = [each for each in one.evidence if (_blames(one, each) if one.rails else not each.trial.rails)]
         if one.kind == "between" or not tried:
-            return ""  # it is only there while many run at once
+            return ""  # it shows only while many pairs run at once
         worst = min(tried, key=lambda each: each.busbw_gb_s or 0.0).trial
         fine = [each for each in samples if is_beside(one, each.trial, worst) and each.busbw_gb_s]
         best = sorted(fine, key=lambda each: -(each.busbw_gb_s or 0.0))[:1]
@@ -273,11 +273,11 @@ class _Launch:
         """Return what a trial measures."""
         nodes, rails = [self._request.nodes[index].name for index in trial.nodes], _devices(trial.rails, self._trials)
         limit_gb_s = self._trials.pair_limit_gb_s
-        limit = f" (a healthy one gives {limit_gb_s:.4g} or more)" if limit_gb_s and not rails and len(nodes) == _PAIR else ""
+        limit = f" (a healthy pair has {limit_gb_s:.4g} or more)" if limit_gb_s and not rails and len(nodes) == _PAIR else ""
         return " - ".join(nodes) + (", " + ", ".join(rails) if rails else "") + limit
 
     def _context(self, batch: List[Trial], rails: Tuple[int, ...], per_node: int, split: int, result: str) -> Ranks:
-        """Return the ranks of `batch`, node by node in their order, on `rails` (none: all)."""
+        """Return the ranks of `batch`, node by node in order, on `rails` (empty: all rails)."""
         trials = self._trials
         variables = dict(trials.ranks.environment, NCCL_TESTS_SPLIT=f"DIV {split}")
         # With a network plugin a GPU uses the rails near it, so its number selects them.
@@ -295,7 +295,7 @@ class _Launch:
         return trials.ranks._replace(arguments=arguments, environment=variables, per_node=per_node, nodes=nodes)
 
     def _host_names(self) -> Dict[str, int]:
-        """Return each node's index by the host name that it prints."""
+        """Return the index of each node by the host name that it prints."""
         answers = fanout.each(self._request.nodes, "hostname", b"", _NAMES_TIMEOUT_S)
         silent = [f"{node.name} ({answer.why})" for node, answer in zip(self._request.nodes, answers) if answer.status != 0]
         if silent:
@@ -308,7 +308,7 @@ def _floats(size_bytes: int) -> int:
 
 
 def _culprit(one: Culprit, request: Search, trials: Trials, again: str) -> Dict[str, Any]:
-    """Return a culprit as the line has it: nodes and rails by name, the best evidence, and what to type next."""
+    """Return a culprit as the line lists it: nodes and rails by name, the best evidence, and what to type next."""
     names = [request.nodes[index].name for index in one.nodes]
     rails = _devices(one.rails, trials)
     evidence = [
@@ -333,7 +333,7 @@ def _culprit(one: Culprit, request: Search, trials: Trials, again: str) -> Dict[
 
 
 def _blames(one: Culprit, sample: Sample) -> bool:
-    """Tell whether the sample is of the culprit's own rails; the others show what is healthy beside them."""
+    """Tell whether the sample belongs to the culprit's own rails; other samples show healthy rails for comparison."""
     return bool(sample.trial.rails) and set(sample.trial.rails) <= set(one.rails)
 
 
@@ -342,7 +342,7 @@ def _devices(rails: Sequence[int], trials: Trials) -> List[str]:
 
 
 def _next(one: Culprit, request: Search, trials: Trials, rails: List[str]) -> str:
-    """Return what to type next on the head node; a link has two ends, and either may be the one."""
+    """Return what to type next on the head node; a link has two ends, and either may be at fault."""
     ends = [request.nodes[index].address for index in (one.nodes if one.kind == "link" else one.nodes[:1])]
     devices = rails or _devices(range(len(trials.rails)), trials)
     if one.kind in ("rail", "link", "rail_plane") and devices:

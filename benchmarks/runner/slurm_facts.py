@@ -1,4 +1,4 @@
-"""Prints what a node is to Slurm, as JSON: names, processors, GPUs' files, control groups, and what it lacks.
+"""Prints what Slurm needs to know about a node, as JSON: names, processors, GPU device files, control groups, what it lacks.
 
 Other nodes run it through `python3 -`. It changes nothing.
 """
@@ -18,7 +18,7 @@ _TIMEOUT_S = 20
 
 
 def facts() -> Dict[str, Any]:
-    """Return the facts; of a node without Slurm only what it lacks."""
+    """Return the facts; for a node without Slurm, only what it lacks."""
     lacks = [name for name in ("slurmd", "srun", "munged", "systemctl") if not shutil.which(name, path=_PATH)]
     if lacks:
         return {"lacks": lacks}
@@ -47,14 +47,14 @@ def _number_of(user: str) -> Optional[int]:
 
 
 def _cgroups() -> int:
-    """Return the version of the control groups that this node has; 0 for none."""
+    """Return the version of this node's control groups; 0 for none."""
     if os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
         return 2
     return 1 if all(os.path.exists(f"/sys/fs/cgroup/{name}/tasks") for name in ("freezer", "devices", "cpuset")) else 0
 
 
 def _first_line() -> Optional[str]:
-    """Return the first line of slurm.conf; None if there is none."""
+    """Return the first line of slurm.conf; None if the file does not exist."""
     try:
         with open(_CONF, encoding="utf-8", errors="replace") as source:
             return source.readline().rstrip("\n")

@@ -1,6 +1,6 @@
-"""Puts a cluster's files on one node, as root, and starts its daemons; what is there already is not written again.
+"""Writes a cluster's files on one node, as root, and starts its daemons; files that already exist are not written again.
 
-The node runs it through `python3 -`, which ends with the call of `main`: munge's key comes that way and is never an argument.
+The node runs it through `python3 -`; the input ends with the call of `main`, so munge's key is never a command-line argument.
 """
 
 import base64
@@ -17,7 +17,7 @@ _START_TIMEOUT_S = 60
 
 
 def main(text: str) -> None:
-    """Set up what the JSON `text` says; print munge's key as JSON if it is asked for."""
+    """Set up what the JSON `text` describes; print munge's key as JSON if requested."""
     given = json.loads(text)
     key = base64.b64decode(given["key"]) if given["key"] else _own_key(given["conf"], given["mark"])
     changed = put(_KEY, key, 0o400, "munge")
@@ -36,9 +36,9 @@ def main(text: str) -> None:
 
 
 def _own_key(conf: str, mark: str) -> bytes:
-    """Return this controller's key: the one that its cluster has, or a new one.
+    """Return this controller's key: its cluster's existing key, or a new one.
 
-    The one that a package made when it was installed may be an image's, and so in many hands.
+    A key that a package created at installation may come from an image, and so be known to many.
     """
     path = os.path.join(conf, "slurm.conf")
     if os.path.exists(path) and os.path.exists(_KEY):
@@ -51,7 +51,7 @@ def _own_key(conf: str, mark: str) -> bytes:
 
 
 def put(path: str, body: bytes, mode: int, owner: str) -> bool:
-    """Write a file at once unless it is the same already; return whether it was written."""
+    """Write a file atomically unless it has this content already; return whether it was written."""
     if os.path.exists(path):
         with open(path, "rb") as source:
             if source.read() == body:
@@ -73,12 +73,12 @@ def give(path: str, owner: str) -> None:
     try:
         its = pwd.getpwnam(owner)
     except KeyError:
-        sys.exit(f"there is no user {owner}, which the packages of Slurm and munge make")
+        sys.exit(f"there is no user {owner}, which the packages of Slurm and munge create")
     os.chown(path, its.pw_uid, its.pw_gid)
 
 
 def _daemon(name: str, changed: bool) -> None:
-    """Let a unit run now and after a reboot, from the files that are there now."""
+    """Make a unit run now and after a reboot, with the current files."""
     _run("systemctl", "enable", name)
     if changed or _run("systemctl", "is-active", "--quiet", name, may_fail=True):
         _run("systemctl", "restart", name)

@@ -1,4 +1,4 @@
-"""What Slurm says of its nodes: which take jobs, and why others do not."""
+"""Reads Slurm's node states: which nodes take jobs, and why the other nodes do not."""
 
 import subprocess
 from typing import Dict, List, NamedTuple, Sequence
@@ -7,13 +7,13 @@ from benchmarks.launch.protocol import Node
 from benchmarks.runner.refusal import Refusal
 
 _TIMEOUT_S = 60
-#: sinfo(1), NODE STATE CODES. One with a `*` behind it does not answer.
+#: sinfo(1), NODE STATE CODES. A node whose state ends in `*` does not answer.
 _TAKES_JOBS = ("idle", "mixed", "allocated", "completing")
 _NO_REASON = "none"
 
 
 class State(NamedTuple):
-    """One node: its state in sinfo's long form, and the reason with who gave it and when; empty if there is none."""
+    """One node: its state in sinfo's long form, and its reason with user and time; empty if there is no reason."""
 
     state: str
     reason: str
@@ -22,17 +22,17 @@ class State(NamedTuple):
 
     @property
     def ready(self) -> bool:
-        """Whether it takes jobs."""
+        """Whether the node takes jobs."""
         return self.state in _TAKES_JOBS
 
     @property
     def drained(self) -> bool:
-        """Whether somebody, or Slurm itself, took it out until somebody takes it back."""
+        """Whether somebody, or Slurm itself, took the node out of service until somebody returns it."""
         return self.state.startswith("drain")
 
     @property
     def sentence(self) -> str:
-        """What `sinfo -R` says of it."""
+        """The node's state and reason as `sinfo -R` shows them."""
         said = f": {self.reason} (set by {self.user} at {self.time})" if self.reason else ""
         return f"is {self.state} in Slurm{said}"
 
@@ -53,7 +53,7 @@ def states() -> Dict[str, State]:
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise Refusal(f"Slurm cannot be asked on this node: {error}") from None
+        raise Refusal(f"Slurm cannot be queried on this node: {error}") from None
     if done.returncode:
         said = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
         raise Refusal(f"Slurm's controller does not answer on this node: {said}")
@@ -61,7 +61,7 @@ def states() -> Dict[str, State]:
 
 
 def read(text: str) -> Dict[str, State]:
-    """Return the nodes in what sinfo printed."""
+    """Return the nodes in the output of sinfo."""
     found = {}
     for line in text.splitlines():
         name, state, user, time, reason = line.split("|", 4)
@@ -83,7 +83,7 @@ def unusable(nodes: Sequence[Node], known: Dict[str, State]) -> List[str]:
 
 
 def refuse_unusable(nodes: Sequence[Node]) -> None:
-    """Refuse to start jobs that Slurm would keep waiting for ever."""
+    """Refuse to start jobs that would wait in Slurm for ever."""
     found = unusable(nodes, states())
     if found:
         raise Refusal(

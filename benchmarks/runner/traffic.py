@@ -1,4 +1,4 @@
-"""Computes what moved between two inventories: bytes by node and device, events on RDMA ports, and NCCL's log of its transport.
+"""Computes what happened between two inventories: bytes by node and device, RDMA port events, and NCCL's log of its transport.
 
 `benchmarks.judge.transport` compares these numbers with what the algorithm must have moved.
 """
@@ -7,15 +7,15 @@ from typing import Any, Dict, List, Sequence
 
 from benchmarks.launch.protocol import Node
 
-#: With more nodes than this, only the bytes of those that sent least are kept.
+#: With more nodes than this, only the byte counts of those that sent least are kept.
 _NODES_IN_DETAIL = 16
 _NODES_KEPT = 8
-#: How many different sentences of NCCL's log are kept of each kind.
+#: How many different sentences of each kind are kept from NCCL's log.
 _SENTENCES_KEPT = 32
-#: How many ports are kept of each counter's name, and how many events in all.
+#: How many ports are kept for each counter name, and how many events in total.
 _PORTS_KEPT = 4
 _EVENTS_KEPT = 64
-#: How many warnings are kept of one node and of all, and how much of each.
+#: How many warnings are kept per node and in total, and how many characters of each.
 _WARNINGS_OF_A_NODE, _WARNINGS_KEPT, _SENTENCE = 4, 32, 300
 
 
@@ -57,9 +57,9 @@ def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
 
 
 def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> Dict[str, Dict[str, int]]:
-    """Return the bytes of the `count` worst nodes: if they sent enough, all did.
+    """Return the byte counts of the `count` worst nodes: if these sent enough, all nodes did.
 
-    Half of them are those whose rails together sent least, half those whose rails are least even.
+    Half of them are nodes whose rails together sent least, half are nodes whose rails are least even.
     """
 
     def counted(name: str) -> List[int]:
@@ -75,7 +75,7 @@ def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> 
 
 
 def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the error counters of ports that grew, largest first; of each counter's name only the worst ports."""
+    """Return the port error counters that grew, largest first; for each counter name only the worst ports."""
     grown = []
     for node, old, new in zip(nodes, before, after):
         for hca in sorted(new["hca"]):
@@ -85,19 +85,19 @@ def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequ
                     grown.append({"node": node.name, "hca": hca, "counter": counter, "count": value - then[counter]})
     grown.sort(key=lambda event: -event["count"])
     kept = []  # type: List[Dict[str, Any]]
-    for event in grown:  # one name with many ports must not crowd out the one link that went down
+    for event in grown:  # a counter with many ports must not crowd out the single link that went down
         if sum(one["counter"] == event["counter"] for one in kept) < _PORTS_KEPT:
             kept.append(event)
     return kept[:_EVENTS_KEPT]
 
 
 def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]]:
-    """Add up what NCCL logged on all nodes, without addresses, which differ on each."""
+    """Add up what NCCL logged on all nodes, without addresses, which differ between nodes."""
     total = {}  # type: Dict[str, Dict[str, int]]
     for said in all_said:
         for key, counts in said.items():
             if key == "warnings":
-                continue  # they are kept by node
+                continue  # these are kept per node
             sums = total.setdefault(key, {})
             for sentence, count in counts.items():
                 plain = sentence if key != "devices" else _without_addresses(sentence)
@@ -107,7 +107,7 @@ def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]
 
 
 def warnings(nodes: Sequence[Node], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return what NCCL warned of on each node, as {node, said, count}: the most frequent of each node."""
+    """Return NCCL's warnings from each node as {node, said, count}: the most frequent ones of each node."""
     found = []  # type: List[Dict[str, Any]]
     for node, its in zip(nodes, after):
         counts = its.get("nccl", {}).get("warnings", {})

@@ -1,4 +1,4 @@
-"""Reads what nccl-tests prints, as text or as its JSON file, by the names in its own header.
+"""Parses the output of nccl-tests, text or JSON file, by the column names in its own header.
 
 What does not fit is named in `problems`; `benchmarks.judge.verdict` decides what that means.
 Formats: nccl-tests 2.0 to 2.19.6 (columns `error` or `#wrong`, one or two placements, with or without per-iteration columns).
@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 #: The line that a rehearsal prints; the number divides every line rate.
 _REHEARSAL = re.compile(r"^#\s*busbar rehearsal: .*\bscaled by 1/(\d+)")
-#: What a rehearsal says of its processors, which real benchmarks never do.
+#: What a rehearsal prints about its processors; real benchmarks never print it.
 _WAITED = re.compile(r"^#\s*busbar rehearsal: waited for processors (0\.\d+|1\.0+) of the time")
 _NETWORK = re.compile(r"^#\s*busbar rehearsal: (NET/.+)$|NCCL INFO Using network (.*\S)")
 _DEVICE = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]*\]\s+(.*\S)")
@@ -20,9 +20,9 @@ _NCCL_VERSION = re.compile(r"^NCCL version (\S+)")
 _STARTING = re.compile(r"^# Collective test starting: (?:.*/)?(\w+?)(?:_perf)?(?:_mpi)?\s*$")
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)")
-#: A row, wherever it is: size, count and the name of a type.
+#: A row anywhere in the output: size, count and the name of a type.
 _ROW = re.compile(r"^\d+\s+\d+\s+(?:u?int|half|float|double|bfloat|f8)")
-#: What no closing field of a JSON result reaches; a whole number may be longer than any float.
+#: Above any closing field of a JSON result; an integer may be larger than any float.
 _LARGEST = 1e300
 _TIMES = ("time", "cputime")
 _WRONGS = ("#wrong", "error")
@@ -38,7 +38,7 @@ class Placement(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Operations timed one by one (`-I 1`): `iterations` of them, us; `rank_us` is each rank's median, by rank of the job."""
+    """Operations timed one by one (`-I 1`): `iterations` of them, in us; `rank_us` has each rank's median, by rank."""
 
     iterations: int
     p50_us: float
@@ -141,7 +141,7 @@ def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
         if "out-of-place" in line or "in-place" in line:
             placements = line
         elif columns_of(line):
-            if draft.columns:  # a second table begins: what came before was another run
+            if draft.columns:  # a second table begins: the first one was another run
                 drafts.append(draft)
                 draft = _Draft()
             draft.columns = words
@@ -169,13 +169,13 @@ def scale_of(line: str) -> int:
 
 
 def columns_of(line: str) -> List[str]:
-    """Return the columns that `line` names if it is the header of a table, else none."""
+    """Return the columns that `line` names if it is a table header, otherwise an empty list."""
     words = line.strip().lstrip("#").split()
     return words if line.lstrip().startswith("#") and words[:2] == ["size", "count"] and "busbw" in words else []
 
 
 def row_of(line: str, columns: List[str]) -> Optional[Row]:
-    """Return the row that `line` is under the header `columns`; None if it is none."""
+    """Return `line` as a row under the header `columns`; None if it is not a row."""
     words = line.split()
     if not columns or not words or not words[0].isdigit():
         return None
@@ -189,9 +189,9 @@ def row_of(line: str, columns: List[str]) -> Optional[Row]:
 def _read_row(draft: _Draft, line: str) -> None:
     words = line.split()
     if words == ["..."]:
-        draft.problems.append("rows were left out of the text ('...')")
+        draft.problems.append("the text leaves out rows ('...')")
     if not words or not words[0].isdigit():
-        return  # NCCL's log lines come between the rows
+        return  # NCCL's log lines can be between the rows
     words = _with_redop(words, draft.columns)
     if len(words) != len(draft.columns):
         draft.problems.append(f"a row of {len(words)} fields under a header of {len(draft.columns)}: {line}")
@@ -284,7 +284,7 @@ def _number(value: Any) -> float:
 
 
 def _count(value: Any) -> int:
-    """Return a count of elements, which is whole."""
+    """Return a count of elements, which must be an integer."""
     number = _number(value)
     if number != int(number):
         raise ValueError(f"{value} is not a whole number")

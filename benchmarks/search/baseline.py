@@ -1,4 +1,4 @@
-"""What a healthy pair gives, and from which share below it a number is slow."""
+"""Estimates what a healthy pair reaches, and how far below it a number is slow."""
 
 import math
 from statistics import median
@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 #: Numbers within this share of the healthy median are never slow: repeats of one pair on a healthy fabric differ by some
 #: percent.
 FLOOR = 0.08
-#: The same with fewer than `_FEW` numbers.
+#: The same share if there are fewer than `_FEW` numbers.
 FLOOR_OF_FEW = 0.10
 _FEW = 12
 MAD_TO_SD = 1.4826
@@ -15,9 +15,9 @@ WIDEST = 0.4
 
 
 def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
-    """Return the healthy median and the share below it from which a number is slow.
+    """Return the healthy median, and by which share a slow number is below it.
 
-    Faults only slow down, and on a small cluster they may touch most pairs: so the body is looked for at the top.
+    Faults only make pairs slower, and on a small cluster they may affect most pairs, so the healthy ones are sought at the top.
     """
     if not numbers:
         return None, FLOOR
@@ -34,8 +34,8 @@ def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
 
 
 def deviations(count: int) -> float:
-    """Return how many robust standard deviations down a number is slow.
+    """Return how many robust standard deviations below the median a number is slow.
 
-    The lowest of m healthy ones is about sqrt(2 ln m) down; nothing within 0.7 of that raises an alarm.
+    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below; nothing within 0.7 of that raises an alarm.
     """
     return 0.7 + math.sqrt(2 * math.log(max(2, count)))

@@ -1,4 +1,4 @@
-"""The fewest causes that explain the numbers, each with its evidence."""
+"""Finds the fewest causes that explain the numbers, each with its evidence."""
 
 from statistics import median
 from typing import Dict, List, Optional, Set, Tuple
@@ -7,14 +7,14 @@ from benchmarks.search.rails import Rails
 from benchmarks.search.suspects import DEEPER
 from benchmarks.search.trials import PAIR, Culprit, Pair, Sample, level_of, of_rail, other_of
 
-#: A rail of a node that is slow on its other rails, too, is named beside the node if it is this much slower than they are.
+#: A rail of a node whose other rails are slow too is blamed in addition to the node if it reaches less than this share of them.
 _BESIDES = 0.75
-#: A group is named only if it never was fine, so often: what comes and goes misleads any halving.
+#: A group is blamed only if it was slow in all of this many trials: an intermittent fault misleads any bisection.
 GROUP_REPEATS = 4
 
 
 class Reading(Rails):
-    """What the samples so far say."""
+    """The interpretation of the samples so far."""
 
     def __init__(
         self, nodes: int, rails: int, rounds: List[List[Sample]], pair_limit: Optional[float], whole: Optional[float]
@@ -25,11 +25,11 @@ class Reading(Rails):
 
     @property
     def blames(self) -> List[Culprit]:
-        """The causes that are nodes, rails, links or groups: what is slow in company only is nobody's."""
+        """The culprits that are nodes, rails, links or groups; pairs that are slow only in company are no one's fault."""
         return [one for one in self.culprits if one.kind != "between"]
 
     def is_explained(self) -> bool:
-        """Say whether the causes named so far suffice for what the whole ring gave."""
+        """Tell whether the culprits found so far explain what the full ring reached."""
         if not self.healthy or self.whole is None:
             return bool(self.blames) or not self.healthy
         if not self.blames:
@@ -38,7 +38,7 @@ class Reading(Rails):
         return self.whole >= DEEPER * ratio * self.healthy
 
     def beyond_doubt(self) -> Tuple[int, ...]:
-        """Return the nodes that no named cause touches, in ring order."""
+        """Return the nodes that no culprit includes, in ring order."""
         guilty = {node for one in self.blames for node in one.nodes}
         return tuple(node for node in range(self.nodes) if node not in guilty)
 
@@ -76,7 +76,7 @@ class Reading(Rails):
         return found
 
     def _of_two(self) -> List[Culprit]:
-        """Return the cause between two nodes, whose ends cannot be told apart: the pair, or one rail between them."""
+        """Return the culprit of a cluster of two nodes, whose ends cannot be told apart: the link, or one rail of it."""
         tried = self.pairs.get((0, 1), [])
         tables = self.tables.get((0, 1), [])
         flapping = 0 < self.slow.get((0, 1), 0) < len(tried)
@@ -117,13 +117,13 @@ class Reading(Rails):
         return found
 
     def _is_slow_besides(self, tables: List[Dict[int, Sample]]) -> bool:
-        """Say whether the rails that do not stand out are slow as well, against those of pairs beyond doubt."""
+        """Tell whether the rails that do not stand out are slow too, compared with those of pairs beyond doubt."""
         own = [level_of(table) for table in tables]
         others = [level_of(table) for pair in self.references() for table in self.tables[pair]]
         return bool(own and others) and median(own) < DEEPER * median(others)
 
     def _comes_and_goes(self, samples: List[Sample], level: float) -> bool:
-        """Say whether some of `samples` are nearer to healthy than to `level`."""
+        """Tell whether some of `samples` are nearer to healthy than to `level`."""
         middle = (1 + level) / 2 * (self.healthy or 0.0)
         return any(sample.busbw_gb_s is not None and sample.busbw_gb_s > middle for sample in samples)
 
@@ -141,7 +141,7 @@ class Reading(Rails):
         return Culprit("link", pair, tuple(rails), level, flapping, evidence, sure)
 
     def _of_groups(self, guilty: Set[int]) -> List[Culprit]:
-        """Return the smallest stretches of the ring that are slow together while some part of them is not."""
+        """Return the shortest stretches of the ring that are slow together although some part of them is not."""
         slow = [group for group in self.groups if self.is_group_slow(group) and not guilty & set(group)]
         found = []
         for group in slow:
@@ -156,7 +156,7 @@ class Reading(Rails):
         return found
 
     def _suspect_groups(self) -> Set[Tuple[int, ...]]:
-        """Return the smallest slow stretches, which nothing named so far explains."""
+        """Return the shortest slow stretches that no culprit explains yet."""
         if self.blames:
             return set()
         slow = [set(group) for group in self.groups if self.is_group_slow(group)]
@@ -167,5 +167,5 @@ class Reading(Rails):
 
 
 def _sureness(agreeing: int) -> float:
-    """Each independent agreeing trial halves the doubt."""
+    """Return a confidence: each independent trial that agrees halves the doubt."""
     return min(0.99, 1 - 0.5 ** (agreeing + 1))

@@ -1,20 +1,20 @@
-"""Which pairs share the links between leaves: rounds of many pairs, and sparse rounds of few."""
+"""Tells pairs that slow each other on links between leaves: compares rounds of many pairs with sparse rounds of few."""
 
 from typing import Callable, Dict, List
 
 from benchmarks.search.trials import PAIR, Pair, Sample, pair_of, whole_pairs
 
-#: So many slow pairs of one round may have a link in common.
+#: This many slow pairs in one round may share a link.
 _COMPANY = 3
 
 
 def few_at_once(nodes: int) -> int:
-    """Return how many pairs a sparse round has: what crosses a spine of an eighth of its leaves' rate without being slowed."""
+    """Return how many pairs a sparse round has: so few that a spine with an eighth of its leaves' rate does not slow them."""
     return max(PAIR, nodes // 16)
 
 
 def lone_at_once(nodes: int) -> int:
-    """Return how many pairs at once do not meet on any link that leaves share, or hardly ever."""
+    """Return how many pairs can run at once and hardly ever meet on a link between leaves."""
     return max(1, nodes // 16)
 
 

@@ -1,4 +1,4 @@
-"""Which trials would settle what is not settled yet: repeats, other partners, sparse rounds, single rails."""
+"""Chooses the trials that settle open questions: repeats, other partners, sparse rounds, single rails."""
 
 from typing import Iterable, List, Set
 
@@ -7,14 +7,14 @@ from benchmarks.search.company import few_at_once, lone_at_once
 from benchmarks.search.suspects import NODE_TRIALS
 from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
 
-#: How often a node that always is slow is run; how many fine trials with others each end of a slow pair must have.
+#: How often a node that is always slow is run; how many fine trials with other nodes each end of a slow pair must have.
 _STEADY_TRIALS, _GOOD_TRIALS = 3, 3
-#: Trials in sparse rounds of one node, and of a pair that always was slow in company.
+#: Trials in sparse rounds of one node, and of a pair that was always slow in company.
 _LONE_TRIALS, _LONE_STEADY = 8, 3
 
 
 class Round:
-    """Pairs that share no node, for one round."""
+    """The pairs of one round; no two of them share a node."""
 
     def __init__(self) -> None:
         self.pairs = []  # type: List[Pair]
@@ -27,20 +27,20 @@ class Round:
             self.busy |= set(pair)
 
     def take_with(self, node: int, partners: Iterable[int]) -> None:
-        """Add `node` with the first of `partners` that is free."""
+        """Add the pair of `node` and the first free one of `partners`."""
         partner = next((other for other in partners if other != node and other not in self.busy), None)
         if node not in self.busy and partner is not None:
             self.take(pair_of(node, partner))
 
 
 def doubts(reading: Reading) -> List[Trial]:
-    """Return the trials that would settle what is not settled."""
+    """Return the trials that would settle open questions."""
     asked = Round()
     lonely = []
     has_cause = reading.has_cause()
     for node in reading.crossings():
         asked.take_with(node, _fresh_first(reading, node))
-    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the worst says most
+    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the slowest says most
         tried, slow = len(reading.pairs[pair]), len(reading.open[pair])
         is_mixed = slow < tried
         if has_cause and reading.is_passing(pair):
@@ -56,7 +56,7 @@ def doubts(reading: Reading) -> List[Trial]:
     for node in lonely:
         if reading.trials_of(node) < NODE_TRIALS:
             asked.take_with(node, _fresh_first(reading, node))
-    if asked.pairs:  # a baseline of one or two numbers is repeated beside
+    if asked.pairs:  # a baseline of few numbers is measured again in the same round
         fine = sorted(pair for pair, count in reading.slow.items() if not count)
         for pair in fine if len(fine) < 4 else ():  # noqa: PLR2004
             asked.take(pair)
@@ -64,13 +64,13 @@ def doubts(reading: Reading) -> List[Trial]:
 
 
 def _fresh_first(reading: Reading, node: int) -> List[int]:
-    """Return the partners beyond doubt for `node`, those first that it did not run with yet."""
+    """Return the partners beyond doubt for `node`, those that it has not run with first."""
     known = {other_of(pair, node) for pair in reading.partners[node]}
     return sorted(reading.clean, key=lambda other: other in known)
 
 
 def unproven(reading: Reading) -> List[Trial]:
-    """Return the next trials, few at once, of nodes and pairs that are to blame if they are slow in a sparse round, too."""
+    """Return the next trials, few at once, of nodes and pairs that are to blame if they are slow in a sparse round too."""
     asked = Round()
     has_cause = reading.has_cause()
     for node in [*reading.blamed, *_may_flap(reading)]:
@@ -87,30 +87,30 @@ def unproven(reading: Reading) -> List[Trial]:
 
 
 def _may_flap(reading: Reading) -> List[int]:
-    """Return the ends of slow pairs that may be nodes that come and go."""
+    """Return the ends of slow pairs that may be intermittently slow nodes."""
     ends = {node for pair in reading.open if pair not in reading.links for node in pair if node not in reading.blamed}
     return sorted(node for node in ends if reading.may_flap(reading.own(node)))
 
 
 def _never_sparse(reading: Reading) -> List[int]:
-    """Return the nodes that would be blamed by nothing but what was slow in company."""
+    """Return the nodes that would be blamed only because of trials that were slow in company."""
     ran = {node for pair in reading.sparse for node in pair}
     return [node for node in reading.blamed if node not in ran] if reading.is_crowded else []
 
 
 def _at_most(pairs: List[Pair], reading: Reading) -> List[Pair]:
-    """Return as many of `pairs` as a sparse round has, spread over the cluster, where pairs at once slow each other."""
+    """Return `pairs`, but only as many as a sparse round has, spread over the cluster, where pairs slow each other."""
     few = few_at_once(reading.nodes)
     return pairs[:: -(-len(pairs) // few)] if reading.is_crowded and len(pairs) > few else pairs
 
 
 def single_rails(reading: Reading) -> List[Trial]:
-    """Return the single-rail trials that would narrow the causes down, all rails of a pair at once."""
+    """Return the single-rail trials that would narrow a cause down to its rails, all rails of a pair at once."""
     asked = Round()
     for pair in sorted(reading.links):
         if reading.is_undecided(reading.tables.get(pair, []), reading.is_away_at_times(pair)):
             asked.take(pair)
-    offset = len(reading.clean) // 2  # far from the neighbours, which may share what is slow
+    offset = len(reading.clean) // 2  # far from the neighbours, which may share the fault
     for node, flapping in sorted(reading.blamed.items()):
         if reading.is_undecided(reading.tables_of(node), flapping):
             asked.take_with(node, reading.clean[offset:] + reading.clean[:offset])
@@ -123,7 +123,7 @@ def single_rails(reading: Reading) -> List[Trial]:
 
 
 def _asks_for_planes(reading: Reading) -> bool:
-    """Tell whether one rail may be slow on all nodes: nothing else explains the run, or a good pair's rail was slow."""
+    """Tell whether one rail may be slow on all nodes: nothing else explains the run, or a rail of a good pair was slow."""
     stood_out = any(reading.standouts(table) for pair in reading.references() for table in reading.tables[pair])
     if reading.nodes == PAIR or reading.is_all_slow() or stood_out:
         return True

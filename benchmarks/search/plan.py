@@ -1,13 +1,13 @@
-"""Finds what makes a fabric slow: asks for trials that may run at once, reads their numbers, names the culprits.
+"""Finds what makes a fabric slow: requests trials that may run at once, reads their numbers, names the culprits.
 
 Nodes and rails are indices here; `benchmarks.runner.search_run` runs the trials.
 
-Order of trials: the ring's own edges (a ring crosses no others, so a bad link that made it short is among them), then partners
+Order of trials: the edges of the ring (it uses no other links, so a bad link that made it short is among them), then partners
 i XOR 2^k, then repeats where one number is not enough, then single rails, then halves of the ring when every pair is fine.
-Rule of blame, as NCCL's maintainers give it (NVIDIA/nccl issue 325): slow with every known-good partner is the node, slow
-only together is the link between the two. Pairs that run at once share the links between leaves, so where many of a round are
-slow some are run again in sparse rounds: those that are fine then were slow in company, which is no fault of theirs. Nobody is
-blamed who was not slow in a sparse round, and how often grows with the number of suspects: of a thousand pairs, some are
+Rule of blame from NCCL's maintainers (NVIDIA/nccl issue 325): a node is to blame if it is slow with every known-good partner,
+a link if its two nodes are slow only together. Pairs that run at once share the links between leaves, so if many of a round
+are slow, some run again in sparse rounds: pairs that are fine then were slow in company and are not to blame. Nothing is
+blamed unless it was slow in sparse rounds, the more often the more suspects there are: of a thousand pairs, some are
 disturbed twice.
 """
 
@@ -21,18 +21,18 @@ from benchmarks.search.doubts import Round, doubts, single_rails, unproven
 from benchmarks.search.sentences import summary
 from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, numbers_of, pair_of, trial_of, whole_pairs
 
-#: How many rounds repeat what one number does not settle, run suspects in sparse rounds, and narrow a cause down to its rails.
+#: Most rounds that repeat unclear pairs, that run suspects in sparse rounds, and that narrow a cause down to its rails.
 _CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 12, 10, 8
-#: How often the ring's edges are looked at once more where nothing was found.
+#: How often the ring's edges are measured again if nothing was found.
 _AGAIN = 3
 
 
 class Search:
     """A search over `nodes` (two or more) with `rails` each; call `next_round` and `record` in turn, `finding` at any moment.
 
-    `pair_limit_gb_s` is what a healthy pair must reach, if that is known; without it a cluster whose pairs are all slow alike
-    cannot be told from a healthy one. `whole_gb_s` is what the whole ring gave. Both are in the unit of the samples. With
-    `off_ring` every pair is tried where nothing was found: an all-to-all crosses all of them, a ring only its edges.
+    `pair_limit_gb_s` is what a healthy pair must reach, if that is known; without it a cluster whose pairs are all equally slow
+    cannot be told from a healthy one. `whole_gb_s` is what the full ring reached. Both are in the unit of the samples. With
+    `off_ring` every pair is tried if nothing was found: an all-to-all uses all pairs, a ring only its edges.
     """
 
     def __init__(  # noqa: PLR0913 - what a search depends on
@@ -46,7 +46,7 @@ class Search:
         off_ring: bool = False,
     ) -> None:
         if nodes < PAIR or rails < 1:
-            raise ValueError(f"a search needs at least 2 nodes and 1 rail, given were {nodes} and {rails}")
+            raise ValueError(f"a search needs at least 2 nodes and 1 rail, but was given {nodes} and {rails}")
         self._nodes = nodes
         self._rails = rails
         self._pair_limit = pair_limit_gb_s
@@ -60,7 +60,7 @@ class Search:
         self._steps = self._plan()
 
     def next_round(self) -> List[Trial]:
-        """Return the trials to run at once, an empty list if there is nothing more to try."""
+        """Return the trials to run at once; an empty list if there is nothing more to try."""
         if self._done or len(self._rounds) >= self._max_rounds:
             return []
         self._asked = next(self._steps, [])
@@ -68,20 +68,20 @@ class Search:
         return list(self._asked)
 
     def record(self, samples: List[Sample]) -> None:
-        """Take what the trials of the last round gave; one that is left out counts as not run.
+        """Store the results of the last round; a trial without a sample counts as not run.
 
         Raises:
-            ValueError: a sample of a trial that was not asked for.
+            ValueError: a sample belongs to a trial that was not requested.
         """
         asked = set(self._asked)
         for sample in samples:
             if sample.trial not in asked:
-                raise ValueError(f"{sample.trial} was not asked for in this round")
+                raise ValueError(f"{sample.trial} was not requested in this round")
         self._rounds.append([checked(sample) for sample in samples])
         self._asked = []
 
     def finding(self) -> Finding:
-        """Return what the trials so far say."""
+        """Return the finding from the trials so far."""
         reading = self._read()
         culprits = tuple(sorted(reading.culprits, key=lambda one: (-one.confidence, one.ratio, one.nodes)))
         trials = sum(len(samples) for samples in self._rounds)
@@ -117,8 +117,8 @@ class Search:
             yield from self._other_pairs()
 
     def _other_pairs(self) -> Iterator[List[Trial]]:
-        """Yield every pair that was not run yet, each node once in a round, until somebody is to blame."""
-        last = self._nodes - 1 + self._nodes % 2  # of an odd number one node rests in each round
+        """Yield every pair that has not run yet, each node once per round, until there is a culprit."""
+        last = self._nodes - 1 + self._nodes % 2  # with an odd number of nodes, one rests in each round
         tried = set(self._read().pairs)
         for shift in range(last):
             turned = [pair_of((shift + step) % last, (shift - step) % last) for step in range(1, (last + 1) // 2)]
@@ -132,14 +132,14 @@ class Search:
                     return
 
     def _without_culprit(self) -> Iterator[List[Trial]]:
-        """Yield trials when every pair is fine, or all are equally slow: the ring as a whole, and its edges again."""
+        """Yield trials for when every pair is fine, or all are equally slow: the full ring, and its edges again."""
         if self._read().whole is None:
             yield [Trial(tuple(range(self._nodes)), ())]
         if not self._read().is_explained():
             yield from self._again()
 
     def _again(self) -> Iterator[List[Trial]]:
-        """Yield the ring's edges once more, for faults that come and go."""
+        """Yield the ring's edges again, for faults that come and go."""
         yield from chain(self._edges(), self._confirm(), self._apart(), self._narrow())
 
     def _edges(self) -> Iterator[List[Trial]]:
@@ -154,7 +154,7 @@ class Search:
         """Yield partners i XOR 2^k for growing k; a node without such a partner gets any free one."""
         count = self._nodes
         tried = {pair_of(node, (node + 1) % count) for node in range(count)}
-        first = [(0, count - 1)] if count % 2 else []  # the closing edge of an odd ring was not run yet
+        first = [(0, count - 1)] if count % 2 else []  # the closing edge of an odd ring has not run yet
         for bit in range(1, (count - 1).bit_length()):
             pairs = first
             busy = {node for pair in pairs for node in pair}
@@ -176,7 +176,7 @@ class Search:
                 yield [Trial(pair, ()) for pair in pairs]
 
     def _sparse(self) -> Iterator[List[Trial]]:
-        """Run some slow pairs of each round that had many again, few at once and spread over the cluster."""
+        """Yield again some of the slow pairs of each round that had many of them, few at once and spread over the cluster."""
         healthy, drop = baseline([n for samples in self._rounds for n in numbers_of(whole_pairs(samples))])
         limit = (healthy or 0.0) * (1 - drop)
         slow_rounds = crowded(self._rounds, self._nodes, lambda one: one.busbw_gb_s is None or one.busbw_gb_s < limit)
@@ -189,7 +189,7 @@ class Search:
             yield [Trial(pair, ()) for pair in asked.pairs]
 
     def _confirm(self) -> Iterator[List[Trial]]:
-        """Repeat what one number does not settle, and give suspects known-good partners."""
+        """Yield repeats of unclear pairs, and trials of suspects with known-good partners."""
         everybody = tuple(range(self._nodes))
         for number in range(_CONFIRM_ROUNDS):
             reading = self._read()
@@ -197,12 +197,12 @@ class Search:
             if not trials:
                 return
             if number and everybody not in reading.groups and reading.is_whole_doubtful():
-                yield [Trial(everybody, ())]  # before rounds are spent on what it may not hold
+                yield [Trial(everybody, ())]  # first, before rounds are spent on what the ring may not show
             else:
                 yield trials
 
     def _apart(self) -> Iterator[List[Trial]]:
-        """Run what would be blamed in a sparse round, before it is."""
+        """Yield sparse trials of whatever would be blamed, before it is blamed."""
         for _ in range(_LONE_ROUNDS):
             trials = unproven(self._read())
             if not trials:
@@ -210,7 +210,7 @@ class Search:
             yield trials
 
     def _narrow(self) -> Iterator[List[Trial]]:
-        """Yield trials of each culprit's single rails, all at once, beside pairs that are known to be good."""
+        """Yield single-rail trials of each culprit, all at once, together with known-good pairs."""
         for _ in range(_NARROW_ROUNDS if self._rails > 1 else 0):
             trials = single_rails(self._read())
             if not trials:
@@ -228,7 +228,7 @@ class Search:
             yield from _at_once([self._bisect(part) for part in slow])
             return
         if not self._read().is_group_slow(group):
-            yield [Trial(group, ())]  # never tried, or only as the whole run: is it slow now?
+            yield [Trial(group, ())]  # it has not run, or only as the full ring: is it slow now?
             if not self._read().is_group_slow(group):
                 return
         yield from self._trim(group)
@@ -253,7 +253,7 @@ class Search:
 
 
 def _at_once(plans: List[Iterator[List[Trial]]]) -> Iterator[List[Trial]]:
-    """Run several plans side by side: one round holds the next trials of each."""
+    """Run several plans side by side: one round contains the next trials of each."""
     while True:
         rounds = [trials for trials in (next(plan, None) for plan in plans) if trials]
         if not rounds:

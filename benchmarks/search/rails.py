@@ -1,4 +1,4 @@
-"""Which single rails are slow: of one node, between two, or on all nodes."""
+"""Finds slow single rails: of one node, between two nodes, or on all nodes."""
 
 from statistics import median, median_high
 from typing import Dict, List, Optional
@@ -7,12 +7,12 @@ from benchmarks.search.baseline import MAD_TO_SD, WIDEST, deviations
 from benchmarks.search.suspects import Suspects
 from benchmarks.search.trials import Pair, Sample, level_of, other_of
 
-#: How many single-rail runs of what comes and goes are enough, and how many of them must agree.
+#: How many single-rail runs of an intermittent fault are enough, and how many of them must agree.
 _TABLES, _AGREEING = 8, 2
 
 
 class Rails(Suspects):
-    """Tables of single-rail runs, and the rails that are slow between pairs that share no node: `planes`."""
+    """Tables of single-rail runs, and `planes`: the rails that are slow in pairs without a common node."""
 
     def __init__(
         self, nodes: int, rails: int, rounds: List[List[Sample]], pair_limit: Optional[float], whole: Optional[float]
@@ -26,7 +26,7 @@ class Rails(Suspects):
         return [table for pair, tables in found if other_of(pair, node) in self.clean for table in tables]
 
     def standouts(self, table: Dict[int, Sample]) -> Dict[int, float]:
-        """Return the rails that are slower than their siblings of one round, with their share of the siblings' level."""
+        """Return the rails that are slower than the other rails of their round, with their share of the others' level."""
         values = {rail: sample.busbw_gb_s or 0.0 for rail, sample in table.items()}
         level = median_high(values.values()) if values else 0.0
         if level <= 0:
@@ -58,7 +58,7 @@ class Rails(Suspects):
         return not tables or (len(tables) < 3 and 1 in counts.values())  # noqa: PLR2004
 
     def showing(self, tables: List[Dict[int, Sample]]) -> List[Dict[int, Sample]]:
-        """Return those of `tables` that were slower than others', or on some rail: what comes and goes was there then."""
+        """Return the tables in which the fault showed: slower than those of other pairs, or slow on some rail."""
         others = [level_of(table) for other in self.references() for table in self.tables[other]]
         if not others:
             return tables
@@ -66,17 +66,17 @@ class Rails(Suspects):
         return [table for table in tables if level_of(table) < limit or self.standouts(table)]
 
     def is_away_at_times(self, pair: Pair) -> bool:
-        """Say whether a slow pair was fine at times, with all rails or with single ones."""
+        """Tell whether a slow pair was fine at times, over all rails or over single ones."""
         tables = self.tables.get(pair, [])
         return not self.is_always_open(pair) or len(self.showing(tables)) < len(tables)
 
     def references(self) -> List[Pair]:
-        """Return the pairs beyond doubt whose single rails were run."""
+        """Return the pairs beyond doubt whose single rails were measured."""
         clean = set(self.clean)
         return [pair for pair in self.tables if clean.issuperset(pair)]
 
     def _planes(self) -> Dict[int, float]:
-        """Return the rails that are slow between pairs that share no node, so on all nodes."""
+        """Return the rails that are slow in pairs without a common node, and therefore on all nodes."""
         pairs = self.references()
         if not pairs or set(pairs[0]).intersection(*pairs):
             return {}

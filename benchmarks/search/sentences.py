@@ -1,4 +1,4 @@
-"""What a search found, in one sentence."""
+"""Describes what a search found, in one sentence."""
 
 from typing import Tuple
 
@@ -7,7 +7,7 @@ from benchmarks.search.trials import Culprit
 
 
 def summary(culprits: Tuple[Culprit, ...], suspects: Tuple[Tuple[int, ...], ...], reading: Reading, trials: int) -> str:
-    """Return what was found in so many trials."""
+    """Return what was found in `trials` trials."""
     if culprits:
         more = "" if len(culprits) == 1 else f", and {len(culprits) - 1} more"
         return f"{_sentence(culprits[0])}{more}"
@@ -15,10 +15,10 @@ def summary(culprits: Tuple[Culprit, ...], suspects: Tuple[Tuple[int, ...], ...]
         listed = ", ".join(f"{nodes[0]}-{nodes[-1]}" for nodes in suspects[:8])
         return f"no cause is proven; slow at least once, by node: {listed}"
     if not trials:
-        return "nothing was tried yet"
+        return "no trial has run yet"
     if reading.healthy:
-        return f"nothing is slow in {trials} trials; a pair gives {reading.healthy:.4g} GB/s"
-    return f"no pair gave a number in {trials} trials"
+        return f"nothing is slow in {trials} trials; a healthy pair reaches {reading.healthy:.4g} GB/s"
+    return f"no pair returned a number in {trials} trials"
 
 
 def _sentence(one: Culprit) -> str:
@@ -35,5 +35,5 @@ def _sentence(one: Culprit) -> str:
     if one.kind == "rail_plane":
         return f"rail {one.rails[0]} is {how} between all nodes"
     if one.kind == "between":
-        return f"pairs of {len(one.nodes)} nodes are {how} when many run at once, and fine when few do: nobody's own fault"
+        return f"pairs of {len(one.nodes)} nodes are {how} when many run at once, and fine when few do: no node is to blame"
     return f"{len(one.nodes)} nodes ({one.nodes[0]} to {one.nodes[-1]}) are {how} together"

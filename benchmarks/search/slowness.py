@@ -1,4 +1,4 @@
-"""The numbers of a search: which pairs and rings are slow, and which pairs were slow in company only."""
+"""The numbers of a search: which pairs and rings are slow, and which pairs were slow only in company."""
 
 from statistics import median
 from typing import Dict, Iterable, List, Optional, Set, Tuple
@@ -7,14 +7,14 @@ from benchmarks.search.baseline import baseline
 from benchmarks.search.company import crowded, few_at_once, lone_samples
 from benchmarks.search.trials import PAIR, Pair, Sample, numbers_of, other_of, pair_of, whole_pairs
 
-#: So many slow pairs of a crowded round that are fine in a sparse one show that they have a link in common.
+#: If this many slow pairs of a crowded round are fine in a sparse one, the pairs share a link.
 _CLEARED = 2
-#: The share of its numbers that are slow where a node always is: few are of other causes.
+#: A node counts as always slow from this share of slow numbers on: few of them have other causes.
 _MOSTLY = 0.75
 
 
 class Slowness:
-    """Samples by pair, ring and rail, held against the healthy baseline."""
+    """Samples by pair, ring and rail, compared with the healthy baseline."""
 
     def __init__(
         self, nodes: int, rails: int, rounds: List[List[Sample]], pair_limit: Optional[float], whole: Optional[float]
@@ -29,7 +29,7 @@ class Slowness:
         for samples in rounds:
             self._sort(samples)
         self.healthy, self.drop = baseline([n for each in self.pairs.values() for n in numbers_of(each)])
-        self.sparse: Dict[Pair, List[Sample]] = {}  # samples of rounds of few pairs
+        self.sparse: Dict[Pair, List[Sample]] = {}  # samples from sparse rounds
         self.lone = lone_samples(rounds, nodes)
         self.is_crowded = False
         self.company = self._in_company(rounds)
@@ -57,7 +57,7 @@ class Slowness:
             self.tables.setdefault(pair, []).append(table)
 
     def _in_company(self, rounds: List[List[Sample]]) -> List[Sample]:
-        """Take out, and return, slow samples of rounds whose slow pairs are fine in sparse ones."""
+        """Remove and return the slow samples of rounds whose slow pairs are fine in sparse rounds."""
         few = few_at_once(self.nodes)
         for samples in rounds:
             tried = whole_pairs(samples)
@@ -79,7 +79,7 @@ class Slowness:
         return found
 
     def _slow_by_themselves(self) -> Set[int]:
-        """Return the nodes that were slow in sparse rounds and mostly elsewhere, too: these are slow by themselves."""
+        """Return the nodes that are slow by themselves: slow in sparse rounds, and in most other trials too."""
         suspects = {node for pair, tried in self.sparse.items() if any(map(self.is_slow, tried)) for node in pair}
         counts = {node: [0, 0] for node in suspects}
         for pair, tried in self.pairs.items():
@@ -89,16 +89,16 @@ class Slowness:
         return {node for node, (slow, tried) in counts.items() if slow >= _MOSTLY * tried}
 
     def is_slow(self, sample: Sample) -> bool:
-        """Say whether a sample gave no number, or one too far below the baseline."""
+        """Tell whether a sample has no number, or one too far below the baseline."""
         return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
 
     def ratio(self, samples: Iterable[Sample]) -> float:
-        """Return the middle of `samples` over healthy; 0.0 where nothing arrived."""
+        """Return the median of `samples` as a share of healthy; 0.0 if none has a number."""
         numbers = numbers_of(samples)
         return median(numbers) / self.healthy if numbers and self.healthy else 0.0
 
     def is_all_slow(self) -> bool:
-        """Say whether even the healthiest pairs miss what a pair must reach."""
+        """Tell whether even the healthiest pairs miss what a pair must reach."""
         if not self.pairs:
             return False
         return not self.healthy or (self.pair_limit is not None and self.healthy < self.pair_limit)
@@ -108,11 +108,11 @@ class Slowness:
     def _whole(self, whole: Optional[float]) -> Optional[float]:
         tried = [sample.busbw_gb_s or 0.0 for sample in self.groups.get(tuple(range(self.nodes)), ())]
         if whole is not None:
-            return max([whole, *tried])  # once it may have been disturbed
+            return max([whole, *tried])  # a single run may have been disturbed
         return min(tried) if tried else None
 
     def _is_short(self, busbw_gb_s: Optional[float]) -> bool:
-        """Tell whether a ring is short: nearer to the short whole ring than to a healthy pair."""
+        """Tell whether a ring is short: nearer to the short full ring than to a healthy pair."""
         if busbw_gb_s is None or not self.healthy:
             return busbw_gb_s is None
         limit = self.healthy * (1 - self.drop)
@@ -121,12 +121,12 @@ class Slowness:
         return busbw_gb_s < limit
 
     def is_group_slow(self, group: Tuple[int, ...]) -> bool:
-        """Say whether every run of a ring over `group` was short."""
+        """Tell whether every run of a ring over `group` was short."""
         tried = [self._is_short(sample.busbw_gb_s) for sample in self.groups.get(group, ())]
         return bool(tried) and all(tried)
 
     def _islands(self) -> List[Set[int]]:
-        """Return sets of nodes that are good among themselves and slow with every one of the largest such set."""
+        """Return sets of nodes that are fine among themselves but slow with every node of the largest such set."""
         parent = list(range(self.nodes))
 
         def root(node: int) -> int:
@@ -145,7 +145,7 @@ class Slowness:
         found = []
         for island in whole_sets[1:]:
             if len(island) == 1:
-                break  # and all after it
+                break  # so are all later ones
             bridges = [pair for node in island for pair in self.partners.get(node, ()) if other_of(pair, node) in whole_sets[0]]
             if len(bridges) > 2:  # noqa: PLR2004 - two bad links are enough to cut a ring in two
                 found.append(island)

@@ -1,24 +1,24 @@
-"""What is asked of a fabric and what it answers: trials, their samples, and causes with their evidence."""
+"""The data of a search: trials, their samples, and culprits with their evidence."""
 
 import math
 from statistics import median_high
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-#: The smallest ring; one that is larger is called a group here.
+#: Nodes in the smallest ring; a larger ring is called a group here.
 PAIR = 2
 
 Pair = Tuple[int, int]
 
 
 class Trial(NamedTuple):
-    """One run: `nodes` as indices in ring order (two or more), `rails` as indices, the only ones used; () for all at once."""
+    """One run: `nodes` as indices in ring order (two or more), `rails` as indices, () for all at once."""
 
     nodes: Tuple[int, ...]
     rails: Tuple[int, ...]
 
 
 class Sample(NamedTuple):
-    """What a trial gave: `busbw_gb_s` (GB/s, None if it gave no number) and `why` not."""
+    """The result of a trial: `busbw_gb_s` (GB/s, None if there is no number), and `why` there is none."""
 
     trial: Trial
     busbw_gb_s: Optional[float]
@@ -26,12 +26,12 @@ class Sample(NamedTuple):
 
 
 class Culprit(NamedTuple):
-    """One cause.
+    """One culprit.
 
-    `kind` says what the rest holds. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
-    slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all others
-    else, which no smaller set explains. between: nodes whose pairs are slow when many of them run at once, and fine when
-    few do. `ratio` is measured over healthy, 0.0 where nothing arrived; `flapping` says that some of its trials were fine;
+    `kind` determines the other fields. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
+    slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all other
+    nodes, where no smaller set explains it. between: nodes whose pairs are slow when many of them run at once, and fine when
+    few do. `ratio` is measured busbw as a share of healthy, 0.0 if there is none; `flapping` says that some trials were fine;
     `confidence` grows from 0 to 1 with the trials that agree.
     """
 
@@ -45,10 +45,10 @@ class Culprit(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What is known now.
+    """What the search knows so far.
 
-    `healthy_gb_s` is what a healthy pair gives, `exhausted` says that nothing is left to ask, and `suspects` are nodes that
-    were slow together without a cause that is proven.
+    `healthy_gb_s` is what a healthy pair reaches, `exhausted` says that no trial is left, and `suspects` are nodes that
+    were slow together without a proven cause.
     """
 
     culprits: Tuple[Culprit, ...]
@@ -61,7 +61,7 @@ class Finding(NamedTuple):
 
 
 def checked(sample: Sample) -> Sample:
-    """Return `sample`, without its number if that is not a bandwidth."""
+    """Return `sample`, without its number if that cannot be a bandwidth."""
     number = sample.busbw_gb_s
     if number is None or (math.isfinite(number) and number >= 0):
         return sample
@@ -69,7 +69,7 @@ def checked(sample: Sample) -> Sample:
 
 
 def numbers_of(samples: Iterable[Sample]) -> List[float]:
-    """Return the numbers of the samples that gave one, GB/s."""
+    """Return the numbers of the samples that have one, in GB/s."""
     return [sample.busbw_gb_s for sample in samples if sample.busbw_gb_s is not None]
 
 
@@ -94,17 +94,17 @@ def other_of(pair: Pair, node: int) -> int:
 
 
 def level_of(table: Dict[int, Sample]) -> float:
-    """Return the middle of single-rail runs, GB/s."""
+    """Return the median of single-rail runs, in GB/s."""
     return median_high([sample.busbw_gb_s or 0.0 for sample in table.values()])
 
 
 def of_rail(tables: List[Dict[int, Sample]], rail: int) -> Tuple[Sample, ...]:
-    """Return what each of `tables` holds of `rail`."""
+    """Return the sample of `rail` from each of `tables`."""
     return tuple(table[rail] for table in tables if rail in table)
 
 
 def is_beside(one: Culprit, trial: Trial, worst: Trial) -> bool:
-    """Tell whether `trial` is like the `worst` and has nothing of the culprit: another rail of it, or other nodes."""
+    """Tell whether `trial` is like the `worst` but avoids the culprit: it uses another rail, or other nodes."""
     alike = len(trial.nodes) == len(worst.nodes) and len(trial.rails) == len(worst.rails)
     if worst.rails:
         return alike and trial.nodes == worst.nodes and not set(trial.rails) & set(one.rails)

@@ -41,4 +41,4 @@ def combination(path: str, message: str) -> Problem:
 
 def not_played(path: str, message: str) -> Problem:
     """Return the refusal of what the vendor offers and the rehearsal does not."""
-    return refused(path, "NotPlayed", message, 501)
+    return refused(path, "NotRehearsed", message, 501)

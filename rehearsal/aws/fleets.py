@@ -38,17 +38,19 @@ class Fleet(Kind):
         yield from super().problems(asked)
         kind = asked.known("type")
         if kind != "instant" and asked.inputs.get("type") is not None and kind is not None:
-            yield refused("type", "NotPlayed", f"The rehearsal supports instant fleets, and this one is of type {kind}.", 501)
+            yield refused(
+                "type", "NotRehearsed", f"The rehearsal supports instant fleets, and this one is of type {kind}.", 501
+            )
         elif asked.inputs.get("type") is None:
             yield refused(
-                "type", "NotPlayed", "The rehearsal supports instant fleets, and type is maintain where none is given.", 501
+                "type", "NotRehearsed", "The rehearsal supports instant fleets, and type is maintain where none is given.", 501
             )
         yield from _counts(asked)
         configs = asked.known("launchTemplateConfigs")
         if configs is None or isinstance(configs[0] if configs else None, Unknown):
             return
         if len(configs) != 1:
-            yield refused("launchTemplateConfigs", "NotPlayed", "The rehearsal supports fleets of one launch template.", 501)
+            yield refused("launchTemplateConfigs", "NotRehearsed", "The rehearsal supports fleets of one launch template.", 501)
             return
         specification = known_at(configs[0], "launchTemplateSpecification")
         template = known_at(specification, "launchTemplateId") or known_at(specification, "launchTemplateName")
@@ -141,7 +143,9 @@ def _counts(asked: Asked) -> Iterator[Problem]:
     if kind is None:
         return
     if kind == "capacity-block":
-        yield refused(f"{path}.defaultTargetCapacityType", "NotPlayed", "Machines of Capacity Blocks are instances here.", 501)
+        yield refused(
+            f"{path}.defaultTargetCapacityType", "NotRehearsed", "Machines of Capacity Blocks are instances here.", 501
+        )
         return
     least = asked.known(f"{_OPTIONS[kind]}.minTargetCapacity") if kind in _OPTIONS else None
     if least is not None and total is not None and least > total:

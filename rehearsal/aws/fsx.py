@@ -70,7 +70,7 @@ class FileSystem(Kind):
     def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.inputs.get("backupId") is not None:
-            yield refused("backupId", "NotPlayed", "The rehearsal creates only empty file systems.", 501)
+            yield refused("backupId", "NotRehearsed", "The rehearsal creates only empty file systems.", 501)
         subnets = [asked.database.find(one, SUBNET) for _, one in self._subnets(asked.inputs)]
         vpcs = {one.inputs["vpcId"] for one in subnets if one}
         if len(vpcs) > 1:

@@ -213,7 +213,7 @@ class Endpoint(InVpc):
         kind, name, region = asked.known("vpcEndpointType") or "Gateway", asked.known("serviceName"), region_of(asked.inputs)
         if kind != "Gateway":
             yield refused(
-                "vpcEndpointType", "NotPlayed", f"The rehearsal supports gateway endpoints, and this one is {kind}.", 501
+                "vpcEndpointType", "NotRehearsed", f"The rehearsal supports gateway endpoints, and this one is {kind}.", 501
             )
         elif name is not None and name not in {f"com.amazonaws.{region}.{one}" for one in ("s3", "dynamodb")}:
             yield refused("serviceName", "InvalidServiceName", f"The Vpc Endpoint Service '{name}' does not exist")

@@ -135,7 +135,9 @@ class Rule(Kind):
             )
         for name in ("cidrIpv6", "prefixListId"):
             if asked.inputs.get(name) is not None:
-                yield refused(name, "NotPlayed", f"{name} is given, and the rehearsal supports IPv4 networks and groups.", 501)
+                yield refused(
+                    name, "NotRehearsed", f"{name} is given, and the rehearsal supports IPv4 networks and groups.", 501
+                )
         text = asked.known("cidrIpv4")
         if text is not None and cidr(text) is None:
             yield addresses.malformed("cidrIpv4", text)

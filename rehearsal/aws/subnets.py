@@ -190,7 +190,7 @@ def _route(asked: Asked, route: Mapping[str, Any], prefix: str, destination: str
         )
     other = [name for name in _OTHERS if route.get(name) is not None]
     if other:
-        yield refused(f"{prefix}{other[0]}", "NotPlayed", f"{other[0]} is given; routes lead to IGW and NAT here.", 501)
+        yield refused(f"{prefix}{other[0]}", "NotRehearsed", f"{other[0]} is given; routes lead to IGW and NAT here.", 501)
     given = [name for name in TARGETS if route.get(name) is not None]
     if len(given) != 1 and not other:
         yield combination(f"{prefix}gatewayId", f"one target is needed, and {len(given)} of {', '.join(TARGETS)} are given.")

@@ -175,7 +175,7 @@ class Instance(Kind):
         if asked.inputs.get("shape") is None:
             yield Problem("shape", "shape is missing and an instance needs one.", code="MissingParameter")
         if asked.known("state") not in {None, "RUNNING"}:
-            yield Problem("state", "The rehearsal supports only running instances.", 501, "NotPlayed")
+            yield Problem("state", "The rehearsal supports only running instances.", 501, "NotRehearsed")
         source = asked.inputs.get("sourceDetails")
         if source is None and asked.inputs.get("image") is None:
             yield Problem("sourceDetails", "sourceDetails is missing and an instance needs an image.", code="MissingParameter")

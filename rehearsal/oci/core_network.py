@@ -205,4 +205,4 @@ class DhcpOptions(InVcn):
             if option.get("type") == "SearchDomain" and (names is None or (isinstance(names, list) and len(names) != 1)):
                 yield Problem(f"{path}.searchDomainNames", f"{path}.searchDomainNames must hold exactly one name.")
             if option.get("serverType") == "CustomDnsServer":
-                yield Problem(f"{path}.serverType", "The rehearsal cannot play a DNS server of one's own.", 501, "NotPlayed")
+                yield Problem(f"{path}.serverType", "The rehearsal cannot simulate a custom DNS server.", 501, "NotRehearsed")

@@ -59,7 +59,7 @@ class Subnet(InVcn):
         if asked.inputs.get("cidrBlock") is None and asked.inputs.get("ipv4cidrBlocks") is None:
             yield Problem("cidrBlock", "cidrBlock is missing and a subnet needs its addresses.", code="MissingParameter")
         if len(given) > 1:
-            yield Problem("ipv4cidrBlocks", "The rehearsal supports one address range per subnet.", 501, "NotPlayed")
+            yield Problem("ipv4cidrBlocks", "The rehearsal supports one address range per subnet.", 501, "NotRehearsed")
         vcn = asked.database.find(asked.known("vcnId"), VCN)
         for path, text in given:
             block = cidr(text)

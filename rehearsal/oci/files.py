@@ -174,7 +174,7 @@ class Export(Kind):
             if target is not None and one.inputs["exportSetId"] == target.computed["exportSetId"]:
                 yield from self._beside(one, system, path)
             elif target is not None and system is not None and one.inputs["fileSystemId"] == system.id:
-                yield Problem("exportSetId", "The rehearsal supports one export of a file system.", 501, "NotPlayed")
+                yield Problem("exportSetId", "The rehearsal supports one export of a file system.", 501, "NotRehearsed")
         yield from self._options(asked)
 
     def _beside(self, other: Record, system: Record | None, path: str | None) -> Iterator[Problem]:
@@ -184,7 +184,7 @@ class Export(Kind):
         if system is not None and other.inputs["fileSystemId"] == system.id:
             yield Problem("fileSystemId", f"File system {system.id} is in the export set already.", 409, "Conflict")
         elif system is not None:
-            yield Problem("exportSetId", "The rehearsal supports one file system behind a mount target.", 501, "NotPlayed")
+            yield Problem("exportSetId", "The rehearsal supports one file system behind a mount target.", 501, "NotRehearsed")
 
     def _options(self, asked: Asked) -> Iterator[Problem]:
         for path, option in each(asked.inputs, "exportOptions[]"):
@@ -195,7 +195,10 @@ class Export(Kind):
             for name, default, played in (("access", "READ_WRITE", "READ_WRITE"), ("identitySquash", "ROOT", "NONE")):
                 if known(option.get(name, default)) not in {played, None}:
                     yield Problem(
-                        f"{path}.{name}", f"{path}.{name} is not {played}, and the rehearsal cannot play it.", 501, "NotPlayed"
+                        f"{path}.{name}",
+                        f"{path}.{name} is not {played}, and the rehearsal cannot simulate it.",
+                        501,
+                        "NotRehearsed",
                     )
 
     @override

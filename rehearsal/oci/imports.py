@@ -85,10 +85,10 @@ class ImageKind(Kind):
         yield from super().problems(asked)
         source = asked.inputs.get("imageSourceDetails")
         if source is None:
-            yield Problem("imageSourceDetails", "The rehearsal supports images that are imported.", 501, "NotPlayed")
+            yield Problem("imageSourceDetails", "The rehearsal supports images that are imported.", 501, "NotRehearsed")
         kind, url = asked.known("imageSourceDetails.sourceType"), asked.known("imageSourceDetails.sourceUri")
         if kind is not None and kind != "objectStorageUri":
-            yield Problem("imageSourceDetails.sourceType", "The rehearsal imports by URL.", 501, "NotPlayed")
+            yield Problem("imageSourceDetails.sourceType", "The rehearsal imports by URL.", 501, "NotRehearsed")
         if kind == "objectStorageUri" and isinstance(source, Mapping) and source.get("sourceUri") is None:
             yield Problem("imageSourceDetails.sourceUri", "sourceUri is missing.", 400, "MissingParameter")
         if url is not None and not _family(str(url)):

@@ -45,7 +45,7 @@ class Lustre(Served):
         squash = asked.inputs.get("rootSquashConfiguration")
         if isinstance(squash, Mapping) and known(squash.get("identitySquash", "NONE")) == "ROOT":
             yield Problem(
-                "rootSquashConfiguration.identitySquash", "The rehearsal cannot play a squashed root.", 501, "NotPlayed"
+                "rootSquashConfiguration.identitySquash", "The rehearsal cannot simulate root squash.", 501, "NotRehearsed"
             )
 
     @override

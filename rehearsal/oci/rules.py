@@ -220,4 +220,6 @@ def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
     for pattern in NOT_PLAYED.get(token, ()):
         for path, value in each(inputs, pattern):
             if value is not False:
-                yield Problem(path, f"{path} is given, and the rehearsal cannot play it: leave it out here.", 501, "NotPlayed")
+                yield Problem(
+                    path, f"{path} is given, and the rehearsal cannot simulate it: leave it out here.", 501, "NotRehearsed"
+                )

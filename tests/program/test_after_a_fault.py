@@ -225,14 +225,14 @@ def test_after_a_pass_and_this_fault_nothing_says_pass_of_another_request(folder
         assert ("has no certificate" if fault.is_answered else answers) in str(refused.value)
 
 
-BUSY = "the GPUs are at work, so nothing was started; inst-1: process 7 (python3) of root computes on a GPU"
+BUSY = "the GPUs are in use, so nothing was started: inst-1: process 7 (python3) of root computes on a GPU"
 
 
 @pytest.mark.parametrize(
     ("stage", "kind", "why"),
     [
         ("acceptance_measure", "measure", BUSY),
-        ("acceptance_measure", "measure", "the programs are not as they were built on inst-1; nothing was started"),
+        ("acceptance_measure", "measure", "the programs differ from the build on inst-1; nothing was started"),
         ("acceptance_measure", "measure", "the request is not one: the document is []; it must be an object"),
         ("acceptance_build", "build", "nccl-tests did not build: x.cu:1: error: nccl.h: No such file"),
     ],

@@ -119,7 +119,7 @@ def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):
     assert seen.warned == []
     assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(351)  # 0.78 of a GPU's NVLink, less than 0.95 of the rails
     assert (seen.outputs["target"], seen.outputs["expected"]["shape"]) == ("aws", "p5.48xlarge")
-    assert any(text.startswith("2 x p5.48xlarge: a healthy fabric gives") and "allows 400" in text for text in seen.told)
+    assert any(text.startswith("2 x p5.48xlarge: a healthy fabric reaches") and "allows 400" in text for text in seen.told)
 
 
 def test_the_preview_says_what_it_costs_or_that_nobody_knows_and_where_to_say_it(monkeypatch):
@@ -133,7 +133,7 @@ def test_the_preview_says_what_it_costs_or_that_nobody_knows_and_where_to_say_it
     other = {"getInstanceType": kind | {"efaMaximumInterfaces": row.efa, "networkCards": cards}}
     p5en = {"aws": {"queues": [{"machines": [{"type": "p5en.48xlarge"}]}]}, "answers": other}
     assert told().startswith("110.08 USD an hour, ")
-    assert told(**p5en) == "what a p5en.48xlarge costs is not known here, set records.pricePerNodeHour to have it counted"
+    assert told(**p5en) == "what a p5en.48xlarge costs is unknown (set records.pricePerNodeHour to include it)"
     assert told(**p5en, records={"pricePerNodeHour": "60 USD"}).startswith("120 USD an hour, ")
 
 
@@ -143,7 +143,7 @@ def test_a_healthy_run_is_a_pass_whose_proof_names_provider_and_devices(monkeypa
     assert seen.outputs["measured"]["wire_efficiency"] == pytest.approx(0.98)
     proof = " ".join(seen.outputs["measured"]["transport"]["proof"])
     assert "rdmap79s0" in proof
-    assert "NCCL took provider efa (fabric efa-direct) with 32 devices" in proof
+    assert "NCCL used provider efa (fabric efa-direct) with 32 devices" in proof
     assert [node["name"] for node in seen.outputs["nodes"]] == ["ip-10-1-0-19", "ip-10-1-0-20"]
     assert seen.outputs["ssh"] == "ssh -J ubuntu@203.0.113.5 ubuntu@10.1.0.19"
 
@@ -169,7 +169,7 @@ def test_commands_reach_the_nodes_through_the_login_node_and_tell_nccl_of_no_hca
         ),
         (
             {"devices": {"Selected provider is tcp, fabric is 10.1.0.0/17 (found 1 nics)": 16}},
-            "took provider tcp instead of efa",
+            "selected provider tcp instead of efa",
         ),
         (
             {
@@ -178,7 +178,7 @@ def test_commands_reach_the_nodes_through_the_login_node_and_tell_nccl_of_no_hca
                     "Selected provider is efa, fabric is efa-direct (found 31 nics)": 8,
                 }
             },
-            "found 31 efa devices on some node, and the shape has 32",
+            "found 31 efa devices on some node, but the shape has 32",
         ),
         ({"devices": {}}, "NCCL did not log which provider carried its bytes"),
         ({"gpudirect": {}}, "NCCL did not log whether it used GPUDirect RDMA"),

@@ -458,7 +458,7 @@ def test_copying_follows_the_genuine_rules_for_paths(plugin: Plugin, sshd: Sshd,
 
 
 @needs_sshd
-def test_a_copy_is_made_again_only_for_other_content_or_another_place(plugin: Plugin, sshd: Sshd, tmp_path: Path) -> None:
+def test_a_copy_is_repeated_only_for_other_content_or_another_destination(plugin: Plugin, sshd: Sshd, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     inputs = {"connection": sshd.connection(), "remotePath": f"{tmp_path}/to", "source": asset(path=f"{tmp_path}/file")}
     plugin.update("copy", inputs, {**inputs, "triggers": [1]})
@@ -468,7 +468,7 @@ def test_a_copy_is_made_again_only_for_other_content_or_another_place(plugin: Pl
 
 
 @needs_sshd
-def test_a_cancel_ends_dialling_and_local_commands_but_no_remote_one(sshd: Sshd, tmp_path: Path) -> None:
+def test_a_cancel_stops_dialling_and_local_commands_but_no_remote_command(sshd: Sshd, tmp_path: Path) -> None:
     """As in the genuine plugin: what runs on another machine runs on, and its result is not lost."""
     waiting = sshd.connection(port=free_port(), dialErrorLimit=-1)
     with Plugin() as running, futures.ThreadPoolExecutor() as threads:
@@ -529,7 +529,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @needs_engine
 @pytest.mark.engine
 @of_one_project
-def test_what_pages_tell_to_type_about_a_stack_file_and_a_state_does_that(project: Project) -> None:
+def test_every_documented_command_on_a_stack_file_or_a_state_does_what_it_says(project: Project) -> None:
     """As README, docs/acceptance.md and docs/hosts.md have it."""
     file = project.folder / "Pulumi.dev.yaml"
     kept = file.read_text()
@@ -597,7 +597,7 @@ def test_a_program_that_fails_shows_its_own_error_and_no_more(project: Project, 
 @needs_engine
 @pytest.mark.engine
 @of_one_project
-def test_a_virtualenv_that_is_not_there_is_named(project: Project) -> None:
+def test_a_missing_virtualenv_is_named(project: Project) -> None:
     project.write("", runtime="{name: python, options: {virtualenv: nope}}")
     previewed = project.pulumi("preview")
     assert previewed.returncode != 0

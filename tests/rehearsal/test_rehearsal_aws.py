@@ -50,7 +50,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 # The network
 
 
-def test_the_network_is_what_the_stack_says(cloud: Cloud, fakes: Fakes) -> None:
+def test_the_network_matches_the_stack(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     assert not fakes.plans, "nobody sees a network in which nothing lives"
     record = stack.head()
@@ -95,7 +95,7 @@ def test_a_nat_gateway_in_a_subnet_without_a_way_out_is_made_and_fails(cloud: Cl
 # Machines
 
 
-def test_an_instance_boots_as_what_was_asked_for(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_instance_boots_as_it_was_requested(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     record = stack.head()
     (spec,) = fakes.running.values()
@@ -176,7 +176,7 @@ def test_a_fleet_launches_its_hosts_on_one_fabric_with_the_interfaces_of_its_tem
     assert (fakes.running, fakes.fabrics) == ({}, {})
 
 
-def test_another_version_of_a_template_is_what_the_next_launch_takes(cloud: Cloud, fakes: Fakes) -> None:
+def test_the_next_launch_uses_a_templates_new_version(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     record = stack.template()
     changed = stack.inputs["template"] | {
@@ -193,7 +193,7 @@ def test_another_version_of_a_template_is_what_the_next_launch_takes(cloud: Clou
 # EFA and its groups
 
 
-def test_efa_passes_only_where_groups_let_all_of_it_out_and_in_by_id(cloud: Cloud, fakes: Fakes) -> None:
+def test_efa_passes_only_if_groups_allow_all_of_it_in_and_out_by_id(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.template()
     stack.fleet()
@@ -252,7 +252,7 @@ def test_lustre_over_efa_needs_all_traffic_by_id(cloud: Cloud) -> None:
     stack.make("LustreFileSystem", "lustre", **wanted)
 
 
-def test_what_lies_in_a_bucket_is_in_the_folder_that_mirrors_it(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_buckets_objects_are_in_the_folder_that_mirrors_it(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules()
     stack.make("Bucket", "bucket", bucket="sets")
     (fakes.world.path / "s3" / "sets" / "train.idx").write_text("0 1\n")
@@ -270,7 +270,7 @@ def test_what_lies_in_a_bucket_is_in_the_folder_that_mirrors_it(cloud: Cloud, fa
 # Parameters
 
 
-def test_a_parameter_is_what_the_machine_wrote_into_it(cloud: Cloud) -> None:
+def test_a_parameter_contains_what_the_machine_wrote(cloud: Cloud) -> None:
     stack = Stack(cloud)
     stack.make("Parameter", "parameter", name="/busbar/x/key", type="String", insecureValue="not written yet")
     ask = {"name": "/busbar/x/key"}
@@ -285,7 +285,7 @@ def test_a_parameter_is_what_the_machine_wrote_into_it(cloud: Cloud) -> None:
         answer("aws:ssm/getParameter:getParameter", ask, cloud)
 
 
-def test_a_parameter_that_somebody_else_made_is_not_overwritten(cloud: Cloud) -> None:
+def test_a_parameter_created_by_somebody_else_is_not_overwritten(cloud: Cloud) -> None:
     parameters.put(cloud.world, "/theirs", "1")
     with pytest.raises(ServiceError, match="ParameterAlreadyExists"):
         cloud.create(token("Parameter"), "urn:x::p::t::n", {"name": "/theirs", "type": "String", "value": "2"})
@@ -295,7 +295,7 @@ def test_a_parameter_that_somebody_else_made_is_not_overwritten(cloud: Cloud) ->
 # Going
 
 
-def test_what_is_in_use_cannot_be_deleted_and_all_goes_in_order(cloud: Cloud, fakes: Fakes) -> None:
+def test_resources_in_use_cannot_be_deleted_and_all_of_them_can_in_order(cloud: Cloud, fakes: Fakes) -> None:
     stack = whole(cloud)
     for used, code in (
         ("vpc", "DependencyViolation"), ("public", "DependencyViolation"), ("nodes", "DependencyViolation"),
@@ -319,7 +319,7 @@ def forge(cloud: Cloud, record_id: str, **fields: Any) -> None:
             setattr(database.records[record_id], name, value)
 
 
-def test_what_a_dead_process_was_doing_is_finished_as_a_vendor_does(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_operation_of_a_dead_process_is_finished_as_a_vendor_does(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     head_record = stack.head()
     stack.template()
@@ -380,9 +380,7 @@ def test_a_launch_without_capacity_is_asked_for_again_and_in_the_end_refused_wit
     assert len(fakes.running) == 1, "the first one stays, and is kept by the next update"
 
 
-def test_an_instance_that_ends_slowly_is_waited_for_and_is_not_lost_where_nobody_waits_long_enough(
-    cloud: Cloud, fakes: Fakes
-) -> None:
+def test_a_slowly_terminating_instance_is_waited_for_and_not_lost_if_the_wait_is_too_short(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.template()
     slow = stack.make("Instance", "slow", **node(stack)).id
@@ -396,7 +394,7 @@ def test_an_instance_that_ends_slowly_is_waited_for_and_is_not_lost_where_nobody
     assert slow not in cloud.store.read().records
 
 
-def test_a_block_that_is_bought_takes_machines_only_once_it_has_begun(cloud: Cloud) -> None:
+def test_a_bought_capacity_block_accepts_machines_only_after_it_has_begun(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     faults(cloud, {"kind": "block_scheduled", "seconds": 2})
     block = stack.make("CapacityBlockReservation", "block", capacityBlockOfferingId=offering_id("p5.48xlarge", 2),
@@ -448,7 +446,7 @@ def test_a_preview_of_another_template_does_not_know_the_number_of_its_version(c
         assert (foreseen["latestVersion"] is wire.UNKNOWN) == unknown
 
 
-def test_what_was_made_a_moment_ago_is_not_known_everywhere_at_once(cloud: Cloud) -> None:
+def test_a_new_resource_is_not_known_everywhere_at_once(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     faults(cloud, {"kind": "eventual", "operation": "RunInstances", "times": 3})
     stack.head()
@@ -469,7 +467,7 @@ def test_throttling_is_retried_and_in_the_end_reported(cloud: Cloud) -> None:
         stack.delete("vpc")
 
 
-def test_creation_takes_the_part_of_its_time_that_was_asked_for(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_creation_takes_the_requested_share_of_its_real_time(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr("time.sleep", waited.append)
     monkeypatch.setenv("BUSBAR_PACE", "0.5")

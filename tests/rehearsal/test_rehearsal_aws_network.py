@@ -60,7 +60,7 @@ def built(world: World) -> Iterator[tuple[Stack, list[hosts.HostSpec]]]:
     assert wires.namespaces(world) == [network.OPERATOR]
 
 
-def test_the_front_end_lets_through_what_a_group_says_by_id_and_by_network(
+def test_the_front_end_passes_what_a_group_allows_by_id_and_by_network(
     world: World, built: tuple[Stack, list[hosts.HostSpec]]
 ) -> None:
     stack, (head, one, two) = built
@@ -78,7 +78,7 @@ def test_the_front_end_lets_through_what_a_group_says_by_id_and_by_network(
     assert reaches(world, head, one.address, 22)
 
 
-def test_rails_pass_nothing_without_egress_to_the_group_by_its_id(
+def test_rails_carry_nothing_without_egress_to_the_group_by_its_id(
     world: World, built: tuple[Stack, list[hosts.HostSpec]]
 ) -> None:
     stack, (_, one, two) = built

@@ -133,7 +133,7 @@ def test_a_network_that_exists_is_shown_with_its_ways_out_its_free_addresses_and
     assert (ssh["fromPort"], ssh["toPort"], rules[0]["fromPort"]) == (22, 22, -1)
 
 
-def test_a_subnet_of_the_main_table_has_none_of_its_own_and_what_is_not_there_is_said_as_the_provider_does(
+def test_a_subnet_on_the_main_route_table_has_none_of_its_own_and_missing_ones_are_reported_as_by_the_provider(
     cloud: Cloud,
 ) -> None:
     stack = Stack(cloud).network()
@@ -149,7 +149,7 @@ def test_a_subnet_of_the_main_table_has_none_of_its_own_and_what_is_not_there_is
         asked(stack, "getSecurityGroupRule", securityGroupRuleId="nothing")
 
 
-def test_lookups_know_what_the_vendor_has(furnished: Stack) -> None:
+def test_lookups_know_the_vendors_offers(furnished: Stack) -> None:
     kind = asked(furnished, "getInstanceType")
     assert (kind["efaMaximumInterfaces"], len(kind["networkCards"]), kind["networkCards"][31]["maximumInterfaces"]) == (
         32,
@@ -168,7 +168,7 @@ def test_lookups_know_what_the_vendor_has(furnished: Stack) -> None:
         asked(furnished, "getInstanceType", instanceType="p9.metal")
 
 
-def test_a_block_on_offer_can_be_bought_and_is_launched_into(cloud: Cloud) -> None:
+def test_an_offered_capacity_block_can_be_bought_and_launched_into(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     offer = asked(stack, "getCapacityBlockOffering")
     assert (offer["availabilityZone"], offer["upfrontFee"], offer["currencyCode"]) == (ZONE, f"{48 * 31.464:.2f}", "USD")
@@ -231,7 +231,7 @@ def test_a_region_is_needed_and_becomes_every_resources_own(served: Any) -> None
     assert wire.loads(getattr(served.Invoke(provider_pb2.InvokeRequest(**tokens)), "return"))["region"] == "ap-northeast-1"
 
 
-def test_a_preview_knows_what_is_given_and_leaves_the_rest_open(served: Any) -> None:
+def test_a_preview_knows_the_given_values_and_leaves_the_rest_unknown(served: Any) -> None:
     inputs = wire.dumps({"cidrBlock": "10.0.0.0/16"})
     made = wire.loads(
         served.Create(provider_pb2.CreateRequest(urn=urn("Vpc", "v"), properties=inputs, preview=True)).properties
@@ -276,7 +276,7 @@ def test_a_file_system_that_fails_reaches_the_engine_with_its_id(served: Any, cl
     assert failed.id not in cloud.store.read().records
 
 
-def test_an_instance_that_died_is_gone_when_it_is_read(served: Any, cloud: Cloud, fakes: Any) -> None:
+def test_a_dead_instance_is_gone_when_it_is_read(served: Any, cloud: Cloud, fakes: Any) -> None:
     stack = Stack(cloud).network().rules().roles()
     record = stack.head()
     read = provider_pb2.ReadRequest(urn=urn("Instance", "instance"), id=record.id)

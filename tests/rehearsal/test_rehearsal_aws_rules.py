@@ -1,4 +1,4 @@
-"""The stand-in for AWS refuses what the vendor would refuse, replaces what its provider replaces, and no more."""
+"""The AWS stand-in refuses exactly what AWS refuses, and replaces exactly what the AWS provider replaces."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def document(**changes: Any) -> str:
 EXPORTS = "rootVolumeConfiguration.nfsExports.clientConfigurations"
 TEMPLATE = "launchTemplateConfigs.0.launchTemplateSpecification"
 REFUSED = [
-    # Types, against the SDK's own.
+    # Types, checked against the SDK.
     ("Vpc", "vpc", "cidrBlok", "x", "did you mean 'cidrBlock'?"),
     ("Vpc", "vpc", "enableDnsSupport", "yes", "must be a boolean"),
     ("Subnet", "public", "vpcId", None, "MissingParameter"),
     ("LaunchTemplate", "template", "networkInterfaces.0.networkCardIndex", "0", "must be a whole number"),
     ("Fleet", "fleet", "targetCapacitySpecification.totalTargetCapacity", "2", "must be a whole number"),
-    # Enumerations, patterns and ranges, against the API's own models.
+    # Enumerations, patterns and ranges, checked against the API models.
     ("Vpc", "vpc", "instanceTenancy", "shared", "it must be one of default, dedicated, host (Tenancy)"),
     ("PlacementGroup", "group", "strategy", "close", "it must be one of cluster, spread, partition"),
     ("LaunchTemplate", "template", "instanceInitiatedShutdownBehavior", "hibernate", "(ShutdownBehavior)"),
@@ -75,12 +75,12 @@ REFUSED = [
     ("DataRepositoryAssociation", "mirror", "s3.autoExportPolicy.events", ["NEW"] * 4, "has 4 entries; it must be 0 to 3"),
     ("BucketOwnershipControls", "owned", "rule.objectOwnership", "Everybody", "BucketOwnerEnforced"),
     ("Parameter", "parameter", "type", "Text", "String, StringList, SecureString"),
-    # What only the service knows of networks.
+    # Networks: rules that only the service knows.
     ("Vpc", "vpc", "cidrBlock", "10.0.0.0/15", "InvalidVpc.Range"),
     ("Vpc", "vpc", "cidrBlock", "10.0.0.1/16", "not a valid CIDR block"),
     ("Vpc", "vpc", "cidrBlock", "169.254.0.0/16", "the service keeps it"),
     ("Vpc", "vpc", "enableDnsSupport", False, "DNS host names need DNS support"),
-    ("Vpc", "vpc", "assignGeneratedIpv6CidrBlock", True, "NotPlayed"),
+    ("Vpc", "vpc", "assignGeneratedIpv6CidrBlock", True, "NotRehearsed"),
     ("VpcIpv4CidrBlockAssociation", "range", "cidrBlock", "10.0.128.0/17", "conflicts with 10.0.0.0/16"),
     ("VpcIpv4CidrBlockAssociation", "range", "vpcId", "vpc-0none", "The vpc ID 'vpc-0none' does not exist"),
     ("Subnet", "public", "availabilityZone", "us-east-1z", "parameter availabilityZone is invalid"),
@@ -98,9 +98,9 @@ REFUSED = [
     ("RouteTableAssociation", "public-joined", "routeTableId", "rtb-0none", "InvalidRouteTableID.NotFound"),
     ("RouteTableAssociation", "public-joined", "region", "us-east-1", "Resource.AlreadyAssociated"),
     ("VpcEndpoint", "s3", "serviceName", "com.amazonaws.us-east-1.s4", "InvalidServiceName"),
-    ("VpcEndpoint", "s3", "vpcEndpointType", "Interface", "NotPlayed"),
+    ("VpcEndpoint", "s3", "vpcEndpointType", "Interface", "NotRehearsed"),
     ("VpcEndpoint", "s3", "tags", {"Name": "second"}, "RouteAlreadyExists"),
-    # Groups.
+    # Security groups.
     ("SecurityGroup", "nodes", "name", "sg-mine", "may not be in the format sg-*"),
     ("SecurityGroup", "nodes", "name", "default", "InvalidGroup.Duplicate"),
     ("SecurityGroupIngressRule", "nodes-in", "referencedSecurityGroupId", "sg-0none", "InvalidGroup.NotFound"),
@@ -120,7 +120,7 @@ REFUSED = [
     ("RolePolicy", "policy", "policy", document(Resource="parameter/x"), "must be in ARN format"),
     ("RolePolicy", "policy", "role", "nobody", "The role with name nobody cannot be found"),
     ("RolePolicyAttachment", "attached", "policyArn", "arn:aws:iam::aws:policy/Everything", "is not attachable"),
-    # What only the service knows of machines.
+    # Machines: rules that only the service knows.
     ("Instance", "instance", "ami", "ami-0none", "InvalidAMIID.NotFound"),
     ("Instance", "instance", "instanceType", "m5.9xlarge", "Invalid value 'm5.9xlarge' for InstanceType"),
     ("Instance", "instance", "instanceType", "m7g.2xlarge", "does not match the architecture 'x86_64'"),
@@ -147,12 +147,12 @@ REFUSED = [
     ("Fleet", "fleet", "targetCapacitySpecification.totalTargetCapacity", 15, "VcpuLimitExceeded"),
     ("Fleet", "fleet", "onDemandOptions.minTargetCapacity", 3, "minTargetCapacity is 3 and the target is 2"),
     ("Fleet", "fleet", "onDemandOptions.singleAvailabilityZone", None, "needs singleAvailabilityZone or singleInstanceType"),
-    ("Fleet", "fleet", "type", "maintain", "NotPlayed"),
+    ("Fleet", "fleet", "type", "maintain", "NotRehearsed"),
     ("PlacementGroup", "group", "partitionCount", 3, "goes with strategy partition"),
     ("PlacementGroup", "group", "name", account.PLACEMENT_GROUP, "InvalidPlacementGroup.Duplicate"),
     ("KeyPair", "key", "publicKey", "AAAA", "not in valid OpenSSH public key format"),
     ("CapacityReservation", "odcr", "availabilityZone", "us-east-1f", "is not offered in us-east-1f"),
-    # What only the service knows of file systems, buckets and parameters.
+    # File systems, buckets and parameters: rules that only the service knows.
     ("LustreFileSystem", "lustre", "storageCapacity", 1300, "must be 1200, or a multiple of 2400"),
     ("LustreFileSystem", "lustre", "perUnitStorageThroughput", 200, "125, 250, 500, 1000"),
     ("LustreFileSystem", "lustre", "perUnitStorageThroughput", None, "PERSISTENT_2 needs it"),
@@ -167,7 +167,7 @@ REFUSED = [
     ("DataRepositoryAssociation", "mirror", "dataRepositoryPath", "bucket", "it must be s3://bucket"),
     ("DataRepositoryAssociation", "mirror", "fileSystemId", "fs-0123456789abcdef0", "FileSystemNotFound"),
     ("Bucket", "bucket", "bucket", "Mine", "InvalidBucketName"),
-    ("Bucket", "bucket", "website", {"indexDocument": "x"}, "NotPlayed"),
+    ("Bucket", "bucket", "website", {"indexDocument": "x"}, "NotRehearsed"),
     ("BucketPublicAccessBlock", "shut", "bucket", "nobodys", "NoSuchBucket"),
     ("Parameter", "parameter", "name", "/aws/mine", "can't be prefixed"),
     ("Parameter", "parameter", "value", "twice", "exactly one of"),
@@ -178,10 +178,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case[0]}-{case[2]}-{case[4]}")
-def test_what_the_vendor_would_refuse_is_refused_in_words(furnished: Stack, case: tuple[str, str, str, Any, str]) -> None:
+def test_inputs_that_aws_refuses_are_refused_with_its_message(furnished: Stack, case: tuple[str, str, str, Any, str]) -> None:
     noun, name, path, value, words = case
     inputs = furnished.inputs[name]
-    # What is not given cannot be taken away: then it is the second of its kind that is refused.
+    # None removes the input. If the input is not set, the test creates the same resource again, and the duplicate is refused.
     changed = inputs if value is None and path.rpartition(".")[2] not in str(inputs) else put(inputs, path, value)
     assert words in refusals(furnished.cloud, noun, changed)
 
@@ -189,14 +189,14 @@ def test_what_the_vendor_would_refuse_is_refused_in_words(furnished: Stack, case
 def leaves(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, dict | list) and value:
         pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
-        # Thirty-three interfaces are alike.
+        # The 33 interfaces are alike: three of them are enough.
         for key, one in pairs[:3] if isinstance(value, list) else pairs:
             yield from leaves(one, f"{path}.{key}".lstrip("."))
     if path:
         yield path
 
 
-def test_what_is_not_known_yet_is_let_through_wherever_it_stands(furnished: Stack) -> None:
+def test_an_unknown_input_is_accepted_at_any_path(furnished: Stack) -> None:
     for name, inputs in furnished.inputs.items():
         noun = furnished.nouns[name]
         known = set(refusals(furnished.cloud, noun, inputs).splitlines())
@@ -206,14 +206,14 @@ def test_what_is_not_known_yet_is_let_through_wherever_it_stands(furnished: Stac
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_property_is_a_member_of_the_api_or_listed_as_none(kind: str) -> None:
+def test_every_property_is_a_member_of_the_api_or_is_listed_as_having_none(kind: str) -> None:
     assert list(members.unmapped(SDK, kind)) == []
     service = members.REQUESTS[kind][0]
     listed = members.MEMBERS.get(kind, {})
     assert [path for path, named in listed.items() if named and models.member(service, named) is None] == []
 
 
-def test_patterns_of_the_models_are_patterns_here_too() -> None:
+def test_every_pattern_of_the_api_models_compiles_in_python() -> None:
     unread = {
         (service, name)
         for service in ("iam", "fsx", "ssm")
@@ -223,7 +223,7 @@ def test_patterns_of_the_models_are_patterns_here_too() -> None:
     assert not unread
 
 
-def test_without_the_models_the_plugin_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_models_the_plugin_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(RuntimeError, match=r"botocore is not installed, .* `tools/setup python` installs it"):
         models.present()
@@ -257,7 +257,7 @@ def test_interfaces_that_a_type_cannot_have_are_refused(kind: str, places: Any, 
 
 
 @pytest.mark.parametrize("kind", [one for one in TYPES.values() if one.efa], ids=lambda one: one.name)
-def test_every_type_takes_as_many_devices_as_it_has(kind: Any) -> None:
+def test_every_instance_type_accepts_as_many_devices_as_it_has(kind: Any) -> None:
     first = 1 if kind.efa < len(kind.cards) else 0
     front = [PRIMARY, *([] if first else [(0, 1, "efa-only")])]
     places = [(0, 0, "efa")] if kind.cards[0] == 1 and not first else front
@@ -266,11 +266,11 @@ def test_every_type_takes_as_many_devices_as_it_has(kind: Any) -> None:
     assert sum(place[2] != "interface" for place in places) == kind.efa == len(set(kind.hcas))
 
 
-# Launches that a template hides until it is used
+# Launch errors that appear only when a template is used
 
 
 def launched(stack: Stack, **changes: Any) -> str:
-    """What the service says of an instance from the stack's template with changes."""
+    """Return the errors for an instance launched from the stack's template with these changes."""
     inputs = copy.deepcopy(stack.inputs["template"]) | {"name": f"other-{len(stack.ids)}"} | changes
     made = stack.make("LaunchTemplate", f"template-{len(stack.ids)}", **{k: v for k, v in inputs.items() if v is not None})
     return refusals(stack.cloud, "Instance", {"launchTemplate": {"id": made.id, "version": "1"}})
@@ -288,7 +288,7 @@ def target(reservation: str) -> dict[str, Any]:
 
 
 BLOCK = {"marketType": "capacity-block"}
-HELD = "cr-0bbbbbbbbbbbbbbb1"
+BLOCK_RESERVATION = "cr-0bbbbbbbbbbbbbbb1"
 LAUNCHES: list[tuple[dict[str, Any], str]] = [
     ({"instanceType": "m5.8xlarge"}, "EFA interfaces are not supported on m5.8xlarge"),
     ({"instanceType": "t3.micro", "networkInterfaces": None}, "Cluster placement groups are not supported by the 't3.micro'"),
@@ -299,10 +299,13 @@ LAUNCHES: list[tuple[dict[str, Any], str]] = [
         {"instanceMarketOptions": BLOCK, "capacityReservationSpecification": target(account.POOLED[0])},
         "is an on-demand reservation",
     ),
-    ({"capacityReservationSpecification": target(HELD)}, "is a Capacity Block"),
+    ({"capacityReservationSpecification": target(BLOCK_RESERVATION)}, "is a Capacity Block"),
     ({"capacityReservationSpecification": target("cr-0aaaaaaaaaaaaaaa3")}, "holds p5en.48xlarge"),
     ({"capacityReservationSpecification": target("cr-0aaaaaaaaaaaaaaa3")}, "was created in placement group rehearsed-cluster"),
-    ({"instanceMarketOptions": BLOCK, "capacityReservationSpecification": target(HELD)}, "InsufficientInstanceCapacity"),
+    (
+        {"instanceMarketOptions": BLOCK, "capacityReservationSpecification": target(BLOCK_RESERVATION)},
+        "InsufficientInstanceCapacity",
+    ),
     ({"iamInstanceProfile": {"name": "nobody"}}, "Invalid IAM Instance Profile name"),
     ({"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": 40}}]}, "expect size >= 75GB"),
 ]
@@ -315,9 +318,9 @@ def test_a_launch_from_a_template_is_refused_where_run_instances_would_refuse_it
     assert words in launched(stack, **changed)
 
 
-def test_reservations_are_used_up(stack: Stack) -> None:
-    held = {"capacityReservationSpecification": target(account.POOLED[1])}
-    made = stack.make("LaunchTemplate", "held", **(stack.inputs["template"] | {"name": "held"} | held))
+def test_a_full_reservation_refuses_the_next_instance(stack: Stack) -> None:
+    targeted = {"capacityReservationSpecification": target(account.POOLED[1])}
+    made = stack.make("LaunchTemplate", "targeted", **(stack.inputs["template"] | {"name": "targeted"} | targeted))
     for name in ("one", "two"):
         stack.make("Instance", name, launchTemplate={"id": made.id, "version": "1"})
     assert "ReservationCapacityExceeded" in refusals(
@@ -325,7 +328,7 @@ def test_reservations_are_used_up(stack: Stack) -> None:
     )
 
 
-def test_several_interfaces_have_no_public_address(stack: Stack) -> None:
+def test_an_instance_with_several_interfaces_cannot_have_a_public_address(stack: Stack) -> None:
     listed = copy.deepcopy(stack.inputs["template"]["networkInterfaces"][:2])
     listed[0]["associatePublicIpAddress"] = "true"
     words = "The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces."
@@ -334,7 +337,7 @@ def test_several_interfaces_have_no_public_address(stack: Stack) -> None:
     assert "gives public addresses at launch" in launched(stack, networkInterfaces=public)
 
 
-def test_groups_and_subnets_of_different_networks_do_not_go_together(stack: Stack) -> None:
+def test_groups_and_subnets_of_different_vpcs_cannot_be_combined(stack: Stack) -> None:
     other = stack.make("Vpc", "other-vpc", cidrBlock="10.9.0.0/16").id
     theirs = stack.make("SecurityGroup", "theirs", vpcId=other).id
     listed = [one | {"securityGroups": [theirs]} for one in stack.inputs["template"]["networkInterfaces"]]
@@ -350,22 +353,22 @@ def test_groups_and_subnets_of_different_networks_do_not_go_together(stack: Stac
     assert "is of another VPC than the subnet" in refusals(stack.cloud, "OpenZfsFileSystem", apart)
 
 
-def test_a_subnet_outside_its_vpc_is_refused_when_it_is_made(cloud: Cloud) -> None:
+def test_a_subnet_outside_its_vpc_is_refused_at_creation(cloud: Cloud) -> None:
     vpc = Stack(cloud).make("Vpc", "vpc", cidrBlock="10.0.0.0/16").id
     inputs = {"vpcId": vpc, "cidrBlock": "10.1.0.0/17"}
-    assert not refusals(cloud, "Subnet", inputs), "the range may be made by the same update"
+    assert not refusals(cloud, "Subnet", inputs), "the same update may still add the range"
     with pytest.raises(ServiceError, match=r"InvalidSubnet\.Range: The CIDR '10\.1\.0\.0/17' is invalid"):
         cloud.create(token("Subnet"), "urn:x::p::t::n", inputs)
 
 
-def test_a_type_is_to_be_had_in_some_zones_only(stack: Stack) -> None:
+def test_an_instance_type_is_offered_in_some_zones_only(stack: Stack) -> None:
     far = stack.make("Subnet", "far", vpcId=stack.ids["vpc"], cidrBlock="10.1.128.0/17", availabilityZone="us-east-1c").id
     listed = [one | {"subnetId": far} for one in stack.inputs["template"]["networkInterfaces"]]
     words = "is not supported in your requested Availability Zone (us-east-1c)"
     assert words in launched(stack, networkInterfaces=listed)
 
 
-def test_a_subnet_that_is_full_takes_no_more(stack: Stack) -> None:
+def test_a_full_subnet_takes_no_more_instances(stack: Stack) -> None:
     small = stack.make("Subnet", "small", vpcId=stack.ids["vpc"], cidrBlock="10.1.128.0/28", availabilityZone="us-east-1a").id
     listed = [one | {"subnetId": small} for one in stack.inputs["template"]["networkInterfaces"]]
     made = stack.make("LaunchTemplate", "tight", **(stack.inputs["template"] | {"name": "tight", "networkInterfaces": listed}))
@@ -380,12 +383,12 @@ def test_a_subnet_that_is_full_takes_no_more(stack: Stack) -> None:
         ({"capacityReservationSpecification": target(account.POOLED[0])}, "targets one by its id"),
     ],
 )
-def test_a_fleet_refuses_templates_that_are_for_single_instances(stack: Stack, changed: dict[str, Any], words: str) -> None:
+def test_a_fleet_refuses_templates_meant_for_single_instances(stack: Stack, changed: dict[str, Any], words: str) -> None:
     made = stack.make("LaunchTemplate", "single", **(stack.inputs["template"] | {"name": "single"} | changed))
     assert words in refusals(stack.cloud, "Fleet", fleet(made.id, 1))
 
 
-def test_openzfs_in_two_zones_has_a_subnet_in_each(stack: Stack) -> None:
+def test_openzfs_in_two_zones_needs_a_subnet_in_each(stack: Stack) -> None:
     near = stack.make("Subnet", "near", vpcId=stack.ids["vpc"], cidrBlock="10.1.128.0/18", availabilityZone="us-east-1a").id
     far = stack.make("Subnet", "far", vpcId=stack.ids["vpc"], cidrBlock="10.1.192.0/18", availabilityZone=OTHER).id
     two = openzfs(stack.ids) | {"deploymentType": "MULTI_AZ_1", "preferredSubnetId": stack.ids["private"]}
@@ -435,7 +438,7 @@ def test_a_change_replaces_what_the_vendors_provider_replaces(furnished: Stack, 
     assert bool(found.replaced) is replaces
 
 
-def test_unchanged_inputs_are_no_change_and_a_smaller_lustre_is_another_one(furnished: Stack) -> None:
+def test_unchanged_inputs_are_no_change_and_a_smaller_lustre_is_a_replacement(furnished: Stack) -> None:
     assert set(REPLACED) == set(KINDS)
     for name, inputs in furnished.inputs.items():
         found = changes(token(furnished.nouns[name]), inputs, copy.deepcopy(inputs))
@@ -444,13 +447,13 @@ def test_unchanged_inputs_are_no_change_and_a_smaller_lustre_is_another_one(furn
     assert shrunk.replaced == ["storageCapacity"]
 
 
-def test_every_property_whose_change_replaces_is_one_of_the_sdk() -> None:
+def test_every_property_that_forces_replacement_exists_in_the_sdk() -> None:
     for kind, listed in REPLACED.items():
         known = set(SDK.inputs(kind).fields) | {"*"}
         assert {path.partition(".")[0] for path in listed} <= known, kind
 
 
-def test_user_data_in_base64_counts_as_what_it_decodes_to(furnished: Stack) -> None:
+def test_base64_user_data_is_limited_by_its_decoded_size(furnished: Stack) -> None:
     inputs = head(furnished.ids)
     del inputs["userData"]
     fits = base64.b64encode(b"#" * 16_384).decode()

@@ -1,4 +1,4 @@
-"""enroot as the rehearsal has it: installed by our own first boot, images from a registry, commands in a root of their own."""
+"""The rehearsed enroot: first boot installs it, a registry serves its images, and each command runs in its own root."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_first_boot_installs_enroot_and_keeps_its_folders_on_the_machines_own_di
     assert "enroot" not in again.stdout, "an image that has enroot is left as it is"
 
 
-def test_a_package_of_another_version_is_not_there(stage):
+def test_a_package_of_an_unknown_version_is_not_found(stage):
     place = "https://github.com/NVIDIA/enroot/releases/download/v9.9.9/enroot{}"
     assert "404" in stage.inside("node0", f"curl -fsSL -o /dev/null {place.format('_9.9.9-1_amd64.deb')}").stderr
     assert "404" in stage.inside("linux", f"dnf install -y {place.format('-9.9.9-1.el8.x86_64.rpm')}").stderr
@@ -85,13 +85,13 @@ def test_a_package_of_another_version_is_not_there(stage):
         ("nccl-tests", "[ERROR] Invalid argument: nccl-tests"),
     ],
 )
-def test_what_no_registry_has_is_refused_in_enroots_words(stage, uri, why):
+def test_an_image_that_no_registry_has_is_refused_with_enroots_message(stage, uri, why):
     done = on(stage, "node0", f"enroot import -o /tmp/none.sqsh {quote(uri)}")
     assert done.returncode == 1
     assert why in done.stderr
 
 
-def test_without_a_way_out_nothing_is_imported(stage):
+def test_an_import_fails_without_a_route_to_the_internet(stage):
     try:
         network.apply_vcn(stage.world, vcn(routes=()))
         done = on(stage, "node0", f"enroot import -o /tmp/none.sqsh {quote(STACK.container)}")
@@ -100,7 +100,7 @@ def test_without_a_way_out_nothing_is_imported(stage):
         network.apply_vcn(stage.world, vcn())
 
 
-def test_an_image_is_there_by_its_digest_and_each_import_is_another_file(unpacked):
+def test_an_image_can_be_imported_by_digest_and_each_import_writes_a_different_file(unpacked):
     ask = "import sys; sys.path.insert(0, '/usr/lib/rehearsal/python'); from rehearsal.image import registry; "
     digest = on(unpacked, "node0", f"python3 -c {quote(ask + 'print(registry._tests().digest())')}").stdout.strip()
     uri = f"docker://public.ecr.aws#hpc-cloud/nccl-tests@{digest}"
@@ -125,7 +125,7 @@ def test_a_command_sees_the_images_files_and_only_the_mounts_asked_for(unpacked)
     assert on(unpacked, "node0", "ls ~/d").stdout.split() == ["f", "g"]
 
 
-def test_the_framework_prints_its_page_and_has_no_plugin(unpacked):
+def test_the_framework_image_prints_its_banner_and_has_no_plugin(unpacked):
     done = on(unpacked, "node0", "enroot start framework sh -c 'ls -d /opt/amazon/ofi-nccl; echo done'")
     assert done.stdout.startswith("== PyTorch ==")
     assert "cannot access '/opt/amazon/ofi-nccl'" in done.stderr
@@ -145,12 +145,12 @@ def test_the_framework_prints_its_page_and_has_no_plugin(unpacked):
         ("batch tests", "[ERROR] Invalid command: batch"),
     ],
 )
-def test_what_enroot_would_refuse_is_refused(unpacked, command, why):
+def test_configurations_that_enroot_would_refuse_are_refused(unpacked, command, why):
     done = on(unpacked, "node0", f"enroot {command}")
     assert done.returncode == 1
     assert why in done.stderr
 
 
-def test_what_is_removed_is_gone(unpacked):
+def test_a_removed_image_is_gone(unpacked):
     done = on(unpacked, "node0", "enroot create -n spare tests.sqsh && enroot remove -f spare && enroot list")
     assert done.stdout.split() == ["framework", "tests"]

@@ -76,7 +76,7 @@ def test_a_slow_link_slows_both_ways_between_its_ends_and_nobody_else(stage, sen
 
 
 @pytest.mark.rehearsal
-def test_a_degraded_port_shows_its_rate_and_is_held_to_it(stage):
+def test_a_degraded_port_shows_its_rate_and_is_limited_to_it(stage):
     shown = stage.inside(
         "gpu1", "cat /sys/class/infiniband/mlx5_{6,7}/ports/1/{rate,state}; cat /sys/class/net/enp7*/mtu"
     ).stdout
@@ -87,7 +87,7 @@ def test_a_degraded_port_shows_its_rate_and_is_held_to_it(stage):
 
 @pytest.mark.rehearsal
 @pytest.mark.parametrize(("receiver", "altered"), [(2, True), (0, False)])
-def test_wrong_values_arrive_altered_although_every_checksum_held(stage, receiver, altered):
+def test_wrong_values_arrive_although_every_checksum_matched(stage, receiver, altered):
     sender, address = 1, f"192.168.2.{61 + receiver}"
     counting = RECEIVE.format(address).replace("n=len(c.recv(1));", "n=0;").replace("n+=len(b)", "n+=len(b)-b.count(b'x')")
     counting = counting.replace("print(n*8/(time.time()-t)/1e6)", "print(n)")
@@ -98,14 +98,14 @@ def test_wrong_values_arrive_altered_although_every_checksum_held(stage, receive
 
 
 @pytest.mark.rehearsal
-def test_a_tcp_fallback_has_every_device_and_no_verbs(stage):
+def test_a_tcp_fallback_has_every_device_but_no_verbs(stage):
     seen = {name: stage.inside(name, "ls /sys/class/infiniband | wc -l; ls /sys/class/infiniband_verbs | wc -l").stdout.split()
             for name in ("gpu0", "gpu2")}  # fmt: skip
     assert seen == {"gpu0": ["17", "17"], "gpu2": ["17", "0"]}
 
 
 @pytest.mark.rehearsal
-def test_benchmark_sockets_alone_are_held_to_the_front_ends_scaled_rate(stage):
+def test_only_benchmark_sockets_are_limited_to_the_front_ends_scaled_rate(stage):
     marked = SEND.replace("e=time.time()", f"c.setsockopt(0,1,{cables.NCCL_SOCKET_SERVICE});e=time.time()")
     rates = []
     for program in (marked, SEND):
@@ -157,7 +157,7 @@ def test_a_slow_link_is_known_at_both_its_ends_and_nowhere_else(tmp_path):
 
 
 @pytest.mark.rehearsal
-def test_what_a_killed_run_left_is_cleared_with_its_faults_and_no_other_world_is_touched(tmp_path):
+def test_a_killed_runs_remains_are_cleared_with_its_faults_and_no_other_world_is_touched(tmp_path):
     mine, other = World.at(tmp_path / "mine"), World.at(tmp_path / "other")
     for world in (mine, other):
         world.folder("clouds", "oci")

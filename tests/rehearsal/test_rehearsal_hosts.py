@@ -230,7 +230,7 @@ def test_a_missing_rule_hangs_and_a_stateless_one_needs_its_answer(stage):
         network.apply_vcn(stage.world, vcn())
 
 
-def test_the_internet_is_reached_by_nat_alone_and_nobody_comes_in_by_it(stage):
+def test_the_internet_is_reached_only_through_nat_and_nobody_enters_through_it(stage):
     out = "timeout 3 bash -c '</dev/tcp/198.51.100.10/443' 2>&1"
     assert "refused" in stage.inside("gpu0", out).stdout
     assert "No package htop available" in stage.inside("gpu0", "yum install -y htop").stdout
@@ -244,7 +244,7 @@ def test_the_internet_is_reached_by_nat_alone_and_nobody_comes_in_by_it(stage):
     assert subprocess.run(into, capture_output=True, check=False).returncode != 0
 
 
-def test_faults_cost_what_they_would_cost(stage):
+def test_faults_cost_as_much_as_real_ones(stage):
     stage.faults(
         {"kind": "rail_rate", "host": 0, "rail": 2, "factor": 0.5},
         {"kind": "rail_dead", "host": 0, "rail": 5},
@@ -300,7 +300,7 @@ def door(tmp_path):
     cleanup.demolish(world)
 
 
-def test_the_door_gives_an_agent_and_no_way_out_and_takes_all_with_it(door):
+def test_the_entry_provides_an_agent_and_no_way_out_and_cleans_up_behind_itself(door):
     world, enter = door
     shown = enter("sh", "-c", "ssh-add -l; ip -4 route; ls -l $BUSBAR_WORLD/operator/id_ed25519; exit 7")
     text = shown.communicate(timeout=30)[0]
@@ -312,7 +312,7 @@ def test_the_door_gives_an_agent_and_no_way_out_and_takes_all_with_it(door):
     assert not world.path.exists()
 
 
-def test_the_door_outlives_ctrl_c_and_says_how_its_command_ended(door):
+def test_the_entry_survives_ctrl_c_and_reports_its_commands_exit_status(door):
     _, enter = door
     waits = "import signal,time; signal.signal(signal.SIGINT, lambda *_: exit(5)); print('up', flush=True); time.sleep(30)"
     running = enter(sys.executable, "-c", waits, start_new_session=True)
@@ -321,7 +321,7 @@ def test_the_door_outlives_ctrl_c_and_says_how_its_command_ended(door):
     assert running.wait(timeout=10) == 5
 
 
-def test_what_a_killed_run_left_is_cleared_at_the_next_start(door):
+def test_a_killed_runs_remains_are_cleared_at_the_next_start(door):
     world, enter = door
     network.apply_vcn(world, vcn())
     spec = Stage.__new__(Stage)

@@ -149,7 +149,7 @@ def test_our_first_boot_does_all_its_steps_on_the_vendors_images(stage, name, us
     assert wires.call(login) == f"{user}\nJST\n0\n"
 
 
-def test_the_head_publishes_its_key_and_may_write_nothing_else(stage):
+def test_the_head_node_publishes_its_key_and_may_write_nothing_else(stage):
     made = parameters.get(stage.world, PARAMETER)
     instance, *key = made.value.split()
     assert instance == "i-0head"
@@ -177,12 +177,12 @@ def test_the_kernel_has_no_packaged_lustre_client_so_first_boot_builds_one_and_d
         assert f"linux-headers-{kernel}-aws" in stage.inside(name, "apt-mark showhold").stdout
 
 
-def test_lustre_has_eight_efa_devices_or_the_front_end_alone(stage):
+def test_lustre_has_eight_efa_devices_or_only_the_front_end(stage):
     assert stage.inside("node0", "lnetctl net show --net efa").stdout.count("@efa") == 8
     assert stage.inside("head", "cat /etc/modprobe.d/busbar-lnet.conf").stdout == 'options lnet networks="tcp(ens32)"\n'
 
 
-def test_without_a_way_to_the_services_nothing_is_written(stage):
+def test_without_a_route_to_the_services_nothing_is_written(stage):
     put = f"aws ssm put-parameter --region ap-northeast-1 --overwrite --value x --name {PARAMETER}"
     try:
         network.apply_vcn(stage.world, vcn(routes=()))
@@ -201,7 +201,7 @@ def test_the_metadata_service_answers_version_two_inside_and_its_port_53_is_stil
     assert stage.inside("node0", "getent hosts ip-10-0-1-22").stdout.startswith("10.0.1.22")
 
 
-def test_efa_devices_are_there_as_the_driver_shows_them_and_have_no_interface(stage):
+def test_efa_devices_appear_as_the_driver_shows_them_and_have_no_interface(stage):
     shown = stage.inside("node0", "cd /sys/class/infiniband; ls -v; cat rdmap79s0/ports/1/{state,rate,link_layer}").stdout
     assert shown.split("\n")[:32] == list(P5.hca)
     assert shown.endswith("4: ACTIVE\n100 Gb/sec (4X EDR)\nUnknown\n")
@@ -306,7 +306,7 @@ def test_a_kernel_for_which_no_lustre_client_can_be_had_ends_the_boot_with_that_
     hosts.stop(stage.world, "nolustre")
 
 
-def test_a_node_with_an_efa_device_short_says_so_at_its_first_boot(stage):
+def test_a_node_that_lacks_an_efa_device_says_so_at_its_first_boot(stage):
     short = spec(stage, "short", 31, "ubuntu2204")
     hosts.boot(stage.world, replace(short, rails=short.rails[:31]))
     stage.ready("short")

@@ -44,7 +44,7 @@ def put(service, name, value="v", **more):
     return asked(service, metadata_service.PARAMETER, method="POST", body=body)
 
 
-def test_nothing_is_said_without_a_token_or_with_one_that_was_not_given_out(world):
+def test_nothing_is_answered_without_an_issued_token(world):
     service = Service(world.path, "h0")
     for token in ("", "guessed"):
         assert asked(service, "/latest/meta-data/instance-id", token) == (401, "")
@@ -66,7 +66,7 @@ def test_a_token_needs_a_time_to_live_of_up_to_six_hours_and_no_proxy(world, hea
     assert Service(world.path, "h0").answer("PUT", "/latest/api/token", headers, b"")[0] == status
 
 
-def test_a_token_ends_with_its_time(world, monkeypatch):
+def test_a_token_expires(world, monkeypatch):
     service = Service(world.path, "h0")
     now = [1000.0]
     monkeypatch.setattr(metadata_service.time, "monotonic", lambda: now[0])
@@ -76,7 +76,7 @@ def test_a_token_ends_with_its_time(world, monkeypatch):
     assert asked(service, "latest/meta-data/instance-id", token) == (401, "")
 
 
-def test_folders_list_their_names_and_what_is_not_there_is_404(world):
+def test_folders_list_their_names_and_a_missing_path_is_404(world):
     service = Service(world.path, "h0")
     assert asked(service, "/latest/meta-data/") == (200, "instance-id\nplacement/")
     assert asked(service, "/latest/meta-data/placement/") == (200, "availability-zone\nregion")
@@ -120,7 +120,7 @@ def test_requests_are_read_in_pieces_and_broken_ones_are_refused():
     theirs.close()
 
 
-def test_writers_at_once_lose_no_version_and_names_of_any_spelling_are_apart(tmp_path):
+def test_concurrent_writers_lose_no_version_and_names_of_any_spelling_stay_apart(tmp_path):
     world = World.at(tmp_path / "w")
     with ThreadPoolExecutor(8) as window:
         made = list(window.map(lambda at: parameters.put(world, "/a/b", str(at), overwrite=True), range(40)))

@@ -233,7 +233,7 @@ def bus_fractions(transcript: str, ranks: int, rails: int) -> dict[int, tuple[fl
 
 
 @needs_build_tools
-def test_a_build_without_nvcc_fails_as_a_missing_nvcc_fails(tmp_path: Path) -> None:
+def test_a_build_without_nvcc_fails_like_a_real_one(tmp_path: Path) -> None:
     made = make(tmp_path, "CUDA_HOME=/nowhere")
     assert made.returncode != 0
     assert "/nowhere/bin/nvcc: not found" in made.stderr
@@ -261,7 +261,9 @@ def test_a_build_without_the_nccl_headers_names_nccl_h(tmp_path: Path) -> None:
         (["-b", "2M", "-e", "1M"], "invalid sizes for 'minbytes' and 'maxbytes': 2097152 > 1048576"),
     ],
 )
-def test_what_cannot_act_on_tcp_rails_is_refused_in_one_sentence(without_mpi: Path, flags: list[str], sentence: str) -> None:
+def test_options_that_cannot_act_on_tcp_rails_are_refused_in_one_sentence(
+    without_mpi: Path, flags: list[str], sentence: str
+) -> None:
     refused = run(str(without_mpi), *flags)
     assert refused.returncode == 255
     assert sentence in refused.stderr
@@ -362,7 +364,7 @@ def test_the_ring_fills_the_rails_and_sends_what_its_formula_says(two_hosts: Ben
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_a_rail_at_half_rate_halves_the_ring_and_is_the_busiest(two_hosts: Bench, with_mpi: Path) -> None:
+def test_a_rail_at_half_rate_halves_the_ring_and_is_busy_longest(two_hosts: Bench, with_mpi: Path) -> None:
     two_hosts.rail_rate(1, 3, RAIL_BITS_PER_S // 2)
     try:
         done = two_hosts.perf(with_mpi, "-b", "2M", "-e", "2M", "-n", "2", "-w", "0", env={"NCCL_DEBUG": "INFO"})
@@ -546,7 +548,7 @@ def program(with_mpi: Path, name: str) -> Path:
 
 
 @needs_build_tools
-def test_one_link_makes_every_program_of_nccl_tests(with_mpi: Path) -> None:
+def test_one_link_builds_every_program_of_nccl_tests(with_mpi: Path) -> None:
     names = {path.name for path in with_mpi.parent.glob("*_perf")}
     assert names == {f"{name}_perf" for name in (*TESTS, "alltoallv")}
     assert len({(with_mpi.parent / name).read_bytes() for name in names}) == 1
@@ -648,7 +650,7 @@ def test_a_split_makes_groups_that_run_at_once(
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_a_split_by_nothing_is_refused(two_hosts: Bench, with_mpi: Path) -> None:
+def test_a_split_by_zero_is_refused(two_hosts: Bench, with_mpi: Path) -> None:
     refused = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", env={"NCCL_TESTS_SPLIT": "MOD 0"}, ranks=1)
     assert refused.returncode != 0
     assert "NCCL_TESTS_SPLIT MOD 0 is refused: ranks cannot be divided by 0." in refused.stderr

@@ -41,7 +41,7 @@ BUCKET = (
 )
 
 
-def test_the_network_is_what_the_stack_says(cloud: Cloud, fakes: Fakes) -> None:
+def test_the_network_matches_the_stack(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
     (plan,) = fakes.plans.values()
@@ -69,7 +69,7 @@ def test_a_subnet_without_lists_has_the_vendors_default_ones(cloud: Cloud, fakes
     assert subnet.outputs()["securityListIds"] == [cloud.store.read().records[vcn].computed["defaultSecurityListId"]]
 
 
-def test_an_instance_boots_as_what_was_asked_for(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_instance_boots_as_it_was_requested(cloud: Cloud, fakes: Fakes) -> None:
     record = Stack(cloud).network().bastion()
     (spec,) = fakes.running.values()
     assert (spec.hostname, spec.address, spec.gateway, spec.index) == ("bastion-1", "10.0.0.2", "10.0.0.1", -1)
@@ -129,7 +129,7 @@ def test_an_image_that_is_imported_is_launched_on_shapes_that_were_added_to_it(c
     assert "404-NotAuthorizedOrNotFound" in refusals(cloud, "Image", elsewhere)
 
 
-def test_an_operator_may_have_one_node_of_a_pool_made_anew_and_the_others_stay(cloud, fakes, monkeypatch, capsys):
+def test_an_operator_may_replace_one_node_of_a_pool_and_the_others_stay(cloud, fakes, monkeypatch, capsys):
     stack = Stack(cloud).network()
     network_id = stack.pool(3).id
     monkeypatch.setattr(cli, "Cloud", lambda _: cloud)
@@ -170,7 +170,7 @@ def test_capacity_that_runs_out_half_way_leaves_a_partial_pool_that_the_next_upd
     assert sorted(spec.index for spec in fakes.running.values()) == [0, 1, 2]
 
 
-def test_what_is_in_use_cannot_be_deleted_and_what_is_gone_can(cloud: Cloud) -> None:
+def test_resources_in_use_cannot_be_deleted_and_missing_ones_can(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     stack.bastion()
     stack.pool()
@@ -217,7 +217,7 @@ def forge(cloud: Cloud, ocid: str, **fields: Any) -> None:
             setattr(database.records[ocid], name, value)
 
 
-def test_what_a_dead_process_was_doing_is_finished_as_a_vendor_does(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_operation_of_a_dead_process_is_finished_as_a_vendor_does(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
     pool = stack.pool()
@@ -259,7 +259,7 @@ def test_recovery_leaves_alone_what_a_living_process_is_making(cloud: Cloud) -> 
     assert cloud.store.read().records[record.id].state == "PROVISIONING"
 
 
-def test_what_an_engine_that_died_has_made_stays_beside_its_second_try_and_holds_what_it_needs(
+def test_a_dead_engines_resources_stay_beside_the_second_attempts_and_keep_their_dependencies(
     cloud: Cloud, fakes: Fakes
 ) -> None:
     stack = Stack(cloud).network()

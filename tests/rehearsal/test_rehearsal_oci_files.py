@@ -44,7 +44,7 @@ def test_a_file_system_without_an_export_is_reached_by_nobody_and_keeps_its_data
     assert fakes.kept == set()
 
 
-def test_servers_take_addresses_that_nodes_then_do_not_get(cloud: Cloud, fakes: Fakes) -> None:
+def test_servers_take_addresses_that_nodes_no_longer_get(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     stack.pool()
     assert sorted(spec.address for spec in fakes.running.values()) == ["10.0.1.24", "10.0.1.25"]
@@ -55,7 +55,7 @@ def test_servers_take_addresses_that_nodes_then_do_not_get(cloud: Cloud, fakes: 
 
 
 @pytest.mark.parametrize(("held", "holder"), [("private", "mounttarget"), ("files", "export")])
-def test_what_a_file_system_needs_cannot_go_before_it(cloud: Cloud, held: str, holder: str) -> None:
+def test_a_resource_that_a_file_system_needs_cannot_be_deleted_before_it(cloud: Cloud, held: str, holder: str) -> None:
     stack = Stack(cloud).network().files()
     with pytest.raises(ServiceError, match=rf"409-Conflict, .* references the \w+ ocid1\.{holder}\."):
         cloud.delete(stack.ids[held])
@@ -64,7 +64,7 @@ def test_what_a_file_system_needs_cannot_go_before_it(cloud: Cloud, held: str, h
         cloud.delete(stack.ids[name])
 
 
-def test_a_subnet_with_lustre_alone_cannot_go_either(cloud: Cloud) -> None:
+def test_a_subnet_that_holds_only_lustre_cannot_be_deleted_either(cloud: Cloud) -> None:
     stack = Stack(cloud).network().files()
     for name in ("export", "target"):
         cloud.delete(stack.ids[name])
@@ -87,11 +87,11 @@ def test_an_export_joins_those_of_one_availability_domain(cloud: Cloud) -> None:
         cloud.create(token(EXPORT), stack.urn(EXPORT, "e"), stack.inputs["export"] | {"fileSystemId": far})
 
 
-def test_a_second_file_system_behind_one_mount_target_is_not_played(cloud: Cloud) -> None:
+def test_a_second_file_system_behind_one_mount_target_is_not_rehearsed(cloud: Cloud) -> None:
     stack = Stack(cloud).network().files()
     more = stack.make("FileSystem", "more", availabilityDomain=AD).id
     wanted = stack.inputs["export"] | {"fileSystemId": more, "path": "/more"}
-    with pytest.raises(ServiceError, match="501-NotPlayed"):
+    with pytest.raises(ServiceError, match="501-NotRehearsed"):
         cloud.create(token(EXPORT), stack.urn(EXPORT, "more"), wanted)
 
 
@@ -110,7 +110,7 @@ def test_an_availability_domain_has_two_standard_mount_targets_and_a_narrow_subn
         cloud.create(token(TARGET), stack.urn(TARGET, "n"), inputs | {"subnetId": narrow, "requestedThroughput": "20"})
 
 
-def test_other_clients_count_at_once_and_the_server_stays(cloud: Cloud, fakes: Fakes) -> None:
+def test_changed_clients_take_effect_at_once_and_the_server_stays(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     option = stack.inputs["export"]["exportOptions"][0]
     cloud.update(stack.ids["export"], stack.inputs["export"] | {"exportOptions": [option | {"source": "10.0.1.7"}]})

@@ -160,7 +160,7 @@ def served(cloud: Cloud) -> Iterator[Any]:
     running.server.stop(None)
 
 
-def test_a_preview_knows_what_is_given_and_leaves_the_rest_open(served: Any) -> None:
+def test_a_preview_knows_the_given_values_and_leaves_the_rest_unknown(served: Any) -> None:
     urn = f"urn:pulumi:dev::p::{token('Vcn')}::vcn"
     inputs = wire.dumps({"compartmentId": COMPARTMENT, "cidrBlocks": ["10.0.0.0/16"]})
     made = wire.loads(served.Create(provider_pb2.CreateRequest(urn=urn, properties=inputs, preview=True)).properties)

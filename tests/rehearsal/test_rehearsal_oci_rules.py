@@ -49,7 +49,7 @@ REFUSED = [
     ("Vcn", "vcn", "cidrBlocks", ["10.0.0.0/16", "10.0.128.0/17"], "overlaps another range"),
     ("Vcn", "vcn", "dnsLabel", "1cluster", "a letter first"),
     ("Vcn", "vcn", "dnsLabel", "a-cluster", "letters and digits"),
-    ("Vcn", "vcn", "isIpv6enabled", True, "501-NotPlayed"),
+    ("Vcn", "vcn", "isIpv6enabled", True, "501-NotRehearsed"),
     ("InternetGateway", "igw", "displayName", "second", "LimitExceeded"),
     ("ServiceGateway", "sgw", "services", [{"serviceId": "ocid1.service.oc1.iad.x"}], "404"),
     ("Subnet", "public", "vcnId", "ocid1.vcn.oc1.rhs.none", "404-NotAuthorizedOrNotFound"),
@@ -79,7 +79,7 @@ REFUSED = [
     ("Instance", "bastion", "createVnicDetails.privateIp", "10.0.0.1", "is not a host's address"),
     ("Instance", "bastion", "createVnicDetails.hostnameLabel", "bastion-1", "is taken in subnet"),
     ("Instance", "bastion", "createVnicDetails.hostnameLabel", "under_score", "RFC 952"),
-    ("Instance", "bastion", "createVnicDetails.nsgIds", ["ocid1.nsg"], "501-NotPlayed"),
+    ("Instance", "bastion", "createVnicDetails.nsgIds", ["ocid1.nsg"], "501-NotRehearsed"),
     ("Instance", "bastion", "metadata.ssh_authorized_keys", "ssh-ed25519 AAAA operator", "no public SSH key"),
     ("Instance", "bastion", "metadata.user_data", "#cloud-config", "is not base64"),
     ("Instance", "bastion", "metadata.user_data", "QUJD" * 8001, "may have 32000"),
@@ -99,7 +99,7 @@ REFUSED = [
     ("ClusterNetwork", "cn", "placementConfiguration.availabilityDomain", "Uocm:REHEARSED-AD-3", "is not offered in"),
     # What only the service knows of file systems.
     ("FileSystem", "files", "availabilityDomain", "Uocm:REHEARSED-AD-9", "404"),
-    ("FileSystem", "files", "sourceSnapshotId", "ocid1.snapshot", "501-NotPlayed"),
+    ("FileSystem", "files", "sourceSnapshotId", "ocid1.snapshot", "501-NotRehearsed"),
     ("FileSystem", "files", "compartment", COMPARTMENT, "did you mean 'compartmentId'?"),
     ("MountTarget", "target", "subnetId", "ocid1.subnet.oc1.rhs.none", "404"),
     ("MountTarget", "target", "requestedThroughput", 20, "must be a string"),
@@ -108,7 +108,7 @@ REFUSED = [
     ("MountTarget", "target", "ipAddress", "10.0.1.1", "is not a host's address"),
     ("MountTarget", "target", "ipAddress", "10.0.1.2", "is taken"),
     ("MountTarget", "target", "hostnameLabel", "under_score", "RFC 952"),
-    ("MountTarget", "target", "nsgIds", ["ocid1.nsg"], "501-NotPlayed"),
+    ("MountTarget", "target", "nsgIds", ["ocid1.nsg"], "501-NotRehearsed"),
     ("Export", "export", "path", "fss", "a path from / on"),
     ("Export", "export", "path", "/fss/", "a path from / on"),
     ("Export", "export", "path", "/a/../b", "a path from / on"),
@@ -125,7 +125,7 @@ REFUSED = [
     ("FileStorageLustreFileSystem", "lustre", "capacityInGbs", 520_000, "has not the 312 free addresses"),
     ("FileStorageLustreFileSystem", "lustre", "performanceTier", "MBPS_PER_TB_300", "MBPS_PER_TB_125, MBPS_PER_TB_250"),
     ("FileStorageLustreFileSystem", "lustre", "fileSystemName", "too-long-a-name", "at most 8"),
-    ("FileStorageLustreFileSystem", "lustre", "rootSquashConfiguration.identitySquash", "ROOT", "501-NotPlayed"),
+    ("FileStorageLustreFileSystem", "lustre", "rootSquashConfiguration.identitySquash", "ROOT", "501-NotRehearsed"),
     ("FileStorageLustreFileSystem", "lustre", "rootSquashConfiguration", None, "rootSquashConfiguration is missing"),
     ("FileStorageLustreFileSystem", "lustre", "subnetId", "ocid1.subnet.oc1.rhs.none", "404"),
     ("DynamicGroup", "group", "compartmentId", COMPARTMENT, "where dynamic groups live"),
@@ -139,7 +139,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case[0]}-{case[2]}-{case[4]}")
-def test_what_the_vendor_would_refuse_is_refused_in_words(furnished: Stack, case: tuple[str, str, str, Any, str]) -> None:
+def test_inputs_that_oci_refuses_are_refused_with_its_message(furnished: Stack, case: tuple[str, str, str, Any, str]) -> None:
     noun, name, path, value, words = case
     assert words in refusals(furnished.cloud, noun, put(furnished.inputs[name], path, value))
 
@@ -153,7 +153,7 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
-def test_what_is_not_known_yet_is_let_through_wherever_it_stands(furnished: Stack) -> None:
+def test_an_unknown_input_is_accepted_at_any_path(furnished: Stack) -> None:
     for name, inputs in furnished.inputs.items():
         noun = next(t for t in KINDS if furnished.ids[name].split(".")[1] == KINDS[t].noun).rpartition(":")[2]
         known = set(refusals(furnished.cloud, noun, inputs).splitlines())
@@ -170,7 +170,7 @@ def test_a_secret_is_opened_and_an_unset_output_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("ocid", [COMPARTMENT, TENANCY])
-def test_iam_sentences_of_the_vendors_documentation_are_taken(furnished: Stack, ocid: str) -> None:
+def test_iam_statements_from_the_vendors_documentation_are_accepted(furnished: Stack, ocid: str) -> None:
     for sentence in (
         "Allow group Administrators to manage all-resources in tenancy",
         "allow dynamic-group 'Default'/'nodes' to read app-catalog-listing in tenancy",
@@ -262,7 +262,7 @@ def test_every_row_of_shapes_agrees_with_itself() -> None:
 ENUMERATIONS = json.loads((Path(__file__).parents[1] / "golden" / "oci" / "enumerations.json").read_text())
 
 
-def test_enumerations_are_those_of_the_vendors_own_sdk() -> None:
+def test_enumerations_match_the_vendors_sdk() -> None:
     ruled = [(path, rule) for listed in rules.RULES.values() for path, rule in listed.items() if isinstance(rule, rules.OneOf)]
     compared = [(path, rule) for path, rule in ruled if rule.model]
     assert len(compared) > 27

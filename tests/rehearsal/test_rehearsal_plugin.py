@@ -14,7 +14,7 @@ from tools.stage import ROOT
 
 
 @pytest.mark.parametrize("name", ["aws", "oci"])
-def test_the_plugin_says_its_port_and_ends_quietly(name: str, tmp_path: Path) -> None:
+def test_the_plugin_prints_its_port_and_stops_quietly(name: str, tmp_path: Path) -> None:
     environment = {**os.environ, "BUSBAR_WORLD": str(tmp_path / "world"), "BUSBAR_PYTHON": sys.executable}
     plugin = subprocess.Popen(
         [ROOT / f"rehearsal/entry/bin/pulumi-resource-{name}", "127.0.0.1:1"],
@@ -38,7 +38,7 @@ def test_the_plugin_says_its_port_and_ends_quietly(name: str, tmp_path: Path) ->
         ("oci", "oci:FileStorage/fileSystem:FileSystem", "pulumi_oci.filestorage.FileSystem"),
     ],
 )
-def test_reading_an_sdks_types_leaves_the_sdk_whole_for_the_program(cloud: str, token: str, resource: str) -> None:
+def test_reading_an_sdks_types_leaves_the_sdk_intact_for_the_program(cloud: str, token: str, resource: str) -> None:
     read = f"from rehearsal.{cloud}.sdk import SDK; SDK.inputs({token!r}); import pulumi_{cloud}; print({resource})"
     found = subprocess.run([sys.executable, "-c", read], cwd=ROOT, text=True, capture_output=True, check=False)
     assert found.returncode == 0, found.stderr

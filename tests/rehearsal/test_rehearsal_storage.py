@@ -62,7 +62,7 @@ def systems(stage):
         storage.stop(stage.world, name)
 
 
-def test_what_one_host_writes_all_others_read_and_the_list_of_mounts_names_the_server(stage, systems):
+def test_files_written_by_one_host_are_read_by_all_others_and_the_mount_list_names_the_server(stage, systems):
     for name in ("one", "two"):
         done = stage.inside(name, f"{NFS} && {LUSTRE_MOUNT}")
         assert done.returncode == 0, done.stderr
@@ -95,7 +95,7 @@ def test_what_one_host_writes_all_others_read_and_the_list_of_mounts_names_the_s
         (NFS.replace(" /mnt", " /nowhere"), "mount point"),
     ],
 )
-def test_what_cannot_be_mounted_is_refused_in_the_clients_words(stage, command, why):
+def test_a_failed_mount_is_refused_in_the_clients_words(stage, command, why):
     done = stage.inside("three", command)
     assert done.returncode != 0
     assert why in done.stderr
@@ -103,7 +103,7 @@ def test_what_cannot_be_mounted_is_refused_in_the_clients_words(stage, command, 
 
 
 @pytest.mark.usefixtures("systems")
-def test_a_port_that_no_rule_opens_is_no_mount_and_the_wait_is_bounded(stage):
+def test_without_a_rule_for_its_port_a_mount_fails_after_a_bounded_wait(stage):
     only_nfs = network.Rule("ingress", "6", "10.0.1.0/24", ports=(2049, 2049))
     network.apply_vcn(stage.world, vcn((EGRESS, SSH, only_nfs)))
     done = stage.inside("three", LUSTRE_MOUNT)
@@ -135,7 +135,7 @@ def test_a_host_that_ends_takes_its_mounts_along_and_leaves_the_data_to_the_othe
     assert stage.inside("one", f"{LUSTRE_MOUNT}; cat /srv/mine; umount /srv").stdout == "mine\n"
 
 
-def test_a_stopped_file_system_vanishes_from_its_clients_and_from_the_machine(stage, systems):
+def test_a_stopped_file_system_disappears_from_its_clients_and_the_machine(stage, systems):
     assert stage.inside("one", f"{NFS}; touch /mnt/kept").returncode == 0
     assert start_home(stage.world) == systems[1], "one that runs is left as it is"
     assert stage.inside("one", "ls /mnt").stdout == "kept\n"
@@ -148,7 +148,7 @@ def test_a_stopped_file_system_vanishes_from_its_clients_and_from_the_machine(st
     assert HOME not in Path("/proc/mounts").read_text()
 
 
-def test_what_a_crash_left_of_a_file_system_is_swept(stage):
+def test_the_remains_of_a_crashed_file_system_are_removed(stage):
     start_home(stage.world)
     (stage.world.path / "storage" / HOME / "record.json").unlink()
     assert cleanup.orphans(stage.world)
@@ -175,7 +175,7 @@ def files(stage):
     storage.forget(stage.world, FSS)
 
 
-def test_data_that_were_put_away_are_there_again_with_their_owners_and_modes(stage, files):
+def test_saved_data_are_restored_with_their_owners_and_modes(stage, files):
     owned = f"{FSS_MOUNT} && chmod 1777 /mnt && echo kept > /mnt/a && chown 1234:5678 /mnt/a && chmod 640 /mnt/a"
     assert stage.inside("one", owned).returncode == 0
     storage.put_away(stage.world, FSS)

@@ -80,7 +80,7 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
     assert float(slow_gb_s) < 0.7 * float(fine_gb_s), "what the next command measures shows it"
 
 
-def test_a_rail_that_was_slow_for_a_moment_is_a_pass_at_second_sight(three):
+def test_a_rail_that_was_slow_for_a_moment_passes_on_a_retest(three):
     stage, settings = three
     stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.5})
     before = runs_with(stage, "(free)")
@@ -105,7 +105,7 @@ def test_nccl_that_falls_back_to_tcp_is_short_however_fast_that_is(three):
     assert found.status != 0
     measured = stage.outputs()["measured"]
     assert measured["verdict"] == "short"
-    assert any("so NCCL went over it" in reason for reason in measured["reasons"])
+    assert any("so NCCL used it" in reason for reason in measured["reasons"])
 
 
 def test_wrong_values_are_counted_and_a_port_at_half_its_rate_is_named_before_any_search(three):
@@ -162,10 +162,10 @@ def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(three):
     assert stage.ran()
 
 
-def test_what_the_head_node_refuses_is_an_output_and_the_next_update_asks_it_again(three):
+def test_a_refusal_by_the_head_node_is_an_output_and_the_next_update_tries_again(three):
     stage, settings = three
     pid = int(console(stage, "gpu-2", "pgrep -o -x sshd").stdout)
-    busy = f"the GPUs are at work, so nothing was started; gpu-2: process {pid} (python3) of root computes on a GPU"
+    busy = f"the GPUs are in use, so nothing was started: gpu-2: process {pid} (python3) of root computes on a GPU"
     passed = stage.outputs()["measured"]["run"]
     stage.refault({"kind": "gpu_busy", "host": 1, "pid": pid})
     found = stage.up(**settings, measure={"run": 9})
@@ -199,7 +199,7 @@ def kill(stage: Stage, how: str) -> None:
         (
             10,
             lambda stage: kill(stage, "KILL"),
-            r"the run all_reduce ended with status \d+: .*process rank \d+ with PID \d+ on node \S+ exited on signal 9",
+            r"the run all_reduce exited with status \d+: .*process rank \d+ with PID \d+ on node \S+ exited on signal 9",
         ),
         (
             11,
@@ -209,12 +209,12 @@ def kill(stage: Stage, how: str) -> None:
         (
             12,
             lambda stage: stage.refault({"kind": "rail_dead", "host": 1, "rail": RAIL}),
-            rf"the run all_reduce .*; gpu-2: rail {HCA} was active before the run and is not any more",
+            rf"the run all_reduce .*; gpu-2: rail {HCA} was active before the run and is not active any more",
         ),
     ],
     ids=["a rank is killed", "a rank is stopped", "a link is cut"],
 )
-def test_a_run_that_breaks_or_hangs_is_a_finding_with_its_cause_and_every_output_is_there(three, run, happens, says):
+def test_a_run_that_breaks_or_hangs_is_a_finding_with_its_cause_and_every_output_is_present(three, run, happens, says):
     stage, settings = three
     asked = merged(LONG_PLAN, {"measure": {"run": run, "search": "0 s", "timeout": "40 s"}})
     before = runs_with(stage, ROW, DECIDING)

@@ -55,7 +55,7 @@ def test_a_key_that_nobody_pinned_is_refused_at_preview(stage):
 
 
 @pytest.mark.parametrize("shape", ["HGX-H200.8", "BM.GPU.H200.8"])
-def test_other_gpus_than_those_named_are_said_by_each_host_at_once(stage, shape):
+def test_each_host_reports_wrong_gpus_at_once(stage, shape):
     found = stage.up(hosts={"shape": shape})
     assert found.status != 0
     for host in ("gpu-a (10.20.1.11)", "gpu-b (10.20.1.12)"):
@@ -72,13 +72,13 @@ def test_a_host_key_that_changed_is_refused_at_once(stage):
     assert "gpu-b (10.20.1.12): the host key of 10.20.1.12 is not the one in knownHosts" in found.text
 
 
-def test_a_dead_rail_is_a_host_that_is_not_like_the_others(stage):
+def test_a_dead_rail_makes_its_host_differ_from_the_others(stage):
     found = stage.up()
     assert found.status != 0
     assert "the hosts are not alike: gpu-b has" in found.text
 
 
-def test_a_dead_rail_and_a_missing_host_are_named_each_when_the_bound_has_passed(stage):
+def test_a_dead_rail_and_a_missing_host_are_each_named_at_the_timeout(stage):
     known = stage.world / "operator" / "known_hosts"
     key = known.read_text().splitlines()[0].split(" ", 1)[1]
     own = stage.folder / "with-a-missing-one"
@@ -123,7 +123,7 @@ def test_an_unchanged_update_changes_nothing(built):
     assert not found.changes(), found
 
 
-def test_what_is_detected_is_what_the_name_says_and_naming_it_measures_nothing_again(built):
+def test_the_detected_type_is_the_named_one_and_naming_it_measures_nothing_again(built):
     stage = built[0]
     before = stage.outputs()
     found = stage.up(hosts={"shape": "HGX-A100-40GB.8"})
@@ -133,7 +133,7 @@ def test_what_is_detected_is_what_the_name_says_and_naming_it_measures_nothing_a
     assert after["measured"]["evidence"] == before["measured"]["evidence"]
 
 
-def test_first_contact_added_a_key_and_lines_and_made_no_file_worse(built):
+def test_first_contact_added_a_key_and_lines_and_loosened_no_files_mode(built):
     stage = built[0]
     script = "wc -l < ~/.ssh/authorized_keys; sort ~/.ssh/authorized_keys | uniq -d; ls ~/.ssh"
     config = stage.folder / "ssh_config"
@@ -182,7 +182,7 @@ def test_exporters_show_every_rails_bytes_to_their_readers_alone_and_nothing_is_
     assert "no answer:" in asked(stage, 11, 12), "gpu-a is no reader of gpu-b"
 
 
-def test_exporters_are_taken_away_from_every_host(built):
+def test_exporters_are_removed_from_every_host(built):
     stage = built[0]
     found = stage.up(monitoring={"exporter": False})
     assert found.status == 0, found
@@ -221,7 +221,7 @@ def test_people_send_jobs_to_the_same_queue_with_gpus(queued):
     assert sorted(said.splitlines()) == ["gpu-a 0,1,2,3,4,5,6,7", "gpu-b 0,1,2,3,4,5,6,7"]
 
 
-def test_munges_key_is_one_on_all_machines_and_nowhere_else(queued):
+def test_the_munge_key_is_the_same_on_all_machines_and_nowhere_else(queued):
     stage, found = queued
     read = "sudo base64 -w 0 /etc/munge/munge.key"
     first, second = stage.on_host(f"{read}; echo; ssh 10.20.1.12 '{read}'").split()
@@ -237,7 +237,7 @@ def test_an_unchanged_update_with_slurm_changes_nothing(queued):
     assert not found.changes(), found
 
 
-def test_the_cluster_can_be_used_as_one_that_exists_and_measures_nothing_again(queued):
+def test_the_cluster_can_be_used_as_an_existing_one_and_nothing_is_measured_again(queued):
     stage, before = queued[0], queued[0].outputs()["measured"]
     found = stage.up(**merged(stage.passed, {"hosts": {"slurm": {"existing": True}}}))
     assert found.status == 0, found

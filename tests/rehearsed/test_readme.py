@@ -42,7 +42,7 @@ def test_every_file_that_readme_links_to_exists():
 
 @pytest.mark.rehearsal
 @pytest.mark.xdist_group("readme")
-def test_what_a_newcomer_types_works(tmp_path, request):
+def test_every_command_that_a_newcomer_types_works(tmp_path, request):
     copy = tmp_path / "busbar"
     files = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True

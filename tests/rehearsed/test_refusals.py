@@ -81,7 +81,7 @@ def world(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("changes", "sentences"), CASES.values(), ids=CASES)
-def test_bad_input_is_refused_at_preview_all_at_once_in_a_sentence_each(world, changes, sentences):
+def test_all_bad_input_is_refused_at_preview_with_one_sentence_each(world, changes, sentences):
     found = world.preview(**changes)
     assert found.status != 0
     said = [line.strip() for line in found.text.splitlines()]

@@ -85,11 +85,11 @@ def test_all_32_rails_of_both_nodes_carried_the_bytes(built):
 def test_the_transport_is_proven_by_counters_and_by_what_the_plugin_said(built):
     transport = built[0].outputs()["measured"]["transport"]
     assert transport["state"] == "pass"
-    assert any("NCCL took provider efa" in text and "with 32 devices" in text for text in transport["proof"])
+    assert any("NCCL used provider efa" in text and "with 32 devices" in text for text in transport["proof"])
     assert any("rails rdmap79s0, rdmap80s0, rdmap81s0 and 29 more sent" in text for text in transport["proof"])
 
 
-def test_both_file_systems_are_mounted_and_shared_and_the_login_users_own_home_is_not(built):
+def test_both_file_systems_are_shared_and_the_login_users_home_is_not(built):
     stage = built[0]
     first, second = (node["address"] for node in stage.outputs()["nodes"])
     head = stage.outputs()["ssh"].split()[2]
@@ -115,11 +115,11 @@ def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
         assert secret not in text
 
 
-def test_a_preview_predicts_the_bandwidth_and_says_the_rules_warnings(built):
+def test_a_preview_predicts_the_bandwidth_and_shows_the_rules_warnings(built):
     found = built[0].preview(**merged(merged(STORY, nodes(placement="none")), {"aws": {"allowReplace": 2}}))
     assert found.status == 0, found
     assert "ends 2 machines and makes them anew, as aws.allowReplace allows: 2 x p5.48xlarge of gpu-p5" in found.text
-    assert "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 400)" in found.text
+    assert "a healthy fabric reaches about these GB/s of all_reduce busbw (the wire allows 400)" in found.text
     assert "aws.queues[0].machines[0].placement is none with EFA" in found.text
 
 
@@ -129,7 +129,7 @@ def machines(stage: Stage) -> list[str]:
     return [each["id"] for each in sorted(found, key=lambda each: str(each["urn"]))]
 
 
-def test_tags_time_zone_an_exporter_and_another_login_node_end_no_machine_and_the_preview_says_so(built):
+def test_tags_time_zone_an_exporter_and_another_login_node_replace_no_machine_and_the_preview_says_so(built):
     stage = built[0]
     before, booted = machines(stage), stage.ever_booted()
     seen = stage.preview(**CHANGED)
@@ -165,7 +165,7 @@ def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_t
     assert stage.ever_booted() == booted + 1
 
 
-def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_near(built):
+def test_one_slow_efa_device_on_three_machines_is_identified_by_its_nearest_gpu(built):
     stage = built[0]
     before, booted = machines(stage)[:2], stage.ever_booted()
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # machines may stay, or be made anew
@@ -180,7 +180,7 @@ def test_one_slow_efa_device_of_three_machines_is_named_by_the_gpu_that_it_is_ne
     assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 1), "the login node of before"
 
 
-def test_the_slow_machine_is_left_out_and_one_is_made_anew_and_no_more_than_that_one_is_rented(built):
+def test_the_slow_machine_is_left_out_and_one_is_replaced_and_only_that_one_is_rented(built):
     """Its rail stays slow, which is no matter. The preview has number, price and name of both machines that end."""
     stage = built[0]
     ran, booted = machines(stage), stage.ever_booted()
@@ -275,7 +275,7 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_
     assert machines(stage) == before
 
 
-def test_a_destroy_refuses_what_holds_data_without_the_choice_and_ends_machines_all_the_same(built):
+def test_a_destroy_refuses_to_delete_data_unless_allowed_and_still_terminates_machines(built):
     stage = built[0]
     stage.faults({"kind": "slow_end", "operation": "TerminateInstances", "seconds": 1})
     found = stage.destroy()

@@ -122,7 +122,7 @@ def test_broken_rules_are_refused_at_preview_by_the_engine_all_at_once(world, ch
     assert "Traceback" not in found.text
 
 
-def test_what_is_doubtful_is_said_and_the_preview_goes_on(world):
+def test_doubtful_settings_are_reported_and_the_preview_continues(world):
     changed, rules = DOUBTED
     found = world.preview(**NAMED, aws=changed)
     assert found.status == 0, found

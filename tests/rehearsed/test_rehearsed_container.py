@@ -57,7 +57,7 @@ def test_an_unchanged_update_changes_nothing(built):
     assert not found.changes(), found
 
 
-def test_the_import_is_shown_while_it_goes_on(built):
+def test_the_import_shows_its_progress(built):
     assert "importing docker://public.ecr.aws#hpc-cloud/nccl-tests:" in built[1].text
     assert "Extracting image layers" in built[1].text
 
@@ -65,11 +65,11 @@ def test_the_import_is_shown_while_it_goes_on(built):
 def test_the_transport_is_proven_by_counters_and_by_what_the_images_plugin_said(built):
     transport = built[0].outputs()["measured"]["transport"]
     assert transport["state"] == "pass"
-    assert any("NCCL took provider efa" in text and "with 4 devices" in text for text in transport["proof"])
+    assert any("NCCL used provider efa" in text and "with 4 devices" in text for text in transport["proof"])
     assert any(" and 1 more sent" in text for text in transport["proof"])
 
 
-def test_the_image_lies_on_the_shared_file_system_and_is_unpacked_on_every_nodes_own_disk(built):
+def test_the_image_is_on_the_shared_file_system_and_is_unpacked_on_every_nodes_disk(built):
     stage = built[0]
     assert stage.on_host("ls /fsx/.busbar/images/*.sqsh | wc -l").strip() == "1"
     head = stage.outputs()["ssh"].split()[2]

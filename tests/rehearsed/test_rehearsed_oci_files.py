@@ -48,7 +48,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
     cleanup.demolish(world)
 
 
-def test_a_rate_that_the_account_may_not_have_is_refused_at_preview(stage):
+def test_a_rate_that_the_accounts_limits_forbid_is_refused_at_preview(stage):
     found = stage.preview(**files(throughput="80 Gbit/s"))
     assert found.status != 0
     assert "Request a service limit increase" in found.text, found
@@ -67,7 +67,7 @@ def test_an_image_without_the_lustre_client_is_named_by_the_step_that_failed(sta
     assert "first boot failed in step lustre-client" in found.text, found
 
 
-def test_what_one_node_writes_the_other_reads(stage):
+def test_files_written_by_one_node_are_read_by_the_other(stage):
     found = stage.build(**files(mount="/data"))
     assert found.status == 0, found
     first, second = nodes(stage)
@@ -92,7 +92,7 @@ def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_
     assert again.status == 0, again
 
 
-def test_another_mount_point_is_other_nodes_with_the_same_data_and_the_login_users_own_home_is_not_shared(stage):
+def test_another_mount_point_gives_new_nodes_with_the_same_data_and_does_not_share_the_login_users_home(stage):
     """Of another shape and with an image that is imported, too: every rail of those carries its bytes."""
     before = stage.outputs()["nodes"]
     found = stage.pass_by(**merged(files(mount="/home"), UBUNTU))

@@ -47,7 +47,7 @@ def test_one_instance_is_measured_in_its_container_against_the_gate_of_one_machi
     assert kinds.count("Instance") == 2, "the login node, and the node"
 
 
-def test_what_was_checked_inside_the_container_is_in_the_outputs(built, digest):
+def test_checks_made_inside_the_container_are_in_the_outputs(built, digest):
     versions = built[0].outputs()["measured"]["versions"]
     assert versions["gpus_inside"] == "8 x NVIDIA A100-SXM4-40GB, 580.65.06"
     assert (versions["image"], len(digest)) == (IMAGE, 64)
@@ -74,7 +74,7 @@ print(child.late, subprocess.call(["pgrep", "-x", "sleep"]), subprocess.call(["p
 """
 
 
-def test_a_run_that_is_too_long_is_ended_with_its_container_although_that_is_roots(built):
+def test_a_run_that_takes_too_long_is_stopped_with_its_container_although_root_owns_it(built):
     said = built[0].on_host(f"python3 -IS -c {quote(TOO_LONG)}")
     assert said.splitlines()[-1] == "True 1 1", said
 
@@ -97,7 +97,7 @@ def test_an_image_that_cannot_be_had_is_named_and_no_pass_of_another_image_is_le
     assert "containerd did not pull nvcr.io/nvidia/tensorflow:none: " in measured["reasons"][0]
 
 
-def test_gpus_that_the_container_does_not_get_are_said_before_anything_is_built(built, digest):
+def test_gpus_that_the_container_lacks_are_reported_before_anything_is_built(built, digest):
     stage = built[0]
     stage.on_host("sudo rm /etc/cdi/nvidia.yaml")
     found = stage.up(**ranks_in(f"docker://nvcr.io#nvidia/tensorflow@sha256:{digest}"))

@@ -48,7 +48,7 @@ def stdouts(stage: Stage) -> dict[str, str]:
 # What goes wrong while machines are made
 
 
-def test_capacity_that_runs_out_half_way_is_an_error_and_nothing_stays_unseen(stage):
+def test_capacity_that_runs_out_half_way_is_an_error_and_every_machine_is_known(stage):
     stage.faults({"kind": "capacity", "after": 1})
     found = stage.up()
     assert found.status != 0
@@ -60,7 +60,7 @@ def test_capacity_that_runs_out_half_way_is_an_error_and_nothing_stays_unseen(st
     assert left_of(stage.world) == []
 
 
-def test_what_a_crashed_update_has_rented_is_never_rented_twice_and_the_next_one_goes_on_with_it(stage):
+def test_a_machine_rented_by_a_crashed_update_is_never_rented_twice_and_the_next_update_continues_with_it(stage):
     before = stage.ever_booted()
     stage.faults({"kind": "crash", "operation": "CreateClusterNetwork"})
     assert stage.up().status != 0
@@ -75,7 +75,7 @@ def test_what_a_crashed_update_has_rented_is_never_rented_twice_and_the_next_one
     assert stage.ever_booted() - before == 3, "the login node and two nodes"
 
 
-def test_a_private_subnet_that_takes_ssh_alone_fails_with_the_missing_rule_named(stage):
+def test_a_private_subnet_that_admits_only_ssh_fails_with_the_missing_rule_named(stage):
     """With the rule in place the next update goes on where this one ended."""
     before = stage.ever_booted()
     found = stage.up(oci={"network": {"ingress": "ssh"}})
@@ -163,15 +163,15 @@ def test_the_comment_of_a_preview_has_the_bandwidth_the_gate_the_price_and_what_
     found = stage.command(*stage.engine("preview", "--json", **changes))
     assert found.status == 0, found
     text = preview_comment.comment(preview_comment.read(found.text))
-    assert "a healthy fabric gives about these GB/s of all_reduce busbw (the wire allows 200): " in text
-    assert "; the gate asks for 160 GB/s: " in text
+    assert "a healthy fabric reaches about these GB/s of all_reduce busbw (the wire allows 200): " in text
+    assert "; the gate requires 160 GB/s: " in text
     assert "; 90 USD an hour" in text
     assert "| update | `oci:Core/clusterNetwork:ClusterNetwork` | `cluster-pool-gpu-nodes` |" in text
     page = ROOT / "docs" / "preview-comment.md"
     reviewed(page, page.read_text().partition(preview_comment.MARK)[0] + text)
 
 
-def test_subnets_that_exist_are_looked_up_and_what_they_lack_is_said_before_anything_ends(built):
+def test_existing_subnets_are_looked_up_and_their_gaps_are_reported_before_anything_is_deleted(built):
     stage = built[0]
     subnets = {one["urn"].rpartition("-")[2]: one["id"] for one in stage.resources() if one["type"] == "oci:Core/subnet:Subnet"}
 
@@ -200,7 +200,7 @@ def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built
     assert operator not in text
 
 
-def test_the_head_is_one_pasted_command_away(built):
+def test_one_pasted_command_opens_a_shell_on_the_head_node(built):
     stage = built[0]
     words = stage.outputs()["ssh"].split()
     config = stage.folder / "ssh_config"
@@ -291,7 +291,7 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_ev
 ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
 
 
-def test_another_login_image_and_time_zone_end_no_gpu_machine_and_the_preview_says_so(built):
+def test_another_login_image_and_time_zone_replace_no_gpu_machine_and_the_preview_says_so(built):
     """What was measured once is found again by its request."""
     stage = built[0]
     before = stage.outputs()
@@ -309,7 +309,7 @@ def test_another_login_image_and_time_zone_end_no_gpu_machine_and_the_preview_sa
     assert after["measured"]["verdict"] == "pass"
 
 
-def test_a_pool_grows_and_shrinks_and_one_node_is_made_anew_and_no_machine_more_is_rented(built):
+def test_a_pool_grows_and_shrinks_and_one_node_is_replaced_and_no_extra_machine_is_rented(built):
     """The vendor's CLI makes one anew; the vendor ends the oldest, which is named and needs a word in the stack file."""
     stage = built[0]
     booted = stage.ever_booted()

@@ -19,7 +19,7 @@ def checkout(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(("given", "first"), [(FILE, 4), ("config:\n  busbar:target: oci\n", 1), ("config:\n", 1)])
-def test_a_stack_that_was_raised_twice_is_two_runs_further_than_its_file(checkout, capsys, given, first):
+def test_a_stack_that_measured_again_twice_is_two_runs_ahead_of_its_file(checkout, capsys, given, first):
     (checkout / "Pulumi.dev.yaml").write_text(given)
     for verb in ("run", "raise", "raise", "run"):
         assert again.main([verb, "dev"]) == 0
@@ -27,6 +27,6 @@ def test_a_stack_that_was_raised_twice_is_two_runs_further_than_its_file(checkou
     assert (checkout / "Pulumi.dev.yaml").read_text() == given
 
 
-def test_a_stack_without_a_file_is_left_to_the_command_that_refuses_it(checkout):
+def test_a_stack_without_a_file_is_refused_by_the_command_itself(checkout):
     assert again.main(["raise", "nope"]) == 0
     assert not (checkout / ".busbar").exists()

@@ -39,7 +39,7 @@ def test_a_real_run_agrees_with_itself():
     assert problems(TEXT, JSON) == []
 
 
-def test_what_is_odd_names_what_each_of_the_two_says():
+def test_a_contradiction_quotes_both_sides():
     (said,) = problems(TEXT, changed("average_bus_bandwidth.bandwidth", 12.5))
     assert said.startswith("the text's average is ")
     assert said.endswith(" GB/s and the JSON result's 12.5")
@@ -166,7 +166,7 @@ def verdict(text: str, document: dict) -> str:
     return judge(line_of(REAL.documents | said, REAL.asked), REAL.asked).verdict
 
 
-def test_the_run_that_is_contradicted_here_passes_as_it_is():
+def test_the_run_that_these_tests_contradict_passes_unchanged():
     assert verdict(TEXT, JSON) == "pass"
 
 
@@ -188,7 +188,7 @@ def test_a_json_result_that_contradicts_the_text_or_itself_is_a_problem(path, va
 
 
 @pytest.mark.parametrize(("printed", "instead", "path", "value"), OF_BOTH)
-def test_a_row_that_text_and_json_agree_on_is_a_problem_where_its_numbers_do_not_fit(printed, instead, path, value):
+def test_a_row_whose_numbers_do_not_fit_is_a_problem_although_text_and_json_agree(printed, instead, path, value):
     assert printed in TEXT
     assert verdict(TEXT.replace(printed, instead), changed(path, value)) in {"unknown", "short"}
 
@@ -203,21 +203,21 @@ def test_ranks_that_share_a_gpu_in_text_and_json_are_a_problem():
     assert any("ranks 0 and 1 both drive GPU 0 of vm" in one for one in found)
 
 
-def test_wrong_values_that_only_the_rows_count_are_a_problem():
+def test_wrong_values_counted_only_in_the_rows_are_a_problem():
     text = TEXT.replace("24870.8  345.38  345.38       0", "24870.8  345.38  345.38       3")
-    assert any("its rows 3" in one for one in problems(text, changed("results.-1.out_of_place.nwrong", 3.0)))
+    assert any("its rows count 3" in one for one in problems(text, changed("results.-1.out_of_place.nwrong", 3.0)))
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"results": [], "a": ' + "[" * 100_000])
-def test_a_json_result_that_is_nested_without_end_is_refused(text):
+def test_a_json_result_nested_too_deeply_is_refused(text):
     with pytest.raises(ValueError, match="cut or broken"):
         parse_json(text)
 
 
-def test_values_that_are_checked_out_of_place_only_are_a_problem_where_the_test_checks_both():
+def test_values_checked_only_out_of_place_are_a_problem_if_the_test_checks_both():
     text = TEXT.replace("24749.5  347.07  347.07       0", "24749.5  347.07  347.07     N/A")
     document = changed("results.-1.in_place.nwrong", None)
-    assert any("out of place only" in one for one in problems(text, document))
+    assert any("only out of place" in one for one in problems(text, document))
     renamed = text.replace("starting: all_reduce_perf", "starting: alltoall_perf")
     assert problems(renamed, changed("args.0", "./build/alltoall_perf", document)) == []
 

@@ -63,7 +63,7 @@ def test_every_row_is_consistent(shape):
         ("BM.GPU.MI300X.8", 8, 400),
     ],
 )
-def test_line_rates_are_those_that_the_vendor_publishes(name, ports, gbytes_per_s):
+def test_line_rates_are_the_vendors_published_ones(name, ports, gbytes_per_s):
     rdma = SHAPES[name].rdma
     assert (rdma.ports, rdma.node_gbytes_per_s) == (ports, gbytes_per_s)
 
@@ -101,7 +101,7 @@ def test_every_image_family_says_how_its_rails_get_addresses(family):
     assert bool(family.nccl_packages) == bool(family.nccl_repository)
 
 
-def test_every_image_has_the_places_of_mpi_that_the_vendors_own_scripts_try():
+def test_every_image_has_the_mpi_paths_that_the_vendors_scripts_try():
     """oci-hpc 3.1.0: samples/gpu/nccl_run_allreduce.sbatch, lines 46-50."""
     for row in IMAGES.values():
         assert row.homes.mpi == ("/usr/mpi/gcc/openmpi-*", "/opt/openmpi-*", "/opt/hpcx-*/ompi")

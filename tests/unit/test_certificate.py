@@ -75,7 +75,7 @@ def check(document: Any, **asked: Any) -> list[str]:
     return names(verify(document, asked.pop("key"), asked.pop("now"), **asked))
 
 
-def test_what_was_signed_holds_and_says_what_was_measured():
+def test_a_signed_certificate_verifies_and_states_what_was_measured():
     found = verify(envelope(), PUBLIC, STARTED + timedelta(days=1), inputs_digest=digest(ACCEPTANCE.inputs))
     assert found.holds
     assert found.predicate["busbw_gb_s"] == 93.5
@@ -118,7 +118,7 @@ def test_nothing_but_a_pass_is_attested(verdict):
         ({"plan": {"x": object()}}, "only plain data"),
     ],
 )
-def test_what_cannot_be_attested_is_refused_in_a_sentence(changes, why):
+def test_a_result_that_cannot_be_attested_is_refused_in_a_sentence(changes, why):
     with pytest.raises(CertificateError, match=why):
         statement(replace(ACCEPTANCE, **changes))
 
@@ -181,14 +181,14 @@ _JSON = st.recursive(
 
 
 @given(_JSON, _JSON, _JSON)
-def test_nothing_crashes_the_check_and_nothing_passes_it(whole, payload, signatures):
+def test_no_input_crashes_the_check_or_passes_it(whole, payload, signatures):
     assert check(whole) == ["malformed"]
     typed = {"payloadType": verifier.PAYLOAD, "payload": payload, "signatures": signatures}
     assert check(typed) in (["malformed"], ["bad_signature"])
 
 
 @given(_JSON)
-def test_what_the_right_key_signed_is_still_looked_at(said):
+def test_a_statement_signed_with_the_right_key_is_still_checked(said):
     assert check(sign_anything(said)) == ["malformed"]
 
 
@@ -214,7 +214,7 @@ def test_no_signature_at_all_is_a_bad_signature():
     assert check(envelope() | {"signatures": []}) == ["bad_signature"]
 
 
-def test_a_signature_under_another_payload_type_is_none():
+def test_a_signature_for_another_payload_type_is_invalid():
     assert check(envelope() | {"payloadType": "text/plain"}) == ["malformed"]
 
 
@@ -223,19 +223,19 @@ def test_a_statement_of_another_kind_is_not_an_acceptance():
     assert check(sign(said, KEY)) == ["malformed"]
 
 
-def test_it_ends_to_the_second():
+def test_it_expires_at_the_exact_second():
     end = STARTED + timedelta(days=30)
     assert check(envelope(), now=end - timedelta(seconds=1)) == []
     assert check(envelope(), now=end) == ["expired"]
     assert check(envelope(valid_days=31), now=end) == []
 
 
-def test_one_from_the_future_is_not_yet_valid():
+def test_a_certificate_from_the_future_is_not_yet_valid():
     assert check(envelope(), now=STARTED - timedelta(minutes=4)) == []
     assert check(envelope(), now=STARTED - timedelta(minutes=6)) == ["not_yet_valid"]
 
 
-def test_a_changed_input_ends_it():
+def test_a_changed_input_invalidates_it():
     assert check(envelope(), inputs_digest=digest(ACCEPTANCE.inputs)) == []
     assert check(envelope(), inputs_digest=digest(ACCEPTANCE.inputs | {"image": "image-2"})) == ["other_inputs"]
 
@@ -251,13 +251,13 @@ def test_a_signed_failure_is_not_a_pass():
     assert check(sign(said, KEY)) == ["not_a_pass"]
 
 
-def test_all_that_speaks_against_it_is_named_at_once():
+def test_all_objections_are_reported_at_once():
     found = check(envelope(scale=2), now=STARTED + timedelta(days=99), inputs_digest="0" * 64)
     assert found == ["expired", "other_inputs", "rehearsed"]
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.OpenSSH])
-def test_private_keys_of_both_forms_sign(tmp_path, form):
+def test_private_keys_in_both_formats_sign(tmp_path, form):
     path = tmp_path / "key"
     path.write_bytes(KEY.private_bytes(Encoding.PEM, form, NoEncryption()))
     assert sign(statement(ACCEPTANCE), private_key(path)) == envelope()
@@ -292,13 +292,13 @@ def test_a_file_that_is_no_signing_key_is_refused_without_showing_it(tmp_path):
         private_key(path)
 
 
-def test_public_keys_of_both_forms_are_read():
+def test_public_keys_in_both_formats_are_read():
     pem = PUBLIC.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     for text in (pem, pem.decode(), LINE, LINE + " a comment\n"):
         assert check(envelope(), key=public_key(text)) == []
 
 
-def test_what_is_no_public_key_is_refused_in_a_sentence():
+def test_a_file_that_is_not_a_public_key_is_refused_in_a_sentence():
     elliptic = generate_private_key(SECP256R1()).public_key()
     for text in ("", "ssh-ed25519", "hello", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"):
         with pytest.raises(UnusableError, match="neither PEM nor a line of OpenSSH"):
@@ -307,7 +307,7 @@ def test_what_is_no_public_key_is_refused_in_a_sentence():
         public_key(elliptic.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
 
-def test_ssh_keygen_makes_a_usable_pair_and_names_it_alike(tmp_path):
+def test_ssh_keygen_makes_a_usable_pair_with_the_same_fingerprint(tmp_path):
     if shutil.which("ssh-keygen") is None:
         pytest.skip("there is no ssh-keygen here")
     path = tmp_path / "key"
@@ -439,14 +439,14 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
         (stack_outputs(), {"allow_skipped": frozenset()}, "these checks were skipped: spread"),
     ],
 )
-def test_another_program_ends_with_one_sentence(monkeypatch, outputs, asked, why, preview):
+def test_another_program_stops_with_one_sentence(monkeypatch, outputs, asked, why, preview):
     with pytest.raises(pulumi.RunError, match=why) as refused:
         demand(monkeypatch, outputs, preview=preview, **{"key": LINE} | asked)
     assert "\n" not in str(refused.value)
     assert str(refused.value).endswith(".")
 
 
-def test_a_certificate_that_answers_what_was_asked_is_taken(monkeypatch):
+def test_a_certificate_that_meets_the_requirements_is_accepted(monkeypatch):
     assert demand(monkeypatch, beside(), key=LINE, preview=True, asked="request1")
 
 
@@ -475,20 +475,20 @@ def consumer(monkeypatch: pytest.MonkeyPatch, **config: str) -> None:
     program()
 
 
-def test_the_example_demands_a_certificate_where_it_is_given_a_key(monkeypatch):
+def test_the_example_requires_a_certificate_if_it_is_given_a_key(monkeypatch):
     consumer(monkeypatch)
     consumer(monkeypatch, publicKey=LINE, allowRehearsed="true")
     with pytest.raises(pulumi.RunError, match="it is from a rehearsal"):
         consumer(monkeypatch, publicKey=LINE)
 
 
-def test_a_certificate_says_what_was_skipped_replaced_and_seen_at_second_sight():
+def test_a_certificate_lists_what_was_skipped_replaced_and_passed_on_a_retest():
     said = statement(replace(ACCEPTANCE, own_gate=True, retested=True))["predicate"]
     assert said["checks"] == ACCEPTANCE.checks
     assert (said["own_gate"], said["retested"], said["looks"]) == (True, True, {"slow": 0, "of": 17})
 
 
-def test_a_scale_that_contradicts_its_own_word_is_a_rehearsal():
+def test_a_scale_that_contradicts_its_own_label_counts_as_a_rehearsal():
     said = statement(replace(ACCEPTANCE, scale=4000))
     said["predicate"]["rehearsed"] = False
     assert names(verifier.verify(sign(said, KEY), PUBLIC, STARTED + timedelta(days=1))) == ["rehearsed"]

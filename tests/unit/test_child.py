@@ -7,7 +7,7 @@ import threading
 from benchmarks.runner import child
 
 
-def test_who_watches_a_program_ends_with_it_and_does_nothing_at_its_limit():
+def test_a_watcher_stops_with_its_program_and_does_nothing_at_its_limit():
     late: list[str] = []
     others = set(threading.enumerate())
     with child.bounded(["echo", "done"], 0.3, before_end=lambda: late.append("looked")) as one:

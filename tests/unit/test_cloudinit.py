@@ -110,7 +110,7 @@ def test_the_sixteen_rails_of_the_seed_are_all_written():
         assert f"enp{bus}s0f1" in script
 
 
-def test_the_firewall_steps_aside_between_nodes_and_nowhere_else():
+def test_the_firewall_is_open_between_nodes_and_nowhere_else():
     for name, text in TEXTS.items():
         assert "stop firewalld" not in text
         assert "disable firewalld" not in text
@@ -118,7 +118,7 @@ def test_the_firewall_steps_aside_between_nodes_and_nowhere_else():
             assert "--zone=trusted" not in text
 
 
-def test_disks_are_counted_at_boot_and_never_in_the_text():
+def test_disks_are_counted_at_boot_and_never_fixed_in_the_text():
     assert "/dev/nvme0n1" not in TEXTS["node-ol8"]
     assert node("ol8", "BM.GPU.H100.8") == node("ol8", "BM.GPU.H200.8")
 
@@ -129,7 +129,7 @@ def test_file_systems_are_mounted_by_named_steps_after_the_machine_trusts_its_ne
     assert steps.index("trust-nodes") < steps.index("tools")
 
 
-def test_lines_of_the_table_of_file_systems_wait_for_the_network_at_every_later_boot():
+def test_fstab_lines_wait_for_the_network_at_every_later_boot():
     lines = [line for name in TEXTS for line in script(name).splitlines() if " nfs " in line and "echo" in line]
     assert lines
     for line in lines:
@@ -206,13 +206,13 @@ def test_an_image_without_a_lustre_client_fails_in_the_step_of_that_name(tmp_pat
     assert "this image has no Lustre client" in done.stdout
 
 
-def test_shared_home_folders_leave_the_login_users_own_on_the_machine():
+def test_with_shared_homes_the_login_users_home_stays_on_the_machine():
     body = script("node-ubuntu2204-homes-lustre")
     assert body.index("cp -a /home/ubuntu") < body.index("again mount /home")
     assert "/var/lib/busbar/home/ubuntu /home/ubuntu none bind" in body
 
 
-def test_without_file_systems_nothing_of_them_is_in_the_text():
+def test_without_file_systems_the_text_does_not_mention_them():
     for name in ("node-ol7", "node-ol8", "login-ol8"):
         assert "again" not in TEXTS[name]
         assert "mount.nfs" not in TEXTS[name]

@@ -79,7 +79,7 @@ def test_the_text_fits_and_holds_no_private_key(name):
     assert "PRIVATE KEY" not in TEXTS[name]
 
 
-def test_a_text_that_the_vendor_would_not_take_is_refused():
+def test_a_text_that_the_vendor_would_reject_is_refused():
     with pytest.raises(ValueError, match="EC2 takes 16384"):
         render(replace(node("al2023"), keys=(KEY,) * 250))
 
@@ -127,7 +127,7 @@ def test_the_login_users_own_folder_stays_on_the_machine():
     assert "/home/ec2-user none bind" in script("aws-node-al2023")
 
 
-def test_no_file_system_of_the_login_node_can_end_its_first_boot_or_hold_the_measurement_up():
+def test_no_file_system_of_the_login_node_can_fail_its_first_boot_or_delay_the_measurement():
     body = script("aws-login-ubuntu2204")
     announced = body.index("\nannounce busbar-ready")
     for name in ("nfs-client", "home", "keep-kernel", "lustre-client", "lustre-network", "lustre"):
@@ -141,14 +141,14 @@ def test_lustre_takes_its_efa_devices_before_it_is_mounted():
     assert "setup.sh" not in script("aws-node-ubuntu2204")
 
 
-def test_a_machine_without_file_systems_and_efa_does_neither():
+def test_a_machine_without_file_systems_or_efa_skips_both():
     body = script("aws-node-bare")
     assert body.count("fstab") == 1, "its own disks"
     assert "step=efa" not in body
 
 
 @pytest.mark.parametrize("have", ["", "1.9.3", "1.28.0"])
-def test_efa_software_that_is_missing_or_too_old_is_installed_and_other_left_alone(tmp_path, have):
+def test_missing_or_outdated_efa_software_is_installed_and_other_software_is_left_alone(tmp_path, have):
     body = script("aws-node-al2023")
     line = next(text for text in body.splitlines() if "sort -V" in text)
     question = line.strip() + " echo install; else echo leave; fi"

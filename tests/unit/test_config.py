@@ -76,7 +76,7 @@ def test_a_sound_stack_is_accepted_and_the_keys_comment_is_dropped():
     assert stack.wanted.access.public_key == KEY
 
 
-def test_few_keys_are_declared_and_none_is_an_empty_text():
+def test_few_keys_are_declared_and_none_is_empty():
     assert len(DECLARED) <= 10
     assert set(DECLARED) == set(fields_by_key(StackFile))
     assert not [key for key, row in DECLARED.items() if row.get("default") == "" or not row["description"].endswith(".")]
@@ -167,13 +167,13 @@ def test_quantities_are_read_with_their_units_and_kept_as_numbers():
         ({"records": {"pricePerNodeHour": "cheap"}}, "records.pricePerNodeHour is 'cheap'; write a number and its unit (USD)"),
     ],
 )
-def test_wrong_intent_is_refused_in_one_sentence_that_begins_with_its_path(changes, sentence):
+def test_a_wrong_setting_is_refused_in_one_sentence_that_begins_with_its_path(changes, sentence):
     (said,) = refused(**changes)
     assert said.startswith(sentence)
     assert said.rstrip("]").endswith((".", "?")) or " [" in said
 
 
-def test_one_run_reports_every_mistake():
+def test_one_preview_reports_every_mistake():
     said = refused(
         oci={
             "colour": "blue",
@@ -212,12 +212,12 @@ def test_a_missing_key_is_named_with_what_it_is(key):
     assert said.startswith(f"oci.{key} is not set, and it has no default: ")
 
 
-def test_absent_is_the_default_and_null_is_none():
+def test_an_absent_key_means_the_default_and_null_means_none():
     assert parsed().records.history == ".busbar/history"
     assert parsed(records={"history": None}).records.history is None
 
 
-def test_the_sum_of_the_usual_archive_is_shipped_and_that_of_a_file_is_computed(tmp_path):
+def test_the_checksum_of_the_usual_archive_is_shipped_and_a_files_is_computed(tmp_path):
     assert len(parsed().measure.nccl_tests.digest) == 64
     archive = tmp_path / "nccl-tests.tar"
     archive.write_bytes(b"x")
@@ -225,7 +225,7 @@ def test_the_sum_of_the_usual_archive_is_shipped_and_that_of_a_file_is_computed(
     assert tests.digest == "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
 
 
-def test_of_several_pools_with_nodes_one_must_be_named():
+def test_if_several_pools_have_nodes_one_must_be_named():
     second = {"name": "more", "nodes": 2, "image": IMAGE}
     pools = [*GIVEN["oci"]["pools"], second]
     (said,) = refused(oci={"pools": pools})
@@ -272,13 +272,13 @@ def test_every_field_has_a_description_and_every_rule_a_source():
         assert all(rule.source and rule.id == name for name, rule in rules.items())
 
 
-def test_the_dev_stack_needs_nothing_but_what_it_says():
+def test_the_dev_stack_needs_nothing_but_what_it_lists():
     stack = read.parse(texts(groups("dev")))
     assert stack.target == "oci"
     assert json.dumps(stack.measure.asked())
 
 
-def test_a_start_imports_the_models_and_rules_of_its_own_target_and_of_no_other():
+def test_a_start_imports_only_the_models_and_rules_of_its_own_target():
     ask = (
         "import json, sys; from config import read; read.parse(json.loads(sys.stdin.read())); "
         "print(*sorted(name for name in sys.modules if name.startswith('config.') and name.endswith(('.model', '.rules'))))"
@@ -312,5 +312,5 @@ def test_a_first_stack_on_oci_needs_two_values():
         ("/srv/nccl-tests-2.13.6.tar", False),
     ],
 )
-def test_only_nvidias_own_versions_are_known_to_be_too_old(source, is_old):
+def test_only_nvidias_versions_are_known_to_be_too_old(source, is_old):
     assert too_old(source) is is_old

@@ -688,7 +688,7 @@ def built(changes: dict[str, Any]) -> Aws:
 
 
 @pytest.mark.parametrize(("name", "changes", "facts", "sentence"), ALL, ids=IDS)
-def test_what_a_rule_forbids_is_found_in_one_sentence_that_begins_with_its_path(name, changes, facts, sentence):
+def test_each_rule_reports_its_breach_in_one_sentence_that_begins_with_the_path(name, changes, facts, sentence):
     found = [one for one in check(RULES, built(changes), facts) if one.rule == name]
     assert any(one.sentence.startswith(sentence) for one in found), [one.sentence for one in found]
     for one in found:
@@ -754,11 +754,11 @@ _EXPECTED = {"not-nvidia", "placement-off", "image-system", "dynamic-unstarted"}
 
 
 @pytest.mark.parametrize(("changes", "facts"), SOUND)
-def test_what_the_rules_allow_passes(changes, facts):
+def test_a_configuration_that_the_rules_allow_passes(changes, facts):
     assert {found.rule for found in check(RULES, built(changes), facts)} <= _EXPECTED
 
 
-def test_a_good_cluster_has_nothing_to_be_said_about():
+def test_a_good_cluster_has_nothing_reported():
     assert check(RULES, built({}), FACTS) == ()
 
 
@@ -794,7 +794,7 @@ def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
     assert all(begins_with_a_path(one) for one in str(found.value).splitlines())
 
 
-def test_the_region_is_that_of_the_zone_and_must_be_the_providers():
+def test_the_region_follows_from_the_zone_and_must_equal_the_providers():
     assert parsed().wanted.region == "ap-northeast-1"
     assert built({"zone": "us-west-2-lax-1a"}).region == "us-west-2"
     with pytest.raises(
@@ -804,7 +804,7 @@ def test_the_region_is_that_of_the_zone_and_must_be_the_providers():
     assert read.parse(texts(GIVEN), region="ap-northeast-1")
 
 
-def test_absent_file_systems_are_the_defaults_and_null_ones_are_none():
+def test_absent_file_systems_mean_the_defaults_and_null_means_none():
     assert parsed().wanted.storage.systems == {"lustre": Lustre(), "home": Home()}
     assert parsed(aws={"storage": {"lustre": None}}).wanted.storage.systems == {"home": Home()}
     found = parsed(aws=lustre(mirrors=[{"path": "/data"}, {"path": "/sets", "bucket": "mine", "prefix": "deep/er"}])).wanted
@@ -823,13 +823,13 @@ def test_several_queues_of_several_types_are_one_cluster_of_which_one_is_measure
 @pytest.mark.parametrize(
     ("gib", "iops", "mib_s"), [(8, 4000, 125), (160, 80_000, 125), (1, 3000, 125), (75, 3000, 750), (75, 8000, 2000)]
 )
-def test_a_volume_may_have_all_that_its_size_and_its_operations_allow(gib, iops, mib_s):
+def test_a_volume_may_have_as_much_as_its_size_and_iops_allow(gib, iops, mib_s):
     volume = {"size": f"{gib} GiB", "iops": iops, "throughput": f"{mib_s} MiB/s"}
     found = check(RULES, built({"root": volume, "login": {"root": volume}}), Facts())
     assert "root-ratios" not in {one.rule for one in found}
 
 
-def test_all_43_checks_of_the_vendors_own_tool_are_ruled_or_answered_for():
+def test_each_of_the_43_checks_in_the_vendors_tool_has_a_rule_or_a_reason():
     ruled = {found.number for found in RULES.values()}
     assert not ruled & set(HELD_ELSEWHERE)
     assert (ruled | set(HELD_ELSEWHERE)) - {0} == set(range(1, 44))
@@ -838,7 +838,7 @@ def test_all_43_checks_of_the_vendors_own_tool_are_ruled_or_answered_for():
     ), "check 7: every image family has EFA on every architecture"
 
 
-def test_without_an_account_the_rules_that_need_one_say_so_and_find_no_breach():
+def test_without_an_account_the_rules_that_need_one_say_so_and_report_nothing():
     found = check(RULES, built({}), Facts())
     assert {each.severity for each in found} == {NOTE}
     assert {each.rule for each in found} == {
@@ -854,7 +854,7 @@ def test_without_an_account_the_rules_that_need_one_say_so_and_find_no_breach():
     assert all("no account was asked for" in each.text for each in found)
 
 
-def test_a_reservation_that_was_not_looked_up_is_a_note_and_not_a_pass():
+def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():
     found = check(RULES, built(bought("targeted-odcr", reservation="cr-9")), Facts())
     assert {"reservation-type", "reservation-zone", "reservation-size", "reservation-kind"} <= {
         each.rule for each in found if each.severity == NOTE

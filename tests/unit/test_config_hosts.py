@@ -52,7 +52,7 @@ def refused(values: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def test_machines_are_taken_with_their_pinned_keys(given):
+def test_machines_are_accepted_with_their_pinned_keys(given):
     wanted = parsed(given)
     assert [(machine.name, machine.address) for machine in wanted.machines] == [("gpu-a", "10.0.0.1"), ("gpu-b", "10.0.0.2")]
     assert [wanted.host_key(machine.address) for machine in wanted.machines] == [KEY, KEY]
@@ -99,7 +99,7 @@ def test_one_machine_without_a_jump_host_is_enough(given):
         ({"node": {"a": "10.0.0.1"}}, "hosts.node is not a key of the configuration; did you mean nodes?"),
     ],
 )
-def test_wrong_intent_is_refused_in_one_sentence_that_begins_with_its_path(given, changes, sentence):
+def test_a_wrong_setting_is_refused_in_one_sentence_that_begins_with_its_path(given, changes, sentence):
     (said,) = refused({key: value for key, value in (given | changes).items() if value is not DEFAULT})
     assert said.startswith(sentence)
 
@@ -115,7 +115,7 @@ def test_a_host_whose_key_is_not_pinned_is_refused_with_the_command_to_type(give
     assert "holds no host key of 10.0.0.3, and nothing is trusted on first use; type 'ssh-keyscan -t ed25519" in said
 
 
-def test_a_missing_file_of_keys_is_a_missing_key(given):
+def test_a_missing_key_file_counts_as_a_missing_key(given):
     assert "holds no host key of 10.0.0.1" in refused(given | {"knownHosts": "/nowhere/known_hosts"})[0]
 
 
@@ -142,7 +142,7 @@ def test_an_inventory_file_names_the_same_machines(given, tmp_path, text):
         ("a ansible_host=10.0.0.1 ansible_port=2222", "names port 2222; sshd must listen on 22"),
     ],
 )
-def test_a_line_that_is_no_host_is_named(line, sentence):
+def test_a_line_that_is_not_a_host_is_reported(line, sentence):
     with pytest.raises(ValueError, match="line 1") as found:
         inventory.read(line)
     assert sentence in str(found.value)
@@ -208,7 +208,7 @@ STORAGE = tuple(Hca(f"mlx5_{number}", 400, f"ib{number}", active=True) for numbe
         ((*RAILS, *STORAGE), "10 RDMA devices beside the front end's, which 8 GPUs cannot share evenly"),
     ],
 )
-def test_a_broken_fabric_is_not_its_own_measure_and_rails_that_nobody_can_tell_are_named_by_the_user(hcas, doubt):
+def test_a_broken_fabric_is_not_its_own_baseline_and_the_user_names_rails_that_cannot_be_detected(hcas, doubt):
     facts = replace(H100, hcas=(*hcas, FRONT))
     with pytest.raises(ValueError, match=re.escape(doubt) + r".*; name the devices that carry the fabric in hosts\.rails"):
         recognise(facts, 4)
@@ -217,7 +217,7 @@ def test_a_broken_fabric_is_not_its_own_measure_and_rails_that_nobody_can_tell_a
     assert "8 GPUs share 4 rails" in remark(found)
 
 
-def test_rails_are_taken_as_they_were_named(given):
+def test_rails_are_used_as_they_were_named(given):
     assert parsed(given | {"rails": ["mlx5_0", "rdmap79s0"]}).rails == ("mlx5_0", "rdmap79s0")
     (sentence,) = refused(given | {"rails": ["mlx5_0", "eth 0"]})
     assert sentence.startswith("hosts.rails[1]"), sentence
@@ -241,7 +241,7 @@ def test_rails_that_are_not_there_or_down_are_refused_by_name(rails, there, why)
         recognise(replace(H100, hcas=there), 4, rails=rails)
 
 
-def test_all_devices_beside_the_front_end_are_rails_where_they_are_alike():
+def test_all_devices_except_the_front_end_are_rails_if_they_are_alike():
     found = recognise(replace(H100, hcas=(*RAILS, FRONT)), 4)
     assert not remark(found)
     assert found.rdma == Rdma(8, 400, tuple(f"mlx5_{number}" for number in range(8)), "")
@@ -249,11 +249,11 @@ def test_all_devices_beside_the_front_end_are_rails_where_they_are_alike():
     assert found.rdma.node_gbytes_per_s == 400
 
 
-def test_a_server_named_is_the_server_detected():
+def test_a_named_server_type_equals_the_detected_one():
     assert recognise(H100, 4, SERVERS["HGX-H100.8"]) == recognise(H100, 4)
 
 
-def test_a_machine_of_the_cloud_is_its_row_where_gpus_and_rails_are_all_there():
+def test_a_cloud_machine_matches_its_catalogue_row_if_all_gpus_and_rails_are_present():
     row = SHAPES["BM.GPU4.8"]
     hcas = (
         *(Hca(name, 100, f"rdma{at}", active=True) for at, name in enumerate(row.rdma.hca)),
@@ -269,7 +269,7 @@ def test_a_machine_of_the_cloud_is_its_row_where_gpus_and_rails_are_all_there():
     assert recognise(replace(facts, tag=""), 2).name == "HGX-A100-40GB.8"
 
 
-def test_machines_that_no_row_fits_are_described_by_what_they_say():
+def test_machines_that_match_no_row_are_described_by_what_they_report():
     found = recognise(Facts("NVIDIA L4", 2, (), "ens5", "10.0.0.0/24"), 3)
     assert (found.name, found.gpus, found.rdma, found.nvlink_gbytes_per_s) == ("2 x NVIDIA L4", 2, None, None)
     assert found.environment == GENERIC
@@ -279,7 +279,7 @@ def test_one_machine_needs_no_rails():
     assert recognise(replace(H100, hcas=()), 1) == SERVERS["HGX-H100.8"]
 
 
-def test_other_gpus_than_those_named_are_refused():
+def test_gpus_other_than_the_named_ones_are_refused():
     with pytest.raises(
         ValueError, match=r"shape is HGX-H200\.8, which has 8 x NVIDIA H200, and the hosts have 8 x NVIDIA H100"
     ):
@@ -301,7 +301,7 @@ def test_other_gpus_than_those_named_are_refused():
         ("NVIDIA L40S", None),
     ],
 )
-def test_nvlink_is_that_of_one_gpu_in_one_direction(gpu, rate):
+def test_the_nvlink_rate_is_one_gpus_in_one_direction(gpu, rate):
     assert gpus.nvlink_gbytes_per_s(gpu) == rate
 
 

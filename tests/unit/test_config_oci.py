@@ -252,7 +252,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     [(name, *case) for name, cases in CASES.items() for case in cases],
     ids=[f"{name}-{n}" for name, cases in CASES.items() for n, _ in enumerate(cases)],
 )
-def test_a_broken_rule_is_refused_by_its_name_with_its_path(name, changes, sentence):
+def test_a_broken_rule_is_reported_with_its_name_and_path(name, changes, sentence):
     said = refused(oci=changes)
     found = [one for one in said if one.endswith(f"[{name}]")]
     assert any(one.startswith(sentence) for one in found), said
@@ -462,7 +462,7 @@ def wanted(**changes: Any) -> Oci:
     [(name, *case) for name, cases in ASKED.items() for case in cases],
     ids=[f"{name}-{n}" for name, cases in ASKED.items() for n, _ in enumerate(cases)],
 )
-def test_what_the_account_lacks_is_refused_by_its_rule_with_its_path(name, changes, said, sentence):
+def test_a_value_that_the_account_cannot_satisfy_is_refused_by_its_rule_with_its_path(name, changes, said, sentence):
     found = check(RULES, wanted(**changes), said)
     (mine, *_) = [one for one in found if one.rule == name and one.sentence.startswith(sentence)] or [
         one for one in found if one.rule == name
@@ -472,11 +472,11 @@ def test_what_the_account_lacks_is_refused_by_its_rule_with_its_path(name, chang
     assert begins_with_a_path(mine.sentence)
 
 
-def test_every_rule_is_broken_here():
+def test_every_rule_is_broken_by_a_case():
     assert set(CASES) | set(ASKED) == set(RULES)
 
 
-def test_an_account_that_has_everything_breaks_no_rule_and_one_that_is_not_asked_is_noted():
+def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_is_noted():
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
@@ -484,7 +484,7 @@ def test_an_account_that_has_everything_breaks_no_rule_and_one_that_is_not_asked
     assert {one.rule for one in notes} == set(ASKED) - {"image-import"}
 
 
-def test_a_pool_may_say_where_its_software_is():
+def test_a_pool_may_set_where_its_software_is():
     (usual,) = wanted().pools
     (own,) = wanted(**pool(software={"mpi": ["/opt/openmpi-5.0.8"], "nccl": ["/opt/nccl"]})).pools
     assert own.homes == Homes(("/opt/openmpi-5.0.8",), usual.homes.cuda, ("/opt/nccl",))
@@ -492,7 +492,7 @@ def test_a_pool_may_say_where_its_software_is():
     assert said.startswith("oci.pools[0].software.mpi is openmpi; it must be a list of absolute paths or globs")
 
 
-def test_growing_a_pool_and_an_unchanged_one_end_nothing():
+def test_a_growing_pool_and_an_unchanged_one_delete_nothing():
     same = facts(running={"gpu": 2}, made={"gpu": wanted().machines(wanted().pools[0])})
     assert check(RULES, wanted(), same) == ()
     assert not [one for one in check(RULES, wanted(**pool(nodes=3)), same) if one.rule.startswith("machines")]
@@ -500,7 +500,7 @@ def test_growing_a_pool_and_an_unchanged_one_end_nothing():
         assert check(RULES, wanted(**keeps), same) == ()
 
 
-def test_an_image_whose_importer_spelt_its_system_in_his_own_way_is_taken():
+def test_an_image_whose_operating_system_was_spelt_freely_is_accepted():
     mine = facts(images={IMAGE: Image("oracle linux server", "8.10", frozenset({"BM.GPU4.8"}))})
     assert check(RULES, wanted(), mine) == ()
     unsaid = facts(images={IMAGE: Image("", "", frozenset({"BM.GPU4.8"}))})
@@ -510,7 +510,7 @@ def test_an_image_whose_importer_spelt_its_system_in_his_own_way_is_taken():
 OLD = {"pools": [{"name": "gpu", "imageFamily": "ol7"}]}
 
 
-def test_a_family_whose_compiler_is_too_old_is_refused_unless_the_programs_are_ones_own(tmp_path):
+def test_an_image_family_whose_compiler_is_too_old_is_refused_unless_the_user_brings_programs(tmp_path):
     sentence = (
         "oci.pools[0].imageFamily is ol7, whose compiler is GCC 4.8, and nccl-tests need GCC 5 since 2.16.9 (C++14); use "
         "ol8 or later. [image-compiler]"
@@ -533,7 +533,7 @@ def test_a_rule_can_be_suppressed_by_its_name_and_a_guard_cannot():
     assert said[1].startswith("oci.storage.home.mount is fss")
 
 
-def test_a_stack_that_says_nothing_has_no_file_system():
+def test_a_stack_that_sets_nothing_has_no_file_system():
     assert wanted().storage.systems == {}
 
 
@@ -557,11 +557,11 @@ def test_file_systems_are_asked_for_by_the_keys_of_the_other_cloud():
         {"storage": {"home": {}}, "pools": [{"imageFamily": "ol9"}]},
     ],
 )
-def test_what_hides_nothing_is_accepted(changes):
+def test_text_that_hides_nothing_is_accepted(changes):
     assert parsed(oci=changes)
 
 
-def test_the_world_is_let_in_only_by_name():
+def test_the_internet_is_admitted_only_if_it_is_named():
     assert wanted(access={"sshFrom": ["0.0.0.0/0"], "allowWorld": True}).access.ssh_from == ("0.0.0.0/0",)
 
 

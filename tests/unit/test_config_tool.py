@@ -36,7 +36,7 @@ def made(target, home, **changes):
 
 
 @pytest.mark.parametrize("target", ANSWERS)
-def test_a_few_answers_make_a_stack_file_that_a_preview_takes(home, target):
+def test_a_few_answers_make_a_stack_file_that_a_preview_accepts(home, target):
     file, sentences = made(target, home)
     assert sentences == []
     written = yaml.safe_load(file.read_text())["config"]
@@ -55,14 +55,14 @@ def test_a_few_answers_make_a_stack_file_that_a_preview_takes(home, target):
         ("gcp", {}, "TARGET is 'gcp'; it must be one of"),
     ],
 )
-def test_what_a_preview_would_refuse_is_refused_with_its_path_and_nothing_is_written(home, target, changes, says):
+def test_values_that_a_preview_would_refuse_are_refused_with_their_path_and_nothing_is_written(home, target, changes, says):
     file, sentences = made(target, home, **changes)
     assert file is None
     assert says in " ".join(sentences)
     assert not (home / "Pulumi.mine.yaml").exists()
 
 
-def test_a_file_that_is_there_is_left_alone(home):
+def test_an_existing_file_is_left_alone(home):
     (home / "Pulumi.mine.yaml").write_text("mine")
     file, sentences = made("hosts", home)
     assert file is None
@@ -70,7 +70,7 @@ def test_a_file_that_is_there_is_left_alone(home):
     assert (home / "Pulumi.mine.yaml").read_text() == "mine"
 
 
-def test_what_the_vendors_configuration_says_is_offered(home):
+def test_the_vendors_configured_capacity_is_offered(home):
     for folder, text in (
         (".oci", "[DEFAULT]\nregion=ap-osaka-1\ntenancy=ocid1.tenancy.oc1..x\n"),
         (".aws", "[default]\nregion=eu-west-1\n"),

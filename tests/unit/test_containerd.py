@@ -82,14 +82,14 @@ def test_the_image_is_pulled_once_and_the_line_says_what_it_is_and_what_it_sees(
     assert len(calls(head, "pull")) == 1
 
 
-def test_the_tests_are_built_in_the_image_and_its_own_mpirun_is_to_start_them(head):
+def test_nccl_tests_are_built_in_the_image_and_its_own_mpirun_starts_them(head):
     line = built(head)
     program = (Path(line["binaries"]) / "all_reduce_perf").read_text()
     assert f"{head.home}/inside/mpi {head.home}/inside/nccl" in program
     assert line["mpi_home"] == f"{head.home}/inside/mpi"
 
 
-def test_a_command_runs_as_this_user_with_every_gpu_and_gets_its_words_as_they_are(head):
+def test_a_command_runs_as_this_user_with_every_gpu_and_its_arguments_unchanged(head):
     line = built(head)
     words = ["a b", "$HOME", "'", '"', "*"]
     start = [*line["container"]["start"], "sh", "-c", 'printf "%s\\n" "$LD_LIBRARY_PATH" "$HOME" "$TOKEN" "$@"', "sh", *words]
@@ -107,7 +107,7 @@ def test_a_command_runs_as_this_user_with_every_gpu_and_gets_its_words_as_they_a
     assert calls(head, "rm")[-1] == ["rm", "--force", "busbar"], "what a run that was killed has left ends first"
 
 
-def test_a_person_can_read_what_would_be_done(head):
+def test_a_person_can_read_the_planned_actions(head):
     status, out, err = head.run(request(head), "plan")
     assert status == 0, err
     assert f"sudo -n {head.home}/bin/nerdctl pull {IMAGE}" in out
@@ -141,19 +141,19 @@ def without_digest(head: Head) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (without_nerdctl, f"the node has no nerdctl, and ranks are to run in {IMAGE}; first boot installs it on new machines"),
+        (without_nerdctl, f"the node has no nerdctl, but ranks are to run in {IMAGE}; first boot installs it on new machines"),
         (without_image, f"containerd did not pull {IMAGE}: failed to resolve reference {IMAGE}: not found"),
         (without_gpus, "unresolvable CDI devices nvidia.com/gpu=all"),
-        (with_one_gpu, f"nvidia-smi in {IMAGE}: sees 1 of the node's 2 GPUs; GPUs reach a container by the CDI specification"),
-        (without_digest, f"nerdctl says no digest of {IMAGE}"),
+        (with_one_gpu, f"nvidia-smi in {IMAGE}: sees 1 of the node's 2 GPUs; containers get GPUs from the CDI specification"),
+        (without_digest, f"nerdctl reports no digest of {IMAGE}"),
     ],
 )
-def test_what_is_missing_is_one_sentence(head, change, sentence):
+def test_each_missing_piece_is_reported_in_one_sentence(head, change, sentence):
     change(head)
     assert sentence in refused(head)
 
 
-def test_what_sudo_started_ends_by_sudo(monkeypatch, tmp_path):
+def test_a_process_started_by_sudo_is_killed_by_sudo(monkeypatch, tmp_path):
     """A process of root is not this user's to signal, and a container that goes on would keep its output open for ever."""
     sudo = tmp_path / "sudo"
     sudo.write_text(f'#!/bin/sh\necho "did $*" >> {tmp_path}/calls\n[ "$1" = -n ] && shift\nexec "$@"\n')

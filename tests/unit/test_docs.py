@@ -22,11 +22,11 @@ SOURCES = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.
 
 
 @pytest.mark.parametrize(("page", "name"), NAMED)
-def test_a_test_that_a_page_names_is_there(page, name):
+def test_every_test_named_by_a_page_exists(page, name):
     assert (ROOT / name).exists() or f"def {name}(" in SOURCES, page
 
 
-def test_the_list_of_stand_ins_is_whole():
+def test_the_list_of_stand_ins_is_complete():
     images = [oci_images.image(f"{name}{kind}") for name in oci_images.NAMES for kind in ("", "-gpu")]
     images += [oci_images.image("ol9-driver")]
     images += [aws_images.image(f"{name}-aws") for name in aws_images.NAMES]

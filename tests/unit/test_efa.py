@@ -47,13 +47,13 @@ def test_the_bytes_of_an_efa_device_are_counted_once_each(tmp_path, counters, se
     assert seen(device(tmp_path / "ib", "rdmap79s0", "efa", **counters))["tx_bytes"] == sent
 
 
-def test_an_efa_device_has_no_interface_and_its_troubles_are_events(tmp_path):
+def test_an_efa_device_has_no_interface_and_its_errors_are_events(tmp_path):
     found = seen(device(tmp_path / "ib", "rdmap79s0", "efa", rx_bytes=5, unresponsive_remote_events=2, rdma_write_wr_err=1))
     assert (found["netdev"], found["active"], found["rx_bytes"]) == (None, True, 5)
     assert found["events"] == {"rdma_write_wr_err": 1, "unresponsive_remote_events": 2}
 
 
-def test_the_counters_of_another_driver_of_the_same_names_are_not_taken_for_bytes(tmp_path):
+def test_another_drivers_counters_with_the_same_names_are_not_read_as_bytes(tmp_path):
     assert seen(device(tmp_path / "ib", "mlx5_0", "mlx5_core", tx_bytes=900))["tx_bytes"] is None
 
 

@@ -46,7 +46,7 @@ def test_the_headline_of_a_short_fabric_has_verdict_number_gate_and_the_culprit_
     judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
     text = ending.headline(judged, SEARCHED)
     assert text.startswith("verdict SHORT: all_reduce busbw 0.025 GB/s at 64 MiB, 50.0% of the wire; gate 0.0425 ")
-    assert text.endswith("; rail mlx5_3 of node inst-a gives 0.001 GB/s, 50% of what is healthy")
+    assert text.endswith("; rail mlx5_3 of node inst-a at 0.001 GB/s, 50% of healthy")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_headline_of_a_short_fabric_has_verdict_number_gate_and_the_culprit_
         ("rail", ["mlx5_3", "mlx5_4"], "rails mlx5_3, mlx5_4 of node a and b"),
         ("rail_plane", ["mlx5_3"], "rail mlx5_3 of all nodes"),
         ("group", [], "a and b together"),
-        ("between", [], "what pairs of a and b share"),
+        ("between", [], "the path that pairs of a and b share"),
     ],
 )
 def test_every_kind_of_culprit_has_a_name_and_the_number_of_its_own_rails(kind, rails, called):
@@ -70,10 +70,10 @@ def test_every_kind_of_culprit_has_a_name_and_the_number_of_its_own_rails(kind, 
     assert outputs.culprit_name(culprit) == called
     text = ending.headline(judge(json.dumps(document(ASKED, 0.5)), ASKED), {"needed": True, "culprits": [culprit, culprit]})
     number = "0.001" if rails else "0.0005"
-    assert text.endswith(f"; {called} gives {number} GB/s, 50% of what is healthy, and 1 more")
+    assert text.endswith(f"; {called} at {number} GB/s, 50% of healthy, and 1 more")
 
 
-def test_a_headline_is_one_line_that_the_command_plugin_can_quote_without_a_change():
+def test_a_headline_is_one_line_that_the_command_plugin_quotes_unchanged():
     found = document(ASKED)
     found["steps"] = [
         step | {"failed": 'ended: "no\ndevice" \\n'} if step["name"] == "all_reduce" else step for step in found["steps"]
@@ -84,14 +84,14 @@ def test_a_headline_is_one_line_that_the_command_plugin_can_quote_without_a_chan
     assert json.dumps(text, ensure_ascii=False) == f'"{text}"'
 
 
-def test_what_to_type_next_stands_under_the_headline_and_once():
+def test_the_next_command_is_under_the_headline_and_appears_once():
     text = TEXTS["short-rehearsed"]()
     assert text.splitlines()[1] == "next, on the head node: ssh 10.0.1.2 'cat state'"
     assert text.count("ssh 10.0.1.2 'cat state'") == 1
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_every_line_but_sentences_fits_on_eighty_columns(name):
+def test_every_line_except_prose_fits_in_eighty_columns(name):
     """Sentences are broken by the terminal; the engine indents what it shows by four."""
     sentences = ("verdict", "next,", "  - ", "running", "measured")
     assert max(len(line) for line in TEXTS[name]().splitlines() if not line.startswith(sentences)) <= 76

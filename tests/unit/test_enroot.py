@@ -101,7 +101,7 @@ def test_the_image_is_imported_to_the_shared_folder_and_its_line_says_what_it_is
     }
 
 
-def test_the_tests_are_built_against_what_the_image_holds_and_started_by_the_nodes_mpirun(head):
+def test_nccl_tests_are_built_against_the_image_and_started_by_the_nodes_mpirun(head):
     line = built(head)
     program = (Path(line["binaries"]) / "all_reduce_perf").read_text()
     assert f"{head.home}/inside/mpi {head.home}/inside/nccl" in program
@@ -109,7 +109,7 @@ def test_the_tests_are_built_against_what_the_image_holds_and_started_by_the_nod
     assert line["cuda_home"] == f"{head.home}/inside/cuda-12.10"
 
 
-def test_a_rank_gets_what_mpi_and_nccl_read_and_nothing_else_of_the_node(head):
+def test_a_rank_gets_the_variables_of_mpi_and_nccl_and_no_others_from_the_node(head):
     line = built(head)
     rank = {
         "NCCL_DEBUG": "INFO",
@@ -138,7 +138,7 @@ def test_a_rank_gets_what_mpi_and_nccl_read_and_nothing_else_of_the_node(head):
     assert mounts == [["/tmp", "/tmp"], [f"{head.home}/.busbar"] * 2]  # noqa: S108 - where MPI meets
 
 
-def test_an_image_that_lies_there_whole_is_not_imported_again(head):
+def test_an_image_that_is_already_complete_is_not_imported_again(head):
     first = built(head)
     second = built(head, run_id="build2")
     assert len(calls(head, "import")) == 1
@@ -149,7 +149,7 @@ def test_an_image_that_lies_there_whole_is_not_imported_again(head):
     assert len(calls(head, "import")) == 2
 
 
-def test_without_a_shared_folder_the_image_is_laid_on_every_node_by_the_head(head):
+def test_without_a_shared_folder_the_head_node_copies_the_image_to_every_node(head):
     head.tool(
         "ssh",
         f'for word; do :; done\n[ "{head.home}" ] && sh -c "$(echo "$word" | sed "s|{head.home}|{head.home}/other|g")"\n',
@@ -175,7 +175,7 @@ def test_a_node_that_holds_another_file_is_named(head):
     assert "did not unpack it" in said
 
 
-def test_a_file_that_is_pinned_must_be_that_file(head):
+def test_a_pinned_file_must_match_its_checksum(head):
     (head.home / "a.sqsh").write_text("image\n")
     digest = hashlib.sha256(b"image\n").hexdigest()
     given = {"uri": "", "path": f"{head.home}/a.sqsh"}
@@ -192,10 +192,10 @@ def test_a_file_that_is_pinned_must_be_that_file(head):
             {"container": {"uri": "docker://r.io#gone:1"}},
             "enroot did not import docker://r.io#gone:1: URL https://r.io/v2/gone:1/manifests/1 returned error code: 404 Not",
         ),
-        ({"container": {"uri": "", "path": "/nowhere/a.sqsh"}}, "and the head node has no such file"),
+        ({"container": {"uri": "", "path": "/nowhere/a.sqsh"}}, "but the head node has no such file"),
         (
             {"container": {"homes": {"MPI_HOME": ["/"], "CUDA_HOME": ["/nowhere"], "NCCL_HOME": ["/"]}}},
-            "the image has no MPI_HOME: no folder like / in it has include/mpi.h",
+            "the image has no MPI_HOME: no folder like / in it contains include/mpi.h",
         ),
         ({"mpi": "mpirun (Open MPI) 5.0.3"}, "has 'mpirun (Open MPI) 5.0.3'; they must be of one major version"),
         ({"homes": {"MPI_HOME": ["/nowhere"]}}, "the head node has no MPI_HOME"),
@@ -205,18 +205,18 @@ def test_an_image_that_ranks_could_not_run_in_is_refused_in_a_sentence(head, cha
     assert sentence in refused(head, **changes)
 
 
-def test_a_head_without_enroot_says_so(head):
+def test_a_head_node_without_enroot_says_so(head):
     (head.home / "bin" / "enroot").unlink()
-    assert f"the head node has no enroot, and ranks are to run in {URI}" in refused(head)
+    assert f"the head node has no enroot, but ranks are to run in {URI}" in refused(head)
 
 
-def test_an_import_that_does_not_end_is_stopped_at_its_bound_and_leaves_no_whole_file(head):
+def test_an_import_that_does_not_finish_is_stopped_at_its_timeout_and_leaves_no_complete_file(head):
     (head.home / "slow").touch()
     assert "was not imported in time" in refused(head, timeout_s=2)
     assert not [path for path in (head.home / "fsx").rglob("*") if path.is_file()]
 
 
-def test_what_is_no_image_is_refused_with_enroots_own_word(head):
+def test_a_file_that_is_not_an_image_is_refused_with_enroots_message(head):
     (head.home / "registry" / "tests:1").write_text("a page\n")
     assert "head ([ERROR] Invalid image format" in refused(head)
 

@@ -64,7 +64,7 @@ def left_out(tmp_path):
     return commands
 
 
-def test_on_oci_the_node_ends_its_pool_is_smaller_and_the_stack_asks_for_one_less(left_out, tmp_path):
+def test_on_oci_the_node_terminates_its_pool_shrinks_and_the_stack_requests_one_less(left_out, tmp_path):
     listed = [{"id": "ocid.2", "display-name": "gpu-2"}, {"id": "ocid.3", "display-name": "gpu-3"}]
     (_look, detach, config), why = left_out(state("oci", POOL), "gpu-3", OCI, listed)
     assert why == ""
@@ -74,13 +74,13 @@ def test_on_oci_the_node_ends_its_pool_is_smaller_and_the_stack_asks_for_one_les
 
 
 @pytest.mark.parametrize(("already", "place"), [("", 0), (", leaveOut: [0]", 1)], ids=["the first", "one more"])
-def test_on_aws_the_stack_file_names_its_number_and_nothing_ends_before_the_update(left_out, already, place):
+def test_on_aws_the_stack_file_lists_its_index_and_nothing_terminates_before_the_update(left_out, already, place):
     (config,), why = left_out(aws(*NUMBERED), "gpu-3", AWS.replace("pu, static: 4", f"pu, static: 4{already}"))
     assert why == ""
     assert config[2:6] == ["set", "--path", f"busbar:aws.queues[1].machines[1].leaveOut[{place}]", "2"]
 
 
-def test_a_machine_that_exists_is_taken_out_of_the_file_and_nothing_else_is_done(left_out, tmp_path):
+def test_an_existing_machine_is_removed_from_the_file_and_nothing_else_happens(left_out, tmp_path):
     ran, why = left_out(state("hosts"), "gpu-3", HOSTS)
     place = ["--stack", "dev", "--config-file", str(tmp_path / "stack.yaml")]
     assert (ran, why) == ([["pulumi", "config", "rm", "--path", 'busbar:hosts.nodes["gpu-3"]', *place]], "")
@@ -101,7 +101,7 @@ def test_a_machine_that_exists_is_taken_out_of_the_file_and_nothing_else_is_done
     ],
     ids=["another name", "two", "by itself", "another pool", "two left", "no machines", "no instance", "one", "inventory"],
 )
-def test_what_cannot_be_left_out_is_refused_and_nothing_ends(left_out, exported, name, text, says):
+def test_a_node_that_cannot_be_left_out_is_refused_and_nothing_terminates(left_out, exported, name, text, says):
     ran, why = left_out(exported, name, text)
     assert says in why
     assert ran == []

@@ -31,7 +31,7 @@ def test_every_machine_has_numbers_or_a_reason():
     [one for one in ROWS if one.collective == "all_reduce" and not refusal(one) and not is_over_nvlink(one)],
     ids=lambda one: f"{one.where}, {one.nodes}",
 )
-def test_what_others_measured_is_near_what_is_expected(row):
+def test_published_measurements_are_near_the_predictions(row):
     expected = ceiling.predicted_gb_s(row.shape, row.nodes)
     assert expected is not None
     assert abs(row.busbw_gb_s / expected - 1) < WITHIN

@@ -16,29 +16,29 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
 GPU4 = SHAPES["BM.GPU4.8"]
 
 
-def test_the_published_run_of_two_a100_nodes_is_short_with_the_gate_beside_it():
+def test_the_published_run_of_two_a100_nodes_is_short_and_shows_the_gate():
     said = explain((GOLDEN / "oci-2xGPU4.8-ol7.txt").read_text(), GPU4, 2)
     assert said.splitlines()[0].startswith("all_reduce reached 87.18 GB/s at ")
-    assert ": short; the gate asks for 1" in said
+    assert ": short; the gate requires 1" in said
     assert "is not proven" in said
-    assert "# measured, | what a healthy fabric gives" in said.splitlines()[-1]
+    assert "# measured, | about what a healthy fabric reaches" in said.splitlines()[-1]
 
 
-def test_a_number_above_the_ring_is_called_a_trees_and_not_a_good_one():
+def test_a_number_above_the_ring_ceiling_is_attributed_to_a_tree():
     said = explain((GOLDEN / "aws-2xp5.48xlarge.txt").read_text(), INSTANCES["p5.48xlarge"].shape(), 2)
     assert "487.1 GB/s" in said
     assert "more than a ring can carry over the rails (400)" in said
-    assert "rows were left out" in said
+    assert "the text leaves out rows" in said
 
 
-def test_a_log_of_other_machines_than_named_is_seen_by_its_ranks():
+def test_a_log_from_other_machines_than_stated_is_detected_by_its_ranks():
     said = explain((GOLDEN / "oci-2xGPU4.8-ol7.txt").read_text(), GPU4, 4)
     assert "16 GPUs took part, and these machines have 32" in said
     assert "another number of ranks took part" in said
 
 
 @pytest.mark.parametrize("text", ["", "hello", "# size count busbw\n"])
-def test_what_is_no_log_is_said_to_be_none(text):
+def test_a_file_that_is_not_a_log_is_reported(text):
     assert explain(text, GPU4, 2).startswith("no row of nccl-tests was found")
 
 

@@ -73,7 +73,7 @@ ADDED = "useradd --system --no-create-home --shell /sbin/nologin busbar-rdma"
 
 
 @pytest.mark.parametrize(("there", "made"), [(0, []), (1, [ADDED])])
-def test_a_systemd_that_makes_no_user_by_itself_gets_one_unless_it_is_there(machine, capsys, there, made):
+def test_a_user_is_created_where_systemd_does_not_create_it_and_it_does_not_exist(machine, capsys, there, made):
     machine.answers |= {"systemctl --version": (0, "systemd 219\n", ""), "id busbar-rdma": (there, "", "")}
     assert machine.main(capsys) == {"there": True}
     assert machine.calls == ["systemctl --version", "id busbar-rdma", *made, *STARTED]
@@ -102,7 +102,7 @@ def test_firewalld_opens_the_port_now_and_for_the_next_boot_and_closes_it_again(
     assert not machine.program.parent.exists()
 
 
-def test_iptables_lets_in_each_reader_once_and_what_it_holds_is_kept_for_the_next_boot(machine, capsys):
+def test_iptables_admits_each_reader_once_and_its_rules_are_kept_for_the_next_boot(machine, capsys):
     machine.rules.write_text("old")
     machine.answers |= {"iptables -C": (1, "", ""), "iptables-save": (0, "new", "")}
     machine.main(capsys)
@@ -117,7 +117,7 @@ def test_iptables_lets_in_each_reader_once_and_what_it_holds_is_kept_for_the_nex
     assert [call for call in machine.calls if call.startswith("iptables -D")] == [f"iptables -D {rule}" for rule in rules]
 
 
-def test_another_port_closes_the_one_before(machine, capsys):
+def test_a_new_port_closes_the_previous_one(machine, capsys):
     machine.answers["firewall-cmd --state"] = (0, "running", "")
     machine.main(capsys)
     machine.main(capsys, port=9999)
@@ -125,14 +125,14 @@ def test_another_port_closes_the_one_before(machine, capsys):
     assert changed == ["firewall-cmd --remove-port=9879/tcp", "firewall-cmd --add-port=9999/tcp"]
 
 
-def test_the_port_of_the_unit_is_closed_whatever_the_stack_file_says_now(machine, capsys):
+def test_the_units_port_is_closed_whatever_the_stack_file_says_now(machine, capsys):
     machine.answers["firewall-cmd --state"] = (0, "running", "")
     machine.main(capsys)
     machine.main(capsys, exporter=False, port=1)
     assert "firewall-cmd --remove-port=9879/tcp" in machine.calls
 
 
-def test_a_command_that_fails_ends_it_with_its_words(machine, capsys):
+def test_a_failing_command_stops_it_with_the_commands_message(machine, capsys):
     machine.answers["systemctl enable"] = (1, "", "first\nFailed to enable unit: no such file\n")
     with pytest.raises(SystemExit, match=r"^systemctl enable busbar-rdma-exporter: Failed to enable unit: no such file$"):
         machine.main(capsys)
@@ -180,7 +180,7 @@ def test_an_exporter_that_is_slow_to_start_is_waited_for_past_any_proxy(machine,
     assert [handler.proxies for handler in found.handlers] == [{}]
 
 
-def test_an_exporter_that_does_not_answer_is_said_with_its_last_words_and_after_its_bound(machine, capsys, monkeypatch):
+def test_an_exporter_that_does_not_answer_is_reported_with_its_last_output_at_the_timeout(machine, capsys, monkeypatch):
     found = waiting(monkeypatch, refusals=1000)
     with pytest.raises(SystemExit) as ended:
         machine.main(capsys)
@@ -239,7 +239,7 @@ def test_the_program_runs_here_and_over_pinned_ssh_everywhere_else(fan, capsys):
     ("there", "what"),
     [(True, "have no exporter of RDMA counters"), (False, "still have the exporter of RDMA counters")],
 )
-def test_nodes_where_it_failed_are_named_with_their_last_words(fan, there, what):
+def test_nodes_where_it_failed_are_named_with_their_last_output(fan, there, what):
     fan.ends = {"10.20.1.2": (1, b"first\nsudo: a password is required\n"), "10.20.1.3": (255, b""), "-c": OSError("no sh")}
     with pytest.raises(SystemExit) as ended:
         exporter_on_nodes.main(NODES[:4], "", there=there)
@@ -247,7 +247,7 @@ def test_nodes_where_it_failed_are_named_with_their_last_words(fan, there, what)
     assert str(ended.value) == f"3 of 4 nodes {what}: {'; '.join(said)}"
 
 
-def test_of_many_nodes_sixteen_are_named_and_the_rest_counted(fan):
+def test_sixteen_nodes_are_named_and_the_rest_are_counted(fan):
     fan.ends = {node["address"]: (255, b"") for node in NODES}
     with pytest.raises(SystemExit) as ended:
         exporter_on_nodes.main(NODES[:17], "", there=True)

@@ -77,7 +77,7 @@ def test_the_first_node_is_this_one_and_the_others_are_reached_with_pinned_keys(
     assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "UserKnownHostsFile=~/.ssh/known_hosts"} <= set(fanout.SSH)
 
 
-def test_a_command_that_takes_too_long_is_ended_and_is_an_answer(programs):
+def test_a_command_that_takes_too_long_is_stopped_and_counts_as_an_answer(programs):
     programs.ends = {"10.0.0.2": [LATE]}
     found = fanout.on("10.0.0.2", "sleep", b"", 5)
     assert (found.status, found.out, found.why, programs.killed) == (124, "", "no answer within 0 s", 1)
@@ -107,7 +107,7 @@ def test_one_connection_is_opened_to_each_other_node_and_its_failure_is_left_to_
 
 
 @pytest.mark.parametrize(("length", "is_shared"), [(104 - 1 - 40 - 17 - 1, True), (104 - 1 - 40 - 17, False)])
-def test_a_socket_is_shared_only_where_its_path_fits(monkeypatch, length, is_shared):
+def test_a_socket_is_shared_only_if_its_path_fits(monkeypatch, length, is_shared):
     folder = "/" + "h" * (length - len("//.busbar/ssh"))
     monkeypatch.setenv("HOME", folder)
     assert len(str(Path("~/.busbar/ssh").expanduser())) == length
@@ -143,7 +143,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     return Cluster(monkeypatch, tmp_path)
 
 
-def test_a_second_look_is_kept_names_the_first_and_is_not_taken_again(cluster):
+def test_a_second_look_is_kept_refers_to_the_first_and_is_not_repeated(cluster):
     cluster.runs = {"all": run(row(1024, 3.0)), "looks": run(row(1024, 3.5))}
     request = cluster.request(DECIDING, LOOKS, evidence=Evidence("/first", "abc"))
     found = retest_run.retest(request, cluster.said.append)
@@ -173,7 +173,7 @@ def test_a_second_look_that_cannot_be_taken_says_why_and_is_tried_again(cluster)
 
 
 @pytest.mark.parametrize(("busy", "changed"), [(["process 7"], []), ([], ["b (all_reduce_perf)"])])
-def test_a_second_look_is_not_taken_beside_somebody_else_nor_with_other_programs(cluster, busy, changed):
+def test_a_second_look_is_not_taken_beside_another_user_or_with_other_programs(cluster, busy, changed):
     cluster.inventory["b"]["busy"], cluster.changed = busy, changed
     assert retest_run.retest(cluster.request(DECIDING), cluster.said.append)["failed"]
     assert not cluster.ran
@@ -187,7 +187,7 @@ def facts(sent: int | None, nvlink: int | None = None, **events: int | None) -> 
     return {"interfaces": {"eth0": {"tx_bytes": 1}}, "hca": {"m0": device(sent, **events)}, "nvlink_tx_bytes": nvlink}
 
 
-def test_what_moved_is_the_difference_of_counters_that_are_there_before_and_after():
+def test_the_bytes_moved_are_the_difference_of_counters_present_before_and_after():
     moved = traffic.between(NODES, [facts(10, 100), facts(None, None)], [facts(15, 160), facts(7, 5)], ["m0"])
     assert moved["tx_bytes"] == {"a": {"eth0": 0, "m0": 5}, "b": {"eth0": 0}}
     assert moved["counted_nodes"] == 1
@@ -196,7 +196,7 @@ def test_what_moved_is_the_difference_of_counters_that_are_there_before_and_afte
     assert traffic.between(NODES, [facts(1)] * 2, [facts(2)] * 2, [])["nvlink_tx_bytes"] is None
 
 
-def test_port_events_are_those_that_grew_the_largest_first():
+def test_port_events_are_the_counters_that_grew_the_largest_first():
     before = [facts(0, discards=1, cnp=5, resets=None), facts(0, discards=1)]
     after = [facts(0, discards=3, cnp=5, resets=9, new=4), facts(0, discards=8)]
     found = traffic.between(NODES, before, after, ["m0"])["events"]

@@ -45,7 +45,7 @@ def boot(image: Path, *work: steps.Step) -> tuple[subprocess.CompletedProcess[st
     return done, (image / "boot.json").read_text()
 
 
-def test_the_image_knows_names_of_kernels_that_are_not_installed_as_the_vendors_does(image):
+def test_the_image_knows_names_of_kernels_that_are_not_installed_like_the_vendors_image(image):
     shown = run(image, "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' 'linux-headers-*'").stdout
     assert {"un  linux-headers-3.0", "un  linux-headers-686-pae", f"ii  linux-headers-{KERNEL}"} <= set(shown.splitlines())
     assert run(image, "apt-mark hold linux-headers-3.0").returncode == 100
@@ -59,7 +59,7 @@ def test_the_kernel_is_kept_and_the_boot_goes_on(image):
     assert held == ["linux-aws", f"linux-headers-{KERNEL}", f"linux-image-{KERNEL}", "linux-image-aws"]
 
 
-def test_a_precaution_that_fails_warns_and_the_boot_goes_on(image):
+def test_a_failed_precaution_warns_and_the_boot_continues(image):
     broken = steps.Step("keep-kernel", "false\necho not reached", precaution=True)
     done, mark = boot(image, broken, steps.Step("next", "echo went-on"))
     assert done.returncode == 0
@@ -91,7 +91,7 @@ def test_a_login_machine_announces_its_failure_by_the_steps_name_and_shows_the_l
 
 
 @pytest.mark.parametrize(("has", "does"), [("6.8.0-1063-aws", "exact"), ("6.8.0-1066-aws", "built"), ("none", "failed")])
-def test_the_lustre_client_is_the_exact_package_one_that_is_built_or_a_named_failure(image, has, does):
+def test_the_lustre_client_is_the_exact_package_or_built_or_the_named_step_fails(image, has, does):
     kernel = has if has != "none" else "6.8.0-1070-aws"
     fakes = f"""uname() {{ echo {kernel}; }}; lists() {{ :; }}; again() {{ "$@"; }}; curl() {{ :; }}; gpg() {{ :; }}
 timeout() {{ :; }}
@@ -108,7 +108,7 @@ tar() {{ mkdir -p {image}/src/modules/lustre; }}; dpkg() {{ echo "dpkg $*"; }}
     assert (f"no Lustre client for kernel {kernel}" in done.stdout) == (does == "failed")
 
 
-def test_aws_program_for_lustre_over_efa_is_run_by_bash_which_it_is_written_for(image):
+def test_awss_script_for_lustre_over_efa_is_run_by_bash(image):
     program = image / "setup.sh"
     program.write_bytes(zipfile.ZipFile(io.BytesIO(internet.served(SETUP))).read("configure-efa-fsx-lustre-client/setup.sh"))
     assert subprocess.run(["dash", "-n", program], capture_output=True, check=False).returncode == 2

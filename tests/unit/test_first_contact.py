@@ -94,7 +94,7 @@ def test_equal_machines_are_one_group_with_the_heads_key(contact):
     assert line["networks"] == ["10.0.0.0/16"]
 
 
-def test_two_nodes_are_joined_and_one_is_left_as_it_is(contact, tmp_path):
+def test_two_nodes_join_and_one_is_left_unchanged(contact, tmp_path):
     """The head makes a key, and each node authorises it and learns the other's host key."""
     assert contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO).returncode == 0
     calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "sh -" in line]
@@ -117,27 +117,27 @@ def test_the_calls_to_a_node_share_one_connection_once_it_has_booted(contact, tm
     assert sharing == [False, True, True, True], of_head  # its state; its facts, the head's key, what it is to let in
 
 
-def test_a_program_ends_although_what_it_left_behind_holds_its_errors_open():
+def test_a_program_finishes_although_a_leftover_process_keeps_its_stderr_open():
     status, out, err = ssh_way.run_here(["sh", "-c", "echo why >&2; sleep 60 >/dev/null & echo $!"], "", 5)
     os.kill(int(out), signal.SIGKILL)
     assert (status, err) == (0, "why\n")
 
 
-def test_a_call_that_hangs_is_ended_at_its_bound(tmp_path):
+def test_a_call_that_hangs_is_stopped_at_its_timeout(tmp_path):
     hangs = f"echo $$ > {tmp_path}/pid; exec tail -f /dev/null"
     status, out, why = ssh_way.run_here(["sh", "-c", hangs], "", 0.5)
     assert (status, out, why) == (124, "", "no answer within 0 s")
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
-def test_a_silent_node_is_named_with_its_last_words_and_the_other_was_heard(contact):
+def test_a_silent_node_is_named_with_its_last_output_and_the_other_was_heard(contact):
     found = contact({"10.0.0.1": answering()}, TWO)
     assert found.returncode == 1
     assert "1 of 2 nodes are not ready: b (10.0.0.2): SSH does not accept logins yet (ssh: connect to host" in found.stderr
     assert "a (10.0.0.1): ready" in found.stderr
 
 
-def test_more_silent_nodes_than_the_window_keep_nobody_from_being_heard(contact, tmp_path):
+def test_more_silent_nodes_than_the_window_holds_do_not_keep_others_from_being_heard(contact, tmp_path):
     """The window has 32 places, and no more connections are kept open."""
     silent = [machine(f"s{number}", f"10.0.1.{number}") for number in range(34)]
     found = contact({"10.0.0.1": answering()}, [*silent, machine("a", "10.0.0.1")], timeout_s=3)
@@ -163,7 +163,7 @@ def test_more_silent_nodes_than_the_window_keep_nobody_from_being_heard(contact,
         (answering(gpus=7), "it has 7 x NVIDIA H100 80GB HBM3, and shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"),
     ],
 )
-def test_what_no_waiting_will_mend_ends_the_wait_for_that_node_at_once(contact, script, sentence):
+def test_a_fault_that_waiting_cannot_cure_stops_the_wait_for_that_node_at_once(contact, script, sentence):
     row = ["HGX-H100.8", 8, FACTS["gpu"]]
     found = contact({"10.0.0.1": answering(), "10.0.0.2": script}, TWO, timeout_s=600, mpi=["/opt/mpi"], row=row)
     assert found.returncode == 1
@@ -207,7 +207,7 @@ def test_one_connection_to_the_jump_host_is_held_for_all_and_ended(contact, tmp_
     assert not Path(f"/proc/{(tmp_path / 'held').read_text().strip()}").exists()
 
 
-def test_a_host_key_that_first_boot_replaces_is_asked_again(contact, tmp_path):
+def test_a_host_key_that_first_boot_replaces_is_scanned_again(contact, tmp_path):
     """The stand-in gives another key at each scan; the node lets in only those who know the third."""
     script = (
         f'grep -q "AAAAKey2$" {KNOWN} || {{ echo "Host key verification failed." >&2; exit 255; }}\n'
@@ -221,7 +221,7 @@ def test_a_host_key_that_first_boot_replaces_is_asked_again(contact, tmp_path):
 
 
 @pytest.mark.parametrize(("asks", "ends"), [(True, 1), (False, 0)])
-def test_a_rail_that_is_up_and_not_authenticated_is_waited_for_and_named_where_that_is_asked(contact, asks, ends):
+def test_a_rail_that_is_up_but_not_authenticated_is_waited_for_and_named_if_required(contact, asks, ends):
     """The script itself marks such rails; without the question it marks none."""
     state = 'echo "status: done"; echo \'{"status": "done"}\'; case "$input" in *\'[ -z "asked" ]\'*) echo mlx5_0 mlx5_1!;; *) '
     script = f"{state}echo mlx5_0 mlx5_1;; esac\n"
@@ -238,7 +238,7 @@ JUMP = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
 PASSING = 'case $words in *-M*|*"-O check"*) exit 255 ;; *ssh-keyscan*) exec ssh-keyscan "${words##* }" ;; esac\n'
 
 
-def test_keys_that_are_not_pinned_are_learnt_on_the_jump_host_and_used_from_here(contact, tmp_path):
+def test_unpinned_keys_are_scanned_on_the_jump_host_and_used_from_here(contact, tmp_path):
     node = f'grep -q "^10.0.0.. ssh-ed25519 AAAAKey" {KNOWN} || exit 255\n{answering()}'
     nodes = [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2"}]
     found = contact({"10.0.0.1": node, "10.0.0.2": node, "203.0.113.9": PASSING}, nodes, jump=JUMP, accept="ssh-ed25519 NEW")
@@ -250,7 +250,7 @@ def test_keys_that_are_not_pinned_are_learnt_on_the_jump_host_and_used_from_here
     assert (tmp_path / "calls").read_text().count("ssh-ed25519 NEW") == 2, "each node is told to accept the operator's key"
 
 
-def test_a_jump_host_that_does_not_know_the_operators_key_ends_the_wait_at_once(contact):
+def test_a_jump_host_that_rejects_the_operators_key_stops_the_wait_at_once(contact):
     refusing = "echo 'admin@203.0.113.9: Permission denied (publickey).' >&2; exit 255"
     found = contact({"203.0.113.9": refusing}, [{"name": "a", "address": "10.0.0.1"}], jump=JUMP, timeout_s=600)
     assert found.returncode == 1
@@ -266,7 +266,7 @@ def test_a_jump_host_that_does_not_know_the_operators_key_ends_the_wait_at_once(
         ((255, "", "first\nssh: connect to host jump: timed out\n"), "", "the jump host does not answer"),
     ],
 )
-def test_a_host_key_is_what_the_scan_says_and_takes_the_place_of_the_one_before(tmp_path, monkeypatch, answer, learnt, noted):
+def test_a_scanned_host_key_replaces_the_previous_one(tmp_path, monkeypatch, answer, learnt, noted):
     before = "10.0.0.1 ssh-ed25519 AAAAOne\n10.0.0.2 ssh-ed25519 AAAAOld\n10.0.0.20 ssh-ed25519 AAAATwenty\n"
     (tmp_path / "known").write_text(before)
     calls, notes = [], []
@@ -292,7 +292,7 @@ def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
     assert json.loads(equal)["groups"][0]["nodes"] == [node["name"] for node in nodes]
 
 
-def test_each_node_stands_under_the_facts_that_it_said_and_kinds_beyond_the_bound_under_none():
+def test_each_node_is_listed_under_the_facts_it_reported_and_kinds_beyond_the_limit_under_none():
     nodes = [machine(f"n{number}", f"10.0.0.{number}") for number in range(40)]
     seen = [node_look.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
     groups = json.loads(first_contact.line(nodes, seen))["groups"]
@@ -320,7 +320,7 @@ ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
         ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # nothing says more
     ],
 )
-def test_the_front_is_where_the_address_is_or_else_where_the_default_route_leaves(tmp_path, address, route, front, network):
+def test_the_front_end_is_the_addresss_interface_or_else_the_default_routes(tmp_path, address, route, front, network):
     program = f'case "$*" in *address*) cat {tmp_path}/addresses ;; *) echo "{route}" ;; esac'
     (tmp_path / "addresses").write_text(ADDRESSES)
     (tmp_path / "ip").write_text(f"#!/bin/sh\n{program}\n")
@@ -334,7 +334,7 @@ def test_the_front_is_where_the_address_is_or_else_where_the_default_route_leave
     assert (facts["front"], facts["network"]) == (front, network)
 
 
-def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
+def test_joining_twice_adds_each_line_once_and_keeps_existing_lines(tmp_path):
     folder = tmp_path / ".ssh"
     folder.mkdir()
     (folder / "authorized_keys").write_text("# mine\nssh-rsa AAAA me")  # no newline at its end
@@ -349,7 +349,7 @@ def test_joining_twice_adds_each_line_once_and_leaves_what_was_there(tmp_path):
     assert (folder / "known_hosts").read_text() == expected
 
 
-def test_a_machine_that_is_called_by_a_loopback_address_names_a_network_all_the_same():
+def test_a_machine_addressed_by_loopback_still_has_a_network():
     program = remote_scripts.text("facts", address="127.0.0.1", mpi=["/nowhere/*"])
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True, timeout=60)
     facts = json.loads(found.stdout)
@@ -358,7 +358,7 @@ def test_a_machine_that_is_called_by_a_loopback_address_names_a_network_all_the_
     assert facts["mpi"] is None
 
 
-def test_the_newest_mpi_that_is_whole_is_taken(tmp_path):
+def test_the_newest_complete_mpi_is_taken(tmp_path):
     for version, is_whole in (("4.1.6", True), ("4.1.7", True), ("5.0.8", False)):
         (tmp_path / f"openmpi-{version}" / "bin").mkdir(parents=True)
         if is_whole:

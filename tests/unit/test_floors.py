@@ -217,7 +217,7 @@ def test_no_modules_import_each_other():
     assert not circles(arrows)
 
 
-def test_a_circle_is_found():
+def test_an_import_cycle_is_found():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]
 
 
@@ -232,7 +232,7 @@ def test_a_circle_is_found():
         ("from ..net import wires", "rehearsal.net.wires"),
     ],
 )
-def test_an_import_is_seen_in_whatever_way_it_is_written(line, module):
+def test_an_import_is_found_however_it_is_written(line, module):
     assert imported(line, "rehearsal.host") == {module}
 
 
@@ -242,7 +242,7 @@ def test_an_import_whose_name_cannot_be_read_is_refused():
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_module_imports_only_what_its_room_may(path):
+def test_a_module_imports_only_what_its_package_may(path):
     room = room_of(path)
     assert room is not None
     allowed = MAY[room]
@@ -256,7 +256,7 @@ def test_the_rehearsal_never_knows_the_program():
         assert not {name.split(".")[0] for name in imports(path)} & program, path
 
 
-def test_no_room_is_named_for_what_it_is_not():
+def test_no_package_has_a_misleading_name():
     bad = {"utils", "helpers", "lib", "common", "misc"}
     assert not [path for path in sources() if bad & set(path.relative_to(ROOT).with_suffix("").parts)]
 

@@ -17,14 +17,14 @@ BASES = {base.name: base for base in bases()}
 HEALTHY = BASES["a real server"]
 
 
-def test_every_measurement_that_is_damaged_is_judged_right_before_it_is():
+def test_every_measurement_is_judged_correctly_before_it_is_damaged():
     for base in BASES.values():
         found = tried(base, [])
         assert (found.verdict == "pass", found.failure) == (base.healthy, ""), base.name
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_what_crashed_or_passed_once_does_so_no_more(path):
+def test_inputs_that_once_crashed_or_passed_no_longer_do(path):
     case = read(path)
     base = BASES[case.base]
     assert case.failure in {CRASH, FALSE_PASS}
@@ -33,12 +33,12 @@ def test_what_crashed_or_passed_once_does_so_no_more(path):
     assert found.verdict in {"short", "unknown"}
 
 
-def test_some_damage_of_every_kind_is_survived(tmp_path, capsys):
+def test_every_kind_of_damage_is_sometimes_harmless(tmp_path, capsys):
     assert main(["--seed", "7", "--executions", "150", "--corpus", str(tmp_path)]) == 0
     assert "0 crashes, 0 false passes" in capsys.readouterr().out
 
 
-def test_a_pass_that_its_numbers_do_not_support_would_be_noticed():
+def test_a_pass_that_its_numbers_do_not_support_is_noticed():
     """The plain reading can fail: the same damage is a false pass where the judge does not look."""
     exact = HEALTHY.documents["all_reduce.json"]
     at = exact.rindex('"bus_bw": 345.381859')
@@ -49,7 +49,7 @@ def test_a_pass_that_its_numbers_do_not_support_would_be_noticed():
     assert "all_reduce: the text says 345.38, JSON 200.0" in told
 
 
-def test_a_line_that_passes_by_itself_needs_no_search_and_one_that_is_short_does():
+def test_a_passing_line_needs_no_search_and_a_short_one_does():
     short = BASES["a healthy retest"]
     line = short.documents["line"]
     broken = Edit(SEARCH, 0, short.documents[SEARCH], "{")
@@ -58,7 +58,7 @@ def test_a_line_that_passes_by_itself_needs_no_search_and_one_that_is_short_does
     assert tried(short, [broken, healed]) == Tried("pass")
 
 
-def test_a_failure_is_kept_once_and_with_no_edit_that_it_does_not_need(tmp_path):
+def test_a_failure_is_kept_once_and_without_unneeded_edits(tmp_path):
     case = Case("a real server", (Edit("frame", 0, "{", "["),), CRASH, "ValueError at 7")
     assert keep(case, tmp_path)
     assert not keep(case, tmp_path), "one file for each reason"

@@ -42,7 +42,7 @@ def test_a_run_that_copied_through_host_memory_is_short_with_nodes_and_module_na
     assert "nvidia_peermem" in why
 
 
-def test_a_run_in_which_nccl_said_nothing_of_it_is_no_pass():
+def test_a_run_in_which_nccl_did_not_report_it_is_not_a_pass():
     verdict, why = judged(said=said())
     assert verdict == "unknown"
     assert "NCCL did not log whether it used GPUDirect RDMA" in why
@@ -53,11 +53,11 @@ def test_a_run_in_which_nccl_said_nothing_of_it_is_no_pass():
     [SHAPES["BM.Optimized3.36"], *(one for one in SHAPES.values() if one.environment == "aws-efa")],
     ids=lambda shape: shape.name,
 )
-def test_shapes_without_nvlink_or_with_a_plugin_of_their_own_are_not_asked(shape):
+def test_shapes_without_nvlink_or_with_their_own_plugin_are_not_covered(shape):
     assert gpudirect.told({"said": said(NET=9)}, shape) == gpudirect.Told()
 
 
-def test_every_nvidia_shape_of_oci_with_rails_is_asked():
+def test_every_nvidia_shape_of_oci_with_rails_is_covered():
     for shape in SHAPES.values():
         if shape.rdma is not None and shape.gpu.startswith("NVIDIA"):
             assert gpudirect.told({"said": said(NET=1)}, shape).wrong, shape.name

@@ -45,13 +45,13 @@ def folder(request, tmp_path):
         yield str(tmp_path / "history") if request.param == "path" else f"file://{tmp_path}/history"
 
 
-def test_what_is_appended_is_what_is_loaded(folder):
+def test_an_appended_record_is_loaded_unchanged(folder):
     records = [made(number) for number in (3, 1, 2)]
     assert all(append(folder, one) for one in records)
     assert load(folder, KEY, made(9).order).records == tuple(sorted(records, key=lambda one: one.order))
 
 
-def test_a_run_is_kept_once_and_as_it_first_was(folder):
+def test_a_run_is_kept_once_and_in_its_first_form(folder):
     assert append(folder, made())
     assert not append(folder, made(verdict="short"))
     (only,) = load(folder, KEY, made(9).order).records
@@ -67,7 +67,7 @@ def test_a_run_sees_only_what_came_before_it_so_judging_it_again_changes_nothing
     assert load(folder, KEY, made(6).order) == seen
 
 
-def test_of_runs_started_in_the_same_second_the_run_id_decides(folder):
+def test_the_run_id_orders_runs_started_in_the_same_second(folder):
     first, second = made(1, run_id="a"), made(1, run_id="b")
     append(folder, second)
     append(folder, first)
@@ -82,7 +82,7 @@ def test_runs_of_another_kind_are_not_compared(folder, field):
     assert len(load(folder, other, made(9).order).records) == 1
 
 
-def test_a_folder_that_is_not_there_holds_nothing(folder):
+def test_a_missing_folder_holds_nothing(folder):
     assert load(folder, KEY, made(9).order) == history.Past((), ())
 
 
@@ -105,7 +105,7 @@ def test_a_folder_that_is_not_there_holds_nothing(folder):
         (b" " * (store.MAX_BYTES + 1), "larger than"),
     ],
 )
-def test_a_broken_file_is_named_and_left_out(folder, text, why):
+def test_a_broken_file_is_reported_and_skipped(folder, text, why):
     append(folder, made(1))
     kept = store.store(folder)
     assert kept.add(made(2).name(), text)
@@ -117,25 +117,25 @@ def test_a_broken_file_is_named_and_left_out(folder, text, why):
     assert why in warning
 
 
-def test_a_file_that_cannot_be_opened_is_named(tmp_path):
+def test_an_error_names_the_file_that_cannot_be_opened(tmp_path):
     append(str(tmp_path), made(1))
     (tmp_path / made(2).name()).mkdir()
     (warning,) = load(str(tmp_path), KEY, made(9).order).warnings
     assert "cannot be read" in warning
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+def test_an_unwritable_folder_is_reported_in_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match=r"history: .*file.* cannot be written: \w+"):
         append(str(tmp_path / "file"), made())
 
 
-def test_a_url_without_a_driver_names_what_is_missing():
+def test_a_url_without_a_driver_says_what_is_missing():
     with pytest.raises(HistoryError, match="cannot reach nosuch://bucket: Protocol not known: nosuch"):
         append("nosuch://bucket", made())
 
 
-def test_a_store_that_does_not_answer_is_given_up(monkeypatch):
+def test_a_store_that_does_not_answer_is_given_up_on(monkeypatch):
     monkeypatch.setattr(store, "TIMEOUT_S", 0.05)
     never = threading.Event()
     monkeypatch.setattr(fsspec.core, "url_to_fs", lambda _url: never.wait(60))
@@ -150,7 +150,7 @@ def test_a_local_folder_needs_no_driver(tmp_path, monkeypatch):
     assert load(str(tmp_path), KEY, made(9).order).records
 
 
-def test_nothing_half_written_is_left_and_writers_at_once_write_once(tmp_path):
+def test_nothing_half_written_is_left_and_concurrent_writers_write_once(tmp_path):
     results = []
     threads = [threading.Thread(target=lambda: results.append(append(str(tmp_path), made()))) for _ in range(8)]
     for thread in threads:
@@ -213,7 +213,7 @@ def test_one_outlier_hardly_moves_the_limit():
     assert limit([*good, made(11, 5.0)])[0] == pytest.approx(limit(good)[0], abs=1.0)
 
 
-def test_changes_name_the_number_the_verdict_and_every_version():
+def test_changes_show_the_number_the_verdict_and_every_version():
     now = made(2, 81.0, "short", versions={"nccl": "2.29.1", "os": "ol9"}, latency_us=33.0)
     assert changes(made(1), now) == (
         "the verdict went from pass to short since 2025-11-01T04:49:00Z",
@@ -248,7 +248,7 @@ def judged(line: dict[str, str]) -> Judgement:
     )
 
 
-def test_the_record_of_a_judgement_holds_what_was_measured(tmp_path):
+def test_a_judgements_record_contains_what_was_measured(tmp_path):
     line = {"run_id": "abc", "started": "2025-11-21T04:49:00Z"}
     found = record(judged(line), "oci", "BM.GPU4.8", 2, {"nccl": "2.28.9"})
     assert found.key == Key("oci", "BM.GPU4.8", 2, "all_gather", 8, scale=4000)
@@ -257,7 +257,7 @@ def test_the_record_of_a_judgement_holds_what_was_measured(tmp_path):
     assert load(str(tmp_path), found.key, made(30).order).records == (found,)
 
 
-def test_runs_are_compared_by_machine_whatever_image_is_on_them(tmp_path):
+def test_runs_are_compared_by_machine_whatever_its_image(tmp_path):
     """Another driver on the same machines is what to compare; another cluster of the shape may be some percent slower."""
     line = {"run_id": "abc", "started": "2025-11-21T04:49:00Z", "machines": {"a": "serial-1", "b": "serial-2"}}
     first = record(judged(line), "oci", "BM.GPU4.8", 2, {"driver": "510", "os": "Oracle Linux 7.9"})
@@ -284,7 +284,7 @@ def test_a_fabric_that_loses_a_percent_a_run_is_caught_against_its_first_passes(
     assert 6 <= len(passed) <= 14, len(passed)
 
 
-def test_runs_of_other_machines_and_algorithms_are_not_compared_and_those_of_another_nccl_are():
+def test_runs_on_other_machines_or_algorithms_are_not_compared_and_runs_with_another_nccl_are():
     line = {"run_id": "abc", "started": "2025-11-21T04:49:00Z", "machines": {"a": "1"}, "versions": {"nccl": "2.28.9"}}
 
     def key(algorithm: str = "Ring", **changes):

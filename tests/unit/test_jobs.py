@@ -58,7 +58,7 @@ def refuse(*_: Any) -> Any:
     raise Refusal("no room")
 
 
-def test_a_refusal_is_its_sentence_and_any_other_end_says_where_to_look(here):
+def test_a_refusal_shows_its_sentence_and_any_other_failure_says_where_to_look(here):
     jobs.work(str(here), kinds(refuse))
     assert (here / "failed.txt").read_text() == "no room"
     with pytest.raises(ZeroDivisionError):
@@ -75,10 +75,10 @@ def test_a_line_has_at_most_64_kib(here, more, fits):
     jobs.work(str(here), kinds(lambda *_: line))
     assert (here / "line.json").exists() is fits
     if not fits:
-        assert (here / "failed.txt").read_text() == "the result is 65537 bytes long, and a line may have 65536"
+        assert (here / "failed.txt").read_text() == "the result is 65537 bytes long, but a line may have at most 65536"
 
 
-def test_who_waits_gets_the_line_and_each_line_of_progress_once(here, capsys):
+def test_a_waiter_gets_the_result_and_each_line_of_progress_once(here, capsys):
     (here / "progress.log").write_text("one\ntwo\nhalf a li")
     (here / "line.json").write_text("{}")
     assert jobs.wait("r1", 5) == 0
@@ -105,7 +105,7 @@ def test_a_run_that_ended_without_a_line_says_why(here, files, why):
 
 
 @pytest.mark.parametrize(("given", "bound"), [(None, 60), (7, 7)])
-def test_waiting_ends_some_minutes_after_the_workers_own_limit(here, monkeypatch, given, bound):
+def test_waiting_stops_some_minutes_after_the_workers_own_limit(here, monkeypatch, given, bound):
     clock = SimpleNamespace(now=1000.0)
 
     def pause(_: float) -> None:
@@ -116,11 +116,11 @@ def test_waiting_ends_some_minutes_after_the_workers_own_limit(here, monkeypatch
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Refusal) as refused:
             jobs.wait("r1", given)
-    assert str(refused.value) == f"run r1 is still at work after {bound} s, more than it was allowed"
+    assert str(refused.value) == f"run r1 is still running after its limit of {bound} s"
     assert bound + 300 < clock.now - 1000 <= bound + 350
 
 
-def test_a_run_that_nobody_began_is_not_waited_for(here):
+def test_a_run_that_nobody_started_is_not_waited_for(here):
     assert here.exists()
     with pytest.raises(Refusal, match=r"^no run r2 is known on this node$"):
         jobs.wait("r2", 5)
@@ -128,11 +128,11 @@ def test_a_run_that_nobody_began_is_not_waited_for(here):
 
 @pytest.mark.parametrize("run_id", ["", "../r1", "a b", "a/b"])
 def test_a_run_id_is_letters_and_digits(run_id):
-    with pytest.raises(Refusal, match="letters and digits only"):
+    with pytest.raises(Refusal, match="only letters and digits are allowed"):
         jobs.folder(run_id)
 
 
-def test_a_run_begins_in_a_private_folder_without_what_an_earlier_attempt_left(here, started, monkeypatch):
+def test_a_run_begins_in_a_private_folder_without_an_earlier_attempts_files(here, started, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["runner"])
     for name in ("failed.txt", "progress.log", "request.json"):
         (here / name).write_text("old")
@@ -147,13 +147,13 @@ def test_a_run_begins_in_a_private_folder_without_what_an_earlier_attempt_left(h
     assert (here.parent / "r2").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_run_that_is_done_is_not_begun_again(here, started):
+def test_a_finished_run_is_not_started_again(here, started):
     (here / "line.json").write_text("{}")
     jobs.submit(REQUEST)
     assert started == []
 
 
-def test_a_folder_is_made_empty(tmp_path):
+def test_a_folder_is_emptied(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old/file").touch()
     assert jobs.fresh(str(tmp_path / "old")) == str(tmp_path / "old")
@@ -165,7 +165,7 @@ def ran(patch: pytest.MonkeyPatch, text: str, *words: str) -> int:
     return runner.main(list(words))
 
 
-def test_to_the_engine_a_refusal_is_a_line_and_to_a_person_a_sentence(here, started, monkeypatch, capsys):
+def test_a_refusal_is_a_line_for_the_engine_and_a_sentence_for_a_person(here, started, monkeypatch, capsys):
     (here / "failed.txt").write_text("x" * 5000)
     text = json.dumps(protocol.data(REQUEST))
     monkeypatch.setattr(jobs, "submit", lambda _: None)
@@ -181,6 +181,6 @@ def test_to_the_engine_a_refusal_is_a_line_and_to_a_person_a_sentence(here, star
 
 
 @pytest.mark.parametrize("words", [(), ("dance",), ("wait",), ("worker",), ("run", "more"), ("plan", "more")])
-def test_words_that_the_runner_does_not_know_print_how_it_is_used(monkeypatch, capsys, words):
+def test_arguments_that_the_runner_does_not_know_print_its_usage(monkeypatch, capsys, words):
     assert ran(monkeypatch, "", *words) == 2
     assert "run" in capsys.readouterr().err

@@ -17,7 +17,7 @@ def one_pool(shape: str) -> dict:
 
 
 @pytest.mark.parametrize("shape", ["BM.GPU.MI300X.8", "BM.GPU.MI355X.8", "BM.GPU.MI355X-v1.8"])
-def test_gpus_of_another_maker_are_refused(shape):
+def test_gpus_from_another_vendor_are_refused(shape):
     (sentence,) = refused(oci=one_pool(shape))
     assert sentence.startswith(f"oci.pools[0].shape is {shape}, which has AMD Instinct")
 
@@ -45,7 +45,7 @@ def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_it(sh
     ("name", "value"),
     [("NCCL_TESTS_SPLIT", "MOD"), ("NCCL_TESTS_MIN_BW", "1"), ("NCCL_IB_DISABLE", "1"), ("NCCL_COLLNET_ENABLE", "1")],
 )
-def test_what_takes_the_rails_or_the_plan_away_is_refused_whatever_the_gate(name, value):
+def test_a_variable_that_disables_the_rails_or_the_plan_is_refused_whatever_the_gate(name, value):
     for accept in ({}, {"gate": "300 GB/s"}):
         (sentence,) = refused(measure={"exports": {name: value}}, accept=accept)
         assert sentence.startswith("measure.exports has ")
@@ -59,7 +59,7 @@ def test_another_algorithm_or_protocol_needs_a_gate_of_the_users_own(name, value
     assert parsed(measure={"exports": {name: value}}, accept={"gate": "300 GB/s"})
 
 
-def test_the_ring_and_tuning_that_changes_no_way_need_no_gate():
+def test_the_ring_and_tuning_that_changes_no_path_need_no_gate():
     assert parsed(measure={"exports": {"NCCL_ALGO": "Ring", "NCCL_IB_QPS_PER_CONNECTION": "4", "NCCL_NVLS_ENABLE": "0"}})
 
 

@@ -37,7 +37,7 @@ def named(patch: pytest.MonkeyPatch, *said: Any, **more: Any) -> tuple[list[str]
     return laggards.named(NODES, "/opt/nccl tests/all_reduce_perf", 2, **more), asked[0]
 
 
-def test_nobody_is_named_where_all_ranks_run_or_sleep(monkeypatch):
+def test_nobody_is_named_if_all_ranks_run_or_sleep(monkeypatch):
     found, asked = named(monkeypatch, ([rank(0), rank(1, "S")], []), ([rank(2), rank(3)], []))
     assert found == []
     assert asked.endswith(" - all_reduce_perf ncclras")
@@ -60,11 +60,11 @@ def test_a_rank_that_does_not_run_is_named_with_its_node_and_state(monkeypatch, 
     assert found == [f"b: rank 3 (process 77) is {words}"]
 
 
-def test_ranks_that_are_gone_a_silent_node_and_nccls_words_are_named_once(monkeypatch):
+def test_lost_ranks_a_silent_node_and_nccls_messages_are_reported_once(monkeypatch):
     found, _ = named(monkeypatch, ([rank(None, "T"), rank(0)], ["rank 3 is missing", "rank 3 is missing"]), "no route")
     assert found == ["a: rank ? (process 100) is stopped", "b does not answer (no route)", "NCCL says: rank 3 is missing"]
     found, _ = named(monkeypatch, ([rank(0)], ["both"]), ([], ["both"]))
-    assert found == ["a: 1 of 2 ranks are there", "b: 0 of 2 ranks are there", "NCCL says: both"]
+    assert found == ["a: 1 of 2 ranks are running", "b: 0 of 2 ranks are running", "NCCL says: both"]
 
 
 def test_sixteen_are_named_at_most(monkeypatch):
@@ -109,7 +109,7 @@ def test_a_nodes_ranks_are_its_processes_of_that_program_with_what_they_used_of_
     assert [each["state"] for each in rank_states.states("mpirun")] == ["D"]
 
 
-def test_a_stat_that_is_cut_is_no_rank(monkeypatch):
+def test_a_truncated_stat_file_is_not_a_rank(monkeypatch):
     fields = {12: [], 13: [{"pid": 5, "rank": None, "state": "R", "cpu_s": 0.0}]}
     for count, found in fields.items():
         text = f"5 (x) R {'1 ' * (count - 1)}".encode()
@@ -125,7 +125,7 @@ def made(root: Path, *paths: str) -> None:
         (root / path).touch()
 
 
-def test_of_the_first_pattern_that_has_a_whole_folder_the_highest_version_is_taken(tmp_path):
+def test_the_highest_version_of_the_first_pattern_with_a_complete_folder_is_taken(tmp_path):
     made(tmp_path, "mpi-4.1.9/bin/mpirun", "mpi-4.1.10/bin/mpirun", "mpi-5/lib/none", "other-9/bin/mpirun", "cuda-12/bin/nvcc")
     homes = [f"{tmp_path}/{name}-*" for name in ("none", "mpi", "other")]
     patterns = {"MPI_HOME": homes, "CUDA_HOME": [f"{tmp_path}/cuda-*"]}
@@ -133,8 +133,8 @@ def test_of_the_first_pattern_that_has_a_whole_folder_the_highest_version_is_tak
     assert found == {"MPI_HOME": f"{tmp_path}/mpi-4.1.10", "CUDA_HOME": f"{tmp_path}/cuda-12"}
     with pytest.raises(Refusal) as refused:
         installed.on_node({"NCCL_HOME": ["/nowhere/a", "/nowhere/b"]}, ("NCCL_HOME",))
-    said = "the head node has no NCCL_HOME: no folder like /nowhere/a or /nowhere/b has include/nccl.h"
-    assert str(refused.value) == f"{said}; install it there or say where it is"
+    said = "the head node has no NCCL_HOME: no folder like /nowhere/a or /nowhere/b contains include/nccl.h"
+    assert str(refused.value) == f"{said}; install it there or set its folder"
 
 
 def test_inside_an_image_the_first_pattern_that_printed_decides_and_then_the_version():
@@ -149,7 +149,7 @@ def test_inside_an_image_the_first_pattern_that_printed_decides_and_then_the_ver
     ]
     found = installed.inside({}, "\n".join(printed))
     assert found == {"MPI_HOME": "/early-1.10 with a blank", "CUDA_HOME": "/cuda", "NCCL_HOME": "/nccl"}
-    with pytest.raises(Refusal, match=r"^the image has no CUDA_HOME: no folder like /c1 or /c2 in it has bin/nvcc; "):
+    with pytest.raises(Refusal, match=r"^the image has no CUDA_HOME: no folder like /c1 or /c2 in it contains bin/nvcc; "):
         installed.inside({"CUDA_HOME": ["/c1", "/c2"]}, printed[1])
 
 

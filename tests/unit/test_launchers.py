@@ -84,14 +84,14 @@ def test_several_programs_at_once_keep_their_own_environment(kind):
     assert ("RAIL=0" in second, "RAIL=1" in second) == (False, True)
 
 
-def test_a_person_can_type_what_the_launcher_starts(kind):
+def test_a_person_can_type_the_launchers_command(kind):
     spaced = ranks(environment={"NCCL_TESTS_SPLIT": "MOD 8"}, arguments=["a b", "$HOME", "'"])
     words = launcher.command(launch(kind), NODES, [spaced])
     typed = subprocess.run(["sh", "-c", f"printf '%s\\0' {shlex.join(words)}"], capture_output=True, text=True, check=True)
     assert typed.stdout.split("\0")[:-1] == words
 
 
-def test_in_a_container_the_program_comes_behind_the_words_that_start_one():
+def test_in_a_container_the_program_follows_the_command_that_starts_the_container():
     words = launcher.command(launch("enroot"), NODES, [ranks()])
     at = words.index("/bin/echo")
     assert words[at - len(START) : at] == START
@@ -99,7 +99,7 @@ def test_in_a_container_the_program_comes_behind_the_words_that_start_one():
         launcher.command(launch("enroot")._replace(start=[]), NODES, [ranks()])
 
 
-def test_in_slurm_a_job_has_the_nodes_of_its_ranks_alone_and_whole_and_their_daemons_start_through_slurm():
+def test_in_slurm_a_job_has_exclusive_use_of_its_ranks_nodes_and_their_daemons_start_through_slurm():
     words = launcher.command(launch("slurm"), NODES, [ranks(nodes=[2, 0]), ranks(nodes=[0], per_node=4)])
     job = " ".join(words[: words.index("/mpi/bin/mpirun")])
     assert job == (
@@ -112,7 +112,7 @@ def test_in_slurm_a_job_has_the_nodes_of_its_ranks_alone_and_whole_and_their_dae
         launcher.command(launch("slurm")._replace(queue=""), NODES, [ranks()])
 
 
-def test_in_containerd_the_images_own_mpirun_comes_behind_the_words_that_start_a_container():
+def test_in_containerd_the_images_mpirun_follows_the_command_that_starts_the_container():
     words = launcher.command(launch("containerd"), NODES[:1], [ranks()])
     assert words[: len(INSIDE) + 1] == [*INSIDE, "/mpi/bin/mpirun"]
     assert words[len(INSIDE) :] == launcher.command(launch("mpirun"), NODES[:1], [ranks()])
@@ -120,7 +120,7 @@ def test_in_containerd_the_images_own_mpirun_comes_behind_the_words_that_start_a
         launcher.command(launch("containerd")._replace(start=[]), NODES[:1], [ranks()])
 
 
-def test_a_launcher_that_nothing_here_is_called_is_refused_by_name():
+def test_an_unknown_launcher_is_refused_by_name():
     with pytest.raises(ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot, containerd, slurm"):
         launcher.command(launch("charm"), NODES, [ranks()])
 
@@ -157,7 +157,7 @@ def test_the_schema_is_made_from_the_types_and_committed():
 
 
 @pytest.mark.parametrize("request_", [*REQUESTS, protocol.data(BUILT)], ids=["build", "measure", "search", "built"])
-def test_what_passes_fits_the_schema(request_):
+def test_a_configuration_that_passes_fits_the_schema(request_):
     jsonschema.validate(request_, SCHEMA, cls=jsonschema.Draft202012Validator)
 
 
@@ -166,7 +166,7 @@ def test_a_request_is_read_back_as_it_was_written(request_):
     assert protocol.data(protocol.request(request_)) == request_
 
 
-def test_a_search_of_a_short_fabric_asks_for_trials_and_a_second_look():
+def test_a_search_of_a_short_fabric_requests_trials_and_a_second_look():
     found = protocol.request(REQUESTS[2])
     assert found.trials is not None
     assert found.again is not None
@@ -186,7 +186,7 @@ def leaves(value, path=()):
 
 
 @given(st.integers(0, 2), st.randoms(use_true_random=False), st.sampled_from([None, {}, [], "x", -1, True, 1.5]))
-def test_a_request_that_was_damaged_anywhere_is_refused_with_a_path_or_still_fits(number, chance: random.Random, value):
+def test_a_damaged_request_is_refused_with_a_path_or_still_fits(number, chance: random.Random, value):
     damaged = copy.deepcopy(REQUESTS[number])
     *way, last = chance.choice(list(leaves(damaged)))
     at = damaged
@@ -210,10 +210,10 @@ def test_a_request_that_was_damaged_anywhere_is_refused_with_a_path_or_still_fit
         ({"schema": 1}, "schema is 1; it must be 2"),
         ({"gpus": "8"}, "gpus is '8'; it must be of type int"),
         ({"nodes": [{"name": "a"}]}, "nodes[0].address is missing"),
-        ({"wishes": 1}, "wishes is not known; Measure has run_id"),
+        ({"wishes": 1}, "wishes is unknown; Measure has run_id"),
     ],
 )
-def test_a_refusal_of_the_runner_begins_with_the_path(change, sentence):
+def test_a_refusal_by_the_runner_begins_with_the_path(change, sentence):
     with pytest.raises(UnfitError) as refusal:
         protocol.request(REQUESTS[1] | change)
     assert str(refusal.value).startswith(sentence)

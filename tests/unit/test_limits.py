@@ -48,7 +48,7 @@ def state(line: dict[str, Any], name: str, asked: Asked = ASKED) -> str:
 
 
 @pytest.mark.parametrize(("size_bytes", "share"), [(8, 0.31), (1 * MIB, 0.6), (64 * MIB, 1.0)])
-def test_a_users_limit_is_held_against_the_row_of_its_own_size(size_bytes, share):
+def test_a_users_limit_is_compared_with_the_row_of_its_own_size(size_bytes, share):
     line = document()
     (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
     (reached,) = [packed[1][2] for packed in step["rows"] if packed[0] == size_bytes]
@@ -101,7 +101,7 @@ def test_a_number_may_exceed_its_wires_by_five_percent_and_a_rehearsed_one_by_wh
 
 
 @pytest.mark.parametrize(("stage", "wire"), [("node", 300 / 4000), ("rails", 0.05 / 8)])
-def test_each_group_of_a_stage_is_held_against_its_own_limit(stage, wire):
+def test_each_group_of_a_stage_is_compared_with_its_own_limit(stage, wire):
     (asked,) = [step for step in steps(PLAN, GPU4, 2) if step.stage == stage]
     share = 0.72 if stage == "node" else 0.85
     for factor, expected in ((1.002, "pass"), (0.998, "short")):
@@ -122,7 +122,7 @@ def test_counters_must_show_four_fifths_of_the_bytes_that_had_to_move(share, exp
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.51, "pass"), (0.49, "short")])
-def test_a_rail_that_sent_less_than_half_of_the_busiest_was_not_used_like_the_others(share, expected):
+def test_a_rail_that_sent_less_than_half_as_much_as_the_busiest_is_reported(share, expected):
     line = document()
     for sent in line["transport"]["tx_bytes"].values():
         sent["mlx5_3"] = int(share * max(sent.values()))
@@ -229,7 +229,7 @@ def named(line: dict[str, Any], place: tuple[Any, ...]) -> str:
     [("two nodes", document(MANY), MANY), ("one server", one_server(), ONE_SERVER)],
     ids=["two-nodes", "one-server"],
 )
-def test_a_measurement_without_any_one_of_its_parts_is_no_pass(what, line, asked):
+def test_a_measurement_that_lacks_any_part_is_not_a_pass(what, line, asked):
     assert judge(json.dumps(line), asked).verdict == "pass"
     free = re.compile("|".join((*SHOWN, *ELSE_PROVEN[what])))
     judged = [place for place in parts(line) if not free.fullmatch(named(line, place))]

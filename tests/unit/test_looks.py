@@ -40,7 +40,7 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
     assert looks.weigh(0, 14).answer == ""
 
 
-def test_after_the_last_look_the_nearer_answer_is_taken_and_not_before():
+def test_only_after_the_last_look_is_the_nearer_answer_taken():
     """Five slow looks of 64 are nearer to a healthy fabric, six are not; one look earlier neither is an answer."""
     assert looks.MOST == 64
     assert [looks.weigh(slow, 64).answer for slow in (4, 5, 6, 7)] == ["pass", "pass", "short", "short"]
@@ -67,9 +67,9 @@ def test_a_fabric_that_is_always_slow_is_not_called_intermittent():
     assert not judged.looks.is_intermittent
 
 
-def test_one_slow_look_is_neither_a_pass_nor_a_verdict_but_asks_for_more():
+def test_one_slow_look_is_neither_pass_nor_short_but_calls_for_more():
     judged = verdict(with_looks(1))
-    assert "more are needed to say whether that is chance" in judged.reasons[0]
+    assert "more looks are needed to tell whether that is chance" in judged.reasons[0]
     again = requests.search(_place(), ASKED, judged, 60, [])
     chosen = {step["name"]: step for step in json.loads(again)["again"]["steps"]}
     assert set(chosen) == {"all_reduce", *LOOK_STEPS}
@@ -102,7 +102,7 @@ def test_looks_of_the_run_before_on_the_same_machines_are_inherited_and_never_he
     line["earlier_looks"] = [0.0245] * 5 + [0.049] * 12
     judged = verdict(line)
     assert judged.verdict == "short"
-    assert "the run before on these machines was slow at times" in judged.reasons[0]
+    assert "the previous run on these machines was slow at times" in judged.reasons[0]
     line["earlier_looks"] = [0.049] * 100
     assert verdict(line).looks.carried == 0
     assert looks.carry(64, 64) == looks.carry(40, 64)  # what was always slow and was mended can still pass

@@ -115,7 +115,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
 DECIDING, LOOKS = step("all", decides=True, silence_s=30, cycles=3), step("looks", "looks")
 
 
-def test_the_line_has_rows_ranks_versions_machines_and_the_hash_of_all_that_was_printed(cluster):
+def test_the_line_has_rows_ranks_versions_machines_and_a_hash_of_the_whole_output(cluster):
     cluster.runs = {"all": run(row(8, 1.0, in_place=2.0), row(1024, 3.0)), "looks": run(row(1024, 3.5), row(1024, 3.25))}
     found = cluster.line(DECIDING, LOOKS)
     first, looks = found["steps"]
@@ -147,19 +147,19 @@ def test_the_line_has_rows_ranks_versions_machines_and_the_hash_of_all_that_was_
     assert [(job.silence_s, job.cycles) for job in cluster.ran[:2]] == [(30, 3), (float("inf"), 1)]
 
 
-def test_a_rehearsals_scale_is_that_of_any_step_that_states_one(cluster):
+def test_any_step_that_states_a_scale_sets_the_rehearsals_scale(cluster):
     cluster.runs = {"all": run(row(8, 1.0)), "looks": run(row(8, 1.0), scale=4000, waited=0.25)}
     found = cluster.line(DECIDING, LOOKS)
     assert found["rehearsal"] == {"scale": 4000}
     assert [one.get("waited") for one in found["steps"]] == [None, 0.25]
 
 
-def test_where_the_deciding_run_fails_nothing_else_runs_and_its_words_and_late_ranks_are_kept(cluster):
+def test_if_the_deciding_run_fails_nothing_else_runs_and_its_output_and_late_ranks_are_kept(cluster):
     cluster.runs = {"all": Refusal("all hung"), "looks": run(row(8, 1.0))}
     found = cluster.line(DECIDING, LOOKS)
     assert [one["failed"] for one in found["steps"]] == [
         "all hung; rank 3 on b is stopped",
-        "was not run, because all gave nothing",
+        "did not run, because all returned nothing",
     ]
     assert cluster.said[-1] == "all hung; rank 3 on b is stopped"
     assert found["versions"]["nccl"] is None
@@ -179,7 +179,7 @@ def test_a_step_that_does_not_decide_may_fail_and_the_rest_runs(cluster):
     assert [one.get("failed") for one in found["steps"]] == ["it died; rank 3 on b is stopped", None]
 
 
-def test_a_node_that_is_lost_in_a_run_that_failed_is_in_its_sentence_and_after_a_good_run_it_is_refused(cluster, monkeypatch):
+def test_a_node_lost_during_a_failed_run_is_named_and_after_a_good_run_it_is_refused(cluster, monkeypatch):
     real = fanout.each
 
     def each(nodes: list[Node], command: str, *more: Any) -> list[Any]:
@@ -206,7 +206,7 @@ def test_an_interface_that_is_down_is_named_and_nccl_takes_another(cluster):
     cluster.runs = {"all": run(row(8, 1.0))}
     cluster.inventory["b"]["interfaces"] = {"ib0": {"up": False, "tx_bytes": 1, "mtu": 4200}}
     found = cluster.line(DECIDING)
-    assert found["inventory"]["differences"][0] == "b has no interface ib0 that is up, so NCCL was left to choose"
+    assert found["inventory"]["differences"][0] == "b has no interface ib0 that is up, so NCCL chose one itself"
     assert "NCCL_SOCKET_IFNAME==eth0" not in cluster.ran[-1].argv
     assert "NCCL_DEBUG=INFO" in cluster.ran[-1].argv
     cluster.inventory["b"]["interfaces"] = {"ib0": {"up": True, "tx_bytes": 1, "mtu": 4200}}
@@ -216,7 +216,7 @@ def test_an_interface_that_is_down_is_named_and_nccl_takes_another(cluster):
 
 def test_nodes_with_other_gpus_or_drivers_are_refused_by_name(cluster):
     cluster.inventory["b"]["gpus"] = ["H100"]
-    with pytest.raises(Refusal, match=r"^b shows 1 GPUs, and its shape has 2$"):
+    with pytest.raises(Refusal, match=r"^b shows 1 GPUs, but its shape has 2$"):
         cluster.line(DECIDING)
     cluster.inventory["b"] = cluster.facts("b") | {"driver": "570.9"}
     with pytest.raises(Refusal, match=r"^b runs driver 570\.9, a runs 580\.1$"):
@@ -225,18 +225,18 @@ def test_nodes_with_other_gpus_or_drivers_are_refused_by_name(cluster):
 
 
 @pytest.mark.parametrize(("count", "more"), [(8, ""), (9, "; and 1 more"), (11, "; and 3 more")])
-def test_of_many_busy_gpus_or_changed_programs_eight_are_named(cluster, count, more):
+def test_at_most_eight_busy_gpus_or_changed_programs_are_named(cluster, count, more):
     busy = [f"process {number}" for number in range(count)]
     cluster.inventory["a"]["busy"] = busy
     listed = "; ".join(f"a: {one}" for one in busy[:8]) + more
     with pytest.raises(Refusal) as refused:
         cluster.line(DECIDING)
-    assert str(refused.value) == f"the GPUs are at work, so nothing was started; {listed}"
+    assert str(refused.value) == f"the GPUs are in use, so nothing was started: {listed}"
     cluster.inventory["a"]["busy"], cluster.changed = [], busy
     with pytest.raises(Refusal) as refused:
         cluster.line(DECIDING)
     named = "; ".join(busy[:8]) + more
-    assert str(refused.value) == f"the programs are not as they were built on {named}; nothing was started"
+    assert str(refused.value) == f"the programs differ from the build on {named}; nothing was started"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_nodes_that_do_not_reach_each_other_are_refused_with_the_likely_cause(cl
     with pytest.raises(Refusal) as refused:
         cluster.line(DECIDING)
     assert str(refused.value).startswith(said)
-    assert ("a rule is the likely cause" in str(refused.value)) is ("cannot reach" in said)
+    assert ("a firewall rule is the likely cause" in str(refused.value)) is ("cannot reach" in said)
     assert cluster.said == sentences
 
 
@@ -261,7 +261,7 @@ def test_a_single_node_has_nobody_to_reach(cluster):
     assert cluster.line(DECIDING, nodes=NODES[:1])["steps"][0]["ranks"] == 2
 
 
-def test_another_measurement_is_waited_for_saying_so_once_and_given_up_at_the_limit(cluster, monkeypatch):
+def test_the_wait_for_another_measurement_is_reported_once_and_bounded(cluster, monkeypatch):
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(measure.time, "monotonic", lambda: clock.now)
     monkeypatch.setattr(measure.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
@@ -273,8 +273,8 @@ def test_another_measurement_is_waited_for_saying_so_once_and_given_up_at_the_li
     request = cluster.request(DECIDING, timeout_s=2)
     with pytest.raises(Refusal) as refused, measure.measurement_lock(request, cluster.said.append):
         raise AssertionError
-    assert str(refused.value) == "timed out after 2 s, waiting for another measurement on this head node to end"
-    assert cluster.said == ["waiting for another measurement on this head node to end"]
+    assert str(refused.value) == "timed out after 2 s, waiting for another measurement on this head node to finish"
+    assert cluster.said == ["waiting for another measurement on this head node to finish"]
     assert clock.now == 102.5
 
 
@@ -287,7 +287,7 @@ def test_another_measurement_is_waited_for_saying_so_once_and_given_up_at_the_li
         ("node", (0.0, 0.0, 400.0, 300.0), None),
     ],
 )
-def test_a_groups_number_is_that_of_its_slowest_rank(stage, rank_us, groups):
+def test_a_groups_number_is_its_slowest_ranks(stage, rank_us, groups):
     found = measure.numbers(run(row(1024000, 1.0, rank_us=rank_us)), stage, 2, 4)
     assert found["groups_gb_s"] == groups
     assert found["spread"] == {"iterations": 20, "p50_us": 10.0, "p99_us": 12.0, "cv_pct": 1.5}
@@ -296,7 +296,7 @@ def test_a_groups_number_is_that_of_its_slowest_rank(stage, rank_us, groups):
     assert measure.numbers(run(row(8, 1.0)), stage, 2, 4)["groups_gb_s"] is None
 
 
-def test_of_many_problems_twenty_are_kept_each_at_most_three_hundred_characters():
+def test_at_most_twenty_problems_are_kept_of_at_most_three_hundred_characters_each():
     short, exact, long = "s", "e" * 300, "l" * 301
     kept = measure.numbers(run(problems=(short, exact, long)), "all", 1, 4)["problems"]
     assert kept == [short, exact, "l" * 300 + "..."]
@@ -304,7 +304,7 @@ def test_of_many_problems_twenty_are_kept_each_at_most_three_hundred_characters(
     assert measure.numbers(run(problems=("p",) * 23), "all", 1, 4)["problems"] == ["p"] * 20 + ["3 more of the kind"]
 
 
-def test_commands_can_be_typed_the_hosts_first(cluster):
+def test_commands_can_be_typed_and_the_hosts_come_first(cluster):
     hosts, typed = measure.commands(cluster.request(DECIDING))
     assert hosts == f"cat > {cluster.folder}/run/hosts <<'END'\n10.0.0.1 slots=2\n10.0.0.2 slots=2\nEND"
     assert typed.startswith("/mpi/bin/mpirun --bind-to numa -np 4 -npernode 2")

@@ -22,7 +22,7 @@ def state(tmp_path):
 
 
 @pytest.mark.parametrize("cut", ["", WHOLE[:-3], "null"])
-def test_a_state_that_was_cut_is_put_back_from_its_backup_with_a_word(state, tmp_path, monkeypatch, capsys, cut):
+def test_a_truncated_state_is_restored_from_its_backup_with_a_message(state, tmp_path, monkeypatch, capsys, cut):
     state.write_text(cut)
     backup = state.with_name("dev.json.bak")
     backup.write_text(WHOLE)
@@ -37,7 +37,7 @@ def test_a_state_that_was_cut_is_put_back_from_its_backup_with_a_word(state, tmp
     assert sorted(path.name for path in state.parent.iterdir()) == ["dev.json", "dev.json.bak"]
 
 
-def test_a_state_whose_backup_was_cut_too_is_left_as_it_is_and_said(state, tmp_path, monkeypatch, capsys):
+def test_a_state_whose_backup_is_truncated_too_is_left_alone_and_reported(state, tmp_path, monkeypatch, capsys):
     state.write_text(WHOLE[:9])
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
     assert mend.main(["dev"]) == 1
@@ -45,7 +45,7 @@ def test_a_state_whose_backup_was_cut_too_is_left_as_it_is_and_said(state, tmp_p
     assert "dev.json was cut, and so was dev.json.bak; `pulumi stack import` takes an older one" in capsys.readouterr().err
 
 
-def test_another_stacks_cut_state_and_one_that_was_removed_are_nobodys_concern(state, tmp_path):
+def test_another_stacks_truncated_state_and_a_removed_stacks_are_ignored(state, tmp_path):
     state.write_text("")
     state.with_name("other.json.bak").write_text(WHOLE)
     assert mend.restored(f"file://{tmp_path}", "other") == []
@@ -53,7 +53,7 @@ def test_another_stacks_cut_state_and_one_that_was_removed_are_nobodys_concern(s
 
 
 @pytest.mark.parametrize(("hostname", "lifted"), [(socket.gethostname(), True), ("elsewhere", False)])
-def test_a_dead_lock_is_lifted_and_one_that_may_be_alive_is_the_engines_to_say(tmp_path, monkeypatch, hostname, lifted):
+def test_a_dead_lock_is_removed_and_one_that_may_be_alive_is_left_to_the_engine(tmp_path, monkeypatch, hostname, lifted):
     place = tmp_path / ".pulumi" / "locks" / "organization" / "busbar" / "dev"
     place.mkdir(parents=True)
     lock = {"pid": 1, "username": "root", "hostname": hostname, "timestamp": "2026-11-22T21:00:00Z"}

@@ -56,7 +56,7 @@ def test_a_sample_is_the_same_for_the_same_seed_and_of_different_lines():
     assert len({(mutant.file, mutant.line) for mutant in first}) == len(first) == 8
 
 
-def test_a_mutant_whose_place_moved_is_refused(tmp_path):
+def test_a_mutant_whose_line_moved_is_refused(tmp_path):
     Path(tmp_path, "f.py").write_text(SOURCE)
     with pytest.raises(ValueError, match=r"f\.py:3 no longer holds 'a > b'"):
         Mutant("f.py", 3, 7, "a > b", "a >= b").apply(tmp_path)

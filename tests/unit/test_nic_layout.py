@@ -81,7 +81,7 @@ def test_without_efa_there_is_one_plain_interface():
     assert layout(INSTANCES["p5.48xlarge"], efa=False) == (Nic(0, 0, PLAIN),)
 
 
-def test_efa_is_refused_on_a_type_that_has_none():
+def test_efa_is_refused_on_an_instance_type_without_it():
     with pytest.raises(ValueError, match=r"m5\.xlarge has no EFA device"):
         layout(INSTANCES["m5.xlarge"])
 
@@ -98,7 +98,7 @@ def test_efa_is_refused_on_a_type_that_has_none():
         ("p6-b300.48xlarge", (Nic(0, 0, PLAIN), Nic(0, 1, EFA_ONLY)), "card 0 of this type is ENA only"),
     ],
 )
-def test_what_the_vendor_would_refuse_to_launch_is_refused(name, nics, why):
+def test_a_launch_that_the_vendor_would_refuse_is_refused(name, nics, why):
     with pytest.raises(ValueError, match=why):
         checked(INSTANCES[name], nics)
 
@@ -127,7 +127,7 @@ def test_line_rates_add_up_to_what_is_published(name, gbit_s):
     assert INSTANCES[name].efa * INSTANCES[name].efa_gbit_s == gbit_s
 
 
-def test_a_shape_has_the_rails_of_the_type_where_a_source_names_them():
+def test_a_shape_has_its_instance_types_rails_if_a_source_lists_them():
     shape = INSTANCES["p5.48xlarge"].shape()
     assert shape.rdma is not None
     assert shape.rdma.node_gbytes_per_s == 400

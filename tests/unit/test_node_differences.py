@@ -50,9 +50,9 @@ def test_a_rail_that_is_down_or_missing_is_named(found):
     assert differences(found) == ["n1: rail mlx5_0 is not active", "n2 has no RDMA device mlx5_1"]
 
 
-def test_a_rail_at_another_rate_is_named_with_what_is_usual(found):
+def test_a_rail_at_an_unusual_rate_is_named_with_the_usual_rate(found):
     found[3]["hca"]["mlx5_1"]["rate"] = "50 Gb/sec"
-    assert differences(found) == ["n3: mlx5_1 has link rate 50 Gb/sec, where 100 Gb/sec is usual"]
+    assert differences(found) == ["n3: mlx5_1 has link rate 50 Gb/sec, but 100 Gb/sec is usual"]
 
 
 def test_rails_must_be_like_each_other_also_where_every_node_is_alike(found):
@@ -60,28 +60,28 @@ def test_rails_must_be_like_each_other_also_where_every_node_is_alike(found):
         each["hca"]["mlx5_1"]["rate"] = "100 Gb/sec"
         each["hca"]["mlx5_2"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")
     said = node_differences.differences(NODES, found, ASKED_AT, [*RAILS, "mlx5_2"])
-    assert said == [f"n{index}: mlx5_2 has link rate 50 Gb/sec, where 100 Gb/sec is usual" for index in range(4)]
+    assert said == [f"n{index}: mlx5_2 has link rate 50 Gb/sec, but 100 Gb/sec is usual" for index in range(4)]
 
 
-def test_a_device_that_is_no_rail_is_compared_with_its_like_alone(found):
+def test_a_device_that_is_not_a_rail_is_compared_only_with_its_counterparts(found):
     for each in found:
         each["hca"]["mlx5_4"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")
     assert differences(found) == []
     found[1]["hca"]["mlx5_4"]["rate"] = "25 Gb/sec"
-    assert differences(found) == ["n1: mlx5_4 has link rate 25 Gb/sec, where 50 Gb/sec is usual"]
+    assert differences(found) == ["n1: mlx5_4 has link rate 25 Gb/sec, but 50 Gb/sec is usual"]
 
 
 def test_an_interface_with_another_mtu_is_named(found):
     found[0]["interfaces"]["eth0"]["mtu"] = 1500
-    assert differences(found) == ["n0: eth0 has MTU 1500, where 9000 is usual"]
+    assert differences(found) == ["n0: eth0 has MTU 1500, but 9000 is usual"]
 
 
-def test_a_clock_that_is_off_is_named_by_how_much(found):
+def test_a_clock_that_is_off_is_reported_with_its_offset(found):
     found[2]["clock"] = 940.0
-    assert differences(found) == ["n2: its clock is 59 s away from the head node's"]
+    assert differences(found) == ["n2: its clock differs by 59 s from the head node's"]
 
 
-def test_a_fabric_that_differs_everywhere_fits_the_line():
+def test_a_fabric_in_which_every_node_differs_fits_the_line():
     many = [copy.deepcopy(ONE) for _ in range(100)]
     for each in many:
         each["hca"]["mlx5_0"]["active"] = False
@@ -91,7 +91,7 @@ def test_a_fabric_that_differs_everywhere_fits_the_line():
     assert sentences[-1] == "and 68 more differences"
 
 
-def test_counters_that_nobody_keeps_are_absent_and_not_zero(found):
+def test_counters_that_nothing_keeps_are_absent_and_not_zero(found):
     before, after = found[:2], copy.deepcopy(found[:2])
     before[0]["hca"]["mlx5_0"]["tx_bytes"] = None
     after[0]["hca"]["mlx5_1"]["tx_bytes"] = 160
@@ -132,7 +132,7 @@ def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_they_a
 
 def test_rails_that_are_all_trained_at_half_their_rate_are_named_although_they_are_alike(found):
     said = node_differences.differences(NODES[:2], found[:2], ASKED_AT, RAILS, "", 200)
-    assert said[0] == "n0: rail mlx5_0 runs at 100 Gb/sec, and the shape's rails at 200 Gbit/s"
+    assert said[0] == "n0: rail mlx5_0 runs at 100 Gb/sec, but the shape's rails run at 200 Gbit/s"
     assert len(said) == 4
     assert not node_differences.differences(NODES[:2], found[:2], ASKED_AT, RAILS, "", 100)
 
@@ -141,26 +141,26 @@ def test_gpus_of_another_model_are_named_also_where_every_node_has_them(found):
     for one in found:
         one["gpus"] = ["NVIDIA A100-SXM4-80GB"] * 8
     said = node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA H100 80GB HBM3")
-    assert said[0] == "n0 has NVIDIA A100-SXM4-80GB, and its shape has NVIDIA H100 80GB HBM3"
+    assert said[0] == "n0 has NVIDIA A100-SXM4-80GB, but its shape has NVIDIA H100 80GB HBM3"
     for one in found:
         one["gpus"] = ["NVIDIA B300 SXM6 AC"] * 8
     assert not node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA B300")
 
 
-def test_rails_that_a_run_lost_are_named_and_those_that_were_never_there_are_not(found):
+def test_rails_that_a_run_lost_are_named_and_rails_that_never_existed_are_not(found):
     after = copy.deepcopy(found)
     found[0]["hca"]["mlx5_0"]["active"] = after[0]["hca"]["mlx5_0"]["active"] = False
     after[1]["hca"]["mlx5_1"]["active"] = False
     del after[2]["hca"]["mlx5_0"]
     del found[3]["hca"]["mlx5_0"], after[3]["hca"]["mlx5_0"]
     assert node_differences.lost(NODES, found, after, RAILS) == [
-        "n1: rail mlx5_1 was active before the run and is not any more",
-        "n2: rail mlx5_0 was active before the run and is not any more",
+        "n1: rail mlx5_1 was active before the run and is not active any more",
+        "n2: rail mlx5_0 was active before the run and is not active any more",
     ]
     assert node_differences.lost(NODES, found, found, RAILS) == []
 
 
-def test_a_fabric_that_is_gone_is_a_few_sentences():
+def test_a_fabric_that_is_gone_is_reported_in_a_few_sentences():
     many = [f"mlx5_{index}" for index in range(40)]
     before = [{"hca": {hca: {"active": True} for hca in many}} for _ in NODES]
     after = [{"hca": {}} for _ in NODES]

@@ -64,13 +64,13 @@ def test_a_node_that_is_not_ready_says_what_it_waits_for(monkeypatch, out, note)
     assert answers.notes == [note]
 
 
-def test_a_mark_that_is_being_written_is_read_again(monkeypatch):
+def test_a_marker_that_is_being_written_is_read_again(monkeypatch):
     answers = Answers(monkeypatch, 0, 'status: done\n{"status": "do\nm0 m1 m2\n')
     assert answers.look() is None
     assert answers.notes == []
 
 
-def test_a_precaution_that_failed_is_noted_and_the_node_is_ready(monkeypatch):
+def test_a_failed_precaution_is_noted_and_the_node_is_ready(monkeypatch):
     answers = Answers(monkeypatch, 0, 'status: done\n{"status": "done", "warned": " lustre \\n"}\nm0 m1 m2\n')
     assert answers.look()
     assert answers.notes == ["first boot is done, without lustre; see /var/log/cloud-init-output.log there"]
@@ -86,7 +86,7 @@ def test_a_precaution_that_failed_is_noted_and_the_node_is_ready(monkeypatch):
         ("status: error - a reason \n{}\n\n", "cloud-init ended in error: status: error - a reason"),
     ],
 )
-def test_a_first_boot_that_failed_ends_the_wait_with_its_step_and_its_log(monkeypatch, out, sentence):
+def test_a_failed_first_boot_stops_the_wait_with_its_step_and_its_log(monkeypatch, out, sentence):
     with pytest.raises(node_look.Failed) as refused:
         Answers(monkeypatch, 0, out).look()
     assert str(refused.value) == sentence
@@ -106,14 +106,14 @@ def test_a_command_that_fails_on_the_node_ends_the_wait(monkeypatch, status):
     assert str(refused.value) == "'sh -s' failed there: no output"
 
 
-def test_a_key_that_was_asked_for_and_changed_is_waited_for_and_a_pinned_one_is_not(monkeypatch):
+def test_a_scanned_key_that_changed_is_waited_for_and_a_pinned_one_is_not(monkeypatch):
     said = "Host key for 10.0.0.2 has changed and you have requested strict checking."
     assert Answers(monkeypatch, 255, "", said).look(NODE) is None
     with pytest.raises(node_look.Failed, match=r"the host key of 10\.0\.0\.2 is not the one in knownHosts"):
         Answers(monkeypatch, 255, "", said).look()
 
 
-def test_a_login_that_is_refused_is_waited_for_where_first_boot_may_still_bring_the_key(monkeypatch):
+def test_a_refused_login_is_retried_while_first_boot_may_still_install_the_key(monkeypatch):
     said = "me@10.0.0.2: Permission denied (publickey)."
     assert Answers(monkeypatch, 255, "", said).look(NODE) is None
     with pytest.raises(node_look.Failed, match="Does your SSH agent have a key that it accepts"):
@@ -133,7 +133,7 @@ def test_facts_are_asked_with_the_nodes_own_address_and_the_last_line_counts(mon
     assert answers.notes == ["2 of 3 rails are not active: m1, m9"]
 
 
-def test_a_node_that_boots_is_asked_by_a_connection_of_its_own_and_one_that_runs_by_a_shared_one(monkeypatch):
+def test_a_booting_node_gets_its_own_connection_and_a_running_node_a_shared_one(monkeypatch):
     answers = Answers(monkeypatch, 0, f"{DONE}m2 m0 m1\n")
     assert answers.look(shares=True)
     answers.answer = (0, json.dumps(FACTS), "")
@@ -160,7 +160,7 @@ def test_a_shared_connection_is_kept_for_the_next_call(monkeypatch, shares, word
         ("", 0, False),
     ],
 )
-def test_a_machine_is_the_one_asked_for_by_number_and_model_of_its_gpus(monkeypatch, model, number, fits):
+def test_a_machine_must_have_the_requested_number_and_model_of_gpus(monkeypatch, model, number, fits):
     answers = Answers(monkeypatch, 0, json.dumps(FACTS | {"gpu": model, "gpus": number}))
     ask = {"first_boot": False, "facts": "PROGRAM", "hcas": [], "row": ["HGX-H100.8", 8, "NVIDIA H100 80GB HBM3"]}
     if fits:
@@ -189,7 +189,7 @@ def test_the_line_of_first_contact_is_exactly_this():
     assert (bare["fronts"], bare["networks"], bare["groups"]) == ([], [], [{"facts": {}, "nodes": ["a", "b"]}])
 
 
-def test_the_configuration_of_ssh_trusts_pinned_keys_and_offers_the_agents_only(tmp_path):
+def test_the_ssh_configuration_trusts_only_pinned_keys_and_offers_only_the_agents(tmp_path):
     known = str(tmp_path / "known")
     ssh = ssh_way.pinned_ssh(str(tmp_path), known, [PINNED, NODE | {"address": "10.0.0.3"}], {"address": "j", "host_key": "K"})
     assert ssh == ["ssh", "-F", f"{tmp_path}/config"]
@@ -210,11 +210,11 @@ def test_the_configuration_of_ssh_trusts_pinned_keys_and_offers_the_agents_only(
 
 
 @pytest.mark.parametrize(("err", "last"), [("one\ntwo\n\n", "two"), ("", "no output"), (" \n", "no output")])
-def test_an_errors_words_are_its_last_line(err, last):
+def test_an_errors_message_is_its_last_line(err, last):
     assert ssh_way.words(err) == last
 
 
-def test_a_node_that_cannot_be_joined_is_named_with_what_it_said(monkeypatch):
+def test_a_node_that_cannot_join_is_named_with_its_output(monkeypatch):
     def call(node: dict[str, str], _way: Any, command: str, _stdin: str) -> tuple[int, str, str]:
         if command == "sh -s":
             return 0, "ssh-ed25519 HEAD busbar-head\n", ""
@@ -226,7 +226,7 @@ def test_a_node_that_cannot_be_joined_is_named_with_what_it_said(monkeypatch):
     assert str(ended.value) == "public keys could not be installed on b: No space left on device"
 
 
-def test_a_head_that_makes_no_key_is_named_with_what_it_said(monkeypatch):
+def test_a_head_node_that_makes_no_key_is_named_with_its_output(monkeypatch):
     monkeypatch.setattr(node_join, "call", lambda *_: (1, "", "Read-only file system\n"))
     with pytest.raises(SystemExit) as ended:
         node_join.join([NODE | {"name": "a"}, NODE], WAY, ["key-a", "key-b"], 2)
@@ -275,7 +275,7 @@ def says(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_a_program_that_fails_says_nothing_of_a_machine(says):
+def test_a_program_that_fails_says_nothing_about_a_machine(says):
     """nvidia-smi without a driver prints its complaint where GPUs are expected, and fails."""
     found = says(nvidia_smi="echo NVIDIA-SMI has failed; exit 9", ip="exit 1")
     assert (found["gpu"], found["gpus"], found["front"], found["network"]) == ("", 0, "lo", "127.0.0.0/8")
@@ -294,12 +294,12 @@ def test_a_program_that_fails_says_nothing_of_a_machine(says):
         ("192.168.255.254/31", "192.168.255.254/31"),
     ],
 )
-def test_the_network_of_an_address_has_its_width(says, cidr, network):
+def test_an_addresss_network_has_its_prefix_length(says, cidr, network):
     found = says(nvidia_smi="exit 9", ip=f"echo '2: eth0    inet {cidr} scope global eth0'")
     assert (found["front"], found["network"]) == ("eth0", network)
 
 
-def test_an_rdma_device_is_told_by_its_rate_interface_state_and_driver(says, tmp_path):
+def test_an_rdma_device_is_described_by_rate_interface_state_and_driver(says, tmp_path):
     base = tmp_path / "sys/m0"
     for folder in ("ports/1", "device/net/ib1", "device/net/ib0"):
         (base / folder).mkdir(parents=True)

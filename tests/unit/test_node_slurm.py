@@ -52,7 +52,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
 
 
 @pytest.mark.usefixtures("node")
-def test_a_node_says_its_names_processors_memory_gpus_and_versions():
+def test_a_node_reports_its_names_processors_memory_gpus_and_versions():
     assert slurm_facts.facts() == {
         "lacks": [],
         "controls": True,
@@ -70,12 +70,12 @@ def test_a_node_says_its_names_processors_memory_gpus_and_versions():
 
 
 @pytest.mark.parametrize("program", ["slurmd", "srun", "munged", "systemctl"])
-def test_a_node_without_slurm_says_what_it_lacks_and_nothing_else(node, program):
+def test_a_node_without_slurm_reports_only_what_it_lacks(node, program):
     node.has.remove(program)
     assert slurm_facts.facts() == {"lacks": [program]}
 
 
-def test_a_node_that_is_no_controller_lacks_nothing(node):
+def test_a_node_other_than_the_controller_lacks_nothing(node):
     node.has.remove("slurmctld")
     assert (slurm_facts.facts()["lacks"], slurm_facts.facts()["controls"]) == ([], False)
 
@@ -84,18 +84,18 @@ def test_a_node_that_is_no_controller_lacks_nothing(node):
     ("user", "sudo", "root"),
     [(0, 1, True), (1000, 0, True), (1000, 1, False), (1000, None, False), (1000, subprocess.TimeoutExpired("", 1), False)],
 )
-def test_root_is_who_is_root_or_may_become_it_without_a_password(node, user, sudo, root):
+def test_root_means_uid_0_or_sudo_without_a_password(node, user, sudo, root):
     node.user, node.said["sudo -n true"] = user, sudo
     assert slurm_facts.facts()["root"] is root
 
 
-def test_a_slurmd_that_says_nothing_leaves_its_numbers_open(node):
+def test_a_slurmd_that_reports_nothing_leaves_its_numbers_unknown(node):
     node.said = {"sudo -n true": 0}
     found = slurm_facts.facts()
     assert (found["version"], found["cores"], found["memory_mib"]) == ("", [0, 0, 0], 0)
 
 
-def test_a_user_that_is_not_there_has_no_number(node):
+def test_a_missing_user_has_no_uid(node):
     node.users = {}
     assert slurm_facts.facts()["slurm_uid"] is None
 
@@ -113,12 +113,12 @@ _VERSION_1 = {f"/sys/fs/cgroup/{name}/tasks" for name in ("freezer", "devices", 
         (set(), 0),
     ],
 )
-def test_control_groups_have_the_version_whose_files_are_there(node, there, version):
+def test_control_groups_have_the_version_whose_files_exist(node, there, version):
     node.there = there
     assert slurm_facts.facts()["cgroups"] == version
 
 
-def test_whose_slurm_it_is_is_told_by_the_first_line(node):
+def test_the_first_line_tells_who_owns_the_slurm_configuration(node):
     node.conf.write_text("# Written by busbar\nClusterName=x\n")
     assert slurm_facts.facts()["first_line"] == "# Written by busbar"
     node.conf.write_text("")
@@ -190,7 +190,7 @@ def test_files_are_there_with_their_owners_before_daemons_start(machine):
 ACTIVE = ["systemctl is-active --quiet munge", "systemctl is-active --quiet slurmd.service"]
 
 
-def test_what_is_as_it_should_be_is_left_running_and_what_does_not_run_is_started(machine):
+def test_running_daemons_with_the_right_files_are_left_alone_and_stopped_ones_are_started(machine):
     machine.main()
     machine.main()
     assert machine.calls == [MUNGE[0], ACTIVE[0], SLURMD[0], ACTIVE[1]]
@@ -209,7 +209,7 @@ def test_a_file_that_changed_restarts_slurm_and_a_key_that_changed_restarts_all(
     assert machine.calls == [*MUNGE, *SLURMD]
 
 
-def test_a_controller_makes_its_own_key_once_and_does_not_trust_an_images(machine):
+def test_a_controller_makes_its_own_key_once_and_does_not_trust_the_images_key(machine):
     (machine.folder / "munge.key").write_bytes(b"of the image")
     made = base64.b64decode(machine.main(key="")["key"])
     assert len(made) == 1024
@@ -219,14 +219,14 @@ def test_a_controller_makes_its_own_key_once_and_does_not_trust_an_images(machin
     assert base64.b64decode(machine.main(key="")["key"]) != made
 
 
-def test_a_daemon_that_does_not_start_is_named_with_the_last_words(machine):
+def test_a_daemon_that_does_not_start_is_reported_with_its_last_output(machine):
     machine.refuses = "systemctl restart munge"
     with pytest.raises(SystemExit) as ended:
         machine.main()
     assert str(ended.value) == "systemctl restart munge: Job for munge.service failed."
 
 
-def test_a_file_half_written_before_is_written_again_whole(tmp_path, monkeypatch):
+def test_a_half_written_file_is_rewritten_completely(tmp_path, monkeypatch):
     monkeypatch.setattr(slurm_setup, "give", lambda _path, _owner: None)
     path = tmp_path / "conf"
     (tmp_path / "conf.busbar").write_text("half of a much longer text")
@@ -244,7 +244,7 @@ def test_a_file_goes_to_a_user_and_to_that_users_group(tmp_path, monkeypatch):
     assert given == [(str(tmp_path), 7, 8)]
 
 
-def test_a_user_that_the_packages_did_not_make_is_named(tmp_path):
+def test_a_user_that_the_packages_did_not_create_is_named(tmp_path):
     with pytest.raises(SystemExit) as ended:
         slurm_setup.give(str(tmp_path), "no-such-user")
-    assert str(ended.value) == "there is no user no-such-user, which the packages of Slurm and munge make"
+    assert str(ended.value) == "there is no user no-such-user, which the packages of Slurm and munge create"

@@ -42,7 +42,7 @@ SEARCHED = {
 }
 
 
-def test_the_page_says_what_changed_since_the_last_run_and_nothing_where_there_was_none():
+def test_the_page_says_what_changed_since_the_last_run_if_there_was_one():
     judged = judge(line(), ASKED)
     assert "Since the last run:\n\n- the driver is 580 now\n" in summary.page(judged, {}, "ssh x", ["the driver is 580 now"])
     assert "Since the last run" not in summary.page(judged, {}, "ssh x", [])
@@ -73,11 +73,11 @@ def whole(text: str, searched: dict | None = None) -> dict:
     ],
     ids=["pass", "short", "empty", "nothing", "garbage"],
 )
-def test_every_judgement_gives_outputs_that_fit_the_schema(text):
+def test_every_judgement_produces_outputs_that_fit_the_schema(text):
     jsonschema.validate(whole(text), SCHEMA, cls=jsonschema.Draft202012Validator)
 
 
-def test_what_a_search_named_stands_in_reasons_and_outputs_and_fits_the_schema():
+def test_a_searchs_culprits_are_in_reasons_and_outputs_and_fit_the_schema():
     found = whole(with_step("all_reduce", rows=[row(size, 0.02) for size in PLAN.sizes_bytes]), SEARCHED)
     jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft202012Validator)
     assert found["measured"]["search"]["culprits"][0]["rails"] == ["mlx5_3"]
@@ -93,7 +93,7 @@ def test_every_kind_of_cause_that_a_search_names_fits_the_schema():
     assert all(outputs.culprit_name({"kind": one, "nodes": ["a"], "rails": []}) != f"{one} a" or one == "node" for one in kinds)
 
 
-def test_a_stack_without_nodes_has_outputs_that_fit_the_schema_and_vouch_for_nothing():
+def test_a_stack_without_nodes_has_outputs_that_fit_the_schema_and_claim_nothing():
     found = {
         "schema": outputs.SCHEMA,
         "target": "oci",
@@ -107,12 +107,12 @@ def test_a_stack_without_nodes_has_outputs_that_fit_the_schema_and_vouch_for_not
 
 
 @pytest.mark.parametrize("text", [line(), line(steps=[]), ""])
-def test_a_record_says_every_field_so_that_nothing_of_an_older_one_remains(text):
+def test_a_record_sets_every_field_so_that_nothing_of_an_older_record_remains(text):
     asked = set(SCHEMA["properties"]["measured"]["required"])
     assert set(whole(text)["measured"]) == set(outputs.nothing_measured("gpu", "why")) == asked
 
 
-def test_a_record_names_its_run_its_time_and_what_it_answers():
+def test_a_record_contains_its_run_its_time_and_its_request():
     found = whole(line())["measured"]
     assert (found["run"], found["measured_at"]) == ("abc", "2026-01-02T03:04:05Z")
     assert found["asked"] == ASKED.digest()

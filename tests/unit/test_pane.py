@@ -14,16 +14,16 @@ def test_long_lines_wrap_and_what_has_scrolled_away_is_not_seen():
     assert "first" not in pane.visible("first\n" + "\n" * 30)
 
 
-def test_what_is_written_over_and_colours_are_not_seen():
+def test_overwritten_text_and_colours_are_not_seen():
     assert pane.visible("\x1b[31m10 %\r20 %\x1b[0m\r\nend") == "20 %end"
 
 
-def test_a_text_that_moves_the_cursor_is_no_text_to_be_read_so():
+def test_text_that_moves_the_cursor_cannot_be_read_as_plain_text():
     with pytest.raises(ValueError, match="the cursor is moved"):
         pane.visible("one\x1b[2Atwo")
 
 
-def test_a_program_in_the_pane_is_seen_as_it_goes_and_knows_its_size():
+def test_a_program_in_the_pane_is_seen_while_it_runs_and_knows_its_size():
     script = "import os, time; print(os.get_terminal_size(1), flush=True); time.sleep(0.2); print('later'); raise SystemExit(3)"
     seen: list[str] = []
     status, text = pane.watch([sys.executable, "-c", script], seen.append, cwd=Path.cwd(), environment={}, timeout_s=30)

@@ -17,7 +17,7 @@ def deciding(end_bytes: int) -> Step:
     return next(one for one in steps.steps(plan, GPU4, 2) if one.name == "all_reduce")
 
 
-def test_a_larger_message_more_operations_and_more_nodes_may_be_silent_for_longer():
+def test_larger_messages_more_operations_and_more_nodes_may_stay_silent_for_longer():
     step = deciding(8 << 30)
     least = silence_s(step, GPU4, 2)
     assert least > 120
@@ -31,7 +31,7 @@ def test_a_start_takes_two_minutes_and_half_a_second_for_each_node():
     assert silence_s(deciding(8), GPU4, 64) == pytest.approx(152, abs=2)
 
 
-def test_eight_gib_over_tcp_at_a_hundredth_of_the_rails_end_in_a_number():
+def test_eight_gib_over_tcp_at_a_hundredth_of_the_rails_rate_still_give_a_number():
     """At 200 GB/s a healthy operation of 8 GiB on 16 ranks takes 81 ms: 2 x 26 of them, 150 times slower, are 627 s."""
     (step,) = [
         one for one in steps.steps(a_plan(end_bytes=8 << 30, iterations=20, warmup=5), GPU4, 2) if one.name == "all_reduce"

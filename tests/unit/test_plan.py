@@ -60,8 +60,8 @@ def test_below_four_nodes_the_ring_is_forced_on_every_shape():
     assert "NCCL_ALGO" not in ranks.exports(h100, 4, PLACE)
 
 
-def test_a_shape_whose_environment_no_source_states_is_refused_in_a_sentence():
-    with pytest.raises(ValueError, match=r"the catalogue has no environment of NCCL for BM\.GPU4\.8"):
+def test_a_shape_without_a_published_environment_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match=r"the catalogue has no NCCL environment for BM\.GPU4\.8"):
         ranks.exports(dataclasses.replace(GPU4, environment=None), 2, PLACE)
 
 
@@ -90,7 +90,7 @@ def test_only_the_deciding_run_lets_nccl_speak_and_never_into_the_table():
     assert not [word for word in words_of("spread") if word.startswith("NCCL_DEBUG")]
 
 
-def test_values_are_checked_in_every_run_and_operations_timed_by_themselves_in_the_spread():
+def test_every_run_checks_values_and_the_spread_run_times_single_operations():
     for name in ("node", "rails", "all_reduce", "spread", "free"):
         words = words_of(name)
         assert words[words.index("-c") + 1] == "1"
@@ -105,34 +105,34 @@ def test_without_rdma_nccl_is_told_its_socket_interface_exactly():
     assert "NCCL_SOCKET_IFNAME" not in ranks.exports(plain, 1, where)
 
 
-def test_what_the_site_wants_goes_before_what_the_shape_says():
+def test_the_sites_settings_override_the_shapes():
     assert "NCCL_IB_TC=0" in words_of("all_reduce", exports={"NCCL_IB_TC": "0"})
     assert "NCCL_IB_TC=41" not in words_of("all_reduce", exports={"NCCL_IB_TC": "0"})
 
 
-def test_cycles_are_asked_of_the_program():
+def test_cycles_are_passed_to_the_program():
     assert " -N 3 " in " ".join(words_of("all_reduce", cycles=3))
 
 
-def test_hypercube_is_left_out_where_ranks_are_no_power_of_two():
+def test_hypercube_is_left_out_if_the_number_of_ranks_is_no_power_of_two():
     asked = a_plan(collectives=("all_reduce", "hypercube"))
     assert "hypercube" not in {step.name for step in steps.steps(asked, GPU4, 3)}
     assert "hypercube" in {step.name for step in steps.steps(asked, GPU4, 4)}
 
 
-def test_the_sizes_of_a_plan_are_those_that_the_program_will_step_through():
+def test_a_plans_sizes_are_the_ones_that_nccl_tests_steps_through():
     assert a_plan(end_bytes=100).sizes_bytes == (8, 16, 32, 64)
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("8", 8), ("64M", 64 * 1024**2), ("8G", 8 * 1024**3), ("16K", 16384), ("4 MiB", 4 << 20)]
 )
-def test_sizes_are_written_as_the_program_writes_them(text, size):
+def test_sizes_are_written_as_nccl_tests_writes_them(text, size):
     assert size_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "M", "-1", "0", "1.5G", "64MB"])
-def test_what_is_not_a_size_is_refused(text):
+def test_an_invalid_size_is_refused(text):
     with pytest.raises(ValueError, match="write bytes, or a whole number"):
         size_bytes(text)
 
@@ -158,7 +158,7 @@ def test_a_plan_that_would_measure_nothing_is_refused(changes):
         a_plan(**changes)
 
 
-def test_the_others_may_end_at_a_smaller_size_than_the_deciding_collective():
+def test_other_collectives_may_stop_at_a_smaller_size_than_the_deciding_one():
     asked = a_plan(collectives=("all_reduce", "alltoall"), sizes=Sizes(to_bytes=1024, others_to_bytes=64))
     assert (asked.sizes_of("all_reduce")[-1], asked.sizes_of("alltoall")[-1]) == (1024, 64)
 
@@ -196,7 +196,7 @@ def test_no_collective_is_promised_more_than_the_wire(name):
     assert bound is None or 0 < bound <= 200 * 15 / 8  # gather may count what stays inside the root's node
 
 
-def test_all_to_all_between_two_nodes_is_bound_by_half_of_it_crossing():
+def test_alltoall_between_two_nodes_is_limited_by_the_half_that_crosses_between_them():
     # Each of 8 GPUs sends 8/16 of its message over 200 GB/s of rails; busbw counts 15/16 of it.
     assert ceiling.collective_gb_s("alltoall", GPU4, 2) == pytest.approx(200 / (8 * 8 / 16) * 15 / 16)
 
@@ -218,11 +218,11 @@ def test_the_prediction_is_within_a_third_of_real_measurements(mib, measured):
     assert found == pytest.approx(measured, rel=0.34)
 
 
-def test_every_collective_of_the_configuration_is_one_of_nccl_tests():
+def test_every_collective_in_the_configuration_exists_in_nccl_tests():
     assert Measure().collectives == tuple(COLLECTIVES)
 
 
-def test_a_rack_is_kept_to_its_rails_but_in_the_one_run_over_nvlink_between_its_nodes():
+def test_a_rack_uses_its_rails_except_in_the_one_run_over_nvlink_between_nodes():
     row, plan = SHAPES["BM.GPU.GB200.4"], Measure(exports={"NCCL_MNNVL_ENABLE": "1"})
     found = {step.name: ranks.ranks(step, plan, place(), row) for step in steps.steps(plan, row, 2)}
     over = found.pop("nvl")

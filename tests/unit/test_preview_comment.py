@@ -14,16 +14,16 @@ PREVIEW = {
     "steps": [{"op": "create", "urn": URN}, {"op": "same", "urn": ACCEPTANCE}, {"op": "replace", "urn": f"{URN}-2"}],
     "diagnostics": [
         {"message": "using a plugin from PATH\n", "severity": "warning"},
-        {"urn": ACCEPTANCE, "message": "2 x BM.GPU4.8: a healthy fabric gives about 190\n", "severity": "info"},
+        {"urn": ACCEPTANCE, "message": "2 x BM.GPU4.8: a healthy fabric reaches about 190\n", "severity": "info"},
     ],
     "changeSummary": {"create": 1, "replace": 1, "same": 1},
 }
 
 
-def test_a_comment_begins_with_its_mark_and_says_the_bandwidth_and_the_changes():
+def test_a_comment_begins_with_its_marker_and_shows_bandwidth_and_changes():
     text = comment(read(f"setup: all there\n{json.dumps(PREVIEW, indent=2)}\n"))
     assert text.splitlines()[0] == MARK
-    assert "2 x BM.GPU4.8: a healthy fabric gives about 190\n" in text
+    assert "2 x BM.GPU4.8: a healthy fabric reaches about 190\n" in text
     assert "1 create, 1 replace, 1 same" in text
     assert "| create | `oci:Core/vcn:Vcn` | `cluster-vcn` |" in text
     assert "| replace | `oci:Core/vcn:Vcn` | `cluster-vcn-2` |" in text

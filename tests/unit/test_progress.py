@@ -48,7 +48,7 @@ def said(all_of: list[Step], *lines: str, apart_s: float = 2.0, number: int = 0)
     return heard
 
 
-def test_a_real_run_is_said_row_by_row_with_its_own_numbers():
+def test_a_real_run_is_reported_row_by_row_with_its_own_numbers():
     heard = said([step(end=8 << 30)], *REAL)
     assert heard[0] == "1/1 measuring: all_reduce (all_reduce) on 2 nodes"
     assert heard[-1] == "1/1 all_reduce 8 GiB 345.4 GB/s"
@@ -77,16 +77,16 @@ def test_a_rehearsed_number_is_computed_because_two_decimals_do_not_hold_it():
     ],
     ids=["latency decides", "memory in place of NVLink", "no wire is known"],
 )
-def test_no_share_of_the_wire_is_said_where_it_says_nothing(which, lines):
+def test_no_share_of_the_wire_is_shown_where_it_means_nothing(which, lines):
     assert "%" not in said([which], *lines)[-1]
 
 
-def test_rows_that_come_at_once_are_not_all_said_but_the_largest_one_is():
+def test_of_rows_that_arrive_together_only_the_largest_is_reported():
     rows = [row(size, 100.0, "1.00") for size in (8, 16, 32, 8 << 20)]
     assert [text.split()[2] for text in said([step()], HEADER, *rows, apart_s=0.1)[1:]] == ["8"]
 
 
-def test_what_is_left_shrinks_from_what_was_expected_to_nothing():
+def test_the_remaining_time_shrinks_from_the_expected_time_to_nothing():
     every = [step(str(number), cycles=4, known=Pace(1.875, 200.0, 60.0)) for number in range(3)]
     clock, heard = Clock(), []
     shown = Progress(every, 2, heard.append, clock)
@@ -102,7 +102,7 @@ def test_what_is_left_shrinks_from_what_was_expected_to_nothing():
     assert left[-1] == 0
 
 
-def test_what_is_no_row_is_not_said():
+def test_output_that_is_not_a_row_is_not_reported():
     lines = ["NCCL INFO 12 whatever", HEADER, " 8 broken", row(0, 5.0, "0.00"), "# Avg bus bandwidth    : 3"]
     assert len(said([step()], *lines, row(8, 1.0, "nan"))) == 1
 
@@ -118,7 +118,7 @@ def test_the_pace_of_a_step_is_its_wire_over_what_it_moves(shape):
     assert found["all_reduce"].seconds == pytest.approx(2 * (1 + 8 + 1) * 1.875 * (1 << 30) / (top * 1e9), abs=1e-3)
 
 
-def test_a_step_whose_wire_nobody_knows_has_no_seconds():
+def test_a_step_without_a_known_wire_has_no_expected_seconds():
     plan = a_plan(8, 64, collectives=("hypercube",), looks=0, spread_iterations=0)
     (found,) = [pace(one, 2, GPU4, 2) for one in steps(plan, GPU4, 2) if one.name == "hypercube"]
     assert (found.wire_gb_s, found.seconds) == (0.0, 0.0)

@@ -61,7 +61,7 @@ def test_most_rows_are_judged_and_each_refusal_says_why():
 
 
 @pytest.mark.parametrize("row", JUDGED, ids=name)
-def test_a_published_healthy_run_passes_as_a_whole_line(row):
+def test_a_published_healthy_run_passes_as_a_complete_line(row):
     found = judged(whole(row), row)
     assert (found.verdict, found.reasons) == ("pass", ())
 
@@ -86,11 +86,11 @@ def test_the_same_run_over_tcp_is_short_and_names_the_interface(row):
         sent.update(dict.fromkeys(row.shape.rdma.hca, 0), eth0=moved)
     found = judged(line, row)
     assert found.verdict == "short"
-    assert any("so NCCL went over it" in reason for reason in found.reasons)
+    assert any("so NCCL used it" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize("row", [row for row in JUDGED if row.nodes > 2], ids=name)
-def test_the_same_run_with_one_slow_node_is_short_and_names_it(row):
+def test_the_same_run_with_one_slow_node_is_short_and_blames_it(row):
     line = whole(row)
     (inside,) = [step for step in line["steps"] if step["stage"] == "node"]
     inside["groups_gb_s"][1] *= 0.6
@@ -148,12 +148,12 @@ def test_a_published_healthy_rack_passes_by_its_rails_and_by_nvlink_between_its_
 
 
 @pytest.mark.parametrize("row", RACKS, ids=name)
-def test_a_rack_that_reduces_nowhere_or_goes_over_its_rails_is_short_and_says_so(row):
+def test_a_rack_that_does_not_reduce_in_switches_or_uses_its_rails_is_short_and_says_so(row):
     rails = bound_gb_s("all_reduce", row.shape, row.nodes)
     slow, split = over_nvlink(row, 0.78 * 900), over_nvlink(row, 0.95 * rails)
     assert (slow.verdict, split.verdict) == ("short", "short")
     assert [reason for reason in slow.reasons if "nvidia-imex" in reason] == []
     (reason,) = split.reasons
     assert "over NVLink between nodes all_reduce reached" in reason
-    assert "see nvidia-imex, and whether all are of one rack" in reason
+    assert "check nvidia-imex, and that all are in one rack" in reason
     assert over_nvlink(row, 2000.0).verdict == "unknown"

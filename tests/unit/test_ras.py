@@ -61,12 +61,12 @@ def _said(name: str, client: str) -> list[str]:
     return json.loads(done.stdout)["ras"]
 
 
-def test_a_rank_that_has_begun_less_than_others_is_named_from_json(tmp_path):
+def test_a_rank_that_started_fewer_operations_than_others_is_named_from_json(tmp_path):
     client = _client(tmp_path, _document(_rank(0, 100), _rank(1, 100), _rank(2, 97), _rank(3, 100)))
     assert _said("nothing", client) == ["rank 2 on 10.0.0.1 (process 802) has begun 97 of 100 AllReduce"]
 
 
-def test_ranks_that_are_gone_or_failed_are_named_from_json(tmp_path):
+def test_lost_or_failed_ranks_are_named_from_json(tmp_path):
     gone = (_missing(2, unresponsive=True, dead=False), _missing(3, unresponsive=True, dead=True))
     client = _client(tmp_path, _document(_rank(0, 7), _rank(1, 7, error=6), missing=gone))
     assert _said("nothing", client) == [
@@ -76,7 +76,7 @@ def test_ranks_that_are_gone_or_failed_are_named_from_json(tmp_path):
     ]
 
 
-def test_a_service_that_sees_nothing_odd_says_nothing(tmp_path):
+def test_a_service_that_finds_no_problem_prints_nothing(tmp_path):
     assert _said("nothing", _client(tmp_path, _document(_rank(0, 7), _rank(1, 7)))) == []
 
 
@@ -87,7 +87,7 @@ def test_an_older_client_and_broken_json_leave_the_text(tmp_path):
         assert _said("nothing", _client(tmp_path, broken)) == _TOLD
 
 
-def test_what_nccl_really_says_names_the_rank_that_is_behind_and_the_one_that_was_killed(tmp_path):
+def test_nccls_real_output_identifies_the_rank_that_is_behind_and_the_killed_one(tmp_path):
     behind = (REAL / "behind.json").read_text()
     assert _said("nothing", _client(tmp_path, behind)) == ["rank 1 on 192.0.2.2 (process 582) has begun 5 of 7 AllReduce"]
     older = _said("nothing", _client(tmp_path, None, (REAL / "behind.txt").read_text()))
@@ -96,7 +96,7 @@ def test_what_nccl_really_says_names_the_rank_that_is_behind_and_the_one_that_wa
     assert _said("nothing", _client(tmp_path, (REAL / "killed.json").read_text())) == _TOLD
 
 
-def test_what_every_node_is_told_by_nccl_is_said_once(monkeypatch):
+def test_a_message_that_nccl_prints_on_every_node_is_reported_once(monkeypatch):
     answer = json.dumps({"ranks": [{"pid": 5, "rank": 1, "state": "T", "cpu_s": 0.0}], "ras": ["rank 1 on a is unresponsive"]})
     monkeypatch.setattr(fanout, "each", lambda nodes, *_: [fanout.Answer(0, answer, "") for _ in nodes])
     nodes = [Node("a", "10.0.0.1"), Node("b", "10.0.0.2")]

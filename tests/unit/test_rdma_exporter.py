@@ -93,7 +93,7 @@ def one(samples: list[Sample], name: str) -> Sample:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_every_counter_of_a_device_is_there_once_and_none_is_invented(device, tmp_path):
+def test_every_counter_of_a_device_is_shown_once_and_none_is_invented(device, tmp_path):
     rdma_trees.make(tmp_path, device)
     samples, types = read(collect(str(tmp_path)))
     listed = {
@@ -133,7 +133,7 @@ def test_counters_of_another_tree_have_the_same_names(tmp_path):
         ("ports/1/hw_counters/rx_bytes_lost", "hw_rx_bytes_lost_total", "hw_counters/rx_bytes_lost of the port."),
     ],
 )
-def test_the_help_of_a_counter_says_its_file_and_its_unit(tmp_path, name, metric, explained):
+def test_a_counters_help_text_contains_its_file_and_its_unit(tmp_path, name, metric, explained):
     path = tmp_path / "mlx5_0" / name
     path.parent.mkdir(parents=True)
     path.write_text("7\n")
@@ -141,7 +141,7 @@ def test_the_help_of_a_counter_says_its_file_and_its_unit(tmp_path, name, metric
     assert said.endswith(explained)
 
 
-def test_what_a_port_is_and_whether_it_works_is_shown(tmp_path):
+def test_a_ports_type_and_state_are_shown(tmp_path):
     for device in DEVICES:
         rdma_trees.make(tmp_path, device)
     samples, _ = read(collect(str(tmp_path)))
@@ -172,7 +172,7 @@ def test_a_machine_without_rdma_devices_has_no_counters(tmp_path):
     assert counters(samples) == []
 
 
-def test_a_counter_that_goes_away_is_absent_and_one_that_comes_is_there(tmp_path):
+def test_a_counter_that_disappears_is_absent_and_a_new_one_appears(tmp_path):
     rdma_trees.make(tmp_path, "irdma0")
     folder = tmp_path / "irdma0" / "ports" / "1" / "hw_counters"
     collect(str(tmp_path))
@@ -182,7 +182,7 @@ def test_a_counter_that_goes_away_is_absent_and_one_that_comes_is_there(tmp_path
     assert f"{PREFIX}hw_cnpSent_total" not in names
 
 
-def test_what_can_fall_is_a_gauge(tmp_path):
+def test_a_value_that_can_fall_is_a_gauge(tmp_path):
     folder = tmp_path / "bnxt_re0" / "ports" / "1" / "hw_counters"
     folder.mkdir(parents=True)
     for name in ("active_qps", "watermark_qps", "rx_pkts"):
@@ -208,7 +208,7 @@ NAMES = st.text('ab_-"\\\n.é7', min_size=1, max_size=4).filter(lambda name: nam
         max_size=6,
     )
 )
-def test_any_names_and_texts_make_a_valid_text_with_every_number_once(tmp_path_factory, tree):
+def test_any_names_and_texts_give_valid_output_with_every_number_once(tmp_path_factory, tree):
     base = Path(tmp_path_factory.mktemp("any"))
     for (device, folder, name), text in tree.items():
         place = base / device / folder / name
@@ -224,7 +224,7 @@ def test_any_names_and_texts_make_a_valid_text_with_every_number_once(tmp_path_f
     assert one(samples, "files_without_number").value == len(tree) - len(numbers)
 
 
-def test_a_name_that_is_no_utf_8_is_shown_by_its_bytes(tmp_path):
+def test_a_name_that_is_not_utf_8_is_shown_by_its_bytes(tmp_path):
     folder = tmp_path / "mlx5_0" / "ports" / "1" / "counters"
     folder.mkdir(parents=True)
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff")).write_text("1\n")
@@ -272,7 +272,7 @@ def test_nothing_but_the_metrics_is_shown(served):
     assert asked(served, "/../../etc/passwd")[0] == 404
 
 
-def test_who_is_no_reader_gets_no_answer(served):
+def test_an_address_that_is_not_a_reader_gets_no_answer(served):
     served.allowed = [rdma_exporter.ipaddress.ip_network("127.0.0.1")]
     assert asked(served, "/metrics")[0] == 200
     with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
@@ -280,7 +280,7 @@ def test_who_is_no_reader_gets_no_answer(served):
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "8.8.8.8"])  # noqa: S104 - it must not
-def test_it_listens_on_no_address_that_the_world_reaches(address):
+def test_it_listens_on_no_address_reachable_from_the_internet(address):
     with pytest.raises(SystemExit, match=f"--listen is {address}, which is no private address of one machine"):
         rdma_exporter.main(["--listen", address, "--port", "9879"])
 
@@ -300,7 +300,7 @@ def brought(tmp_path: Path, sudo: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_node_without_the_right_to_install_is_named_with_what_it_said(tmp_path):
+def test_a_node_that_may_not_install_packages_is_named_with_its_output(tmp_path):
     found = brought(tmp_path, "echo 'sudo: a password is required' >&2; exit 1")
     assert found.returncode == 1
     said = "1 of 1 nodes have no exporter of RDMA counters: gpu-a (10.20.1.11): sudo: a password is required\n"
@@ -315,7 +315,7 @@ def test_the_nodes_program_hears_its_own_address_and_who_may_read(tmp_path):
     assert (tmp_path / "words").read_text() == "-n|python3|-IS|-|10.20.1.5 4711 10.20.1.11 22|10.20.1.5|"
 
 
-def test_a_node_that_never_had_the_exporter_has_none_to_lose():
+def test_a_node_that_never_had_the_exporter_has_none_to_remove():
     ask = {"exporter": False, "port": 9879, "readers": []}
     program = remote_scripts.text("exporter_on_node", program="", ask=ask)
     found = subprocess.run([sys.executable, "-IS", "-"], input=program, capture_output=True, text=True, timeout=60, check=False)

@@ -21,7 +21,7 @@ print(s.getsockname()[1]); s.close(); sys.stdin.readline(); print('[]'); sys.std
 ]
 
 
-def test_nodes_that_reach_each_other_have_nothing_said_of_them():
+def test_nothing_is_reported_about_nodes_that_reach_each_other():
     assert reachability.unreachable(NODES, [LISTENS] * 3, 60) == []
 
 
@@ -29,7 +29,7 @@ def test_one_server_reaches_itself_and_needs_nobody():
     assert reachability.unreachable(NODES[:1], [LISTENS], 60) == []
 
 
-def test_a_node_whose_port_is_closed_is_named_by_those_that_tried():
+def test_a_node_whose_port_is_closed_is_named_with_the_nodes_that_tried():
     """Each node tries the head and the next one in the ring."""
     said = reachability.unreachable(NODES, [LISTENS, CLOSED, LISTENS], 60)
     assert len(said) == 1
@@ -38,13 +38,13 @@ def test_a_node_whose_port_is_closed_is_named_by_those_that_tried():
     assert [one.partition(" on TCP")[0] for one in said] == ["n1 cannot reach n0", "n2 cannot reach n0"]
 
 
-def test_a_node_without_ssh_is_named_before_anything_is_tried():
+def test_a_node_without_ssh_is_named_before_anything_runs():
     said = reachability.unreachable(NODES, [LISTENS, ["false"], LISTENS], 60)
     assert said == ["n1 did not answer over SSH"]
 
 
 @pytest.mark.parametrize("silent", ["print(1, flush=True); ", ""])
-def test_a_node_that_hangs_is_ended_when_the_bound_has_passed(silent):
+def test_a_node_that_hangs_is_stopped_at_the_timeout(silent):
     hangs = [sys.executable, "-u", "-c", f"import time; {silent}time.sleep(3600)"]
     said = reachability.unreachable(NODES[:2], [LISTENS, hangs], 1.5)
     assert said

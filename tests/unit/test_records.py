@@ -91,7 +91,7 @@ def test_judging_a_run_again_gives_the_same_answer_whatever_came_later(undrawn):
     assert run(undrawn, 1) == first
 
 
-def test_a_run_that_passed_at_second_sight_is_kept_with_what_it_reached_then(keeping, tmp_path):
+def test_a_run_that_passed_on_a_retest_is_kept_with_the_retests_numbers(keeping, tmp_path):
     disturbed = document() | {"run_id": "run1"}
     slow = {step["name"]: step for step in document(share=0.5)["steps"]}
     disturbed["steps"] = [slow["all_reduce"] if step["name"] == "all_reduce" else step for step in disturbed["steps"]]
@@ -101,7 +101,7 @@ def test_a_run_that_passed_at_second_sight_is_kept_with_what_it_reached_then(kee
     assert json.loads(kept.read_text())["busbw_gb_s"] == pytest.approx(0.049)
 
 
-def test_a_change_since_the_last_run_is_said_by_number_and_version(keeping):
+def test_a_change_since_the_last_run_is_reported_with_numbers_and_versions(keeping):
     run(keeping, 1)
     versions = {"nccl": "2.30.0", "nccl_tests": "2.19.6"}
     said = " ".join(run(keeping, 2, share=0.97, versions=versions).kept.changes)
@@ -115,14 +115,14 @@ def test_looking_up_the_past_writes_nothing(keeping, tmp_path):
 
 
 @pytest.mark.parametrize("odd", [{"run_id": "../x"}, {"run_id": ""}, {"started": "yesterday"}, {"run_id": None}])
-def test_a_line_that_does_not_say_which_run_it_is_of_is_no_pass_and_no_crash(keeping, odd):
+def test_a_line_without_its_run_is_neither_a_pass_nor_a_crash(keeping, odd):
     found = run(keeping, 1, **odd)
     assert found.judged.verdict == "unknown"
     assert "does not say which run it belongs to" in found.judged.reasons[0]
 
 
 @pytest.mark.parametrize("share", [0.98, 0.5])
-def test_a_history_that_cannot_be_read_or_written_is_a_warning_and_another_verdict_never(keeping, tmp_path, share):
+def test_a_history_that_cannot_be_read_or_written_is_a_warning_and_never_changes_the_verdict(keeping, tmp_path, share):
     with_one = run(keeping, 1, share=share).judged
     (tmp_path / "file").write_text("not a folder")
     without = run(Keeping("oci", Records(history=str(tmp_path / "file"), report=None)), 1, share=share)
@@ -149,7 +149,7 @@ def test_a_pass_is_attested_and_is_valid_until_an_input_changes(keeping, tmp_pat
     assert EVIDENCE["sha256"] in json.dumps(verify(envelope, key, now, allow_rehearsed=True).statement)
 
 
-def test_what_is_short_is_not_attested(keeping):
+def test_a_short_result_is_not_attested(keeping):
     assert run(keeping, 1, share=0.5).kept.certificate is None
 
 
@@ -181,12 +181,12 @@ def test_a_report_that_cannot_be_drawn_is_a_warning(keeping, tmp_path):
 
 
 @pytest.mark.parametrize("said", ["", "garbage", "[]", '{"failed": "records: it did not run"}', "[" * 5000])
-def test_an_answer_that_is_none_changes_no_verdict_and_says_so(said):
+def test_an_invalid_answer_changes_no_verdict_and_says_so(said):
     assert judge(line(), requests.with_history(ASKED, said)).verdict == "pass"
     assert requests.kept(said).warnings
 
 
-def test_the_command_line_answers_what_a_command_of_the_stack_asks(keeping):
+def test_the_command_line_answers_a_stacks_own_request(keeping):
     request = requests.look_up(judge(line(), ASKED), ASKED, keeping)
     words = [sys.executable, "-m", "benchmarks.records"]
     found = subprocess.run(words, input=request, capture_output=True, text=True, cwd=ROOT, check=True)

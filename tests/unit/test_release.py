@@ -29,10 +29,10 @@ def state(*resources):
     return {"deployment": {"resources": [*OTHERS, *resources]}}
 
 
-def test_what_is_left_is_named_with_its_id_data_first():
+def test_remaining_resources_are_listed_with_their_ids_data_first():
     first, data, network, last = release.lines(state(NETWORK, DATA))
     assert first == "2 resources are left, 1 of them protected, as they hold data:"
-    assert data == "  cluster-storage-home (OpenZfsFileSystem): fs-1, protected, billed at a price that is not known here"
+    assert data == "  cluster-storage-home (OpenZfsFileSystem): fs-1, protected, billed at an unknown price"
     assert network == "  network (Vpc): vpc-1"
     assert last.endswith("make release DATA=delete")
 
@@ -41,10 +41,10 @@ def test_what_is_left_is_named_with_its_id_data_first():
     ("throughput", "says"),
     [
         (125, "billed for 1200 GiB, about 0.238 USD an hour (list price in us-east-1)"),
-        (250, "billed for 1200 GiB at a price that is not known here"),
+        (250, "billed for 1200 GiB at an unknown price"),
     ],
 )
-def test_what_is_left_says_what_it_is_billed_for_and_its_price_where_two_sources_agree(throughput, says):
+def test_remaining_resources_show_their_billing_unit_and_their_price_if_two_sources_agree(throughput, says):
     kind = "aws:fsx/lustreFileSystem:LustreFileSystem"
     lustre = DATA | {"type": kind, "outputs": {"storageCapacity": 1200, "perUnitStorageThroughput": throughput}}
     assert release.lines(state(lustre))[1].endswith(f"(LustreFileSystem): fs-1, protected, {says}")

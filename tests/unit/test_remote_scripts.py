@@ -43,32 +43,32 @@ def wait(port: int, timeout_s: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_part_that_several_parts_of_a_program_need_is_in_it_once():
+def test_a_part_that_several_others_need_is_included_once():
     program = ast.parse(remote_scripts.source("first_contact"))
     names = [one.name for one in program.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
     assert len(names) == len(set(names))
     assert {"call", "look", "join", "main"} <= set(names)
 
 
-def test_a_host_is_waited_for_until_it_announces_itself():
+def test_the_wait_for_a_host_lasts_until_it_announces_itself():
     found = wait(server(b"SSH-2.0-OpenSSH_7.4\r\n", b"SSH-2.0-OpenSSH_7.4 busbar-ready\r\n"), 20)
     assert found.returncode == 0
     assert json.loads(found.stdout) == {"announced": "busbar-ready", "host": "127.0.0.1"}
 
 
-def test_a_failed_first_boot_ends_the_wait_with_the_step_that_failed():
+def test_a_failed_first_boot_stops_the_wait_and_names_the_failed_step():
     found = wait(server(b"SSH-2.0-OpenSSH_9.2p1\r\n", b"SSH-2.0-OpenSSH_9.2p1 busbar-failed:publish-host-key\r\n"), 20)
     assert found.returncode == 0, "the next Command says why: it can log in"
     assert json.loads(found.stdout) == {"failed": "publish-host-key", "host": "127.0.0.1"}
 
 
-def test_a_host_that_never_announces_itself_ends_the_wait_with_its_last_words():
+def test_a_host_that_never_announces_itself_fails_the_wait_with_its_last_output():
     found = wait(server(b"SSH-2.0-OpenSSH_7.4\r\n"), 2)
     assert found.returncode == 1
     assert "127.0.0.1 did not finish its first boot within 2 s; last: SSH-2.0-OpenSSH_7.4" in found.stderr
 
 
-def test_a_closed_port_is_said_to_be_one_and_where_to_look():
+def test_a_closed_port_is_reported_with_where_to_look():
     found = wait(1, 1)
     assert found.returncode == 1
     assert "no answer on TCP port 22" in found.stderr
@@ -79,7 +79,7 @@ def test_a_closed_port_is_said_to_be_one_and_where_to_look():
     ("later_s", "status", "said"),
     [(-60, 0, ""), (1, 0, " s until cr-1 begins at"), (7200, 1, "cr-1 begins at")],
 )
-def test_capacity_that_begins_soon_is_waited_for_and_other_is_named_with_its_date(later_s, status, said):
+def test_capacity_that_begins_soon_is_waited_for_and_later_capacity_is_reported_with_its_date(later_s, status, said):
     start = datetime.now(UTC) + timedelta(seconds=later_s + 0.9)
     program = remote_scripts.text("wait_until", start=f"{start:%Y-%m-%dT%H:%M:%SZ}", what="cr-1", limit_s=1800)
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)

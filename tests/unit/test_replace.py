@@ -42,7 +42,7 @@ INSTANCES = [
 ]
 
 
-def test_on_oci_the_pool_makes_another_one_and_the_machines_are_measured():
+def test_on_oci_the_pool_creates_another_one_and_the_machines_are_measured():
     listed = [{"id": "ocid.2", "display-name": "gpu-2"}, {"id": "ocid.3", "display-name": "gpu-3"}]
     look, detach, up = ran(state("oci", POOL), "gpu-3", listed)
     assert look[-4:] == ["--compartment-id", "c", "--cluster-network-id", "network"]
@@ -54,12 +54,12 @@ def test_on_oci_the_pool_makes_another_one_and_the_machines_are_measured():
     assert up == UP
 
 
-def test_on_oci_an_instance_by_itself_is_replaced():
+def test_on_oci_a_single_instance_is_replaced():
     single = {"type": "oci:Core/instance:Instance", "urn": "urn::cluster-pool-gpu-node", "outputs": {}}
     assert ran(state("oci", single), "gpu-2") == [[*UP, "--replace", "urn::cluster-pool-gpu-node"]]
 
 
-def test_on_aws_its_instance_alone_is_replaced_and_one_may_end():
+def test_on_aws_only_its_instance_is_replaced_and_one_may_terminate():
     allow, up = ran(state("aws", *INSTANCES), "gpu-3")
     assert allow == ["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *WHERE]
     assert up == [*UP, "--replace", "urn::cluster-pool-gpu-3"]
@@ -76,7 +76,7 @@ def test_on_aws_its_instance_alone_is_replaced_and_one_may_end():
     ],
     ids=["another name", "no nodes", "hosts", "no instance", "gone"],
 )
-def test_what_cannot_be_made_anew_is_refused_and_nothing_ends(exported, name, says):
+def test_a_node_that_cannot_be_replaced_is_refused_and_nothing_terminates(exported, name, says):
     commands = []
 
     def run(words: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The report is one page that needs nothing else, shows every number once, and lets nothing in its data act."""
+"""The report is one self-contained page that shows every number once and executes nothing from its data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.report import cards, nodes, outputs, pairs, plot, summary, web_p
 
 
 def flat(text, searched=None):
-    """Return what the page reads of a stack's outputs."""
+    """Return the part of a stack's outputs that the page uses."""
     stack = whole(text, searched)
     return outputs.flat(stack["expected"], stack["measured"]) | {name: stack[name] for name in ("target", "nodes")}
 
@@ -38,13 +38,13 @@ class Links(html.parser.HTMLParser):
 
 
 @pytest.mark.parametrize("found", [PASSED, SHORT, flat("")], ids=["pass", "short", "nothing"])
-def test_a_page_needs_nothing_beside_itself(found):
+def test_a_page_needs_no_other_file(found):
     links = Links()
     links.feed(web_page.html(found))
     assert links.found == []
 
 
-def test_a_page_shows_verdict_number_gate_and_every_check():
+def test_a_page_shows_the_verdict_the_number_the_gate_and_every_check():
     text = web_page.html(PASSED)
     for expected in ("0.049 GB/s of bus bandwidth at 64 MiB", "98.0%", ">pass<", *(one["name"] for one in PASSED["checks"])):
         assert expected in text
@@ -85,7 +85,7 @@ def test_a_picture_shows_every_size_of_a_collective_at_its_own_number():
     assert numbers == [found["out_of_place"]["busbw_gb_s"] for found in PASSED["results"]["all_reduce"]]
 
 
-def test_a_picture_shows_what_the_wire_allows_and_the_gate_at_its_size():
+def test_a_picture_shows_the_ceiling_and_the_gate_at_its_size():
     assert drawn(PASSED, "ceiling")[1] == pytest.approx([0.05, 0.05])
     sizes, limits = drawn(PASSED, "gate")
     assert sizes == [32 * 1024**2, 64 * 1024**2]
@@ -112,7 +112,7 @@ def test_files_are_written_from_the_outputs_that_the_engine_prints(tmp_path):
     assert (tmp_path / "out" / "busbw.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_run_before_is_drawn_where_it_is_given(tmp_path):
+def test_the_previous_run_is_drawn_if_it_is_given(tmp_path):
     stack = whole(with_step("all_reduce", rows=[row(size, 0.02) for size in ASKED.plan.sizes_bytes]))
     before = [{"size_bytes": size, "out_of_place": {"busbw_gb_s": 0.01}} for size in ASKED.plan.sizes_bytes]
     (tmp_path / "now").write_text(json.dumps(stack))
@@ -124,22 +124,22 @@ def test_the_run_before_is_drawn_where_it_is_given(tmp_path):
     assert ("last run" in single, "last run" in compared) == (False, True)
 
 
-def test_the_page_says_first_which_stack_run_cluster_nodes_and_price_it_is_of():
+def test_the_page_begins_with_its_stack_run_cluster_nodes_and_price():
     known = PASSED | {"stack": "organization/busbar/prod"}
     assert dict(cards.identity(known)) == {
         "stack": "organization/busbar/prod",
         "measured": "2026-01-02 03:04:05 UTC, run abc",
         "cluster": "2 x BM.GPU4.8, target oci",
         "nodes": "inst-a, inst-b",
-        "price": "rehearsed, so nothing; real ones 48 USD an hour (a test)",
+        "price": "none (rehearsed); real machines cost 48 USD an hour (a test)",
     }
     text = web_page.html(known)
     assert text.index("organization/busbar/prod") < text.index(">pass<")
-    assert dict(cards.identity(flat("")))["measured"] == "nothing was"
-    assert dict(cards.identity(PASSED | {"target": "hosts"}))["price"] == "nothing that this stack rents"
+    assert dict(cards.identity(flat("")))["measured"] == "never"
+    assert dict(cards.identity(PASSED | {"target": "hosts"}))["price"] == "none: this stack rents nothing"
 
 
-def test_the_page_ends_with_versions_and_with_where_the_whole_transcript_is():
+def test_the_page_ends_with_versions_and_the_transcripts_location():
     known = {"versions": {"nccl": "2.29.2", "driver": "<580>"}, "evidence": {"path": "/runs/1", "sha256": "ab"}}
     text = web_page.html(PASSED | known)
     said = text[text.index("<h2>Versions and evidence</h2>") :]
@@ -149,7 +149,7 @@ def test_the_page_ends_with_versions_and_with_where_the_whole_transcript_is():
     assert "transcript" not in web_page.html(PASSED | {"evidence": None})
 
 
-def test_the_culprits_card_has_its_own_number_each_rail_and_the_next_command():
+def test_the_culprit_card_shows_its_bandwidth_each_rail_and_the_next_command():
     two = [("mlx5_2", 0.002), ("mlx5_3", 0.001)]
     evidence = [
         {"nodes": ["inst-a", "inst-b"], "rails": [rail], "busbw_gb_s": busbw_gb_s, "why": ""} for rail, busbw_gb_s in two
@@ -158,7 +158,7 @@ def test_the_culprits_card_has_its_own_number_each_rail_and_the_next_command():
     tried = [("inst-a - inst-b, mlx5_2", 0.002, False), ("inst-a - inst-b, mlx5_3", 0.001, True)]
     assert cards.numbers(culprit) == tried
     text = cards.cards(SHORT | {"search": SHORT["search"] | {"culprits": [culprit]}})
-    assert "rail mlx5_3 of node inst-a gives 0.001 GB/s, 50% of what is healthy" in text
+    assert "rail mlx5_3 of node inst-a at 0.001 GB/s, 50% of healthy" in text
     assert "ssh 10.0.1.2" in text
 
 
@@ -166,8 +166,8 @@ def test_the_culprits_card_has_its_own_number_each_rail_and_the_next_command():
     ("kind", "rails", "widths"),
     [("node", [], [50.0, 40.0]), ("rail", ["mlx5_3"], [50.0, 100.0]), ("link", [], [50.0, 40.0])],
 )
-def test_a_bar_is_full_where_a_number_is_healthy_and_half_where_it_is_half_of_that(kind, rails, widths):
-    """Also where all that was tried is slow, or gave nothing."""
+def test_a_bar_is_full_for_a_healthy_number_and_half_for_half_of_it(kind, rails, widths):
+    """This also holds where every attempt was slow or returned no result."""
     tried = [(rails, 0.5), (["mlx5_2"] if rails else [], 1.0 if rails else 0.4), (rails, None)]
     evidence = [{"nodes": ["a", "b"], "rails": on, "busbw_gb_s": number, "why": ""} for on, number in tried]
     culprit = {"kind": kind, "nodes": ["a", "b"], "rails": rails, "ratio": 0.5 if rails else 0.45, "evidence": evidence}
@@ -175,7 +175,7 @@ def test_a_bar_is_full_where_a_number_is_healthy_and_half_where_it_is_half_of_th
     assert [float(one) for one in re.findall(r"width:([\d.]+)%", text)] == [*widths, 0.0]
 
 
-def test_of_a_node_that_is_to_blame_its_pairs_are_and_those_of_others_are_not():
+def test_a_blamed_node_marks_all_its_pairs_and_no_other_pair():
     evidence = [{"nodes": names, "rails": [], "busbw_gb_s": 1.0, "why": ""} for names in (["a", "b"], ["b", "c"], ["a", "c"])]
     node = {"kind": "node", "nodes": ["b"], "rails": [], "evidence": evidence}
     link = {"kind": "link", "nodes": ["a", "c"], "rails": [], "evidence": evidence}
@@ -183,7 +183,7 @@ def test_of_a_node_that_is_to_blame_its_pairs_are_and_those_of_others_are_not():
     assert [is_blamed for _, _, is_blamed in cards.numbers(link)] == [False, False, True]
 
 
-def test_a_search_that_did_not_complete_says_why_and_names_nobody():
+def test_a_search_that_did_not_complete_says_why_and_blames_nobody():
     failed = {"needed": True, "culprits": [], "failed": "no answer from inst-b", "complete": False}
     text = cards.cards(SHORT | {"search": outputs.measured(*failed_search(failed), 0)["search"]})
     assert "no answer from inst-b" in text
@@ -192,7 +192,7 @@ def test_a_search_that_did_not_complete_says_why_and_names_nobody():
 
 
 def failed_search(found):
-    """Return what the outputs of a short measurement with that search are made from."""
+    """Return the source of the outputs of a measurement with verdict short and this search."""
     short = with_step("all_reduce", rows=[row(n, 0.02) for n in ASKED.plan.sizes_bytes])
     return judge(short, ASKED), ASKED, BUILT, found
 
@@ -202,7 +202,7 @@ SEVERAL = [[a, b, 0.02 if b == 7 else 0.049] for a in range(8) for b in range(a 
 
 
 def of_eight(*named):
-    """Return a short page of eight nodes: the last one is slow, and one pair was not asked."""
+    """Return a page with verdict short for eight nodes: the last node is slow, and one pair was not measured."""
     search = {"culprits": list(named), "complete": True, "healthy_gb_s": 0.049, "pairs": SEVERAL, "summary": ""}
     return SHORT | {"nodes": EIGHT, "search": search}
 
@@ -210,7 +210,7 @@ def of_eight(*named):
 SLOW_NODE = {"kind": "node", "nodes": ["n7"], "rails": [], "ratio": 0.4, "evidence": [], "next": "look"}
 
 
-def test_the_matrix_is_red_below_the_gate_and_ends_at_the_ceiling_whatever_was_found():
+def test_the_matrix_is_red_below_the_gate_and_its_scale_always_ends_at_the_ceiling():
     found = pairs.read(of_eight(SLOW_NODE))
     assert (found.limit_gb_s, found.ceiling_gb_s) == (SHORT["gate"]["limit_gb_s"], SHORT["ceiling_gb_s"])
     assert found.short == {(one, 7) for one in range(7)}
@@ -219,7 +219,7 @@ def test_the_matrix_is_red_below_the_gate_and_ends_at_the_ceiling_whatever_was_f
     assert single.ceiling_gb_s == SHORT["ceiling_gb_s"]
 
 
-def test_the_matrix_outlines_what_the_search_named_and_nothing_else():
+def test_the_matrix_outlines_only_the_pairs_that_the_search_blamed():
     assert pairs.read(of_eight()).blamed == frozenset()
     assert pairs.read(of_eight(SLOW_NODE)).blamed == {(one, 7) for one in range(7)}
     link = SLOW_NODE | {"kind": "link", "nodes": ["n1", "n2"]}
@@ -229,7 +229,7 @@ def test_the_matrix_outlines_what_the_search_named_and_nothing_else():
     )
 
 
-def test_pairs_that_were_not_asked_have_no_number_and_one_that_gave_none_is_red():
+def test_an_unmeasured_pair_has_no_number_and_a_pair_without_a_result_is_red():
     found = pairs.read(of_eight())
     assert (0, 6) not in found.measured
     none = pairs.read(SHORT | {"search": SHORT["search"] | {"pairs": [[1, 0, None], [0, 1, 0.049]]}})
@@ -237,8 +237,8 @@ def test_pairs_that_were_not_asked_have_no_number_and_one_that_gave_none_is_red(
     assert none.short == {(0, 1)}
 
 
-def test_numbers_of_pairs_are_read_on_their_colour_white_on_dark_and_black_on_light():
-    """The scale is dark at both ends: nothing, and the ceiling; light on both sides of the limit."""
+def test_pair_numbers_are_white_on_dark_colours_and_black_on_light_ones():
+    """The scale is dark at both ends, zero and the ceiling, and light on both sides of the limit."""
     limit, ceiling = pairs.read(of_eight()).limit_gb_s, pairs.read(of_eight()).ceiling_gb_s
     asked = [0.0, 0.45 * limit, 0.55 * limit, limit + 0.45 * (ceiling - limit), limit + 0.55 * (ceiling - limit), ceiling]
     measured = of_eight()
@@ -253,7 +253,7 @@ def test_numbers_of_pairs_are_read_on_their_colour_white_on_dark_and_black_on_li
     assert [inks[0, other + 1] for other in range(6)] == [inks[other + 1, 0] for other in range(6)]
 
 
-def test_the_table_of_nodes_says_what_each_gave_and_sent_and_which_is_named():
+def test_the_node_table_shows_each_nodes_bandwidth_and_traffic_and_which_node_is_blamed():
     found = nodes.rows(of_eight(SLOW_NODE))
     assert [row.name for row in found if row.is_blamed] == ["n7"]
     assert (found[7].worst_pair_gb_s, found[0].worst_pair_gb_s, found[0].middle_pair_gb_s) == (0.02, 0.02, 0.049)
@@ -263,7 +263,7 @@ def test_the_table_of_nodes_says_what_each_gave_and_sent_and_which_is_named():
     assert counted[5].inside_gb_s == 5.0
 
 
-def test_the_table_of_nodes_is_sorted_by_any_column_without_a_script():
+def test_the_node_table_is_sorted_by_any_column_without_a_script():
     text = nodes.table(of_eight(SLOW_NODE) | {"inside_gb_s": [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]})
     assert [int(place) for place in re.findall(r"--inside_gb_s:(\d+)", text)] == [7, 6, 5, 4, 3, 2, 1, 0]
     for key in ("name", "inside_gb_s", "worst_pair_gb_s"):
@@ -272,7 +272,7 @@ def test_the_table_of_nodes_is_sorted_by_any_column_without_a_script():
     assert "least rail" not in nodes.table(PASSED | {"transport": None})
 
 
-def test_bursts_beyond_the_scale_are_clipped_and_marked_and_the_deciding_numbers_never_are():
+def test_bursts_beyond_the_scale_are_clipped_and_marked_but_the_deciding_numbers_never_are():
     burst = [
         found | {"out_of_place": found["out_of_place"] | {"busbw_gb_s": 0.9}} for found in PASSED["results"]["all_reduce"][:2]
     ]
@@ -298,7 +298,7 @@ def test_time_is_drawn_over_size_for_every_collective():
 
 
 @pytest.mark.parametrize("sizes", [3, 18])
-def test_the_axis_of_time_has_numbers_for_a_few_sizes_as_for_many_and_not_too_many(sizes):
+def test_the_time_axis_is_labelled_for_few_sizes_and_not_crowded_for_many(sizes):
     rows = PASSED["results"]["all_reduce"]
     assert len(rows) >= sizes
     _bandwidth, time = plot.curves(PASSED | {"results": {"all_reduce": rows[-sizes:]}}).axes
@@ -319,7 +319,7 @@ def test_nothing_on_the_page_contradicts_the_verdict(found):
     assert ("Bandwidth and time" in text) == (found["busbw_gb_s"] is not None)
 
 
-def test_paper_shows_the_verdict_in_ink_and_every_folded_row():
+def test_a_printed_page_shows_the_verdict_in_dark_ink_and_every_folded_row():
     printed = web_page.html(PASSED).partition("@media print")[2].partition("</style>")[0]
     for rule in (".badge { color: var(--ink)", "details::details-content { content-visibility: visible"):
         assert rule in printed
@@ -328,7 +328,7 @@ def test_paper_shows_the_verdict_in_ink_and_every_folded_row():
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_data_of_a_page_agree_with_its_verdict_on_any_number_of_nodes(name):
+def test_the_data_of_a_page_agrees_with_its_verdict_for_any_number_of_nodes(name):
     found = page(name)
     assert found["verdict"] == name.partition("-")[0]
     assert dict(cards.identity(found))["cluster"].startswith(f"{PAGES[name][0]} x BM.GPU4.8")

@@ -60,7 +60,7 @@ def _after(step: dict, flag: str) -> str:
 @pytest.mark.parametrize(
     ("step", "step_check"), [("all_reduce", "bandwidth"), ("rails", "rails"), ("node", "node"), ("spread", "spread")]
 )
-def test_what_was_short_once_and_not_again_is_a_pass_that_says_so(step, step_check):
+def test_a_result_that_was_short_only_once_is_a_pass_that_says_so(step, step_check):
     first = damaged(step)
     assert judge(json.dumps(first), ASKED).verdict == "short"
     found = look(first, document())
@@ -76,7 +76,7 @@ def test_what_was_short_once_and_not_again_is_a_pass_that_says_so(step, step_che
     )
 
 
-def test_what_is_short_twice_stays_as_it_was_first_measured_and_says_both():
+def test_a_result_that_is_short_twice_keeps_its_first_number_and_shows_both():
     first = damaged("all_reduce")
     found, once = look(first, damaged("all_reduce")), judge(json.dumps(first), ASKED)
     assert (found.verdict, found.busbw_gb_s, found.line) == (once.verdict, once.busbw_gb_s, once.line)
@@ -85,7 +85,7 @@ def test_what_is_short_twice_stays_as_it_was_first_measured_and_says_both():
     assert any(one.startswith("bandwidth in the retest: short, all_reduce reached 0.025 GB/s") for one in found.reasons)
 
 
-def test_a_pair_of_the_search_is_held_to_what_two_nodes_reach_at_that_size():
+def test_a_searched_pair_is_compared_with_what_two_nodes_reach_at_that_size():
     asked = asked_again(damaged("all_reduce"))["trials"]
     whole = ceiling.ring_gb_s(ASKED.shape, 2, 4000)
     share = fractions.fraction(asked["size_bytes"], fractions.ALL_REDUCE, 4000)
@@ -99,29 +99,29 @@ def test_pairs_off_the_ring_are_tried_only_where_an_all_to_all_is_slow():
         assert asked_again(damaged(slow, asked=limited), limited)["trials"]["off_ring"] is wanted
 
 
-def test_a_second_number_excuses_nothing_when_the_search_names_somebody():
+def test_a_second_number_excuses_nothing_if_the_search_found_a_culprit():
     found = look(damaged("rails"), document(), culprits=[{"kind": "node"}])
     assert found.verdict == "short"
-    assert found.reasons[-1] == "the retest does not count, because the search names a cause"
+    assert found.reasons[-1] == "the retest does not count, because the search found a culprit"
     assert found.reasons[-2].startswith("rails in the retest: pass")
 
 
 @pytest.mark.parametrize("ended", [{"complete": False}, {"failed": "no answer from node-1"}])
-def test_a_second_number_excuses_nothing_when_the_search_did_not_come_to_its_end(ended):
+def test_a_second_number_excuses_nothing_if_the_search_did_not_finish(ended):
     found = look(damaged("rails"), document(), **ended)
     assert found.verdict == "short"
     assert "did not complete" in found.reasons[-1]
     assert look(damaged("rails"), document(), needed=False, **ended).verdict == "pass"
 
 
-def test_bytes_that_went_another_way_the_second_time_are_no_pass():
+def test_bytes_that_took_another_path_the_second_time_are_not_a_pass():
     fallen_back = silent_rails(document())
     found = look(damaged("all_reduce"), fallen_back)
     assert found.verdict == "short"
     assert any(reason.startswith("transport in the retest: short") for reason in found.reasons)
 
 
-def test_counters_of_a_second_look_are_held_against_its_own_steps_alone():
+def test_counters_of_a_second_look_are_compared_only_with_its_own_steps():
     plan, shape, nodes = ASKED.plan, ASKED.shape, ASKED.nodes
     single = transport.least_bytes(plan, shape, nodes, frozenset({"all_reduce"}))
     assert 0 < single < transport.least_bytes(plan, shape, nodes)
@@ -142,10 +142,10 @@ def test_a_second_look_takes_the_median_of_more_operations_and_never_of_fewer():
 def test_without_a_second_look_a_short_number_is_short():
     assert look(damaged("rails"), None).verdict == "short"
     found = retest.settled(judge(json.dumps(damaged("rails")), ASKED), ASKED, {"again": {"steps": [], "failed": "no answer"}})
-    assert (found.verdict, found.reasons[-1]) == ("short", "the retest gave nothing: no answer")
+    assert (found.verdict, found.reasons[-1]) == ("short", "the retest returned no result: no answer")
 
 
-def test_a_second_look_with_wrong_values_or_of_other_ranks_takes_nothing_back():
+def test_a_second_look_with_wrong_values_or_other_ranks_retracts_nothing():
     wrong, fewer = document(), document()
     for step in wrong["steps"]:
         step["rows"][-1][1][3] = 7
@@ -159,10 +159,10 @@ def test_a_second_look_with_wrong_values_or_of_other_ranks_takes_nothing_back():
     assert any(reason.startswith("measurement in the retest: unknown, 8 ranks ran") for reason in found.reasons)
 
 
-def test_a_second_look_that_holds_more_than_was_asked_takes_nothing_back():
+def test_a_second_look_with_more_than_was_requested_retracts_nothing():
     first = damaged("all_reduce")
     (rails,) = [step for step in first["steps"] if step["name"] == "rails"]
-    rails["failed"] = "the run rails ended with status 1"
+    rails["failed"] = "the run rails exited with status 1"
     judged = judge(json.dumps(first), ASKED)
     again = {"steps": document()["steps"], "evidence": AGAIN}
     found = retest.settled(judged, ASKED, {"culprits": [], "again": again})
@@ -170,7 +170,7 @@ def test_a_second_look_that_holds_more_than_was_asked_takes_nothing_back():
     assert any(reason.startswith("rails in the retest: pass") for reason in found.reasons)
 
 
-def test_a_second_look_without_a_number_of_each_group_takes_nothing_back():
+def test_a_second_look_without_a_number_for_each_group_retracts_nothing():
     again = document()
     for step in again["steps"]:
         step.pop("groups_gb_s", None)
@@ -179,7 +179,7 @@ def test_a_second_look_without_a_number_of_each_group_takes_nothing_back():
     assert any(reason.startswith("rails in the retest: unknown") for reason in found.reasons)
 
 
-def test_only_slowness_is_looked_at_twice():
+def test_only_slow_results_are_measured_twice():
     fallen_back = silent_rails(damaged("all_reduce"))
     assert asked_again(fallen_back)["again"] is None
     unequal = damaged("rails") | {"inventory": {"differences": ["inst-1: rail mlx5_3 is not active"]}}
@@ -195,14 +195,14 @@ def wrong_values(line: dict) -> dict:
 
 
 @pytest.mark.parametrize("first", [wrong_values(document()), wrong_values(damaged("all_reduce"))], ids=["fast", "slow"])
-def test_wrong_values_are_never_taken_back(first):
+def test_wrong_values_are_never_retracted(first):
     judged = judge(json.dumps(first), ASKED)
     assert judged.verdict == "short"
     assert retest.steps_of(judged, ASKED) == ()
     assert asked_again(first)["again"] is None
 
 
-def test_every_check_that_is_not_of_a_number_lets_nothing_be_taken_back():
+def test_no_failed_check_other_than_of_a_number_can_be_retracted():
     """Of the checks that a line may have, only those that read a step's number name a step."""
     names = {one.name for one in judge(json.dumps(document()), ASKED).checks}
     looked_at_again = {"bandwidth", "spread", "node", "rails", "curve all_reduce", "looks"}
@@ -241,7 +241,7 @@ def test_a_node_that_is_slow_inside_is_measured_again_without_a_search_between_n
     assert request["nodes"]
 
 
-def test_a_stack_that_searches_for_no_minute_still_takes_its_second_look():
+def test_a_stack_with_zero_search_minutes_still_takes_its_second_look():
     request = asked_again(damaged("all_reduce"), budget_s=0)
     assert request["trials"] is None
     assert request["again"]["steps"]
@@ -269,7 +269,7 @@ def test_a_damaged_second_look_is_never_a_crash_and_never_a_pass_without_its_row
     assert look(HALF, again).verdict == "short"
 
 
-def test_pairs_that_are_slow_in_company_only_let_a_retest_count():
+def test_pairs_that_are_slow_only_beside_others_let_a_retest_count():
     between = [{"kind": "between", "nodes": ["inst-0", "inst-1"]}]
     assert look(damaged("rails"), document(), culprits=between).verdict == "pass"
     assert look(damaged("rails"), document(), culprits=[*between, {"kind": "link"}]).verdict == "short"

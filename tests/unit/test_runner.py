@@ -179,7 +179,7 @@ def measure_request(head: Head, body: str, **changes) -> dict:
 REAL_RUN = f"cat {GOLDEN}/h200x2.txt\ncp {GOLDEN}/h200x2.json $HOME/plan/result.json\n"
 
 
-def test_a_build_takes_the_newest_mpi_and_names_what_it_made(head):
+def test_a_build_takes_the_newest_mpi_and_lists_the_programs_it_built(head):
     status, out, err = head.run(build_request(head))
     assert status == 0, err
     line = json.loads(out)
@@ -195,7 +195,7 @@ def test_a_build_takes_the_newest_mpi_and_names_what_it_made(head):
     [
         ({"source": {"version": "x", "sha256": "0" * 64, "path": "source.tar"}}, "is pinned; nothing was built"),
         ({"homes": {"MPI_HOME": ["/nowhere/mpi-*"], "CUDA_HOME": ["/x"], "NCCL_HOME": ["/x"]}}, "head node has no MPI_HOME"),
-        ({"programs": ["all_gather_perf", "all_reduce_perf"]}, "the build made no all_gather_perf; it made all_reduce_perf"),
+        ({"programs": ["all_gather_perf", "all_reduce_perf"]}, "the build made no all_gather_perf, only all_reduce_perf"),
         (
             {"source": {"version": "x", "sha256": "0" * 64, "url": "https://127.0.0.1:1/x.tar"}},
             "could not be fetched from the head",
@@ -214,7 +214,7 @@ def test_a_failing_make_is_quoted_with_its_first_error(head):
     assert "nccl-tests did not build: x.cu:1: error: nccl.h: No such file" in err
 
 
-def test_an_archive_that_climbs_out_is_refused(head):
+def test_an_archive_that_escapes_its_folder_is_refused(head):
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         member = tarfile.TarInfo("../evil")
@@ -224,10 +224,10 @@ def test_an_archive_that_climbs_out_is_refused(head):
     request["source"]["sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
     status, _, err = head.run(request)
     assert status == 1
-    assert "which is no plain file below it" in err
+    assert "which is not a plain file inside it" in err
 
 
-def test_programs_that_are_not_as_they_were_built_are_not_run(head):
+def test_programs_that_changed_since_the_build_are_not_run(head):
     program = head.tool("all_reduce_perf", "echo built\n")
     built = {"binaries": str(program.parent), "programs": {program.name: hashlib.sha256(program.read_bytes()).hexdigest()}}
     status, _, err = head.run(measure_request(head, REAL_RUN, **built))
@@ -235,7 +235,7 @@ def test_programs_that_are_not_as_they_were_built_are_not_run(head):
     program.write_text("#!/bin/sh\necho another\n")
     status, out, err = head.run(measure_request(head, REAL_RUN, run_id="measure2", **built))
     assert (status, out) == (1, "")
-    assert "the programs are not as they were built on head (all_reduce_perf: FAILED); nothing was started" in err
+    assert "the programs differ from the build on head (all_reduce_perf: FAILED); nothing was started" in err
     program.unlink()
     status, _, err = head.run(measure_request(head, REAL_RUN, run_id="measure3", **built))
     assert status == 1
@@ -301,7 +301,7 @@ def test_progress_says_what_is_measured_and_on_how_many_nodes(head):
     assert "1/1 measuring: all_reduce (all_reduce) on 1 nodes\n1/1 all_reduce " in err
 
 
-def test_a_run_that_is_done_is_never_run_again(head):
+def test_a_finished_run_never_runs_again(head):
     count = f"echo once >> {head.home}/count\n"
     first = head.run(measure_request(head, count + REAL_RUN))
     second = head.run(measure_request(head, count + REAL_RUN))
@@ -326,7 +326,7 @@ def test_a_lost_waiter_leaves_the_work_running_and_the_next_one_finds_it(head):
     assert (head.home / "count").read_text() == "once\n"
 
 
-def test_a_worker_that_died_leaves_no_run_and_is_not_waited_for_and_the_next_run_starts_afresh(head):
+def test_a_dead_worker_leaves_no_run_is_not_waited_for_and_the_next_run_starts_afresh(head):
     body = f"echo $$ > {head.home}/run\necho $PPID > {head.home}/worker\n"
     body += f"[ -e {head.home}/second ] && exec cat {GOLDEN}/h200x2.txt\nsleep 30\n"
     waiting = head.start("run")
@@ -363,8 +363,8 @@ def test_a_deciding_run_that_dies_is_a_finding_with_nccls_warnings_of_every_node
     assert status == 0, err
     line = json.loads(out)
     assert [bool(step.get("rows")) for step in line["steps"]] == [True, False, False]
-    assert "ended with status 3: Test NCCL failure" in line["steps"][1]["failed"]
-    assert line["steps"][2]["failed"] == "was not run, because all_reduce gave nothing"
+    assert "exited with status 3: Test NCCL failure" in line["steps"][1]["failed"]
+    assert line["steps"][2]["failed"] == "did not run, because all_reduce returned nothing"
     assert line["warnings"] == [{"node": "head", "said": COMPLETION, "count": 1}]
     kept = gzip.decompress(Path(line["evidence"]["path"]).read_bytes()).decode()
     assert "Test NCCL failure x.cu:1" in kept
@@ -391,7 +391,7 @@ def test_a_run_that_hangs_is_stopped_at_its_own_bound_and_the_rank_that_does_not
     assert re.search(r"; head: rank 1 \(process \d+\) is stopped", failed)
 
 
-def test_thousands_of_odd_rows_are_few_sentences_and_no_pass(head):
+def test_thousands_of_odd_rows_give_a_few_sentences_and_no_pass(head):
     odd = 'i=0; while [ $i -lt 3000 ]; do echo "  1048576 $i what is this, and it goes on for very long"; i=$((i+1)); done\n'
     line = json.loads(head.run(measure_request(head, REAL_RUN + odd))[1])
     (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
@@ -400,7 +400,7 @@ def test_thousands_of_odd_rows_are_few_sentences_and_no_pass(head):
     assert step["problems"][-1].endswith(" more of the kind")
 
 
-def test_a_step_that_hangs_leaves_the_time_of_the_others(head):
+def test_a_step_that_hangs_leaves_the_other_steps_their_time(head):
     request = measure_request(head, REAL_RUN, timeout_s=40)
     request["steps"].insert(0, step_of(head, "sleep 60\n", "rails", decides=False) | {"silence_s": 1.0})
     line = json.loads(head.run(request)[1])
@@ -408,7 +408,7 @@ def test_a_step_that_hangs_leaves_the_time_of_the_others(head):
     assert line["steps"][1]["rows"]
 
 
-def test_a_rehearsals_banner_stretches_the_silence_that_a_run_may_keep(head):
+def test_a_rehearsals_banner_allows_a_run_longer_silence(head):
     banner = "# busbar rehearsal: line rates scaled by 1/4000"
     request = measure_request(head, f"echo '{banner}'; sleep 2\n{REAL_RUN}")
     request["steps"][0] |= {"silence_s": 0.5}
@@ -432,17 +432,17 @@ def with_smi(head: Head, apps: str = "", used: str = "0, 5, 0") -> None:
             "0, 40960, 90",
             r"head: process PID \(python3\) of \w+ computes",
         ),
-        ("999999999, train, 40960\\n", "0, 40960, 90", r"head: process 999999999 \(train\) of nobody who shows computes"),
+        ("999999999, train, 40960\\n", "0, 40960, 90", r"head: process 999999999 \(train\) of an unknown user computes"),
         ("", "3, 40960, 0", "head: GPU 3 has 40960 MiB in use"),
-        ("", "3, 400, 99", "head: GPU 3 has 400 MiB in use and is busy for 99 %"),
+        ("", "3, 400, 99", "head: GPU 3 has 400 MiB in use and is 99 % busy"),
     ],
 )
-def test_a_job_of_somebody_else_ends_the_measurement_before_it_starts(head, apps, used, says):
+def test_another_users_job_stops_the_measurement_before_it_starts(head, apps, used, says):
     own = str(os.getpid())
     with_smi(head, apps.replace("PID", own), used)
     status, out, err = head.run(measure_request(head, f"touch {head.home}/started\n{REAL_RUN}"))
     assert (status, out) == (1, "")
-    assert re.search("the GPUs are at work, so nothing was started; " + says.replace("PID", own), err)
+    assert re.search("the GPUs are in use, so nothing was started: " + says.replace("PID", own), err)
     assert not (head.home / "started").exists()
 
 
@@ -464,7 +464,7 @@ def test_a_nodes_driver_is_asked_once_for_its_gpus_and_for_counters_alone_after_
 def test_a_node_with_fewer_gpus_is_named_before_anything_runs(head):
     status, _, err = head.run(measure_request(head, REAL_RUN, gpus=8))
     assert status == 1
-    assert "head shows 2 GPUs, and its shape has 8" in err
+    assert "head shows 2 GPUs, but its shape has 8" in err
 
 
 def test_the_plan_can_be_printed_and_typed_by_hand(head):
@@ -483,10 +483,10 @@ def test_a_step_that_does_not_decide_may_fail_and_is_named(head):
     request["steps"].append(step_of(head, "echo error: no GPU; exit 4\n", "spread", decides=False))
     status, out, err = head.run(request)
     assert status == 0, err
-    assert "the run spread ended with status 4: error: no GPU" in json.loads(out)["steps"][1]["failed"]
+    assert "the run spread exited with status 4: error: no GPU" in json.loads(out)["steps"][1]["failed"]
 
 
-def test_what_nccl_said_of_its_transport_is_counted_and_its_files_are_gone(head):
+def test_nccls_transport_lines_are_counted_and_its_log_files_are_removed(head):
     said = (
         "printf 'h:1:1 [0] NCCL INFO NET/Socket : Using [0]fab0:10.9.0.1<0>\\n"
         "h:1:1 [0] NCCL INFO Using network Socket\\n"
@@ -514,7 +514,7 @@ def test_a_fabric_interface_that_is_absent_is_named_and_what_nccl_takes_instead_
     request["steps"][0]["ranks"]["environment"] = {"NCCL_SOCKET_IFNAME": "=fab0", "NCCL_DEBUG": "INFO"}
     status, out, err = head.run(request)
     assert status == 0, err
-    assert json.loads(out)["inventory"]["differences"] == ["head has no interface fab0 that is up, so NCCL was left to choose"]
+    assert json.loads(out)["inventory"]["differences"] == ["head has no interface fab0 that is up, so NCCL chose one itself"]
     words = (head.home / "words").read_text()
     assert "-x NCCL_DEBUG=INFO" in words
     assert "NCCL_SOCKET_IFNAME" not in words
@@ -549,7 +549,7 @@ def test_groups_that_run_at_once_are_told_apart_by_the_times_of_their_ranks(head
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema": 1, "kind": "dance", "run_id": "x", "timeout_s": 1}', "[1]"])
-def test_what_is_no_request_is_refused(head, text):
+def test_an_invalid_request_is_refused(head, text):
     child = head.start("run")
     _, err = child.communicate(text, timeout=30)
     assert child.returncode == 1
@@ -572,24 +572,24 @@ def asked(head: Head, text: str) -> dict:
         ('{"schema": 1, "kind": "measure", "run_id": "x"}', "measure", "the request is not one: schema is 1; it must be 2"),
     ],
 )
-def test_to_the_engine_what_is_no_request_is_a_line_of_its_kind_that_says_so(head, text, kind, why):
+def test_for_the_engine_an_invalid_request_gives_a_line_that_says_so(head, text, kind, why):
     found = asked(head, text)
     assert (found["kind"], found["schema"]) == (kind, 2)
     assert found["failed"].startswith(why)
 
 
-def test_to_the_engine_a_refused_measurement_is_a_line_and_the_next_attempt_measures(head):
+def test_for_the_engine_a_refused_measurement_is_a_line_and_the_next_attempt_measures(head):
     with_smi(head, "77, python3, 30\\n", "0, 600, 3")
     request = json.dumps(measure_request(head, REAL_RUN))
     found = asked(head, request)
     assert load(Refused, found) == Refused(found["run_id"], found["failed"], "measure")
-    assert "the GPUs are at work, so nothing was started; head: process 77 (python3)" in found["failed"]
+    assert "the GPUs are in use, so nothing was started: head: process 77 (python3)" in found["failed"]
     with_smi(head, "", "0, 600, 3")
     assert "failed" not in asked(head, request)
 
 
 @pytest.mark.parametrize("place", [".busbar", ".busbar/runs"])
-def test_a_head_node_without_room_or_rights_is_a_line_and_with_room_the_next_attempt_measures(head, place):
+def test_a_head_node_without_disk_space_or_rights_reports_it_in_the_line_and_the_next_attempt_measures(head, place):
     """A file where a folder has to be takes the place of a disk that is full: neither lets anything be made there."""
     path = head.home / place
     path.parent.mkdir(exist_ok=True)
@@ -638,7 +638,7 @@ def test_programs_are_not_written_again_to_a_node_that_shares_its_home_with_the_
     assert status == 0, err
 
 
-def test_a_node_that_lacks_the_programs_gets_them_whole_and_nothing_else_is_left_there(near):
+def test_a_node_without_the_programs_gets_all_of_them_and_nothing_else_is_left_there(near):
     """Only the far node looks in a home of its own."""
     far = near.home / "far"
     near.tool("ssh", f'for last; do :; done; exec sh -c "$(echo "$last" | sed s,{near.home},{far},g)"\n')
@@ -653,7 +653,7 @@ def test_a_node_that_lacks_the_programs_gets_them_whole_and_nothing_else_is_left
     assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_a_home_too_deep_for_a_socket_goes_without_shared_connections(near):
+def test_a_home_path_too_long_for_a_socket_means_no_shared_connections(near):
     deep = near.home / ("d" * 60)
     deep.mkdir()
     there = Head(deep)
@@ -668,12 +668,12 @@ def test_the_packed_runner_depends_on_its_source_alone():
 
 
 @pytest.mark.parametrize(("status", "read"), [(1, True), (7, True), (139, False)])
-def test_a_run_that_counted_wrong_values_is_read_unless_a_signal_ended_it(head, status, read):
+def test_a_run_with_wrong_values_is_read_unless_a_signal_killed_it(head, status, read):
     found = head.run(measure_request(head, f"{REAL_RUN}echo '# Out of bounds values : 5 FAILED'; exit {status}\n"))
     step = json.loads(found[1])["steps"][0]
     assert bool(step.get("rows")) == read
 
 
-def test_a_rank_that_was_killed_is_the_cause_that_is_named_whatever_else_was_printed():
+def test_a_killed_rank_is_named_as_the_cause_whatever_else_was_printed():
     killed = "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9 (Killed)."
     assert program_run._cause(["# nccl-tests version 2.19.6", "an error on the way down", killed]) == killed  # noqa: SLF001

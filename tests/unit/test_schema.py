@@ -16,12 +16,12 @@ GROUPS = [group for groups in schema.PAGES.values() for group in groups]
 LEAVES = [(group, path, info) for group in GROUPS for path, info in schema.leaves(group)]
 
 
-def test_the_schema_file_is_that_of_the_models():
+def test_the_schema_file_matches_the_models():
     assert json.loads(schema.SCHEMA.read_text()) == schema.stack_schema(), "python -m config.schema writes it anew"
 
 
 @pytest.mark.parametrize("name", schema.PAGES)
-def test_the_tables_of_a_page_are_those_of_the_models(name):
+def test_a_pages_tables_match_the_models(name):
     text = (ROOT / "docs" / name).read_text()
     assert text == schema.page(text, name), "python -m config.schema writes them anew"
     assert all(f"<!-- keys of {group}, by python -m config.schema -->\n| key |" in text for group in schema.PAGES[name])
@@ -62,7 +62,7 @@ def test_every_stack_file_fits_the_schema(path):
         (lambda config: config.pop("busbar:oci"), "busbar:oci"),
     ],
 )
-def test_what_the_program_would_refuse_an_editor_underlines(change, part):
+def test_an_editor_underlines_values_that_the_program_would_refuse(change, part):
     stack = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
     change(stack["config"])
     with pytest.raises(jsonschema.ValidationError) as found:

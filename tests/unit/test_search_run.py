@@ -98,7 +98,7 @@ def fabric(tmp_path):
         (["link", [4, 5], [], 0.3], "link", ["node-4", "node-5"], []),
     ],
 )
-def test_a_planted_fault_is_named_with_evidence_and_the_next_command(fabric, slow, kind, nodes, rails):
+def test_a_planted_fault_is_found_with_its_evidence_and_the_next_command(fabric, slow, kind, nodes, rails):
     line = fabric.search(slow)
     (culprit,) = line["culprits"]
     assert (culprit["kind"], culprit["nodes"], culprit["rails"]) == (kind, nodes, rails)
@@ -114,7 +114,7 @@ def test_a_planted_fault_is_named_with_evidence_and_the_next_command(fabric, slo
     assert [pair for pair in line["pairs"] if pair[2] < 85]
 
 
-def test_through_a_network_plugin_a_gpu_stands_for_the_devices_near_it_and_all_of_them_are_named(tmp_path):
+def test_with_a_network_plugin_a_gpu_represents_the_devices_near_it_and_all_of_them_are_named(tmp_path):
     two = Fabric(tmp_path, 2)
     near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
     line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, environment={"NCCL_ALGO": "Ring"}, whole_gb_s=40.0)
@@ -150,7 +150,7 @@ def test_a_node_that_breaks_every_run_is_found_by_running_its_round_one_by_one(f
     assert "was lost" in culprit["evidence"][0]["why"]
 
 
-def test_a_pair_without_the_head_is_measured_too_and_leaves_no_result_behind(tmp_path):
+def test_a_pair_without_the_head_node_is_measured_too_and_leaves_no_result_behind(tmp_path):
     three = Fabric(tmp_path, 3)
     line = three.search(["node", [1], [3], 0.4])
     assert line["failed"] is None
@@ -180,7 +180,7 @@ def test_in_a_rehearsal_waiting_for_processors_blames_no_node_and_hides_no_fault
 def test_a_run_that_cannot_be_read_blames_no_node(fabric):
     line = fabric.search(["node", [3], [], 0.5], mute=True)
     assert line["culprits"] == []
-    assert "tells nothing of its trials" in line["failed"]
+    assert "returned no numbers for its trials" in line["failed"]
     assert not line["complete"]
 
 
@@ -202,7 +202,7 @@ def two(tmp_path):
     return Fabric(tmp_path, 2)
 
 
-def test_what_is_short_is_measured_again_first_and_its_evidence_names_the_first(two):
+def test_a_short_result_is_measured_again_first_and_its_evidence_names_the_first_run(two):
     line = two.search(again=again(two, all_reduce=REAL_RUN, rails="echo no such device >&2; exit 1\n"))
     whole, failed = line["again"]["steps"]
     assert whole["rows"]
@@ -224,7 +224,7 @@ def test_another_search_finds_the_second_look_that_was_taken(two):
     assert first["again"]["steps"][0]["rows"]
 
 
-def test_a_second_look_runs_on_its_own_hosts_whatever_another_cluster_left_there(two):
+def test_a_second_look_uses_its_own_hosts_whatever_another_cluster_left_there(two):
     (two.home / "plan").mkdir()
     (two.home / "plan" / "hosts").write_text("127.0.1.9 slots=2\n")
     two.search(again=again(two, all_reduce=REAL_RUN))
@@ -239,7 +239,7 @@ def test_a_second_look_that_cannot_be_taken_says_so_and_the_search_goes_on(two):
     assert line["rounds"]
 
 
-def test_a_whole_that_is_fine_at_second_sight_lets_no_group_be_suspected(fabric):
+def test_a_full_ring_that_is_fine_on_a_retest_clears_every_group(fabric):
     single = fabric.search(whole_gb_s=4.0)
     assert single["rounds"] > 2
     line = fabric.search(whole_gb_s=4.0, again=again(fabric, all_reduce=REAL_RUN), run_id="search2")
@@ -259,7 +259,7 @@ def fitting(two, line: dict) -> dict:
     return json.loads(ended.stdout)
 
 
-def test_a_line_that_would_be_too_long_loses_pairs_and_not_its_finding(two):
+def test_a_line_that_would_be_too_long_drops_pairs_but_not_its_finding(two):
     line = {"culprits": ["x" * 20_000], "pairs": [[1, 2, 0.123456789]] * 1500, "again": {"steps": ["y" * 30_000]}}
     kept = fitting(two, line)
     assert len(json.dumps(kept)) < 64 * 1024
@@ -268,7 +268,7 @@ def test_a_line_that_would_be_too_long_loses_pairs_and_not_its_finding(two):
 
 
 @pytest.mark.parametrize(("more", "pairs"), [(0, 2), (1, 1)])
-def test_a_line_of_exactly_the_limit_keeps_all_and_one_byte_more_does_not(two, more, pairs):
+def test_a_line_at_exactly_the_limit_keeps_everything_and_one_byte_more_does_not(two, more, pairs):
     line = {"pairs": [[1, 2, 0.5]] * 2, "filling": ""}
     line["filling"] = "x" * (jobs.LINE_LIMIT_BYTES - len(json.dumps(line)) + more)
     assert len(fitting(two, line)["pairs"]) == pairs
@@ -279,7 +279,7 @@ def test_a_search_that_is_not_needed_touches_nobody(fabric):
     assert fabric.search(needed=False, nodes=[])["needed"] is False
 
 
-def test_a_node_that_does_not_answer_ends_the_search_in_a_sentence_and_not_in_a_failure(fabric):
+def test_a_node_that_does_not_answer_stops_the_search_with_a_sentence_and_no_crash(fabric):
     fabric.tool("ssh", "echo nobody is here >&2; exit 255\n")
     line = fabric.search(["node", [3], [], 0.5])
     assert "no answer from node-1 (nobody is here)" in line["failed"]

@@ -77,7 +77,7 @@ def test_genuine_plugins_win_over_our_stand_ins_wherever_they_are_installed(chec
     assert path_of("pulumi-resource-command") == ""  # the engine finds it by itself
 
 
-def test_a_second_set_up_does_nothing():
+def test_a_second_setup_does_nothing():
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BUSBAR_")}
     found = subprocess.run(
         [str(ROOT / "tools" / "setup"), "python"], env=environment, capture_output=True, text=True, timeout=30, check=False

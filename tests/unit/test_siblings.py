@@ -19,7 +19,7 @@ from benchmarks.judge.siblings import limit_gb_s, middle_of
         ([90.0, 100.0, 110.0], 100 - 5 * 1.4826 * 10),  # wide apart: five robust deviations
     ],
 )
-def test_a_limit_is_what_the_others_allow(numbers, limit):
+def test_a_limit_follows_from_the_other_looks(numbers, limit):
     middle, mad = middle_of(numbers)
     assert limit_gb_s(len(numbers), middle, mad, max(numbers)) == pytest.approx(limit)
 
@@ -27,7 +27,7 @@ def test_a_limit_is_what_the_others_allow(numbers, limit):
 MANY = {"count": 300, "most": 4.0, "middle": 3.0, "mad": 0.1, "slowest": [[7, 2], [1, 1.5]]}
 
 
-def test_what_many_groups_reached_is_their_slowest_and_their_middle():
+def test_many_groups_are_summarised_by_their_slowest_and_their_median():
     assert groups(MANY, 300) == Groups(300, ((1, 1.5), (7, 2.0)), 4.0, 3.0, 0.1)
     assert groups([4, 2.0, 3], 3) == Groups(3, ((1, 2.0), (2, 3), (0, 4)), 4, 3.0, 1.0)
 
@@ -35,12 +35,12 @@ def test_what_many_groups_reached_is_their_slowest_and_their_middle():
 @pytest.mark.parametrize(
     "slowest", [None, [], {}, "", 7, [[1, 1.5], "x"], [[1, 1.5], [2]], [[300, 1.5]], [[-1, 1.5]], [[1, -1.5]], [["1", 1.5]]]
 )
-def test_groups_whose_slowest_are_not_all_there_are_no_finding(slowest: Any):
+def test_groups_with_incomplete_slowest_ranks_are_not_a_finding(slowest: Any):
     assert groups(MANY | {"slowest": slowest}, 300) is None
 
 
 @pytest.mark.parametrize(
     "found", [None, [], [4, 2.0], [4, 2.0, None], [4, 2.0, float("nan")], MANY, MANY | {"count": 3}, MANY | {"mad": None}]
 )
-def test_groups_that_are_not_all_there_are_no_finding(found: Any):
+def test_incomplete_groups_are_not_a_finding(found: Any):
     assert groups(found, 3) is None

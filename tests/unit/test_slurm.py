@@ -69,11 +69,11 @@ def test_a_plain_word_is_a_queue(name):
 
 
 @pytest.mark.parametrize("name", ["default", "all", "Compute", "two words", "a,b", "-x", "9", "", "x" * 41, "a=b"])
-def test_what_slurm_or_its_users_could_not_type_is_no_queue(name):
+def test_a_name_that_slurm_or_its_users_could_not_type_is_not_a_queue(name):
     assert names.refused_queue(name)
 
 
-def test_unlike_machines_each_have_their_own_hardware_in_the_file():
+def test_machines_that_differ_each_have_their_own_hardware_in_the_file():
     text = files.slurm_conf(schedule.cluster_of(REQUEST, answers(cores=[1, 64, 1], memory_mib=1000)))
     first, second = re.findall(r"NodeName=DEFAULT (.+)\nNodeName=(\S+)", text)
     assert first == ("Sockets=2 CoresPerSocket=48 ThreadsPerCore=2 RealMemory=1900000 Gres=gpu:h100:8 State=UNKNOWN", "gpu-a")
@@ -109,13 +109,13 @@ def test_healthy_nodes_have_no_problem():
         ({"lacks": ["slurmd", "munged"]}, "gpu-a has no slurmd, munged; install Slurm and munge on every node"),
         (
             {"first_line": "# our cluster"},
-            "gpu-a has a Slurm cluster of its own (/etc/slurm/slurm.conf), which is left as it is",
+            "gpu-a already has its own Slurm cluster (/etc/slurm/slurm.conf), which is left as it is",
         ),
         ({"slurm_uid": None}, "gpu-a has no user slurm"),
-        ({"root": False}, "gpu-a: sudo asks its login user for a password"),
-        ({"controls": False}, "gpu-a has no slurmctld, and the head node is the controller"),
-        ({"memory_mib": 0}, "gpu-a: slurmd -C says neither processors nor memory"),
-        ({"devices": [0, 1, 3]}, "gpu-a must show 8 GPUs in /dev, from nvidia0 on, and shows nvidia0, nvidia1, nvidia3"),
+        ({"root": False}, "gpu-a: sudo asks the login user for a password"),
+        ({"controls": False}, "gpu-a has no slurmctld, but the head node must be the controller"),
+        ({"memory_mib": 0}, "gpu-a: slurmd -C reports neither processors nor memory"),
+        ({"devices": [0, 1, 3]}, "gpu-a must have 8 GPUs in /dev, from nvidia0 on, but has nvidia0, nvidia1, nvidia3"),
     ],
 )
 def test_a_node_that_cannot_be_in_the_cluster_says_why(change, sentence):
@@ -123,7 +123,7 @@ def test_a_node_that_cannot_be_in_the_cluster_says_why(change, sentence):
     assert found.startswith(sentence)
 
 
-def test_a_cluster_that_busbar_made_may_be_made_again():
+def test_a_cluster_that_busbar_created_may_be_recreated():
     assert schedule.problems_of(NODES[0], FACTS | {"first_line": files.MARK}, REQUEST) == []
 
 
@@ -131,12 +131,12 @@ def test_a_cluster_that_busbar_made_may_be_made_again():
     ("change", "sentence"),
     [
         ({"version": "22.05.8"}, "gpu-b has Slurm 22.05.8, and gpu-a has 23.11.4"),
-        ({"uid": 1001}, "the login user has number 1001 on gpu-b and 1000 on gpu-a, and must have one"),
-        ({"slurm_uid": 981}, "slurm has number 981 on gpu-b and 64030 on gpu-a, and must have one"),
+        ({"uid": 1001}, "the login user has number 1001 on gpu-b and 1000 on gpu-a; they must be equal"),
+        ({"slurm_uid": 981}, "slurm has number 981 on gpu-b and 64030 on gpu-a; they must be equal"),
         ({"hostname": "a"}, "gpu-a and gpu-b both call themselves a"),
     ],
 )
-def test_nodes_that_do_not_fit_together_are_named(change, sentence):
+def test_nodes_that_do_not_match_are_named(change, sentence):
     assert schedule.together(NODES, answers(**change)) == [sentence]
 
 
@@ -147,7 +147,7 @@ gpu-d|mixed|Unknown|Unknown|none
 """
 
 
-def test_a_node_that_takes_no_jobs_is_named_with_slurms_own_reason():
+def test_a_node_that_accepts_no_jobs_is_named_with_slurms_reason():
     nodes = [Node(f"gpu-{letter}", "") for letter in "abcde"]
     assert slurm_states.unusable(nodes, slurm_states.read(SINFO)) == [
         "gpu-b is drained in Slurm: cable 7 | bends (set by root at 2026-11-23T03:20:00)",
@@ -156,7 +156,7 @@ def test_a_node_that_takes_no_jobs_is_named_with_slurms_own_reason():
     ]
 
 
-def test_a_job_is_not_started_on_nodes_that_take_none(monkeypatch):
+def test_a_job_is_not_started_on_nodes_that_accept_no_jobs(monkeypatch):
     monkeypatch.setattr(slurm_states, "states", lambda: slurm_states.read(SINFO))
     with pytest.raises(
         Refusal, match=r"gpu-b is drained in Slurm: cable 7 .* state=resume` on the controller takes a node back"
@@ -165,9 +165,9 @@ def test_a_job_is_not_started_on_nodes_that_take_none(monkeypatch):
     slurm_states.refuse_unusable(NODES[:1])
 
 
-def test_a_controller_that_does_not_answer_is_said(monkeypatch, tmp_path):
+def test_a_controller_that_does_not_answer_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refusal, match="Slurm cannot be asked on this node"):
+    with pytest.raises(Refusal, match="Slurm cannot be queried on this node"):
         slurm_states.states()
     (tmp_path / "sinfo").write_text("#!/bin/sh\necho 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1\n")
     (tmp_path / "sinfo").chmod(0o755)
@@ -175,7 +175,7 @@ def test_a_controller_that_does_not_answer_is_said(monkeypatch, tmp_path):
         slurm_states.states()
 
 
-def test_a_file_is_written_once_whole_and_with_its_mode(tmp_path):
+def test_a_file_is_written_once_completely_and_with_its_mode(tmp_path):
     path, me = tmp_path / "deep" / "munge.key", getpass.getuser()
     assert slurm_setup.put(str(path), b"one", 0o400, me)
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"one", 0o400)
@@ -184,7 +184,7 @@ def test_a_file_is_written_once_whole_and_with_its_mode(tmp_path):
     assert [one.name for one in path.parent.iterdir()] == ["munge.key"]
 
 
-def test_the_controllers_key_is_new_unless_its_cluster_has_one_already(tmp_path, monkeypatch):
+def test_the_controllers_key_is_new_unless_its_cluster_already_has_one(tmp_path, monkeypatch):
     key = tmp_path / "munge.key"
     monkeypatch.setattr(slurm_setup, "_KEY", str(key))
     key.write_bytes(b"a package's")
@@ -269,7 +269,7 @@ def test_a_node_is_set_up_once_and_nothing_is_restarted_the_next_time(set_up, tm
     assert set_up() == AGAIN
 
 
-def test_what_changed_on_a_node_restarts_what_reads_it_and_no_more(set_up):
+def test_a_changed_file_restarts_only_the_daemons_that_read_it(set_up):
     set_up()
     restarted = [*AGAIN[:3], "systemctl restart slurmd.service"]
     assert set_up(files={"slurm.conf": "other\n"}) == restarted
@@ -298,11 +298,11 @@ IDLE = "gpu-a|idle|x|x|none\ngpu-b|idle|x|x|none\n"
 LATE = "gpu-a|idle|x|x|none\ngpu-b|unknown*|x|x|none\n"
 
 
-def test_the_set_up_waits_until_the_controller_answers_and_every_node_takes_jobs(monkeypatch):
+def test_the_setup_waits_until_the_controller_answers_and_every_node_accepts_jobs(monkeypatch):
     assert waited(monkeypatch, "", LATE, LATE, IDLE) == ["waiting for 1 of 2 nodes: gpu-b is unknown* in Slurm"]
 
 
-def test_the_set_up_ends_at_its_bound_and_says_who_was_missing(monkeypatch):
+def test_the_setup_stops_at_its_timeout_and_says_who_was_missing(monkeypatch):
     with pytest.raises(Refusal, match=r"gpu-b is unknown\* in Slurm after 0 s"):
         waited(monkeypatch, LATE, timeout_s=-1)
     with pytest.raises(Refusal, match="controller does not answer"):
@@ -357,14 +357,14 @@ def test_other_files_restart_slurmd_which_reads_them_when_it_starts(monkeypatch)
     assert units[0] == units[1] != units[2]
 
 
-def test_nothing_is_set_up_where_one_node_cannot_be_in_the_cluster(monkeypatch):
+def test_nothing_is_set_up_if_one_node_cannot_be_in_the_cluster(monkeypatch):
     cluster = Cluster(monkeypatch, answers(root=False))
-    with pytest.raises(Refusal, match="no Slurm cluster was made: gpu-b: sudo asks"):
+    with pytest.raises(Refusal, match="no Slurm cluster was created: gpu-b: sudo asks"):
         schedule.work(REQUEST, "", lambda _: None)
     assert not cluster.calls
 
 
-def test_a_set_up_that_fails_names_the_node_and_what_it_said_last(monkeypatch):
+def test_a_failed_setup_names_the_node_and_shows_its_last_output(monkeypatch):
     Cluster(monkeypatch, answers(), status=1)
     with pytest.raises(Refusal, match=r"Slurm was not set up on gpu-a \(no such unit\)"):
         schedule.work(REQUEST, "", lambda _: None)

@@ -37,11 +37,11 @@ def test_a_changed_resource_and_a_changed_output_are_changes(text):
         "Resources:\n    96 unchanged\n",
     ],
 )
-def test_a_line_of_our_own_table_is_no_change(text):
+def test_a_line_of_our_own_table_is_not_a_change(text):
     assert Finished(0, text, 1.0).changes() == []
 
 
-def test_wires_are_slower_where_a_core_would_have_more_ranks_than_it_carries(tmp_path):
+def test_wires_are_slower_if_a_core_would_have_too_many_ranks(tmp_path):
     assert [scale_for(ranks, 2) for ranks in (0, 2, 32, 33, 64, 65, 1024)] == [4000, 4000, 4000, 8000, 8000, 12000, 128000]
     assert scale_for(64, 4) == 4000
     hosts = {f"gpu-{number}": f"203.0.113.{10 + number}" for number in range(64)}

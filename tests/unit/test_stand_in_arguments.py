@@ -70,7 +70,7 @@ def test_an_unknown_verb_is_refused_by_its_name(tmp_path, program, verb):
     assert "Traceback" not in done.stderr
 
 
-def test_every_stand_in_is_asked():
+def test_every_stand_in_is_called():
     """An unknown option goes on to the real mpirun and the real mount, which refuse it."""
     played = {f"{folder}/{path.name}" for folder in ("bin", "system") for path in (IMAGE / folder).iterdir()}
     parts_of_the_boot = {"agent", "boot", "dlami", "record", "stages", "lustre-rules", "nccl.c", "nccl.h.in", "ofi.c"}

@@ -18,20 +18,20 @@ FOUND = statements.found()
 BLOCKS = [(page, text) for text, pages in FOUND.items() if "\n" in text for page in pages]
 
 
-def test_every_statement_is_in_one_list_and_every_list_has_statements_of_pages_alone():
+def test_every_statement_is_in_one_list_and_the_lists_contain_only_statements_from_pages():
     listed = [*LISTS.run, *LISTS.recorded, *LISTS.not_run]
     assert len(listed) == len(set(listed))
     assert set(FOUND) == set(listed), "name in tools/statements.json the test that runs it, or why none can"
 
 
 @pytest.mark.parametrize("node", sorted({*LISTS.run.values(), *LISTS.recorded.values()}))
-def test_the_test_that_runs_a_statement_is_there(node):
+def test_every_test_named_for_a_statement_exists(node):
     file, _, name = node.partition("::")
     tree = ast.parse((ROOT / file).read_text())
     assert name in {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
 
 
-def test_what_is_not_run_is_counted_and_says_why(capsys):
+def test_statements_that_are_not_run_are_counted_and_say_why(capsys):
     statements.main()
     count, *shown = capsys.readouterr().out.splitlines()
     assert count.startswith(f"{len(FOUND)} statements: {len(LISTS.run)} run by a test, ")
@@ -52,7 +52,7 @@ def test_every_block_of_a_stack_file_is_one_that_the_models_take(page, text):
     assert parsed.target == stack.partition("-")[0]
 
 
-def test_commands_are_found_in_blocks_and_in_text_and_what_is_shown_is_not():
+def test_commands_are_found_in_blocks_and_in_text_and_shown_output_is_not():
     page = "Type `make up` or\n`pulumi stack export \\| x\ny`, see `make`.\n```\npulumi up\nverdict PASS: 1\n```\n"
     assert list(statements.statements(page)) == ["make up", "pulumi stack export | x y", "pulumi up"]
     with pytest.raises(ValueError, match="a block of rust"):

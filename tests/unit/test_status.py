@@ -37,7 +37,7 @@ def test_a_stack_of_a_hundred_nodes_and_reasons_still_fits_on_a_screen():
     assert "and 96 more reasons" in text
 
 
-def test_a_stack_that_rents_nothing_says_so():
+def test_a_stack_without_rented_machines_says_so():
     found = whole(line()) | {"nodes": [], "ssh": None, "expected": None}
     found["measured"] = outputs.nothing_measured("gpu", "gpu has no nodes yet, so nothing was measured")
     text = status.status(found, NOW)
@@ -60,7 +60,7 @@ def test_the_age_of_a_measurement_is_in_words(started, says):
 
 
 @pytest.mark.parametrize("text", ["", "{}", json.dumps({"measured": None})])
-def test_what_are_no_outputs_is_one_sentence(monkeypatch, capsys, tmp_path, text):
+def test_invalid_outputs_are_reported_in_one_sentence(monkeypatch, capsys, tmp_path, text):
     (tmp_path / "in").write_text(text)
     with (tmp_path / "in").open() as source:
         monkeypatch.setattr("sys.stdin", source)

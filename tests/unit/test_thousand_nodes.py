@@ -128,7 +128,7 @@ def test_it_is_judged_and_the_worst_nodes_are_named(measured, asked):
     assert "unknown" not in {one.state for one in judged.checks}
 
 
-def test_what_the_line_leaves_out_is_in_the_evidence_under_its_sha256(measured):
+def test_anything_the_line_leaves_out_is_in_the_evidence_under_its_sha256(measured):
     line = json.loads(measured[0])
     text = gzip.decompress(Path(line["evidence"]["path"]).read_bytes())
     assert hashlib.sha256(text).hexdigest() == line["evidence"]["sha256"]

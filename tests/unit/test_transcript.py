@@ -33,13 +33,13 @@ def test_the_transcript_of_two_a100_nodes_gives_every_row_and_its_published_band
     assert run.problems == ()
 
 
-def test_a_table_quoted_without_its_end_is_read_and_the_lack_is_said():
+def test_a_table_without_its_end_is_read_and_the_missing_end_is_reported():
     run = only("oci-2xGPU4.8-slurm.txt")
     assert run.rows[0].in_place.busbw_gb_s == 224.87
     assert run.problems == ("the run's closing lines are missing",)
 
 
-def test_log_lines_of_nccl_between_the_rows_are_passed_over_and_name_the_network():
+def test_nccl_log_lines_between_the_rows_are_skipped_and_tell_the_network():
     run = only("k8s-2pods-25G.txt")
     assert [row.size_bytes for row in run.rows] == [10737418240]
     assert run.network == "IBext"
@@ -47,11 +47,11 @@ def test_log_lines_of_nccl_between_the_rows_are_passed_over_and_name_the_network
     assert run.problems == ()
 
 
-def test_a_table_with_one_placement_and_left_out_rows_says_so():
+def test_a_table_with_one_placement_and_missing_rows_says_so():
     run = only("aws-2xp5.48xlarge.txt")
     assert run.rows[-1].out_of_place.busbw_gb_s == 487.09
     assert run.rows[-1].in_place is None
-    assert "rows were left out of the text ('...')" in run.problems
+    assert "the text leaves out rows ('...')" in run.problems
 
 
 def test_text_and_json_of_one_run_agree():
@@ -67,7 +67,7 @@ def test_text_and_json_of_one_run_agree():
 
 
 @pytest.mark.parametrize(("absent", "kept"), [("in_place", "out_of_place"), ("out_of_place", "in_place")])
-def test_a_result_without_one_of_its_placements_has_the_other_and_no_problem(absent, kept):
+def test_a_result_with_only_one_placement_has_no_problem(absent, kept):
     """As those of alltoall have, which are measured only out of place."""
     document = json.loads(H200_JSON)
     whole = parse_json(json.dumps(document)).rows
@@ -79,12 +79,12 @@ def test_a_result_without_one_of_its_placements_has_the_other_and_no_problem(abs
     assert not found.problems
 
 
-def test_nothing_of_the_environment_in_the_json_file_survives_reading():
+def test_the_environment_in_the_json_file_is_dropped_on_reading():
     assert "HYPOTHETICAL_TOKEN" in H200_JSON
     assert "HYPOTHETICAL_TOKEN" not in repr(parse_json(H200_JSON))
 
 
-def test_columns_are_found_by_name_wherever_they_stand():
+def test_columns_are_found_by_name_in_any_order():
     moved = "#  size  count  busbw  time  algbw  #wrong\n"
     # The first timing column opens a placement, so a busbw before it belongs to none: refused, not guessed.
     (run,) = parse_text(moved + "  8  2  0.5  1.0  0.25  0\n")
@@ -111,7 +111,7 @@ HEADER = (
 END = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.0\n"
 
 
-def test_a_blank_reduction_is_a_blank_and_a_row_cut_short_is_still_a_problem():
+def test_a_blank_reduction_column_is_accepted_and_a_truncated_row_is_still_a_problem():
     (run,) = parse_text(f"{HEADER} 256 4 float    -1 703.66 0.01 0.02 0 444.91 0.03 0.04 0\n{END}")
     assert (run.rows[0].redop, run.rows[0].out_of_place.busbw_gb_s, run.problems) == ("", 0.02, ())
     (run,) = parse_text(f"{HEADER} 256 4 float sum -1 703.66 0.01 0.02 0 444.91 0.03 0.04\n{END}")
@@ -119,13 +119,13 @@ def test_a_blank_reduction_is_a_blank_and_a_row_cut_short_is_still_a_problem():
     assert "a row of 12 fields under a header of 13" in run.problems[0]
 
 
-def test_messages_below_one_share_are_rows_of_size_0_and_no_problem():
+def test_messages_smaller_than_one_share_are_rows_of_size_0_and_no_problem():
     rows = "".join(f" {size} 1 float none -1 9.0 0.0 0.0 0 9.0 0.0 0.0 0\n" for size in (0, 0, 256, 512))
     (run,) = parse_text(HEADER + rows + END)
     assert ([row.size_bytes for row in run.rows], run.problems) == ([0, 0, 256, 512], ())
 
 
-def test_an_average_that_is_no_number_is_a_problem():
+def test_an_average_that_is_not_a_number_is_a_problem():
     (run,) = parse_text(f"{HEADER} 256 4 float sum -1 9.0 0.1 0.1 0 9.0 0.1 0.1 0\n{END.replace('1.0', '1.0.0')}")
     assert [one.partition(":")[0] for one in run.problems] == ["the average bus bandwidth"]
 
@@ -135,7 +135,7 @@ def cycles(*times: float) -> str:
     return HEADER + rows + END
 
 
-def test_of_several_cycles_the_median_counts_and_one_that_is_cut_is_said():
+def test_the_median_of_several_cycles_counts_and_a_truncated_cycle_is_reported():
     (run,) = parse_text(cycles(3.0, 9.0, 4.0), cycles=3)
     assert ([row.out_of_place.time_us for row in run.rows], run.problems) == ([4.0, 4.0], ())
     (run,) = parse_text(cycles(3.0, 9.0), cycles=3)
@@ -160,7 +160,7 @@ def test_operations_timed_one_by_one_give_their_spread_and_every_ranks_median():
     assert "an unreadable result" in parse_json(json.dumps(document)).problems[0]
 
 
-def test_windows_line_ends_change_nothing():
+def test_windows_line_endings_change_nothing():
     assert parse_text(H200.replace("\n", "\r\n")) == parse_text(H200)
 
 
@@ -184,7 +184,7 @@ def test_nan_and_infinity_are_problems_not_numbers():
     assert len(parse_json(json.dumps(broken)).rows) == 30
 
 
-def test_an_unchecked_run_has_no_wrong_count_rather_than_zero():
+def test_an_unchecked_run_has_no_wrong_count_instead_of_zero():
     (run,) = parse_text("# size count time algbw busbw #wrong\n 8 2 1.0 1.0 1.0 N/A\n")
     assert run.rows[0].out_of_place.wrong is None
 
@@ -201,7 +201,7 @@ def test_a_rehearsal_states_its_scale():
     assert run.scale == 4000
 
 
-def test_version_codes_before_and_after_the_change_of_layout():
+def test_version_codes_are_read_in_the_old_and_the_new_layout():
     assert nccl_version(22809) == "2.28.9"
     assert nccl_version(2708) == "2.7.8"
 
@@ -234,7 +234,7 @@ def test_any_json_document_is_read_or_refused(document):
     assert run.rows or run.problems
 
 
-def test_what_travels_to_a_node_is_python_3_6():
+def test_code_that_is_sent_to_a_node_is_python_3_6():
     root = Path(__file__).parents[2]
     travelling = [path for room in ("launch", "search", "runner") for path in (root / "benchmarks" / room).glob("*.py")]
     scripts = [path for path in (root / "components" / "remote_scripts").glob("*.py") if path.name != "__init__.py"]

@@ -36,7 +36,7 @@ def gone() -> int:
     return ended.pid
 
 
-def test_the_lock_of_an_update_that_was_killed_is_lifted_and_said(locked):
+def test_the_lock_of_a_killed_update_is_removed_and_reported(locked):
     pid = gone()
     backend, ran = locked(pid)
     said = unlock.unlock(backend, "dev")
@@ -47,13 +47,13 @@ def test_the_lock_of_an_update_that_was_killed_is_lifted_and_said(locked):
     assert ran == [["pulumi", "cancel", "--yes", "--stack", "dev"]]
 
 
-def test_the_number_of_a_killed_engine_that_another_program_has_now_is_a_dead_lock(locked):
+def test_a_killed_engines_process_id_reused_by_another_program_is_a_dead_lock(locked):
     backend, ran = locked(1)  # no machine's first process is a pulumi
     unlock.unlock(backend, "dev")
     assert len(ran) == 1
 
 
-def test_the_lock_of_an_update_at_work_stays(locked, tmp_path):
+def test_the_lock_of_a_running_update_stays(locked, tmp_path):
     engine = tmp_path / "pulumi"
     engine.symlink_to("/bin/sleep")
     with subprocess.Popen([str(engine), "60"]) as running:
@@ -66,7 +66,7 @@ def test_the_lock_of_an_update_at_work_stays(locked, tmp_path):
     assert ran == []
 
 
-def test_of_an_engine_on_another_machine_nobody_here_can_tell(locked):
+def test_whether_an_engine_on_another_machine_is_alive_cannot_be_determined(locked):
     backend, ran = locked(1, "elsewhere")
     with pytest.raises(unlock.RefusedError, match="look there"):
         unlock.unlock(backend, "dev")

@@ -38,14 +38,14 @@ def ran(share: float, waited: float | None, scale: int = 4000) -> dict[str, Any]
         (0.79, "0.25", SHORT),
     ],
 )
-def test_a_short_run_is_unknown_where_waiting_may_be_all_that_is_missing(share, waited, verdict):
+def test_a_short_run_is_unknown_if_waiting_may_explain_the_whole_loss(share, waited, verdict):
     judged = judge(json.dumps(ran(share, waited)), ASKED)
     assert judged.verdict == verdict, judged.reasons
-    excused = [why for why in judged.reasons if why.startswith("this machine: ranks waited for processors up to")]
+    excused = [why for why in judged.reasons if why.startswith("this machine: ranks waited for a processor up to")]
     assert bool(excused) == (verdict == UNKNOWN)
 
 
-def test_where_ranks_waited_it_is_measured_once_more_and_nobody_is_searched_for():
+def test_if_ranks_waited_it_is_measured_once_more_and_no_search_runs():
     judged = judge(json.dumps(ran(0.79, 0.25)), ASKED)
     request = requests.search(place(), ASKED, judged, budget_s=60, reasons=["runner"])
     asked = json.loads(request)
@@ -55,7 +55,7 @@ def test_where_ranks_waited_it_is_measured_once_more_and_nobody_is_searched_for(
     assert json.loads(slow)["trials"] is not None
 
 
-def test_real_hardware_is_never_excused_whatever_a_line_says():
+def test_real_hardware_is_never_excused_whatever_its_line_says():
     real = Asked(a_plan(end_bytes=16 << 30), GPU4, 2)
     plain = document(real, share=0.5, scale=1)
     said = plain | {"steps": [step | {"waited": 0.6} for step in plain["steps"]]}
@@ -64,7 +64,7 @@ def test_real_hardware_is_never_excused_whatever_a_line_says():
     assert SHORT in {one.state for one in said.checks}
 
 
-def test_what_waiting_does_not_explain_stays_short():
+def test_a_loss_that_waiting_does_not_explain_stays_short():
     made = ran(0.79, 0.25)
     made["steps"][0]["rows"][-1][1][3] = 5
     judged = judge(json.dumps(made), ASKED)
