@@ -26,6 +26,7 @@ import grpc
 import pytest
 from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime.proto import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
+from started import started
 
 PLUGINS = Path(__file__).resolve().parents[2] / "rehearsal" / "engine"
 MARK = "4dabf18193072939515e22adb298388d"
@@ -174,7 +175,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     argv = ["/usr/sbin/sshd", "-D", "-e", "-f", str(made.folder / "config")]
-    with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:
+    with started(argv, stderr=subprocess.DEVNULL):
         deadline = time.monotonic() + 10
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", made.port), 1):
@@ -182,21 +183,20 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
             assert time.monotonic() < deadline, "sshd did not answer within 10 s"
             time.sleep(0.05)
         yield made
-        process.terminate()
 
 
 @pytest.fixture(scope="module")
 def agent(sshd: Sshd) -> Iterator[str]:
     path = str(sshd.folder / "agent")
-    with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as process:
+    with started(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL):
         deadline = time.monotonic() + 10
-        while not Path(path).exists():
-            assert time.monotonic() < deadline, "ssh-agent did not come up within 10 s"
-            time.sleep(0.02)
+        with socket.socket(socket.AF_UNIX) as probe:
+            while probe.connect_ex(path) != 0:  # the socket's file appears before the agent listens on it
+                assert time.monotonic() < deadline, "ssh-agent did not come up within 10 s"
+                time.sleep(0.02)
         environment = {**os.environ, "SSH_AUTH_SOCK": path}
         subprocess.run(["ssh-add", "-q", sshd.folder / "user"], env=environment, check=True)
         yield path
-        process.terminate()
 
 
 def test_check_fills_in_defaults_and_makes_the_connection_secret(plugin: Plugin) -> None:

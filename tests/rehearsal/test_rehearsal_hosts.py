@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from rehearsed import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, vcn
+from started import started
 
 from cloudinit.steps import trust
 from rehearsal.entry import cleanup
@@ -106,7 +107,7 @@ def megabits(stage, sender, receiver, source, address):
     """What one stream from an address of one host to an address of another carries; it leaves by its source's rail."""
     pid = (stage.world.path / "hosts" / receiver / "pid").read_text()
     argv = ["nsenter", "-t", pid, "-n", "bash", "-c", RECEIVE.format(address)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as listening:
+    with started(argv, stdout=subprocess.PIPE, text=True) as listening:
         for _ in range(100):
             if ":5001 " in subprocess.run([*argv[:4], "ss", "-ltn"], capture_output=True, text=True, check=True).stdout:
                 break
@@ -348,13 +349,12 @@ def test_a_machine_made_anew_is_reached_at_its_address_although_others_knew_the_
         wires.ip([f"link add x netns {here} type veth peer name x netns {there}"])
         for name, address in ((here, "10.9.0.1"), (there, "10.9.0.2")):
             wires.ip([f"addr add {address}/24 dev x", wires.neighbours("x"), "link set x up"], name)
-        with subprocess.Popen([*wires.inside(there), sys.executable, "-c", listen], stdout=subprocess.PIPE) as listening:
+        with started([*wires.inside(there), sys.executable, "-c", listen], stdout=subprocess.PIPE) as listening:
             assert listening.stdout is not None
             listening.stdout.readline()
             wires.call([*wires.inside(here), sys.executable, "-c", connect])
             wires.ip(["link set x down", "link set x address 02:00:00:00:00:09", "link set x up"], there)
             wires.call([*wires.inside(here), sys.executable, "-c", connect])
-            listening.kill()
     finally:
         for name in (here, there):
             wires.remove_namespace(name)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from started import started
 
 from tools import unlock
 
@@ -56,13 +57,12 @@ def test_a_killed_engines_process_id_reused_by_another_program_is_a_dead_lock(lo
 def test_the_lock_of_a_running_update_stays(locked, tmp_path):
     engine = tmp_path / "pulumi"
     engine.symlink_to("/bin/sleep")
-    with subprocess.Popen([str(engine), "60"]) as running:
+    with started([str(engine), "60"]) as running:
         while Path(f"/proc/{running.pid}/comm").read_text() != "pulumi\n":  # it has the name a moment after it has begun
             time.sleep(0.01)
         backend, ran = locked(running.pid)
         with pytest.raises(unlock.RefusedError, match=f"an update is at work: process {running.pid}"):
             unlock.unlock(backend, "dev")
-        running.kill()
     assert ran == []
 
 

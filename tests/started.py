@@ -1,0 +1,20 @@
+"""A program that a test starts is killed when the test leaves it, also by a failure: `Popen` alone would wait forever."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@contextlib.contextmanager
+def started(argv: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start `argv` with the keyword arguments of `Popen`, and kill it at the end of the block."""
+    with subprocess.Popen(argv, **how) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
