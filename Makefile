@@ -20,7 +20,7 @@ measure: setup ## measure again, now, although nothing changed
 status: setup ## show verdict, number, nodes, ssh, report and cost on one screen
 	@set -o pipefail; $(RUN) stack output --json | .busbar/venv/bin/python -m tools.status
 
-replace: setup ## have node NODE made anew, and measure
+replace: setup ## replace node NODE, and measure
 	@$(RUN) replace "$(NODE)"
 
 exclude: setup ## leave node NODE out, in the stack file too, and measure the others
@@ -64,7 +64,7 @@ pure: ## run the tests that need neither root nor network nor many other program
 	@tools/setup tests
 	@tools/test pure
 
-golden: ## write the reviewed texts of tests/golden anew and show what changed
+golden: ## rewrite the reviewed texts of tests/golden and show what changed
 	@[ -z "$$CI" ] || { echo "golden: reviewed texts are written by a person, not by CI" >&2; exit 1; }
 	@tools/setup tests
 	@. tools/env && "$$BUSBAR_PYTHON" -m pytest -q --no-header --write-golden -k "the_text_is_the_one_that_was_reviewed"

@@ -12,7 +12,7 @@ LIMIT_S = 1800
 
 
 def begun(name: str, start: pulumi.Output[str], what: pulumi.Input[str], opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """Return `start` (RFC 3339) once it has come; `what` says of what, and another one is waited for anew."""
+    """Return `start` (RFC 3339) once that time has come, which is when `what` starts; another time is waited for again."""
     program = pulumi.Output.all(start=start, what=what).apply(
         lambda its: remote_scripts.text("wait_until", **its, limit_s=LIMIT_S)
     )

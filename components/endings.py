@@ -1,6 +1,6 @@
-"""Machines that an update would end: named, counted and priced, and refused unless the stack file allows as many.
+"""Machines that an update would terminate: named, counted and priced, and refused unless the stack file allows as many.
 
-A cloud's component finds out which machines those are; how it is said and refused is the same for all.
+Each cloud's component finds these machines; the message and the refusal are the same for all clouds.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from catalogue.prices import PRICES
 
 @dataclass(frozen=True)
 class Ending:
-    """Machines of one pool that would end.
+    """Machines of one pool that would terminate.
 
     Attributes:
         pool: its name.
         shape: their shape.
         machines: as people know them, such as `i-0123 (10.1.0.4)`.
-        asked: the stack file asks for fewer machines, so that their end is what the user said.
+        asked: the stack file requests fewer machines, so the user wants them to terminate.
     """
 
     pool: str
@@ -34,16 +34,16 @@ class Ending:
         """Number, shape, price, and names."""
         price = PRICES.get(self.shape)
         known = f"{len(self.machines) * price.usd_per_node_hour:g} USD an hour by list price" if price else ""
-        costs = known or "price not known"
+        costs = known or "price unknown"
         return f"{len(self.machines)} x {self.shape} of {self.pool}, {costs}: {', '.join(self.machines)}"
 
 
-#: Why machines are made anew where nothing else is said.
-CHANGED = "what they are made of has changed"
+#: Why machines are replaced, if the caller gives no reason.
+CHANGED = "their image, shape or launch settings changed"
 
 
 def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED) -> None:
-    """Say which machines end; refuse if more of them than `allowed` would be made anew. `path` is the key as typed.
+    """Warn which machines terminate; refuse if more than `allowed` of them would be replaced. `path` is the key as typed.
 
     Raises:
         pulumi.RunError: with one sentence.
@@ -54,18 +54,19 @@ def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED
             # The engine deletes after everything else, and only where nothing failed
             # (pulumi 3.259.0: pkg/resource/deploy/deployment_executor.go, performPostSteps).
             pulumi.log.warn(
-                f"this update ends {one.words}. The stack file asks for fewer machines; the others stay. They end last: if the "
-                "update fails before that, for a short fabric too, they go on running and are billed until one passes."
+                f"this update terminates {one.words}. The stack file requests fewer machines; the others stay. They terminate "
+                "last: if the update fails before that, also because of a short fabric, they keep running and are billed until "
+                "an update passes."
             )
-    anew = [one for one in found if not one.asked]
-    number = sum(len(one.machines) for one in anew)
+    replaced = [one for one in found if not one.asked]
+    number = sum(len(one.machines) for one in replaced)
     if not number:
         return
-    which = "; ".join(one.words for one in anew)
+    which = "; ".join(one.words for one in replaced)
     if number > allowed:
-        ends = f"{path} is {allowed}, and {number} machines that run would end with this update ({which})"
+        ends = f"{path} is {allowed}, and {number} running machines would be terminated by this update ({which})"
         raise pulumi.RunError(
-            f"{ends}: {why}, and the capacity may not be had again. Set {path} to {number} to let them end and be made anew, "
-            "or take the change back."
+            f"{ends}: {why}, and the capacity may not be available again. Set {path} to {number} to let them be replaced, "
+            "or undo the change."
         )
-    pulumi.log.warn(f"this update ends {number} machines and makes them anew, as {path} allows: {which}.")
+    pulumi.log.warn(f"this update replaces {number} machines, as {path} allows: {which}.")

@@ -1,6 +1,6 @@
-"""Commands on the login machine that a cloud has made: wait for its first boot, and ask how it ended.
+"""Commands on a cloud's login machine: wait for its first boot, and check its result.
 
-A first boot that failed ends the wait at once; the next Command logs in, says which step failed and shows the end of the log.
+A failed first boot stops the wait at once; the next Command logs in, names the failed step and shows the end of the log.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from components import remote_scripts
 from components.reach import Machine, to_machine
 
 _LOG = "/var/log/cloud-init-output.log"
-#: What asks a machine how its first boot ended; URN is its name in the engine.
+#: Script that checks the result of a machine's first boot; URN is the machine's name in the engine.
 BOOTED = f"""step=$(sed -n 's/.*"failed", "step": "\\([^"]*\\)".*/\\1/p' {MARK} 2>/dev/null)
 if [ -n "$step" ]; then
   {{
     echo "the first boot of this machine failed in step $step; its log {_LOG} ends:"
     sudo -n tail -n 15 {_LOG}
     # A URN has dollar signs, which the shell takes for variables between double quotes.
-    echo "Once the cause is mended, make this machine anew: pulumi up --replace '"'URN'"'"
+    echo "Once the cause is fixed, replace this machine: pulumi up --replace '"'URN'"'"
   }} >&2
   exit 1
 fi
@@ -30,7 +30,7 @@ fi
 def announced(
     name: str, address: pulumi.Output[str], instance_id: pulumi.Output[str], timeout_s: int, opts: pulumi.ResourceOptions
 ) -> local.Command:
-    """Return the Command that waits on the operator's machine, `timeout_s` at most, until the first boot is done or has failed.
+    """Return the Command that waits on the operator's machine, at most `timeout_s`, until first boot has finished or failed.
 
     Its output says which; neither this Command nor a later update waits again for the same machine.
     """
@@ -52,9 +52,9 @@ def announced(
 def booted(
     name: str, machine: pulumi.Output[Machine], instance: pulumi.CustomResource, opts: pulumi.ResourceOptions
 ) -> pulumi.Output[Machine]:
-    """Return the machine once a Command on it has found that its first boot did not fail.
+    """Return the machine once a Command on it has confirmed that its first boot did not fail.
 
-    If it did, that Command fails with the step, the end of the log, and the command that makes the machine anew.
+    If it did, that Command fails with the step, the end of the log, and the command that replaces the machine.
     """
     looked = remote.Command(
         f"{name}-booted",

@@ -49,7 +49,7 @@ class Monitoring(pulumi.ComponentResource):
         found: pulumi.Output[NodeSet] = cluster.inventory.apply(lambda inventory: inventory.of(stack.pool))
         done = found.apply(lambda one: one.identity)
         if wanted.exporter is not None:
-            # Machines made anew have no exporter, so their identity is a reason to run again, beside the programs' text.
+            # Replaced machines have no exporter, so a new identity triggers this Command, as does a new text of its programs.
             done = cluster.reach.run(
                 f"{name}-exporter",
                 head=head,

@@ -29,7 +29,7 @@ class Accept(Model):
 
     gate_gb_s: _Rate | None = Field(
         default=None,
-        description="Bus bandwidth to reach at the largest size; null asks for a fraction of the wire's.",
+        description="Bus bandwidth to reach at the largest size; null requires a fraction of the wire's.",
     )
     limits: dict[Collective, dict[Bytes, _Rate]] = Field(
         default={},

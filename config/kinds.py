@@ -98,13 +98,13 @@ Timezone = Annotated[str, AfterValidator(_timezone)]
 #: What destroying the stack does to data: it fails, it leaves them, or it deletes them.
 OnDestroy = Literal["refuse", "retain", "delete"]
 
-#: Machines that an update may end and make anew.
+#: Number of machines that an update may replace.
 AllowReplace = Annotated[
     int,
     Field(
         ge=0,
-        description="Machines with GPUs that an update may end and make anew, because what they are made of has changed; take "
-        "it out again afterwards.",
+        description="Number of GPU machines that an update may replace because their image, shape or launch settings "
+        "changed; remove it afterwards.",
         examples=[2],
     ),
 ]

@@ -86,9 +86,9 @@ class Sizes(Model):
         default=8 * 1024**3,
         description="Largest message, where the gate is read; the strictest gate needs 4G or more.",
     )
-    factor: int = Field(default=2, ge=2, description="Each size is the one before times this.", examples=[4])
+    factor: int = Field(default=2, ge=2, description="Factor from each size to the next.", examples=[4])
     others_to_bytes: Bytes | None = Field(
-        default=None, description="Largest message of all collectives but the first; null takes `to`."
+        default=None, description="Largest message of all collectives except the first; null takes `to`."
     )
 
     def up_to(self, last_bytes: int) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ class Sizes(Model):
 class NcclTests(Model):
     """The nccl-tests that are built and run."""
 
-    version: str = Field(default=VERSION, description="Version, for the record.", examples=["2.19.6"])
+    version: str = Field(default=VERSION, description="Version, for information only.", examples=["2.19.6"])
     source: Annotated[str, AfterValidator(_source)] = Field(
         default=SOURCE,
         description="Source archive (tar): an https URL that the head node can reach, or a file on this machine.",
@@ -112,7 +112,7 @@ class NcclTests(Model):
     )
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         default=None,
-        description="sha256 of the archive; needed only for a URL that catalogue/nccl_tests.py does not know.",
+        description="sha256 of the archive; required only for a URL that catalogue/nccl_tests.py does not know.",
         examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
     )
 
@@ -156,8 +156,8 @@ class Measure(Model):
     looks: int = Field(
         default=16,
         ge=0,
-        description="Short separate looks at the largest size, half of them after the deciding run and half at the end: no "
-        "single one sees a fabric that is slow at times. 0 for none.",
+        description="Short separate looks at the largest size, half of them after the deciding run and half at the "
+        "end: a single one cannot detect a fabric that is slow at times. 0 for none.",
         examples=[0],
     )
     exports: Annotated[dict[str, str], AfterValidator(_exports)] = Field(
@@ -165,13 +165,13 @@ class Measure(Model):
     )
     fabric: tuple[Annotated[str, AfterValidator(_interface)], ...] = Field(
         default=(),
-        description="Interfaces that must carry the bytes where there is no RDMA; empty for any.",
+        description="Interfaces that must carry the bytes if there is no RDMA; empty for any.",
         examples=[["eth1"]],
     )
-    run: int = Field(default=1, ge=1, description="Raise it to measure again although nothing changed.", examples=[2])
+    run: int = Field(default=1, ge=1, description="Raise it to measure again even if nothing changed.", examples=[2])
     pool: str | None = Field(
         default=None,
-        description="Pool (oci) or queue and machines (aws: QUEUE-NAME) to measure; needed only where several have nodes.",
+        description="Pool (oci) or queue and machines (aws: QUEUE-NAME) to measure; required only if several have nodes.",
         examples=["gpu-p5"],
     )
     timeout_s: Annotated[Seconds, Field(ge=1)] = Field(default=30 * 60, description="Limit on one measurement.")
@@ -180,7 +180,7 @@ class Measure(Model):
     )
     search_s: Annotated[Seconds, Field(ge=0)] = Field(
         default=10 * 60,
-        description="Time for finding the cause of a short fabric, after what was short is measured once more; 0 s for none.",
+        description="Time for finding the cause of a short fabric, after the retest; 0 s for none.",
     )
     nccl_tests: NcclTests = Field(default=NcclTests(), description="The nccl-tests that are built and run.")
 

@@ -1,4 +1,4 @@
-"""What of the nodes can be watched from outside, and by whom."""
+"""What can be monitored on the nodes, and by whom."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def is_inside(cidr: str, *networks: ipaddress.IPv4Network) -> bool:
 
 
 class Monitoring(Model):
-    """What of the nodes can be watched from outside, and by whom."""
+    """What can be monitored on the nodes, and by whom."""
 
     exporter: bool | None = Field(
         default=None,
-        description="true brings the exporter of RDMA counters to the measured nodes, false takes it away; null leaves them as "
-        "they are.",
+        description="true installs the exporter of RDMA counters on the measured nodes, false removes it; null leaves "
+        "them as they are.",
         examples=[True],
     )
     port: Annotated[int, Field(ge=_FREE, le=65535)] = Field(
@@ -41,7 +41,7 @@ class Monitoring(Model):
     )
     read_from: tuple[Annotated[Cidr, AfterValidator(_private)], ...] = Field(
         default=(),
-        description="Private networks that may read the exporter, beside the login node or jump host.",
+        description="Private networks that may read the exporter, besides the login node or jump host.",
         examples=[["10.20.9.0/24"]],
     )
     dcgm_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(

@@ -1,4 +1,4 @@
-"""What is kept of measurements beside the stack."""
+"""Records of measurements, kept beside the stack."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Certificate(Model):
 
 
 class Records(Model):
-    """What is kept of measurements beside the stack."""
+    """Records of measurements, kept beside the stack."""
 
     history: str | None = Field(
         default=".busbar/history",
@@ -44,7 +44,7 @@ class Records(Model):
     )
     certificate: Certificate = Field(default=Certificate(), description="A signed statement of a pass.")
     price_per_node_hour_usd: Annotated[Usd, Field(gt=0)] | None = Field(
-        default=None, description="What a node costs you for an hour; null takes the list price where the catalogue has one."
+        default=None, description="Your hourly price of a node; null takes the list price if the catalogue has one."
     )
 
     @property

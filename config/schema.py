@@ -42,17 +42,17 @@ class StackFile(Model):
     """What one stack asks for."""
 
     target: Target = Field(
-        description="Kind of cluster: oci (cluster networks of bare-metal GPU nodes), aws (machines with EFA), hosts (machines "
-        "that exist).",
+        description="Kind of cluster: oci (cluster networks of bare-metal GPU nodes), aws (machines with EFA), hosts "
+        "(existing machines).",
         examples=["oci"],
     )
     oci: Oci | None = Field(default=None, description="The cluster on OCI, for target oci.")
     aws: Aws | None = Field(default=None, description="The cluster on AWS, for target aws.")
-    hosts: Hosts | None = Field(default=None, description="The machines that exist, for target hosts.")
+    hosts: Hosts | None = Field(default=None, description="The existing machines, for target hosts.")
     measure: Measure = Field(default=Measure(), description="How the cluster is measured.")
     accept: Accept = Field(default=Accept(), description="When the measured cluster is accepted.")
-    records: Records = Field(default=Records(), description="What is kept of measurements beside the stack.")
-    monitoring: Monitoring = Field(default=Monitoring(), description="What of the nodes can be watched from outside.")
+    records: Records = Field(default=Records(), description="Records of measurements, kept beside the stack.")
+    monitoring: Monitoring = Field(default=Monitoring(), description="What can be monitored on the nodes.")
 
 
 class _Generator(GenerateJsonSchema):

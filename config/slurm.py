@@ -9,18 +9,18 @@ from scheduler import names
 
 
 class Slurm(Model):
-    """A Slurm cluster of the machines: theirs already, or one whose controller is the head node."""
+    """A Slurm cluster of the machines: an existing one, or a new one whose controller is the head node."""
 
     queue: str = Field(
         default="compute",
-        description="Name of the queue (Slurm's partition). In a cluster that is made here it has all machines and takes jobs "
-        "that name none.",
+        description="Name of the queue (Slurm's partition). In a new cluster it contains all machines and is the "
+        "default partition.",
         examples=["compute"],
     )
     existing: bool = Field(
         default=False,
-        description="The machines have a Slurm cluster with this queue already, which knows them by the names that they have "
-        "here: it is used, and nothing is set up.",
+        description="The machines already belong to a Slurm cluster with this queue, which knows them by the names "
+        "used here: it is used, and nothing is set up.",
         examples=[True],
     )
 

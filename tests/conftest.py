@@ -335,7 +335,7 @@ def reviewed(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     def compare(path: Path, text: str) -> None:
         if request.config.getoption("--write-golden"):
             path.write_text(text)
-        assert path.read_text() == text, "`make golden` writes it anew"
+        assert path.read_text() == text, "`make golden` rewrites it"
 
     return compare
 

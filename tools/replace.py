@@ -25,7 +25,7 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
     again = ["pulumi", "up", "--yes", "--skip-preview", "--suppress-outputs", *where]
     if target == "hosts":
         raise RefusedError(
-            f"{name} is yours, and the stack cannot make it anew: mend it and measure again, or take it out of hosts.nodes"
+            f"{name} is yours, and the stack cannot replace it: repair it and measure again, or remove it from hosts.nodes"
         )
     if target == "aws":
         urn = str(instance_at(resources, node["address"])["urn"])

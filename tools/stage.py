@@ -262,7 +262,7 @@ class Stage:
         self.faults()
         assert failed.status != 0
         assert "the first boot of this machine failed in step sshd" in failed.text, failed
-        (urn,) = set(re.findall(r"make this machine anew: pulumi up --replace '(urn:[^'\s]+)'", failed.text))
+        (urn,) = set(re.findall(r"replace this machine: pulumi up --replace '(urn:[^'\s]+)'", failed.text))
         assert urn in {one["urn"] for one in self.resources("second")}
         found = self.beside("up", *_UNMEASURED, "--replace", urn)
         assert found.status == 0, found

@@ -66,7 +66,7 @@ class AwsCluster(pulumi.ComponentResource):
         pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, may_go_on, mine) for _, key, _ in wanted.located}
         # What was left behind is in no state, so it looks as if it ended.
         if pulumi.runtime.is_dry_run() and not left_behind.looked_for():
-            running.judge_anew(wanted, ran, {key: pool.kept for key, pool in pools.items()})
+            running.judge_replaced(wanted, ran, {key: pool.kept for key, pool in pools.items()})
         user = wanted.family.login
         self.reach = Ssh(
             pulumi.Output.all(login=login.machine, network=network.private_cidr).apply(

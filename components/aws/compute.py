@@ -46,7 +46,7 @@ class Pool(pulumi.ComponentResource):
 
     Creates: placement group (where wanted), capacity block (where its purchase was confirmed), launch template, one
     instance for each static machine.
-    Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of those that the engine does not make anew;
+    Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of those that the engine does not replace;
     `template_id`.
     """
 
@@ -74,7 +74,7 @@ class Pool(pulumi.ComponentResource):
         self.template_id = template.id
         made = self._instances(template, self._begun(reservation))
         self.members = _members(made)
-        # Of what will be made anew a preview does not know the id.
+        # A preview does not know the ids of instances that will be replaced.
         known = [one.id.apply(lambda its: {its} if isinstance(its, str) else set(), run_with_unknowns=True) for one in made]
         self.kept = pulumi.Output.all(*known).apply(lambda ids: frozenset().union(*ids))
         self.register_outputs({"template_id": self.template_id})

@@ -1,4 +1,4 @@
-"""The nodes that run already, as the account shows them, and which of them an update would end.
+"""The running nodes, as the account shows them, and those that an update would terminate.
 
 They are found by their instance profile where only this stack has it, else by the stack's name in a tag and by the cluster's,
 and then by the tags that every node has had from its launch. The account is asked and not the state: what an update that failed
@@ -94,18 +94,18 @@ def judged(wanted: Aws, running: pulumi.Output[Running]) -> pulumi.Output[bool]:
     """Return True once it is judged that the nodes may end which the stack file would end.
 
     Raises:
-        pulumi.RunError: more of them would be made anew than `allowReplace` allows.
+        pulumi.RunError: more of them would be replaced than `allowReplace` allows.
     """
     return running.apply(lambda its: _judge(wanted, its))
 
 
-def judge_anew(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[str, pulumi.Output[frozenset[str]]]) -> None:
-    """Judge, at a preview, the nodes that the engine makes anew although the stack file does not ask for it.
+def judge_replaced(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[str, pulumi.Output[frozenset[str]]]) -> None:
+    """Judge, at a preview, the nodes that the engine replaces although the stack file does not request it.
 
     A preview knows the ids of the nodes that stay: `kept`, by pool. The program is not told of `--replace` in any other way.
 
     Raises:
-        pulumi.RunError: more of them would be made anew than `allowReplace` allows.
+        pulumi.RunError: more of them would be replaced than `allowReplace` allows.
     """
 
     def judge(its: Running, kept: Mapping[str, frozenset[str]]) -> None:

@@ -91,16 +91,17 @@ class Login(Model):
     type: str = Field(default="m5.8xlarge", description="Instance type.", examples=["m5.2xlarge"])
     image: _Image | None = Field(
         default=None,
-        description="Id of its AMI; null takes AWS's newest Deep Learning image of its family when it is made, and keeps it.",
+        description="Id of its AMI; null takes AWS's newest Deep Learning image of its family when it is launched, "
+        "and keeps it.",
         examples=["ami-0123456789abcdef0"],
     )
     image_family: Family = Field(
-        default="ubuntu2204", description="What that image is; first boot differs.", examples=["al2023"]
+        default="ubuntu2204", description="Operating system of that image; first boot depends on it.", examples=["al2023"]
     )
     root: Volume = Field(default=Volume(), description="Its root volume (gp3).")
     elastic_ip: bool = Field(
         default=False,
-        description="Give it an Elastic IP address, which it keeps when it is stopped; as any public address it costs 0.005 "
+        description="Give it an Elastic IP address, which it keeps when it is stopped; like any public address it costs 0.005 "
         "USD an hour, also while the login node is stopped.",
         examples=[True],
     )
@@ -112,34 +113,34 @@ class Login(Model):
 
 
 class OwnGroups(Model):
-    """Security groups that exist; their rules are looked up and never changed."""
+    """Existing security groups; their rules are looked up and never changed."""
 
     nodes: Annotated[str, _id("sg")] = Field(
-        description="The nodes' group; for EFA it lets all traffic in from itself and out to itself, by its id.",
+        description="The nodes' group; for EFA it must allow all traffic from and to itself, by its id.",
         examples=["sg-0123456789abcdef0"],
     )
     login: Annotated[str, _id("sg")] = Field(description="The login node's group.", examples=["sg-0123456789abcdef1"])
     storage: Annotated[str, _id("sg")] | None = Field(
-        default=None, description="The group of file systems that the stack makes.", examples=["sg-0123456789abcdef2"]
+        default=None, description="The group of the file systems that the stack creates.", examples=["sg-0123456789abcdef2"]
     )
 
 
 class ExistingNetwork(Model):
-    """A VPC with subnets that exist; nothing of it is changed or destroyed."""
+    """An existing VPC with subnets; nothing in it is changed or destroyed."""
 
     vpc: Annotated[str, _id("vpc")] = Field(description="The VPC.", examples=["vpc-0123456789abcdef0"])
     public_subnet: Annotated[str, _id("subnet")] = Field(
         description="The login node's subnet, with a route to an Internet gateway.", examples=["subnet-0123456789abcdef0"]
     )
     private_subnet: Annotated[str, _id("subnet")] = Field(
-        description="The subnet of nodes and file systems, with a way out that is no Internet gateway.",
+        description="The subnet of nodes and file systems, with a way out other than an Internet gateway.",
         examples=["subnet-0123456789abcdef1"],
     )
-    groups: OwnGroups | None = Field(default=None, description="Security groups that exist; null makes them.", examples=[None])
+    groups: OwnGroups | None = Field(default=None, description="Existing security groups; null creates them.", examples=[None])
 
 
 class Network(Model):
-    """The two networks of the VPC; each is cut into halves, which are its subnets. Or a VPC that exists."""
+    """The two networks of the VPC; each is split into two subnets. Or an existing VPC."""
 
     public: Cidr = Field(
         default="10.0.0.0/16",
@@ -152,7 +153,7 @@ class Network(Model):
         examples=["172.17.0.0/16"],
     )
     existing: ExistingNetwork | None = Field(
-        default=None, description="A VPC and subnets that exist, instead of new ones.", examples=[None]
+        default=None, description="An existing VPC and subnets, instead of new ones.", examples=[None]
     )
 
     @property
@@ -172,12 +173,12 @@ class Network(Model):
 
 
 class OwnProfiles(Model):
-    """Instance profiles that exist; they, their roles and policies are never changed."""
+    """Existing instance profiles; they, their roles and policies are never changed."""
 
-    nodes: _Profile | None = Field(default=None, description="The nodes' profile; null makes it.", examples=["gpu-nodes"])
+    nodes: _Profile | None = Field(default=None, description="The nodes' profile; null creates one.", examples=["gpu-nodes"])
     login: _Profile | None = Field(
         default=None,
-        description="The login node's profile, whose role may write the parameter /busbar/NAME/host-key; null makes it.",
+        description="The login node's profile, whose role may write the parameter /busbar/NAME/host-key; null creates one.",
         examples=["gpu-login"],
     )
 
@@ -185,7 +186,7 @@ class OwnProfiles(Model):
 class Profiles(Model):
     """Instance profiles, with their roles."""
 
-    existing: OwnProfiles = Field(default=OwnProfiles(), description="Profiles that exist, instead of new ones.")
+    existing: OwnProfiles = Field(default=OwnProfiles(), description="Existing profiles, instead of new ones.")
 
 
 class Purchase(Model):
@@ -206,10 +207,10 @@ class Purchase(Model):
         examples=["cb-0123456789abcdef0"],
     )
     show_offerings_h: Annotated[Hours, Field(ge=0)] = Field(
-        default=0, description="Show a Capacity Block of this length that is on offer; 0 h shows none."
+        default=0, description="Show an offered Capacity Block of this length; 0 h shows none."
     )
     max_price_usd: Annotated[Usd, Field(gt=0)] | None = Field(
-        default=None, description="The most that a spot machine may cost for an hour; null is the on-demand price."
+        default=None, description="Maximum hourly price of a spot machine; null means the on-demand price."
     )
 
     @property
@@ -226,7 +227,7 @@ class Machines(Model):
     static: int = Field(default=0, ge=0, description="Machines that always run; 0 rents nothing yet.", examples=[2])
     leave_out: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         default=(),
-        description="Numbers of static machines, from 0, that are left out: they end, and no other one does.",
+        description="Indexes of static machines, from 0, to leave out: only these terminate.",
         examples=[[1]],
     )
     dynamic: int = Field(
@@ -303,13 +304,13 @@ class Lustre(Model):
     mirrors: tuple[Mirror, ...] = Field(
         default=(), description="Folders that mirror S3.", examples=[[{"path": "/data", "bucket": "training-sets"}]]
     )
-    backups_days: _Backups = Field(default=0, description="How long daily backups are kept; 0 days makes none.")
+    backups_days: _Backups = Field(default=0, description="How long daily backups are kept; 0 days for none.")
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
     existing: Annotated[str, _id("fs")] | None = Field(
         default=None,
-        description="Id of a file system that exists, in the VPC of network.existing: it is mounted, and never changed or "
+        description="Id of an existing file system in the VPC of network.existing: it is mounted, and never changed or "
         "destroyed.",
         examples=["fs-0123456789abcdef0"],
     )
@@ -330,20 +331,20 @@ class Home(Model):
         description="Where machines mount it; at /home the login user's own folder stays on each machine.",
         examples=["/shared"],
     )
-    backups_days: _Backups = Field(default=30, description="How long daily backups are kept; 0 days makes none.")
+    backups_days: _Backups = Field(default=30, description="How long daily backups are kept; 0 days for none.")
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
     existing: Annotated[str, _id("fs")] | None = Field(
         default=None,
-        description="Id of a file system that exists, in the VPC of network.existing: its root volume is mounted, and it is "
+        description="Id of an existing file system in the VPC of network.existing: its root volume is mounted, and it is "
         "never changed or destroyed.",
         examples=["fs-0123456789abcdef1"],
     )
 
 
 class Storage(Model):
-    """File systems that every machine mounts; both where nothing is said."""
+    """File systems that every machine mounts; both by default."""
 
     lustre: Lustre | None = Field(default=Lustre(), description="FSx for Lustre; null for none.")
     home: Home | None = Field(default=Home(), description="FSx for OpenZFS; null for none.")
@@ -369,7 +370,7 @@ class Container(Model):
     )
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         default=None,
-        description="sha256 of a .sqsh file; null takes what is there. An image in a registry is pinned by @sha256:...",
+        description="sha256 of a .sqsh file; null accepts any. An image in a registry is pinned by @sha256:...",
         examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
     )
 
@@ -384,7 +385,7 @@ class Aws(Model):
 
     name: str = Field(
         default="busbar",
-        description="Prefix of every name: lower-case letters, digits and hyphens, 40 at most.",
+        description="Prefix of every name: lower-case letters, digits and hyphens, at most 40.",
         examples=["train"],
     )
     zone: Annotated[str, AfterValidator(_zone)] = Field(
@@ -397,12 +398,12 @@ class Aws(Model):
     login: Login = Field(default=Login(), description="The login node.")
     image: _Image | None = Field(
         default=None,
-        description="Id of the nodes' AMI; null takes AWS's newest Deep Learning image of the family when they are made, and "
-        "keeps it.",
+        description="Id of the nodes' AMI; null takes AWS's newest Deep Learning image of the family when they are "
+        "launched, and keeps it.",
         examples=["ami-0123456789abcdef0"],
     )
     image_family: Family = Field(
-        default="ubuntu2204", description="What that image is; first boot differs.", examples=["al2023"]
+        default="ubuntu2204", description="Operating system of that image; first boot depends on it.", examples=["al2023"]
     )
     open_modules: bool = Field(default=True, description="The nodes' image has NVIDIA's open kernel modules.", examples=[False])
     root: Volume = Field(default=Volume(), description="Root volume of a node (gp3).")
@@ -415,12 +416,12 @@ class Aws(Model):
     allow_replace: AllowReplace = 0
     preflight: bool = Field(
         default=True,
-        description="Ask the account before anything is created: is the type offered, does the image fit, quotas.",
+        description="Check the account before anything is created: is the type offered, does the image fit, quotas.",
         examples=[False],
     )
     node_rights: tuple[Literal["s3-read", "ecr-pull"], ...] = Field(
         default=(),
-        description="What nodes may do beside Session Manager: read the buckets of the account (s3-read), pull from "
+        description="What nodes may do besides Session Manager: read the buckets of the account (s3-read), pull from "
         "private registries (ecr-pull).",
         examples=[["ecr-pull"]],
     )
@@ -428,7 +429,7 @@ class Aws(Model):
         default={}, description="Tags on everything.", examples=[{"team": "training"}]
     )
     suppress: tuple[str, ...] = Field(
-        default=(), description="Rules that are not judged, by the names that refusals end with.", examples=[["efa-off"]]
+        default=(), description="Rules to skip, by the names at the end of refusals.", examples=[["efa-off"]]
     )
 
     @property

@@ -168,12 +168,12 @@ def container_file(wanted: Aws, _facts: Facts) -> _Breaches:
         )
 
 
-@rule("container-sum", ERROR, "enroot 4.1: doc/cmd/import.md; an image is packed anew each time", guard=True)
+@rule("container-sum", ERROR, "enroot 4.1: doc/cmd/import.md; each import packs the image again", guard=True)
 def container_sum(wanted: Aws, _facts: Facts) -> _Breaches:
-    """The sum of a file where there is no file."""
+    """A checksum of a file although the image is not a file."""
     if wanted.container is not None and wanted.container.sha256 and not wanted.container.reference.path:
         yield Breach(
             "aws.container.sha256",
-            f"is the sum of a file on the nodes, and image is {wanted.container.image}; an imported image is packed anew each "
-            "time, so no two files of it are alike: pin its digest, REGISTRY#IMAGE@sha256:...",
+            f"is the sum of a file on the nodes, and image is {wanted.container.image}; every import packs "
+            "the image again, so no two files of it are alike: pin its digest, REGISTRY#IMAGE@sha256:...",
         )

@@ -112,7 +112,7 @@ class Software(Model):
 
 
 class Hosts(Model):
-    """Machines that exist already. Nothing is created but Commands."""
+    """Existing machines. Nothing but Commands is created."""
 
     nodes: Annotated[dict[str, str], AfterValidator(_nodes)] = Field(
         default={},
@@ -121,15 +121,15 @@ class Hosts(Model):
     )
     inventory: Annotated[str, AfterValidator(_inventory)] | None = Field(
         default=None,
-        description="File that names the machines instead: lines 'name address', or an Ansible inventory in INI form.",
+        description="File that names the machines instead: lines 'name address', or an Ansible inventory in INI format.",
         examples=["inventory.ini"],
     )
     user: Annotated[str, AfterValidator(_user)] = Field(
-        description="Login user on the machines; the key that they know stays in your SSH agent.", examples=["ubuntu"]
+        description="Login user on the machines; its private key stays in your SSH agent.", examples=["ubuntu"]
     )
     jump: Annotated[str, AfterValidator(_jump)] | None = Field(
         default=None,
-        description="Jump host, user@address; null where the machines are reached directly.",
+        description="Jump host, user@address; null if the machines are reached directly.",
         examples=["ubuntu@203.0.113.200"],
     )
     known_hosts: str = Field(
@@ -144,8 +144,8 @@ class Hosts(Model):
     )
     rails: Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], AfterValidator(_each_once)] = Field(
         default=(),
-        description="RDMA devices that carry the fabric, where the machines cannot say: some are down, of several rates or for "
-        "storage; empty takes all beside the front end's.",
+        description="RDMA devices of the fabric, if they cannot be detected: some are down, have several rates or are "
+        "for storage; empty takes all except the front end's.",
         examples=[["mlx5_0", "mlx5_3"]],
     )
     network: Cidr | None = Field(
@@ -156,7 +156,8 @@ class Hosts(Model):
     software: Software = Field(default=Software(), description="Where software is on the machines.")
     slurm: Slurm | None = Field(
         default=None,
-        description="Measures in jobs of Slurm, and makes the machines its cluster unless they have one; null starts ranks "
+        description="Measures in Slurm jobs, and makes the machines a Slurm cluster unless they already are one; null "
+        "starts ranks "
         "over SSH. Slurm and munge must be installed on all of them. `{}` takes the defaults.",
         examples=[{"queue": "compute"}],
     )

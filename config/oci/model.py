@@ -76,7 +76,9 @@ class Login(Model):
         description="OCID of its image; null takes the newest platform image of imageFamily when it is created, and keeps it.",
         examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"],
     )
-    image_family: Family = Field(default="ol9", description="What that image is; first boot differs.", examples=["ol8"])
+    image_family: Family = Field(
+        default="ol9", description="Operating system of that image; first boot depends on it.", examples=["ol8"]
+    )
     shape: str = Field(default="VM.Standard.E5.Flex", description="Flexible VM shape.", examples=["VM.Optimized3.Flex"])
     ocpus: int = Field(default=1, ge=1, description="OCPUs.", examples=[2])
     memory_gb: Annotated[Gb, Field(ge=1)] = Field(default=14, description="Memory.", examples=["32 GB"])
@@ -88,20 +90,20 @@ class Login(Model):
 
 
 class ExistingNetwork(Model):
-    """Subnets that exist, in one VCN; nothing of it is changed or destroyed."""
+    """Existing subnets in one VCN; nothing in it is changed or destroyed."""
 
     public_subnet: Annotated[str, _ocid("subnet")] = Field(
         description="The login node's subnet, with a route to an Internet gateway.",
         examples=["ocid1.subnet.oc1.ap-tokyo-1.aaaa"],
     )
     private_subnet: Annotated[str, _ocid("subnet")] = Field(
-        description="The subnet of nodes and file systems, with a way out that is no Internet gateway.",
+        description="The subnet of nodes and file systems, with a way out other than an Internet gateway.",
         examples=["ocid1.subnet.oc1.ap-tokyo-1.aaab"],
     )
 
 
 class Network(Model):
-    """The VCN and its two subnets, or subnets that exist.
+    """The VCN and its two subnets, or existing subnets.
 
     RDMA rails use 192.168.0.0/16 and 10.224.0.0/12, so it must not overlap them.
     """
@@ -113,11 +115,11 @@ class Network(Model):
     )
     ingress: Literal["all", "ssh"] = Field(
         default="all",
-        description="What nodes accept from the VCN. MPI and NCCL need all; ssh shows what happens without.",
+        description="What nodes accept from the VCN. MPI and NCCL need all; ssh shows what happens otherwise.",
         examples=["ssh"],
     )
     existing: ExistingNetwork | None = Field(
-        default=None, description="Subnets that exist, instead of a new VCN.", examples=[None]
+        default=None, description="Existing subnets, instead of a new VCN.", examples=[None]
     )
 
     def at(self, key: Literal["vcn", "public", "private"]) -> str:
@@ -128,7 +130,7 @@ class Network(Model):
 
 
 class Software(Model):
-    """Where software is on the nodes, if it is not where the image family has it."""
+    """Where software is on the nodes, if it is not in the image family's usual place."""
 
     mpi: Globs | None = Field(
         default=None, description="Folders of Open MPI; null for the image family's.", examples=[["/opt/openmpi-5.0.8"]]
@@ -144,7 +146,7 @@ class Software(Model):
 
 
 class Pool(Model):
-    """Nodes of one shape in one cluster network, or one instance by itself."""
+    """Nodes of one shape in one cluster network, or a single instance."""
 
     name: Annotated[str, AfterValidator(_label)] = Field(description="Its name, unique in the stack.", examples=["gpu"])
     shape: Annotated[str, AfterValidator(_shape)] = Field(
@@ -155,7 +157,7 @@ class Pool(Model):
     )
     cluster_network: bool = Field(
         default=True,
-        description="Join the nodes by a cluster network; false rents one instance by itself, whose GPUs are measured inside.",
+        description="Join the nodes by a cluster network; false rents a single instance, whose GPUs are measured within it.",
         examples=[False],
     )
     image: Annotated[str, AfterValidator(_image)] = Field(
@@ -165,7 +167,9 @@ class Pool(Model):
         examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"],
     )
     image_family: Family = Field(
-        default="ol8", description="What an image that is given by its OCID is; first boot differs.", examples=["ol9"]
+        default="ol8",
+        description="Operating system of an image that is given by OCID; first boot depends on it.",
+        examples=["ol9"],
     )
     software: Software = Field(default=Software(), description="Where software is on the nodes.")
     boot_volume_gb: Gb = Field(
@@ -215,11 +219,11 @@ class Distribution(Model):
     """nerdctl's full distribution, one archive with containerd, runc, CNI plugins and nerdctl, as first boot installs it."""
 
     version: Annotated[str, AfterValidator(_version)] = Field(
-        default=NERDCTL, description="Its version; 2.2.0 holds containerd 2.2.0 and runc 1.3.3.", examples=["2.2.1"]
+        default=NERDCTL, description="Its version; 2.2.0 contains containerd 2.2.0 and runc 1.3.3.", examples=["2.2.1"]
     )
     sums: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] = Field(
         default=NERDCTL_SUMS,
-        description="sha256 of the release's SHA256SUMS, which its notes state; the archive is checked by that file.",
+        description="sha256 of the release's SHA256SUMS, from its notes; the archive is checked against that file.",
         examples=[NERDCTL_SUMS],
     )
 
@@ -234,7 +238,7 @@ class Container(Model):
     runtime: Literal["containerd"] = Field(
         default="containerd", description="What runs it; on OCI that is containerd, inside one node.", examples=["containerd"]
     )
-    containerd: Distribution = Field(default=Distribution(), description="What first boot installs to run it.")
+    containerd: Distribution = Field(default=Distribution(), description="Software that first boot installs to run it.")
     toolkit: Annotated[str, AfterValidator(_version)] = Field(
         default=TOOLKIT,
         description="Version of NVIDIA Container Toolkit, which describes the GPUs to containerd (CDI).",
@@ -248,7 +252,7 @@ class Container(Model):
 
 
 class Export(Model):
-    """An export of a mount target that exists; it is mounted, and never changed or destroyed."""
+    """An existing export of a mount target; it is mounted, and never changed or destroyed."""
 
     mount_target: Annotated[str, _ocid("mounttarget")] = Field(
         description="OCID of the mount target, in the VCN of network.existing.",
@@ -267,12 +271,12 @@ class Home(Model):
     )
     throughput_gbit_s: GbitS = Field(
         default=1,
-        description="Throughput of the mount target: 1 Gbit/s, or 20, 40 or 80, which are billed for 30 days at least.",
+        description="Throughput of the mount target: 1 Gbit/s, or 20, 40 or 80, which are billed for at least 30 days.",
     )
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
-    existing: Export | None = Field(default=None, description="An export that exists, instead of a new one.", examples=[None])
+    existing: Export | None = Field(default=None, description="An existing export, instead of a new one.", examples=[None])
 
     @property
     def addresses(self) -> int:
@@ -293,7 +297,7 @@ class Lustre(Model):
     )
     existing: Annotated[str, _ocid("lustrefilesystem")] | None = Field(
         default=None,
-        description="OCID of a file system that exists, in the VCN of network.existing: it is mounted, and never changed or "
+        description="OCID of an existing file system in the VCN of network.existing: it is mounted, and never changed or "
         "destroyed.",
         examples=["ocid1.lustrefilesystem.oc1.ap-tokyo-1.aaaa"],
     )
@@ -338,12 +342,13 @@ class Oci(Model):
     )
     tenancy: Annotated[str, _ocid("tenancy")] | None = Field(
         default=None,
-        description="OCID of the tenancy, where limits are; null looks it up from the compartment.",
+        description="OCID of the tenancy, which has the limits; null looks it up from the compartment.",
         examples=["ocid1.tenancy.oc1..aaaa"],
     )
     availability_domain: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="Availability domain; null takes the one that offers the shapes, and several are refused.",
+        description="Availability domain; null takes the only one that offers the shapes; if there are several, you "
+        "must choose.",
         examples=["Uocm:PHX-AD-1"],
     )
     access: Access = Field(description="Who may log in, and from where.")
@@ -361,16 +366,16 @@ class Oci(Model):
     allow_replace: int = Field(
         default=0,
         ge=0,
-        description="How many running nodes an update may end; a change that would end more is refused.",
+        description="How many running nodes an update may terminate; a change that would terminate more is refused.",
         examples=[2],
     )
     preflight: bool = Field(
         default=True,
-        description="Look up what is not given, and ask the account first: is the shape offered, does the image fit, limits.",
+        description="Look up missing values, and check the account first: is the shape offered, does the image fit, limits.",
         examples=[False],
     )
     suppress: tuple[str, ...] = Field(
-        default=(), description="Rules that are not judged, by the names that refusals end with.", examples=[["limit"]]
+        default=(), description="Rules to skip, by the names at the end of refusals.", examples=[["limit"]]
     )
 
     @property

@@ -246,7 +246,7 @@ def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
-    """Return each reason why running nodes end: path, how many, and the beginning of a sentence."""
+    """Return each reason why running nodes would be terminated: path, how many, and the beginning of a sentence."""
     ends = []
     for path, pool in wanted.located:
         running = known(facts.running, pool.name, "nodes of pool")
@@ -259,15 +259,15 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
                 "needs other machines, for its shape, image, boot volume, file systems, subnet or container runtime",
             )
         else:
-            count, why = running - pool.nodes, "is smaller than what runs, and the vendor ends the oldest nodes first"
+            count, why = running - pool.nodes, "is smaller than what runs, and the vendor terminates the oldest nodes first"
             oldest = facts.oldest.get(pool.name, ())[:count]
         if count > 0:
             known_cost = f"{count * price.usd_per_node_hour:g} USD an hour by list" if price else ""
-            cost = f" ({known_cost or 'price not known'})"
+            cost = f" ({known_cost or 'price unknown'})"
             names = f": {', '.join(oldest)}" if oldest else ""
-            ends.append((path, count, f"{why}: {count} running nodes end{cost}{names}"))
+            ends.append((path, count, f"{why}: {count} running nodes would be terminated{cost}{names}"))
     ends += [
-        ("oci.pools", count, f"has no pool for {label} any more: {count} running nodes end")
+        ("oci.pools", count, f"has no pool for {label} any more: {count} running nodes would be terminated")
         for label, count in facts.strays.items()
     ]
     return ends

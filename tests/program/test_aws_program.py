@@ -235,17 +235,17 @@ def test_machines_that_would_be_made_anew_are_refused_with_their_number_price_an
         program({"image": "ami-2"} | nodes(static=3), running=ran())
     said = str(refused.value)
     assert said.startswith(
-        "aws.allowReplace is 0, and 3 machines that run would end with this update (3 x p5.48xlarge of gpu-p5, "
+        "aws.allowReplace is 0, and 3 running machines would be terminated by this update (3 x p5.48xlarge of gpu-p5, "
     )
     assert "165.12 USD an hour by list price: i-0 (10.1.0.20), i-1 (10.1.0.19), i-2 (10.1.0.18))" in said
-    assert said.endswith("Set aws.allowReplace to 3 to let them end and be made anew, or take the change back.")
+    assert said.endswith("Set aws.allowReplace to 3 to let them be replaced, or undo the change.")
 
 
 def test_machines_of_another_type_are_not_refused_by_the_price_of_those_that_take_their_place():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran(**{"its type": "p4d.24xlarge"}))
     said = str(refused.value)
-    assert "(3 x machines of another type than p5.48xlarge of gpu-p5, price not known: i-0 (10.1.0.20), " in said
+    assert "(3 x machines of another type than p5.48xlarge of gpu-p5, price unknown: i-0 (10.1.0.20), " in said
 
 
 def test_nothing_of_a_pool_is_registered_before_its_end_was_judged(monkeypatch):
@@ -267,8 +267,8 @@ def test_a_smaller_number_ends_the_last_ones_by_name_and_needs_no_further_word(m
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     running = ran()
     program(running=running)
-    assert [text for text in told if "ends 1 x p5.48xlarge of gpu-p5" in text and "i-2 (" in text]
-    assert [text for text in told if "if the update fails before that" in text and "are billed until one passes" in text]
+    assert [text for text in told if "terminates 1 x p5.48xlarge of gpu-p5" in text and "i-2 (" in text]
+    assert [text for text in told if "if the update fails before that" in text and "are billed until an update passes" in text]
 
 
 def test_a_machine_that_is_left_out_ends_by_name_and_the_others_keep_their_numbers(monkeypatch):
@@ -279,8 +279,8 @@ def test_a_machine_that_is_left_out_ends_by_name_and_the_others_keep_their_numbe
         "cluster-pool-gpu-p5-0",
         "cluster-pool-gpu-p5-2",
     ]
-    (said,) = [text for text in told if "this update ends" in text]
-    assert "ends 1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-1 (10.1.0.19)" in said
+    (said,) = [text for text in told if "this update terminates" in text]
+    assert "terminates 1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-1 (10.1.0.19)" in said
 
 
 @pytest.fixture
@@ -309,14 +309,16 @@ def test_a_preview_of_one_machine_made_anew_says_its_price_and_is_refused_withou
     replaced.append("cluster-pool-gpu-p5-1")
     with pytest.raises(pulumi.RunError) as refused:
         program(nodes(static=3), running=running, preview=True)
-    assert "aws.allowReplace is 0, and 1 machines that run would end with this update" in str(refused.value)
+    assert "aws.allowReplace is 0, and 1 running machines would be terminated by this update" in str(refused.value)
     assert "(1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-1 (10.1.0.19))" in str(refused.value)
     program(nodes(static=3) | {"allowReplace": 1}, running=running, preview=True)
-    assert [text for text in told if "ends 1 machines and makes them anew, as aws.allowReplace allows" in text]
+    assert [text for text in told if "replaces 1 machines, as aws.allowReplace allows" in text]
 
 
 def test_a_queue_that_is_gone_or_renamed_counts_as_machines_that_end():
-    with pytest.raises(pulumi.RunError, match=r"3 machines that run would end with this update \(3 x machines of no queue"):
+    with pytest.raises(
+        pulumi.RunError, match=r"3 running machines would be terminated by this update \(3 x machines of no queue"
+    ):
         program(running=ran(**{"busbar:pool": "old-p5"}))
 
 
@@ -761,7 +763,7 @@ def test_machines_of_a_profile_that_others_have_too_are_found_by_the_tags_of_the
     }
     mine = {name: its for name, its in mine.items() if "busbar:index" in its}
     others = {"i-9": mine["cluster-pool-gpu-p5-0"] | {"busbar:stack": "they/busbar/aws", "busbar:cluster": "theirs"}}
-    with pytest.raises(pulumi.RunError, match="2 machines that run would end") as refused:
+    with pytest.raises(pulumi.RunError, match="2 running machines would be terminated") as refused:
         program(OWN_PROFILES | changes, running=mine | others)
     assert "i-9" not in str(refused.value)
     assert program(before, running=mine | others)[0].made, "as they were launched, they stay"
@@ -772,7 +774,7 @@ def test_machines_are_found_on_the_way_back_from_a_profile_that_exists_before_th
     ran_there = {
         name: its["tags"] | {PROFILE: "arn:theirs"} for _, name, its in launched.made if "busbar:index" in its.get("tags", {})
     }
-    with pytest.raises(pulumi.RunError, match="2 machines that run would end"):
+    with pytest.raises(pulumi.RunError, match="2 running machines would be terminated"):
         program(running=ran_there)
 
 

@@ -33,7 +33,7 @@ def test_every_resource_and_look_up_has_its_right_and_no_other_has_one():
 
 def test_the_docs_have_every_right_and_what_the_vendors_service_needs():
     text = " ".join((ROOT / "docs/oci.md").read_text().split())
-    page = text[text.index("## Rights") : text.index("## In subnets of your own")]
+    page = text[text.index("## Permissions") : text.index("## In your own subnets")]
     for right in {right for names in RIGHTS.values() for right in names.values()} | set(SERVICE):
         assert f"`{right}`" in page
 

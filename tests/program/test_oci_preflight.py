@@ -121,8 +121,8 @@ def test_a_pool_that_shrinks_names_who_ends_and_one_that_does_not_asks_for_no_na
     answers = {"getClusterNetworks": {"clusterNetworks": there}, "getClusterNetworkInstances": {"instances": nodes[::-1]}}
     engine, refused = asked(account(**answers))
     assert (
-        "the vendor ends the oldest nodes first: 1 running nodes end (price not known): inst-b; set oci.allowReplace to 1"
-        in refused
+        "the vendor terminates the oldest nodes first: 1 running nodes would be terminated (price unknown): inst-b; "
+        "set oci.allowReplace to 1" in refused
     )
     (question,) = [args for token, args in engine.invokes if token.endswith(":getClusterNetworkInstances")]
     assert question["clusterNetworkId"] == "cn"
@@ -137,7 +137,7 @@ def test_nodes_of_another_stack_of_the_same_name_are_not_taken_for_ones_own(aske
     ]
     _, refused = asked(account(getClusterNetworks={"clusterNetworks": there}))
     assert ("oci.pools[0] needs other machines" in refused) is refuses
-    assert ("oci.pools has no pool for busbar-gone any more: 2 running nodes end" in refused) is refuses
+    assert ("oci.pools has no pool for busbar-gone any more: 2 running nodes would be terminated" in refused) is refuses
     assert ("set oci.allowReplace to 4" in refused) is refuses
 
 

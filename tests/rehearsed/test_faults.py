@@ -172,7 +172,7 @@ def test_a_refusal_by_the_head_node_is_an_output_and_the_next_update_tries_again
     stage.refault()
     assert found.status != 0
     assert f"verdict UNKNOWN: no bus bandwidth was measured; {busy}" in found.text
-    assert "an update without changes asks the head node again" in found.text
+    assert "an update without changes tries again on the head node" in found.text
     busied = stage.outputs()["measured"]
     assert (busied["verdict"], busied["reasons"], busied["attempt"]) == ("unknown", [busy], 0)
     assert busied["run"] != passed

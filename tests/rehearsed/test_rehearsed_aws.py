@@ -118,7 +118,7 @@ def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
 def test_a_preview_predicts_the_bandwidth_and_shows_the_rules_warnings(built):
     found = built[0].preview(**merged(merged(STORY, nodes(placement="none")), {"aws": {"allowReplace": 2}}))
     assert found.status == 0, found
-    assert "ends 2 machines and makes them anew, as aws.allowReplace allows: 2 x p5.48xlarge of gpu-p5" in found.text
+    assert "replaces 2 machines, as aws.allowReplace allows: 2 x p5.48xlarge of gpu-p5" in found.text
     assert "a healthy fabric reaches about these GB/s of all_reduce busbw (the wire allows 400)" in found.text
     assert "aws.queues[0].machines[0].placement is none with EFA" in found.text
 
@@ -202,8 +202,8 @@ def test_the_slow_machine_is_left_out_and_one_is_replaced_and_only_that_one_is_r
     refused = stage.command(*stage.engine("preview", *anew, **gap))
     assert refused.status != 0
     price = "1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price"
-    assert f"this update ends {price}: {slow} (" in refused.text, refused
-    assert f"1 machines that run would end with this update ({price}: {gone} (" in refused.text, refused
+    assert f"this update terminates {price}: {slow} (" in refused.text, refused
+    assert f"1 running machines would be terminated by this update ({price}: {gone} (" in refused.text, refused
     assert (machines(stage), stage.ever_booted()) == (ran, booted)
     found = stage.pass_by(*anew, **merged(gap, {"aws": {"allowReplace": 1}}))
     assert found.status == 0, found

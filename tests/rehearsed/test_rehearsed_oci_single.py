@@ -102,4 +102,4 @@ def test_gpus_that_the_container_lacks_are_reported_before_anything_is_built(bui
     stage.on_host("sudo rm /etc/cdi/nvidia.yaml")
     found = stage.up(**ranks_in(f"docker://nvcr.io#nvidia/tensorflow@sha256:{digest}"))
     assert found.status != 0
-    assert "unresolvable CDI devices nvidia.com/gpu=all; GPUs reach a container by the CDI specification" in found.text
+    assert "unresolvable CDI devices nvidia.com/gpu=all; containers get GPUs from the CDI specification" in found.text

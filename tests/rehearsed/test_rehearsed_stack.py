@@ -188,7 +188,9 @@ def test_existing_subnets_are_looked_up_and_their_gaps_are_reported_before_anyth
     )
     right = refused("public", "private")
     assert "oci.network.existing." not in right
-    assert "2 running nodes end (price not known); set oci.allowReplace to 2" in right, "another subnet is other machines"
+    assert "2 running nodes would be terminated (price unknown); set oci.allowReplace to 2" in right, (
+        "another subnet is other machines"
+    )
 
 
 def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built):
@@ -328,7 +330,7 @@ def test_a_pool_grows_and_shrinks_and_one_node_is_replaced_and_no_extra_machine_
     assert stage.ever_booted() == booted + 2
     found = stage.build(oci=ANOTHER_LOGIN | {"pools": [{"nodes": 2}], "allowReplace": 1})
     assert found.status == 0, found
-    said = f"the vendor ends the oldest nodes first: 1 running nodes end (price not known): {oldest}"
+    said = f"the vendor terminates the oldest nodes first: 1 running nodes would be terminated (price unknown): {oldest}"
     assert said in " ".join(found.text.split())
     assert {one["name"] for one in stage.outputs()["nodes"]} == three - {oldest}
     assert stage.ever_booted() == booted + 2

@@ -295,8 +295,8 @@ def facts(**changes: Any) -> Facts:
 
 
 SHAPES = facts().shapes["AD-1"]
-OLDEST = "oci.pools[0] is smaller than what runs, and the vendor ends the oldest nodes first"
-UNPRICED = " (price not known)"
+OLDEST = "oci.pools[0] is smaller than what runs, and the vendor terminates the oldest nodes first"
+UNPRICED = " (price unknown)"
 OTHERS = "oci.pools[0] needs other machines, for its shape, image, boot volume, file systems, subnet or container runtime"
 #: Rule -> what the account says or the stack asks, and the beginning of the sentence.
 ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
@@ -408,34 +408,34 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             facts(running={"gpu": 2}, made={"gpu": "other"}),
-            f"{OTHERS}: 2 running nodes end{UNPRICED}; set oci.allowReplace to 2 if that is meant (it is 0)",
+            f"{OTHERS}: 2 running nodes would be terminated{UNPRICED}; set oci.allowReplace to 2 if that is meant (it is 0)",
         ),
         (
             {"allowReplace": 1},
             facts(running={"gpu": 4}),
-            f"{OLDEST}: 2 running nodes end{UNPRICED}; set",
+            f"{OLDEST}: 2 running nodes would be terminated{UNPRICED}; set",
         ),
         (
             {},
             facts(running={"gpu": 3}, oldest={"gpu": ("inst-a", "inst-b", "inst-c")}),
-            f"{OLDEST}: 1 running nodes end{UNPRICED}: inst-a;",
+            f"{OLDEST}: 1 running nodes would be terminated{UNPRICED}: inst-a;",
         ),
         (
             {},
             facts(strays={"busbar-old": 3}),
-            "oci.pools has no pool for busbar-old any more: 3 running nodes end; set oci.allowReplace to 3",
+            "oci.pools has no pool for busbar-old any more: 3 running nodes would be terminated; set oci.allowReplace to 3",
         ),
         (
             {},
             facts(running={"gpu": 2}, made={"gpu": "BM.GPU.H100.8:what runs, whose price it is"}),
-            f"{OTHERS}: 2 running nodes end (160 USD an hour by list)",
+            f"{OTHERS}: 2 running nodes would be terminated (160 USD an hour by list)",
         ),
     ],
     "machines-ending": [
         (
             {"allowReplace": 2},
             facts(running={"gpu": 2}, made={"gpu": "other"}),
-            f"{OTHERS}: 2 running nodes end{UNPRICED}.",
+            f"{OTHERS}: 2 running nodes would be terminated{UNPRICED}.",
         )
     ],
     "image-import": [

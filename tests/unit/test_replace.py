@@ -70,7 +70,7 @@ def test_on_aws_only_its_instance_is_replaced_and_one_may_terminate():
     [
         (state("oci", POOL), "gpu-9", "NODE is 'gpu-9'; it must be one of gpu-2, gpu-3"),
         ({"deployment": {}}, "gpu-2", "it must be one of none, as the stack has no nodes"),
-        (state("hosts"), "gpu-2", "gpu-2 is yours, and the stack cannot make it anew"),
+        (state("hosts"), "gpu-2", "gpu-2 is yours, and the stack cannot replace it"),
         (state("aws"), "gpu-2", "the state has no instance at 10.0.1.2"),
         (state("oci", POOL), "gpu-2", "gpu-2 is not in its pool any more"),
     ],
