@@ -70,7 +70,7 @@ def group_beside_reservation(wanted: Aws, facts: Facts) -> _Breaches:
         if beside and any(not held.placement_group for held in _reservations(facts, one)):
             yield Breach(
                 f"{path}.placement",
-                f"is managed, and {one.purchase.reservation} was created in no placement group; say none, or the group may "
+                f"is managed, and {one.purchase.reservation} was created in no placement group; set none, or the group may "
                 "have no room although the reservation has some",
             )
         if one.purchase.option == "open-odcr" and one.placement in {"managed", "existing"}:
@@ -90,7 +90,7 @@ def reservation_in_group(wanted: Aws, facts: Facts) -> _Breaches:
                 yield Breach(
                     f"{path}.placement",
                     f"is {one.placement}, and {one.purchase.reservation} was created in placement group {', '.join(groups)}; "
-                    "say existing and name that group, or nothing of the reservation can be used",
+                    "set existing and name that group, or the reservation cannot be used",
                 )
 
 
@@ -135,7 +135,7 @@ def reservation_missing(wanted: Aws, _facts: Facts) -> _Breaches:
             key = "reservation" if bought.reservation else "offering"
             yield Breach(
                 f"{path}.purchase.{key}",
-                f"is {bought.reservation or bought.offering}, which option {bought.option} does not use; say targeted-odcr, "
+                f"is {bought.reservation or bought.offering}, which option {bought.option} does not use; set targeted-odcr, "
                 "odcr-group or capacity-block",
             )
 
@@ -149,7 +149,7 @@ def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
                 kind = "a Capacity Block" if held.block else "an on-demand reservation"
                 yield Breach(
                     f"{path}.purchase.option",
-                    f"is {one.purchase.option}, and {held.id} is {kind}; a launch asks for one or the other by name",
+                    f"is {one.purchase.option}, and {held.id} is {kind}; a launch requests one or the other by name",
                 )
             if held.state != "active" and not (held.block and held.state == "scheduled"):
                 yield Breach(
@@ -166,8 +166,8 @@ def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
             if held.block and held.state == "scheduled":
                 yield Breach(
                     f"{path}.purchase.reservation",
-                    f"is {held.id}, which begins at {held.start}; the update waits for it half an hour at most. With static: 0 "
-                    "everything else is made ready now",
+                    f"is {held.id}, which begins at {held.start}; the update waits for it at most half an hour. With static: 0 "
+                    "everything else is prepared now",
                 )
 
 
@@ -207,8 +207,9 @@ def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
         if held and machines > room:
             yield Breach(
                 f"{users[0][0]}.purchase.reservation",
-                f"is {name}, which holds {room} machines, and {', '.join(key for _, key, _ in users)} may have {machines}; ask "
-                "for fewer, or reserve more",
+                f"is {name}, which holds {room} machines, and {', '.join(key for _, key, _ in users)} may have "
+                f"{machines}; request "
+                "fewer, or reserve more",
             )
 
 
@@ -223,7 +224,7 @@ def reservation_pool(wanted: Aws, facts: Facts) -> _Breaches:
         if held is None:
             yield Breach(
                 f"{path}.purchase.reservation",
-                f"is {name}, which is no group of type AWS::EC2::CapacityReservationPool; EC2 launches into no other",
+                f"is {name}, which is not a group of type AWS::EC2::CapacityReservationPool; EC2 launches into no other",
             )
         elif not any(each.instance_type == one.type and each.zone == wanted.zone for each in held):
             yield Breach(
@@ -251,7 +252,7 @@ def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.dynamic",
                 f"is {one.dynamic}, and this stack has no scheduler: only yours can start them, from the entry's launch "
-                "template. They are counted against quota and addresses, and never measured",
+                "template. They count against quota and addresses, and are never measured",
             )
 
 
@@ -316,8 +317,9 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
         if row is not None and (said.efa, said.cards) != (row.efa, row.cards):
             yield Breach(
                 f"{path}.type",
-                f"is {one.type}, which has {said.efa} EFA devices on {len(said.cards)} cards by the account, and {row.efa} on "
-                f"{len(row.cards)} by the catalogue; the catalogue is out of date, so its layout would be wrong",
+                f"is {one.type}, which has {said.efa} EFA devices on {len(said.cards)} cards according to the "
+                f"account, and {row.efa} on "
+                f"{len(row.cards)} according to the catalogue; the catalogue is out of date, so its layout would be wrong",
             )
 
 
@@ -336,7 +338,7 @@ def quota(wanted: Aws, facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.static",
                 f"is {_static(one)}, {who} {more} x {one.instance.vcpus} = {vcpus} vCPUs, and the account's "
-                f"{one.purchase.usage} quota is {room:.0f}{less}; ask for an increase or for fewer machines",
+                f"{one.purchase.usage} quota is {room:.0f}{less}; request an increase or fewer machines",
             )
 
 
@@ -364,8 +366,8 @@ def elastic_ips(wanted: Aws, facts: Facts) -> _Breaches:
         yield Breach(
             "aws.login.elasticIp",
             f"is true, and the cluster then has {needed}{with_nat}; the account has {found.held - found.ours} others in "
-            f"{wanted.region}, where its quota of Elastic IP addresses is {found.quota}; release one, ask for an increase, or "
-            "take the key out",
+            f"{wanted.region}, where its quota of Elastic IP addresses is {found.quota}; release one, request an increase, or "
+            "remove the key",
         )
 
 
@@ -381,8 +383,8 @@ def address_room(wanted: Aws, facts: Facts) -> _Breaches:
     if needed > room:
         yield Breach(
             "aws.network.private",
-            f"is {wanted.network.private}, whose first half, a /{subnet}, has {room} addresses for machines that take "
-            f"{needed}; take a larger network, or no legacy EFA, whose interfaces take an address each",
+            f"is {wanted.network.private}, whose first half, a /{subnet}, has {room} addresses for machines that need "
+            f"{needed}; use a larger network, or no legacy EFA, whose interfaces need an address each",
         )
 
 
@@ -394,8 +396,8 @@ def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
     if subnet is not None and needed > subnet.free:
         yield Breach(
             "aws.network.existing.privateSubnet",
-            f"is {name}, which has {subnet.free} free addresses, and the machines that do not run yet take {needed}; name a "
-            "larger subnet, or ask for fewer machines",
+            f"is {name}, which has {subnet.free} free addresses, and the machines to be launched need {needed}; name a "
+            "larger subnet, or request fewer machines",
         )
 
 

@@ -27,18 +27,18 @@ def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
     if own is None:
         return
     for key in sorted({"public", "private"} & wanted.network.model_fields_set):
-        yield Breach(f"aws.network.{key}", f"is {getattr(wanted.network, key)}, and {_AT} names subnets; say one of them")
+        yield Breach(f"aws.network.{key}", f"is {getattr(wanted.network, key)}, and {_AT} names subnets; set only one of them")
     home = wanted.storage.home
     if home and not home.existing and needs_second_zone(wanted.home_deployment):
         yield Breach(
             "aws.storage.home.deployment",
-            f"is {wanted.home_deployment}, which writes routes into the subnets' tables, and {_AT} is changed by nothing; take "
+            f"is {wanted.home_deployment}, which writes routes into the subnets' tables, and {_AT} is never changed; use "
             "a type in a single zone",
         )
     if own.groups and wanted.storage.systems and not own.groups.storage:
         yield Breach(
             f"{_GROUPS}.storage",
-            "is not set, and machines mount file systems; name the group that lets them, or set aws.storage to lustre: null "
+            "is not set, and machines mount file systems; name the group that allows it, or set aws.storage to lustre: null "
             "and home: null",
         )
 
@@ -52,12 +52,12 @@ def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
         path = f"aws.storage.{key}"
         for name in sorted(system.model_fields_set - {"existing", "mount", "efa"}):
             yield Breach(
-                f"{path}.{key_of(name)}", f"is set, and {path}.existing is {system.existing}, which has its own; say one"
+                f"{path}.{key_of(name)}", f"is set, and {path}.existing is {system.existing}, which has its own; set only one"
             )
         if wanted.network.groups is None:
             yield Breach(
                 f"{path}.existing",
-                f"is {system.existing}, which only groups that exist may reach; name {_AT}, where it is, with its groups",
+                f"is {system.existing}, which only existing groups can reach; set {_AT} to its VPC, with its groups",
             )
 
 
@@ -125,7 +125,7 @@ def existing_routes(wanted: Aws, facts: Facts) -> _Breaches:
         yield Breach(
             f"{_AT}.privateSubnet",
             f"is {own.private_subnet}, which sends {_WORLD} to {private.way_out or 'nothing'}; nodes have no public address, "
-            "and they fetch packages, so it takes a NAT gateway or another way out",
+            "and they fetch packages, so it needs a NAT gateway or another way out",
         )
 
 
@@ -140,7 +140,7 @@ def existing_efa(wanted: Aws, facts: Facts) -> _Breaches:
     if lacking:
         yield Breach(
             f"{_GROUPS}.nodes",
-            f"is {groups.nodes}, which does not let all traffic {' itself and '.join(lacking)} itself by its id; EFA matches "
+            f"is {groups.nodes}, which does not allow all traffic {' itself and '.join(lacking)} itself by its id; EFA matches "
             "no rule that names a network",
         )
 
@@ -158,23 +158,23 @@ def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
         return  # existing-there says it
     for index, source in enumerate(wanted.access.ssh_from):
         if not login.lets([source], out=False, port=_SSH):
-            yield Breach(f"aws.access.sshFrom[{index}]", f"is {source}, and {groups.login} lets no SSH in from there")
+            yield Breach(f"aws.access.sshFrom[{index}]", f"is {source}, and {groups.login} blocks SSH from there")
     if not login.lets([groups.nodes, private.cidr], out=True, port=_SSH):
         yield Breach(
-            f"{_GROUPS}.login", f"is {groups.login}, which lets no SSH out to {groups.nodes}; nodes are reached that way"
+            f"{_GROUPS}.login", f"is {groups.login}, which blocks outgoing SSH to {groups.nodes}; nodes are reached that way"
         )
     if not nodes.lets([groups.login, public.cidr], out=False, port=_SSH):
         yield Breach(
-            f"{_GROUPS}.nodes", f"is {groups.nodes}, which lets no SSH in from {groups.login}; it is the only way to nodes"
+            f"{_GROUPS}.nodes", f"is {groups.nodes}, which blocks SSH from {groups.login}; it is the only way to nodes"
         )
     if not nodes.lets([groups.nodes, private.cidr], out=False) or not nodes.lets([groups.nodes, private.cidr], out=True):
         yield Breach(
             f"{_GROUPS}.nodes",
-            f"is {groups.nodes}, which does not let all traffic through between nodes; MPI and NCCL use any port",
+            f"is {groups.nodes}, which does not allow all traffic between nodes; MPI and NCCL use any port",
         )
     for key, name, group in (("login", groups.login, login), ("nodes", groups.nodes, nodes)):
         if not group.lets([_WORLD], out=True, port=_HTTPS):
-            yield Breach(f"{_GROUPS}.{key}", f"is {name}, which lets no HTTPS out to {_WORLD}; first boot fetches packages")
+            yield Breach(f"{_GROUPS}.{key}", f"is {name}, which blocks outgoing HTTPS to {_WORLD}; first boot fetches packages")
 
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
@@ -187,7 +187,7 @@ def existing_open(wanted: Aws, facts: Facts) -> _Breaches:
     if login is not None and login.lets([_WORLD], out=False, port=_SSH):
         yield Breach(
             f"{_GROUPS}.login",
-            f"is {groups.login}, which lets SSH in from {_WORLD}, the whole Internet; close it, or set aws.access.allowWorld: "
+            f"is {groups.login}, which allows SSH from {_WORLD}, the whole Internet; close it, or set aws.access.allowWorld: "
             "true if you mean it",
         )
 
@@ -215,7 +215,7 @@ def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
             if found and not found.lets(able, out=way == "to", port=port, protocol=protocol):
                 closed.append(f"{protocol if port else 'everything'} {port or ''}".strip() + f" {way} {sides[peer][0]}")
         if closed:
-            yield Breach(f"{_GROUPS}.{key}", f"is {name}, which does not let through {', '.join(closed)}; mounts would hang")
+            yield Breach(f"{_GROUPS}.{key}", f"is {name}, which blocks {', '.join(closed)}; mounts would hang")
 
 
 def _file_traffic(wanted: Aws, key: str) -> Iterator[tuple[str, str, int | None, str]]:

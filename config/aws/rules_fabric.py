@@ -37,7 +37,7 @@ def networks(wanted: Aws, _facts: Facts) -> _Breaches:
     if public.overlaps(private):
         yield Breach(
             "aws.network.private",
-            f"is {private}, which overlaps aws.network.public {public}; they are two networks of one VPC and must be apart",
+            f"is {private}, which overlaps aws.network.public {public}; they are two networks of one VPC and must not overlap",
         )
 
 
@@ -49,7 +49,9 @@ def second_zone(wanted: Aws, _facts: Facts) -> _Breaches:
     if wanted.second_zone == wanted.zone:
         yield Breach("aws.secondZone", f"is {wanted.second_zone}, like aws.zone; it must be another zone of {wanted.region}")
     elif not wanted.second_zone.startswith(wanted.region):
-        yield Breach("aws.secondZone", f"is {wanted.second_zone}, which is no zone of region {wanted.region}, as aws.zone is")
+        yield Breach(
+            "aws.secondZone", f"is {wanted.second_zone}, which is not a zone of {wanted.region}, the region of aws.zone"
+        )
 
 
 @rule("provider-region", ERROR, "the provider creates everything in its own region", guard=True)
@@ -77,8 +79,7 @@ def efa_off(wanted: Aws, _facts: Facts) -> _Breaches:
         if not one.efa and one.instance is not None and one.instance.efa:
             yield Breach(
                 f"{path}.efa",
-                f"is false, and {one.type} has {one.instance.efa} EFA devices; NCCL will go over TCP, at a small part of their "
-                "rate",
+                f"is false, and {one.type} has {one.instance.efa} EFA devices; NCCL will use TCP, at a fraction of their rate",
             )
 
 
@@ -89,7 +90,7 @@ def placement_off(wanted: Aws, _facts: Facts) -> _Breaches:
         if one.has_efa and one.purchase.option != BLOCK and one.placement == "none":
             yield Breach(
                 f"{path}.placement",
-                "is none with EFA; a cluster placement group (managed) keeps machines near each other",
+                "is none with EFA; a cluster placement group (managed) keeps machines close together",
             )
 
 
@@ -116,7 +117,7 @@ def placement_block(wanted: Aws, _facts: Facts) -> _Breaches:
         if one.purchase.option == BLOCK and one.placement in {"managed", "existing"}:
             yield Breach(
                 f"{path}.placement",
-                f"is {one.placement} with a Capacity Block; say none, because the block is in one place already and the group "
+                f"is {one.placement} with a Capacity Block; set none, because the block is already in one place and the group "
                 "may have no room although the block has some",
             )
 
@@ -131,7 +132,7 @@ def placement_contradiction(wanted: Aws, _facts: Facts) -> _Breaches:
                 f"is {one.placement_group} with placement {one.placement}; only placement existing takes a name",
             )
         if one.placement == "existing" and not one.placement_group:
-            yield Breach(f"{path}.placementGroup", "is not set with placement existing; give the group's name, or say managed")
+            yield Breach(f"{path}.placementGroup", "is not set with placement existing; give the group's name, or set managed")
 
 
 @rule("placement-missing", ERROR, f"{_CLUSTER} PlacementGroupNamingValidator", number=14)
@@ -140,7 +141,7 @@ def placement_missing(wanted: Aws, facts: Facts) -> _Breaches:
     for path, _, one in wanted.located:
         group = one.placement_group if one.placement == "existing" else None
         if group and known(facts.placement_groups, group, "placement group") is None:
-            yield Breach(f"{path}.placementGroup", f"is {group}, and {wanted.region} has none of that name")
+            yield Breach(f"{path}.placementGroup", f"is {group}, and {wanted.region} has no group of that name")
 
 
 @rule("container-versions", ERROR, "awsome-distributed-training:1.architectures/efa-cheatsheet.md, by the image's tag")
@@ -163,8 +164,8 @@ def container_file(wanted: Aws, _facts: Facts) -> _Breaches:
         shared = ", ".join(wanted.mounts) or "none"
         yield Breach(
             "aws.container.image",
-            f"is {path}, on no file system that the nodes share ({shared}); new machines have it only where their image "
-            f"{wanted.image} brings it",
+            f"is {path}, on no file system that the nodes share ({shared}); new machines have it only if their image "
+            f"{wanted.image} contains it",
         )
 
 
@@ -174,6 +175,6 @@ def container_sum(wanted: Aws, _facts: Facts) -> _Breaches:
     if wanted.container is not None and wanted.container.sha256 and not wanted.container.reference.path:
         yield Breach(
             "aws.container.sha256",
-            f"is the sum of a file on the nodes, and image is {wanted.container.image}; every import packs "
+            f"is the checksum of a file on the nodes, and image is {wanted.container.image}; every import packs "
             "the image again, so no two files of it are alike: pin its digest, REGISTRY#IMAGE@sha256:...",
         )

@@ -116,7 +116,8 @@ def open_modules(wanted: Aws, _facts: Facts) -> _Breaches:
         if wanted.open_modules and one.type.startswith(_OLD):
             yield Breach(
                 f"{path}.type",
-                f"is {one.type}, whose GPUs NVIDIA's open kernel modules do not drive; take a later type, or an image with the "
+                f"is {one.type}, whose GPUs NVIDIA's open kernel modules do not support; use a later type, or "
+                "an image with the "
                 "proprietary modules and aws.openModules: false",
             )
 
@@ -138,7 +139,7 @@ def names(wanted: Aws, _facts: Facts) -> _Breaches:
     if not _NAME.fullmatch(wanted.name) or len(wanted.name) > _CLUSTER_CHARACTERS:
         yield Breach(
             "aws.name",
-            f"is {wanted.name!r}; it must be lower-case letters, digits and hyphens from a letter on, at most "
+            f"is {wanted.name!r}; it must be lower-case letters, digits and hyphens, starting with a letter, at most "
             f"{_CLUSTER_CHARACTERS} of them",
         )
     for at, queue in enumerate(wanted.queues):
@@ -149,7 +150,7 @@ def names(wanted: Aws, _facts: Facts) -> _Breaches:
             if not _NAME.fullmatch(name) or len(name) > _QUEUE_CHARACTERS or name == "default":
                 yield Breach(
                     path,
-                    f"is {name!r}; it must be lower-case letters, digits and hyphens from a letter on, at most "
+                    f"is {name!r}; it must be lower-case letters, digits and hyphens, starting with a letter, at most "
                     f"{_QUEUE_CHARACTERS} of them, and not 'default'",
                 )
             elif "-st-" in f"{name}-" or "-dy-" in f"{name}-":
@@ -171,7 +172,8 @@ def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
             less = f" less {one.static - 1} left out" if one.static > 1 else ""
             yield Breach(
                 f"{path}.static",
-                f"is {one.static}{less}; machines with EFA are measured together from 2 on, and one has no fabric (0 rents "
+                f"is {one.static}{less}; machines with EFA are measured in groups of 2 or more, and a single "
+                "one has no fabric (0 rents "
                 "nothing yet)",
             )
 
@@ -184,12 +186,13 @@ def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
         if one.static and nobody:
             yield Breach(
                 f"{path}.leaveOut",
-                f"names {', '.join(map(str, nobody))}, and the machines have the numbers 0 to {one.static - 1}; take out "
-                "what is no machine",
+                f"names {', '.join(map(str, nobody))}, and the machines have the indexes 0 to {one.static - 1}; remove "
+                "the others",
             )
         elif one.static and not one.numbers:
             yield Breach(
-                f"{path}.leaveOut", "names every machine, and then nothing is measured; static: 0 ends them and keeps the rest"
+                f"{path}.leaveOut",
+                "names every machine, and then nothing is measured; static: 0 terminates them and keeps the rest",
             )
 
 
@@ -197,7 +200,7 @@ def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
 def key_type(wanted: Aws, _facts: Facts) -> _Breaches:
     """A key that the image refuses."""
     if wanted.access.public_key.startswith("ssh-rsa ") and wanted.login.family.refuses_rsa:
-        yield Breach("aws.access.publicKey", f"is ssh-rsa, which {wanted.login.image_family} refuses; make one of type ed25519")
+        yield Breach("aws.access.publicKey", f"is ssh-rsa, which {wanted.login.image_family} refuses; create an ed25519 key")
 
 
 @rule("tag-length", ERROR, "EC2 user guide, Tag restrictions: a key has 128 characters at most, a value 256")

@@ -19,7 +19,7 @@ def profile_instead(wanted: Aws, _facts: Facts) -> _Breaches:
     if own.nodes and wanted.node_rights:
         rights = ", ".join(wanted.node_rights)
         yield Breach(
-            "aws.nodeRights", f"is {rights}, and {_AT}.nodes is {own.nodes}, which nothing is changed of; say one of them"
+            "aws.nodeRights", f"is {rights}, and {_AT}.nodes is {own.nodes}, which is never changed; set only one of them"
         )
     if (own.nodes or own.login) and "name" not in wanted.model_fields_set:
         yield Breach(

@@ -18,7 +18,7 @@ def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 "oci.container",
                 f"is set, and {path} has a cluster network; ranks in containerd start inside one node: set clusterNetwork to "
-                "false and nodes to 1, or leave container out",
+                "false and nodes to 1, or remove container",
             )
 
 
@@ -29,7 +29,8 @@ def container_image(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if wanted.container is not None and pool.family.packages != "dnf":
             yield Breach(
                 f"{path}.imageFamily",
-                f"is {pool.family.key}, and oci.container is set; first boot installs what runs containers on ol8 and ol9",
+                f"is {pool.family.key}, and oci.container is set; first boot can install the container runtime "
+                "only on ol8 and ol9",
             )
 
 

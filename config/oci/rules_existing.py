@@ -21,7 +21,7 @@ def existing_instead(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """Keys of a network that is made, beside subnets that exist."""
     if wanted.network.existing:
         for key in sorted({"vcn", "public", "private", "ingress"} & wanted.network.model_fields_set):
-            yield Breach(f"oci.network.{key}", f"is set, and {_AT} names subnets; say one of them")
+            yield Breach(f"oci.network.{key}", f"is set, and {_AT} names subnets; set only one of them")
 
 
 @rule("existing-system", ERROR, "OCI File Storage: a mount target is reached in its VCN", guard=True)
@@ -32,9 +32,12 @@ def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if system.existing is None:
             continue
         for name in sorted(system.model_fields_set - {"existing", "mount"}):
-            yield Breach(f"{path}.{key_of(name)}", f"is set, and {path}.existing names what has its own; say one of them")
+            yield Breach(
+                f"{path}.{key_of(name)}",
+                f"is set, and {path}.existing names a file system that has its own; set only one of them",
+            )
         if wanted.network.existing is None:
-            yield Breach(f"{path}.existing", f"is set, and the stack makes a VCN, in which nothing is yet; name {_AT}")
+            yield Breach(f"{path}.existing", f"is set, and the stack creates a new VCN, which contains nothing yet; set {_AT}")
 
 
 @rule("existing-place", ERROR, "OCI Networking, GetSubnet: vcnId, availabilityDomain")
@@ -47,12 +50,14 @@ def existing_place(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         yield Breach(
             named.private.path,
             f"is {named.private.ocid}, which is in {named.private.facts.vcn}, and publicSubnet is in {named.public.facts.vcn}; "
-            "name one VCN's",
+            "name subnets of one VCN",
         )
     here = wanted.availability_domain or next(iter(facts.offering(frozenset(pool.shape for pool in wanted.pools))), "")
     for path, name, subnet in named:
         if subnet.domain and subnet.domain != here:
-            yield Breach(path, f"is {name}, which is in {subnet.domain}, and machines go to {here}; name a regional subnet")
+            yield Breach(
+                path, f"is {name}, which is in {subnet.domain}, and the machines are created in {here}; name a regional subnet"
+            )
 
 
 @rule("existing-dns", ERROR, "OCI Networking, DNS in your VCN: a subnet needs a DNS label")
@@ -62,7 +67,8 @@ def existing_dns(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     if named and not named.private.facts.dns:
         yield Breach(
             named.private.path,
-            f"is {named.private.ocid}, which has no DNS label, nor has its VCN perhaps; nodes would not find each other by "
+            f"is {named.private.ocid}, which has no DNS label, and perhaps its VCN has none either; nodes could "
+            "not find each other by "
             "name",
         )
 
@@ -75,11 +81,11 @@ def existing_routes(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         return
     path, name, public = named.public
     if not public.takes_public:
-        yield Breach(path, f"is {name}, which prohibits public addresses; the login node is reached by one")
+        yield Breach(path, f"is {name}, which prohibits public addresses; the login node needs one")
     if not (public.way_out or "").startswith(_INTERNET):
         yield Breach(
             path,
-            f"is {name}, which sends {_WORLD} to {_where(public)}; the login node is reached from outside, which takes an "
+            f"is {name}, which sends {_WORLD} to {_where(public)}; the login node is reached from outside, which requires an "
             "Internet gateway",
         )
     path, name, private = named.private
@@ -87,7 +93,7 @@ def existing_routes(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         yield Breach(
             path,
             f"is {name}, which sends {_WORLD} to {_where(private)}; nodes have no public address, fetch packages, and their "
-            "agent talks to the vendor's services, so it takes a NAT gateway or another way out",
+            "agent talks to the vendor's services, so it needs a NAT gateway or another way out",
         )
 
 
@@ -105,8 +111,8 @@ def existing_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     if needed > subnet.free:
         yield Breach(
             path,
-            f"is {name}, which has {subnet.free} free addresses, and what does not run yet takes {needed}; name a larger "
-            "subnet, or ask for less",
+            f"is {name}, which has {subnet.free} free addresses, and the machines to be created need {needed}; name a larger "
+            "subnet, or reduce the number of nodes",
         )
 
 
@@ -120,21 +126,21 @@ def existing_reach(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     for index, source in enumerate(wanted.access.ssh_from):
         if not public.lets(source, out=False, port=_SSH):
             yield Breach(
-                f"oci.access.sshFrom[{index}]", f"is {source}, and the security lists of {its_public} let no SSH in from there"
+                f"oci.access.sshFrom[{index}]", f"is {source}, and the security lists of {its_public} block SSH from there"
             )
     if not public.lets(private.cidr, out=True, port=_SSH):
-        yield Breach(at_public, f"is {its_public}, whose security lists let no SSH out to {private.cidr}")
+        yield Breach(at_public, f"is {its_public}, whose security lists block outgoing SSH to {private.cidr}")
     if not private.lets(public.cidr, out=False, port=_SSH):
-        yield Breach(at_private, f"is {its_private}, whose security lists let no SSH in from {public.cidr}")
+        yield Breach(at_private, f"is {its_private}, whose security lists block SSH from {public.cidr}")
     if not all(private.lets(private.cidr, out=way) for way in (False, True)):
         yield Breach(
             at_private,
-            f"is {its_private}, whose security lists do not let all traffic through between its own machines; MPI and NCCL use "
+            f"is {its_private}, whose security lists do not allow all traffic between its own machines; MPI and NCCL use "
             "any port",
         )
     for path, name, subnet in named:
         if not subnet.lets(_WORLD, out=True, port=_HTTPS):
-            yield Breach(path, f"is {name}, whose security lists let no HTTPS out to {_WORLD}; first boot fetches packages")
+            yield Breach(path, f"is {name}, whose security lists block outgoing HTTPS to {_WORLD}; first boot fetches packages")
 
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
@@ -144,7 +150,7 @@ def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     if named and named.public.facts.lets(_WORLD, out=False, port=_SSH) and not wanted.access.allow_world:
         yield Breach(
             named.public.path,
-            f"is {named.public.ocid}, whose security lists let SSH in from {_WORLD}, the whole Internet; close it, or set "
+            f"is {named.public.ocid}, whose security lists allow SSH from {_WORLD}, the whole Internet; close it, or set "
             "oci.access.allowWorld: true if you mean it",
         )
 

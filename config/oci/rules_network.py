@@ -43,10 +43,10 @@ def vcn_size(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         return
     vcn = ipaddress.IPv4Network(wanted.network.vcn)
     if not _LARGEST <= vcn.prefixlen <= _SMALLEST:
-        yield Breach("oci.network.vcn", f"is {vcn}; the cloud takes /{_LARGEST} to /{_SMALLEST}")
+        yield Breach("oci.network.vcn", f"is {vcn}; the cloud accepts /{_LARGEST} to /{_SMALLEST}")
     for key, cidr in (("public", wanted.network.public), ("private", wanted.network.private)):
         if ipaddress.IPv4Network(cidr).prefixlen > _SMALLEST:
-            yield Breach(f"oci.network.{key}", f"is {cidr}; the cloud takes no subnet smaller than /{_SMALLEST}")
+            yield Breach(f"oci.network.{key}", f"is {cidr}; the cloud accepts no subnet smaller than /{_SMALLEST}")
 
 
 @rule("subnets", ERROR, _VCN)
@@ -58,10 +58,10 @@ def subnets(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     public = ipaddress.IPv4Network(wanted.network.public)
     for key, subnet in (("public", public), ("private", wanted.private)):
         if not subnet.subnet_of(vcn):
-            yield Breach(f"oci.network.{key}", f"is {subnet}, which is outside of oci.network.vcn {vcn}")
+            yield Breach(f"oci.network.{key}", f"is {subnet}, which is outside oci.network.vcn {vcn}")
     if public.overlaps(wanted.private):
         yield Breach(
-            "oci.network.private", f"is {wanted.private}, which overlaps oci.network.public {public}; they must be apart"
+            "oci.network.private", f"is {wanted.private}, which overlaps oci.network.public {public}; they must not overlap"
         )
 
 
@@ -74,12 +74,12 @@ def subnet_room(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     if room < nodes:
         yield Breach(
             wanted.network.at("private"),
-            f"is {wanted.private}, which has room for {room} machines; {nodes} nodes are asked for",
+            f"is {wanted.private}, which has room for {room} machines; {nodes} nodes are requested",
         )
     elif room < nodes + servers:
         yield Breach(
             wanted.network.at("private"),
-            f"is {wanted.private}, which has {room} addresses; {nodes} nodes and the servers of the file systems take "
+            f"is {wanted.private}, which has {room} addresses; {nodes} nodes and the servers of the file systems need "
             f"{nodes + servers}, so it must be larger",
         )
 

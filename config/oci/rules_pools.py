@@ -21,7 +21,7 @@ def pool_names(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     seen: set[str] = set()
     for path, pool in wanted.located:
         if pool.name in seen:
-            yield Breach(f"{path}.name", f"is {pool.name!r}, as another pool's is; each needs a name of its own")
+            yield Breach(f"{path}.name", f"is {pool.name!r}, like another pool; each needs its own name")
         seen.add(pool.name)
 
 
@@ -33,13 +33,13 @@ def pool_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.nodes",
                 "is 1; a cluster network joins 2 or more, and one node has no fabric to measure: set clusterNetwork to false "
-                "for one instance by itself (0 rents nothing yet)",
+                "for a single instance (0 rents nothing yet)",
             )
         if pool.nodes > 1 and not pool.cluster_network:
             yield Breach(
                 f"{path}.nodes",
                 f"is {pool.nodes}, and clusterNetwork is false; without one there is no fabric between nodes: set nodes to 1, "
-                "or leave clusterNetwork out",
+                "or remove clusterNetwork",
             )
 
 
@@ -55,7 +55,7 @@ def single_asked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if not pool.cluster_network and not wanted.preflight:
             yield Breach(
                 f"{path}.clusterNetwork",
-                "is false, and oci.preflight is false; only the account says whether the instance runs already and is to stay",
+                "is false, and oci.preflight is false; only the account knows whether the instance already runs and must stay",
             )
 
 
@@ -67,7 +67,7 @@ def shape_joined(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.shape",
                 f"is {pool.shape}, which the vendor joins by a compute cluster and a GPU memory fabric (dedicated capacity "
-                "only), never by a cluster network, which is what is made here",
+                "only), never by a cluster network, the only kind that busbar creates",
             )
 
 
@@ -105,7 +105,7 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     offering = facts.offering(shapes)
     if wanted.availability_domain is None and len(offering) != 1:
         found = f"{', '.join(sorted(shapes))} is offered in {', '.join(offering) or 'none of ' + ', '.join(facts.domains)}"
-        yield Breach("oci.availabilityDomain", f"is not set, and {found}; name one that offers what the pools ask for")
+        yield Breach("oci.availabilityDomain", f"is not set, and {found}; name one that offers the pools' shapes")
     if wanted.availability_domain is not None and wanted.availability_domain not in facts.domains:
         yield Breach(
             "oci.availabilityDomain",
@@ -131,8 +131,9 @@ def shape_offered(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         elif offered[pool.shape].gpus != pool.row.gpus:
             yield Breach(
                 f"{path}.shape",
-                f"is {pool.shape}, which has {offered[pool.shape].gpus} GPUs by the account and {pool.row.gpus} by the "
-                "catalogue; the catalogue is out of date, so nothing measured could be judged",
+                f"is {pool.shape}, which has {offered[pool.shape].gpus} GPUs according to the account and "
+                f"{pool.row.gpus} according to the "
+                "catalogue; the catalogue is out of date, so no measurement could be judged",
             )
 
 
@@ -173,8 +174,8 @@ def image_import(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.image",
                 f"is {pool.image}, which the first update imports into the compartment as {IMPORTS[pool.image].name}: the "
-                "provider waits two hours for it at most, and it is billed by its size until the stack is destroyed. One that "
-                "you have imported is given by its OCID",
+                "provider waits at most two hours for it, and it is billed by its size until the stack is destroyed. Give "
+                "an image that you have imported by its OCID",
             )
 
 
@@ -227,8 +228,8 @@ def limit(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         if available is not None and available < needed:
             yield Breach(
                 f"{path}.nodes",
-                f"is {pool.nodes}; {more} more nodes take {needed} GPUs of the limit {name} in {here}, which has "
-                f"{available} left: ask for a limit increase or for fewer nodes",
+                f"is {pool.nodes}; {more} more nodes need {needed} GPUs of the limit {name} in {here}, which has "
+                f"{available} left: request a limit increase or fewer nodes",
             )
 
 
@@ -240,7 +241,7 @@ def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         if available is None:
             yield Breach(
                 f"{path}.nodes",
-                f"is {pool.nodes}, and the service does not say what is left of the limit {name} in {here}; only the "
+                f"is {pool.nodes}, and the service does not report what is left of the limit {name} in {here}; only the "
                 "launch will tell",
             )
 

@@ -67,6 +67,6 @@ def mount_points(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             if overlap(mount, own) and not (mount == "/home" and path == "oci.storage.home.mount"):
                 yield Breach(
                     path,
-                    f"is {mount}, over {own}, which holds the keys by which nodes are reached; mount it elsewhere, or home at "
+                    f"is {mount}, over {own}, which contains the keys for logging in to nodes; mount it elsewhere, or home at "
                     "/home",
                 )

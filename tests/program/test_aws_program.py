@@ -580,7 +580,7 @@ def test_a_subnet_or_group_that_is_not_there_is_said_in_a_sentence_and_nothing_i
 
 def test_machines_that_run_need_no_more_addresses_and_other_subnets_or_groups_are_other_machines():
     few = {"vpcId": "vpc-1", "availabilityZone": ZONE, "cidrBlock": "172.16.1.0/24", "availableIpAddressCount": 1}
-    with pytest.raises(pulumi.RunError, match="which has 1 free addresses, and the machines that do not run yet take 2"):
+    with pytest.raises(pulumi.RunError, match="which has 1 free addresses, and the machines to be launched need 2"):
         owned(existing(), getSubnet=few)
     running = {"ids": ["i-1"], "privateIps": ["172.16.1.9"]}
     assert owned(existing() | {"allowReplace": 1}, getSubnet=few, getInstances=running)[0].made
@@ -1337,7 +1337,7 @@ def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_
         return {"ids": [name for name in found if lifecycles[name] in wants.get("instance-lifecycle", [lifecycles[name]])]}
 
     taken = 2 * 192 + 96  # on demand, the p4d among them; neither spot nor the block
-    with pytest.raises(pulumi.RunError, match=rf"quota is {taken + 383}, of which at least {taken} are in use; ask for"):
+    with pytest.raises(pulumi.RunError, match=rf"quota is {taken + 383}, of which at least {taken} are in use; request"):
         ask(getInstances=running, getServiceQuota={"value": taken + 383.0})
     assert ask(getInstances=running, getServiceQuota={"value": taken + 384.0}).made
     for one_runs in (False, True):  # i-1 is this stack's
@@ -1382,5 +1382,5 @@ def test_an_account_that_may_not_list_its_machines_is_told_so_before_anything_of
 def test_a_reservation_or_a_group_that_is_not_there_is_said_in_a_sentence():
     with pytest.raises(pulumi.RunError, match=r"reservation is cr-1, which is not in ap-northeast-1, or"):
         ask(bought("targeted-odcr", reservation="cr-1"), **controlled())
-    with pytest.raises(pulumi.RunError, match=r"which is no group of type .* \[reservation-pool\]"):
+    with pytest.raises(pulumi.RunError, match=r"which is not a group of type .* \[reservation-pool\]"):
         ask(bought("odcr-group", reservation=GROUP), **controlled())

@@ -85,10 +85,13 @@ REFUSED = [
         {"getShapes": of_one_image},
         f"image is {IMAGE}, which does not fit shape BM.GPU4.8; it fits BM.Standard.E5",
     ),
-    ({"getShapes": {"shapes": [{"name": SHAPE, "gpus": 4}]}}, "which has 4 GPUs by the account and 8 by the catalogue"),
+    (
+        {"getShapes": {"shapes": [{"name": SHAPE, "gpus": 4}]}},
+        "which has 4 GPUs according to the account and 8 according to the catalogue",
+    ),
     ({"getImage": {"operatingSystem": "Canonical Ubuntu", "operatingSystemVersion": "7.9"}}, "is Canonical Ubuntu 7.9"),
     ({"getImage": {"operatingSystem": "Oracle Linux", "operatingSystemVersion": "8.7"}}, "is Oracle Linux 8.7"),
-    ({"getResourceAvailability": {"available": "15"}}, "2 more nodes take 16 GPUs of the limit gpu4-count"),
+    ({"getResourceAvailability": {"available": "15"}}, "2 more nodes need 16 GPUs of the limit gpu4-count"),
 ]
 
 
@@ -146,7 +149,7 @@ def test_only_the_nodes_that_are_added_need_room(asked):
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "8"}))
     assert refused == ""
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "7"}))
-    assert "1 more nodes take 8 GPUs" in refused
+    assert "1 more nodes need 8 GPUs" in refused
 
 
 @pytest.mark.parametrize("preflight", [True, False])
@@ -231,7 +234,7 @@ def test_a_limit_that_the_service_says_nothing_of_is_a_warning_and_never_no_room
     engine, refused = asked(account(getResourceAvailability=gone))
     assert refused == ""
     assert engine.of("ClusterNetwork")
-    assert any("does not say what is left of the limit gpu4-count" in text for text in said)
+    assert any("does not report what is left of the limit gpu4-count" in text for text in said)
 
 
 def test_of_several_domains_that_offer_the_shape_one_must_be_named(asked):
@@ -395,10 +398,13 @@ def test_in_subnets_that_exist_no_network_is_made_and_nodes_know_its_addresses_a
     ("changes", "sentence"),
     [
         ({"getRouteTables": {"routeTables": []}}, f"publicSubnet is {PUBLIC}, which sends 0.0.0.0/0 to an unknown place"),
-        ({"getPrivateIps": {"privateIps": [{}] * 252}}, f"privateSubnet is {PRIVATE}, which has 1 free addresses, and what"),
+        (
+            {"getPrivateIps": {"privateIps": [{}] * 252}},
+            f"privateSubnet is {PRIVATE}, which has 1 free addresses, and the machines",
+        ),
         (
             {"getSecurityLists": {"securityLists": []}},
-            f"privateSubnet is {PRIVATE}, whose security lists do not let all traffic",
+            f"privateSubnet is {PRIVATE}, whose security lists do not allow all traffic",
         ),
     ],
 )

@@ -163,4 +163,4 @@ def test_a_change_that_ends_the_instance_is_refused_until_it_is_allowed(single, 
 @pytest.mark.parametrize("gone", [{"state": "TERMINATED"}, {"freeformTags": {}}])
 def test_one_that_ended_or_that_is_not_of_this_stack_is_not_taken_for_it(single, gone):
     _, refused = single(there(instance(single()[0]), **gone))
-    assert "1 more nodes take 8 GPUs" in refused
+    assert "1 more nodes need 8 GPUs" in refused

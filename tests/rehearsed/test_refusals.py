@@ -40,7 +40,7 @@ CASES = {
         {"oci": pools({"nodes": 1}) | {"network": {"private": "10.1.0.0/24"}, "access": {"sshFrom": ["0.0.0.0/0"]}}},
         [
             "oci.pools[0].nodes is 1; a cluster network joins 2 or more",
-            "oci.network.private is 10.1.0.0/24, which is outside of oci",
+            "oci.network.private is 10.1.0.0/24, which is outside oci",
             "oci.access.sshFrom contains 0.0.0.0/0, the whole Internet",
         ],
     ),
@@ -58,7 +58,7 @@ CASES = {
             "which does not fit shape BM.GPU4.8",
             "oci.pools[1].image is ocid1.image.oc1..nobody, which is not in",
             "oci.pools[2].imageFamily is ol8, and image ocid1.image.oc1..rehearsed-ol7-gpu is Oracle",
-            "oci.pools[3].nodes is 100; 100 more nodes take 800 GPUs of the limit",
+            "oci.pools[3].nodes is 100; 100 more nodes need 800 GPUs of the limit",
         ],
     ),
     "a domain without the shape": (

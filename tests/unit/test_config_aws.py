@@ -108,7 +108,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             merged(EXISTING, {"network": {"private": "10.9.0.0/16"}}),
             FACTS,
-            f"aws.network.private is 10.9.0.0/16, and {OWN} names subnets; say one of them",
+            f"aws.network.private is 10.9.0.0/16, and {OWN} names subnets; set only one of them",
         ),
         (
             merged(EXISTING, {"secondZone": OTHER} | home(deployment="MULTI_AZ_1")),
@@ -125,14 +125,14 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             merged(EXISTING, lustre(existing="fs-1", size="2400 GiB")),
             FACTS,
-            "aws.storage.lustre.size is set, and aws.storage.lustre.existing is fs-1, which has its own; say one",
+            "aws.storage.lustre.size is set, and aws.storage.lustre.existing is fs-1, which has its own; set only one",
         ),
         (
             merged(EXISTING, home(existing="fs-1", onDestroy="delete")),
             FACTS,
             "aws.storage.home.onDestroy is set, and aws.storage.home.existing is fs-1",
         ),
-        (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only groups that exist may reach; name"),
+        (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only existing groups can reach; set"),
     ],
     "elastic-ips": [
         (
@@ -145,7 +145,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"name": "train", "nodeRights": ["s3-read"], "profiles": {"existing": {"nodes": "gpu-nodes"}}},
             FACTS,
-            "aws.nodeRights is s3-read, and aws.profiles.existing.nodes is gpu-nodes, which nothing is changed of; say one",
+            "aws.nodeRights is s3-read, and aws.profiles.existing.nodes is gpu-nodes, which is never changed; set only one",
         ),
         ({"profiles": {"existing": {"login": "gpu-login"}}}, FACTS, "aws.name is not set, and aws.profiles.existing names a"),
     ],
@@ -211,47 +211,47 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             EXISTING,
             also(NODES, *rules_of("0.0.0.0/0"), less=[NODES], out=True),
-            f"{OWN}.groups.nodes is sg-1, which does not let all traffic out to itself by its id; EFA matches no rule",
+            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic out to itself by its id; EFA matches no rule",
         ),
         (
             EXISTING,
             also(NODES, *rules_of("172.16.0.0/16"), less=[NODES]),
-            f"{OWN}.groups.nodes is sg-1, which does not let all traffic in from itself and out to itself by its id",
+            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic in from itself and out to itself by its id",
         ),
     ],
     "existing-reach": [
-        (EXISTING, without(LOGIN, "198.51.100.0/24"), "aws.access.sshFrom[0] is 198.51.100.0/24, and sg-2 lets no SSH in from"),
-        (EXISTING, without(LOGIN, "0.0.0.0/0"), f"{OWN}.groups.login is sg-2, which lets no SSH out to sg-1"),
-        (EXISTING, without(NODES, LOGIN), f"{OWN}.groups.nodes is sg-1, which lets no SSH in from sg-2"),
+        (EXISTING, without(LOGIN, "198.51.100.0/24"), "aws.access.sshFrom[0] is 198.51.100.0/24, and sg-2 blocks SSH from"),
+        (EXISTING, without(LOGIN, "0.0.0.0/0"), f"{OWN}.groups.login is sg-2, which blocks outgoing SSH to sg-1"),
+        (EXISTING, without(NODES, LOGIN), f"{OWN}.groups.nodes is sg-1, which blocks SSH from sg-2"),
         (
             merged(EXISTING, nodes(efa=False)),
             without(NODES, NODES),
-            f"{OWN}.groups.nodes is sg-1, which does not let all traffic through between nodes",
+            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic between nodes",
         ),
-        (EXISTING, without(NODES, "0.0.0.0/0"), f"{OWN}.groups.nodes is sg-1, which lets no HTTPS out to 0.0.0.0/0"),
+        (EXISTING, without(NODES, "0.0.0.0/0"), f"{OWN}.groups.nodes is sg-1, which blocks outgoing HTTPS to 0.0.0.0/0"),
     ],
     "existing-open": [
         (
             EXISTING,
             also(LOGIN, GroupRule(False, "tcp", (0, 1024), "0.0.0.0/0")),
-            f"{OWN}.groups.login is sg-2, which lets SSH in from 0.0.0.0/0, the whole Internet",
+            f"{OWN}.groups.login is sg-2, which allows SSH from 0.0.0.0/0, the whole Internet",
         )
     ],
     "existing-storage": [
         (
             merged(EXISTING, {"storage": {"home": None}}),
             without(STORED, LOGIN),
-            f"{OWN}.groups.storage is sg-3, which does not let through tcp 988 from sg-2, tcp 988 to sg-2, tcp 1018 from sg-2",
+            f"{OWN}.groups.storage is sg-3, which blocks tcp 988 from sg-2, tcp 988 to sg-2, tcp 1018 from sg-2",
         ),
         (
             merged(EXISTING, {"storage": {"lustre": None}}),
             also(STORED, GroupRule(False, "tcp", (0, 65535), NODES), less=[NODES]),
-            f"{OWN}.groups.storage is sg-3, which does not let through udp 111 from sg-1, udp 2049 from sg-1, udp 20001 from",
+            f"{OWN}.groups.storage is sg-3, which blocks udp 111 from sg-1, udp 2049 from sg-1, udp 20001 from",
         ),
         (
             merged(EXISTING, lustre(efa=True, size="19200 GiB") | {}),
             also(NODES, *rules_of(STORED, "tcp", (0, 65535)), less=[STORED]),
-            f"{OWN}.groups.nodes is sg-1, which does not let through everything from sg-3, everything to sg-3",
+            f"{OWN}.groups.nodes is sg-1, which blocks everything from sg-3, everything to sg-3",
         ),
     ],
     "networks": [
@@ -265,13 +265,13 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     ],
     "second-zone": [
         ({"secondZone": ZONE}, FACTS, f"aws.secondZone is {ZONE}, like aws.zone; it must be another zone of ap-northeast-1"),
-        ({"secondZone": "eu-west-1a"}, FACTS, "aws.secondZone is eu-west-1a, which is no zone of region ap-northeast-1"),
+        ({"secondZone": "eu-west-1a"}, FACTS, "aws.secondZone is eu-west-1a, which is not a zone of ap-northeast-1"),
     ],
     "provider-region": [
         ({}, replace(FACTS, region="us-east-1"), f"aws.zone is {ZONE}, and aws:region of this stack is us-east-1")
     ],
     "efa-unsupported": [(nodes(type="m5.xlarge"), FACTS, f"{P5}.efa is true, and m5.xlarge has none; types with EFA are p3dn")],
-    "efa-off": [(nodes(efa=False), FACTS, f"{P5}.efa is false, and p5.48xlarge has 32 EFA devices; NCCL will go over TCP")],
+    "efa-off": [(nodes(efa=False), FACTS, f"{P5}.efa is false, and p5.48xlarge has 32 EFA devices; NCCL will use TCP")],
     "placement-off": [(nodes(placement="none"), FACTS, f"{P5}.placement is none with EFA; a cluster placement group")],
     "placement-strategy": [
         (
@@ -300,7 +300,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             nodes(placement="existing", placementGroup="gone"),
             replace(FACTS, placement_groups={"gone": None}),
-            f"{P5}.placementGroup is gone, and ap-northeast-1 has none of that name",
+            f"{P5}.placementGroup is gone, and ap-northeast-1 has no group of that name",
         )
     ],
     "container-versions": [
@@ -321,7 +321,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"container": {"image": "docker://r.io#a/b:1", "sha256": "1" * 64}},
             FACTS,
-            "aws.container.sha256 is the sum of a file on the nodes, and image is docker://r.io#a/b:1",
+            "aws.container.sha256 is the checksum of a file on the nodes, and image is docker://r.io#a/b:1",
         )
     ],
     "group-without-reservation": [
@@ -340,7 +340,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (bought("open-odcr", placement="managed"), FACTS, f"{P5}.placement is managed with open reservations"),
     ],
     "reservation-in-group": [
-        (TARGETED, reserved(IN_MINE), f"{P5}.placement is none, and cr-1 was created in placement group mine; say existing")
+        (TARGETED, reserved(IN_MINE), f"{P5}.placement is none, and cr-1 was created in placement group mine; set existing")
     ],
     "reservation-unknown": [(TARGETED, reserved(None), f"{P5}.purchase.reservation is cr-1, which is not in ap-northeast-1")],
     "reservation-type": [
@@ -404,7 +404,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             POOLED,
             replace(FACTS, groups={GROUP: None}),
-            f"{P5}.purchase.reservation is {GROUP}, which is no group of type AWS::EC2",
+            f"{P5}.purchase.reservation is {GROUP}, which is not a group of type AWS::EC2",
         ),
         (
             POOLED,
@@ -427,7 +427,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             bought("capacity-block", reservation="cr-1"),
             reserved(replace(BLOCK, state="scheduled", start="2026-12-01T11:30:00Z")),
-            f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; the update waits for it half an hour",
+            f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; the update waits for it",
         )
     ],
     "dynamic-unstarted": [
@@ -475,7 +475,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             replace(FACTS, machines={"p5.48xlarge": machine("p5.48xlarge", efa=16)}),
-            f"{P5}.type is p5.48xlarge, which has 16 EFA devices on 32 cards by the account, and 32 on 32 by the catalogue",
+            f"{P5}.type is p5.48xlarge, which has 16 EFA devices on 32 cards according to the account, and 32 on 32 according",
         ),
         (
             {},
@@ -506,12 +506,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             nodes(static=20, legacyEfa=True) | {"network": {"private": "10.1.0.0/23"}},
             FACTS,
-            "aws.network.private is 10.1.0.0/23, whose first half, a /24, has 219 addresses for machines that take 640",
+            "aws.network.private is 10.1.0.0/23, whose first half, a /24, has 219 addresses for machines that need 640",
         ),
         (
             EXISTING,
             subnet(PRIVATE, free=1),
-            f"{OWN}.privateSubnet is subnet-2, which has 1 free addresses, and the machines that do not run yet take 2",
+            f"{OWN}.privateSubnet is subnet-2, which has 1 free addresses, and the machines to be launched need 2",
         ),
     ],
     "architectures-differ": [
@@ -564,7 +564,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             nodes(type="p3dn.24xlarge"),
             FACTS,
-            f"{P5}.type is p3dn.24xlarge, whose GPUs NVIDIA's open kernel modules do not drive",
+            f"{P5}.type is p3dn.24xlarge, whose GPUs NVIDIA's open kernel modules do not support",
         )
     ],
     "not-nvidia": [
@@ -582,16 +582,14 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ),
     ],
     "static-one": [
-        (nodes(static=1), FACTS, f"{P5}.static is 1; machines with EFA are measured together from 2 on"),
+        (nodes(static=1), FACTS, f"{P5}.static is 1; machines with EFA are measured in groups of 2 or more"),
         (nodes(static=3, leaveOut=[0, 2]), FACTS, f"{P5}.static is 3 less 2 left out; machines with EFA are measured"),
     ],
     "left-out": [
-        (nodes(static=3, leaveOut=[1, 4, 3]), FACTS, f"{P5}.leaveOut names 3, 4, and the machines have the numbers 0 to 2"),
+        (nodes(static=3, leaveOut=[1, 4, 3]), FACTS, f"{P5}.leaveOut names 3, 4, and the machines have the indexes 0 to 2"),
         (nodes(static=2, leaveOut=[1, 0]), FACTS, f"{P5}.leaveOut names every machine, and then nothing is measured"),
     ],
-    "key-type": [
-        ({"access": {"publicKey": RSA}}, FACTS, "aws.access.publicKey is ssh-rsa, which ubuntu2204 refuses; make one")
-    ],
+    "key-type": [({"access": {"publicKey": RSA}}, FACTS, "aws.access.publicKey is ssh-rsa, which ubuntu2204 refuses; create")],
     "tag-count": [({"tags": TAGS}, FACTS, "aws.tags has 42 tags; a resource takes 40")],
     "lustre-size": [
         (lustre(size="3600 GiB"), FACTS, "aws.storage.lustre.size is 3600 GiB; it must be 1200 GiB or a multiple of 2400")

@@ -112,17 +112,17 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
                     "vcn": "10.0.0.0/16",
                 }
             },
-            "oci.network.vcn is set, and oci.network.existing names subnets; say one of them",
+            "oci.network.vcn is set, and oci.network.existing names subnets; set only one of them",
         )
     ],
     "existing-system": [
         (
             storage(lustre={"existing": "ocid1.lustrefilesystem.oc1..a"}),
-            "oci.storage.lustre.existing is set, and the stack makes a VCN, in which nothing is yet; name oci.network.existing",
+            "oci.storage.lustre.existing is set, and the stack creates a new VCN, which contains nothing yet",
         ),
         (
             storage(home={"existing": {"mountTarget": "ocid1.mounttarget.oc1..a"}, "throughput": "20 Gbit/s"}),
-            "oci.storage.home.throughput is set, and oci.storage.home.existing names what has its own; say one of them",
+            "oci.storage.home.throughput is set, and oci.storage.home.existing names a file system that has",
         ),
     ],
     "vcn-rails": [
@@ -132,20 +132,20 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "vcn-size": [
         (
             network(vcn="172.16.0.0/12", public="172.16.0.0/24", private="172.16.1.0/24"),
-            "oci.network.vcn is 172.16.0.0/12; the cloud takes /16 to /30",
+            "oci.network.vcn is 172.16.0.0/12; the cloud accepts /16 to /30",
         ),
-        (network(public="10.0.0.0/31"), "oci.network.public is 10.0.0.0/31; the cloud takes no subnet smaller than /30"),
+        (network(public="10.0.0.0/31"), "oci.network.public is 10.0.0.0/31; the cloud accepts no subnet smaller than /30"),
     ],
     "subnets": [
-        (network(private="10.1.0.0/24"), "oci.network.private is 10.1.0.0/24, which is outside of oci.network.vcn 10.0.0.0/16"),
-        (network(public="10.1.0.0/24"), "oci.network.public is 10.1.0.0/24, which is outside of oci.network.vcn 10.0.0.0/16"),
+        (network(private="10.1.0.0/24"), "oci.network.private is 10.1.0.0/24, which is outside oci.network.vcn 10.0.0.0/16"),
+        (network(public="10.1.0.0/24"), "oci.network.public is 10.1.0.0/24, which is outside oci.network.vcn 10.0.0.0/16"),
         (network(private="10.0.0.0/25"), "oci.network.private is 10.0.0.0/25, which overlaps oci.network.public 10.0.0.0/24"),
     ],
     "subnet-room": [
         (network(private="10.0.1.0/30"), "oci.network.private is 10.0.1.0/30, which has room for 1 machines; 2 nodes"),
         (
             storage(lustre={}) | network(private="10.0.1.0/28"),
-            "oci.network.private is 10.0.1.0/28, which has 13 addresses; 2 nodes and the servers of the file systems take 21",
+            "oci.network.private is 10.0.1.0/28, which has 13 addresses; 2 nodes and the servers of the file systems need 21",
         ),
         (
             {"storage": {"home": {}}, "pools": [{"nodes": 3}]} | network(private="10.0.1.0/29"),
@@ -161,7 +161,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "pool-names": [
         (
             {"pools": [{}, {"name": "gpu", "nodes": 0, "image": IMAGE}]},
-            "oci.pools[1].name is 'gpu', as another pool's is; each needs a name of its own",
+            "oci.pools[1].name is 'gpu', like another pool; each needs its own name",
         )
     ],
     "pool-nodes": [
@@ -180,7 +180,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "container-image": [
         (
             ONE_MACHINE | {"container": TENSORFLOW, "pools": [SINGLE | {"imageFamily": "ubuntu2204"}]},
-            "oci.pools[0].imageFamily is ubuntu2204, and oci.container is set; first boot installs what runs containers on ol8",
+            "oci.pools[0].imageFamily is ubuntu2204, and oci.container is set; first boot can install the container runtime",
         )
     ],
     "container-sums": [
@@ -192,7 +192,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "single-asked": [
         (
             pool(nodes=1, clusterNetwork=False) | {"preflight": False},
-            "oci.pools[0].clusterNetwork is false, and oci.preflight is false; only the account says",
+            "oci.pools[0].clusterNetwork is false, and oci.preflight is false; only the account knows",
         )
     ],
     "boot-volume": [(pool(bootVolume="100 GB"), "oci.pools[0].bootVolume is 100 GB; GPU nodes need 200 GB or more")],
@@ -241,8 +241,8 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             "oci.storage.lustre.mount is /data/l, and oci.storage.home.mount is /data; neither may hide the other",
         ),
         (storage(lustre={"mount": "/mnt"}), "oci.storage.lustre.mount is /mnt, and the nodes have /mnt/localdisk of their own"),
-        (storage(lustre={"mount": "/home"}), "oci.storage.lustre.mount is /home, over /home/opc, which holds the keys"),
-        (storage(home={"mount": "/home/opc"}), "oci.storage.home.mount is /home/opc, over /home/opc, which holds the keys"),
+        (storage(lustre={"mount": "/home"}), "oci.storage.lustre.mount is /home, over /home/opc, which contains the keys"),
+        (storage(home={"mount": "/home/opc"}), "oci.storage.home.mount is /home/opc, over /home/opc, which contains the keys"),
     ],
 }
 
@@ -318,7 +318,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             facts(shapes={"AD-1": {"BM.GPU4.8": OfferedShape(4, ())}}),
-            "oci.pools[0].shape is BM.GPU4.8, which has 4 GPUs by the account and 8 by the catalogue",
+            "oci.pools[0].shape is BM.GPU4.8, which has 4 GPUs according to the account and 8 according to the catalogue",
         ),
     ],
     "login-image": [
@@ -341,7 +341,11 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             own(PUBLIC, vcn="other"),
             f"{AT}.privateSubnet is {PRIVATE}, which is in vcn, and publicSubnet is in other; name",
         ),
-        (OWN, own(PRIVATE, domain="AD-2"), f"{AT}.privateSubnet is {PRIVATE}, which is in AD-2, and machines go to AD-1; name"),
+        (
+            OWN,
+            own(PRIVATE, domain="AD-2"),
+            f"{AT}.privateSubnet is {PRIVATE}, which is in AD-2, and the machines are created in AD-1; name",
+        ),
     ],
     "existing-dns": [(OWN, own(PRIVATE, dns=""), f"{AT}.privateSubnet is {PRIVATE}, which has no DNS label")],
     "existing-routes": [
@@ -364,45 +368,53 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ),
     ],
     "existing-room": [
-        (OWN, own(PRIVATE, free=1), f"{AT}.privateSubnet is {PRIVATE}, which has 1 free addresses, and what does not run yet"),
+        (
+            OWN,
+            own(PRIVATE, free=1),
+            f"{AT}.privateSubnet is {PRIVATE}, which has 1 free addresses, and the machines to be created",
+        ),
         (
             OWN | storage(home={}),
             own(PRIVATE, free=4),
-            f"{AT}.privateSubnet is {PRIVATE}, which has 4 free addresses, and what",
+            f"{AT}.privateSubnet is {PRIVATE}, which has 4 free addresses, and the machines",
         ),
     ],
     "existing-reach": [
         (
             OWN,
             own(PUBLIC, rules=(OUT,)),
-            f"oci.access.sshFrom[0] is 198.51.100.0/24, and the security lists of {PUBLIC} let no",
+            f"oci.access.sshFrom[0] is 198.51.100.0/24, and the security lists of {PUBLIC} block SSH",
         ),
-        (OWN, own(PUBLIC, rules=(SSH,)), f"{AT}.publicSubnet is {PUBLIC}, whose security lists let no SSH out to 10.9.1.0/24"),
+        (
+            OWN,
+            own(PUBLIC, rules=(SSH,)),
+            f"{AT}.publicSubnet is {PUBLIC}, whose security lists block outgoing SSH to 10.9.1.0/24",
+        ),
         (
             OWN,
             own(PRIVATE, rules=(rule_of("10.9.1.0/24"), OUT)),
-            f"{AT}.privateSubnet is {PRIVATE}, whose security lists let no SSH in from 10.9.0.0/24",
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists block SSH from 10.9.0.0/24",
         ),
         (
             OWN,
             own(PRIVATE, rules=(rule_of("10.9.0.0/16", "6"), OUT)),
-            f"{AT}.privateSubnet is {PRIVATE}, whose security lists do not let all traffic through between its own machines",
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists do not allow all traffic between its own machines",
         ),
         (
             OWN,
             own(PRIVATE, rules=(rule_of("10.9.0.0/16"), rule_of("10.9.0.0/16", out=True))),
-            f"{AT}.privateSubnet is {PRIVATE}, whose security lists let no HTTPS out to 0.0.0.0/0",
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists block outgoing HTTPS to 0.0.0.0/0",
         ),
     ],
     "existing-open": [
         (
             OWN,
             own(PUBLIC, rules=(rule_of("0.0.0.0/0", "6", 22), OUT)),
-            f"{AT}.publicSubnet is {PUBLIC}, whose security lists let SSH in from 0.0.0.0/0, the whole Internet",
+            f"{AT}.publicSubnet is {PUBLIC}, whose security lists allow SSH from 0.0.0.0/0, the whole Internet",
         )
     ],
     "limit": [
-        (pool(nodes=4), facts(running={"gpu": 1}), "oci.pools[0].nodes is 4; 3 more nodes take 24 GPUs of the limit gpu4-count")
+        (pool(nodes=4), facts(running={"gpu": 1}), "oci.pools[0].nodes is 4; 3 more nodes need 24 GPUs of the limit gpu4-count")
     ],
     "machines-end": [
         (
@@ -446,7 +458,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         )
     ],
     "limit-unknown": [
-        ({}, facts(available={"gpu4-count": None}), "oci.pools[0].nodes is 2, and the service does not say what is left of")
+        ({}, facts(available={"gpu4-count": None}), "oci.pools[0].nodes is 2, and the service does not report what is left of")
     ],
 }
 
