@@ -8,13 +8,13 @@ RUN   := . tools/env && tools/in-stack $(STACK)
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
-setup: ## bring what this machine lacks: engine, Python packages, the rehearsal's Debian packages
+setup: ## install what this machine lacks: engine, Python packages, the rehearsal's Debian packages
 	@tools/setup engine python rehearsal
 
 up: setup ## build and measure the cluster of STACK (default dev), rehearsed on this machine
 	@$(RUN) up --yes --skip-preview --suppress-outputs
 
-measure: setup ## measure again, now, although nothing changed
+measure: setup ## measure again now, even if nothing changed
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.again raise $(STACK) && $(RUN) up --yes --skip-preview --suppress-outputs
 
 status: setup ## show verdict, number, nodes, ssh, report and cost on one screen
@@ -26,13 +26,13 @@ replace: setup ## replace node NODE, and measure
 exclude: setup ## leave node NODE out, in the stack file too, and measure the others
 	@$(RUN) exclude "$(NODE)"
 
-unlock: setup ## lift the lock that a killed update left; one of an update at work stays
+unlock: setup ## remove the lock of a killed update; a running update keeps its lock
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.unlock $(STACK)
 
-release: setup ## show what a destroy left, such as protected data; DATA=delete ends it
+release: setup ## list what a destroy left, such as protected data; DATA=delete deletes it
 	@$(RUN) release $(DATA)
 
-config: setup ## ask for what TARGET (oci, aws or hosts) needs, and write Pulumi.STACK.yaml
+config: setup ## ask a few questions about TARGET (oci, aws or hosts) and write Pulumi.STACK.yaml
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.config "$(TARGET)" $(STACK)
 
 monitoring: setup ## write Prometheus's configuration and the Grafana dashboard into .busbar/monitoring
@@ -41,19 +41,19 @@ monitoring: setup ## write Prometheus's configuration and the Grafana dashboard 
 logs: setup ## pack outputs, kept runs and first-boot logs into .busbar/logs, without secrets
 	@$(RUN) logs
 
-clear: ## end every trace of a rehearsal: hosts, networks, planted faults, state and records
+clear: ## remove every trace of a rehearsal: hosts, networks, planted faults, state and records
 	@python3 -m rehearsal.entry.clear && rm -rf .busbar/state .busbar/config .busbar/history .busbar/report
 
-preview: setup ## show what `up` would do and what bandwidth it would find; JSON=1 for a program
+preview: setup ## show what `up` would do and the expected bandwidth; JSON=1 for programs
 	@$(RUN) preview $(if $(JSON),--json)
 
-down: setup ## destroy everything that `up` made
+down: setup ## destroy everything that `up` created
 	@$(RUN) destroy --yes --skip-preview
 
 outputs: setup ## print the stack's outputs as JSON
 	@$(RUN) stack output --json
 
-ssh: setup ## open a shell on the head
+ssh: setup ## open a shell on the head node
 	@$(RUN) shell
 
 test: setup ## run every check and every test; needs root, about 10 minutes on 2 cores
@@ -74,9 +74,9 @@ check: ## run the checks (style, types, shell, workflows)
 	@tools/setup checks
 	@tools/check
 
-figures: setup ## measure what README claims, one line each; PARTS="faults healthy" takes half an hour, kills and busy each more
+figures: setup ## measure the claims of README, one line each; PARTS="faults healthy" takes half an hour, kills and busy each more
 	@. tools/env && "$$BUSBAR_PYTHON" tools/figures.py $(PARTS)
 
-compare: setup ## time the same way to a verdict against an Ansible playbook and an ssh loop, 8 hosts
+compare: setup ## time the whole way to a verdict against an Ansible playbook and an ssh loop, 8 hosts
 	@tools/setup compare
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.compare.rounds

@@ -1,4 +1,4 @@
-"""What NCCL and Open MPI are told on each kind of machine, as the vendors' own samples do."""
+"""Settings of NCCL and Open MPI for each kind of machine, as in the vendors' own samples."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _RCCL = "oci-hpc:samples/gpu/rccl_run_allreduce.sbatch"
 
 @dataclass(frozen=True)
 class Environment:
-    """How a collective is started on one family of shapes.
+    """Settings that start a collective on one family of shapes.
 
     Attributes:
         exports: variables given to every rank (`mpirun -x`).
         mca: Open MPI parameters (`--mca name value`).
-        bind_to: Open MPI's binding of ranks.
-        source: where the set was read.
+        bind_to: how Open MPI binds ranks.
+        source: where these settings come from.
         provider: libfabric provider that carries NCCL's bytes through its plugin; empty if NCCL drives the HCAs itself. A
-            plugin gives each GPU the rails that are near it and takes no list of them.
+            plugin assigns each GPU its nearest rails and accepts no list of them.
     """
 
     exports: Mapping[str, str]
@@ -31,7 +31,7 @@ class Environment:
 
 
 _UCX = {"pml": "ucx", "coll": "^hcoll"}
-_B = {
+_HOPPER = {
     "UCX_TLS": "tcp",
     "NCCL_CUMEM_ENABLE": "0",
     "NCCL_IB_SPLIT_DATA_ON_QPS": "0",
@@ -46,7 +46,7 @@ _B = {
     "RX_QUEUE_LEN": "8192",
     "IB_RX_QUEUE_LEN": "8192",
 }
-_C = {
+_GB200_EXPORTS = {
     "NCCL_MNNVL_ENABLE": "1",
     "NCCL_CUMEM_ENABLE": "1",
     "NCCL_NVLS_ENABLE": "1",
@@ -54,13 +54,13 @@ _C = {
     "NCCL_SOCKET_IFNAME": "eth0",
 }
 
-#: Machines that are in no cloud that busbar knows: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's own
-#: few messages go over TCP, which every build of Open MPI supports. NCCL does the binding, because it knows where each GPU is.
+#: Machines outside the supported clouds: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's own few
+#: messages use TCP, which every build of Open MPI supports. NCCL binds ranks, because it knows where each GPU is.
 GENERIC = "generic"
 #: AWS machines with EFA.
 EFA = "efa"
 
-#: Environment by the name that shapes refer to.
+#: Environments by the names that shapes refer to.
 ENVIRONMENTS: dict[str, Environment] = {
     "oci-a100": Environment(
         {
@@ -77,10 +77,10 @@ ENVIRONMENTS: dict[str, Environment] = {
         "numa",
         _ALLREDUCE,
     ),
-    "oci-hopper": Environment(_B, _UCX, "numa", _ALLREDUCE),
-    "oci-gb200": Environment(_C, _UCX, "none", _GB200),
+    "oci-hopper": Environment(_HOPPER, _UCX, "numa", _ALLREDUCE),
+    "oci-gb200": Environment(_GB200_EXPORTS, _UCX, "none", _GB200),
     "oci-gb300": Environment(
-        _C
+        _GB200_EXPORTS
         | {
             "NCCL_IB_GID_INDEX": "3",
             "NCCL_IB_TC": "41",
@@ -126,8 +126,8 @@ ENVIRONMENTS: dict[str, Environment] = {
         "numa",
         "oci-hpc:playbooks/roles/latency_check",
     ),
-    # EFA: the plugin sets protocol, buffers and topology for each type, and libfabric 1.18 or later the rest. These keep NCCL's
-    # bootstrap off bridges, and MPI's own few messages on TCP.
+    # EFA: the plugin sets protocol, buffers and topology for each instance type, and libfabric 1.18 or later sets everything
+    # else. These settings keep NCCL's bootstrap off bridges and MPI's own few messages on TCP.
     EFA: Environment(
         {"NCCL_SOCKET_IFNAME": "^docker,lo,veth"},
         {"pml": "ob1", "btl": "tcp,self"},
