@@ -1,1 +1,1 @@
-"""Set-up, checks and measurements of this checkout; nothing that a cluster needs."""
+"""Set-up, checks and measurements of this checkout; a cluster needs none of it."""

@@ -1,11 +1,11 @@
-"""Lets a stack of this checkout be measured again, and its stack file stay as it is.
+"""Measures a stack of this checkout again without changing its stack file.
 
 python -m tools.again raise STACK     the next update measures again
 python -m tools.again run STACK       print the `measure.run` that counts
 
-How often a stack was raised is in .busbar/config, and tools/in-stack adds it to `measure.run` of the stack file's copy at each
-update, so no later update falls back to an earlier run. (`pulumi up --config-path --config busbar:measure.run=2` would do for
-one update only, and in pulumi 3.259.0 the group has no other key then.)
+The number of raises is kept in .busbar/config. At each update tools/in-stack adds it to `measure.run` in its copy of the stack
+file, so no later update falls back to an earlier run. (`pulumi up --config-path --config busbar:measure.run=2` would work for
+one update only, and in pulumi 3.259.0 it drops the group's other keys.)
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ ROOT = Path(__file__).parent.parent
 
 
 def raised(folder: Path, stack: str) -> int:
-    """Return how often `stack` was raised."""
+    """Return how many times `stack` was raised."""
     file = folder / f"{stack}.again"
     return int(file.read_text()) if file.exists() else 0
 
 
 def run(folder: Path, stack: str, given: str) -> int:
-    """Return the `measure.run` that counts for `stack`, whose file has the text `given`."""
+    """Return the `measure.run` in effect for `stack`, whose file contains the text `given`."""
     group = (yaml.safe_load(given).get("config") or {}).get("busbar:measure") or {}
     return int(group.get("run", 1)) + raised(folder, stack)
 
 
 def main(argv: list[str]) -> int:
-    """Do one of the two; return an exit status."""
+    """Run one of the two commands; return an exit status."""
     if len(argv) != 2 or argv[0] not in {"raise", "run"}:  # noqa: PLR2004 - a verb and a stack
         sys.stderr.write(f"{__doc__}\n")
         return 2
     folder, stack = ROOT / ".busbar" / "config", argv[1]
     given = ROOT / f"Pulumi.{stack}.yaml"
     if not given.exists():
-        return 0  # tools/in-stack says so
+        return 0  # tools/in-stack reports it
     if argv[0] == "raise":
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{stack}.again").write_text(str(raised(folder, stack) + 1))

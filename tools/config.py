@@ -1,7 +1,7 @@
 """Ask for what a stack of one target needs, and write its stack file: python -m tools.config TARGET STACK.
 
-Answers that this machine knows (region and tenancy of the vendor's own configuration) are offered, and Enter takes them. The
-file is judged as a preview judges it and only written if nothing is wrong; one that is there is left as it is.
+Answers found on this machine (region and tenancy in the vendor's own configuration) are offered as defaults, and Enter accepts
+them. The file is checked as a preview checks it, and written only if nothing is wrong. An existing file is left as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True)
 class Question:
-    """One question: the answer's name, what is asked, and what Enter takes; nothing if it is empty."""
+    """One question: the answer's name, the text of the question, and the default that Enter accepts (empty: no default)."""
 
     name: str
     asks: str
@@ -34,7 +34,7 @@ class Question:
 
 
 def questions(target: str, home: Path, environ: Mapping[str, str]) -> list[Question]:
-    """Return what is asked of somebody who wants a stack of `target`."""
+    """Return the questions for a new stack of `target`."""
     networks = Question("from", "networks that may open SSH, with commas, such as 203.0.113.7/32")
     if target == "oci":
         own = _ini(home / ".oci" / "config", "DEFAULT")
@@ -82,7 +82,7 @@ def stack_file(target: str, said: Mapping[str, str]) -> dict[str, Any]:
 
 
 def wrong(config: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each thing that a preview would refuse."""
+    """Return one sentence for each error that a preview would report."""
     given = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("busbar:")}
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
     try:
@@ -93,7 +93,7 @@ def wrong(config: Mapping[str, Any]) -> list[str]:
 
 
 def write(target: str, stack: str, folder: Path, ask: Callable[[Question], str], home: Path) -> tuple[Path | None, list[str]]:
-    """Ask, judge and write; return the file, or None with the sentences that say why there is none."""
+    """Ask, check and write; return the file, or None and the reasons why it was not written."""
     if target not in TARGETS:
         return None, [f"TARGET is {target!r}; it must be one of {', '.join(TARGETS)}: make config TARGET=oci STACK=name"]
     file = folder / f"Pulumi.{stack}.yaml"
@@ -112,7 +112,7 @@ def write(target: str, stack: str, folder: Path, ask: Callable[[Question], str],
 
 
 def _ini(path: Path, section: str) -> dict[str, str]:
-    """Return a section of a vendor's configuration; nothing where there is none, or it cannot be read."""
+    """Return a section of a vendor's configuration; empty if it does not exist or cannot be read."""
     found = configparser.ConfigParser(default_section="-", interpolation=None)
     try:
         found.read(path)

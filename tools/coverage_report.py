@@ -1,6 +1,6 @@
-"""Measure line and branch coverage of the product's rooms, and print it room by room.
+"""Measure line and branch coverage of the product, and print it package by package.
 
-Coverage by bytecode costs a tenth of what a tracing one does, so every test is measured.
+Coverage by bytecode costs a tenth of coverage by tracing, so every test is measured.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from slipcover import FileMatcher, ImportManager, Slipcover, merge_coverage
 from slipcover.importer import SlipcoverLoader
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Where every process that measures leaves a file.
+#: Folder in which every measured process leaves a file.
 DATA = ROOT / ".busbar" / "coverage"
-#: The product: the rehearsal and the tools are what it is tested with. Programs that tests start are not measured.
+#: The product. The rehearsal and the tools only test it, and programs that tests start are not measured.
 PRODUCT = ("benchmarks", "catalogue", "cloudinit", "components", "config", "scheduler")
 
 
 def begin() -> Callable[[], None]:
-    """Measure what of the product is imported from here on; return what ends that and writes this process's file."""
+    """Measure every product module imported from here on; return a function that stops this and writes this process's file."""
     folders = [str(ROOT / room) for room in PRODUCT]
-    # What only says that a subclass has to say it is no line of the product.
+    # A line that only requires a subclass to define something does not count.
     measured = Slipcover(immediate=True, branch=True, source=folders, exclude_also=["raise NotImplementedError"])
     imports = ImportManager(measured, FileMatcher(sources=folders))
     imports.__enter__()
-    # Its loader lacks this part of a loader's interface, by which the runner reads what it sends to a node.
+    # Its loader lacks the part of the interface with which the runner reads the files that it sends to a node.
     SlipcoverLoader.get_source = lambda self, name: self.orig_loader.get_source(name)
 
     def end() -> None:
@@ -42,10 +42,10 @@ def begin() -> Callable[[], None]:
 
 
 def by_room() -> dict[str, Counter[str]]:
-    """Return counts of lines and branches, covered and missing, by room, and of the whole product under "product"."""
+    """Return covered and missing lines and branches by package; "product" is the total."""
     whole: dict[str, Any] = {"meta": {"software": "slipcover", "branch_coverage": True}, "files": {}}
     for path in sorted(DATA.glob("*.json")):
-        merge_coverage(whole, json.loads(path.read_text()))  # one file by two names becomes one
+        merge_coverage(whole, json.loads(path.read_text()))  # merges a file that was recorded under two names
     rooms: dict[str, Counter[str]] = {}
     for name, found in sorted(whole["files"].items()):
         room = "/".join(Path(name).parts[:2]) if len(Path(name).parts) > 2 else Path(name).parts[0]  # noqa: PLR2004 - ROOM/PART/FILE
@@ -55,7 +55,7 @@ def by_room() -> dict[str, Counter[str]]:
 
 
 def main() -> int:
-    """Print a line for each room."""
+    """Print a line for each package."""
     for room, counts in by_room().items():
         said = [f"coverage: {room:<24}"]
         for what in ("lines", "branches"):

@@ -1,11 +1,11 @@
 """Writes docs/grafana/busbar.json, the Grafana dashboard of RDMA counters, GPUs and NVLink: python -m tools.dashboard.
 
-The JSON is Grafana's classic model, which all its versions from 8 on import (Grafana: "Dashboard JSON model"). Drivers count
-under their own names, so a panel asks for each driver's; those that a node does not have draw nothing.
+The JSON is Grafana's classic model, which every version from 8 on imports (Grafana: "Dashboard JSON model"). Drivers use
+their own counter names, so a panel queries those of every driver; counters that a node does not have draw nothing.
 
-The exporter's names follow from components/remote_scripts/rdma_exporter.py and from the drivers' (tests/golden/rdma names
-their sources). DCGM's are of dcgm-exporter's etc/default-counters.csv. The two of NVLink are in no list that it comes with: add
-them to the one that yours reads (NVIDIA/dcgm-exporter issue 316).
+The exporter's names are derived from the drivers' names in components/remote_scripts/rdma_exporter.py (sources: see
+tests/golden/rdma). The DCGM names are from dcgm-exporter's etc/default-counters.csv. The two NVLink counters are in none of the
+lists that it ships: add them to the list that your exporter reads (NVIDIA/dcgm-exporter issue 316).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from string import ascii_uppercase
 from typing import Any
 
 FILE = Path(__file__).parent.parent / "docs" / "grafana" / "busbar.json"
-#: Grafana 8's model; later versions raise it as they load a dashboard.
+#: Schema version of Grafana 8; later versions migrate a dashboard when they load it.
 _SCHEMA_VERSION = 30
 _WIDTH, _HEIGHT, _ACROSS = 12, 8, 24
 _NODES = '{pool=~"$pool",node=~"$node"}'
@@ -26,19 +26,19 @@ _PORT, _GPU = "{{node}} {{device}}", "{{node}} GPU {{gpu}}"
 
 @dataclass(frozen=True)
 class Line:
-    """What one query draws: `expression` has `@` where the chosen nodes go, and `legend` names a series of it."""
+    """One query: `expression` contains `@` in place of the chosen nodes, and `legend` names each of its series."""
 
     expression: str
     legend: str
 
     def target(self, letter: str) -> dict[str, Any]:
-        """Return it as a panel has it."""
+        """Return the query as a target of a panel."""
         return {"refId": letter, "expr": self.expression.replace("@", _NODES), "legendFormat": self.legend}
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One graph: its title, Grafana's unit, what it says to who asks, and its lines."""
+    """One graph: its title, Grafana's unit, its description, and its lines."""
 
     title: str
     unit: str
@@ -47,14 +47,14 @@ class Panel:
 
 
 def _rates(*names: str, suffix: str = "") -> tuple[Line, ...]:
-    """Return the growth of counters of the exporter, each port by itself, by what their driver calls them."""
+    """Return the rates of the exporter's counters for each port, given the driver's names for them."""
     return tuple(
         Line(f"rate(busbar_rdma_{name}_total@[$__rate_interval]){suffix}", f"{_PORT} {name.removeprefix('hw_')}")
         for name in names
     )
 
 
-#: Rows of the dashboard.
+#: The dashboard's rows.
 ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "RDMA",

@@ -2,8 +2,8 @@
 
 pulumi stack export --stack STACK | python -m tools.exclude NODE STACK FILE && pulumi up --stack STACK
 
-FILE is the stack file, which asks for one node less afterwards. On OCI the vendor's own tool detaches and ends the node and
-makes its pool smaller. On AWS machines are numbered, and the stack file names the number that is left out.
+FILE is the stack file, which requests one node fewer afterwards. On OCI the vendor's own tool detaches and terminates the node
+and shrinks its pool. On AWS machines are numbered, and the stack file lists the numbers that are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def exclude(state: dict[str, Any], name: str, stack: str, file: Path, run: Run) 
     """Leave out the node `name` of the exported `state`; `run` runs a command and returns what it prints.
 
     Raises:
-        RefusedError: there is no such node, or it cannot be left out.
+        RefusedError: the node does not exist or cannot be left out.
     """
     target, node = node_of(state, name)
     resources = state["deployment"]["resources"]
@@ -39,7 +39,7 @@ def exclude(state: dict[str, Any], name: str, stack: str, file: Path, run: Run) 
 
 
 def _hosts(config: dict[str, Any], name: str) -> list[str]:
-    """Return the change to a stack file that leaves out a machine that exists."""
+    """Return the change to a stack file that leaves out an existing machine of target hosts."""
     group = config["busbar:hosts"]
     if name not in group.get("nodes", {}):
         raise RefusedError(f"{name} is named in {group.get('inventory')}; take it out there, and run make up")
@@ -49,7 +49,7 @@ def _hosts(config: dict[str, Any], name: str) -> list[str]:
 
 
 def _machine(config: dict[str, Any], node: dict[str, str], number: int) -> list[str]:
-    """Return the change to a stack file that leaves out the machine of that number of a queue."""
+    """Return the change to a stack file that leaves out machine `number` of a queue."""
     keys = []
     for at, queue in enumerate(config["busbar:aws"]["queues"]):
         for index, one in enumerate(queue["machines"]):
@@ -73,7 +73,7 @@ def _pool(config: dict[str, Any], node: dict[str, str]) -> list[str]:
         if pool["name"] == node["pool"]:
             if not pool.get("clusterNetwork", True):
                 raise RefusedError(f"{node['name']} is the only node of {node['pool']}; make replace recreates it")
-            if pool["nodes"] <= 2:  # noqa: PLR2004 - a cluster network has two nodes at least
+            if pool["nodes"] <= 2:  # noqa: PLR2004 - a cluster network has at least two nodes
                 raise RefusedError(
                     f"{node['pool']} has {pool['nodes']} nodes, and a cluster network needs 2; make replace recreates one"
                 )

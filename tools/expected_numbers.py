@@ -1,4 +1,4 @@
-"""Write docs/expected-numbers.md: what the model expects of every machine of the catalogue, and what others published of it.
+"""Write docs/expected-numbers.md: the model's expectation for every machine in the catalogue, beside published results.
 
 python -m tools.expected_numbers > docs/expected-numbers.md
 """
@@ -19,7 +19,7 @@ from config.measure import Measure, Sizes
 from tools.published_rows import is_over_nvlink, refusal
 
 _COLLECTIVE: Final = "all_reduce"
-#: Node counts and sizes (bytes) that the table shows; the gate is that of the largest size.
+#: Node counts and sizes (bytes) in the table; the gate is for the largest size.
 _NODES, _SIZES = (1, 2, 16), (1 << 20, 64 << 20, 1 << 30, 8 << 30)
 _HEAD = """# Expected bandwidths of every machine
 
@@ -37,14 +37,14 @@ _TAIL = "\nNot expected, and refused or without a gate in a preview:\n\n"
 
 
 def machines() -> Iterator[Shape]:
-    """Yield every machine that the catalogue knows; of AWS's those with EFA or GPUs."""
+    """Yield every machine in the catalogue; on AWS only those with EFA or GPUs."""
     yield from SHAPES.values()
     yield from (one.shape() for one in INSTANCES.values() if one.gpus)
     yield from SERVERS.values()
 
 
 def why_not(shape: Shape) -> str:
-    """Return why nothing is expected of `shape`; empty if something is."""
+    """Return why there is no expectation for `shape`; empty if there is one."""
     if not shape.gpus:
         return "it has no GPU"
     if not is_nvidia(shape.gpu):
@@ -54,7 +54,7 @@ def why_not(shape: Shape) -> str:
 
 
 def row(shape: Shape, nodes: int) -> str:
-    """Return the line of `nodes` machines of `shape`; empty where no ceiling is known."""
+    """Return the line for `nodes` machines of `shape`; empty if no ceiling is known."""
     top = ceiling.bound_gb_s(_COLLECTIVE, shape, nodes)
     if top is None:
         return ""
@@ -67,14 +67,14 @@ def row(shape: Shape, nodes: int) -> str:
 
 
 def beside(shape: Shape, nodes: int) -> str:
-    """Return what others published of machines with these GPUs and rails: as many of them, and 3 or more in the last row."""
+    """Return published results for machines with these GPUs and rails: the same node count; in the last row 3 or more."""
     found = [
         f"{one.busbw_gb_s:g} ({one.where}, {one.nodes} nodes)"
         for one in ROWS
         if one.collective == _COLLECTIVE
         and one.shape.gpu == shape.gpu
         and _rails(one.shape) == _rails(shape)
-        and (one.nodes == nodes or (one.nodes > 2 and nodes == _NODES[-1]))  # noqa: PLR2004 - a ring of 3 is as one of 16
+        and (one.nodes == nodes or (one.nodes > 2 and nodes == _NODES[-1]))  # noqa: PLR2004 - a ring of 3 behaves like a ring of 16
         and not is_over_nvlink(one)
         and not refusal(one)
     ]

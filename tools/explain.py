@@ -2,7 +2,7 @@
 
     python -m tools.explain LOG --shape BM.GPU.H100.8 --nodes 4
 
-No cluster and no account is needed. A log by itself proves no transport, and no pass: it can only be as fast as a healthy one.
+No cluster or account is needed. A log alone proves neither transport nor pass; it can only be as fast as a healthy fabric.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EXACT_BYTES = 1024**2
 
 
 def explain(text: str, shape: Shape, nodes: int) -> str:
-    """Return what the last run in `text` means on `nodes` nodes of `shape`."""
+    """Return the meaning of the last run in `text` for `nodes` nodes of `shape`."""
     runs = [run for run in parse_text(text) if run.rows]
     if not runs:
         return "no row of nccl-tests was found in it; paste the whole table with its header"
@@ -87,7 +87,7 @@ def _network(run: Transcript) -> str:
 
 
 def _picture(rows: list[Row], name: str, shape: Shape, nodes: int) -> list[str]:
-    """Return a bar for each of the largest sizes, and a mark where a healthy fabric would be."""
+    """Return a bar for each of the largest sizes, with a mark at the busbw of a healthy fabric."""
     shown = rows[-_SHOWN:]
     expected = ceiling.predicted_curve(shape, nodes, tuple(row.size_bytes for row in shown), name)
     numbers = [row.out_of_place.busbw_gb_s for row in shown if row.out_of_place]

@@ -1,11 +1,11 @@
-"""Measure what README and CHANGELOG claim, one line each; a run takes some minutes and needs the rehearsal.
+"""Measure the figures in README and CHANGELOG, one line each; a run takes some minutes and needs the rehearsal.
 
     make figures
     make figures PARTS="faults healthy"
 
 PARTS are any of two, many, aws, search, pure (the default), exporter, faults, pairs, healthy, busy and kills. Faults and
-healthy take a quarter of an hour each, pairs some minutes, busy three quarters, kills half an hour. RUNS=2 asks healthy and
-busy for two runs of each kind in place of ten, KILLS="build, plugin" asks kills for those that have this in their name.
+healthy take a quarter of an hour each, pairs some minutes, busy three quarters of an hour, kills half an hour. With RUNS=2,
+healthy and busy make two runs of each kind instead of ten. With KILLS="build, plugin", kills runs only those with such a name.
 Ratios come from runs side by side in one world.
 """
 
@@ -48,23 +48,23 @@ _DEV_PLAN: dict[str, Any] = {
     },
     "accept": {"allowSkipped": DEFAULT},
 }
-#: One large size: short bursts that shaped wires let pass do not show in it.
+#: One large size: it hides the short bursts that traffic shaping lets through.
 _LARGE_PLAN: dict[str, Any] = {
     "measure": {"sizes": {"from": "64M", "to": "64M", "othersTo": None}, "iterations": 1, "warmup": 0},
 }
-#: As its stack file: single operations of 64 rails on a few processors are not judged.
+#: As in its stack file: single operations of 64 rails on a few processors are not judged.
 _EFA_PLAN = merged(_DEV_PLAN, {"measure": {"spreadIterations": 0}, "accept": {"allowSkipped": ["spread"]}})
 _MANY = 8
-#: All that a plan has is judged, as by default; one collective, in sizes that take seconds.
+#: The complete plan is judged, as by default; one collective, at sizes that take seconds.
 _MANY_PLAN: dict[str, Any] = {
     "measure": {"sizes": {"from": "2M", "to": "8M", "othersTo": None}, "spreadIterations": 5, "looks": DEFAULT},
     "accept": {"allowSkipped": DEFAULT},
 }
-#: Operations so long that eight hosts' ranks on a few processors disturb each other little.
+#: Operations long enough that the ranks of eight hosts on a few processors hardly disturb each other.
 _CALM: dict[str, Any] = {"measure": {"sizes": {"from": "8M", "to": "16M"}}}
 
 
-#: Each fault as it is planted, and what the search must call it: kind, host indices, rail index.
+#: Each planted fault, and the culprit that the search must report: kind, host indices, rail index.
 _FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None]], ...] = (
     ({"kind": "rail_rate", "host": 2, "rail": 5, "factor": 0.4}, ("rail", (2,), 5)),
     ({"kind": "rail_rate", "host": 7, "rail": 0, "factor": 0.5}, ("rail", (7,), 0)),
@@ -77,7 +77,7 @@ _FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None]], .
     ({"kind": "slow_link", "hosts": [5, 6], "factor": 0.3}, ("link", (5, 6), None)),
     ({"kind": "slow_link", "hosts": [0, 7], "factor": 0.5}, ("link", (0, 7), None)),
 )
-#: The same on two hosts, which cannot tell at which end it is.
+#: The same on two hosts, where the search cannot tell which end is at fault.
 _PAIR_SHAPE, _PAIR = "BM.GPU.GB200.4", (0, 1)
 _PAIR_FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None]], ...] = (
     ({"kind": "rail_rate", "host": 0, "rail": 0, "factor": 0.4}, ("link", _PAIR, 0)),
@@ -91,11 +91,11 @@ _PAIR_FAULTS: tuple[tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.4}, ("link", _PAIR, None)),
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.6}, ("link", _PAIR, None)),
 )
-#: A number that is measured again shows a fault where it is below this share of what is fine beside it.
+#: A repeated measurement shows a fault if it is below this share of a healthy one beside it.
 _SHOWN = 0.8
-#: A slow fabric of many hosts is looked at for minutes before it is searched.
+#: On a slow fabric of many hosts the looks take minutes before the search starts.
 _PATIENCE_S = 900
-#: The parts without a choice.
+#: The parts that take no options.
 _USUAL = ("two", "many", "aws", "search", "pure")
 _HEALTHY_RUNS = int(os.environ.get("RUNS") or 10)
 #: Half a rail of one host.
@@ -148,7 +148,7 @@ def _stage(folder: Path, stack: str = "dev") -> Stage:
 
 def say(name: str, figure: str) -> None:
     """Print one figure."""
-    print(f"{name:<58} {figure}", flush=True)  # noqa: T201 - printing is its duty
+    print(f"{name:<58} {figure}", flush=True)  # noqa: T201 - printing is its purpose
 
 
 def _timed(what: str, finished: Finished) -> Finished:
@@ -189,7 +189,7 @@ def _two_hosts(stage: Stage) -> None:
 
 
 def _by_hand(stage: Stage, size_bytes: int) -> float:
-    """Run the same binary with the same arguments on the head node by hand, at one size; return its busbw in GB/s."""
+    """Run the same binary with the same arguments by hand on the head node, at one size; return its busbw in GB/s."""
     request = protocol.load(protocol.Measure, json.loads(_inputs(stage, "acceptance-measure")["stdin"]))
     words = [word for word in launcher.deciding(request) if not word.startswith("NCCL_DEBUG")]
     words = [word for index, word in enumerate(words) if word != "-x" or "=" in words[index + 1]]
@@ -200,7 +200,7 @@ def _by_hand(stage: Stage, size_bytes: int) -> float:
     config.write_text("Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n")
     found = _timed("the run by hand", stage.inside("ssh", "-F", str(config), *login, shlex.join(words)))
     (row,) = [line.split() for line in found.text.splitlines() if line.split()[:1] == [str(size_bytes)]]
-    # The printed busbw has two decimals, too few here: time and rank count give it exactly.
+    # The printed busbw has only two decimals; it is exact if computed from the time and the rank count.
     ranks = request.gpus * len(request.nodes)
     return float(size_bytes / (float(row[5]) * 1e3) * 2 * (ranks - 1) / ranks)
 
@@ -208,7 +208,7 @@ def _by_hand(stage: Stage, size_bytes: int) -> float:
 def _many_hosts(stage: Stage) -> None:
     before = _available_mb()
     _timed("up", stage.up(oci={"pools": [{"nodes": _MANY}]}))
-    time.sleep(5)  # the last Command's processes go
+    time.sleep(5)  # until the last Command's processes are gone
     own = _own(stage)
     created = {resource["urn"].rsplit("::", 1)[1]: _when(resource) for resource in own if "created" in resource}
     boot_s = (created["acceptance-ready-contact"] - created["cluster-pool-gpu-configuration"]).total_seconds()
@@ -237,7 +237,7 @@ def _planted_faults(folder: Path) -> None:
 
 
 def _planted_on_two(folder: Path) -> None:
-    """Plant one fault after another on two hosts that run."""
+    """Plant one fault after another on two running hosts."""
     folder.mkdir()
     stage, settings = standing_hosts(folder, 2, _PAIR_SHAPE)
     settings |= {"records": {"history": None}}
@@ -258,9 +258,9 @@ def _planted_on_two(folder: Path) -> None:
 def _planted(
     stage: Stage, settings: dict[str, Any], fault: dict[str, Any], wanted: tuple[str, tuple[int, ...], int | None]
 ) -> tuple[bool, bool, int]:
-    """Update with a planted fault; say whether the first line names it and the next command shows it, and the rounds.
+    """Update with a planted fault; return whether the first line blames it, whether the next command shows it, and the rounds.
 
-    An update that ends without a measurement is printed and counts as neither.
+    An update without a measurement is printed and counts as neither.
     """
     before = _measured(stage).get("run") if stage.salt else None  # without salt there is no stack yet
     ended = stage.command(*stage.up_words(**settings), timeout_s=_PATIENCE_S)
@@ -282,15 +282,15 @@ def _planted(
 
 
 def _measured(stage: Stage) -> dict[str, Any]:
-    """Return the measurement among the outputs; none where the update ended before it."""
+    """Return the measurement from the outputs; empty if the update stopped before it."""
     found = stage.outputs().get("measured")
     return found if isinstance(found, dict) else {}
 
 
 def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tuple[bool, str]:
-    """Type a culprit's next command on the head node; say whether what it prints shows the fault, and its numbers.
+    """Type a culprit's next command on the head node; return whether its output shows the fault, and its numbers.
 
-    It must read the ends that are named, and measure less than what is fine: another rail or pair, or what is healthy.
+    It must read both named ends, and measure less than another rail or pair, or less than a healthy fabric.
     """
     addresses = [node["address"] for node in outputs["nodes"] if node["name"] in culprit["nodes"]]
     text = stage.on_host(culprit["next"])
@@ -305,14 +305,14 @@ def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tu
 
 
 def _standing(folder: Path) -> tuple[Stage, dict[str, Any]]:
-    """Hosts that are named have an order, the ring's: so a bad link between neighbours is one that the ring crosses."""
+    """Return listed hosts: the ring follows the order of the list, so it crosses a bad link between neighbours."""
     folder.mkdir()
     stage, settings = standing_hosts(folder, _MANY)
     return stage, merged(_MANY_PLAN, settings)
 
 
 def _named(outputs: dict[str, Any]) -> list[tuple[str, tuple[int, ...], int | None]]:
-    """Return the culprits by index, as faults are planted: hosts in the order of the list, rails in that of the shape."""
+    """Return the culprits by index, like planted faults: hosts in the order of the list, rails in the order of the shape."""
     order = [node["name"] for node in outputs["nodes"]]
     rdma = SHAPES[_PAIR_SHAPE if len(order) == len(_PAIR) else "BM.GPU4.8"].rdma
     kernel = sorted(rdma.hca if rdma else (), key=lambda name: int(name.rpartition("_")[2]))
@@ -344,7 +344,7 @@ def _healthy(folder: Path) -> None:
 
 
 def _busy(folder: Path) -> None:
-    """Measure healthy hosts on a quiet machine and on a busy one, and hosts with half a rail there."""
+    """Measure healthy hosts on a quiet and on a busy machine, and hosts with half a rail on the busy one."""
     stage, settings = _standing(folder)
     settings = merged(settings, _CALM)
     half = f"half of {len(os.sched_getaffinity(0))} processors taken"
@@ -360,7 +360,7 @@ def _busy(folder: Path) -> None:
 
 
 def _verdicts(stage: Stage, settings: dict[str, Any], what: str, first: int) -> None:
-    """Measure as often as was asked, and print how many ended in each verdict and how many blamed a host."""
+    """Measure the requested number of times; print the count of each verdict and how many runs blamed a host."""
     verdicts, blamed, began, last = [], 0, time.monotonic(), ""
     for number in range(first, first + _HEALTHY_RUNS):
         ended = stage.up(**merged(settings, {"measure": {"run": number}}))
@@ -379,7 +379,7 @@ def _verdicts(stage: Stage, settings: dict[str, Any], what: str, first: int) -> 
 
 @contextlib.contextmanager
 def _half_taken() -> Iterator[None]:
-    """Take half of the processors from everything else: each of them has a loop that goes before other processes."""
+    """Occupy half of the processors, each with a loop that has priority over all other processes."""
     mine = sorted(os.sched_getaffinity(0))[: max(1, len(os.sched_getaffinity(0)) // 2)]
     pinned = "os.sched_setaffinity(0, {int(sys.argv[1])}); os.setpriority(os.PRIO_PROCESS, 0, -20)"
     loop = f"import os, sys; {pinned}\nwhile True: pass"
@@ -393,7 +393,7 @@ def _half_taken() -> Iterator[None]:
 
 
 def _overhead(stage: Stage) -> float:
-    """Return what build and measure took beyond the time of the runs themselves, s."""
+    """Return the time of build and measure beyond the runs themselves, in seconds."""
     ended = {one["urn"].rsplit("::", 1)[1]: _when(one) for one in _own(stage) if "created" in one}
     began = max(ended["acceptance-runner-program"], ended["acceptance-runner-file"])
     (line,) = [json.loads(one["outputs"]["stdout"]) for one in stage.resources() if one["urn"].endswith("::acceptance-measure")]
@@ -402,7 +402,7 @@ def _overhead(stage: Stage) -> float:
 
 
 def _own(stage: Stage) -> list[dict[str, Any]]:
-    """Return the resources that the program registers, without the engine's own."""
+    """Return the resources that the program registers, excluding the engine's own."""
     return [one for one in stage.resources() if not one["type"].startswith("pulumi:")]
 
 
@@ -423,7 +423,7 @@ def _available_mb() -> float:
 
 
 def _exporter(folder: Path) -> None:
-    """Scrape sixteen mlx5 devices, made of the reviewed list, as files of this machine's file system."""
+    """Scrape sixteen mlx5 devices, built from the reviewed list as files on this machine."""
     rows = [
         line.split("\t") for line in (ROOT / "tests/golden/rdma/mlx5_0.txt").read_text().splitlines() if "counters/" in line
     ]

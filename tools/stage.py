@@ -29,25 +29,25 @@ SHORT_PLAN: dict[str, Any] = {
         "iterations": 2,
         "warmup": 1,
         "collectives": ["all_reduce"],
-        # Beside another test's ranks, single operations vary by more than a healthy fabric's.
+        # With another test's ranks running, single operations vary by more than on a healthy fabric.
         "spreadIterations": 0,
         "looks": 0,
     },
     "accept": {"allowSkipped": ["spread", "looks"]},
 }
-#: Changes to that where the measurement is not the point: one size, and no number is too low.
+#: Changes to that plan if the measurement does not matter: one size, and no number is too low.
 ONE_SIZE: dict[str, Any] = {"measure": {"sizes": {"to": "1M"}}, "accept": {"gate": "1 GB/s"}}
 _PATIENCE_S = 300
-#: Words of an update up to the measurement.
+#: Arguments of an update that stops before the measurement.
 _UNMEASURED = ("--yes", "--skip-preview", "--exclude", "**::acceptance-measure", "--exclude-dependents")
-#: The door to a world, by this interpreter without its site packages, of which it needs none: it starts twice as fast.
+#: The program that enters a world, run without site packages: it needs none, and starts twice as fast.
 _DOOR = (sys.executable, "-IS", "rehearsal/enter")
-#: Each is another `measure.run`: where this machine may have been busy, an update is measured again, and once more.
+#: Values of `measure.run`: this machine may have been busy, so an update is measured up to twice more.
 _AGAIN = (101, 102)
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
-#: Files of a backend in which a stack of that name was just made, and the salt line that belongs into its stack file.
+#: Files of a backend with a newly created stack of that name, and the salt line for its stack file.
 _NEW: dict[str, tuple[dict[str, bytes], str]] = {}
-#: What commands print; pytest shows it, whole, where a test fails.
+#: Output of commands; pytest shows all of it if a test fails.
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
 
@@ -59,9 +59,9 @@ class Finished:
         self.status, self.text, self.seconds = status, text, seconds
 
     def changes(self) -> list[str]:
-        """Return the lines in which the engine says that it changes a resource or an output.
+        """Return the lines in which the engine reports a change to a resource or an output.
 
-        Lines of our own tables may begin with a dash, too; they are neither.
+        Lines of our own tables may begin with a dash, too; they are not included.
         """
         outputs = self.text.partition("\nOutputs:\n")[2].partition("\nResources:\n")[0]
         resources = [line for line in self.text.splitlines() if re.match(r"\s*(~ |[+-]{1,2} +\w+:[\w/]+:\w+ )", line)]
@@ -81,7 +81,7 @@ class Stage:
         self.world = folder / "world"
         for made in (self.world, folder / "state", folder / "config", folder / "home"):
             made.mkdir()
-        # The engine writes logs and workspaces into its home; installed plugins are found there.
+        # The engine writes logs and workspaces into its home, and finds installed plugins there.
         plugins = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi") / "plugins"
         if plugins.is_dir():
             (folder / "home" / "plugins").symlink_to(plugins)
@@ -89,7 +89,7 @@ class Stage:
         self.environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "BUSBAR_"))
         } | {
-            "GOGC": "400",  # an engine that lives for seconds need not look for garbage often
+            "GOGC": "400",  # an engine that runs for seconds need not collect garbage often
             "BUSBAR_WORLD": str(self.world),
             "PULUMI_HOME": str(folder / "home"),
             "PULUMI_BACKEND_URL": f"file://{folder}/state",
@@ -101,15 +101,15 @@ class Stage:
         self.command(sys.executable, "tools/nccl_tests_archive.py", ".busbar/build/nccl-tests.tar")
 
     def faults(self, *faults: dict[str, Any]) -> None:
-        """Plant faults for what is created from now on, in place of those that were planted."""
+        """Plant faults for machines created from now on; they replace those planted before."""
         if faults:
-            self.world.mkdir(parents=True, exist_ok=True)  # an empty world is cleared away at the end of a command
+            self.world.mkdir(parents=True, exist_ok=True)  # an empty world is removed when a command finishes
             (self.world / "faults.json").write_text(json.dumps(faults))
         else:
             (self.world / "faults.json").unlink(missing_ok=True)
 
     def refault(self, *faults: dict[str, Any]) -> None:
-        """Plant faults on hosts that run, and take away those that were planted."""
+        """Plant faults on running hosts; they replace those planted before."""
         self.faults(*faults)
         world = World.at(self.world, self.scale)
         for record in sorted(self.world.glob("hosts/*/spec.json")):
@@ -134,7 +134,7 @@ class Stage:
         )
 
     def end(self, child: subprocess.Popen[str], timeout_s: float = _PATIENCE_S) -> Finished:
-        """Wait for a command that was begun; one that is late is killed and fails its test."""
+        """Wait for a started command; on a timeout, kill it and fail the test."""
         began = time.monotonic()
         try:
             text, _ = child.communicate(timeout=timeout_s)
@@ -147,7 +147,7 @@ class Stage:
         return Finished(child.returncode, text, time.monotonic() - began)
 
     def configure(self, **changes: Any) -> Path:
-        """Write the stack file: the stack's own with a short plan and `changes` to its groups, merged into them."""
+        """Write the stack file: the stack's own with a quick plan, and with `changes` merged into its groups."""
         stack = yaml.safe_load((ROOT / f"Pulumi.{self.stack}.yaml").read_text())["config"]
         groups = {key.partition(":")[2]: value for key, value in stack.items() if key.startswith("busbar:")}
         operator = self.world / "operator"
@@ -168,7 +168,7 @@ class Stage:
         return path
 
     def _begin(self) -> None:
-        """Make the stack in the backend: by the engine the first time in this process, later as a copy of that."""
+        """Create the stack in the backend: with the engine the first time in this process, later as a copy of that one."""
         place = self.folder / "state"
         if self.stack not in _NEW:
             path = self.folder / "config" / f"Pulumi.{self.stack}.yaml"
@@ -194,17 +194,17 @@ class Stage:
         return self.command(*self.engine("preview", **changes))
 
     def up(self, *words: str, **changes: Any) -> Finished:
-        """Update the stack with `changes`, and with `words` of the engine's command."""
+        """Update the stack with `changes`; `words` are added to the engine's command."""
         return self.command(*self.up_words(**changes), *words)
 
     def measure(self, **changes: Any) -> Finished:
-        """Update the stack with `changes` and accept any number; what has to be deleted stays, as with every --exclude."""
+        """Update the stack with `changes` and accept any number; nothing is deleted, as with every --exclude."""
         return self.up("--exclude", "**::acceptance-accept-verdict", **changes)
 
     def pass_by(self, *words: str, **changes: Any) -> Finished:
-        """Update the stack with `changes`; a verdict that is no pass is asked for twice more, as this machine may be busy.
+        """Update the stack with `changes`; without a pass, measure up to twice more, because this machine may be busy.
 
-        `words` belong to the first update only. `self.passed` are the changes that did it in the end.
+        `words` belong to the first update only. `self.passed` are the changes with which it passed.
         """
         self.passed = changes
         found = self.up(*words, **changes)
@@ -216,7 +216,7 @@ class Stage:
         return found
 
     def short_by(self, kind: str, **changes: Any) -> Finished:
-        """Update the stack with `changes`; a search that finds no `kind` is made twice more, as this machine may be busy."""
+        """Update the stack with `changes`; if the search finds no `kind`, repeat it up to twice: this machine may be busy."""
         found = self.up(**changes)
         for again in _AGAIN:
             searched = self.outputs()["measured"]["search"] or {"culprits": []}
@@ -225,18 +225,18 @@ class Stage:
         return found
 
     def ran(self) -> bool:
-        """Say whether the measurement came to its end, whatever its number; a busy machine is no reason that it did not."""
+        """Tell whether the measurement finished, whatever its number; a busy machine does not excuse an unfinished one."""
         measured = self.outputs()["measured"]
         _LOG.info("%s", "\n".join(measured["reasons"]))
         busy = any("this machine: " in reason for reason in measured["reasons"])
         return (measured["verdict"] != "unknown" or busy) and measured["busbw_gb_s"] > 0
 
     def build(self, **changes: Any) -> Finished:
-        """Update the stack with `changes` up to the measurement, which the next `up` makes; one that is there stays."""
+        """Update the stack with `changes` except for the measurement, which the next `up` makes; an existing one stays."""
         return self.command(*self.build_words(**changes))
 
     def build_words(self, **changes: Any) -> list[str]:
-        """Return the command of an update up to the measurement."""
+        """Return the command of an update that stops before the measurement."""
         return self.engine("up", *_UNMEASURED, **changes)
 
     def up_words(self, **changes: Any) -> list[str]:
@@ -253,9 +253,9 @@ class Stage:
         return self.command(*self.door, "pulumi", verb, *where, *words)
 
     def login_made_anew_beside(self) -> None:
-        """Bring the second stack up to its measurement after a first boot of its login node that fails.
+        """Build the second stack up to its measurement, after a failed first boot of its login node.
 
-        The message names the step that failed, and the command that makes only this machine anew, which is typed here.
+        The message names the step that failed, and the command that replaces only this machine, which is typed here.
         """
         self.faults({"kind": "command_fails", "host": -1, "command": "rm"})
         failed = self.beside("up", *_UNMEASURED)
@@ -272,7 +272,7 @@ class Stage:
         return self.command(*self.engine("destroy", "--yes", "--skip-preview"))
 
     def mend(self) -> Finished:
-        """Do what every `make` target does first: mend what a bad end left, and take in what it made."""
+        """Do what every `make` target does first: repair the state after a killed update, and import what it created."""
         mended = self.command("python3", "-m", "tools.mend", self.stack)
         file = str(self.folder / "config" / f"Pulumi.{self.stack}.yaml")
         taken = self.command("python3", "-m", "tools.take_in", self.stack, file, *self.door)
@@ -283,7 +283,7 @@ class Stage:
         return self.command(*self.door, *words)
 
     def on_host(self, command: str, *jump: str) -> str:
-        """Return what `command` prints on the first node, or with `jump`, words of ssh, on another host."""
+        """Return the output of `command` on the first node, or on another host with `jump` (arguments of ssh)."""
         config = self.folder / "ssh_config"
         options = ("StrictHostKeyChecking no", "UserKnownHostsFile /dev/null", "LogLevel ERROR", "BatchMode yes")
         config.write_text("\n  ".join(["Host *", *options]) + "\n")
@@ -295,7 +295,7 @@ class Stage:
         return self.folder / "state" / ".pulumi" / "stacks" / "busbar" / f"{stack}.json"
 
     def resources(self, stack: str = "") -> list[dict[str, Any]]:
-        """Return the resources that the stack's state holds, or another stack's."""
+        """Return the resources in the state of this stack or of another one."""
         text = self._state(stack or self.stack).read_text()
         found: list[dict[str, Any]] = json.loads(text)["checkpoint"]["latest"].get("resources", [])
         return found
@@ -307,7 +307,7 @@ class Stage:
         return outputs
 
     def sold(self, cloud: str) -> list[str]:
-        """Return what the stand-in cloud still has of what the engine ordered: a noun for each resource."""
+        """Return the resources ordered by the engine that the stand-in cloud still has: a noun for each."""
         records = Store(World.at(self.world), cloud).read().records.values()
         return [record.token.rpartition(":")[2] for record in records if record.urn]
 
@@ -316,9 +316,9 @@ class Stage:
         return len(list(self.world.glob("console/*.log")))
 
     def close(self, *, retained: bool = False) -> None:
-        """Destroy what a test left; nothing of it may outlive that, but what was `retained` on purpose.
+        """Destroy everything that a test left, except resources `retained` on purpose.
 
-        Where the destroy fails, as on a locked stack, the hosts end all the same before that is said.
+        If the destroy fails, as on a locked stack, the hosts are stopped anyway before the failure is reported.
         """
         self.faults()
         gone = self.destroy() if self.salt and self.resources() else None
@@ -345,7 +345,7 @@ def _mentions(environ: Path, text: str) -> bool:
     try:
         return text.encode() in environ.read_bytes() or text.encode() in environ.with_name("cmdline").read_bytes()
     except OSError:
-        return False  # a process that ended meanwhile
+        return False  # a process that has exited meanwhile
 
 
 JUMP = "203.0.113.200"
@@ -354,7 +354,7 @@ JUMP = "203.0.113.200"
 def standing_hosts(folder: Path, count: int, shape: str = "BM.GPU4.8") -> tuple[Stage, dict[str, Any]]:
     """Return a stack of target hosts over `count` servers behind a jump host, and its settings; the first is the head node.
 
-    They run from the first command in that world on, so plant faults before it.
+    The servers start with the first command in that world, so plant faults before it.
     """
     addresses = {f"gpu-{number}": f"10.20.1.{10 + number}" for number in range(1, count + 1)}
     site = {"shape": shape, "image": "ubuntu2204-gpu", "jump": JUMP, "hosts": addresses}

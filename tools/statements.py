@@ -1,6 +1,6 @@
-"""Count what README and docs tell a reader to type, and what of it a test runs: python -m tools.statements.
+"""Count the commands that README and docs tell a reader to type, and those that a test runs: python -m tools.statements.
 
-tools/statements.json names the test of each statement, or why there is none. A statement in none of its lists fails
+tools/statements.json names the test of each statement, or the reason why it has none. A statement in none of its lists fails
 tests/unit/test_statements.py.
 """
 
@@ -15,15 +15,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "rehearsal/README.md", "rehearsal/image/README.md")
-#: First words of what is typed; in running text only code that begins with one of these and goes on is a command.
+#: First words of commands; code in running text is a command only if it starts with one of these and has more words.
 _PROGRAMS = "make|pulumi|python3?|pip|sudo|ssh|aws|oci|gh|git|curl|prometheus|chromium|apt-get|yum|dnf|sbatch|srun|scontrol"
 _TYPED = re.compile(rf"(?:[A-Z]+=\S+ )*(?:{_PROGRAMS}|[\w./-]*/python3?|tools/[\w-]+|rehearsal/enter) .+")
-#: A block in one of these languages is typed, or put into a stack file, whole.
+#: A block in one of these languages is typed, or put into a stack file, as it stands.
 _SHELL, _FILE, _DRAWN = ("sh", "", "bash"), ("yaml",), ("mermaid", "json")
 
 
 def statements(text: str) -> Iterator[str]:
-    """Yield what a page tells to type: commands in blocks and in running text, and each block of a stack file."""
+    """Yield the statements of a page: commands in blocks and in running text, and each stack file block."""
     parts = re.split(r"^ *```(\w*)\n(.*?)^ *```$", text, flags=re.MULTILINE | re.DOTALL)
     for prose in parts[::3]:
         spans = (" ".join(span.replace("\\|", "|").split()) for span in re.findall(r"`([^`]+)`", prose))
@@ -39,7 +39,7 @@ def statements(text: str) -> Iterator[str]:
 
 
 def found() -> dict[str, list[str]]:
-    """Return each statement with the pages that have it."""
+    """Return each statement with the pages that contain it."""
     pages: dict[str, list[str]] = {}
     for page in sorted({path for pattern in PAGES for path in ROOT.glob(pattern)}):
         for statement in dict.fromkeys(statements(page.read_text())):
@@ -49,11 +49,11 @@ def found() -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Lists:
-    """What becomes of each statement.
+    """How each statement is tested.
 
     Attributes:
-        run: the test that runs it, or the same program with other words.
-        recorded: the test in which its tool runs and the commands that it types are noted instead of run.
+        run: the test that runs it, or the same program with other arguments.
+        recorded: the test in which its tool runs while the tool's own commands are recorded, not run.
         not_run: why no test runs it here.
     """
 
@@ -68,7 +68,7 @@ class Lists:
 
 
 def main() -> None:
-    """Print the count, and what is not run."""
+    """Print the count, and the statements that are not run."""
     pages, lists = found(), Lists.read()
     counts = f"{len(lists.run)} run by a test, {len(lists.recorded)} with their commands recorded, {len(lists.not_run)} not run"
     sys.stdout.write(f"{len(pages)} statements: {counts}\n")

@@ -1,4 +1,4 @@
-"""Show the state of a stack on one screen, from its outputs; no account and no machine is asked.
+"""Show the state of a stack on one screen, from its outputs; no account or machine is queried.
 
 pulumi stack output --json | python -m tools.status
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.report import ending, outputs, summary
 
-#: How many reasons and nodes are shown, and how long a reason may be.
+#: Maximum number of reasons and nodes shown, and maximum length of a reason.
 _REASONS, _NODES, _LONGEST = 4, 8, 160
 
 
@@ -52,7 +52,7 @@ def _culprits(measured: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _some(lines: list[str], most: int, indent: str, what: str) -> list[str]:
-    """Return the first lines, and how many more there are."""
+    """Return the first lines, and the number of the remaining ones."""
     return lines[:most] + ([f"{indent}and {len(lines) - most} more {what}"] if len(lines) > most else [])
 
 
@@ -61,7 +61,7 @@ def _cut(text: str) -> str:
 
 
 def _age(started: str | None, now: datetime) -> str:
-    """Return how long ago that was, in words."""
+    """Return the time since `started`, in words."""
     if started is None:
         return ""
     minutes = int((now - datetime.fromisoformat(started)).total_seconds() // 60)

@@ -1,15 +1,15 @@
-"""Take into a stack's state what an update that was killed has made.
+"""Import resources created by a killed update into the stack's state.
 
     python -m tools.take_in STACK [STACK-FILE [DOOR...]]
 
-DOOR are words that each command of the engine is run by.
+DOOR is a command prefix with which each command of the engine is run.
 
-A preview by the stack's own program says what would be created, and finds the machines that run in such a place
-(components/left_behind.py). They become resources of the state with the vendor's ids, a refresh reads the rest of them, and so
-the next update or destroy sees them.
+A preview by the stack's own program lists the resources that it would create, and finds machines that already run in their
+place (components/left_behind.py). These are added to the state with the vendor's ids, a refresh reads their other properties,
+and the next update or destroy sees them.
 
-The engine's own `refresh --import-pending-creates` is no way: it forgets what it is given, and the next update forgets what was
-pending (pulumi 3.259.0: backend/snapshot.go keeps pending operations of type `creating` and drops all others).
+The engine's own `refresh --import-pending-creates` does not work: it forgets what it is given, and the next update forgets what
+was pending (pulumi 3.259.0: backend/snapshot.go keeps pending operations of type `creating` and drops all others).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any
 
 from tools.verbs import RefusedError, ended
 
-#: As components/left_behind.py has it, which takes longer to import than all that is done here.
+#: Copied from components/left_behind.py, because importing that takes longer than all the work here.
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 
 def found(steps: list[Mapping[str, Any]], ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the resources that a preview with these `steps` creates, and of which `ids` by URN run already.
+    """Return the resources that a preview with these `steps` would create and that already run: `ids` has them by URN.
 
-    What it replaces is no such resource: the state has it.
+    Resources that it would replace are not included: the state already has them.
     """
     return [
         {"outputs": {}, **one["newState"], "id": ids[one["urn"]]}
@@ -50,10 +50,10 @@ def taken(deployment: Mapping[str, Any], resources: list[dict[str, Any]]) -> dic
 
 
 def take_in(stack: str, file: str, door: list[str]) -> list[str]:
-    """Take in what an update that was killed has made; return a sentence for each.
+    """Import the resources that a killed update created; return a sentence for each.
 
     Raises:
-        RefusedError: the engine or the program refused; the state is as it was.
+        RefusedError: the engine or the program refused; the state is unchanged.
     """
     which = ["--stack", stack]
     where = [*which, *(["--config-file", file] if file else []), "--non-interactive"]
@@ -82,7 +82,7 @@ def _engine(words: list[str], door: list[str] | None = None, more: Mapping[str, 
 
 
 def _said(text: str) -> str:
-    """Return what a preview in JSON says is wrong, or the text."""
+    """Return the error messages of a preview in JSON, or else the text itself."""
     try:
         diagnostics = json.loads(text)["diagnostics"]
     except (ValueError, KeyError):
@@ -91,7 +91,7 @@ def _said(text: str) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Take in what was left behind for the stack that `argv` names first; return an exit status."""
+    """Import the resources left behind by the stack that `argv` names first; return an exit status."""
     if not argv:
         sys.stderr.write(f"{__doc__}\n")
         return 2

@@ -1,8 +1,8 @@
-"""Lift the lock that an update which was killed has left on a stack: python -m tools.unlock STACK.
+"""Remove the lock that a killed update left on a stack: python -m tools.unlock STACK.
 
-A lock of an engine that still runs stays, because two updates at once would spoil the state. That can be told for a backend in
-a folder of this machine only; elsewhere type `pulumi cancel` once nobody updates any more.
-The file is the engine's (pulumi 3.259.0, pkg/backend/diy/lock.go: pid, username, hostname, timestamp).
+The lock of a running engine stays, because two concurrent updates would corrupt the state. Whether the engine runs is known
+only for a backend in a folder on this machine; for other backends type `pulumi cancel` once no update is running.
+The engine writes the lock file (pulumi 3.259.0, pkg/backend/diy/lock.go: pid, username, hostname, timestamp).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tools.verbs import RefusedError, ended
 
 
 def locks(backend: str, stack: str) -> list[dict[str, Any]]:
-    """Return what the locks of `stack` in a backend `file://FOLDER` say.
+    """Return the contents of the locks of `stack` in a backend `file://FOLDER`.
 
     Raises:
-        RefusedError: the backend is elsewhere.
+        RefusedError: the backend is not in a local folder.
     """
     scheme, _, folder = backend.partition("://")
     if scheme != "file":
@@ -34,10 +34,10 @@ def locks(backend: str, stack: str) -> list[dict[str, Any]]:
 
 
 def dead(lock: dict[str, Any]) -> str:
-    """Return what is said of a lock whose engine is gone.
+    """Return the message about a lock whose engine is gone.
 
     Raises:
-        RefusedError: the engine runs, or on another machine nobody here can tell.
+        RefusedError: the engine still runs, or it is on another machine, where that cannot be determined.
     """
     who = f"process {lock['pid']} of {lock['username']} on {lock['hostname']}, since {lock['timestamp']}"
     if lock["hostname"] != socket.gethostname():
@@ -46,17 +46,17 @@ def dead(lock: dict[str, Any]) -> str:
         name, _, state = Path(f"/proc/{int(lock['pid'])}/stat").read_text().rpartition(") ")
     except OSError:
         name = state = ""
-    runs = "pulumi" in name and state[:1] != "Z"  # one that nobody has waited for has ended, too
+    runs = "pulumi" in name and state[:1] != "Z"  # a zombie has exited, too
     if runs:
         raise RefusedError(f"an update is at work: {who}; end it with Ctrl-C, and it lifts its own lock")
     return f"the lock of {who}, which is gone, is lifted"
 
 
 def unlock(backend: str, stack: str) -> str:
-    """Lift the dead locks of `stack`; return what was done.
+    """Remove the stale locks of `stack`; return what was done.
 
     Raises:
-        RefusedError: a lock is not dead, or nobody can tell.
+        RefusedError: a lock is not stale, or that cannot be determined.
     """
     said = [dead(lock) for lock in locks(backend, stack)]
     if not said:

@@ -1,4 +1,4 @@
-"""What commands on one stack have in common: how they are refused, how they run others, and how they end."""
+"""Code shared by the commands on one stack: refusals, running other commands, and exit statuses."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Run = Callable[[list[str]], str]
 
 
 class RefusedError(Exception):
-    """Nothing is changed; the message is one sentence."""
+    """The command was refused and nothing was changed; the message is one sentence."""
 
 
 def shown(words: list[str]) -> str:
-    """Run a command of which only the vendor's listing is read; all else goes to the screen."""
+    """Run a command and return its output if that is a vendor's listing; all other output goes to the screen."""
     reads = "list-instances" in words
     return subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE if reads else None).stdout or ""
 
 
 def ended(verb: str, work: Callable[[], None]) -> int:
-    """Do the work of `verb`; return the exit status, and say why where it was refused."""
+    """Run `work` for `verb`; return the exit status, and print the reason if it was refused."""
     try:
         work()
     except RefusedError as refused:
