@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from catalogue import Shape, gpus
-from config.rule import ERROR, Breach, Finding
+from config.rule import ERROR, Breach, rule
 from config.units import MESSAGE
 
 if TYPE_CHECKING:
@@ -25,11 +25,15 @@ _OTHER_WAYS = {
 }
 
 
-def findings(stack: Stack) -> Iterator[Finding]:
-    """Yield what is wrong with measuring the pool that `stack` measures, by what it is and what ranks are given."""
+@rule("judgeable", ERROR, "what is measured is judged, or not rented", guard=True)
+def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
+    """A pool that cannot be judged, by what it is and what ranks are given."""
+    yield from exports(stack.measure, stack.accept)
+    if stack.measure.pool not in {None, *stack.sizes}:
+        return  # nobody knows which machines were meant
     path, shape, nodes = _measured(stack)
-    breaches = [*exports(stack.measure, stack.accept), *(machine(path, shape, stack.measure, nodes) if shape else ())]
-    return (Finding("judgeable", ERROR, where, text) for where, text in breaches)
+    if shape:
+        yield from machine(path, shape, stack.measure, nodes)
 
 
 def _measured(stack: Stack) -> tuple[str, Shape | None, int]:

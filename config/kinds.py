@@ -93,6 +93,8 @@ def _globs(value: tuple[str, ...]) -> tuple[str, ...]:
 #: Folders, in order of preference; of one glob's matches the newest wins.
 Globs = Annotated[tuple[str, ...], AfterValidator(_globs)]
 Cidr = Annotated[str, AfterValidator(_network)]
+SHA256_PATTERN = "^[0-9a-f]{64}$"
+Sha256 = Annotated[str, Field(pattern=SHA256_PATTERN)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 #: What destroying the stack does to data: it fails, it leaves them, or it deletes them.
@@ -124,7 +126,7 @@ class Access(Model):
         default=_USUAL_KEY,
         validate_default=True,
         description="Your OpenSSH public key, or the path of its .pub file; the private half stays in your agent.",
-        examples=["~/.ssh/id_ed25519.pub"],
+        examples=["~/.ssh/id_ed25519.pub", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"],
     )
     ssh_from: tuple[Cidr, ...] = Field(
         description="Networks that may open SSH to the login node; at least one.", examples=[["203.0.113.7/32"]]

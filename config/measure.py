@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field
 
 from catalogue.nccl_tests import SHA256, SOURCE, VERSION
+from config.kinds import Sha256
 from config.model import Model
 from config.units import Bytes, Seconds
 
@@ -110,7 +111,7 @@ class NcclTests(Model):
         description="Source archive (tar): an https URL that the head node can reach, or a file on this machine.",
         examples=["/srv/nccl-tests.tar"],
     )
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+    sha256: Sha256 | None = Field(
         default=None,
         description="sha256 of the archive; required only for a URL that catalogue/nccl_tests.py does not know.",
         examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -17,12 +17,27 @@ def key_of(name: str) -> str:
     return to_camel(re.sub(rf"_(?:{'|'.join(_UNITS)})$", "", name))
 
 
+class UnreadError(Exception):
+    """A rule needs a value that was refused."""
+
+
 class Model(BaseModel):
-    """A group of a stack file, or a part of one."""
+    """A group of a stack file, or a part of one.
+
+    While a stack file is refused, a field whose value was refused is absent, and who reads it gets an `UnreadError`.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=key_of, validate_by_name=True, validate_by_alias=True
     )
+
+    if not TYPE_CHECKING:  # else any misspelt field would pass
+
+        def __getattr__(self, name: str) -> Any:
+            """Refuse to return a refused value; fields that have one are found before this is asked."""
+            if name in type(self).model_fields:
+                raise UnreadError(name)
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
 
 def inner(annotation: Any) -> type[Model] | None:

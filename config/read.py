@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -15,16 +15,20 @@ from pydantic_core import ErrorDetails
 from config import judgeable, readers
 from config import rules as stack_rules
 from config.accept import Accept
+from config.kinds import SHA256_PATTERN
 from config.measure import Measure
-from config.model import Model, fields_by_key, inner
+from config.model import Model, UnreadError, fields_by_key, inner
 from config.monitoring import Monitoring
 from config.records import Records
-from config.rule import ERROR, check, nearest
+from config.refused import rest
+from config.rule import ERROR, Finding, check, collected, nearest, suppressed
 from config.stack import TARGETS, Stack
 
 #: Groups that every target has.
 _SHARED: dict[str, type[Model]] = {"measure": Measure, "accept": Accept, "records": Records, "monitoring": Monitoring}
 _GROUPS = ("target", *TARGETS, *_SHARED)
+#: Rules about what every stack has.
+STACK_RULES = collected(stack_rules, judgeable, readers)
 
 
 def load() -> Stack:
@@ -55,22 +59,23 @@ def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
     # Models and rules of the other targets are not imported: their validators cost each start a part of a second.
     own: type[Model] = getattr(import_module(f"config.{target}.model"), target.title())
     for key, model in {target: own, **_SHARED}.items():
-        made, errors = group(key, model, texts.get(key, "{}"))
+        found["wanted" if key == target else key], errors = group(key, model, texts.get(key, "{}"))
         wrong += errors
-        if made is not None:
-            found["wanted" if key == target else key] = made
-    if "wanted" in found:
-        stack = Stack(**{key: model() for key, model in _SHARED.items()} | found)
-        findings = import_module(f"config.{target}.rules").findings(stack.wanted, stack.measure)
-        judged = (*findings, *check(stack_rules.RULES, stack.measure, stack.accept))
-        wrong += [one.sentence for one in judged if one.severity == ERROR]
-        wrong += _elsewhere(stack, region)
-        wrong += [one.sentence for one in readers.findings(stack)]
-        if not wrong:
-            wrong += [one.sentence for one in judgeable.findings(stack)]
-        if not wrong:
-            return stack
-    raise pulumi.RunError("\n".join(wrong))
+    stack = Stack(**found)
+    wrong += [one.sentence for one in _findings(stack, region) if one.severity == ERROR]
+    if wrong:
+        raise pulumi.RunError("\n".join(wrong))
+    return stack
+
+
+def _findings(stack: Stack, region: str | None) -> Iterator[Finding]:
+    """Yield what the rules find that need no account; those that need a value that was refused find nothing."""
+    rules = import_module(f"config.{stack.target}.rules")
+    of_stack = STACK_RULES | rules.STACK_RULES
+    with contextlib.suppress(UnreadError):
+        yield from suppressed(getattr(stack.wanted, "suppress", ()), f"{stack.target}.suppress", rules.RULES | of_stack)
+        yield from rules.findings(stack.wanted, region)
+    yield from check(of_stack, stack, None)
 
 
 def _foreign(texts: Mapping[str, str], target: str) -> list[str]:
@@ -83,39 +88,16 @@ def _foreign(texts: Mapping[str, str], target: str) -> list[str]:
     return sentences + [f"{key} is set, and target is {target}; remove it, or change the target." for key in given]
 
 
-def _elsewhere(stack: Stack, region: str | None) -> list[str]:
-    """Return a sentence where the provider works in another region than the zone's."""
-    wanted: Any = stack.wanted
-    if stack.target != "aws" or region is None or region == wanted.region:
-        return []
-    return [f"aws.zone is {wanted.zone}, and aws:region of this stack is {region}; the zone must be in that region."]
-
-
-def group(key: str, model: type[Model], text: str) -> tuple[Model | None, list[str]]:
-    """Return one group and a sentence for each thing wrong with it; the group is None where no rule could judge it."""
+def group(key: str, model: type[Model], text: str) -> tuple[Model, list[str]]:
+    """Return one group and a sentence for each thing wrong with it; a field that is wrong has no value."""
     try:
-        return _validated(model, text), []
+        # Strictly: types are not converted, and only the keys of stack files are known.
+        return model.model_validate_json(text, strict=True, by_alias=True, by_name=False), []
     except ValidationError as error:
         errors = error.errors()
-    sentences = [_sentence(key, model, one) for one in errors]
-    # Unknown keys have no effect, so the rules can judge what is left and say what else is wrong.
-    if {one["type"] for one in errors} != {"extra_forbidden"}:
-        return None, sentences
-    values = json.loads(text)
-    for one in errors:
-        _drop(values, one["loc"])
-    return _validated(model, json.dumps(values)), sentences
-
-
-def _validated(model: type[Model], text: str) -> Model:
-    """Read `text` strictly: types are not converted, and only the keys of stack files are known."""
-    return model.model_validate_json(text, strict=True, by_alias=True, by_name=False)
-
-
-def _drop(values: Any, loc: tuple[int | str, ...]) -> None:
-    for step in loc[:-1]:
-        values = values[step]
-    del values[loc[-1]]
+    unknown = [one["loc"] for one in errors if one["type"] == "extra_forbidden"]
+    wrong = [one["loc"] for one in errors if one["type"] != "extra_forbidden"]
+    return rest(model, text, wrong, unknown), [_sentence(key, model, one) for one in errors]
 
 
 def _path(key: str, loc: tuple[int | str, ...]) -> str:
@@ -147,7 +129,7 @@ def _must(kind: str, context: dict[str, Any], message: str) -> str:
         words, name = _BOUNDS[kind]
         return f"{words} {context[name]:g}"
     if kind == "string_pattern_mismatch":
-        return f"a text that matches {context['pattern']}"
+        return _PATTERNS.get(context["pattern"], f"a text that matches {context['pattern']}")
     return _KINDS.get(kind, message[0].lower() + message[1:])
 
 
@@ -155,6 +137,8 @@ def _ended(text: str) -> str:
     return text if text.endswith("?") else f"{text}."
 
 
+#: What a text must be, by the pattern that it does not match.
+_PATTERNS = {SHA256_PATTERN: "64 hexadecimal digits, as sha256sum prints them"}
 #: Failed comparisons: in words, and the name of the bound in pydantic's context.
 _BOUNDS = {
     "greater_than_equal": ("at least", "ge"),

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.monitoring import Monitoring, is_inside
-from config.rule import ERROR, Breach, Finding
-from config.stack import Stack
+from config.rule import ERROR, Breach, rule
+
+if TYPE_CHECKING:
+    from config.stack import Stack
 
 
-def findings(stack: Stack) -> Iterator[Finding]:
-    """Yield what the cluster's own network would not let through."""
+@rule("monitoring", ERROR, "the security rules that the stack itself makes", guard=True)
+def monitoring(stack: Stack, _facts: None) -> Iterator[Breach]:
+    """Readers of the exporter that the cluster's own network would not let through."""
     breaches = {"oci": _on_oci, "aws": _on_aws}.get(stack.target)
-    if breaches is None or not stack.monitoring.exporter:
-        return iter(())
-    return (Finding("monitoring", ERROR, path, text) for path, text in breaches(stack.wanted, stack.monitoring))
+    if breaches is not None and stack.monitoring.exporter:
+        yield from breaches(stack.wanted, stack.monitoring)
 
 
-def _on_oci(wanted: Any, monitoring: Monitoring) -> Iterator[Breach]:
+def _on_oci(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
     """Yield what the private subnet's security list does not let in; of subnets that exist, nobody here knows the rules."""
     network = wanted.network
     if network.existing is not None:
         return
     if network.ingress != "all":
         yield Breach("monitoring.exporter", "is true, and oci.network.ingress is ssh, so nobody could read it; set that to all")
-    for index, cidr in enumerate(monitoring.read_from):
+    for index, cidr in enumerate(asked.read_from):
         if not is_inside(cidr, ipaddress.IPv4Network(network.vcn)):
             yield Breach(
                 f"monitoring.readFrom[{index}]",
@@ -34,8 +36,8 @@ def _on_oci(wanted: Any, monitoring: Monitoring) -> Iterator[Breach]:
             )
 
 
-def _on_aws(wanted: Any, monitoring: Monitoring) -> Iterator[Breach]:
-    if monitoring.read_from and wanted.network.groups is None:
+def _on_aws(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
+    if asked.read_from and wanted.network.groups is None:
         yield Breach(
             "monitoring.readFrom",
             "is set, and the stack's own security groups let only the login node in; name yours in aws.network.groups",

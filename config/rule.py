@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from config.model import UnreadError
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
 #: A configuration that is judged, and what an account said.
@@ -64,12 +66,17 @@ class Rule(Generic[M, F]):
     number: int = 0
 
     def findings(self, wanted: M, facts: F) -> Iterator[Finding]:
-        """Yield what the rule says; a note where it needs what no account was asked for."""
+        """Yield what the rule says; a note where it needs what no account was asked for.
+
+        A rule that needs a value that was refused says nothing.
+        """
         try:
             for path, text in self.judge(wanted, facts):
                 yield Finding(self.id, self.severity, path, text)
         except NotAskedError as missing:
             yield Finding(self.id, NOTE, self.id, f"was not checked: no account was asked for {missing}")
+        except UnreadError:
+            return
 
 
 def rule(name: str, severity: str, source: str, *, guard: bool = False, number: int = 0) -> Callable[[Judge[M, F]], Rule[M, F]]:
@@ -82,18 +89,18 @@ def collected(*modules: Any) -> dict[str, Rule[Any, Any]]:
     return {one.id: one for module in modules for one in vars(module).values() if isinstance(one, Rule)}
 
 
-def check(
-    rules: Mapping[str, Rule[M, F]], wanted: M, facts: F, suppress: Collection[str] = (), where: str = "suppress"
-) -> tuple[Finding, ...]:
-    """Return what all rules but the suppressed ones find, in the rules' order; `where` is the path of `suppress`."""
-    wrong = [
-        Finding("suppress", ERROR, f"{where}[{index}]", text)
-        for index, name in enumerate(suppress)
-        if (text := _unsuppressible(name, rules))
-    ]
+def check(rules: Mapping[str, Rule[M, F]], wanted: M, facts: F, suppress: Collection[str] = ()) -> tuple[Finding, ...]:
+    """Return what all rules but the suppressed ones find, in the rules' order; a guard cannot be suppressed."""
     kept = {name for name in suppress if name in rules and not rules[name].guard}
     found = [finding for one in rules.values() if one.id not in kept for finding in one.findings(wanted, facts)]
-    return (*wrong, *found)
+    return tuple(found)
+
+
+def suppressed(names: Sequence[str], where: str, rules: Mapping[str, Rule[Any, Any]]) -> Iterator[Finding]:
+    """Yield which of the `names` to suppress, listed at the path `where`, are no rules or guards."""
+    for index, name in enumerate(names):
+        if text := _unsuppressible(name, rules):
+            yield Finding("suppress", ERROR, f"{where}[{index}]", text)
 
 
 def _unsuppressible(name: str, rules: Mapping[str, Rule[Any, Any]]) -> str:

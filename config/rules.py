@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from catalogue.nccl_tests import LEAST, SHA256, too_old
-from config.accept import Accept
-from config.measure import Measure
-from config.rule import ERROR, Breach, Finding, Rule, nearest, rule
+from config.rule import ERROR, Breach, nearest, rule
 from config.units import MESSAGE
+
+if TYPE_CHECKING:
+    from config.stack import Stack
 
 _Breaches = Iterator[Breach]
 
 
 @rule("sizes", ERROR, "nccl-tests: -b, -e", guard=True)
-def sizes(measure: Measure, _facts: Accept) -> _Breaches:
+def sizes(stack: Stack, _facts: None) -> _Breaches:
     """Sizes that end before they begin, or that the factor steps over: the gate is read at the last size."""
-    found, least = measure.sizes, MESSAGE.show(measure.begin_bytes)
+    found, least = stack.measure.sizes, MESSAGE.show(stack.measure.begin_bytes)
     for key, last in (("to", found.to_bytes), ("othersTo", found.others_to_bytes)):
         if last is None:
             continue
@@ -29,9 +31,9 @@ def sizes(measure: Measure, _facts: Accept) -> _Breaches:
 
 
 @rule("source-sum", ERROR, "what is built on the nodes must be what was meant", guard=True)
-def source_sum(measure: Measure, _facts: Accept) -> _Breaches:
+def source_sum(stack: Stack, _facts: None) -> _Breaches:
     """An archive of a URL without a known checksum."""
-    tests = measure.nccl_tests
+    tests = stack.measure.nccl_tests
     if tests.is_url and tests.sha256 is None and tests.source not in SHA256:
         yield Breach(
             "measure.ncclTests.sha256",
@@ -41,20 +43,22 @@ def source_sum(measure: Measure, _facts: Accept) -> _Breaches:
 
 
 @rule("tests-version", ERROR, "NVIDIA/nccl-tests: ad956f1 (-J), 0fdb00a (-I)", guard=True)
-def tests_version(measure: Measure, _facts: Accept) -> _Breaches:
+def tests_version(stack: Stack, _facts: None) -> _Breaches:
     """A version of nccl-tests that does not know what every run is given."""
-    if too_old(measure.nccl_tests.source):
+    source = stack.measure.nccl_tests.source
+    if too_old(source):
         yield Breach(
             "measure.ncclTests.source",
-            f"is {measure.nccl_tests.source}; a measurement needs {'.'.join(map(str, LEAST))} or later, because "
+            f"is {source}; a measurement needs {'.'.join(map(str, LEAST))} or later, because "
             "earlier versions print no JSON or no times of single operations",
         )
 
 
 @rule("limits", ERROR, "a limit is read where it was measured", guard=True)
-def limits(measure: Measure, accept: Accept) -> _Breaches:
+def limits(stack: Stack, _facts: None) -> _Breaches:
     """A limit on what is never measured."""
-    for limit in accept.own_limits:
+    measure = stack.measure
+    for limit in stack.accept.own_limits:
         path = f"accept.limits.{limit.collective}"
         if limit.collective not in measure.collectives:
             yield Breach(path, "is set, and measure.collectives does not run it; name one of its collectives")
@@ -63,22 +67,21 @@ def limits(measure: Measure, accept: Accept) -> _Breaches:
             yield Breach(path, f"has a limit at {size}, which measure.sizes never runs; name one of its sizes")
 
 
-RULES: dict[str, Rule[Measure, Accept]] = {one.id: one for one in (sizes, source_sum, tests_version, limits)}
+#: Where each target lists its pools.
+_POOLS = {"oci": "oci.pools", "aws": "aws.queues", "hosts": "hosts.nodes"}
 
 
-def pool_chosen(measure: Measure, nodes: Mapping[str, int], where: str) -> Iterator[Finding]:
-    """Yield what is wrong with `measure.pool`, given the nodes of every pool by name; `where` is the path of the pools."""
-    return (Finding("pool", ERROR, path, text) for path, text in _pool_chosen(measure, nodes, where))
-
-
-def _pool_chosen(measure: Measure, nodes: Mapping[str, int], where: str) -> _Breaches:
+@rule("pool", ERROR, "one pool is measured", guard=True)
+def pool(stack: Stack, _facts: None) -> _Breaches:
+    """A measured pool that is not named, unknown, or empty."""
+    where, nodes, chosen = _POOLS[stack.target], stack.sizes, stack.measure.pool
     filled = [name for name, count in nodes.items() if count]
-    if measure.pool is None:
+    if chosen is None:
         if len(filled) > 1:
             yield Breach(
                 "measure.pool", f"is not set, and {', '.join(filled)} of {where} all have nodes; name the one to measure"
             )
-    elif measure.pool not in nodes:
-        yield Breach("measure.pool", f"is {measure.pool!r}, which is none of {where}; {nearest(measure.pool, nodes)}")
-    elif not nodes[measure.pool]:
-        yield Breach("measure.pool", f"is {measure.pool!r}, which has no nodes; measured can be {', '.join(filled) or 'none'}")
+    elif chosen not in nodes:
+        yield Breach("measure.pool", f"is {chosen!r}, which is none of {where}; {nearest(chosen, nodes)}")
+    elif not nodes[chosen]:
+        yield Breach("measure.pool", f"is {chosen!r}, which has no nodes; measured can be {', '.join(filled) or 'none'}")

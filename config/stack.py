@@ -42,3 +42,8 @@ class Stack:
     def pool(self) -> str:
         """Name of the pool, or queue and machines, that is measured."""
         return self.wanted.measured(self.measure)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Machines that always run, of every pool, or queue and machines, by its name."""
+        return self.wanted.sizes

@@ -30,11 +30,11 @@ def judge(wanted: Aws) -> None:
         pulumi.RunError: with one sentence for each error.
     """
     # Errors that need no account come first: there is no point in asking about a type that does not exist.
-    findings = check(RULES, wanted, Facts(), wanted.suppress, "aws.suppress")
+    findings = check(RULES, wanted, Facts(), wanted.suppress)
     asked = wanted.preflight and {found.rule for found in findings if found.severity == ERROR} <= {"reservation-missing"}
     on_offer: list[str] = []
     if asked:
-        findings = check(RULES, wanted, _gather(wanted), wanted.suppress, "aws.suppress")
+        findings = check(RULES, wanted, _gather(wanted), wanted.suppress)
         on_offer = [f"On offer is {offer(one)}" for _, _, one in wanted.located if _lacks_block(one)]
     refuse(findings, on_offer)
 

@@ -47,12 +47,12 @@ def judge(wanted: Oci) -> Place:
     Raises:
         pulumi.RunError: with one sentence for each error.
     """
-    findings = check(RULES, wanted, Facts(), wanted.suppress, "oci.suppress")
+    findings = check(RULES, wanted, Facts(), wanted.suppress)
     if not wanted.preflight or any(found.severity == ERROR for found in findings):
         refuse(findings)
         return Place(wanted.availability_domain or "", wanted.login.image or "")
     facts = _gather(wanted, wanted.tenancy or _tenancy(wanted.compartment))
-    refuse(check(RULES, wanted, facts, wanted.suppress, "oci.suppress"))
+    refuse(check(RULES, wanted, facts, wanted.suppress))
     domain = wanted.availability_domain or facts.offering(frozenset(pool.shape for pool in wanted.pools))[0]
     return Place(domain, wanted.login.image or facts.login_image or "", staying=_staying(wanted, facts))
 

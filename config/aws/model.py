@@ -18,7 +18,7 @@ from catalogue.aws.regions import default_openzfs
 from catalogue.containers import Container as RankImage
 from catalogue.containers import Reference
 from catalogue.containers import read as read_reference
-from config.kinds import Access, AllowReplace, Cidr, OnDestroy, Timezone, some
+from config.kinds import Access, AllowReplace, Cidr, OnDestroy, Sha256, Timezone, some
 from config.measure import Measure
 from config.model import Model
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
@@ -368,7 +368,7 @@ class Container(Model):
         description="As enroot names it (docker://REGISTRY#IMAGE:TAG), or a .sqsh file on the nodes.",
         examples=["docker://public.ecr.aws#hpc-cloud/nccl-tests:TAG"],
     )
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+    sha256: Sha256 | None = Field(
         default=None,
         description="sha256 of a .sqsh file; null accepts any. An image in a registry is pinned by @sha256:...",
         examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],

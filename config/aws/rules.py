@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from config.aws import rules_capacity, rules_existing, rules_fabric, rules_machines, rules_profiles, rules_storage
 from config.aws.facts import Facts
 from config.aws.model import Aws
-from config.measure import Measure
-from config.rule import Finding, check, collected
-from config.rules import pool_chosen
+from config.rule import Finding, Rule, check, collected
 
 RULES = collected(rules_existing, rules_profiles, rules_fabric, rules_capacity, rules_machines, rules_storage)
 
 
-def findings(wanted: Aws, measure: Measure) -> tuple[Finding, ...]:
-    """Return what is wrong with a stack without asking its account."""
-    own = check(RULES, wanted, Facts(), wanted.suppress, "aws.suppress")
-    return (*own, *pool_chosen(measure, wanted.sizes, "aws.queues"))
+def findings(wanted: Aws, region: str | None) -> tuple[Finding, ...]:
+    """Return what is wrong with the cluster without asking its account; `region` is that of the stack file's provider."""
+    return check(RULES, wanted, Facts(region=region), wanted.suppress)
 
 
+#: Rules of AWS about the whole stack.
+STACK_RULES: dict[str, Rule[Any, None]] = {}
 #: Of the 43 checks of aws-parallelcluster that this project counts, those that have nothing to judge here.
 HELD_ELSEWHERE: dict[int, str] = {
     3: "machines of one entry have one instance type; there is no list of alternatives",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from config.hosts.model import Hosts
-from config.measure import Measure
 from config.rule import ERROR, Breach, Finding, Rule, check, rule
 from scheduler import names
 
@@ -41,7 +41,7 @@ def host_keys(wanted: Hosts, _facts: None) -> Iterator[Breach]:
             yield Breach("hosts.knownHosts", str(error))
 
 
-@rule("slurm-names", ERROR, "slurm.conf(5), NodeName and PartitionName")
+@rule("slurm-names", ERROR, "slurm.conf(5), NodeName and PartitionName", guard=True)
 def slurm_names(wanted: Hosts, _facts: None) -> Iterator[Breach]:
     """A queue or a machine by a name that Slurm has another use for."""
     if wanted.slurm is None:
@@ -57,6 +57,10 @@ def slurm_names(wanted: Hosts, _facts: None) -> Iterator[Breach]:
 RULES: dict[str, Rule[Hosts, None]] = {one.id: one for one in (hosts_named, host_keys, slurm_names)}
 
 
-def findings(wanted: Hosts, _measure: Measure) -> tuple[Finding, ...]:
-    """Return what is wrong with a stack."""
+def findings(wanted: Hosts, _region: str | None) -> tuple[Finding, ...]:
+    """Return what is wrong with the machines."""
     return check(RULES, wanted, None)
+
+
+#: Rules of existing machines about the whole stack.
+STACK_RULES: dict[str, Rule[Any, None]] = {}

@@ -20,7 +20,7 @@ from catalogue.containers import read as read_reference
 from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
-from config.kinds import Access, Cidr, Globs, OnDestroy, Timezone, some
+from config.kinds import Access, Cidr, Globs, OnDestroy, Sha256, Timezone, some
 from config.measure import Measure
 from config.model import Model
 from config.units import Gb, GbitS, MbS
@@ -221,7 +221,7 @@ class Distribution(Model):
     version: Annotated[str, AfterValidator(_version)] = Field(
         default=NERDCTL, description="Its version; 2.2.0 contains containerd 2.2.0 and runc 1.3.3.", examples=["2.2.1"]
     )
-    sums: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] = Field(
+    sums: Sha256 = Field(
         default=NERDCTL_SUMS,
         description="sha256 of the release's SHA256SUMS, from its notes; the archive is checked against that file.",
         examples=[NERDCTL_SUMS],

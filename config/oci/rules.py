@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from config.measure import Measure
 from config.oci import rules_container, rules_existing, rules_network, rules_pools, rules_storage
 from config.oci.facts import Facts
 from config.oci.model import Oci
-from config.rule import ERROR, Finding, check, collected
-from config.rules import pool_chosen
+from config.rule import ERROR, Breach, Finding, check, collected, rule
+
+if TYPE_CHECKING:
+    from config.stack import Stack
 
 RULES = collected(rules_container, rules_existing, rules_network, rules_pools, rules_storage)
 
 
-def findings(wanted: Oci, measure: Measure) -> tuple[Finding, ...]:
-    """Return what is wrong with a stack without asking its account."""
-    own = check(RULES, wanted, Facts(), wanted.suppress, "oci.suppress")
-    return (*own, *pool_chosen(measure, wanted.sizes, "oci.pools"), *_too_old_to_build(wanted, measure))
+def findings(wanted: Oci, _region: str | None) -> tuple[Finding, ...]:
+    """Return what is wrong with the cluster without asking its account."""
+    return check(RULES, wanted, Facts(), wanted.suppress)
 
 
-def _too_old_to_build(wanted: Oci, measure: Measure) -> Iterator[Finding]:
-    """Yield the family of the measured pool if its compiler cannot build NVIDIA's nccl-tests; an own archive may be another."""
-    if wanted.container is not None or not measure.nccl_tests.is_url:
+@rule("image-compiler", ERROR, "NVIDIA/nccl-tests: c2cb96f (-std=c++14 since 2.16.9), 365b92a (GCC 5)", guard=True)
+def image_compiler(stack: Stack, _facts: None) -> Iterator[Breach]:
+    """A measured pool whose compiler cannot build NVIDIA's nccl-tests; an archive of one's own may be another version."""
+    wanted: Any = stack.wanted
+    if wanted.container is not None or not stack.measure.nccl_tests.is_url:
         return
     for path, pool in wanted.located:
-        if pool.nodes and pool.family.compiler and measure.pool in {None, pool.name}:
-            yield Finding(
-                "image-compiler",
-                ERROR,
+        if pool.nodes and pool.family.compiler and stack.measure.pool in {None, pool.name}:
+            yield Breach(
                 f"{path}.imageFamily",
                 f"is {pool.image_family}, whose compiler is {pool.family.compiler}, and nccl-tests need GCC 5 since 2.16.9 "
                 "(C++14); use ol8 or later",
             )
+
+
+#: Rules of OCI about the whole stack.
+STACK_RULES = {image_compiler.id: image_compiler}

@@ -80,7 +80,7 @@ def test_an_image_is_named_as_enroot_names_it(text, found):
         ({"image": "/fsx/a.tar"}, "must be the whole path of an image"),
         ({"image": "/fsx/../etc/a.sqsh"}, "must be the whole path of an image"),
         ({"sha256": "1" * 64, "image": "docker://r.io#a/b:1"}, "pin its digest, REGISTRY#IMAGE@sha256:"),
-        ({"sha256": "xyz", "image": "/fsx/a.sqsh"}, "aws.container.sha256 is 'xyz'; it must be a text that matches"),
+        ({"sha256": "xyz", "image": "/fsx/a.sqsh"}, "aws.container.sha256 is 'xyz'; it must be 64 hexadecimal digits"),
     ],
 )
 def test_an_image_that_nodes_could_not_have_is_refused_in_one_sentence(changes, sentence):

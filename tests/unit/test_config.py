@@ -21,9 +21,8 @@ from config.hosts.rules import RULES as HOSTS_RULES
 from config.model import fields_by_key, inner
 from config.oci.model import Oci
 from config.oci.rules import RULES as OCI_RULES
-from config.rules import RULES as STACK_RULES
-from config.schema import StackFile
-from config.stack import Stack
+from config.schema import StackFile, leaves
+from config.stack import TARGETS, Stack
 from tools.nested import DEFAULT, merged
 
 DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
@@ -36,6 +35,22 @@ GIVEN: dict[str, Any] = {
         "login": {"image": IMAGE},
         "pools": [{"name": "gpu", "nodes": 2, "image": IMAGE}],
     },
+}
+
+
+GPU = GIVEN["oci"]["pools"][0]
+MORE = {"name": "more", "nodes": 2, "image": IMAGE}
+SOUND: dict[str, dict[str, Any]] = {
+    "oci": GIVEN,
+    "aws": {
+        "target": "aws",
+        "aws": {
+            "zone": "us-east-1a",
+            "access": {"publicKey": KEY, "sshFrom": ["198.51.100.0/24"]},
+            "queues": [{"name": "gpu", "machines": [{"name": "p5", "type": "p5.48xlarge", "static": 2}]}],
+        },
+    },
+    "hosts": {"target": "hosts", "hosts": {"nodes": {"gpu-1": "10.0.0.1"}, "user": "ubuntu"}},
 }
 
 
@@ -100,77 +115,94 @@ def test_quantities_are_read_with_their_units_and_kept_as_numbers():
     assert stack.wanted.storage.home.throughput_gbit_s == 80
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"mesure": {}}, "mesure is not a group of the configuration; did you mean measure?"),
-        ({"oci": {"zzz": "x"}}, "oci.zzz is not a key of the configuration; known are name,"),
-        ({"oci": {"pools": [{"shpae": "x"}]}}, "oci.pools[0].shpae is not a key of the configuration; did you mean shape?"),
-        ({"measure": {"sizes": {"form": 8}}}, "measure.sizes.form is not a key of the configuration; did you mean from?"),
-        ({"measure": {"timeout_s": 8}}, "measure.timeout_s is not a key of the configuration; did you mean timeout?"),
-        ({"aws": {"name": "x"}}, "aws is set, and target is oci; remove it, or change the target."),
-        ({"target": "gcp"}, "target is 'gcp'; it must be one of oci, aws, hosts."),
-        ({"measure": {"iterations": "7"}}, "measure.iterations is '7'; it must be a whole number."),
-        ({"measure": {"iterations": 7.5}}, "measure.iterations is 7.5; it must be a whole number."),
-        ({"measure": {"iterations": 0}}, "measure.iterations is 0; it must be at least 1."),
-        ({"measure": {"sizes": {"factor": 1}}}, "measure.sizes.factor is 1; it must be at least 2."),
-        ({"measure": {"sizes": {"from": 6}}}, "measure.sizes.from is 6; messages are floats, so it must be a multiple of 4"),
-        ({"measure": {"sizes": {"to": "64MB"}}}, "measure.sizes.to is '64MB'; write bytes, or a whole number and K, M, G"),
-        ({"measure": {"sizes": {"from": "1G", "to": "1M"}}}, "measure.sizes.to is 1M, below measure.sizes.from, 1G"),
-        ({"measure": {"sizes": {"from": "1M", "othersTo": "1K"}}}, "measure.sizes.othersTo is 1K, below measure.sizes.from"),
-        (
-            {"measure": {"sizes": {"from": "1M", "to": "4M", "factor": 8}}},
-            "measure.sizes.to is 4M, which is stepped over from 1M in steps of 8; take 1M or 8M",
-        ),
-        (
-            {"measure": {"sizes": {"from": 4, "othersTo": 16777220}}},
-            "measure.sizes.othersTo is 16777220, which is stepped over from 4 in steps of 2; take 16M or 32M",
-        ),
-        ({"measure": {"timeout": 15}}, "measure.timeout is 15; write a number and its unit (s, min, h), such as 15 min."),
-        ({"measure": {"timeout": "0 s"}}, "measure.timeout is '0 s'; it must be at least 1."),
-        ({"measure": {"collectives": ["allreduce"]}}, "measure.collectives[0] is 'allreduce'; it must be one of 'all_reduce',"),
-        ({"measure": {"collectives": []}}, "measure.collectives is empty; name at least one."),
-        ({"measure": {"collectives": ["reduce", "reduce"]}}, "measure.collectives has reduce twice; name each once."),
-        ({"measure": {"spreadIterations": 3}}, "measure.spreadIterations is 3, too few to have a spread; time 5 or more"),
-        ({"measure": {"exports": {"SECRET": "x"}}}, "measure.exports has 'SECRET', which is not given to ranks"),
-        ({"measure": {"exports": {"NCCL_X": "a b"}}}, "measure.exports has NCCL_X with the value 'a b'"),
-        ({"measure": {"fabric": ["eth 1"]}}, "measure.fabric[0] is 'eth 1'; it must be the name of a network interface"),
-        ({"measure": {"pool": "xyz"}}, "measure.pool is 'xyz', which is none of oci.pools; known are gpu. [pool]"),
-        (
-            {"measure": {"ncclTests": {"source": "http://example.org/x.tar"}}},
-            "measure.ncclTests.source is 'http://example.org/x.tar'; it must be an https URL, or a file on this machine.",
-        ),
-        ({"measure": {"ncclTests": {"source": "https://x.org/a.tar"}}}, "measure.ncclTests.sha256 is not set, and the sum of"),
-        ({"measure": {"ncclTests": {"sha256": "abc"}}}, "measure.ncclTests.sha256 is 'abc'; it must be a text that matches"),
-        (
-            {"measure": {"ncclTests": {"source": f"{ARCHIVES}/v2.19.1.tar.gz", "sha256": "0" * 64}}},
-            f"measure.ncclTests.source is {ARCHIVES}/v2.19.1.tar.gz; a measurement needs 2.19.2 or later",
-        ),
-        (
-            {"accept": {"gate": "80 Gbit/s"}},
-            "accept.gate is '80 Gbit/s'; write a number and its unit (GB/s, TB/s), such as 350",
-        ),
-        ({"accept": {"gate": 350}}, "accept.gate is 350; write a number and its unit"),
-        ({"accept": {"gate": "0 GB/s"}}, "accept.gate is '0 GB/s'; it must be more than 0."),
-        ({"accept": {"limits": {"all_gather": {"1X": "3 GB/s"}}}}, "accept.limits.all_gather.1X is '1X'; write bytes"),
-        (
-            {"measure": {"collectives": ["all_reduce"]}, "accept": {"limits": {"all_gather": {"1G": "3 GB/s"}}}},
-            "accept.limits.all_gather is set, and measure.collectives does not run it",
-        ),
-        ({"accept": {"limits": {"all_gather": {"1000": "3 GB/s"}}}}, "accept.limits.all_gather has a limit at 1000, which"),
-        (
-            {"accept": {"allowSkipped": ["values"]}},
-            "accept.allowSkipped[0] is 'values'; it must be one of 'transport', 'spread'",
-        ),
-        ({"records": {"certificate": {"key": "/no/key"}}}, "records.certificate.key is '/no/key', and there is no such file"),
-        ({"records": {"certificate": {"days": "0 days"}}}, "records.certificate.days is '0 days'; it must be at least 1."),
-        ({"records": {"pricePerNodeHour": "cheap"}}, "records.pricePerNodeHour is 'cheap'; write a number and its unit (USD)"),
-    ],
-)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"mesure": {}}, "mesure is not a group of the configuration; did you mean measure?"),
+    ({"oci": {"zzz": "x"}}, "oci.zzz is not a key of the configuration; known are name,"),
+    ({"oci": {"pools": [{"shpae": "x"}]}}, "oci.pools[0].shpae is not a key of the configuration; did you mean shape?"),
+    ({"measure": {"sizes": {"form": 8}}}, "measure.sizes.form is not a key of the configuration; did you mean from?"),
+    ({"measure": {"timeout_s": 8}}, "measure.timeout_s is not a key of the configuration; did you mean timeout?"),
+    ({"aws": {"name": "x"}}, "aws is set, and target is oci; remove it, or change the target."),
+    ({"target": "gcp"}, "target is 'gcp'; it must be one of oci, aws, hosts."),
+    ({"measure": {"iterations": "7"}}, "measure.iterations is '7'; it must be a whole number."),
+    ({"measure": {"iterations": 7.5}}, "measure.iterations is 7.5; it must be a whole number."),
+    ({"measure": {"iterations": 0}}, "measure.iterations is 0; it must be at least 1."),
+    ({"measure": {"sizes": {"factor": 1}}}, "measure.sizes.factor is 1; it must be at least 2."),
+    ({"measure": {"sizes": {"from": 6}}}, "measure.sizes.from is 6; messages are floats, so it must be a multiple of 4"),
+    ({"measure": {"sizes": {"to": "64MB"}}}, "measure.sizes.to is '64MB'; write bytes, or a whole number and K, M, G"),
+    ({"measure": {"sizes": {"from": "1G", "to": "1M"}}}, "measure.sizes.to is 1M, below measure.sizes.from, 1G"),
+    ({"measure": {"sizes": {"from": "1M", "othersTo": "1K"}}}, "measure.sizes.othersTo is 1K, below measure.sizes.from"),
+    (
+        {"measure": {"sizes": {"from": "1M", "to": "4M", "factor": 8}}},
+        "measure.sizes.to is 4M, which is stepped over from 1M in steps of 8; take 1M or 8M",
+    ),
+    (
+        {"measure": {"sizes": {"from": 4, "othersTo": 16777220}}},
+        "measure.sizes.othersTo is 16777220, which is stepped over from 4 in steps of 2; take 16M or 32M",
+    ),
+    ({"measure": {"timeout": 15}}, "measure.timeout is 15; write a number and its unit (s, min, h), such as 15 min."),
+    ({"measure": {"timeout": "0 s"}}, "measure.timeout is '0 s'; it must be at least 1."),
+    ({"measure": {"collectives": ["allreduce"]}}, "measure.collectives[0] is 'allreduce'; it must be one of 'all_reduce',"),
+    ({"measure": {"collectives": []}}, "measure.collectives is empty; name at least one."),
+    ({"measure": {"collectives": ["reduce", "reduce"]}}, "measure.collectives has reduce twice; name each once."),
+    ({"measure": {"spreadIterations": 3}}, "measure.spreadIterations is 3, too few to have a spread; time 5 or more"),
+    ({"measure": {"exports": {"SECRET": "x"}}}, "measure.exports has 'SECRET', which is not given to ranks"),
+    ({"measure": {"exports": {"NCCL_X": "a b"}}}, "measure.exports has NCCL_X with the value 'a b'"),
+    ({"measure": {"fabric": ["eth 1"]}}, "measure.fabric[0] is 'eth 1'; it must be the name of a network interface"),
+    ({"measure": {"pool": "xyz"}}, "measure.pool is 'xyz', which is none of oci.pools; known are gpu. [pool]"),
+    (
+        {"measure": {"ncclTests": {"source": "http://example.org/x.tar"}}},
+        "measure.ncclTests.source is 'http://example.org/x.tar'; it must be an https URL, or a file on this machine.",
+    ),
+    ({"measure": {"ncclTests": {"source": "https://x.org/a.tar"}}}, "measure.ncclTests.sha256 is not set, and the sum of"),
+    ({"measure": {"ncclTests": {"sha256": "abc"}}}, "measure.ncclTests.sha256 is 'abc'; it must be 64 hexadecimal digits, as"),
+    (
+        {"measure": {"ncclTests": {"source": f"{ARCHIVES}/v2.19.1.tar.gz", "sha256": "0" * 64}}},
+        f"measure.ncclTests.source is {ARCHIVES}/v2.19.1.tar.gz; a measurement needs 2.19.2 or later",
+    ),
+    (
+        {"accept": {"gate": "80 Gbit/s"}},
+        "accept.gate is '80 Gbit/s'; write a number and its unit (GB/s, TB/s), such as 350",
+    ),
+    ({"accept": {"gate": 350}}, "accept.gate is 350; write a number and its unit"),
+    ({"accept": {"gate": "0 GB/s"}}, "accept.gate is '0 GB/s'; it must be more than 0."),
+    ({"accept": {"limits": {"all_gather": {"1X": "3 GB/s"}}}}, "accept.limits.all_gather.1X is '1X'; write bytes"),
+    (
+        {"measure": {"collectives": ["all_reduce"]}, "accept": {"limits": {"all_gather": {"1G": "3 GB/s"}}}},
+        "accept.limits.all_gather is set, and measure.collectives does not run it",
+    ),
+    ({"accept": {"limits": {"all_gather": {"1000": "3 GB/s"}}}}, "accept.limits.all_gather has a limit at 1000, which"),
+    (
+        {"accept": {"allowSkipped": ["values"]}},
+        "accept.allowSkipped[0] is 'values'; it must be one of 'transport', 'spread'",
+    ),
+    ({"records": {"certificate": {"key": "/no/key"}}}, "records.certificate.key is '/no/key', and there is no such file"),
+    ({"records": {"certificate": {"days": "0 days"}}}, "records.certificate.days is '0 days'; it must be at least 1."),
+    ({"records": {"pricePerNodeHour": "cheap"}}, "records.pricePerNodeHour is 'cheap'; write a number and its unit (USD)"),
+    ({"measure": {"exports": {"NCCL_ALGO": "Tree"}}}, "measure.exports has NCCL_ALGO=Tree, and the gate is that of"),
+    (
+        {"oci": {"network": {"ingress": "ssh"}}, "monitoring": {"exporter": True}},
+        "monitoring.exporter is true, and oci.network.ingress is ssh, so nobody could read it",
+    ),
+    ({"oci": {"suppress": ["judgeable"]}}, "oci.suppress[0] is 'judgeable', which cannot be suppressed"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), WRONG)
 def test_a_wrong_setting_is_refused_in_one_sentence_that_begins_with_its_path(changes, sentence):
     (said,) = refused(**changes)
     assert said.startswith(sentence)
     assert said.rstrip("]").endswith((".", "?")) or " [" in said
+
+
+@pytest.mark.parametrize(("target", "name"), [("aws", "judgeable"), ("aws", "provider-region"), ("oci", "image-compiler")])
+def test_a_guard_of_a_stack_cannot_be_suppressed(target, name):
+    with pytest.raises(pulumi.RunError, match=rf"^{target}\.suppress\[0\] is '{name}', which cannot be suppressed"):
+        read.parse(texts(merged(SOUND[target], {target: {"suppress": [name]}})))
+
+
+def test_every_rule_about_a_stack_is_broken_by_a_case():
+    broken = {name for changes, _ in WRONG for name in re.findall(r"\[([a-z-]+)\]$", refused(**changes)[0])}
+    assert broken >= set(read.STACK_RULES)
 
 
 def test_one_preview_reports_every_mistake():
@@ -199,6 +231,79 @@ def test_one_preview_reports_every_mistake():
         "measure.timeout",
         "accept.gate",
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentences"),
+    [
+        (
+            {"oci": {"timezone": "Nowhere", "pools": [{"nodes": 1}], "access": {"sshFrom": ["0.0.0.0/0"]}}},
+            ["oci.timezone is 'Nowhere', which", "oci.access.sshFrom contains 0.0.0.0/0", "oci.pools[0].nodes is 1"],
+        ),
+        (
+            {"oci": {"compartment": DEFAULT, "pools": [{"nodes": 1}]}},
+            ["oci.compartment is not set", "oci.pools[0].nodes is 1"],
+        ),
+        (
+            {"oci": {"access": {"publicKey": "hello"}, "pools": [{"nodes": 1}]}},
+            ["oci.access.publicKey is not an OpenSSH public key", "oci.pools[0].nodes is 1"],
+        ),
+        (
+            {"oci": {"pools": [{"nodes": 1}]}, "measure": {"exports": {"NCCL_ALGO": "Tree"}}},
+            ["oci.pools[0].nodes is 1", "measure.exports has NCCL_ALGO=Tree"],
+        ),
+        (
+            {"measure": {"iterations": 0, "sizes": {"from": "1G", "to": "1M"}}, "accept": {"gate": 350}},
+            ["measure.iterations is 0", "accept.gate is 350", "measure.sizes.to is 1M, below measure.sizes.from"],
+        ),
+    ],
+)
+def test_a_wrong_value_hides_no_other_mistake_of_its_group_or_of_another(changes, sentences):
+    said = refused(**changes)
+    assert len(said) == len(sentences), said
+    assert all(one.startswith(sentence) for one, sentence in zip(said, sentences, strict=True)), said
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        (
+            {"measure": {"pool": "more", "iterations": 0}, "oci": {"pools": [GPU, MORE]}},
+            "measure.iterations",
+        ),
+        ({"measure": {"pool": 7}, "oci": {"pools": [GPU, MORE]}}, "measure.pool"),
+        ({"measure": {"sizes": {"from": 12, "to": "12M", "factor": "x"}}}, "measure.sizes.factor"),
+        ({"measure": {"sizes": {"to": "x"}}, "accept": {"limits": {"all_reduce": {"12M": "3 GB/s"}}}}, "measure.sizes.to"),
+        ({"measure": {"collectives": ["x"]}, "accept": {"limits": {"gather": {"1M": "3 GB/s"}}}}, "measure.collectives[0]"),
+        ({"oci": {"pools": []}, "measure": {"pool": "gpu"}}, "oci.pools"),
+    ],
+)
+def test_what_needs_a_value_that_was_refused_is_not_judged(changes, path):
+    (said,) = refused(**changes)
+    assert said.startswith(f"{path} is ")
+
+
+#: Values that no key takes, or few; what a key refuses, it refuses by its path.
+ODD: tuple[Any, ...] = (None, -1, 0.5, "no such thing", True, [], ["x"], {"x": 1}, [{"x": 1}])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_refusal_of_every_key_begins_with_a_path_as_typed(target):
+    given, seen = SOUND[target], set()
+    for group in (target, "measure", "accept", "records", "monitoring"):
+        for path, _ in leaves(group):
+            for odd in ODD:
+                value: Any = odd
+                for step in reversed(path.split(".")):
+                    value = {step.removesuffix("[]"): [value] if step.endswith("[]") else value}
+                try:
+                    read.parse(texts(merged(given, {group: value})))
+                except pulumi.RunError as error:
+                    for sentence in str(error).splitlines():
+                        assert begins_with_a_path(sentence), sentence
+                        assert not re.search(r"Input should|Value error|pydantic", sentence), sentence
+                        seen.add(sentence.split(" ")[0].partition("[")[0])
+    assert len(seen) > len(leaves(target)) / 2
 
 
 def test_a_group_that_is_no_map_is_refused():
@@ -268,7 +373,7 @@ def test_every_field_has_a_description_and_every_rule_a_source():
                 walk(nested, f"{path}.{key}")
 
     walk(StackFile, "stack")
-    for rules in (OCI_RULES, AWS_RULES, HOSTS_RULES, STACK_RULES):
+    for rules in (OCI_RULES, AWS_RULES, HOSTS_RULES, read.STACK_RULES):
         assert all(rule.source and rule.id == name for name, rule in rules.items())
 
 

@@ -40,7 +40,7 @@ from config import read
 from config.aws.facts import ElasticIps, Facts, GroupRule, Reservation, Vpc
 from config.aws.model import Aws, Home, Lustre, Mirror
 from config.aws.rules import HELD_ELSEWHERE, RULES
-from config.rule import ERROR, NOTE, WARNING, check
+from config.rule import ERROR, NOTE, WARNING, check, suppressed
 from tools.nested import merged
 
 RSA = "ssh-rsa " + base64.b64encode((7).to_bytes(4, "big") + b"ssh-rsa").decode()
@@ -705,9 +705,9 @@ def test_a_suppressed_rule_says_nothing(name):
 @pytest.mark.parametrize("name", [name for name in CASES if RULES[name].guard])
 def test_a_guard_cannot_be_suppressed(name):
     changes, facts, _ = CASES[name][0]
-    found = check(RULES, built(changes), facts, suppress=(name,), where="aws.suppress")
-    assert found[0].sentence.startswith(f"aws.suppress[0] is {name!r}, which cannot be suppressed")
-    assert name in {one.rule for one in found}
+    assert name in {found.rule for found in check(RULES, built(changes), facts, suppress=(name,))}
+    (said,) = suppressed((name,), "aws.suppress", RULES)
+    assert said.sentence.startswith(f"aws.suppress[0] is {name!r}, which cannot be suppressed")
 
 
 def test_every_rule_has_its_cases():

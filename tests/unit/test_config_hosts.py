@@ -19,6 +19,7 @@ from catalogue.detection import OCI_TAG, Facts, Hca, recognise, remark
 from config import read
 from config.hosts import inventory, known_hosts
 from config.hosts.model import Hosts
+from config.hosts.rules import RULES
 from tools.nested import DEFAULT
 
 BLOB = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
@@ -102,6 +103,11 @@ def test_one_machine_without_a_jump_host_is_enough(given):
 def test_a_wrong_setting_is_refused_in_one_sentence_that_begins_with_its_path(given, changes, sentence):
     (said,) = refused({key: value for key, value in (given | changes).items() if value is not DEFAULT})
     assert said.startswith(sentence)
+
+
+def test_every_rule_is_broken_by_a_case(given):
+    broken = given | {"nodes": {"default": "10.0.0.1", "b": "10.0.0.1", "c": "10.0.0.9"}, "slurm": {}}
+    assert {rule for said in refused(broken) for rule in re.findall(r"\[([a-z-]+)\]$", said)} == set(RULES)
 
 
 def test_machines_are_named_in_one_place(given, tmp_path):

@@ -1,0 +1,81 @@
+"""Reads what is left of a group whose values were refused, so that one mistake hides no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from config.model import Model, fields_by_key, inner, key_of
+
+Place = tuple[int | str, ...]
+
+
+def rest(model: type[Model], text: str, wrong: Sequence[Place], unknown: Sequence[Place]) -> Model:
+    """Return the group of the JSON `text` without its unknown keys, and without a value at each place that is wrong.
+
+    A refused value is left out or replaced by an example first, so that the model's own checks of everything else hold.
+    If the rest cannot be read either, no field has a value.
+    """
+    found = [_field(model, place) for place in wrong]
+    fields = dict(one for one in found if one is not None)
+    # Of a list that is wrong and an entry of it that is wrong, too, the list is left out.
+    outer = [place for place in fields if not any(place[:length] in fields for length in range(len(place)))]
+    for use_examples in (False, True) if len(found) == len([one for one in found if one]) else ():
+        given = json.loads(text)
+        for place in unknown:
+            _put(given, place, ())
+        for place in outer:
+            _put(given, place, _stand_in(fields[place], use_example=use_examples))
+        try:
+            made = model.model_validate_json(json.dumps(given), strict=True, by_alias=True, by_name=False)
+        except ValidationError:
+            continue
+        for place in outer:
+            _forget(made, place)
+        return made
+    nothing = model.model_construct()
+    nothing.__dict__.clear()
+    return nothing
+
+
+def _field(model: type[Model], place: Place) -> tuple[Place, FieldInfo] | None:
+    """Return the innermost key on the way to `place`, with its own place; None if `place` is the group itself."""
+    here: type[Model] | None = model
+    found = None
+    for length, step in enumerate(place, start=1):
+        if isinstance(step, int):
+            continue
+        info = fields_by_key(here).get(step) if here is not None else None
+        if info is None:
+            break
+        found, here = (place[:length], info), inner(info.annotation)
+    return found
+
+
+def _stand_in(field: FieldInfo, *, use_example: bool) -> Iterable[Any]:
+    """Return one value that the model accepts, or none to leave the key out."""
+    return list(field.examples or ())[-1:] if field.is_required() or use_example else ()
+
+
+def _put(given: Any, place: Place, stand_in: Iterable[Any]) -> None:
+    """Replace the value at `place` by the one stand-in, if there is one."""
+    for step in place[:-1]:
+        given = given[step]
+    given.pop(place[-1], None)
+    for value in stand_in:
+        given[place[-1]] = value
+
+
+def _forget(made: Any, place: Place) -> None:
+    """Take the stand-in out again; the model around it was read from this text, so nobody else has it."""
+    for step in place[:-1]:
+        made = made[step] if isinstance(step, int) else getattr(made, _name(made, step))
+    del made.__dict__[_name(made, str(place[-1]))]
+
+
+def _name(made: Model, key: str) -> str:
+    return next(name for name in type(made).model_fields if key_of(name) == key)
