@@ -6,6 +6,7 @@ import pulumi
 from pulumi_command import local
 
 from components import remote_scripts
+from components.after import after
 
 #: Longer, and the update ends with the date instead: a terminal that waits for hours is of no use.
 LIMIT_S = 1800
@@ -13,9 +14,8 @@ LIMIT_S = 1800
 
 def begun(name: str, start: pulumi.Output[str], what: pulumi.Input[str], opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
     """Return `start` (RFC 3339) once that time has come, which is when `what` starts; another time is waited for again."""
-    program = pulumi.Output.all(start=start, what=what).apply(
-        lambda its: remote_scripts.text("wait_until", **its, limit_s=LIMIT_S)
-    )
+    wait = remote_scripts.read("wait_until")
+    program = pulumi.Output.all(start=start, what=what).apply(lambda its: wait.call(**its, limit_s=LIMIT_S))
     waited = local.Command(
         name,
         create=remote_scripts.PYTHON,
@@ -25,4 +25,4 @@ def begun(name: str, start: pulumi.Output[str], what: pulumi.Input[str], opts: p
         add_previous_output_in_env=False,
         opts=opts,
     )
-    return pulumi.Output.all(start, waited.stdout).apply(lambda its: str(its[0]))
+    return after(start, waited.stdout)

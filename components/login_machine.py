@@ -10,6 +10,7 @@ from pulumi_command import local, remote
 
 from cloudinit.steps import ANNOUNCEMENT, FAILURE, MARK
 from components import remote_scripts
+from components.after import after
 from components.reach import Machine, to_machine
 
 _LOG = "/var/log/cloud-init-output.log"
@@ -34,14 +35,11 @@ def announced(
 
     Its output says which; neither this Command nor a later update waits again for the same machine.
     """
+    wait = remote_scripts.read("wait_for_banner")
     return local.Command(
         f"{name}-announced",
         create=remote_scripts.PYTHON,
-        stdin=address.apply(
-            lambda host: remote_scripts.text(
-                "wait_for_banner", host=host, announcement=ANNOUNCEMENT, failure=FAILURE, timeout_s=timeout_s
-            )
-        ),
+        stdin=address.apply(lambda host: wait.call(host=host, announcement=ANNOUNCEMENT, failure=FAILURE, timeout_s=timeout_s)),
         triggers=[instance_id],
         logging=local.Logging.STDERR,
         add_previous_output_in_env=False,
@@ -64,4 +62,4 @@ def booted(
         add_previous_output_in_env=False,
         opts=opts,
     )
-    return pulumi.Output.all(machine=machine, after=looked.stdout).apply(lambda its: its["machine"])
+    return after(machine, looked.stdout)

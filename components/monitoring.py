@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pulumi
 
@@ -49,12 +50,13 @@ class Monitoring(pulumi.ComponentResource):
         found: pulumi.Output[NodeSet] = cluster.inventory.apply(lambda inventory: inventory.of(stack.pool))
         done = found.apply(lambda one: one.identity)
         if wanted.exporter is not None:
+            programs = _Programs(*map(remote_scripts.read, ("exporter_on_nodes", "exporter_on_node", "rdma_exporter")))
             # Replaced machines have no exporter, so a new identity triggers this Command, as does a new text of its programs.
             done = cluster.reach.run(
                 f"{name}-exporter",
                 head=head,
                 command=pulumi.Output.from_input(remote_scripts.PYTHON),
-                stdin=found.apply(lambda one: _program(one, wanted)),
+                stdin=found.apply(lambda one: programs.sent(one, wanted)),
                 triggers=[found.apply(lambda one: one.identity)],
                 opts=pulumi.ResourceOptions(parent=self),
             ).stdout
@@ -64,13 +66,20 @@ class Monitoring(pulumi.ComponentResource):
         self.register_outputs({"scrape": self.scrape})
 
 
-def _program(found: NodeSet, wanted: Wanted) -> str:
-    """Return the program that the head node runs; the one for each node is within it, and the exporter within that."""
-    exporter = remote_scripts.source("rdma_exporter") + '\n\nif __name__ == "__main__":\n    main(sys.argv[1:])\n'
-    ask = {"exporter": wanted.exporter, "port": wanted.port, "readers": list(wanted.read_from)}
-    each = remote_scripts.text("exporter_on_node", program=exporter if wanted.exporter else "", ask=ask)
-    nodes = [{"name": node.name, "address": node.address} for node in found.nodes]
-    return remote_scripts.text("exporter_on_nodes", nodes=nodes, program=each, there=bool(wanted.exporter))
+class _Programs(NamedTuple):
+    """What runs on the head node, on each node, and there for ever."""
+
+    on_nodes: remote_scripts.Program
+    on_node: remote_scripts.Program
+    exporter: remote_scripts.Program
+
+    def sent(self, found: NodeSet, wanted: Wanted) -> str:
+        """Return the program that the head node runs; the one for each node is within it, and the exporter within that."""
+        exporter = self.exporter.source + '\n\nif __name__ == "__main__":\n    main(sys.argv[1:])\n'
+        ask = {"exporter": wanted.exporter, "port": wanted.port, "readers": list(wanted.read_from)}
+        each = self.on_node.call(program=exporter if wanted.exporter else "", ask=ask)
+        nodes = [{"name": node.name, "address": node.address} for node in found.nodes]
+        return self.on_nodes.call(nodes=nodes, program=each, there=bool(wanted.exporter))
 
 
 def scrape(found: NodeSet, wanted: Wanted) -> str:

@@ -138,8 +138,10 @@ class Ssh:
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
         """Make first contact with `nodes`; return the JSON line that says what they are. Another `salt` asks again."""
+        first_contact = remote_scripts.read("first_contact")
         program = pulumi.Output.all(nodes=nodes, access=self.access, salt=salt).apply(
-            lambda known: self._program(known["nodes"], known["access"], known["salt"], ask)
+            # Other machines at the same addresses are another first contact.
+            lambda known: f"# {known['salt']}\n{first_contact.call(**_asked(known['nodes'], known['access'], ask))}"
         )
         return local.Command(
             name,
@@ -149,18 +151,6 @@ class Ssh:
             add_previous_output_in_env=False,
             opts=opts,
         ).stdout
-
-    def _program(self, nodes: Sequence[Any], access: Access, salt: str, ask: dict[str, Any]) -> str:
-        jump = {}
-        if access.jump is not None:
-            jump = {"jump": {key: value for key, value in asdict(access.jump).items() if key != "name"}}
-        machines = [
-            {"name": node.name, "address": node.address} | ({"host_key": node.host_key} if node.host_key else {})
-            for node in nodes
-        ]
-        accept = {"accept": access.public_key} if access.public_key else {}
-        call = remote_scripts.text("first_contact", nodes=machines, ask={"user": access.user} | ask | accept | jump)
-        return f"# {salt}\n{call}"  # other machines at the same addresses are another first contact
 
     def copy(  # noqa: PLR0913 - a resource's own, by name
         self,
@@ -233,6 +223,18 @@ class Ssh:
 
     def _way(self, head: pulumi.Output[Head], make: Callable[[Access, Head], _T]) -> pulumi.Output[_T]:
         return pulumi.Output.all(access=self.access, head=head).apply(lambda known: make(known["access"], known["head"]))
+
+
+def _asked(nodes: Sequence[Any], access: Access, ask: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of first contact with `nodes`."""
+    jump = {}
+    if access.jump is not None:
+        jump = {"jump": {key: value for key, value in asdict(access.jump).items() if key != "name"}}
+    machines = [
+        {"name": node.name, "address": node.address} | ({"host_key": node.host_key} if node.host_key else {}) for node in nodes
+    ]
+    accept = {"accept": access.public_key} if access.public_key else {}
+    return {"nodes": machines, "ask": {"user": access.user} | ask | accept | jump}
 
 
 def to_machine(machine: Machine) -> remote.ConnectionArgs:

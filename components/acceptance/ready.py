@@ -71,7 +71,7 @@ def request(planned: PlannedSet, timeout_s: int) -> dict[str, Any]:
         ask["authenticated"] = True
     if planned.ask:
         mpi = planned.launcher.homes.mpi if not planned.first_boot else ()
-        ask |= {"facts": remote_scripts.source("facts"), "mpi": list(mpi)}
+        ask |= {"facts": remote_scripts.read("facts").source, "mpi": list(mpi)}
         if shape is not None:
             ask["row"] = [shape.name, shape.gpus, shape.gpu]
     return ask

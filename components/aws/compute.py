@@ -19,6 +19,7 @@ from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
 from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
+from components.after import after
 from components.aws.living import tagged
 from components.aws.parts import STACK_TAG, Parts, gp3
 from components.begin import begun
@@ -148,8 +149,8 @@ class Pool(pulumi.ComponentResource):
         found = ec2.get_capacity_block_reservation_output(id=reservation)
         return begun(f"{self._name}-begun", found.start_date, reservation, self._mine)
 
-    def _instances(self, template: ec2.LaunchTemplate, after: pulumi.Output[str]) -> list[ec2.Instance]:
-        version = pulumi.Output.all(template.latest_version, after).apply(lambda its: str(its[0]))
+    def _instances(self, template: ec2.LaunchTemplate, begun_at: pulumi.Output[str]) -> list[ec2.Instance]:
+        version = after(template.latest_version, begun_at).apply(str)
         return [
             ec2.Instance(
                 f"{self._name}-{index}",

@@ -12,6 +12,7 @@ import pulumi
 from pulumi_aws import ec2, vpc
 
 from catalogue.aws.ports import LUSTRE_PORTS, OPENZFS_PORTS
+from components.after import after
 from config.aws.model import Aws, OwnGroups
 
 _ALL = "-1"
@@ -165,7 +166,7 @@ class Groups(pulumi.ComponentResource):
         self._rules.setdefault("login", []).append(made.id)
 
     def _settled(self, noun: str, group: ec2.SecurityGroup) -> pulumi.Output[str]:
-        return pulumi.Output.all(group.id, *self._rules[noun]).apply(lambda found: str(found[0]))
+        return after(group.id, *self._rules[noun])
 
 
 def _suffix(ports: tuple[int, int] | None, protocol: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import pulumi
 from pulumi_aws import iam
 
+from components.after import after
 from components.aws.parts import STACK_TAG
 from components.left_behind import this_stack
 from config.aws.model import Aws
@@ -105,7 +106,7 @@ class Iam(pulumi.ComponentResource):
     ) -> pulumi.Output[str]:
         """Return the name of a profile once its role has its policies."""
         attached = self._attached(noun, role, "session-manager", _SESSION_MANAGER)
-        return pulumi.Output.all(profile.name, attached.id, *(each.id for each in policies)).apply(lambda found: str(found[0]))
+        return after(profile.name, attached.id, *(each.id for each in policies))
 
     def _attached(self, noun: str, role: iam.Role, right: str, policy: str) -> iam.RolePolicyAttachment:
         return iam.RolePolicyAttachment(

@@ -13,6 +13,7 @@ from pulumi_aws import ec2, ssm
 
 from cloudinit.aws import LoginBoot, Mounts, render
 from components import login_machine
+from components.after import after
 from components.aws.living import tagged
 from components.aws.parts import LOGIN_TAG, Parts, gp3
 from components.left_behind import never_twice, this_stack
@@ -88,9 +89,7 @@ class LoginNode(pulumi.ComponentResource):
                 f"{name}-address", domain="vpc", instance=instance.id, tags=wanted.named("login"), opts=mine
             ).public_ip
         announced = login_machine.announced(name, address, instance.id, measure.ready_timeout_s, mine)
-        written = ssm.get_parameter_output(
-            name=pulumi.Output.all(name=parameter.name, after=announced.stdout).apply(lambda its: its["name"])
-        )
+        written = ssm.get_parameter_output(name=after(parameter.name, announced.stdout))
         self.instance_id = instance.id
         known = pulumi.Output.all(address=address, instance=instance.id, written=written.insecure_value, said=announced.stdout)
         pinned = known.apply(

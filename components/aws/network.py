@@ -8,6 +8,7 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2
 
+from components.after import after
 from config.aws.model import Aws, ExistingNetwork
 
 _ANYWHERE = "0.0.0.0/0"
@@ -128,4 +129,4 @@ class Network(pulumi.ComponentResource):
         joined = ec2.RouteTableAssociation(
             f"{self._name}-{noun}-association", subnet_id=subnet.id, route_table_id=table.id, opts=self._mine
         )
-        return pulumi.Output.all(subnet.id, joined.id, *(way.id for way in ways)).apply(lambda found: str(found[0]))
+        return after(subnet.id, joined.id, *(way.id for way in ways))

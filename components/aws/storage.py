@@ -11,6 +11,7 @@ from pulumi_aws import fsx, s3
 
 from catalogue.aws.regions import needs_second_zone
 from cloudinit.aws import Mounts
+from components.after import after
 from components.aws.network import Network
 from config.aws.model import Aws, Home, Lustre, Mirror
 
@@ -75,9 +76,8 @@ class Storage(pulumi.ComponentResource):
             opts=self._holding_data(lustre.on_destroy),
         )
         joined = [self._association(index, one, made, lustre) for index, one in enumerate(lustre.mirrors)]
-        return pulumi.Output.all(made.dns_name, made.mount_name, *(each.id for each in joined)).apply(
-            lambda found: (str(found[0]), str(found[1]))
-        )
+        place = pulumi.Output.all(dns=made.dns_name, mount=made.mount_name)
+        return after(place, *(each.id for each in joined)).apply(lambda its: (str(its["dns"]), str(its["mount"])))
 
     def _lustre_there(self, lustre: Lustre, its: str, name: str, vpc: str, efa: bool | None) -> tuple[str, str]:
         if lustre.efa and not efa:
@@ -133,7 +133,7 @@ class Storage(pulumi.ComponentResource):
             rule=s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=on_destroy == "retain"),
         )
-        return pulumi.Output.all(bucket.bucket, closed.id, owned.id).apply(lambda found: str(found[0]))
+        return after(bucket.bucket, closed.id, owned.id)
 
     def _home(self, home: Home) -> pulumi.Output[str]:
         """Return the DNS name."""

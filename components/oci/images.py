@@ -12,6 +12,7 @@ from pulumi_oci import core
 from catalogue import IMAGES
 from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
+from components.after import after
 from config.oci.model import Oci
 
 #: A subscription repeats the whole agreement.
@@ -80,4 +81,4 @@ class Images(pulumi.ComponentResource):
             )
             for shape in wanted.shapes_of(key)
         ]
-        return pulumi.Output.all(image.id, *(shape.id for shape in shapes)).apply(lambda found: str(found[0]))
+        return after(image.id, *(shape.id for shape in shapes))

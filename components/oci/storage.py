@@ -82,8 +82,8 @@ class Storage(pulumi.ComponentResource):
             ],
             opts=pulumi.ResourceOptions(parent=self),
         )
-        return pulumi.Output.all(target.ip_address, export.path).apply(
-            lambda found: Mount("nfs", f"{found[0]}:{found[1]}", home.mount, NFS_OPTIONS)
+        return pulumi.Output.all(address=target.ip_address, path=export.path).apply(
+            lambda its: Mount("nfs", f"{its['address']}:{its['path']}", home.mount, NFS_OPTIONS)
         )
 
     def _export_there(self, home: Home, own: Export) -> pulumi.Output[Mount]:

@@ -1,12 +1,13 @@
 """Programs that run on other machines through `python3 -`: Python 3.6 or later, standard library only, never imported.
 
-`text` returns a program with its call appended, so no file and no quoted argument is needed.
+A program is sent with its call appended, so no file and no quoted argument is needed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,24 @@ _PART = re.compile(r"^from components\.remote_scripts\.(\w+) import .*\n", re.MU
 PYTHON = "python3 -IS -"
 
 
-def source(name: str) -> str:
-    """Return the program `name` without a call, as one text: its parts come first, each once."""
-    return "\n\n".join(_parts(name, set()))
+@dataclass(frozen=True)
+class Program:
+    """One program as text; it is read before the engine has any output, so that no output reads a file.
+
+    Attributes:
+        source: the program without a call; its parts come first, each once.
+    """
+
+    source: str
+
+    def call(self, **arguments: Any) -> str:
+        """Return the program followed by a call of its `main` with `arguments` (plain data)."""
+        return f"{self.source}\n\nmain(**json.loads({json.dumps(arguments, sort_keys=True)!r}))\n"
+
+
+def read(name: str) -> Program:
+    """Return the program of that name in this folder."""
+    return Program("\n\n".join(_parts(name, set())))
 
 
 def _parts(name: str, known: set[str]) -> list[str]:
@@ -26,8 +42,3 @@ def _parts(name: str, known: set[str]) -> list[str]:
     own = (Path(__file__).parent / f"{name}.py").read_text()
     before = [text for part in _PART.findall(own) if part not in known for text in _parts(part, known)]
     return [*before, _PART.sub("", own)]
-
-
-def text(name: str, **arguments: Any) -> str:
-    """Return the program `name` followed by a call of its `main` with `arguments` (plain data)."""
-    return f"{source(name)}\n\nmain(**json.loads({json.dumps(arguments, sort_keys=True)!r}))\n"

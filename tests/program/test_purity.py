@@ -8,8 +8,9 @@ import runpy
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pulumi
@@ -19,12 +20,13 @@ from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from test_program import dev_asked
+from test_targets import aws, hosts, oci
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 #: What touches the world outside, as Python audits it (library reference, "Audit events table").
 _TOUCHES = ("open", "os.", "socket.", "subprocess.", "shutil.", "tempfile.", "urllib.", "glob.")
-#: An import reads modules; the first call of a function may bring one.
-_IMPORTS = (".py", ".pyc", "__pycache__", "site-packages", "/lib/python")
+#: The files of Python's import system: the first call of a function may bring a module.
+_IMPORTS = "<frozen importlib"
 
 
 class Watch:
@@ -39,9 +41,14 @@ class Watch:
     def hook(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.on or not getattr(self.inside, "depth", 0) or not event.startswith(_TOUCHES):
             return
-        said = " ".join(str(arg) for arg in args[:1])
-        if not any(part in said for part in _IMPORTS):
-            self.seen.append(f"{event} {said}")
+        if not _is_import(sys._getframe(1)):  # noqa: SLF001 - who asks
+            self.seen.append(" ".join([event, *(str(arg) for arg in args[:1])]))
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith(_IMPORTS):
+        frame = frame.f_back
+    return frame is not None
 
 
 WATCH = Watch()
@@ -51,7 +58,7 @@ sys.addaudithook(WATCH.hook)
 
 @pytest.fixture
 def watched(monkeypatch) -> Iterator[Watch]:
-    genuine, clock = pulumi.Output.apply, time.time
+    genuine = pulumi.Output.apply
 
     def apply(self, func, run_with_unknowns=False):  # noqa: FBT002 - as the genuine one
         def noted(value):
@@ -64,15 +71,21 @@ def watched(monkeypatch) -> Iterator[Watch]:
 
         return genuine(self, noted, run_with_unknowns)
 
-    def now() -> float:
-        # A log record has a time, and what an earlier test left in the event loop may be logged at any moment.
-        caller = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 - who asks
-        if WATCH.on and getattr(WATCH.inside, "depth", 0) and caller != "logging":
-            WATCH.seen.append("time.time")
-        return clock()
+    def noticed(name: str) -> Callable[[], float]:
+        clock = getattr(time, name)
+
+        def now() -> float:
+            # A log record has a time, and what an earlier test left in the event loop may be logged at any moment.
+            caller = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 - who asks
+            if WATCH.on and getattr(WATCH.inside, "depth", 0) and not caller.startswith(("logging", "asyncio")):
+                WATCH.seen.append(f"time.{name}")
+            return clock()
+
+        return now
 
     monkeypatch.setattr(pulumi.Output, "apply", apply)
-    monkeypatch.setattr(time, "time", now)
+    for name in ("time", "time_ns", "monotonic", "perf_counter"):
+        monkeypatch.setattr(time, name, noticed(name))
     WATCH.seen.clear()
     WATCH.calls, WATCH.on = 0, True
     yield WATCH
@@ -116,6 +129,15 @@ def test_nothing_is_read_written_or_timed_while_outputs_are_computed(watched, mo
     monkeypatch.chdir(ROOT)
     run(records(tmp_path / "kept"), share=share)
     assert watched.calls > 20, "the program computes outputs"
+    assert watched.seen == []
+
+
+@pytest.mark.parametrize("target", [oci, aws, hosts], ids=["oci", "aws", "hosts"])
+def test_no_target_and_no_exporter_reads_anything_while_outputs_are_computed(watched, monkeypatch, tmp_path, target):
+    monkeypatch.chdir(ROOT)
+    seen = target(monkeypatch, tmp_path, monitoring={"exporter": True})
+    assert "monitoring-exporter" in seen.commands, "the programs for nodes are sent"
+    assert watched.calls > 20
     assert watched.seen == []
 
 

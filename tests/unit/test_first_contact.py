@@ -63,7 +63,7 @@ def contact(tmp_path, monkeypatch):
         for address, script in scripts.items():
             (tmp_path / address).write_text(script)
         asked = {"user": "me", "hcas": [], "timeout_s": 2, "first_boot": False, "facts": "the program", **ask}
-        program = remote_scripts.text("first_contact", nodes=nodes, ask=asked)
+        program = remote_scripts.read("first_contact").call(nodes=nodes, ask=asked)
         return subprocess.run(
             [sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
         )
@@ -325,7 +325,7 @@ def test_the_front_end_is_the_addresss_interface_or_else_the_default_routes(tmp_
     (tmp_path / "addresses").write_text(ADDRESSES)
     (tmp_path / "ip").write_text(f"#!/bin/sh\n{program}\n")
     (tmp_path / "ip").chmod(0o755)
-    text = remote_scripts.text("facts", address=address, mpi=[])
+    text = remote_scripts.read("facts").call(address=address, mpi=[])
     environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     found = subprocess.run(
         [sys.executable, "-"], input=text, env=environment, capture_output=True, text=True, check=True, timeout=60
@@ -350,7 +350,7 @@ def test_joining_twice_adds_each_line_once_and_keeps_existing_lines(tmp_path):
 
 
 def test_a_machine_addressed_by_loopback_still_has_a_network():
-    program = remote_scripts.text("facts", address="127.0.0.1", mpi=["/nowhere/*"])
+    program = remote_scripts.read("facts").call(address="127.0.0.1", mpi=["/nowhere/*"])
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True, timeout=60)
     facts = json.loads(found.stdout)
     assert facts["front"]
@@ -363,6 +363,6 @@ def test_the_newest_complete_mpi_is_taken(tmp_path):
         (tmp_path / f"openmpi-{version}" / "bin").mkdir(parents=True)
         if is_whole:
             (tmp_path / f"openmpi-{version}" / "bin" / "mpirun").touch()
-    program = remote_scripts.text("facts", address="127.0.0.1", mpi=["/nowhere/*", f"{tmp_path}/openmpi-*"])
+    program = remote_scripts.read("facts").call(address="127.0.0.1", mpi=["/nowhere/*", f"{tmp_path}/openmpi-*"])
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(found.stdout)["mpi"] == f"{tmp_path}/openmpi-4.1.7"

@@ -16,7 +16,7 @@ from components.inventory import Launcher, PlannedSet
 GPU4 = SHAPES["BM.GPU4.8"]
 NEW = PlannedSet(name="gpu", nodes=2, shape=GPU4, launcher=Launcher(Homes(("/opt/mpi",), ("/cuda",), ("/nccl",))))
 STANDING = {"ask": True, "first_boot": False}
-FACTS = {"facts": remote_scripts.source("facts")}
+FACTS = {"facts": remote_scripts.read("facts").source}
 HCAS = sorted(GPU4.rdma.hca) if GPU4.rdma else []
 
 

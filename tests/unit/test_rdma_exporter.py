@@ -293,7 +293,7 @@ def brought(tmp_path: Path, sudo: str) -> subprocess.CompletedProcess[str]:
     tmp_path.joinpath("sudo").write_text(f"#!/bin/sh\n{sudo}\n")
     tmp_path.joinpath("sudo").chmod(0o755)
     nodes = [{"name": "gpu-a", "address": "10.20.1.11"}]
-    program = remote_scripts.text("exporter_on_nodes", nodes=nodes, program="installs", there=True)
+    program = remote_scripts.read("exporter_on_nodes").call(nodes=nodes, program="installs", there=True)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SSH_CONNECTION": "10.20.1.5 4711 10.20.1.11 22"}
     return subprocess.run(
         [sys.executable, "-IS", "-"], input=program, capture_output=True, text=True, timeout=60, check=False, env=environment
@@ -317,7 +317,7 @@ def test_the_nodes_program_hears_its_own_address_and_who_may_read(tmp_path):
 
 def test_a_node_that_never_had_the_exporter_has_none_to_remove():
     ask = {"exporter": False, "port": 9879, "readers": []}
-    program = remote_scripts.text("exporter_on_node", program="", ask=ask)
+    program = remote_scripts.read("exporter_on_node").call(program="", ask=ask)
     found = subprocess.run([sys.executable, "-IS", "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
     assert (found.returncode, found.stdout) == (0, '{"there": false}\n'), found
 

@@ -36,15 +36,15 @@ def server(*greetings: bytes) -> int:
 
 
 def wait(port: int, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    program = remote_scripts.text(
-        "wait_for_banner", host="127.0.0.1", announcement="busbar-ready", failure="busbar-failed:", timeout_s=timeout_s
+    program = remote_scripts.read("wait_for_banner").call(
+        host="127.0.0.1", announcement="busbar-ready", failure="busbar-failed:", timeout_s=timeout_s
     )
     program = program.replace("(host, 22)", f"(host, {port})")
     return subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_part_that_several_others_need_is_included_once():
-    program = ast.parse(remote_scripts.source("first_contact"))
+    program = ast.parse(remote_scripts.read("first_contact").source)
     names = [one.name for one in program.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
     assert len(names) == len(set(names))
     assert {"call", "look", "join", "main"} <= set(names)
@@ -81,7 +81,7 @@ def test_a_closed_port_is_reported_with_where_to_look():
 )
 def test_capacity_that_begins_soon_is_waited_for_and_later_capacity_is_reported_with_its_date(later_s, status, said):
     start = datetime.now(UTC) + timedelta(seconds=later_s + 0.9)
-    program = remote_scripts.text("wait_until", start=f"{start:%Y-%m-%dT%H:%M:%SZ}", what="cr-1", limit_s=1800)
+    program = remote_scripts.read("wait_until").call(start=f"{start:%Y-%m-%dT%H:%M:%SZ}", what="cr-1", limit_s=1800)
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode == status
     assert said in found.stderr
@@ -91,6 +91,6 @@ def test_capacity_that_begins_soon_is_waited_for_and_later_capacity_is_reported_
 @pytest.mark.parametrize("name", ["wait_for_banner", "first_contact"])
 def test_no_argument_can_become_code(name):
     hostile = '\'); import os; os.abort() #\n"""\\'
-    program = remote_scripts.text(name, nodes=[], host=hostile)
+    program = remote_scripts.read(name).call(nodes=[], host=hostile)
     call = program.splitlines()[-1]
     assert eval(call.replace("main(**", "dict(**"), {"json": json, "dict": dict}) == {"nodes": [], "host": hostile}  # noqa: S307

@@ -1,0 +1,14 @@
+"""Delays an output until other resources exist that its value does not name."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import pulumi
+
+_T = TypeVar("_T")
+
+
+def after(value: pulumi.Output[_T], *made: pulumi.Input[Any]) -> pulumi.Output[_T]:
+    """Return `value`, known only once everything in `made` is: whoever uses it waits for that, too."""
+    return pulumi.Output.all(value=value, made=list(made)).apply(lambda its: its["value"])
