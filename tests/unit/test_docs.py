@@ -44,3 +44,8 @@ def test_the_list_of_stand_ins_is_complete():
     assert f"These {len(named)} commands are all" in page
     kept = {path.name for path in (ROOT / "rehearsal/image/bin").iterdir()}
     assert kept - there == {"storage"}, "one program is four of them"
+
+
+def test_the_glossary_has_at_most_25_words():
+    rows = (ROOT / "CONTRIBUTING.md").read_text().partition("## Glossary")[2].partition("\n## ")[0]
+    assert 0 < len(re.findall(r"^\| (?!word |---)", rows, re.MULTILINE)) <= 25
