@@ -42,7 +42,7 @@ def asked() -> Asked:
     # Every collective and every size, as a stack that says nothing asks for.
     sizes = Measure()
     ends = {"begin_bytes": sizes.begin_bytes, "end_bytes": sizes.end_bytes}
-    plan = a_plan(collectives=sizes.collectives, spread_iterations=20, looks=0, **ends)
+    plan = a_plan(collectives=sizes.collectives, spread_iterations=20, looks=sizes.looks, **ends)
     return Asked(plan, SHAPE, NODES, names=NAMES, pool="gpu")
 
 
