@@ -100,7 +100,7 @@ Timezone = Annotated[str, AfterValidator(_timezone)]
 #: What destroying the stack does to data: it fails, it leaves them, or it deletes them.
 OnDestroy = Literal["refuse", "retain", "delete"]
 
-#: Number of machines that an update may replace.
+#: Number of machines that an update may end without being told so by name.
 AllowReplace = Annotated[
     int,
     Field(

@@ -62,11 +62,7 @@ HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostKeyOfTheLoginNode0000000000
 CONSOLE = f"busbar-host-key: {HOST_KEY[:40]}[   31.4] eth0: link up\nbusbar-host-key: {HOST_KEY}\nbusbar-host-key: {HOST_KEY}\n"
 
 
-#: The only tests that a full run may skip, and why no machine is sure to run them.
-MAY_SKIP: dict[str, str] = {
-    "test_the_core_runs_on_the_python_of_old_images": "no package registry has Python 3.6; the syntax is checked everywhere",
-}
-#: The only reasons for which any other one may be skipped: what a machine lacks that CI's has.
+#: The only reasons for which a full run may skip a test: what a machine lacks that CI's has.
 MAY_LACK = ("no user namespace can be made here",)
 #: What a parameter's name may have, as pytest shows it.
 _NAME_CHARACTERS = 90
@@ -74,7 +70,7 @@ _NAME_CHARACTERS = 90
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options of this suite."""
-    parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped that MAY_SKIP does not list")
+    parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped")
     parser.addoption("--coverage", action="store_true", help="measure what of the product the tests reach, in .busbar/coverage")
     parser.addoption("--write-golden", action="store_true", help="write reviewed texts anew instead of comparing with them")
 
@@ -151,9 +147,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = {report.nodeid for report in reporter.stats.get("skipped", []) if not str(report.longrepr[2]).endswith(MAY_LACK)}
-    wrong = sorted(name for name in skipped if name.rpartition("::")[2].partition("@")[0] not in MAY_SKIP)
-    if wrong:
-        reporter.write_line(f"skipped, and a full run may not skip: {', '.join(wrong)}", red=True)
+    if skipped:
+        reporter.write_line(f"skipped, and a full run may not skip: {', '.join(sorted(skipped))}", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

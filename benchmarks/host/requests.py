@@ -155,7 +155,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         nodes=list(where.nodes),
         gpus=shape.gpus,
         hcas=list(shape.rdma.hca) if shape.rdma and asked.nodes > 1 else [],
-        fabric=list(asked.fabric) if asked.nodes > 1 else [],
+        fabric=list(asked.plan.fabric) if asked.nodes > 1 else [],
         deciding=plan.collective,
         launch=launch_of(where, shape, plan.exports),
         steps=runs,

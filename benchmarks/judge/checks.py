@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PASS, SHORT, UNKNOWN, SKIPPED = "pass", "short", "unknown", "skipped"
-#: Checks that some machines or plans cannot make; a stack may accept that for each check by name.
-SKIPPABLE = frozenset({"transport", "spread", "looks"})
 #: Checks that only compare with records; if the records cannot be read, the verdict is the same as without them.
 _ADVISORY = frozenset({"history"})
 

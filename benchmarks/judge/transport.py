@@ -40,7 +40,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
         return _inside(moved, plan, shape, rehearsed=rehearsed)
     sent = {name: _mapping(counted) for name, counted in _mapping(moved.get("tx_bytes")).items()}
     least = least_bytes(plan, shape, nodes, _counted(moved))
-    rails = tuple(shape.rdma.hca) if shape.rdma else asked.fabric
+    rails = tuple(shape.rdma.hca) if shape.rdma else asked.plan.fabric
     told = libfabric.told(_mapping(moved.get("said")), shape)
     other, direct = _another_way(_mapping(moved.get("said"))), gpudirect.told(moved, shape)
     if told.wrong or other:

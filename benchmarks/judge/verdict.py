@@ -109,7 +109,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     yield from curve.judge(found, asked)
     yield from _in_switch(found, asked)
     yield from rack.judge(found, asked)
-    yield from (_limit(found, asked, limit) for limit in asked.limits)
+    yield from (_limit(found, asked, limit) for limit in asked.accept.own_limits)
     yield _spread(found, asked)
     yield looks.judge(_looks(found, asked), asked)
     whole = (f"{len(planned) - 1} other steps are complete",)
@@ -170,7 +170,7 @@ def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
 
 
 def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
-    bound = gate(asked.plan, asked.shape, asked.nodes, scale=found.scale, minimum_gb_s=asked.minimum_gb_s)
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=found.scale, minimum_gb_s=asked.accept.gate_gb_s)
     return looks.of(found, asked, bound.limit_gb_s)
 
 
@@ -192,7 +192,7 @@ def _wrong_values(found: Measurement) -> Iterable[str]:
 
 
 def _bandwidth(found: Measurement, asked: Asked) -> Check:
-    bound = gate(asked.plan, asked.shape, asked.nodes, scale=found.scale, minimum_gb_s=asked.minimum_gb_s)
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=found.scale, minimum_gb_s=asked.accept.gate_gb_s)
     if bound.limit_gb_s is None:
         return Check("bandwidth", UNKNOWN, (f"there is no gate: {bound.why}",))
     return _reaches("bandwidth", bound, busbw(found.rows(asked.plan.collective)[-1]))
@@ -263,10 +263,10 @@ def _sizes(step: Step, asked: Asked) -> tuple[int, ...]:
 
 def _judgement(checks: list[Check], asked: Asked, found: Measurement) -> Judgement:
     scale, rows = found.scale, found.rows(asked.plan.collective)
-    bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.minimum_gb_s)
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.accept.gate_gb_s)
     gate_row_bytes = collective(bound.collective).row_bytes(bound.size_bytes, asked.ranks)
     at_gate = [busbw(row) for row in rows if row["size_bytes"] == gate_row_bytes]
-    outcome, reasons = verdict_of(checks, asked.allow_skipped)
+    outcome, reasons = verdict_of(checks, frozenset(asked.accept.allow_skipped))
     memory_for_nvlink = asked.nodes == 1 and scale != 1
     return Judgement(
         verdict=outcome,

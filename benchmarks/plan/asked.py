@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
+
+from config.accept import Accept
 
 if TYPE_CHECKING:
     from catalogue import Shape
-    from config.accept import Limit
     from config.measure import Measure
     from config.stack import Stack
 
@@ -22,10 +23,7 @@ class Asked:
         plan: what is to run.
         shape: the kind of machines.
         nodes: how many machines.
-        minimum_gb_s: the user's own limit at the gate's size (GB/s, real hardware); it replaces the rule.
-        limits: the user's limits on single collectives and sizes.
-        fabric: interfaces that must carry the bytes if there is no RDMA; empty allows any interface.
-        allow_skipped: names of checks that may be skipped.
+        accept: the user's own limits, and the checks that may be skipped.
         past: a limit from earlier runs of the same kind: (GB/s as measured, where it comes from).
         pool: name of the node set.
         names: host names of the nodes in ring order, once they exist.
@@ -35,10 +33,7 @@ class Asked:
     plan: Measure
     shape: Shape
     nodes: int
-    minimum_gb_s: float | None = None
-    limits: tuple[Limit, ...] = ()
-    fabric: tuple[str, ...] = ()
-    allow_skipped: frozenset[str] = frozenset()
+    accept: Accept = field(default_factory=Accept)
     past: tuple[float, str] | None = None
     past_unread: str = ""
     pool: str = ""
@@ -50,10 +45,10 @@ class Asked:
             "plan": self.plan.digest(),
             "shape": self.shape.name,
             "nodes": self.nodes,
-            "minimum_gb_s": self.minimum_gb_s,
-            "limits": [asdict(limit) for limit in self.limits],
-            "fabric": self.fabric,
-            "allow_skipped": sorted(self.allow_skipped),
+            "minimum_gb_s": self.accept.gate_gb_s,
+            "limits": [asdict(limit) for limit in self.accept.own_limits],
+            "fabric": self.plan.fabric,
+            "allow_skipped": sorted(self.accept.allow_skipped),
         }
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -64,9 +59,7 @@ class Asked:
     @classmethod
     def of(cls, stack: Stack, shape: Shape, nodes: int) -> Asked:
         """Return what `stack` requests for `nodes` nodes of `shape`."""
-        measure, accept = stack.measure, stack.accept
-        skipped = frozenset[str](accept.allow_skipped)
-        return cls(measure, shape, nodes, accept.gate_gb_s, accept.own_limits, measure.fabric, skipped, pool=stack.pool)
+        return cls(stack.measure, shape, nodes, stack.accept, pool=stack.pool)
 
     @property
     def ranks(self) -> int:
@@ -76,4 +69,4 @@ class Asked:
     @property
     def interfaces(self) -> tuple[str, ...]:
         """Return the interfaces that NCCL is told to use for sockets; empty lets NCCL choose."""
-        return self.fabric or tuple(name for name in self.shape.front.split(",") if name)
+        return self.plan.fabric or tuple(name for name in self.shape.front.split(",") if name)

@@ -172,7 +172,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
         "run_id": str(found.line.get("run_id")),
         "started": str(found.line.get("started")),
         "checks": {one.name: one.state for one in found.checks},
-        "own_gate": asked.minimum_gb_s is not None,
+        "own_gate": asked.accept.gate_gb_s is not None,
         "looks": outputs["looks"],
         "retested": any(why.startswith(retest.NOTE) for one in found.checks for why in one.why),
         "asked": asked.digest(),

@@ -105,7 +105,7 @@ def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
 
     All numbers are for real hardware.
     """
-    bound = gate(asked.plan, asked.shape, asked.nodes, minimum_gb_s=asked.minimum_gb_s)
+    bound = gate(asked.plan, asked.shape, asked.nodes, minimum_gb_s=asked.accept.gate_gb_s)
     return {
         "pool": asked.pool,
         "asked": asked.digest(),

@@ -26,7 +26,7 @@ def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
     `rents` says whether the stack rents the nodes; if it does, an unknown price is mentioned too.
     """
     shape, nodes, name = asked.shape, asked.nodes, asked.plan.collective
-    bound = gate(asked.plan, shape, nodes, minimum_gb_s=asked.minimum_gb_s)
+    bound = gate(asked.plan, shape, nodes, minimum_gb_s=asked.accept.gate_gb_s)
     asks = f"the gate requires {bound.limit_gb_s:.4g} GB/s: {bound.why}" if bound.limit_gb_s is not None else bound.why
     curve = outputs.predicted(asked)
     if not curve:

@@ -60,7 +60,6 @@ class Row(NamedTuple):
     out_of_place: Optional[Placement]
     in_place: Optional[Placement]
     out_of_place_spread: Optional[Spread] = None
-    in_place_spread: Optional[Spread] = None
 
 
 class Device(NamedTuple):
@@ -384,7 +383,6 @@ def _json_row(entry: Dict[str, Any]) -> Row:
         placements[0],
         placements[1],
         _spread(entry.get("out_of_place_per_iter")),
-        _spread(entry.get("in_place_per_iter")),
     )
 
 

@@ -44,7 +44,9 @@ class HostsCluster(pulumi.ComponentResource):
                 rails=wanted.rails,
             ),
         )
-        self.inventory = pulumi.Output.from_input(Inventory((NodeSet(SET, nodes, _identity(wanted, nodes)),)))
+        first = nodes[0]
+        made = Machine(first.name, first.address, wanted.user, wanted.host_key(first.address)) if launcher.set_up else None
+        self.inventory = pulumi.Output.from_input(Inventory((NodeSet(SET, nodes, _identity(wanted, nodes)),), controller=made))
         self.register_outputs({})
 
 

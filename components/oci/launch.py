@@ -53,7 +53,7 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
         source_details=core.InstanceConfigurationInstanceDetailsLaunchDetailsSourceDetailsArgs(
             source_type="image",
             image_id=parts.images.get(pool.image, pool.image),
-            boot_volume_size_in_gbs=str(pool.boot_volume_gb),
+            boot_volume_size_in_gbs=str(pool.root.size_gb),
             boot_volume_vpus_per_gb=str(BOOT_VPUS_PER_GB),
         ),
         instance_options=core.InstanceConfigurationInstanceDetailsLaunchDetailsInstanceOptionsArgs(

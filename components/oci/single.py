@@ -48,7 +48,7 @@ class Single(pulumi.ComponentResource):
             source_details=core.InstanceSourceDetailsArgs(
                 source_type="image",
                 source_id=parts.images.get(pool.image, pool.image),
-                boot_volume_size_in_gbs=str(pool.boot_volume_gb),
+                boot_volume_size_in_gbs=str(pool.root.size_gb),
                 boot_volume_vpus_per_gb=str(BOOT_VPUS_PER_GB),
             ),
             create_vnic_details=core.InstanceCreateVnicDetailsArgs(subnet_id=parts.subnet_id, assign_public_ip="false"),

@@ -20,7 +20,7 @@ from catalogue.containers import read as read_reference
 from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
-from config.kinds import Access, Cidr, Globs, OnDestroy, Sha256, Timezone, some
+from config.kinds import Access, AllowReplace, Cidr, Globs, OnDestroy, Sha256, Timezone, some
 from config.measure import Measure
 from config.model import Model
 from config.units import Gb, GbitS, MbS
@@ -145,6 +145,12 @@ class Software(Model):
     )
 
 
+class Root(Model):
+    """A boot volume."""
+
+    size_gb: Gb = Field(default=256, description="Size; 200 GB or more, for drivers, containers and logs.", examples=["512 GB"])
+
+
 class Pool(Model):
     """Nodes of one shape in one cluster network, or a single instance."""
 
@@ -172,9 +178,7 @@ class Pool(Model):
         examples=["ol9"],
     )
     software: Software = Field(default=Software(), description="Where software is on the nodes.")
-    boot_volume_gb: Gb = Field(
-        default=256, description="Boot volume of a node; 200 GB or more, for drivers, containers and logs.", examples=["512 GB"]
-    )
+    root: Root = Field(default=Root(), description="Boot volume of a node.")
 
     @property
     def row(self) -> Shape:
@@ -363,10 +367,10 @@ class Oci(Model):
         default=None, description="Image that ranks run in, inside one instance; null runs them on the nodes."
     )
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
-    allow_replace: int = Field(
+    allow_replace: AllowReplace = Field(
         default=0,
-        ge=0,
-        description="How many running nodes an update may terminate; a change that would terminate more is refused.",
+        description="Number of GPU machines that an update may end because their image, shape or launch settings changed, or "
+        "because a pool has fewer nodes, as OCI chooses which of them end; remove it afterwards.",
         examples=[2],
     )
     preflight: bool = Field(
@@ -406,7 +410,7 @@ class Oci(Model):
         mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
         network = self.network.existing
         subnet = network.private_subnet if network else self.network.private
-        parts = [pool.shape, pool.image, pool.boot_volume_gb, subnet, mounts]
+        parts = [pool.shape, pool.image, pool.root.size_gb, subnet, mounts]
         parts += [] if pool.cluster_network else ["single"]
         own = self.container  # what first boot installs, and not the image, which a running machine takes anew
         parts += [[own.containerd.version, own.toolkit]] if own else []

@@ -75,10 +75,10 @@ def shape_joined(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 def boot_volume(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A boot volume that drivers and containers fill."""
     for path, pool in wanted.located:
-        if pool.boot_volume_gb < _LEAST_BOOT_GB:
+        if pool.root.size_gb < _LEAST_BOOT_GB:
             yield Breach(
-                f"{path}.bootVolume",
-                f"is {pool.boot_volume_gb} GB; GPU nodes need {_LEAST_BOOT_GB} GB or more for drivers, containers and logs",
+                f"{path}.root.size",
+                f"is {pool.root.size_gb} GB; GPU nodes need {_LEAST_BOOT_GB} GB or more for drivers, containers and logs",
             )
 
 

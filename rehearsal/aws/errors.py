@@ -20,10 +20,6 @@ class Problem(errors.Problem):
         )
 
 
-class WaitError(Exception):
-    """The provider's error when it waited for one state and the service went to another."""
-
-
 def refused(path: str, code: str, message: str, status: int = 400) -> Problem:
     """Return a refusal with its code."""
     return Problem(path, message, status, code)

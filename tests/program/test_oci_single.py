@@ -22,7 +22,7 @@ from config.measure import Measure
 from config.oci.model import Pool
 from rehearsal.image import internet
 
-SINGLE = {"name": "gpu", "nodes": 1, "clusterNetwork": False, "bootVolume": "200 GB"}
+SINGLE = {"name": "gpu", "nodes": 1, "clusterNetwork": False, "root": {"size": "200 GB"}}
 #: The account of these tests says that its image is Oracle Linux 7, where first boot installs nothing for containers.
 CONTAINED = {"image": "ol9-nv580", "imageFamily": "ol9"}
 
@@ -138,14 +138,14 @@ def test_a_running_instance_stays_for_another_key_or_time_zone_and_is_not_counte
     engine, refused = single(there(given), timezone="Asia/Tokyo")
     assert refused == ""
     assert instance(engine)["freeformTags"] == given["freeformTags"], "by them it would be replaced"
-    single(there(given), pools=[SINGLE | {"bootVolume": "300 GB"}], allowReplace=1)
+    single(there(given), pools=[SINGLE | {"root": {"size": "300 GB"}}], allowReplace=1)
     assert ignored == [None, ["metadata", "sourceDetails"], None], "what is made anew gets the first boot of today"
 
 
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
-        ({"pools": [SINGLE | {"bootVolume": "300 GB"}]}, "oci.pools[0] needs other machines"),
+        ({"pools": [SINGLE | {"root": {"size": "300 GB"}}]}, "oci.pools[0] needs other machines"),
         ({"pools": [SINGLE | {"nodes": 0}]}, "oci.pools[0] is smaller than what runs"),
         ({"pools": [SINGLE | {"name": "other", "nodes": 0}]}, "oci.pools has no pool for busbar-gpu any more"),
         ({"pools": [SINGLE | {"clusterNetwork": True, "nodes": 2}]}, "oci.pools[0] needs other machines"),

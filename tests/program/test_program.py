@@ -165,7 +165,7 @@ def test_no_gpu_machine_ends_for_another_login_node_key_or_time_zone_and_one_doe
         {"access": {"sshFrom": ["203.0.113.0/24"]}},
     ):
         assert ending(oci=keeps) == as_it_is, keeps
-    for ends in ({"image": "ocid1.image.oc1..other"}, {"bootVolume": "512 GB"}):
+    for ends in ({"image": "ocid1.image.oc1..other"}, {"root": {"size": "512 GB"}}):
         assert ending(oci={"pools": [ends]}) != as_it_is, ends
     assert ending(oci=files()) != ending(oci={"pools": files()["pools"]})
 

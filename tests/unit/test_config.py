@@ -102,7 +102,7 @@ def test_quantities_are_read_with_their_units_and_kept_as_numbers():
         measure={"timeout": "15 min", "search": "1 h", "sizes": {"to": "4 MiB", "othersTo": 1048576}},
         accept={"gate": "350 GB/s", "limits": {"all_gather": {"1M": "0.5 TB/s"}}},
         records={"pricePerNodeHour": "32.5 USD"},
-        oci={"pools": [{"bootVolume": "1 TB"}], "storage": {"home": {"throughput": "80 Gbit/s"}}},
+        oci={"pools": [{"root": {"size": "1 TB"}}], "storage": {"home": {"throughput": "80 Gbit/s"}}},
     )
     assert (stack.measure.timeout_s, stack.measure.search_s) == (900, 3600)
     assert (stack.measure.end_bytes, stack.measure.sizes.others_to_bytes) == (4 << 20, 1 << 20)
@@ -110,7 +110,7 @@ def test_quantities_are_read_with_their_units_and_kept_as_numbers():
     assert stack.records.price is not None
     assert stack.records.price.usd_per_node_hour == 32.5
     assert isinstance(stack.wanted, Oci)
-    assert stack.wanted.pools[0].boot_volume_gb == 1000
+    assert stack.wanted.pools[0].root.size_gb == 1000
     assert stack.wanted.storage.home is not None
     assert stack.wanted.storage.home.throughput_gbit_s == 80
 

@@ -49,7 +49,7 @@ VALUES = [
     (pool(nodes="two"), "oci.pools[0].nodes is 'two'; it must be a whole number."),
     (pool(image="ol8"), "oci.pools[0].image is 'ol8'; it must be one of ol8-nv570, ol8-nv550, ol8-nv580, "),
     (pool(imageFamily="ol6"), "oci.pools[0].imageFamily is 'ol6'; it must be one of 'ol7', 'ol8'"),
-    (pool(bootVolume=256), "oci.pools[0].bootVolume is 256; write a number and its unit (GB, TB), such as 256 GB."),
+    (pool(root={"size": 256}), "oci.pools[0].root.size is 256; write a number and its unit (GB, TB), such as 256 GB."),
     ({"compartment": "x"}, "oci.compartment is 'x'; it must be an OCID that begins with ocid1.compartment. or ocid1.tenancy."),
     ({"name": "My Cluster"}, "oci.name is 'My Cluster'; it must be 1 to 15 lower-case letters and digits"),
     ({"timezone": "America"}, "oci.timezone is 'America', which the tz database does not know; like it are "),
@@ -195,7 +195,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             "oci.pools[0].clusterNetwork is false, and oci.preflight is false; only the account knows",
         )
     ],
-    "boot-volume": [(pool(bootVolume="100 GB"), "oci.pools[0].bootVolume is 100 GB; GPU nodes need 200 GB or more")],
+    "boot-volume": [(pool(root={"size": "100 GB"}), "oci.pools[0].root.size is 100 GB; GPU nodes need 200 GB or more")],
     "image-rails": [
         (
             pool(imageFamily="ol7", shape="BM.GPU.H100.8"),
@@ -537,7 +537,7 @@ def test_an_image_family_whose_compiler_is_too_old_is_refused_unless_the_user_br
 
 
 def test_a_rule_can_be_suppressed_by_its_name_and_a_guard_cannot():
-    assert parsed(oci=pool(bootVolume="100 GB") | {"suppress": ["boot-volume"]})
+    assert parsed(oci=pool(root={"size": "100 GB"}) | {"suppress": ["boot-volume"]})
     (said,) = refused(oci={"suppress": ["boot-vloume"]})
     assert said.startswith("oci.suppress[0] is 'boot-vloume', which is no rule; did you mean boot-volume?")
     said = refused(oci=storage(home={"mount": "fss"}) | {"suppress": ["mount-points"]})

@@ -17,6 +17,7 @@ from benchmarks.plan.gate import gate
 from catalogue import SHAPES
 from catalogue.aws.instances import INSTANCES
 from catalogue.shape import Rdma
+from config.accept import Accept
 from config.measure import Measure, Sizes
 
 GIB = 1024**3
@@ -252,7 +253,7 @@ def test_nvlink_between_nodes_and_switches_that_reduce_are_unknown_and_not_a_fal
 def test_machines_without_peer_access_may_use_main_memory_and_no_others():
     plain = dataclasses.replace(H200, gpu="NVIDIA A10G", rdma=None)
     for shape, expected in ((plain, "pass"), (H200, "short")):
-        asked = Asked(PLAN, shape, 1, minimum_gb_s=5.0)
+        asked = Asked(PLAN, shape, 1, accept=Accept(gate_gb_s=5.0))
         line = real(asked, 0.8)
         line["transport"] |= {"said": {"channels": {"SHM/direct": 16}}}
         assert state(line, "transport", asked) == expected

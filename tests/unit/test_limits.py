@@ -18,7 +18,7 @@ from benchmarks.plan.asked import Asked
 from benchmarks.plan.gate import gate
 from benchmarks.plan.steps import steps
 from catalogue import SHAPES
-from config.accept import Limit
+from config.accept import Accept
 
 H200 = SHAPES["BM.GPU.H200.8"]
 MIB = 1024**2
@@ -54,7 +54,7 @@ def test_a_users_limit_is_compared_with_the_row_of_its_own_size(size_bytes, shar
     (reached,) = [packed[1][2] for packed in step["rows"] if packed[0] == size_bytes]
     assert len({packed[1][2] for packed in step["rows"]}) == len(step["rows"])
     for factor, expected in ((0.999, "pass"), (1.001, "short")):
-        limited = dataclasses.replace(ASKED, limits=(Limit("all_reduce", size_bytes, reached * 4000 * factor),))
+        limited = dataclasses.replace(ASKED, accept=Accept(limits={"all_reduce": {size_bytes: reached * 4000 * factor}}))
         assert state(line, f"limit all_reduce@{size_bytes}", limited) == expected, share
 
 

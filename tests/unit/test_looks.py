@@ -16,6 +16,7 @@ from benchmarks.launch import protocol
 from benchmarks.plan.steps import LOOK_STEPS, repeated, steps
 from benchmarks.report import outputs
 from benchmarks.runner import kept_looks
+from config.accept import Accept
 from tools.search.looks_figures import Course
 
 
@@ -112,7 +113,7 @@ def test_looks_of_the_run_before_on_the_same_machines_are_inherited_and_never_he
 def test_a_plan_without_looks_needs_an_explicit_allow():
     asked = dataclasses.replace(ASKED, plan=a_plan(looks=0))
     assert judge(json.dumps(document(asked)), asked).verdict == "unknown"
-    allowed = dataclasses.replace(asked, allow_skipped=frozenset({"looks"}))
+    allowed = dataclasses.replace(asked, accept=Accept(allow_skipped=("looks",)))
     assert judge(json.dumps(document(allowed)), allowed).verdict == "pass"
 
 

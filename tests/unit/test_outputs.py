@@ -14,6 +14,7 @@ from a_line import ASKED, BUILT, PLAN, line, row, with_step
 from benchmarks.judge.verdict import judge
 from benchmarks.report import outputs, summary
 from catalogue import Price
+from config.accept import Accept
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
@@ -116,7 +117,7 @@ def test_a_record_contains_its_run_its_time_and_its_request():
     found = whole(line())["measured"]
     assert (found["run"], found["measured_at"]) == ("abc", "2026-01-02T03:04:05Z")
     assert found["asked"] == ASKED.digest()
-    assert replace(ASKED, minimum_gb_s=1.0).digest() != ASKED.digest()
+    assert replace(ASKED, accept=Accept(gate_gb_s=1.0)).digest() != ASKED.digest()
 
 
 def test_the_schema_is_itself_valid_and_closed():

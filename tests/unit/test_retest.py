@@ -16,7 +16,7 @@ from benchmarks.judge import retest, transport
 from benchmarks.judge.verdict import judge
 from benchmarks.plan import ceiling, fractions
 from benchmarks.report import outputs, summary
-from config.accept import Limit
+from config.accept import Accept
 
 AGAIN = {"path": "/home/opc/.busbar/runs/y/z.txt.gz", "sha256": "1" * 64}
 HALF = document(share=0.5)
@@ -94,7 +94,7 @@ def test_a_searched_pair_is_compared_with_what_two_nodes_reach_at_that_size():
 
 def test_pairs_off_the_ring_are_tried_only_where_an_all_to_all_is_slow():
     plan = a_plan(collectives=("all_reduce", "alltoall"))
-    limited = dataclasses.replace(ASKED, plan=plan, limits=(Limit("alltoall", plan.end_of("alltoall"), 40.0),))
+    limited = dataclasses.replace(ASKED, plan=plan, accept=Accept(limits={"alltoall": {plan.end_of("alltoall"): 40.0}}))
     for slow, wanted in (("all_reduce", False), ("alltoall", True)):
         assert asked_again(damaged(slow, asked=limited), limited)["trials"]["off_ring"] is wanted
 
@@ -216,7 +216,7 @@ def test_no_failed_check_other_than_of_a_number_can_be_retracted():
 
 def test_the_request_names_the_steps_to_repeat_and_the_first_ones_evidence():
     plan = a_plan(collectives=("all_reduce", "all_gather"))
-    limited = dataclasses.replace(ASKED, plan=plan, limits=(Limit("all_gather", plan.end_of("all_gather"), 150.0),))
+    limited = dataclasses.replace(ASKED, plan=plan, accept=Accept(limits={"all_gather": {plan.end_of("all_gather"): 150.0}}))
     again = asked_again(damaged("all_gather", "rails", asked=limited), limited)["again"]
     assert [step["name"] for step in again["steps"]] == ["rails", "all_gather"]
     assert again["evidence"] == EVIDENCE

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -391,21 +389,6 @@ def test_the_healthy_number_beside_a_culprit_comes_from_a_trial_like_its_worst_o
     one = Culprit(*culprit, 0.5, flapping=False, evidence=(), confidence=1.0)
     worst = Trial((0, 1), one.rails)
     assert [trial for trial in [*fine, *others] if is_beside(one, Trial(*trial), worst)] == fine
-
-
-def test_the_core_runs_on_the_python_of_old_images():
-    python = shutil.which("python3.6")
-    if python is None or subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode != 0:
-        pytest.skip("there is no Python 3.6 here")
-    program = (
-        "from benchmarks.search import plan, trials; s = plan.Search(8, 4, None, 20.0)\n"
-        "t = s.next_round()\n"
-        "while t:\n"
-        "    s.record([trials.Sample(x, 20.0 if 3 in x.nodes else 40.0, '') for x in t]); t = s.next_round()\n"
-        "print([(c.kind, c.nodes) for c in s.finding().culprits])\n"
-    )
-    found = subprocess.run([python, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout == "[('node', (3,))]\n"
 
 
 @pytest.mark.parametrize("nodes", [8, 16, 64])

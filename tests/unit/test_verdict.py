@@ -15,7 +15,7 @@ from benchmarks.plan.asked import Asked
 from benchmarks.plan.gate import gate
 from benchmarks.report import outputs, summary
 from catalogue import SHAPES
-from config.accept import Accept, Limit
+from config.accept import Accept
 
 RUN = "all_reduce"
 SPEED = 0.049
@@ -154,7 +154,7 @@ def test_a_spread_that_was_not_timed_needs_an_explicit_allow():
     judged = judge(line(without), without)
     assert judged.verdict == "unknown"
     assert "allowSkipped" in judged.reasons[0]
-    assert judge(line(without), dataclasses.replace(without, allow_skipped=frozenset({"spread"}))).verdict == "pass"
+    assert judge(line(without), dataclasses.replace(without, accept=Accept(allow_skipped=("spread",)))).verdict == "pass"
 
 
 def test_nodes_that_differ_make_a_fast_run_short():
@@ -197,15 +197,15 @@ def test_the_rail_split_run_names_the_gpu_whose_rails_are_slow():
 
 
 def test_a_users_limit_on_one_size_is_its_own_check():
-    asked = dataclasses.replace(ASKED, limits=(Limit("all_reduce", 1024**2, 199.0),))
+    asked = dataclasses.replace(ASKED, accept=Accept(limits={"all_reduce": {1024**2: 199.0}}))
     judged = judge(line(), asked)
     assert judged.verdict == "short"
     assert "the stack asks for 199 GB/s, scaled by 1/4000" in judged.reasons[0]
-    assert judge(line(), dataclasses.replace(ASKED, limits=(Limit("all_reduce", 1024**2, 150.0),))).verdict == "pass"
+    assert judge(line(), dataclasses.replace(ASKED, accept=Accept(limits={"all_reduce": {1024**2: 150.0}}))).verdict == "pass"
 
 
 def test_a_limit_on_an_unmeasured_size_is_unknown():
-    asked = dataclasses.replace(ASKED, limits=(Limit("all_gather", 1024**2, 100.0),))
+    asked = dataclasses.replace(ASKED, accept=Accept(limits={"all_gather": {1024**2: 100.0}}))
     assert judge(line(), asked).verdict == "unknown"
 
 
@@ -245,7 +245,7 @@ def test_without_counters_the_transport_is_skipped_and_so_no_pass():
     found["transport"]["tx_bytes"] = {}
     judged = judge(json.dumps(found), ASKED)
     assert (judged.verdict, state(judged, "transport")) == ("unknown", "skipped")
-    assert judge(json.dumps(found), dataclasses.replace(ASKED, allow_skipped=frozenset({"transport"}))).verdict == "pass"
+    assert judge(json.dumps(found), dataclasses.replace(ASKED, accept=Accept(allow_skipped=("transport",)))).verdict == "pass"
 
 
 @given(st.text())

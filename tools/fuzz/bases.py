@@ -19,6 +19,7 @@ from benchmarks.runner import measure, program_run
 from benchmarks.runner.refusal import Refusal
 from benchmarks.runner.transcript import parse_text
 from catalogue import SERVERS, SHAPES
+from config.accept import Accept
 from config.measure import Measure, Sizes
 from tools.fuzz.printed import Printed
 
@@ -146,7 +147,7 @@ def _frame(asked: Asked, **transport: Any) -> str:
 def _real_server() -> Base:
     """Two H200 of one server: the text and JSON file that nccl-tests wrote."""
     plan = Measure(collectives=("all_reduce",), looks=0, spread_iterations=0)
-    asked = Asked(plan, replace(SERVERS["HGX-H200.8"], gpus=2), 1, allow_skipped=frozenset({"looks", "spread"}))
+    asked = Asked(plan, replace(SERVERS["HGX-H200.8"], gpus=2), 1, accept=Accept(allow_skipped=("looks", "spread")))
     frame = _frame(asked, nvlink_tx_bytes={"least": 10**13}, said={"channels": {"P2P/CUMEM": 16}})
     documents = {f"all_reduce.{end}": (_TRANSCRIPTS / f"h200x2.{end}").read_text() for end in ("txt", "json")}
     return Base("a real server", asked, {**documents, FRAME: frame}, healthy=True)
@@ -155,7 +156,7 @@ def _real_server() -> Base:
 def _real_pair() -> Base:
     """Two A100 nodes at 44 % of their wire: the text is real, its JSON file is written from its rows."""
     plan = Measure(collectives=("all_reduce",), sizes=Sizes(from_bytes=64, to_bytes=1024 * _MIB), looks=0, spread_iterations=0)
-    asked = Asked(plan, SHAPES["BM.GPU4.8"], 2, allow_skipped=frozenset({"looks", "spread"}))
+    asked = Asked(plan, SHAPES["BM.GPU4.8"], 2, accept=Accept(allow_skipped=("looks", "spread")))
     text = (_TRANSCRIPTS / "oci-2xGPU4.8-ol7.txt").read_text()
     (real,) = parse_text(text)
     printed = _whole(asked, 1.0)

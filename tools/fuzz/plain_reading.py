@@ -77,7 +77,7 @@ def _of_line(line: dict[str, Any], asked: Asked) -> Iterator[str]:
         yield f"steps {sorted(ran)} of {sorted(planned)}"
     for name, step in planned.items():
         yield from (f"{name}: {why}" for why in _ran(ran[name], step, asked))
-    limit = gate(asked.plan, asked.shape, asked.nodes, minimum_gb_s=asked.minimum_gb_s).limit_gb_s or 0.0
+    limit = gate(asked.plan, asked.shape, asked.nodes, minimum_gb_s=asked.accept.gate_gb_s).limit_gb_s or 0.0
     decided = ran[asked.plan.collective]["rows"][-1][1][2]
     if decided < limit:
         yield f"the gate's run reached {decided} of {limit}"
