@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from benchmarks.judge.transport import least_bytes
-from benchmarks.launch.protocol import BuildLine, Node
+from benchmarks.launch.lines import MeasureLine, ScheduleLine, SearchLine
+from benchmarks.launch.protocol import BuildLine, Node, Refused, load
 from benchmarks.plan import ceiling
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
@@ -120,6 +121,18 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
         "evidence": dict(EVIDENCE),
         "seconds": 9.0,
     }
+
+
+def fits_its_type(line: Any) -> bool:
+    """Tell whether a line, or its plain data, is one that `benchmarks.launch.lines` describes.
+
+    Raises:
+        UnfitError: it is not.
+    """
+    found = json.loads(line) if isinstance(line, str) else line
+    kinds = {"measure": MeasureLine, "search": SearchLine, "schedule": ScheduleLine, "build": BuildLine}
+    load(Refused if set(found) == set(Refused._fields) else kinds[found["kind"]], found)
+    return True
 
 
 def place(asked: Asked = ASKED) -> Place:

@@ -10,19 +10,20 @@ import json
 import sys
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from benchmarks.launch.lines import LINES
 from benchmarks.launch.protocol import REQUESTS, BuildLine, Refused
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def document() -> dict[str, Any]:
-    """Return the schema: any request, the line of a build, and the line of a refusal."""
+    """Return the schema of any request and any line."""
     parts: dict[str, Any] = {}
-    kinds = [*REQUESTS.values(), BuildLine, Refused]
+    kinds = [*REQUESTS.values(), BuildLine, *LINES, Refused]
     references = [_schema(kind, parts) for kind in kinds]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Requests from the operator's side to busbar's runner, and the lines of a build and a refusal",
+        "title": "Requests from the operator's side to busbar's runner, and the lines that it answers",
         "anyOf": references,
         "$defs": dict(sorted(parts.items())),
     }
@@ -30,6 +31,8 @@ def document() -> dict[str, Any]:
 
 def _schema(hint: Any, parts: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a type; named tuples become definitions in `parts`."""
+    if hint is Any:
+        return {}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
     origin, inner = get_origin(hint), get_args(hint)

@@ -1,4 +1,4 @@
-"""What the operator's side asks of the runner, and what it answers: one JSON document each way, typed on both sides.
+"""What is asked of the runner, and how a build or a refusal answers: one JSON document each way, typed on both sides.
 
 Python 3.6 upward, because the runner imports it on a node. `load` refuses what does not fit; `docs/runner.schema.json` is made
 from these types.
@@ -350,6 +350,17 @@ def data(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: data(one) for key, one in value.items()}
     return value
+
+
+def told(value: Any) -> Any:
+    """Return a NamedTuple as plain data without the optional fields that are absent."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        optional = getattr(value, "_field_defaults", {})
+        fields = [name for name in value._fields if getattr(value, name) is not None or name not in optional]
+        return {name: told(getattr(value, name)) for name in fields}
+    if isinstance(value, (list, tuple)):
+        return [told(one) for one in value]
+    return {key: told(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _load(hint: Any, value: Any, path: str) -> Any:  # noqa: PLR0911 - one arm for each kind of type

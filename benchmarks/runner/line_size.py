@@ -13,10 +13,10 @@ _GROUPS_KEPT = 16
 _NODES_KEPT = 2
 
 
-def bulk(line: Dict[str, Any]) -> str:
+def bulk(machines: Dict[str, str], steps: Sequence[Dict[str, Any]]) -> str:
     """Return the parts that a line may leave out, as one JSON document for the evidence."""
-    groups = {step["name"]: step["groups_gb_s"] for step in line["steps"] if step.get("groups_gb_s")}
-    return json.dumps({"machines": line["machines"], "groups_gb_s": groups}, sort_keys=True) + "\n"
+    groups = {step["name"]: step["groups_gb_s"] for step in steps if step.get("groups_gb_s")}
+    return json.dumps({"machines": machines, "groups_gb_s": groups}, sort_keys=True) + "\n"
 
 
 def fitting(line: Dict[str, Any], rails: Sequence[str]) -> Dict[str, Any]:

@@ -16,8 +16,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-from benchmarks.launch import launcher, mpirun
-from benchmarks.launch.protocol import LINE_SCHEMA, Measure, Node, Search, Step
+from benchmarks.launch import launcher, lines, mpirun
+from benchmarks.launch.protocol import Evidence, Measure, Node, Search, Step, told
 from benchmarks.runner import (
     checksums,
     fanout,
@@ -109,30 +109,23 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     kept_looks.keep(looks, ran.steps)
     deciding = ran.deciding or _NOTHING
     first = before[0]
-    line = {
-        "schema": LINE_SCHEMA,
-        "kind": "measure",
-        "run_id": request.run_id,
-        "started": started,
-        "steps": ran.steps,
-        "rehearsal": {"scale": ran.scale} if ran.scale else None,
-        "versions": {
-            "nccl": deciding.nccl,
-            "nccl_tests": deciding.nccl_tests,
-            "driver": first["driver"],
-            "os": first["os"],
-            "kernel": first["kernel"],
-        },
-        "machines": {node.name: its["machine"] for node, its in zip(nodes, before)},
-        "gpu": first["gpus"][0] if first["gpus"] else None,
-        "inventory": {"differences": [*absent, *_differences(request, before, asked_at)]},
-        "transport": dict(traffic.between(nodes, before, ran.after, request.hcas), network=deciding.network),
-        "warnings": traffic.warnings(nodes, ran.after),
-        "earlier_looks": earlier,
-        "seconds": round(time.monotonic() - began, 2),
-    }  # type: Dict[str, Any]
-    line["evidence"] = keep(here, dict(ran.texts, nodes=line_size.bulk(line)), ran.failed)
-    return line_size.fitting(line, request.hcas)
+    machines = {node.name: its["machine"] for node, its in zip(nodes, before)}
+    line = lines.MeasureLine(
+        run_id=request.run_id,
+        started=started,
+        steps=[lines.StepLine(**step) for step in ran.steps],
+        versions=lines.Versions(deciding.nccl, deciding.nccl_tests, first["driver"], first["os"], first["kernel"]),
+        inventory=lines.Differences([*absent, *_differences(request, before, asked_at)]),
+        transport=traffic.between(nodes, before, ran.after, request.hcas)._replace(network=deciding.network),
+        evidence=keep(here, dict(ran.texts, nodes=line_size.bulk(machines, ran.steps)), ran.failed),
+        seconds=round(time.monotonic() - began, 2),
+        rehearsal=lines.Rehearsed(ran.scale) if ran.scale else None,
+        machines=machines,
+        gpu=first["gpus"][0] if first["gpus"] else None,
+        warnings=traffic.warnings(nodes, ran.after),
+        earlier_looks=earlier,
+    )
+    return line_size.fitting(told(line), request.hcas)
 
 
 def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[Tuple[float, float]]) -> List[str]:
@@ -390,7 +383,7 @@ def _groups(row: transcript.Row, stage: str, count: int, ranks: int) -> Optional
     return [float(f"{row.size_bytes * factor / (max(group) * 1e3):.5g}") for group in groups]
 
 
-def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str = "") -> Dict[str, str]:
+def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str = "") -> Evidence:
     """Compress the output of the steps into a file named by its hash; that of `failed` steps also stays as plain text."""
     text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
     data = text.encode()
@@ -401,4 +394,4 @@ def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str
     for name in set(texts) - set(failed):
         if os.path.exists(os.path.join(here, name + ".txt")):
             os.unlink(os.path.join(here, name + ".txt"))
-    return {"path": path, "sha256": digest}
+    return Evidence(path, digest)

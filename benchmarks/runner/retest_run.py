@@ -10,7 +10,8 @@ import shlex
 import time
 from typing import Any, Dict
 
-from benchmarks.launch.protocol import Measure
+from benchmarks.launch.lines import RetestLine, StepLine
+from benchmarks.launch.protocol import Measure, told
 from benchmarks.runner import jobs, kept_looks, measure, traffic
 from benchmarks.runner.refusal import Refusal
 
@@ -18,7 +19,7 @@ _KEPT = "second.json"
 
 
 def retest(asked: Measure, say: jobs.Say) -> Dict[str, Any]:
-    """Return {steps, transport, evidence, failed} of `asked`; the caller holds the measurement lock."""
+    """Return the `RetestLine` of `asked` as plain data; the caller holds the measurement lock."""
     here = jobs.folder(asked.run_id)
     path = os.path.join(here, _KEPT)
     if os.path.exists(path):
@@ -29,7 +30,7 @@ def retest(asked: Measure, say: jobs.Say) -> Dict[str, Any]:
         found = _retest(asked, here, say)
     except (Refusal, OSError) as error:
         say(f"the retest failed: {error}")
-        return {"steps": [], "transport": None, "evidence": None, "failed": str(error)}
+        return dict(told(RetestLine([], None, None, str(error))))
     jobs.write(path, json.dumps(found))
     return found
 
@@ -46,13 +47,10 @@ def _retest(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     kept_looks.keep(looks, ran.steps, kept_looks.earlier(looks))
     transport = None
     if ran.deciding is not None:
-        transport = dict(traffic.between(nodes, before, ran.after, asked.hcas), network=ran.deciding.network, steps=ran.counted)
+        moved = traffic.between(nodes, before, ran.after, asked.hcas)
+        transport = moved._replace(network=ran.deciding.network, steps=ran.counted)
     first = asked.evidence
     seen = (first.sha256, first.path) if first else (None, None)
     head = "# busbar: measured a second time; the first is {} ({})\n".format(*seen)
-    return {
-        "steps": ran.steps,
-        "transport": transport,
-        "evidence": measure.keep(here, ran.texts, ran.failed, head),
-        "failed": None,
-    }
+    steps = [StepLine(**step) for step in ran.steps]
+    return dict(told(RetestLine(steps, transport, measure.keep(here, ran.texts, ran.failed, head), None)))

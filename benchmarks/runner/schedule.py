@@ -8,7 +8,8 @@ import json
 import time
 from typing import Any, Dict, List
 
-from benchmarks.launch.protocol import Node, Schedule
+from benchmarks.launch.lines import ScheduleLine
+from benchmarks.launch.protocol import Node, Schedule, told
 from benchmarks.runner import fanout, jobs, slurm_facts, slurm_setup, slurm_states
 from benchmarks.runner.refusal import Refusal
 from scheduler import files, names
@@ -42,17 +43,16 @@ def work(request: Schedule, _here: str, say: jobs.Say) -> Dict[str, Any]:
     key = _set_up(request.nodes[:1], _controller(cluster))[0]["key"]
     _set_up(request.nodes, dict(_member(cluster), key=key))
     wait(request, began, say)
-    return {
-        "schema": 1,
-        "kind": "schedule",
-        "run_id": request.run_id,
-        "version": known[0]["version"],
-        "controller": request.nodes[0].name,
-        "queue": request.queue,
-        "nodes": len(request.nodes),
-        "cgroups": cluster.cgroups,
-        "seconds": round(time.monotonic() - began, 1),
-    }
+    line = ScheduleLine(
+        run_id=request.run_id,
+        version=known[0]["version"],
+        controller=request.nodes[0].name,
+        queue=request.queue,
+        nodes=len(request.nodes),
+        cgroups=cluster.cgroups,
+        seconds=round(time.monotonic() - began, 1),
+    )
+    return dict(told(line))
 
 
 def _facts(request: Schedule) -> List[Facts]:

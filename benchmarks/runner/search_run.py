@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from benchmarks.launch import launcher
-from benchmarks.launch.protocol import Ranks, Search, Trials
+from benchmarks.launch.lines import CulpritLine, SearchLine, TrialLine
+from benchmarks.launch.protocol import Ranks, Search, Trials, told
 from benchmarks.runner import fanout, jobs, measure, measure_again, program_run, retest_run
 from benchmarks.runner.refusal import Refusal
 from benchmarks.search import plan
@@ -39,7 +40,7 @@ def commands(request: Search) -> List[str]:
 
 def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
     """Measure again what was short, then search within the budget; return the line."""
-    line = {"schema": 1, "kind": "search", "run_id": request.run_id, "needed": request.trials is not None}  # type: Dict[str, Any]
+    line = told(SearchLine(request.run_id, request.trials is not None))  # type: Dict[str, Any]
     try:
         with measure.measurement_lock(request, say):
             fanout.keep(request.nodes)
@@ -80,7 +81,7 @@ def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: 
     pairs = [[*one.trial.nodes, one.busbw_gb_s] for one in samples if not one.trial.rails and len(one.trial.nodes) == _PAIR]
     return {
         "culprits": [
-            _culprit(one, request, trials, launch.again(one, samples, f"again{number}.sh"))
+            told(_culprit(one, request, trials, launch.again(one, samples, f"again{number}.sh")))
             for number, one in enumerate(found.culprits[:_CULPRITS_KEPT], 1)
         ],
         "healthy_gb_s": found.healthy_gb_s,
@@ -307,29 +308,29 @@ def _floats(size_bytes: int) -> int:
     return max(size_bytes // 4, 1) * 4
 
 
-def _culprit(one: Culprit, request: Search, trials: Trials, again: str) -> Dict[str, Any]:
+def _culprit(one: Culprit, request: Search, trials: Trials, again: str) -> CulpritLine:
     """Return a culprit as the line lists it: nodes and rails by name, the best evidence, and what to type next."""
     names = [request.nodes[index].name for index in one.nodes]
     rails = _devices(one.rails, trials)
     evidence = [
-        {
-            "nodes": [request.nodes[index].name for index in sample.trial.nodes],
-            "rails": _devices(sample.trial.rails, trials),
-            "busbw_gb_s": sample.busbw_gb_s,
-            "why": sample.why,
-        }
+        TrialLine(
+            [request.nodes[index].name for index in sample.trial.nodes],
+            _devices(sample.trial.rails, trials),
+            sample.busbw_gb_s,
+            sample.why,
+        )
         for sample in sorted(one.evidence, key=lambda sample: not _blames(one, sample))[:_EVIDENCE_KEPT]
     ]
-    return {
-        "kind": one.kind,
-        "nodes": names if len(names) <= _EVIDENCE_KEPT * 4 else [*names[:3], f"... {len(names)} nodes"],
-        "rails": rails,
-        "ratio": round(one.ratio, 3),
-        "flapping": one.flapping,
-        "confidence": round(one.confidence, 3),
-        "evidence": evidence,
-        "next": _next(one, request, trials, rails) + (f"; {shlex.quote(again)}" if again else ""),
-    }
+    return CulpritLine(
+        kind=one.kind,
+        nodes=names if len(names) <= _EVIDENCE_KEPT * 4 else [*names[:3], f"... {len(names)} nodes"],
+        rails=rails,
+        ratio=round(one.ratio, 3),
+        evidence=evidence,
+        flapping=one.flapping,
+        confidence=round(one.confidence, 3),
+        next=_next(one, request, trials, rails) + (f"; {shlex.quote(again)}" if again else ""),
+    )
 
 
 def _blames(one: Culprit, sample: Sample) -> bool:

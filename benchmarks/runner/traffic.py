@@ -5,6 +5,7 @@
 
 from typing import Any, Dict, List, Sequence
 
+from benchmarks.launch.lines import NvlinkBytes, PortEvents, Transport, Warned
 from benchmarks.launch.protocol import Node
 
 #: With more nodes than this, only the byte counts of those that sent least are kept.
@@ -21,7 +22,7 @@ _WARNINGS_OF_A_NODE, _WARNINGS_KEPT, _SENTENCE = 4, 32, 300
 
 def between(
     nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]], rails: Sequence[str]
-) -> Dict[str, Any]:
+) -> Transport:
     """Return bytes sent by node and device, NVLink's bytes, port events, and sentences of NCCL's log with their counts.
 
     `through_host_memory` names nodes where NCCL used no GPUDirect RDMA, 8 at most.
@@ -33,18 +34,17 @@ def between(
         if old["nvlink_tx_bytes"] is not None and new["nvlink_tx_bytes"] is not None
     }
     hcas = sorted({name for its in after for name in its["hca"]})
-    return {
-        "tx_bytes": sent if len(sent) <= _NODES_IN_DETAIL else worst(sent, list(rails) or hcas, _NODES_KEPT),
-        "counted_nodes": sum(bool(set(rails or counted) & set(counted)) for counted in sent.values()),
-        "nvlink_tx_bytes": {"least": min(nvlink.values()), "nodes": len(nvlink)} if nvlink else None,
-        "hcas": hcas,
-        "netdevs": {hca: after[0]["hca"][hca]["netdev"] for hca in hcas if hca in after[0]["hca"]},
-        "events": _events(nodes, before, after),
-        "said": _said([its["nccl"] for its in after if "nccl" in its]),
-        "through_host_memory": [
-            node.name for node, its in zip(nodes, after) if its.get("nccl", {}).get("gpudirect", {}).get("NET")
-        ][:_NODES_KEPT],
-    }
+    unmapped = [node.name for node, its in zip(nodes, after) if its.get("nccl", {}).get("gpudirect", {}).get("NET")]
+    return Transport(
+        tx_bytes=sent if len(sent) <= _NODES_IN_DETAIL else worst(sent, list(rails) or hcas, _NODES_KEPT),
+        hcas=hcas,
+        netdevs={hca: after[0]["hca"][hca]["netdev"] for hca in hcas if hca in after[0]["hca"]},
+        events=_events(nodes, before, after),
+        said=_said([its["nccl"] for its in after if "nccl" in its]),
+        nvlink_tx_bytes=NvlinkBytes(min(nvlink.values()), len(nvlink)) if nvlink else None,
+        counted_nodes=sum(bool(set(rails or counted) & set(counted)) for counted in sent.values()),
+        through_host_memory=unmapped[:_NODES_KEPT],
+    )
 
 
 def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
@@ -74,7 +74,7 @@ def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> 
     return {name: sent[name] for name in names}
 
 
-def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> List[PortEvents]:
     """Return the port error counters that grew, largest first; for each counter name only the worst ports."""
     grown = []
     for node, old, new in zip(nodes, before, after):
@@ -82,11 +82,11 @@ def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequ
             then = old["hca"].get(hca, {}).get("events", {})
             for counter, value in sorted(new["hca"][hca]["events"].items()):
                 if value is not None and then.get(counter) is not None and value > then[counter]:
-                    grown.append({"node": node.name, "hca": hca, "counter": counter, "count": value - then[counter]})
-    grown.sort(key=lambda event: -event["count"])
-    kept = []  # type: List[Dict[str, Any]]
+                    grown.append(PortEvents(node.name, hca, counter, value - then[counter]))
+    grown.sort(key=lambda event: -event.count)
+    kept = []  # type: List[PortEvents]
     for event in grown:  # a counter with many ports must not crowd out the single link that went down
-        if sum(one["counter"] == event["counter"] for one in kept) < _PORTS_KEPT:
+        if sum(one.counter == event.counter for one in kept) < _PORTS_KEPT:
             kept.append(event)
     return kept[:_EVENTS_KEPT]
 
@@ -106,13 +106,13 @@ def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]
     return {key: {sentence: total[key][sentence] for sentence in sentences} for key, sentences in most.items()}
 
 
-def warnings(nodes: Sequence[Node], after: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return NCCL's warnings from each node as {node, said, count}: the most frequent ones of each node."""
-    found = []  # type: List[Dict[str, Any]]
+def warnings(nodes: Sequence[Node], after: Sequence[Dict[str, Any]]) -> List[Warned]:
+    """Return NCCL's warnings from each node: the most frequent ones of each node."""
+    found = []  # type: List[Warned]
     for node, its in zip(nodes, after):
         counts = its.get("nccl", {}).get("warnings", {})
         worst_said = sorted(counts, key=lambda one: (-counts[one], one))[:_WARNINGS_OF_A_NODE]
-        found += [{"node": node.name, "said": one[:_SENTENCE], "count": counts[one]} for one in worst_said]
+        found += [Warned(node.name, one[:_SENTENCE], counts[one]) for one in worst_said]
     return found[:_WARNINGS_KEPT]
 
 

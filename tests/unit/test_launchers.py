@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from a_line import ASKED, BUILT, document, place
+from a_line import ASKED, BUILT, document, fits_its_type, place
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,6 +150,12 @@ def asked() -> list[dict]:
 
 
 REQUESTS = asked()
+
+
+def test_the_line_that_other_tests_judge_is_one_that_the_runner_could_print():
+    assert fits_its_type(document())
+    with pytest.raises(UnfitError, match=r"^steps\[0\]\.rows is 'none'; it must be a list"):
+        fits_its_type(document() | {"steps": [document()["steps"][0] | {"rows": "none"}]})
 
 
 def test_the_schema_is_made_from_the_types_and_committed():

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from a_line import fits_its_type
 
 from benchmarks.launch.protocol import Launch, Measure, Node, Ranks, Step
 from benchmarks.runner import fanout, measure, program_run, transcript
@@ -104,7 +105,9 @@ class Cluster:
         return asked._replace(**changes)
 
     def line(self, *steps: Step, **changes: Any) -> dict[str, Any]:
-        return measure.work(self.request(*steps, **changes), str(self.folder), self.said.append)
+        found = measure.work(self.request(*steps, **changes), str(self.folder), self.said.append)
+        assert fits_its_type(found)
+        return found
 
 
 @pytest.fixture
@@ -316,6 +319,6 @@ def test_only_the_output_of_failed_steps_stays_as_a_file_beside_the_evidence(tmp
         (tmp_path / f"{name}.txt").write_text(name)
     kept = measure.keep(str(tmp_path), {"good": "1\n", "bad": "2\n", "gone": ""}, ["bad"], "head\n")
     text = "head\n# busbar step good\n1\n# busbar step bad\n2\n# busbar step gone\n"
-    assert kept["sha256"] == hashlib.sha256(text.encode()).hexdigest()
-    assert gzip.decompress(Path(kept["path"]).read_bytes()) == text.encode()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["bad.txt", f"{kept['sha256']}.txt.gz"])
+    assert kept.sha256 == hashlib.sha256(text.encode()).hexdigest()
+    assert gzip.decompress(Path(kept.path).read_bytes()) == text.encode()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["bad.txt", f"{kept.sha256}.txt.gz"])

@@ -21,7 +21,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from a_line import GPU4, a_plan
+from a_line import GPU4, a_plan, fits_its_type
 
 from benchmarks.host import pack
 from benchmarks.judge.verdict import judge
@@ -78,6 +78,7 @@ class Head:
     def run(self, request: dict, *words: str, timeout_s: float = 60) -> tuple[int, str, str]:
         child = self.start(*(words or ("run",)))
         out, err = child.communicate(json.dumps(request), timeout=timeout_s)
+        assert child.returncode or words or fits_its_type(out), out
         return child.returncode, out, err
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from a_line import fits_its_type
 
 from benchmarks.launch.protocol import Node, Schedule
 from benchmarks.runner import fanout, schedule, slurm_setup, slurm_states
@@ -337,6 +338,7 @@ class Cluster:
 def test_the_controller_comes_first_and_every_node_gets_its_key_and_no_files(monkeypatch):
     cluster = Cluster(monkeypatch, answers())
     line = schedule.work(REQUEST, "", lambda _: None)
+    assert fits_its_type(line)
     (first, controller), (every, member) = cluster.calls
     assert (first, every) == (["gpu-a"], ["gpu-a", "gpu-b"])
     assert (controller["key"], member["key"]) == ("", "made there")

@@ -1,0 +1,237 @@
+"""What the runner answers: one JSON line for each request, typed. Python 3.6 upward, because the runner makes them on a node.
+
+Absent fields are left out of a line. The judge reads a measurement's line without trusting it (`benchmarks.judge.measurement`).
+"""
+
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from benchmarks.launch.protocol import LINE_SCHEMA, Evidence
+
+
+class ScheduleLine(NamedTuple):
+    """The Slurm cluster that was made.
+
+    Attributes:
+        version: Slurm's.
+        controller: name of the node that runs slurmctld.
+        nodes: how many nodes take jobs.
+        cgroups: whether control groups restrict jobs to their processors and GPUs.
+    """
+
+    run_id: str
+    version: str
+    controller: str
+    queue: str
+    nodes: int
+    cgroups: bool
+    seconds: float
+    schema: int = 1
+    kind: str = "schedule"
+
+
+class SpreadLine(NamedTuple):
+    """The spread of operations that were timed one by one, over the slowest rank of each."""
+
+    iterations: int
+    p50_us: float
+    p99_us: float
+    cv_pct: float
+
+
+class StepLine(NamedTuple):
+    """One run of one test program: its numbers, or why it has none.
+
+    Attributes:
+        name, stage, collective: as in the request.
+        failed: why it returned nothing; the fields after it are absent then.
+        rows: for each size [size_bytes, out of place, in place]; a placement is [time_us, algbw_gb_s, busbw_gb_s, wrong], or
+            null.
+        program: the collective that the program says it ran.
+        ranks, hosts: how many took part.
+        problems: what is inconsistent in what it printed.
+        waited: in a rehearsal, the share of the time in which a rank waited for a processor.
+        groups_gb_s: busbw of each group by its number; of many groups {count, slowest, most, middle, mad}.
+        looks_gb_s: busbw of each look.
+    """
+
+    name: str
+    stage: str
+    collective: str
+    failed: Optional[str] = None
+    rows: Optional[List[Any]] = None
+    program: Optional[str] = None
+    ranks: Optional[int] = None
+    hosts: Optional[int] = None
+    problems: Optional[List[str]] = None
+    seconds: Optional[float] = None
+    waited: Optional[float] = None
+    groups_gb_s: Any = None
+    looks_gb_s: Optional[List[float]] = None
+    spread: Optional[SpreadLine] = None
+
+
+class Rehearsed(NamedTuple):
+    """The run was rehearsed: line rates were divided by `scale`."""
+
+    scale: int
+
+
+class Versions(NamedTuple):
+    """Versions on the head node; None where nobody said."""
+
+    nccl: Optional[str]
+    nccl_tests: Optional[str]
+    driver: Optional[str]
+    os: str
+    kernel: str
+
+
+class Differences(NamedTuple):
+    """Sentences about nodes that differ from each other or from their shape."""
+
+    differences: List[str]
+
+
+class NvlinkBytes(NamedTuple):
+    """What the node that sent least over NVLink sent, and how many nodes count it."""
+
+    least: int
+    nodes: int
+
+
+class PortEvents(NamedTuple):
+    """An error counter of a port that grew by `count`."""
+
+    node: str
+    hca: str
+    counter: str
+    count: int  # type: ignore[assignment]  # a tuple has a method of that name, which nobody calls
+
+
+class Warned(NamedTuple):
+    """A warning of NCCL's that a node gave `count` times."""
+
+    node: str
+    said: str
+    count: int  # type: ignore[assignment]  # a tuple has a method of that name, which nobody calls
+
+
+class Transport(NamedTuple):
+    """What carried the bytes, up to and with the deciding step.
+
+    Attributes:
+        tx_bytes: bytes sent by node and device; of many nodes only the worst.
+        hcas: RDMA devices that were counted.
+        netdevs: the head node's interface of each device.
+        said: sentences of NCCL's log with their counts, by subject.
+        network: the network that NCCL says it used.
+        counted_nodes: nodes whose rails were counted.
+        through_host_memory: nodes where NCCL used no GPUDirect RDMA.
+        steps: names of the steps between the counts, if not all.
+    """
+
+    tx_bytes: Dict[str, Dict[str, int]]
+    hcas: List[str]
+    netdevs: Dict[str, Optional[str]]
+    events: List[PortEvents]
+    said: Dict[str, Dict[str, int]]
+    network: Optional[str] = None
+    nvlink_tx_bytes: Optional[NvlinkBytes] = None
+    counted_nodes: Optional[int] = None
+    through_host_memory: Optional[List[str]] = None
+    steps: Optional[List[str]] = None
+
+
+class MeasureLine(NamedTuple):
+    """One measurement.
+
+    Attributes:
+        started: RFC 3339, UTC.
+        machines: id of each machine by node; of many {count, sha256}.
+        gpu: the GPU model that the head node reports.
+        earlier_looks: looks of the measurement before, on the same machines, in GB/s.
+    """
+
+    run_id: str
+    started: str
+    steps: List[StepLine]
+    versions: Versions
+    inventory: Differences
+    transport: Transport
+    evidence: Evidence
+    seconds: float
+    rehearsal: Optional[Rehearsed]
+    gpu: Optional[str]
+    machines: Optional[Dict[str, Any]] = None
+    warnings: Optional[List[Warned]] = None
+    earlier_looks: Optional[List[float]] = None
+    schema: int = LINE_SCHEMA
+    kind: str = "measure"
+
+
+class TrialLine(NamedTuple):
+    """One trial: what these nodes reached over these rails, or why they reached nothing."""
+
+    nodes: List[str]
+    rails: List[str]
+    busbw_gb_s: Optional[float]
+    why: Optional[str]
+
+
+class CulpritLine(NamedTuple):
+    """What is slow.
+
+    Attributes:
+        kind: node, link, rail, rail_plane or between.
+        ratio: its busbw over that of what is healthy.
+        flapping: whether it is slow only at times.
+        confidence: from 0 to 1.
+        next: the command to type next on the head node.
+    """
+
+    kind: str
+    nodes: List[str]
+    rails: List[str]
+    ratio: float
+    evidence: List[TrialLine]
+    flapping: bool = False
+    confidence: Optional[float] = None
+    next: str = ""
+
+
+class RetestLine(NamedTuple):
+    """The second measurement of what was short, or why there is none."""
+
+    steps: List[StepLine]
+    transport: Optional[Transport]
+    evidence: Optional[Evidence]
+    failed: Optional[str]
+
+
+class SearchLine(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        needed: whether a cause was searched for; the fields of the search are absent if not.
+        complete: whether the search ended by itself and not by its budget.
+        failed: why it ended early.
+        pairs: [index, index, busbw_gb_s] of pairs that were tried.
+    """
+
+    run_id: str
+    needed: bool
+    again: Optional[RetestLine] = None
+    culprits: Optional[List[CulpritLine]] = None
+    healthy_gb_s: Optional[float] = None
+    rounds: Optional[int] = None
+    trials: Optional[int] = None
+    complete: Optional[bool] = None
+    failed: Optional[str] = None
+    summary: Optional[str] = None
+    pairs: Optional[List[Any]] = None
+    seconds: Optional[float] = None
+    schema: int = 1
+    kind: str = "search"
+
+
+LINES = (ScheduleLine, MeasureLine, SearchLine)  # type: Any
