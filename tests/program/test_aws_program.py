@@ -960,6 +960,13 @@ def test_the_template_has_the_interfaces_of_its_type(kind, count, first):
     assert min((nic["networkCardIndex"], nic["deviceIndex"]) for nic in nics) == (0, 0)
 
 
+@pytest.mark.parametrize(("changes", "devices"), [({}, 32), ({"efa": False}, 0), ({"type": "p4d.24xlarge"}, 4)])
+def test_first_boot_waits_for_the_efa_devices_that_are_launched_and_for_no_others(changes, devices):
+    boot = base64.b64decode(template(program(nodes(**changes))[0])["userData"]).decode()
+    assert ("step=efa-devices" in boot) is bool(devices)
+    assert not devices or re.search(rf"\b{devices}\b", boot.partition("step=efa-devices")[2].partition("step=")[0])
+
+
 def test_the_template_is_hardened_and_ends_its_machines_when_they_shut_down(cloud):
     made = template(cloud)
     assert re.fullmatch("training-gpu-p5-[0-9a-f]{10}-", made["namePrefix"])
