@@ -210,6 +210,11 @@ def test_another_key_is_a_bad_signature():
     assert check(envelope(), key=OTHER) == ["bad_signature"]
 
 
+def test_a_signature_that_is_said_to_be_of_another_key_is_bad():
+    (signature,) = envelope()["signatures"]
+    assert check(envelope() | {"signatures": [signature | {"keyid": verifier.key_id(OTHER)}]}) == ["bad_signature"]
+
+
 def test_no_signature_at_all_is_a_bad_signature():
     assert check(envelope() | {"signatures": []}) == ["bad_signature"]
 
