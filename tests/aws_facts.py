@@ -48,7 +48,6 @@ NODES, LOGIN, STORED = "sg-1", "sg-2", "sg-3"
 EXISTING: dict[str, Any] = {
     "network": {
         "existing": {
-            "vpc": VPC,
             "publicSubnet": PUBLIC,
             "privateSubnet": PRIVATE,
             "groups": {"nodes": NODES, "login": LOGIN, "storage": STORED},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from pulumi_aws import ec2, iam, vpc
@@ -20,10 +20,9 @@ _TARGETS = (
 )
 
 
-def vpcs(wanted: Aws) -> dict[str, Vpc | None]:
-    """Return the VPC that is named, by its id; None for one that is not there."""
-    own = wanted.network.existing
-    return {own.vpc: there(partial(_vpc, own.vpc))} if own else {}
+def vpcs(found: Mapping[str, Subnet | None]) -> dict[str, Vpc]:
+    """Return the VPCs of the subnets that were found, by their ids."""
+    return {subnet.vpc: _vpc(subnet.vpc) for subnet in found.values() if subnet is not None}
 
 
 def subnets(wanted: Aws) -> dict[str, Subnet | None]:

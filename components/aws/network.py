@@ -42,10 +42,11 @@ class Network(pulumi.ComponentResource):
         self.register_outputs({"vpc_id": self.vpc_id, "private_subnet_id": self.private_subnet_id})
 
     def _take(self, own: ExistingNetwork) -> None:
-        self.vpc_id = pulumi.Output.from_input(own.vpc)
+        nodes = ec2.get_subnet_output(id=own.private_subnet)
+        self.vpc_id = nodes.vpc_id
         self.public_subnet_id = pulumi.Output.from_input(own.public_subnet)
         self.private_subnet_id = pulumi.Output.from_input(own.private_subnet)
-        self.private_cidr = ec2.get_subnet_output(id=own.private_subnet).cidr_block
+        self.private_cidr = nodes.cidr_block
         self.second_subnet_id, self.route_table_ids = None, ()
 
     def _make(self) -> None:

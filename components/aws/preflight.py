@@ -50,6 +50,7 @@ def _gather(wanted: Aws) -> Facts:
     counted = {its: one for one in unreserved if (its := quota.name(one))}
     rooms = {its: there(partial(quota.limit, one)) for its, one in counted.items()}
     used = {its: quota.used(one) for its, one in counted.items() if rooms[its] is not None}
+    subnets = existing.subnets(wanted)
     return Facts(
         region=ask("the region", "index/getRegion:getRegion", lambda: pulumi_aws.get_region().region),
         reservations={
@@ -64,8 +65,8 @@ def _gather(wanted: Aws) -> Facts:
         quota_used={one.type: used[its] for one in unreserved if (its := quota.name(one)) in used},
         quota_unsaid=frozenset(one.type for one in unreserved if (its := quota.name(one)) and rooms[its] is None),
         running={key: _running(wanted, key) for _, key, _ in wanted.located},
-        vpcs=existing.vpcs(wanted),
-        subnets=existing.subnets(wanted),
+        vpcs=existing.vpcs(subnets),
+        subnets=subnets,
         security_groups=existing.security_groups(wanted),
         elastic_ips=quota.elastic_ips(wanted),
         profiles=existing.profiles(wanted),

@@ -56,8 +56,9 @@ class Storage(pulumi.ComponentResource):
         """Return DNS name and mount name, known once all associations are available."""
         if lustre.existing:
             there = fsx.LustreFileSystem.get(f"{self._name}-lustre-existing", lustre.existing, opts=self._mine)
-            known = pulumi.Output.all(its=there.dns_name, name=there.mount_name, vpc=there.vpc_id, efa=there.efa_enabled)
-            return known.apply(lambda found: self._lustre_there(lustre, **found))
+            place = pulumi.Output.all(its=there.dns_name, vpc=there.vpc_id, here=self._network.vpc_id)
+            known = pulumi.Output.all(place=place, name=there.mount_name, efa=there.efa_enabled)
+            return known.apply(lambda found: _lustre_there(lustre, **found))
         made = fsx.LustreFileSystem(
             f"{self._name}-lustre",
             deployment_type="PERSISTENT_2",
@@ -78,14 +79,6 @@ class Storage(pulumi.ComponentResource):
         joined = [self._association(index, one, made, lustre) for index, one in enumerate(lustre.mirrors)]
         place = pulumi.Output.all(dns=made.dns_name, mount=made.mount_name)
         return after(place, *(each.id for each in joined)).apply(lambda its: (str(its["dns"]), str(its["mount"])))
-
-    def _lustre_there(self, lustre: Lustre, its: str, name: str, vpc: str, efa: bool | None) -> tuple[str, str]:
-        if lustre.efa and not efa:
-            raise pulumi.RunError(
-                f"aws.storage.lustre.efa is true, and {lustre.existing} was made without EFA, which cannot be changed; leave "
-                "it out"
-            )
-        return _in_vpc(self._wanted, "lustre", lustre.existing or "", its, vpc), name
 
     def _association(
         self, index: int, one: Mirror, system: fsx.LustreFileSystem, lustre: Lustre
@@ -139,9 +132,8 @@ class Storage(pulumi.ComponentResource):
         """Return the DNS name."""
         if home.existing:
             there = fsx.OpenZfsFileSystem.get(f"{self._name}-home-existing", home.existing, opts=self._mine)
-            return pulumi.Output.all(its=there.dns_name, vpc=there.vpc_id).apply(
-                lambda found: _in_vpc(self._wanted, "home", home.existing or "", **found)
-            )
+            place = pulumi.Output.all(its=there.dns_name, vpc=there.vpc_id, here=self._network.vpc_id)
+            return place.apply(lambda found: _in_vpc("home", home.existing or "", **found))
         return self._made_home(home).dns_name
 
     def _made_home(self, home: Home) -> fsx.OpenZfsFileSystem:
@@ -182,13 +174,20 @@ class Storage(pulumi.ComponentResource):
         )
 
 
-def _in_vpc(wanted: Aws, key: str, system: str, its: str, vpc: str) -> str:
-    """Return the DNS name of a file system that exists, if machines of this stack reach it."""
-    own = wanted.network.existing
-    if own is None or vpc != own.vpc:
+def _lustre_there(lustre: Lustre, place: dict[str, str], name: str, efa: bool | None) -> tuple[str, str]:
+    if lustre.efa and not efa:
         raise pulumi.RunError(
-            f"aws.storage.{key}.existing is {system}, which is in {vpc}, and machines are in {own.vpc if own else 'another'}; "
-            "its name resolves only in its own VPC"
+            f"aws.storage.lustre.efa is true, and {lustre.existing} was made without EFA, which cannot be changed; leave it out"
+        )
+    return _in_vpc("lustre", lustre.existing or "", **place), name
+
+
+def _in_vpc(key: str, system: str, its: str, vpc: str, here: str) -> str:
+    """Return `its` DNS name, of a file system in `vpc`, if machines of this stack, which are in the VPC `here`, reach it."""
+    if vpc != here:
+        raise pulumi.RunError(
+            f"aws.storage.{key}.existing is {system}, which is in {vpc}, and machines are in {here}; its name resolves only in "
+            "its own VPC"
         )
     return its
 

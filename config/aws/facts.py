@@ -153,7 +153,8 @@ class Facts:
         quota_used: vCPUs that are surely in use of that quota, by type.
         quota_unsaid: types whose quota the service does not know.
         running: machines that run already for an entry of machines, by its key.
-        vpcs, subnets, security_groups: those that the stack file names, by id; None if there is none.
+        subnets, security_groups: those that the stack file names, by id; None if there is none.
+        vpcs: those of the subnets, by id.
         elastic_ips: of the region, by its name; None where the service does not say the quota.
         profiles: instance profiles that the stack file names, by name; None if there is none.
     """
@@ -169,7 +170,7 @@ class Facts:
     quota_used: Mapping[str, int] = field(default_factory=dict)
     quota_unsaid: frozenset[str] = frozenset()
     running: Mapping[str, int] = field(default_factory=dict)
-    vpcs: Mapping[str, Vpc | None] = field(default_factory=dict)
+    vpcs: Mapping[str, Vpc] = field(default_factory=dict)
     subnets: Mapping[str, Subnet | None] = field(default_factory=dict)
     security_groups: Mapping[str, SecurityGroup | None] = field(default_factory=dict)
     elastic_ips: Mapping[str, ElasticIps | None] = field(default_factory=dict)

@@ -126,9 +126,8 @@ class OwnGroups(Model):
 
 
 class ExistingNetwork(Model):
-    """An existing VPC with subnets; nothing in it is changed or destroyed."""
+    """Subnets of an existing VPC; nothing in it is changed or destroyed."""
 
-    vpc: Annotated[str, _id("vpc")] = Field(description="The VPC.", examples=["vpc-0123456789abcdef0"])
     public_subnet: Annotated[str, _id("subnet")] = Field(
         description="The login node's subnet, with a route to an Internet gateway.", examples=["subnet-0123456789abcdef0"]
     )

@@ -63,12 +63,11 @@ def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("existing-there", ERROR, f"{_CLUSTER} SubnetsValidator, SecurityGroupsValidator", guard=True)
 def existing_there(wanted: Aws, facts: Facts) -> _Breaches:
-    """A VPC, subnet or group that does not exist, or is in another VPC."""
+    """A subnet or group that does not exist, or is in another VPC than the nodes' subnet."""
     own = wanted.network.existing
     if own is None:
         return
-    if known(facts.vpcs, own.vpc, "VPC") is None:
-        yield Breach(f"{_AT}.vpc", f"is {own.vpc}, which is not in {wanted.region}, or this account may not see it")
+    nodes = known(facts.subnets, own.private_subnet, "subnet")
     parts: list[tuple[str, str, Subnet | SecurityGroup | None]] = [
         (f"{_AT}.{key}", name, known(facts.subnets, name, "subnet")) for key, name in _subnets(own).items()
     ]
@@ -76,8 +75,9 @@ def existing_there(wanted: Aws, facts: Facts) -> _Breaches:
     for path, name, found in parts:
         if found is None:
             yield Breach(path, f"is {name}, which is not in {wanted.region}, or this account may not see it")
-        elif found.vpc != own.vpc:
-            yield Breach(path, f"is {name}, which is in {found.vpc}, and {_AT}.vpc is {own.vpc}; all must be in one VPC")
+        elif nodes is not None and found.vpc != nodes.vpc:
+            there = f"{_AT}.privateSubnet, {own.private_subnet}, in {nodes.vpc}"
+            yield Breach(path, f"is {name}, which is in {found.vpc}, and {there}; all must be in one VPC")
 
 
 @rule("existing-zone", ERROR, "EC2 API, DescribeSubnets: AvailabilityZone")
@@ -96,14 +96,16 @@ def existing_zone(wanted: Aws, facts: Facts) -> _Breaches:
 def existing_dns(wanted: Aws, facts: Facts) -> _Breaches:
     """A VPC whose DNS does not answer: file systems are mounted, and machines are known, by names."""
     own = wanted.network.existing
-    found = known(facts.vpcs, own.vpc, "VPC") if own else None
-    if own is None or found is None:
+    nodes = known(facts.subnets, own.private_subnet, "subnet") if own else None
+    if own is None or nodes is None:
         return
+    found = known(facts.vpcs, nodes.vpc, "VPC")
     lacking = [name for name, there in (("DNS support", found.dns), ("DNS host names", found.host_names)) if not there]
     if lacking:
         yield Breach(
-            f"{_AT}.vpc",
-            f"is {own.vpc}, which has no {' and no '.join(lacking)}; names of file systems and machines would not resolve",
+            f"{_AT}.privateSubnet",
+            f"is {own.private_subnet}, whose VPC, {nodes.vpc}, has no {' and no '.join(lacking)}; names of file systems and "
+            "machines would not resolve",
         )
 
 

@@ -451,7 +451,7 @@ def test_there_is_a_second_private_subnet_only_where_a_file_system_needs_one(clo
 # A network of one's own
 
 OWN_GROUPS = {"nodes": "sg-1", "login": "sg-2", "storage": "sg-3"}
-OWN = {"vpc": "vpc-1", "publicSubnet": "subnet-1", "privateSubnet": "subnet-2"}
+OWN = {"publicSubnet": "subnet-1", "privateSubnet": "subnet-2"}
 
 
 def existing(**changes: Any) -> dict[str, Any]:
@@ -545,11 +545,10 @@ def test_a_file_system_that_exists_out_of_reach_or_without_efa_is_refused():
         owned(mounted(lustre={"existing": "fs-1", "efa": True}))
     assert owned(mounted(lustre={"existing": "fs-efa", "efa": True}))[0].made
     far = mounted(home={"existing": "fs-2"})
-    far["network"]["existing"]["vpc"] = "vpc-2"
     with pytest.raises(
         pulumi.RunError, match=r"home\.existing is fs-2, which is in vpc-1, and machines are in vpc-2; its name"
     ):
-        program(far, answers=network_of())
+        program(far, answers=network_of(getSubnet=lambda _: {"vpcId": "vpc-2", "cidrBlock": "172.16.1.0/24"}))
 
 
 def test_a_subnet_without_a_table_of_its_own_is_judged_by_the_main_one():

@@ -221,7 +221,7 @@ def second(built) -> Iterator[dict[str, Any]]:
     made = {each["urn"].rpartition("::")[2]: each.get("id") for each in stage.resources()}
     groups = {noun: made[f"cluster-groups-{noun}"] for noun in ("nodes", "login", "storage")}
     subnets = {f"{noun}Subnet": made[f"cluster-network-{noun}"] for noun in ("public", "private")}
-    own = {"vpc": made["cluster-network-vpc"], **subnets, "groups": groups}
+    own = {**subnets, "groups": groups}
     wanted = merged(QUICK, nodes(efa=False))
     wanted["aws"] |= {
         "network": {"existing": own},

@@ -164,15 +164,14 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "existing-there": [
         (
             EXISTING,
-            replace(FACTS, vpcs={VPC: None}),
-            f"{OWN}.vpc is vpc-1, which is not in ap-northeast-1, or this account may",
-        ),
-        (
-            EXISTING,
             replace(FACTS, subnets=FACTS.subnets | {PUBLIC: None}),
             f"{OWN}.publicSubnet is subnet-1, which is not in ap-northeast-1",
         ),
-        (EXISTING, subnet(PRIVATE, vpc="vpc-9"), f"{OWN}.privateSubnet is subnet-2, which is in vpc-9, and {OWN}.vpc is vpc-1"),
+        (
+            EXISTING,
+            subnet(PUBLIC, vpc="vpc-9"),
+            f"{OWN}.publicSubnet is subnet-1, which is in vpc-9, and {OWN}.privateSubnet, subnet-2, in vpc-1; all must be in",
+        ),
         (
             EXISTING,
             replace(FACTS, security_groups=GROUPS | {NODES: None}),
@@ -186,12 +185,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             EXISTING,
             replace(FACTS, vpcs={VPC: Vpc(dns=True, host_names=False)}),
-            f"{OWN}.vpc is vpc-1, which has no DNS host names; names of file systems",
+            f"{OWN}.privateSubnet is subnet-2, whose VPC, vpc-1, has no DNS host names; names of file systems",
         ),
         (
             EXISTING,
             replace(FACTS, vpcs={VPC: Vpc(dns=False, host_names=False)}),
-            f"{OWN}.vpc is vpc-1, which has no DNS support and no DNS host names",
+            f"{OWN}.privateSubnet is subnet-2, whose VPC, vpc-1, has no DNS support and no DNS host names",
         ),
     ],
     "existing-routes": [
