@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import random
 import re
@@ -150,6 +151,14 @@ def asked() -> list[dict]:
 
 
 REQUESTS = asked()
+
+
+def test_variables_in_another_order_are_the_same_request():
+    names = ("NCCL_IB_TC", "NCCL_ALGO", "NCCL_PXN_DISABLE")
+    plans = [ASKED.plan.model_copy(update={"exports": dict.fromkeys(order, "1")}) for order in (names, names[::-1])]
+    ids = {json.loads(requests.measure(place(), dataclasses.replace(ASKED, plan=plan), []))["run_id"] for plan in plans}
+    assert len(ids) == 1
+    assert ids != {json.loads(requests.measure(place(), ASKED, []))["run_id"]}
 
 
 def test_the_line_that_other_tests_judge_is_one_that_the_runner_could_print():
