@@ -1,4 +1,4 @@
-"""Bus bandwidths that others published of healthy machines, by which the gate's fractions were chosen and are tested."""
+"""Published bus bandwidths of healthy machines: the gate's fractions were chosen from them and are tested against them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ML = "stas00/ml-engineering:network/README.md, todo.md"
 _HPC, _OKE = "oracle-quickstart/oci-hpc:documentation", "oracle-quickstart/oci-hpc-oke:docs"
 _AWSOME = "awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests"
 _CW = "coreweave/nccl-tests:README"
-#: NCCL's own choice on two nodes: a tree, or NVLSTree, which leaves the rails fewer bytes than a ring does.
+#: What NCCL itself chooses on two nodes, a tree or NVLSTree: rails carry fewer bytes than with a ring.
 _TREE = {"NCCL_ALGO": "Tree"}
 
 
 @dataclass(frozen=True)
 class Published:
-    """One number: who measured it where, on how many machines of which shape, and with what set."""
+    """One published number: who measured it where, on how many machines of which shape, with which exports."""
 
     where: str
     shape: Shape
@@ -37,12 +37,12 @@ class Published:
 
 
 def _rails(shape: Shape) -> Shape:
-    """Return a row whose rails sources count but do not name, with names."""
+    """Return the shape with made-up names for its rails; sources give only their number."""
     count, rate = shape.unnamed or (0, 0)
     return replace(shape, rdma=Rdma(count, rate, tuple(f"rail{index}" for index in range(count)), ""), unnamed=None)
 
 
-def _with(shape: Shape, ports: int, port_gbit_s: int) -> Shape:
+def _with_ports(shape: Shape, ports: int, port_gbit_s: int) -> Shape:
     return replace(shape, rdma=Rdma(ports, port_gbit_s, tuple(f"mlx5_{index}" for index in range(ports)), ""))
 
 
@@ -51,8 +51,8 @@ _MI300X, _GB200, _GB300 = SHAPES["BM.GPU.MI300X.8"], SHAPES["BM.GPU.GB200.4"], S
 _P4D, _P5, _P5EN = (INSTANCES[name].shape() for name in ("p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge"))
 _P6_B200, _P6_B300 = (_rails(INSTANCES[name].shape()) for name in ("p6-b200.48xlarge", "p6-b300.48xlarge"))
 _H100, _H200 = SERVERS["DGX-H100"], SERVERS["DGX-H200"]
-_B200 = _with(SERVERS["HGX-B200.8"], 8, 400)
-_A100, _A100_100 = _with(SERVERS["HGX-A100-80GB.8"], 8, 200), _with(SERVERS["HGX-A100-80GB.8"], 8, 100)
+_B200 = _with_ports(SERVERS["HGX-B200.8"], 8, 400)
+_A100, _A100_100 = _with_ports(SERVERS["HGX-A100-80GB.8"], 8, 200), _with_ports(SERVERS["HGX-A100-80GB.8"], 8, 100)
 _SHARP = {"NCCL_COLLNET_ENABLE": "1"}
 _RACK, _NO_RACK = {"NCCL_MNNVL_ENABLE": "1"}, {"NCCL_MNNVL_ENABLE": "0"}
 
@@ -77,9 +77,7 @@ ROWS = (
     Published("AWS p6-b300", _P6_B300, 2, _AR, 16 * _GIB, 760, "awslabs/awsome-distributed-ai issue 1120"),
     Published("CoreWeave H100", _H100, 12, _AR, 8 * _GIB, 386.56, _CW),
     Published("CoreWeave GB200, one rack", _GB200, 18, _AR, 16 * _GIB, 834.6, _CW, _RACK),
-    Published(
-        "Azure H100, SHARP", _H100, 8, _AR, 16 * _GIB, 450, "Azure/ai-infrastructure-on-azure", {"NCCL_COLLNET_ENABLE": "1"}
-    ),
+    Published("Azure H100, SHARP", _H100, 8, _AR, 16 * _GIB, 450, "Azure/ai-infrastructure-on-azure", _SHARP),
     Published("Azure GB300, one rack", _GB300, 18, _AR, 16 * _GIB, 937, "Azure/ai-infrastructure-on-azure", _RACK),
     Published("GCP A3 High, TCPX", SERVERS["HGX-H100.8"], 2, _AG, 8 * _GIB, 50.2, "dstackai/dstack:examples/clusters/gcp.md"),
     Published("GCP A3 Mega, TCPXO", SERVERS["HGX-H100.8"], 2, _AG, 8 * _GIB, 188.7, "cluster-toolkit:examples/gke-a3-megagpu"),

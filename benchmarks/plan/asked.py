@@ -24,7 +24,7 @@ class Asked:
         shape: the kind of machines.
         nodes: how many machines.
         accept: the user's own limits, and the checks that may be skipped.
-        past: a limit from earlier runs of the same kind: (GB/s as measured, where it comes from).
+        past: the limit that earlier runs of the same kind set, as (GB/s as measured, its source).
         pool: name of the node set.
         names: host names of the nodes in ring order, once they exist.
         past_unread: why earlier runs could not be read; empty if they were read, or if none are kept.
@@ -41,7 +41,7 @@ class Asked:
 
     def digest(self) -> str:
         """Return a hash of the plan, the machines and the limits."""
-        said = {
+        parts = {
             "plan": self.plan.digest(),
             "shape": self.shape.name,
             "nodes": self.nodes,
@@ -50,7 +50,7 @@ class Asked:
             "fabric": self.plan.fabric,
             "allow_skipped": sorted(self.accept.allow_skipped),
         }
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     def name(self, index: int) -> str:
         """Return the host name of node `index`, or `node` and its index before it has a name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
-from benchmarks.records.work import answer
+from benchmarks.records.answer import answer
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Makes the requests to the records stage and reads its answers.
 
-Pure, because a verdict must follow from the stack's state only. `benchmarks.records.work`, which a Command runs, reads and
+Pure, because a verdict must follow from the stack's state only. `benchmarks.records.answer`, which a Command runs, reads and
 writes files, stores and keys.
 """
 

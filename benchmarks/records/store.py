@@ -30,24 +30,24 @@ class Store(Protocol):
     """Files under names such as `folder/file.json`."""
 
     def add(self, name: str, data: bytes) -> bool:
-        """Write a file whole or not at all; return False where it is there already."""
+        """Write the whole file or nothing; return False if it already exists."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in `folder`; none where it does not exist."""
+        """Return the names of the files in `folder`; none if it does not exist."""
 
     def read(self, names: Iterable[str]) -> dict[str, bytes | str]:
-        """Return each file's bytes, or as text why it cannot be read."""
+        """Return the bytes of each file, or a text that says why it cannot be read."""
 
 
 def store(place: str) -> Store:
     """Return the store at `place`: a path, or a URL such as s3://bucket/folder.
 
     Raises:
-        StoreError: nothing here can read such a URL.
+        StoreError: no installed fsspec driver handles this URL, or its store cannot be reached.
     """
     if "://" not in place:
         return _Local(Path(place).expanduser())
-    return _Elsewhere(place)
+    return _Remote(place)
 
 
 class _Local:
@@ -99,8 +99,8 @@ class _Local:
             return f"it cannot be read: {error.strerror or error}"
 
 
-class _Elsewhere:
-    """A folder that fsspec reaches; an object appears there whole or not at all."""
+class _Remote:
+    """A folder behind a URL, through fsspec; objects appear there whole or not at all."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -147,7 +147,7 @@ class _Elsewhere:
         return found if len(found) <= MAX_BYTES else f"it is larger than {MAX_BYTES} bytes"
 
     def _bounded(self, what: str, call: Callable[[], T]) -> T:
-        """Return what `call` returns within the time limit; not every driver has its own."""
+        """Return what `call` returns; raise StoreError after TIMEOUT_S, because not every driver has a limit."""
         done: list[T] = []
         failed: list[Exception] = []
 

@@ -1,4 +1,4 @@
-"""Capacity: quotas, reservations and placement groups, and reservations as resources."""
+"""What the service refuses for lack of capacity (quotas, reservations, placement groups), and reservations as resources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rehearsal.plugin.store import Database, Record
 RESERVATION = "aws:ec2/capacityReservation:CapacityReservation"
 PURCHASE = "aws:ec2/capacityBlockReservation:CapacityBlockReservation"
 _TARGET = "capacityReservationSpecification.capacityReservationTarget"
-BLOCK_MOST = 64  # EC2 API, PurchaseCapacityBlock: instances of one block
+MAX_BLOCK_INSTANCES = 64  # EC2 API, PurchaseCapacityBlock: instances of one block
 NO_CAPACITY = (
     "We currently do not have sufficient {} capacity in the Availability Zone you requested ({}). Our system will be working "
     "on provisioning additional capacity."
@@ -85,7 +85,7 @@ def problems(launch: Launch, database: Database, region: str, count: int) -> Ite
             f"{kind.name} is not sold as {launch.market}; it is sold as {', '.join(kind.usage)}.",
         )
     needed = kind.vcpus * count
-    # Reserved machines do not count against the on-demand quota: the reservation did when it was made.
+    # Machines in a reservation do not count against the on-demand quota: the reservation counted when it was created.
     if launch.market == "on-demand" and launch.reservation is None and needed > quota_left(database, kind.name):
         yield refused(
             "instanceType",
@@ -127,7 +127,7 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
         missing = f"The capacity reservation ID '{launch.reservation}' does not exist"
         yield refused(_TARGET, "InvalidCapacityReservationId.NotFound", missing)
         return
-    yield from _unlike(launch, found, database)
+    yield from _mismatches(launch, found, database)
     if not found.begun:
         # Instances are launched into a block from its start time on (EC2 user guide, Capacity Blocks for ML).
         yield invalid(_TARGET, f"The Capacity Block {found.id} is scheduled and begins at {found.start}; it is not active yet.")
@@ -144,8 +144,8 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
         yield refused("placement.groupName", "InsufficientInstanceCapacity", no_room, 500)
 
 
-def _unlike(launch: Launch, found: Reservation, database: Database) -> Iterator[Problem]:
-    """Return how a reservation differs from what is launched into it."""
+def _mismatches(launch: Launch, found: Reservation, database: Database) -> Iterator[Problem]:
+    """Yield how a reservation differs from what is launched into it."""
     subnet, kind = launch.subnet(database), launch.type
     if found.block != (launch.market == BLOCK):
         what = "a Capacity Block" if found.block else "an on-demand reservation"
@@ -175,8 +175,8 @@ class CapacityReservation(Kind):
             yield refused("availabilityZone", "Unsupported", f"{kind.name} is not offered in {zone}.")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(
             instanceMatchCriteria="open", tenancy="default", endDateType="unlimited", ebsOptimized=False, endDate="",
             ephemeralStorage=False, outpostArn="", placementGroupArn="",
@@ -204,8 +204,8 @@ class CapacityBlock(Kind):
             yield not_played("instancePlatform", "The rehearsal has only Linux machines.")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         kind, count = _offer(record.inputs["capacityBlockOfferingId"]) or ("", 0)
         record.computed.update(
             instanceType=kind, instanceCount=count, availabilityZone=zones(region_of(record.inputs))[0], createdDate=now(),
@@ -228,7 +228,7 @@ class CapacityBlock(Kind):
 
 
 def offering_id(kind: str, count: int) -> str:
-    """Return the id of an offering of machines of a type; the id encodes the offering, so none is stored."""
+    """Return the id of an offering of `count` machines of type `kind`; it encodes both, so offerings are not stored."""
     listed = sorted(TYPES)
     return f"{account.OFFERING[:9]}{listed.index(kind):04x}{count:04x}"
 
@@ -239,5 +239,5 @@ def _offer(offering: str) -> tuple[str, int] | None:
         kind, count = sorted(TYPES)[int(text[:4], 16)], int(text[4:], 16)
     except (ValueError, IndexError):
         return None
-    right = offering.startswith(account.OFFERING[:9]) and BLOCK in TYPES[kind].usage and 1 <= count <= BLOCK_MOST
+    right = offering.startswith(account.OFFERING[:9]) and BLOCK in TYPES[kind].usage and 1 <= count <= MAX_BLOCK_INSTANCES
     return (kind, count) if right else None

@@ -127,8 +127,8 @@ class Instance(Kind):
         yield from capacity.problems(wanted, asked.database, region, 1)
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         wanted = launch.of_instance(record.inputs, database)
         if wanted is None:
             code, sentence, status = MISSING[TEMPLATE]

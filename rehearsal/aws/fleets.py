@@ -73,8 +73,8 @@ class Fleet(Kind):
             yield from _launch(asked, launch.of_template(data))
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(
             fleetState="active", fulfilledCapacity=0, fulfilledOnDemandCapacity=0, fleetInstanceSets=[],
             excessCapacityTerminationPolicy="termination", replaceUnhealthyInstances=False, validFrom="", validUntil="",
@@ -209,7 +209,7 @@ def _member(cloud: ResourceCloud, database: Database, fleet: Record, template: L
     tags = {"aws:ec2:fleet-id": fleet.id, **template.tags}
     inputs = {"tags": tags, "region": region_of(fleet.inputs)}
     record = cloud.stamp(Record(kind.new_id("", {}), INSTANCE, "", "pending", inputs, parent=fleet.id))
-    Kind.born(kind, database, record)
+    Kind.on_create(kind, database, record)
     record.private["template"] = fleet.id
     placing.place(database, record, template, index)
     record.private["market"] = _market(fleet.inputs)

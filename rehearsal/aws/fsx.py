@@ -91,8 +91,8 @@ class FileSystem(Kind):
         return f"fs-0{''.join(secrets.choice(_HEX) for _ in range(16))}"
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         preferred = record.inputs.get("preferredSubnetId") or self._subnets(record.inputs)[0][1]
         subnet = database.records[preferred]
         vpc = database.records[subnet.inputs["vpcId"]]
@@ -204,8 +204,8 @@ class OpenZfs(FileSystem):
             yield bad("subnetIds", f"MULTI_AZ_1 needs two zones, and both subnets are in {found[0].private['zone']}.")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(
             rootVolumeId=f"fsvol-0{''.join(secrets.choice(_HEX) for _ in range(16))}",
             storageType="SSD",

@@ -73,8 +73,8 @@ class Eip(Kind):
             yield refused("instance", "Gateway.NotAttached", f"Network {vpc} is not attached to any internet gateway")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         address = free_public(database)
         record.computed.update(
             allocationId=record.id,
@@ -161,8 +161,8 @@ class NatGateway(Kind):
             )
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         subnet = database.records[record.inputs["subnetId"]]
         found = addresses.free(database, subnet) or [""]
         record.private = {"addresses": found, "vpc": subnet.inputs["vpcId"], "subnet": subnet.id}
@@ -228,8 +228,8 @@ class Endpoint(InVpc):
                     )
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(
             vpcEndpointType="Gateway", state="available", cidrBlocks=[], dnsEntries=[], networkInterfaceIds=[],
             prefixListId=f"pl-{record.id[5:13]}", requesterManaged=False, routeTableIds=[], securityGroupIds=[], subnetIds=[],

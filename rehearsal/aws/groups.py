@@ -101,8 +101,8 @@ class SecurityGroup(InVpc, Named):
         return Kind.new_id(self, urn, inputs)
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        Kind.born(self, database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        Kind.on_create(self, database, record)
         record.computed.update(
             name=record.inputs.get("name") or self.made_up(record.urn, record.inputs),
             description="Managed by Pulumi",
@@ -163,8 +163,8 @@ class Rule(Kind):
         if len(others) >= _MOST_RULES:
             yield refused("", "RulesPerSecurityGroupLimitExceeded", f"{group.id} has {_MOST_RULES} rules and may have no more.")
 
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.private = {"vpc": database.records[record.inputs["securityGroupId"]].inputs["vpcId"]}
         record.computed["securityGroupRuleId"] = record.id
 

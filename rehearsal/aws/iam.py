@@ -130,8 +130,8 @@ class Role(Named):
             yield from broken("assumeRolePolicy", document, trust=True)
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(
             createDate=now(),
             path="/",
@@ -172,8 +172,8 @@ class RolePolicy(OfRole):
         return self.key(f"{inputs['role']}:{inputs.get('name') or Named.made_up(_UNNAMED, urn, inputs)}")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed["name"] = shown(record).partition(":")[2]
 
 
@@ -209,8 +209,8 @@ class InstanceProfile(Named):
     references: ClassVar[Mapping[str, str]] = {"role": ROLE}
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(createDate=now(), path="/", uniqueId=f"AIPA{''.join(secrets.choice(_UPPER) for _ in range(17))}")
 
 

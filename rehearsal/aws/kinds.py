@@ -125,7 +125,7 @@ class Kind(kinds.Kind):
         return f"{self.prefix}-0{''.join(secrets.choice(_HEX) for _ in range(16))}"
 
     @override
-    def born(self, database: Database, record: Record) -> None:
+    def on_create(self, database: Database, record: Record) -> None:
         region = region_of(record.inputs)
         tags = dict(record.inputs.get("tags") or {})
         record.computed.update(region=region, ownerId=ACCOUNT, tagsAll=tags)
@@ -216,6 +216,6 @@ class Named(Kind):
         return f"{prefix}{''.join(secrets.choice(string.digits) for _ in range(26))}" if prefix else fresh_name(urn)
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed["name"] = shown(record)

@@ -19,7 +19,7 @@ from rehearsal.aws.types import TYPES, Type
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown
 
-# EBS user guide, "General Purpose SSD volumes (gp3)": baseline, ceilings, and what the size and the IOPS allow.
+# EBS user guide, "General Purpose SSD volumes (gp3)": baseline and maximum, and the limits that size and IOPS set.
 _GP3_IOPS, _GP3_MIBPS = (3_000, 80_000), (125, 2_000)
 _IOPS_PER_GIB, _MIBPS_PER_IOPS = 500, 0.25
 
@@ -30,10 +30,10 @@ def problems(launch: Launch, database: Database, region: str, count: int = 1) ->
     yield from _interfaces(launch, database)
     yield from _addresses(launch, database, count)
     yield from _disk(launch)
-    yield from _rest(launch, database)
+    yield from _profile_key_user_data(launch, database)
 
 
-def _gone(path: str, token: str, named: str) -> Problem:
+def _missing(path: str, token: str, named: str) -> Problem:
     code, sentence, status = MISSING[token]
     return refused(path, code, sentence.format(named), status)
 
@@ -82,7 +82,7 @@ def _interfaces(launch: Launch, database: Database) -> Iterator[Problem]:
     for nic in launch.nics:
         subnet = database.find(nic.subnet, SUBNET)
         if nic.subnet is not None and subnet is None:
-            yield _gone(f"{nic.path}.subnetId" if launch.own_nics else nic.path, SUBNET, nic.subnet)
+            yield _missing(f"{nic.path}.subnetId" if launch.own_nics else nic.path, SUBNET, nic.subnet)
         if subnet is not None:
             found.append(subnet)
             yield from _groups(nic, subnet, database)
@@ -96,7 +96,7 @@ def _groups(nic: Nic, subnet: Record, database: Database) -> Iterator[Problem]:
     for group in nic.groups or ():
         record = database.find(group, GROUP)
         if record is None:
-            yield _gone(nic.path, GROUP, group)
+            yield _missing(nic.path, GROUP, group)
         elif record.inputs["vpcId"] != subnet.inputs["vpcId"]:
             yield refused(
                 nic.path, "InvalidParameter", f"Security group {group} and subnet {subnet.id} belong to different networks."
@@ -104,13 +104,17 @@ def _groups(nic: Nic, subnet: Record, database: Database) -> Iterator[Problem]:
 
 
 def layout(kind: Type, nics: tuple[Nic, ...]) -> Iterator[Problem]:
-    """Yield the interfaces that a type cannot have."""
+    """Yield what is wrong with the interfaces for this instance type."""
     places = [(nic.card, nic.device) for nic in nics]
     if (0, 0) not in places:
         yield combination(nics[0].path, "A primary network interface is needed: network card index 0, device index 0.")
     for nic in nics:
         if places.count((nic.card, nic.device)) > 1:
-            yield invalid(nic.path, f"Each network interface requires a unique device index: card {nic.card}, {nic.device}.")
+            yield invalid(
+                nic.path,
+                f"Each network interface requires a unique device index: card {nic.card} has two "
+                f"with device index {nic.device}.",
+            )
             return
         if nic.card >= len(kind.cards):
             yield invalid(
@@ -138,7 +142,7 @@ def _efa(kind: Type, nics: tuple[Nic, ...]) -> Iterator[Problem]:
             nics[0].path, "AttachmentLimitExceeded", f"Interface count {len(cards)} exceeds the {kind.efa} EFAs of {kind.name}."
         )
     if len(set(cards)) != len(cards):
-        yield combination(nics[0].path, "A network card takes one EFA interface, and two are asked for on one.")
+        yield combination(nics[0].path, "A network card takes one EFA interface; the request has two on one card.")
     if 0 in cards and kind.efa < len(kind.cards):
         yield combination(nics[0].path, f"Network card 0 of {kind.name} does not support EFA.")
 
@@ -156,7 +160,8 @@ def _addresses(launch: Launch, database: Database, count: int) -> Iterator[Probl
     if many and subnet.inputs.get("mapPublicIpOnLaunch") and any(nic.public is None for nic in launch.nics):
         yield combination(
             launch.nics[0].path,
-            f"Subnet {subnet.id} gives public addresses at launch, and an instance with several interfaces cannot have one.",
+            f"Subnet {subnet.id} assigns public addresses at launch, but an instance with several interfaces "
+            "cannot have a public address.",
         )
     wanted = count * sum(nic.kind != EFA_ONLY for nic in launch.nics)
     room = addresses.room(database, subnet)
@@ -207,13 +212,13 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _rest(launch: Launch, database: Database) -> Iterator[Problem]:
+def _profile_key_user_data(launch: Launch, database: Database) -> Iterator[Problem]:
     profile = launch.profile
     if profile is not None and by_name(database, PROFILE, profile) is None:
-        yield _gone("iamInstanceProfile", PROFILE, profile)
+        yield _missing("iamInstanceProfile", PROFILE, profile)
     key = launch.known("keyName")
     if key is not None and by_name(database, KEY, key) is None:
-        yield _gone("keyName", KEY, key)
+        yield _missing("keyName", KEY, key)
     problem = too_long("userData", len(launch.user_data)) if launch.user_data is not None else None
     if problem:
         yield problem

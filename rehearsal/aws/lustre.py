@@ -73,8 +73,8 @@ class Lustre(FileSystem):
             )
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(
             mountName="".join(secrets.choice(string.ascii_lowercase) for _ in range(8)), deploymentType="SCRATCH_1",
             storageType="SSD", fileSystemTypeVersion="2.12", dataCompressionType="NONE", efaEnabled=False, exportPath="",
@@ -162,8 +162,8 @@ class Association(Kind):
                 yield bad("dataRepositoryPath", f"The bucket {bucket} does not exist, or FSx may not read it.")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(
             associationId=record.id, batchImportMetaDataOnCreate=False, deleteDataInFilesystem=False, importedFileChunkSize=1024
         )

@@ -109,7 +109,7 @@ def offer(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     del cloud
     name, operation = needed(args, "instanceType", "EC2", "DescribeCapacityBlockOfferings"), "DescribeCapacityBlockOfferings"
     kind, count, hours = TYPES.get(name), int(args.get("instanceCount") or 0), int(args.get("capacityDurationHours") or 0)
-    if kind is None or BLOCK not in kind.usage or not 1 <= count <= capacity.BLOCK_MOST or hours % 24 or not hours:
+    if kind is None or BLOCK not in kind.usage or not 1 <= count <= capacity.MAX_BLOCK_INSTANCES or hours % 24 or not hours:
         raise refusal(
             "InvalidParameterValue", f"no capacity block offering for {count} x {name}, {hours} hours", "EC2", operation
         )

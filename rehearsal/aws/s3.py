@@ -59,8 +59,8 @@ class Bucket(Named):
         return super().made_up(urn, inputs).lower()[-63:]
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         region, name = region_of(record.inputs), shown(record)
         record.computed.update(
             arn=f"arn:aws:s3:::{name}", bucket=name, bucketDomainName=f"{name}.s3.amazonaws.com",

@@ -49,8 +49,8 @@ class Parameter(Kind):
         return self.key(str(inputs.get("name") or urn.rpartition("::")[2]))
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(name=shown(record), dataType="text", tier="Standard", version=1, keyId="", description="")
         name = shown(record)
         record.computed["arn"] = self.arn_of(record.inputs, name if name.startswith("/") else f"/{name}")

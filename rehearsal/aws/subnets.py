@@ -71,8 +71,8 @@ class Subnet(InVpc):
                 )
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         region, vpc = region_of(record.inputs), database.records[record.inputs["vpcId"]]
         zone = record.inputs.get("availabilityZone") or zones(region)[0]
         record.private = {
@@ -128,8 +128,8 @@ class RouteTable(InVpc):
             yield from _route(asked, route, f"{path}.", "cidrBlock", asked.known("vpcId"))
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(routes=[], propagatingVgws=[])
 
 
@@ -160,8 +160,8 @@ class Route(Kind):
         return f"r-{inputs['routeTableId']}{zlib.crc32(str(inputs['destinationCidrBlock']).encode())}"
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
         record.computed.update(origin="CreateRoute", state="active", instanceId="", instanceOwnerId="")
 
@@ -229,8 +229,8 @@ class Association(Kind):
             )
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.private = {"vpc": database.records[record.inputs["routeTableId"]].inputs["vpcId"]}
 
     @override

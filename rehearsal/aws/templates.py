@@ -77,8 +77,8 @@ class LaunchTemplate(Named):
         return Kind.new_id(self, urn, inputs)
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        Kind.born(self, database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        Kind.on_create(self, database, record)
         name = record.inputs.get("name") or self.made_up(record.urn, record.inputs)
         record.computed.update(name=name, latestVersion=1, defaultVersion=1)
         record.private = {"versions": [dict(record.inputs)]}
@@ -127,8 +127,8 @@ class PlacementGroup(Named):
             yield invalid("partitionCount", f"partitionCount is {count} and goes with strategy partition, not {strategy}.")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed["placementGroupId"] = Kind.new_id(self, record.urn, record.inputs)
 
     @override
@@ -155,8 +155,8 @@ class KeyPair(Named):
             yield refused("publicKey", "InvalidKey.Format", "Key is not in valid OpenSSH public key format: RSA or ED25519.")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         digest = hashlib.md5(record.inputs["publicKey"].encode(), usedforsecurity=False).hexdigest()
         record.computed.update(
             keyName=shown(record),

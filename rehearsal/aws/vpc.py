@@ -66,8 +66,8 @@ class Vpc(Kind):
             yield invalid("enableDnsHostnames", "DNS host names need DNS support: enableDnsSupport is false.")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         region = {"region": region_of(record.inputs)}
         table = Record(f"rtb-{record.id[4:]}", TABLE, "", "available", {"vpcId": record.id, "routes": [], **region})
         itself = {**ALL, "self": True}

@@ -200,8 +200,8 @@ class Instance(Kind):
                 yield Problem("shape", exceeded, code="LimitExceeded")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         vnic = record.inputs.get("createVnicDetails") or {}
         subnet = vnic.get("subnetId") or record.inputs["subnetId"]
         place(database, record, Place(subnet, record.inputs["availabilityDomain"]))
@@ -262,8 +262,8 @@ class ConsoleHistory(Kind):
     holds = False
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         instance = database.records[record.inputs["instanceId"]]
         record.computed["availabilityDomain"] = instance.computed["availabilityDomain"]
         record.computed["compartmentId"] = instance.inputs["compartmentId"]

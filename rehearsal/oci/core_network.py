@@ -84,8 +84,8 @@ class Vcn(Kind):
             seen.append(block)
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         blocks = record.inputs.get("cidrBlocks") or [record.inputs["cidrBlock"]]
         label = record.inputs.get("dnsLabel")
         record.computed.update(cidrBlock=blocks[0], cidrBlocks=blocks)
@@ -145,8 +145,8 @@ class InternetGateway(Gateway):
     create, update, delete = "CreateInternetGateway", "UpdateInternetGateway", "DeleteInternetGateway"
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed["enabled"] = True
 
 
@@ -180,8 +180,8 @@ class ServiceGateway(InVcn):
                 yield not_found(path, service)
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed["blockTraffic"] = False
 
 

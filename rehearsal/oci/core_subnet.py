@@ -101,8 +101,8 @@ class Subnet(InVcn):
             yield _private_with_internet("routeTableId", table.id)
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         vcn = database.records[record.inputs["vcnId"]]
         text = subnet_cidr(record)
         block, label = cidr(text), record.inputs.get("dnsLabel")

@@ -85,8 +85,8 @@ class FileSystem(Served):
     create, update, delete = "CreateFileSystem", "UpdateFileSystem", "DeleteFileSystem"
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed.update(
             meteredBytes="0", isCloneParent=False, isHydrated=True, isTargetable=True, cloneCount=0, replicationSourceCount=0,
             lifecycleDetails="", replicationTargetId="", areQuotaRulesEnabled=False, cloneAttachStatus="",
@@ -133,8 +133,8 @@ class MountTarget(Served):
         return _ADDRESSES
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         address, rate = self.settle(database, record)[0], _rate_gbit_s(record.inputs) or "1"
         record.private["hostname"] = str(record.inputs.get("hostnameLabel") or "").lower()
         record.computed.update(
@@ -202,8 +202,8 @@ class Export(Kind):
                     )
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         target = self.referred(database, MOUNT_TARGET, record.inputs["exportSetId"])
         # Deleting a mount target takes its export set along.
         record.parent = target.id if target else None

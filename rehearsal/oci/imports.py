@@ -95,8 +95,8 @@ class ImageKind(Kind):
             yield not_found("imageSourceDetails.sourceUri", str(url))
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         source = record.inputs["imageSourceDetails"]
         record.computed.update(
             operatingSystem=source.get("operatingSystem") or "",
@@ -126,5 +126,5 @@ class AddedShape(Kind):
             yield Problem("shapeName", f"Shape {shape} does not exist.")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
+    def on_create(self, database: Database, record: Record) -> None:
         """The entry has no members of its own."""

@@ -39,7 +39,7 @@ class Kind(kinds.Kind):
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         return new_ocid(self.noun)
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: ARG002  most types need no neighbours
+    def on_create(self, database: Database, record: Record) -> None:  # noqa: ARG002  most types need no neighbours
         """Add what the service decides; the record is not in the database yet."""
         record.computed["timeCreated"] = now()
         if self.named and "displayName" not in record.inputs:

@@ -54,8 +54,8 @@ class Lustre(Served):
         return -(-size * _ADDRESSES // _FOR_GB) if isinstance(size, int) else 0
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         address = self.settle(database, record)[0]
         record.computed.update(
             managementServiceAddress=address,

@@ -55,7 +55,7 @@ class Agreement(_OfVersion):
     create, delete = "GetAppCatalogListingAgreements", "GetAppCatalogListingAgreements"
 
     @override
-    def born(self, database: Database, record: Record) -> None:
+    def on_create(self, database: Database, record: Record) -> None:
         listing, version = record.inputs["listingId"], record.inputs["listingResourceVersion"]
         record.computed.update(
             eulaLink=f"https://example.invalid/eula/{version}",
@@ -79,8 +79,8 @@ class Subscription(_OfVersion):
             yield Problem("signature", "The signature is not that of the listing's agreement.", 400, "InvalidParameter")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         version = record.inputs["listingResourceVersion"]
         image = next(one for one in IMAGES.values() if one.listing and one.display_name == version)
         record.computed.update(listingResourceId=image.id, publisherName="Oracle", summary="")

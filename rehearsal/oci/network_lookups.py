@@ -12,7 +12,7 @@ from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 
 Answer = dict[str, Any]
-#: Property of a rule -> that of its options in the look-up's answer, which are lists.
+#: Options of a rule, with their keys; in the look-up's answer each is a list.
 _OPTIONS = {"tcpOptions": ("min", "max"), "udpOptions": ("min", "max"), "icmpOptions": ("type", "code")}
 
 
@@ -20,7 +20,7 @@ def subnet(args: Mapping[str, Any], database: Database) -> Answer:
     """Return a subnet.
 
     Raises:
-        ServiceError: there is none, or it may not be seen: the service says the same of both.
+        ServiceError: it does not exist, or may not be seen; the service does not tell which.
     """
     name = str(args.get("subnetId"))
     one = database.find(name, SUBNET)
@@ -31,7 +31,7 @@ def subnet(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def route_tables(args: Mapping[str, Any], database: Database) -> Answer:
-    """Return the route tables of a compartment, of one VCN if it is named."""
+    """Return the route tables of a compartment, or only those of one VCN if `vcnId` is given."""
     tables = []
     for one in _of(args, database, ROUTE_TABLE):
         rules = [
@@ -43,7 +43,7 @@ def route_tables(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def security_lists(args: Mapping[str, Any], database: Database) -> Answer:
-    """Return the security lists of a compartment, of one VCN if it is named."""
+    """Return the security lists of a compartment, or only those of one VCN if `vcnId` is given."""
     lists = []
     for one in _of(args, database, SECURITY_LIST):
         rules = {
@@ -55,7 +55,7 @@ def security_lists(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def exports(args: Mapping[str, Any], database: Database) -> Answer:
-    """Return the exports of a compartment, of one export set if it is named."""
+    """Return the exports of a compartment, or only those of one export set if `exportSetId` is given."""
     listed = []
     for one in database.of("oci:FileStorage/export:Export"):
         its = one.outputs()

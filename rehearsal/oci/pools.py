@@ -121,8 +121,8 @@ class ClusterNetwork(Kind):
                     yield Problem(f"{path}.size", exceeded, code="LimitExceeded")
 
     @override
-    def born(self, database: Database, record: Record) -> None:
-        super().born(database, record)
+    def on_create(self, database: Database, record: Record) -> None:
+        super().on_create(database, record)
         record.computed["timeUpdated"] = now()
         record.private["pool"] = sibling_ocid(record.id, "instancepool")
 

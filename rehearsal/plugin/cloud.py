@@ -73,7 +73,7 @@ class Cloud(ABC):
         with self.store.change() as database:
             _refuse_if(kind.problems(Asked(inputs, database)), kind, kind.create)
             record = Record(kind.new_id(urn, inputs), token, urn, "PROVISIONING", dict(inputs), worker=self.process)
-            kind.born(database, record)
+            kind.on_create(database, record)
             database.records[record.id] = record
         try:
             kind.effect(self, record, None)

@@ -48,7 +48,7 @@ class RequestTimeoutError(Exception):
 
 
 class SlowEndError(RequestTimeoutError):
-    """What is being ended has not ended in the time that the provider waits."""
+    """A deletion did not finish within the provider's time limit."""
 
     def __init__(self, operation: str, timeout_s: float) -> None:
         Exception.__init__(

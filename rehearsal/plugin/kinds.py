@@ -46,7 +46,7 @@ class Asked:
 class Kind(ABC):
     """One type of resource: what the service refuses, adds and does.
 
-    The methods that change something run in this order: `born` inside the transaction that records the resource,
+    The methods that change something run in this order: `on_create` inside the transaction that records the resource,
     `effect` after it, then the state becomes `ready`. Going, `gone` runs before the record does.
     """
 
@@ -87,7 +87,7 @@ class Kind(ABC):
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         """Return a new id in the vendor's form."""
 
-    def born(self, database: Database, record: Record) -> None:  # noqa: B027
+    def on_create(self, database: Database, record: Record) -> None:  # noqa: B027
         """Add what the service decides; the record is not in the database yet."""
 
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: B027

@@ -28,7 +28,7 @@ from test_program import dev_asked
 
 from benchmarks.launch.protocol import Refused, data
 from benchmarks.plan.asked import Asked
-from benchmarks.records import work
+from benchmarks.records.answer import answer
 from components.acceptance.accept import _FAILS
 from config import read
 from config.oci.model import Oci
@@ -57,7 +57,7 @@ class Failing(Engine):
         if args.name == self.fails:
             raise FaultError(args.name)
         if args.name == KEEP and KEEP not in self.lines:
-            self.lines[KEEP] = json.dumps(work.answer(json.loads(args.inputs["stdin"])))
+            self.lines[KEEP] = json.dumps(answer(json.loads(args.inputs["stdin"])))
         if args.name == "acceptance-accept-verdict":
             self.accepted.append(args.inputs["interpreter"] != list(_FAILS))
         return super().new_resource(args)

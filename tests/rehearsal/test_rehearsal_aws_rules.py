@@ -334,7 +334,7 @@ def test_an_instance_with_several_interfaces_cannot_have_a_public_address(stack:
     words = "The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces."
     assert words in launched(stack, networkInterfaces=listed)
     public = [one | {"subnetId": stack.ids["public"]} for one in stack.inputs["template"]["networkInterfaces"][:2]]
-    assert "gives public addresses at launch" in launched(stack, networkInterfaces=public)
+    assert "assigns public addresses at launch" in launched(stack, networkInterfaces=public)
 
 
 def test_groups_and_subnets_of_different_vpcs_cannot_be_combined(stack: Stack) -> None:

@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from benchmarks.judge import retest
 from benchmarks.judge.verdict import Judgement, judge
-from benchmarks.records import requests, work
+from benchmarks.records import requests
+from benchmarks.records.answer import answer
 from benchmarks.records.certificate import digest
 from benchmarks.records.requests import Keeping, Kept
 from benchmarks.records.verify import moment, verify
@@ -51,7 +52,7 @@ def keeping(tmp_path):
 
 def answered(request: str) -> str:
     """Return the answer to a request as a Command's standard output has it."""
-    return json.dumps(work.answer(json.loads(request)))
+    return json.dumps(answer(json.loads(request)))
 
 
 def stages(text: str, keeping: Keeping, searched: dict | None = None) -> Run:

@@ -22,7 +22,7 @@ EMPTY_HASH = hashlib.sha256(b"").hexdigest()  # tells an empty text from an asse
 
 
 async def copy(call: Call, inputs: Properties) -> None:
-    """Copy the plain inputs' source to their remotePath. Raises CommandError."""
+    """Copy `source` to `remotePath`; the inputs are plain values. Raises CommandError."""
     connection = cast("Properties", inputs["connection"])
     source, target = cast("Properties", inputs["source"]), str(inputs["remotePath"])
     text, path = str(source.get("text") or ""), str(source.get("path") or "")
@@ -36,7 +36,7 @@ async def copy(call: Call, inputs: Properties) -> None:
                     await _copy_text(sftp, text, target)
                 else:
                     await _copy_path(sftp, path, target)
-        except OSError as error:  # of this machine: the remote one's are SFTPError
+        except OSError as error:  # an error on this machine; the remote machine's are SFTPError
             raise CommandError(f"open {error.filename}: {os.strerror(error.errno or 0).lower()}") from None
         except asyncssh.Error as error:
             raise CommandError(_words(error)) from None
@@ -51,7 +51,7 @@ def _words(error: asyncssh.Error) -> str:
 
 
 async def _mode(sftp: asyncssh.SFTPClient, path: str) -> int | None:
-    """Return the type of a remote path as a mode, None if nothing is there."""
+    """Return the mode bits of a remote path; None if nothing is there."""
     try:
         attributes = await sftp.stat(path)
     except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
@@ -121,7 +121,7 @@ async def _copy_path(sftp: asyncssh.SFTPClient, source: str, target: str) -> Non
 
 
 def _is_folder(source: str) -> bool:
-    """Say what a source is. Raises OSError, before anything is made on the other side, if it cannot be read."""
+    """Tell whether a source is a folder. Raises OSError, before anything is created remotely, if it cannot be read."""
     os.close(os.open(source, os.O_RDONLY))
     return os.path.isdir(source)  # noqa: PTH112 - a trailing slash has a meaning here, and Path drops it
 

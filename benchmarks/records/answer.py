@@ -1,6 +1,6 @@
 """Carries out what `benchmarks.records.requests` asks for, on the operator's machine: history, certificate, report.
 
-A failure is a sentence in the answer: a measurement keeps its verdict when its records cannot be kept.
+A failure is a sentence in the answer: a measurement keeps its verdict even if its records cannot be kept.
 """
 
 from __future__ import annotations
