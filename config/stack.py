@@ -28,7 +28,7 @@ class Stack:
         measure: how the cluster is measured.
         accept: when it is accepted.
         records: what is kept of measurements.
-        monitoring: what of the nodes can be watched from outside.
+        monitoring: what can be monitored on the nodes.
     """
 
     target: Target

@@ -1,4 +1,4 @@
-"""What of an account's instances is alive: known by tags, and not on its way out."""
+"""Instances that carry given tags and are neither terminated nor terminating."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of an account's resources is this stack's: known by a tag, and not on its way out."""
+"""Resources that carry this stack's tag and are neither terminated nor terminating."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GONE = frozenset({"TERMINATING", "TERMINATED"})
 
 
 def living(found: Sequence[Any], untagged: str = "") -> list[Any]:
-    """Return which resources are of this stack and not on their way out; those without a tag are of the stack `untagged`."""
+    """Return the resources of this stack that are not terminating; one without the tag belongs to the stack `untagged`."""
     mine = pulumi.get_stack()
     return [one for one in found if one.state.upper() not in _GONE and (one.freeform_tags or {}).get(STACK, untagged) == mine]
 

@@ -208,8 +208,7 @@ def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
             yield Breach(
                 f"{users[0][0]}.purchase.reservation",
                 f"is {name}, which holds {room} machines, and {', '.join(key for _, key, _ in users)} may have "
-                f"{machines}; request "
-                "fewer, or reserve more",
+                f"{machines}; request fewer, or reserve more",
             )
 
 
@@ -318,8 +317,8 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.type",
                 f"is {one.type}, which has {said.efa} EFA devices on {len(said.cards)} cards according to the "
-                f"account, and {row.efa} on "
-                f"{len(row.cards)} according to the catalogue; the catalogue is out of date, so its layout would be wrong",
+                f"account, and {row.efa} on {len(row.cards)} according to the catalogue; the catalogue is out of date, so its "
+                "layout would be wrong",
             )
 
 

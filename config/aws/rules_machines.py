@@ -117,8 +117,7 @@ def open_modules(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.type",
                 f"is {one.type}, whose GPUs NVIDIA's open kernel modules do not support; use a later type, or "
-                "an image with the "
-                "proprietary modules and aws.openModules: false",
+                "an image with the proprietary modules and aws.openModules: false",
             )
 
 
@@ -173,8 +172,7 @@ def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.static",
                 f"is {one.static}{less}; machines with EFA are measured in groups of 2 or more, and a single "
-                "one has no fabric (0 rents "
-                "nothing yet)",
+                "one has no fabric (0 rents nothing yet)",
             )
 
 

@@ -157,8 +157,7 @@ class Hosts(Model):
     slurm: Slurm | None = Field(
         default=None,
         description="Measures in Slurm jobs, and makes the machines a Slurm cluster unless they already are one; null "
-        "starts ranks "
-        "over SSH. Slurm and munge must be installed on all of them. `{}` takes the defaults.",
+        "starts ranks over SSH. Slurm and munge must be installed on all of them. `{}` takes the defaults.",
         examples=[{"queue": "compute"}],
     )
 

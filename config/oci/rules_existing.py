@@ -68,8 +68,7 @@ def existing_dns(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         yield Breach(
             named.private.path,
             f"is {named.private.ocid}, which has no DNS label, and perhaps its VCN has none either; nodes could "
-            "not find each other by "
-            "name",
+            "not find each other by name",
         )
 
 

@@ -132,8 +132,7 @@ def shape_offered(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.shape",
                 f"is {pool.shape}, which has {offered[pool.shape].gpus} GPUs according to the account and "
-                f"{pool.row.gpus} according to the "
-                "catalogue; the catalogue is out of date, so no measurement could be judged",
+                f"{pool.row.gpus} according to the catalogue; the catalogue is out of date, so no measurement could be judged",
             )
 
 

@@ -52,9 +52,15 @@ VALUES = [
     (pool(root={"size": 256}), "oci.pools[0].root.size is 256; write a number and its unit (GB, TB), such as 256 GB."),
     ({"compartment": "x"}, "oci.compartment is 'x'; it must be an OCID that begins with ocid1.compartment. or ocid1.tenancy."),
     ({"name": "My Cluster"}, "oci.name is 'My Cluster'; it must be 1 to 15 lower-case letters and digits"),
-    ({"timezone": "America"}, "oci.timezone is 'America', which the tz database does not know; like it are "),
-    ({"timezone": "../etc/passwd"}, "oci.timezone is '../etc/passwd', which the tz database does not know; like it are "),
-    ({"timezone": "Asia/Tokio"}, "oci.timezone is 'Asia/Tokio', which the tz database does not know; like it are Asia/Tokyo"),
+    ({"timezone": "America"}, "oci.timezone is 'America', which the tz database does not know; the nearest are "),
+    (
+        {"timezone": "../etc/passwd"},
+        "oci.timezone is '../etc/passwd', which the tz database does not know; write it like UTC or ",
+    ),
+    (
+        {"timezone": "Asia/Tokio"},
+        "oci.timezone is 'Asia/Tokio', which the tz database does not know; the nearest are Asia/Tokyo",
+    ),
     ({"preflight": "yes"}, "oci.preflight is 'yes'; it must be true or false."),
     ({"pools": []}, "oci.pools is empty; it needs at least one entry."),
     ({"login": {"ocpus": 0}}, "oci.login.ocpus is 0; it must be at least 1."),
