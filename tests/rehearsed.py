@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from rehearsal.aws import host_images
+from rehearsal.entry import cleanup
 from rehearsal.host import hosts
 from rehearsal.net import network, wires
 from rehearsal.oci import host_images as oci_images
 from rehearsal.world.world import World
+from tools.stage import left_of
 
 #: A container's first step; where this machine's root is a folder of another (chroot), the kernel lets nobody take it.
 CONTAINED = pytest.mark.skipif(
@@ -31,6 +33,14 @@ PRIVATE = (EGRESS, SSH, WITHIN)
 OUT = (network.Route("0.0.0.0/0", "nat"), network.Route("240.0.0.0/4", "service"))
 RDMA_PLUGINS = ("Compute HPC RDMA Auto-Configuration", "Compute HPC RDMA Authentication")
 PATIENCE_SECONDS = 60
+
+
+def end_world(world: World) -> None:
+    """Stop and remove everything of a world, and check that nothing is left of it."""
+    (world.path / "faults.json").unlink(missing_ok=True)  # the test's own
+    cleanup.demolish(world)
+    left = left_of(world.path)
+    assert not left, left
 
 
 def vcn(rules: tuple[network.Rule, ...] = PRIVATE, routes: tuple[network.Route, ...] = OUT) -> network.VcnPlan:

@@ -1,13 +1,15 @@
 """Pack rehearsal/nccl-tests into the tar that rehearsed stack files name as source; equal sources give equal bytes.
 
-tools/nccl_tests_archive.py TARGET     write the archive, unless it is there with the same bytes
+tools/nccl_tests_archive.py TARGET     write the archive, unless the file already has the same bytes
 """
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 _SOURCE = Path(__file__).parent.parent / "rehearsal" / "nccl-tests"
@@ -33,7 +35,11 @@ def main(target: Path) -> None:
     data = archive()
     if not target.is_file() or target.read_bytes() != data:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+        handle, draft = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".draft")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(draft).chmod(0o644)
+        Path(draft).rename(target)  # another process may be reading the archive, or writing it too
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ import pytest
 from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime.proto import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
 from started import started
+from wait_until import wait_until
 
 PLUGINS = Path(__file__).resolve().parents[2] / "rehearsal" / "engine"
 MARK = "4dabf18193072939515e22adb298388d"
@@ -153,6 +154,11 @@ class Sshd:
         }  # fmt: skip
         return secret({key: value for key, value in values.items() if value is not None})
 
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
+
 
 def free_port() -> int:
     with socket.socket() as one:
@@ -176,12 +182,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         Path("/run/sshd").mkdir(exist_ok=True)
     argv = ["/usr/sbin/sshd", "-D", "-e", "-f", str(made.folder / "config")]
     with started(argv, stderr=subprocess.DEVNULL):
-        deadline = time.monotonic() + 10
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", made.port), 1):
-                break
-            assert time.monotonic() < deadline, "sshd did not answer within 10 s"
-            time.sleep(0.05)
+        wait_until(made.answers, "sshd answers")
         yield made
 
 
@@ -189,11 +190,8 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 def agent(sshd: Sshd) -> Iterator[str]:
     path = str(sshd.folder / "agent")
     with started(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL):
-        deadline = time.monotonic() + 10
-        with socket.socket(socket.AF_UNIX) as probe:
-            while probe.connect_ex(path) != 0:  # the socket's file appears before the agent listens on it
-                assert time.monotonic() < deadline, "ssh-agent did not come up within 10 s"
-                time.sleep(0.02)
+        with socket.socket(socket.AF_UNIX) as probe:  # the socket's file appears before the agent listens on it
+            wait_until(lambda: probe.connect_ex(path) == 0, "ssh-agent listens")
         environment = {**os.environ, "SSH_AUTH_SOCK": path}
         subprocess.run(["ssh-add", "-q", sshd.folder / "user"], env=environment, check=True)
         yield path

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from aws_cloud import Stack, fleet, template
+from rehearsed import end_world
 
 from rehearsal.aws.cloud import Cloud
-from rehearsal.entry import cleanup
 from rehearsal.host import hosts
 from rehearsal.host.spec import load
 from rehearsal.net import network, wires
@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made.folder()
     network.ensure_operator(made)
     yield made
-    cleanup.demolish(made)
+    end_world(made)
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,12 @@ from dataclasses import replace
 from shlex import quote
 
 import pytest
-from rehearsed import CONTAINED, Stage, vcn
+from rehearsed import CONTAINED, Stage, end_world, vcn
 from test_rehearsal_machines import spec
 
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
-from rehearsal.entry import cleanup
 from rehearsal.host import hosts
 from rehearsal.net import network
 
@@ -36,7 +35,7 @@ def stage(tmp_path_factory):
         assert set(stage.ready(*NODES).values()) == {"status: done"}
         yield stage
     finally:
-        cleanup.demolish(stage.world)
+        end_world(stage.world)
 
 
 def on(stage, name, command):

@@ -7,10 +7,10 @@ import json
 import time
 
 import pytest
-from rehearsed import RAILS, Stage, vcn
+from rehearsed import RAILS, Stage, end_world, vcn
 from test_rehearsal_hosts import FIRST_BOOT, RECEIVE, SEND, megabits
 
-from rehearsal.entry import cleanup, clear
+from rehearsal.entry import clear
 from rehearsal.host import cables, spec
 from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
@@ -42,7 +42,7 @@ def stage(tmp_path_factory):
         assert stage.ready(*names) == dict.fromkeys(names, "status: done")
         yield stage
     finally:
-        cleanup.demolish(stage.world)
+        end_world(stage.world)
 
 
 def speed(stage, sender: int, receiver: int, rail: int) -> float:

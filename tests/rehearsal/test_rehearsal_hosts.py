@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from rehearsed import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, vcn
+from rehearsed import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, end_world, vcn
 from started import started
 
 from cloudinit.steps import trust
-from rehearsal.entry import cleanup
 from rehearsal.host import hosts
 from rehearsal.net import network, wires
 from rehearsal.oci import host_images
@@ -100,7 +99,7 @@ def stage(tmp_path_factory):
         assert stage.ready(*names) == dict.fromkeys(names, "status: done")
         yield stage
     finally:
-        cleanup.demolish(stage.world)
+        end_world(stage.world)
 
 
 def megabits(stage, sender, receiver, source, address):
@@ -298,7 +297,7 @@ def door(tmp_path):
         return subprocess.Popen([ENTER, *argv], env=environment, stdout=subprocess.PIPE, text=True, **more)
 
     yield world, enter
-    cleanup.demolish(world)
+    end_world(world)
 
 
 def test_the_entry_provides_an_agent_and_no_way_out_and_cleans_up_behind_itself(door):

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
-from rehearsed import Stage, vcn
+from rehearsed import Stage, end_world, vcn
 
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.aws.instances import INSTANCES
@@ -18,7 +18,6 @@ from cloudinit.aws import ComputeBoot, LoginBoot, Mounts, render
 from rehearsal.aws import efa_software, host_images, metadata_service, parameters
 from rehearsal.aws.fsx import PORTS as FSX_PORTS
 from rehearsal.aws.types import LOCAL_DISK
-from rehearsal.entry import cleanup
 from rehearsal.host import cables, hosts, images, storage
 from rehearsal.host.spec import load
 from rehearsal.net import network, wires
@@ -98,7 +97,7 @@ def stage(tmp_path_factory):
         assert set(stage.ready("head", "linux", "node0", "node1").values()) == {"status: done"}
         yield stage
     finally:
-        cleanup.demolish(stage.world)
+        end_world(stage.world)
 
 
 @pytest.fixture(scope="module")

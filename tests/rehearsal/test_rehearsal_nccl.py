@@ -12,12 +12,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from wait_until import wait_until
 
 pytestmark = pytest.mark.xdist_group("nccl-tests")
 SOURCE = Path(__file__).resolve().parents[2] / "rehearsal" / "nccl-tests"
@@ -143,10 +143,8 @@ class Bench:
             mount --bind . /etc; echo $$ > {self.folder}/h{host}.pid; exec sleep 3600"""
         argv = ["nsenter", f"--net=/run/netns/{self.netns(host)}", "unshare", "-m", "-u", "sh", "-c", script]
         self.holders.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL))
-        deadline = time.monotonic() + 10
-        while not (self.folder / f"h{host}.pid").is_file() or not (self.folder / f"h{host}.pid").read_text():
-            assert time.monotonic() < deadline, f"h{host} did not come up within 10 s"
-            time.sleep(0.02)
+        pid = self.folder / f"h{host}.pid"
+        wait_until(lambda: pid.is_file() and pid.read_text(), f"h{host} is up")
 
     def perf(
         self,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rehearsed import EGRESS, SSH, WITHIN, Stage, host, vcn
+from rehearsed import EGRESS, SSH, WITHIN, Stage, end_world, host, vcn
 
 from rehearsal.aws.fsx import PORTS as FSX_PORTS
 from rehearsal.entry import cleanup
@@ -51,7 +51,7 @@ def stage(tmp_path_factory):
             stage.inside(name, "chmod 755 /usr/sbin/mount.lustre")
         yield stage
     finally:
-        cleanup.demolish(stage.world)
+        end_world(stage.world)
 
 
 @pytest.fixture

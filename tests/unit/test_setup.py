@@ -102,6 +102,16 @@ def test_the_archive_of_the_rehearsal_is_packed_the_same_each_time(tmp_path):
     assert targets[0].read_bytes() == targets[1].read_bytes()
 
 
+def test_who_reads_the_archive_while_it_is_replaced_reads_the_old_one_whole(tmp_path):
+    target = tmp_path / "nccl-tests.tar"
+    target.write_bytes(b"old")
+    with target.open("rb") as reader:
+        subprocess.run(["python3", str(ROOT / "tools" / "nccl_tests_archive.py"), str(target)], check=True)
+        assert reader.read() == b"old"
+    assert target.read_bytes() != b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
 @pytest.mark.xdist_group("kept-together")
 def test_tests_of_one_group_are_kept_together_by_the_installed_pytest(request):
     spread_over_workers = hasattr(request.config, "workerinput")

@@ -1,0 +1,25 @@
+"""Wait for something that a test needs; the limit only ends a hang, so that no test asserts a time."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Many times what a loaded machine takes.
+_HANGS_AFTER_S = 60
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Return once `condition` holds.
+
+    Raises:
+        TimeoutError: it does not hold after a minute; `what` is the condition in words.
+    """
+    deadline = time.monotonic() + _HANGS_AFTER_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {_HANGS_AFTER_S} s still waiting until {what}")
+        time.sleep(0.02)
