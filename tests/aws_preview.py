@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
+from aws_program import Cloud, account
 from conftest import BUILD_LINE, HOST_KEY, ROOT, groups, texts
-from test_aws_program import Cloud, account
 
 from config import read
 from config.stack import Stack

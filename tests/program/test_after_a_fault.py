@@ -24,7 +24,7 @@ from a_line import document
 from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from test_program import dev_asked
+from dev_stack import dev_asked
 
 from benchmarks.launch.protocol import Refused, data
 from benchmarks.plan.asked import Asked

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from aws_facts import OTHER
+from aws_program import HELD, OWN_GROUPS, account, bought, existing, network_of, program, storage
 from conftest import ROOT
-from test_aws_program import HELD, OTHER, OWN_GROUPS, account, bought, existing, network_of, program, storage
 
 from catalogue.aws.permissions import LOOKUPS, RESOURCES, policy
 

@@ -5,25 +5,38 @@ from __future__ import annotations
 import asyncio
 import base64
 import fnmatch
-import itertools
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 import pulumi
 import pytest
 import yaml
-from aws_facts import GIVEN, GROUP, OTHER, ZONE
+from aws_facts import GROUP, OTHER, ZONE
+from aws_program import (
+    HELD,
+    MINE,
+    OWN_GROUPS,
+    PROFILE,
+    STORED,
+    WANTED,
+    Cloud,
+    account,
+    bought,
+    existing,
+    network_of,
+    nodes,
+    program,
+    ran,
+    storage,
+)
 from conftest import HOST_KEY, KEY
 
 from benchmarks.launch.protocol import BuildLine
 from benchmarks.launch.protocol import Node as RunnerNode
 from benchmarks.plan.ranks import Place, exports, launch
 from catalogue.aws.instances import INSTANCES
-from components.aws.cluster import AwsCluster
 from components.aws.groups import Groups
 from components.aws.iam import partition
 from components.aws.quota import name as quota_name
@@ -31,126 +44,13 @@ from components.inventory import Machine, Node
 from components.reach import Access
 from config import read
 from config.aws.model import Aws
-from config.measure import Measure
-from tools.nested import DEFAULT, merged, settled
+from tools.nested import merged, settled
 
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-MADE: dict[str, dict[str, Any]] = {
-    "instance:Instance": {"publicIp": "203.0.113.5", "privateIp": "10.1.0.50"},
-    "launchTemplate:LaunchTemplate": {"latestVersion": 3},
-    "eip:Eip": {"publicIp": "203.0.113.77"},
-    "role:Role": {"arn": "arn:aws:iam::111122223333:role/node"},
-    "lustreFileSystem:LustreFileSystem": {"dnsName": "fs-lustre", "mountName": "abcdefgh"},
-    "openZfsFileSystem:OpenZfsFileSystem": {"dnsName": "fs-home"},
-}
-#: The filter of machines by instance profile, and the profile that the stack makes.
-PROFILE, MINE = "iam-instance-profile.arn", "arn:cluster-iam-node-profile"
-
-
-@dataclass
-class Cloud(pulumi.runtime.Mocks):
-    """Records registrations in their order, with their inputs, and what is asked of the account."""
-
-    running: dict[str, dict[str, str]]
-    written: str
-    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    made: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-    read: list[tuple[str, str]] = field(default_factory=list)
-    answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
-
-    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        if args.resource_id:  # read, not made
-            self.read.append((args.typ, args.resource_id))
-            found = next(found for kind, found in MADE.items() if args.typ.endswith(kind))
-            return args.resource_id, found | {"vpcId": "vpc-1", "efaEnabled": args.resource_id == "fs-efa"}
-        self.made.append((args.typ, args.name, args.inputs))
-        outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": "", "stderr": ""}
-        outputs |= args.inputs | next((found for kind, found in MADE.items() if args.typ.endswith(kind)), {})
-        place = re.search(r"-pool-.*-(\d+)$", args.name)
-        if args.typ.endswith(":Instance") and place:
-            outputs |= {"privateIp": f"10.1.0.{20 - int(place[1])}", "ami": self.of("LaunchTemplate")[0]["imageId"]}
-        return f"{args.name}-id", outputs
-
-    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
-        if args.token.endswith(":readStackOutputs"):
-            return {"name": args.args["name"], "outputs": {}}
-        self.asked.append((args.token, args.args))
-        noun = args.token.rpartition(":")[2]
-        if noun in self.answers:
-            return self.answers[noun](args.args)
-        if noun == "getParameter":
-            public = args.args["name"].startswith(
-                "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/"
-            )
-            return {"insecureValue": "ami-newest" if public else self.written}
-        if noun == "getCapacityBlockReservation":
-            return {"startDate": "2026-12-01T11:30:00Z", "id": args.args["id"]}
-        assert noun == "getInstances", args.token
-        asked = {one["name"]: one["values"] for one in args.args["filters"]}
-        kinds = asked.pop("instance-type", None)
-        if kinds and not asked:  # whoever's they are
-            return {"ids": []}
-        found = {
-            name: tags
-            for name, tags in self.running.items()
-            if all(({PROFILE: MINE} | tags).get(key.removeprefix("tag:")) in values for key, values in asked.items())
-            and (kinds is None or tags.get("its type", "p5.48xlarge") in kinds)
-        }
-        return {"ids": list(found), "privateIps": [f"10.1.0.{20 - n}" for n in range(len(found))]}
-
-    def of(self, noun: str) -> list[dict[str, Any]]:
-        return [inputs for kind, _, inputs in self.made if kind.endswith(f":{noun}")]
-
-    def one(self, noun: str) -> dict[str, Any]:
-        (found,) = self.of(noun)
-        return found
-
-    def named(self, name: str) -> dict[str, Any]:
-        (found,) = [inputs for _, its, inputs in self.made if its == name]
-        return found
-
-    def position(self, noun: str) -> int:
-        return [kind.rpartition(":")[2] for kind, _, _ in self.made].index(noun)
 
 
 GPU = {"name": "p5", "static": 2}
-WANTED = merged(GIVEN["aws"], {"name": "training", "timezone": "Asia/Tokyo", "preflight": False, "tags": DEFAULT}) | {
-    "storage": {"lustre": None, "home": None}
-}
-#: Half of all resources are rules for file systems, so only tests of them have any.
-STORED = {"storage": {"lustre": {"mirrors": [{"path": "/data"}]}, "home": {}}}
-
-
-def program(
-    changes: dict[str, Any] | None = None,
-    *,
-    running: Any = None,
-    written: str = "",
-    answers: Any = None,
-    preview: bool = False,
-) -> tuple[Cloud, dict[str, Any]]:
-    """Run the cluster on a recording engine, drained; return what was recorded and the cluster's outputs."""
-    cloud = Cloud(running or {}, written or f"cluster-login-instance-id {HOST_KEY}", answers=answers or {})
-    asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=preview)
-    seen: dict[str, Any] = {}
-    wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, changes or {}))))
-    assert isinstance(wanted, Aws), wrong
-
-    @pulumi.runtime.test
-    def run() -> None:
-        cluster = AwsCluster("cluster", wanted, Measure(ready_timeout_s=600))
-        seen["cluster"] = cluster
-        handed = {"inventory": cluster.inventory, "access": cluster.reach.access, "templates": cluster.templates}
-        for name, output in handed.items():
-            output.apply(lambda value, name=name: seen.setdefault(name, value))
-
-    run()
-    if "inventory" in seen:  # a preview may not know it yet
-        found = seen["inventory"].sets[0]
-        seen |= {"nodes": found.nodes, "identity": found.identity}
-    return cloud, seen
 
 
 @pytest.fixture(scope="module")
@@ -167,20 +67,6 @@ def cloud(whole) -> Cloud:
 def bare() -> tuple[Cloud, dict[str, Any]]:
     """The same without file systems."""
     return program()
-
-
-def nodes(**changes: Any) -> dict[str, Any]:
-    """Return changes to the machines."""
-    return {"queues": [{"machines": [changes]}]}
-
-
-def bought(option: str, **more: Any) -> dict[str, Any]:
-    """Return changes to how the machines are bought."""
-    return nodes(purchase={"option": option, **more}, placement="none")
-
-
-def storage(**systems: Any) -> dict[str, Any]:
-    return merged(STORED, {"storage": systems})
 
 
 def template(found: Cloud) -> dict[str, Any]:
@@ -221,13 +107,6 @@ def test_the_identity_changes_with_machines_and_image_and_with_nothing_else(bare
 
 def test_one_more_node_is_one_more_resource(bare):
     assert len(program(nodes(static=8))[0].made) == len(bare[0].made) + 6
-
-
-def ran(**tags: str) -> dict[str, dict[str, str]]:
-    """Return three nodes that run, as the program launched them, with `tags`."""
-    made = {name: its for _, name, its in program(nodes(static=3))[0].made if re.search(r"-pool-.*-\d$", name)}
-    # They are registered at the same time, so which comes first is chance.
-    return {f"i-{at}": made[name]["tags"] | tags for at, name in enumerate(sorted(made))}
 
 
 def test_machines_that_would_be_made_anew_are_refused_with_their_number_price_and_names():
@@ -449,50 +328,6 @@ def test_there_is_a_second_private_subnet_only_where_a_file_system_needs_one(clo
 
 
 # A network of one's own
-
-OWN_GROUPS = {"nodes": "sg-1", "login": "sg-2", "storage": "sg-3"}
-OWN = {"publicSubnet": "subnet-1", "privateSubnet": "subnet-2"}
-
-
-def existing(**changes: Any) -> dict[str, Any]:
-    """Return a stack in a VPC that exists."""
-    return {"network": {"existing": merged(OWN, changes)}}
-
-
-def network_of(**changes: Any) -> dict[str, Any]:
-    """Return what an account says of that VPC: look-ups by name, some of them by the question; `changes` are other answers."""
-    subnets = {"subnet-1": "172.16.0.0/24", "subnet-2": "172.16.1.0/24"}
-    ways = {"subnet-1": {"gatewayId": "igw-1"}, "subnet-2": {"natGatewayId": "nat-1"}}
-    every = {"ipProtocol": "-1", "fromPort": -1, "toPort": -1}
-    rules = {
-        f"{group}/{way}/{peer}": every | {"isEgress": way == "out", "referencedSecurityGroupId": peer}
-        for way in ("in", "out")
-        for group, peer in itertools.product(OWN_GROUPS.values(), OWN_GROUPS.values())
-        if group != "sg-2" or peer != "sg-2"
-    }
-    for group in ("sg-1", "sg-2"):
-        rules[f"{group}/out/anywhere"] = every | {"isEgress": True, "cidrIpv4": "0.0.0.0/0"}
-    ssh = {"ipProtocol": "tcp", "fromPort": 22, "toPort": 22, "isEgress": False, "cidrIpv4": "198.51.100.0/24"}
-    rules["sg-2/in/ssh"] = ssh
-
-    def of_group(args: dict[str, Any]) -> dict[str, Any]:
-        (asked,) = args["filters"]
-        assert asked["name"] == "group-id"
-        return {"ids": [name for name in rules if name.partition("/")[0] in asked["values"]]}
-
-    return {
-        "getVpc": {"enableDnsSupport": True, "enableDnsHostnames": True, "mainRouteTableId": "rtb-main"},
-        "getSubnet": lambda args: {
-            "vpcId": "vpc-1",
-            "availabilityZone": ZONE,
-            "cidrBlock": subnets[args["id"]],
-            "availableIpAddressCount": 200,
-        },
-        "getRouteTable": lambda args: {"routes": [{"cidrBlock": "0.0.0.0/0", **ways[args["subnetId"]]}]},
-        "getSecurityGroup": {"vpcId": "vpc-1"},
-        "getSecurityGroupRules": of_group,
-        "getSecurityGroupRule": lambda args: rules[args["securityGroupRuleId"]],
-    } | changes
 
 
 def owned(wanted: dict[str, Any], **changes: Any) -> tuple[Cloud, dict[str, Any]]:
@@ -730,7 +565,6 @@ def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
 
 
 OWN_PROFILES = {"profiles": {"existing": {"nodes": "gpu-nodes", "login": "gpu-login"}}}
-HELD = {"getInstanceProfile": {"roleArn": "arn:aws:iam::111122223333:role/theirs", "roleName": "theirs"}}
 
 
 def test_profiles_that_exist_are_used_as_they_are_and_no_role_is_made():
@@ -1089,41 +923,6 @@ def test_a_broken_rule_stops_before_anything_is_registered():
 
 
 # The account
-
-
-def account(**changes: Any) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
-    """Return an account's answers, with `changes`."""
-    row = INSTANCES["p5.48xlarge"]
-    cards = [{"index": n, "maximumInterfaces": most} for n, most in enumerate(row.cards)]
-    disks = [{"deviceName": "/dev/sda1", "ebs": {"volume_size": "75"}}, {"deviceName": "/dev/sdb", "ebs": {}}]
-    answers: dict[str, dict[str, Any]] = {
-        "getRegion": {"region": "ap-northeast-1"},
-        "getInstanceTypeOfferings": {"locations": [OTHER, ZONE]},
-        "getInstanceType": {
-            "supportedUsagesClasses": ["on-demand", "spot", "capacity-block"],
-            "supportedPlacementStrategies": ["cluster"],
-            "efaSupported": True,
-            "efaMaximumInterfaces": 32,
-            "networkCards": cards,
-        },
-        "getAmi": {
-            "architecture": "x86_64",
-            "name": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260901",
-            "description": "",
-            "rootDeviceName": "/dev/sda1",
-            "blockDeviceMappings": disks,
-        },
-        "getServiceQuota": {"value": 384.0},
-        "getEips": {"publicIps": []},
-        "getCapacityBlockReservation": {
-            "state": "active",
-            "instanceType": "p5.48xlarge",
-            "availabilityZone": ZONE,
-            "instanceCount": 2,
-            "placementGroupArn": "",
-        },
-    } | changes
-    return {noun: (lambda _, answer=answer: answer) if not callable(answer) else answer for noun, answer in answers.items()}
 
 
 class Refused(grpc.RpcError):

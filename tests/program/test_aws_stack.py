@@ -8,13 +8,12 @@ from typing import Any
 
 import pulumi
 import pytest
-from a_line import document
-from aws_preview import READY, parsed, run
+from aws_line import asked, measured
+from aws_preview import READY, run
+from aws_program import Cloud
 from conftest import ROOT
-from test_aws_program import Cloud
 
 from benchmarks.judge.verdict import judge
-from benchmarks.plan.asked import Asked
 from catalogue.aws.instances import INSTANCES
 from catalogue.detection import Facts, Hca, recognise
 from config.aws.rules import RULES
@@ -96,22 +95,6 @@ def test_a_suppressed_rule_neither_stops_nor_warns(monkeypatch):
 
 
 # The whole program
-
-
-def asked() -> Asked:
-    return Asked.of(parsed(), INSTANCES["p5.48xlarge"].shape(), 2)
-
-
-def measured(**said: dict[str, int]) -> str:
-    """Return the line of a healthy run on EFA in which NCCL `said` what the plugin writes."""
-    line = document(asked())
-    line["transport"]["said"] = {
-        "networks": {"AWS Libfabric": 16},
-        "devices": {"Selected provider is efa, fabric is efa-direct (found 32 nics)": 16},
-        "channels": {"NET/AWS Libfabric/3": 16},
-        "gpudirect": {"GDRDMA": 16},
-    } | said
-    return json.dumps(line)
 
 
 def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pulumi
 import pytest
+from aws_line import measured
 from aws_preview import parsed, run
 from conftest import BUILD_LINE, groups, texts
-from test_aws_stack import measured
 
 from benchmarks.host import requests
 from benchmarks.judge.verdict import SHORT, judge

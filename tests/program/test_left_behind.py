@@ -8,9 +8,9 @@ from typing import Any
 
 import pulumi
 import pytest
+from aws_program import PROFILE, nodes, program, ran
 from conftest import HOOKS, Engine, run_program
-from test_aws_program import PROFILE, nodes, program, ran
-from test_program import LINES
+from dev_stack import LINES
 
 from components import left_behind
 from tools import take_in

@@ -13,8 +13,8 @@ import rdma_trees
 import yaml
 from aws_preview import run as run_aws
 from conftest import ROOT, run_program
-from test_config import parsed, refused
-from test_program import LINES
+from dev_stack import LINES
+from parsed_stack import parsed, refused
 
 from components.inventory import Node, NodeSet
 from components.monitoring import scrape

@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 import pulumi
 import pytest
-from conftest import Engine, run_program
-from test_config import GIVEN
-from test_program import LINES
+from dev_stack import LINES
+from oci_account import ELSEWHERE, HERE, IMAGE, POOL, SHAPE, account, asking
+from parsed_stack import GIVEN
 
 from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
@@ -20,50 +20,10 @@ from config import read
 from config.oci.model import Oci
 from tools.nested import DEFAULT, merged, settled
 
-SHAPE, IMAGE = "BM.GPU4.8", "ocid1.image.oc1..rehearsed-ol7-gpu"
-POOL = "busbar-gpu"
-HERE, ELSEWHERE = "Uocm:REHEARSED-AD-1", "Uocm:REHEARSED-AD-2"
-
-
-def account(**changes: Any) -> dict[str, Any]:
-    """Return what an account says that can take two nodes and no more; `changes` are other answers, by data source."""
-    shapes = [{"name": SHAPE, "gpus": 8, "quotaNames": ["gpu4-count"]}, {"name": "BM.Standard.E5.192", "gpus": 0}]
-    pools = [{"size": 3}, {"size": 4}]
-    return {
-        "getAvailabilityDomains": {"availabilityDomains": [{"name": HERE}, {"name": ELSEWHERE}]},
-        "getShapes": {"shapes": shapes},
-        "getImage": {"operatingSystem": "Oracle Linux", "operatingSystemVersion": "7.9"},
-        "getClusterNetworks": {"clusterNetworks": [{"state": "TERMINATED", "displayName": POOL, "instancePools": pools}]},
-        "getRegionSubscriptions": {"regionSubscriptions": [{"regionName": "us-rehearsed-1", "isHomeRegion": True}]},
-        "getResourceAvailability": {"available": "16"},
-    } | changes
-
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Run the program with preflight on such an account; return the engine, and what it refused."""
-
-    def run(answers: dict[str, Any], **oci: Any) -> tuple[Engine, str]:
-        engines: list[Engine] = []
-        answer = Engine.call
-
-        def call(self: Engine, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
-            if self not in engines:
-                engines.append(self)
-            noun = args.token.rpartition(":")[2]
-            if noun not in answers:
-                return answer(self, args)
-            self.invokes.append((args.token, args.args))
-            found = answers[noun]
-            return found(args.args) if callable(found) else found
-
-        monkeypatch.setattr(Engine, "call", call)
-        try:
-            return run_program(LINES, oci={"preflight": True} | oci), ""
-        except pulumi.RunError as refused:
-            return engines[0], str(refused)
-
-    return run
+    return asking(monkeypatch, LINES)
 
 
 def of_one_image(args: dict[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pulumi
 import pytest
-import test_oci_preflight
 import yaml
 from conftest import ROOT, ready_line
-from test_oci_preflight import account, asked  # noqa: F401 - a fixture
-from test_program import LINES
+from dev_stack import LINES
+from oci_account import account, asking
 
 from benchmarks.plan.gate import gate
 from catalogue.containers import NERDCTL, NERDCTL_SUMS
@@ -28,9 +27,9 @@ CONTAINED = {"image": "ol9-nv580", "imageFamily": "ol9"}
 
 
 @pytest.fixture
-def single(asked, monkeypatch):  # noqa: F811 - the fixture
+def single(monkeypatch):
     """Run the program with one such pool; return the engine and what was refused."""
-    monkeypatch.setattr(test_oci_preflight, "LINES", LINES | {"acceptance-ready-contact": ready_line(1)})
+    asked = asking(monkeypatch, LINES | {"acceptance-ready-contact": ready_line(1)})
 
     def run(answers: dict[str, Any] | None = None, **changes: Any):
         return asked(account(**answers or {}), **{"pools": [SINGLE]} | changes)

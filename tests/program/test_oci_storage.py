@@ -9,7 +9,7 @@ from typing import Any
 
 import pulumi
 import pytest
-from test_config import GIVEN
+from parsed_stack import GIVEN
 
 from components.oci.network import Network
 from components.oci.preflight import Place

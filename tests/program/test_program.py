@@ -15,33 +15,15 @@ import grpc
 import pulumi
 import pytest
 from a_line import document
-from conftest import BUILD_LINE, HOST_KEY, KEY, Engine, configuration, ready_line, run_program
+from conftest import HOST_KEY, KEY, Engine, ready_line, run_program
+from dev_stack import LINES, dev_asked, files
 
-from benchmarks.plan.asked import Asked
 from cloudinit.steps import MARK
 from components import login_machine
 from components.acceptance import attempt
 from components.oci import login_node
 from components.oci.pool import create_timeout
-from config import read
 from config.measure import Measure
-from config.oci.model import Oci
-
-
-def dev_asked() -> Asked:
-    """Return what the dev stack asks for."""
-    stack = read.parse({key.partition(":")[2]: text for key, text in configuration().items()})
-    assert isinstance(stack.wanted, Oci)
-    return Asked.of(stack, stack.wanted.pools[0].row, 2)
-
-
-DEV = document(dev_asked())
-LINES = {
-    "acceptance-ready-contact": ready_line(),
-    "acceptance-build": BUILD_LINE,
-    "acceptance-measure": json.dumps(DEV),
-    "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
-}
 
 
 @pytest.fixture(scope="module")
@@ -176,12 +158,6 @@ def test_first_contact_is_made_here_through_the_login_node_and_brings_the_operat
     asked = json.loads(ast.literal_eval(contact["stdin"].rpartition("json.loads(")[2].strip().removesuffix("))")))["ask"]
     assert asked["jump"] == {"address": "203.0.113.5", "user": "opc", "host_key": HOST_KEY}
     assert asked["accept"] == KEY
-
-
-def files(home: str = "refuse", lustre: str = "refuse") -> dict[str, Any]:
-    """Return a group with both file systems, and what destroying does to each."""
-    storage = {"home": {"mount": "/fss", "onDestroy": home}, "lustre": {"onDestroy": lustre}}
-    return {"pools": [{"imageFamily": "ol8"}], "storage": storage}
 
 
 def test_file_systems_add_their_resources_and_nothing_else_changes(dev):

@@ -19,8 +19,8 @@ from a_line import document
 from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from test_program import dev_asked
-from test_targets import aws, hosts, oci
+from dev_stack import dev_asked
+from target_programs import aws, hosts, oci
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 #: What touches the world outside, as Python audits it (library reference, "Audit events table").

@@ -6,8 +6,8 @@ import pulumi
 import pytest
 from aws_preview import run
 from conftest import run_program
+from dev_stack import LINES, files
 from google.protobuf import empty_pb2
-from test_program import LINES, files
 
 #: Outputs that each component of the dev stack registers.
 OCI = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pulumi
 import pytest
-import test_targets
+import target_programs
 import yaml
 
 # The SDK warns of its own older classes when it is imported.
@@ -44,8 +44,8 @@ def test_the_text_is_the_one_that_was_reviewed(target, monkeypatch, tmp_path, re
         register(*given)
 
     monkeypatch.setattr(pulumi.resource, "register_resource", spy)
-    monkeypatch.setattr(test_targets, "watched", lambda _, run: made.extend(run()))
-    getattr(test_targets, target)(monkeypatch, tmp_path)
+    monkeypatch.setattr(target_programs, "watched", lambda _, run: made.extend(run()))
+    getattr(target_programs, target)(monkeypatch, tmp_path)
     shown = {f"{name} ({kind})": {"inputs": _plain(inputs, tmp_path)} | treated.get(name, {}) for kind, name, inputs in made}
     reviewed(GOLDEN / f"{target}.yaml", yaml.safe_dump(shown, width=128))
 

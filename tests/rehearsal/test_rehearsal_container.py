@@ -6,8 +6,8 @@ from dataclasses import replace
 from shlex import quote
 
 import pytest
+from aws_hosts import spec
 from rehearsed import CONTAINED, Stage, end_world, vcn
-from test_rehearsal_machines import spec
 
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT

@@ -7,8 +7,8 @@ import json
 import time
 
 import pytest
+from rail_streams import FIRST_BOOT, RECEIVE, SEND, megabits
 from rehearsed import RAILS, Stage, end_world, vcn
-from test_rehearsal_hosts import FIRST_BOOT, RECEIVE, SEND, megabits
 
 from rehearsal.entry import clear
 from rehearsal.host import cables, spec

@@ -11,20 +11,17 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from aws_plans import PLAN, QUICK, SCHEMA
 
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
 from tools.nested import DEFAULT, merged
 from tools.replace import instance_at
-from tools.stage import ONE_SIZE, ROOT, Finished, Stage
+from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]
 
-SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
 HOLDERS = ("LustreFileSystem", "OpenZfsFileSystem", "Bucket")
-#: Large, as 64 rails share a few processors with another test, and twice, as a rail's first 64 KiB pass at once.
-PLAN: dict[str, Any] = {"measure": {"sizes": {"to": "8M"}, "iterations": 2}}
-QUICK: dict[str, Any] = ONE_SIZE | {"records": {"history": None}}
 
 
 def nodes(**changes: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonschema
 import pytest
+from aws_plans import PLAN, QUICK, SCHEMA
 from rehearsed import CONTAINED
-from test_rehearsed_aws import PLAN, QUICK, SCHEMA
 
 from catalogue.aws import STACK
 from tools.nested import merged

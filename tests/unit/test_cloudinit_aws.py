@@ -59,6 +59,10 @@ def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.yaml", TEXTS[name])
 
 
+def test_every_reviewed_first_boot_is_compared_and_none_is_left_over():
+    assert {path.stem for path in GOLDEN.glob("aws-*")} == set(TEXTS)
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_text_is_valid_by_cloud_inits_own_schema(name):
     code, said = CHECKED.judged_by_cloud_init(name)

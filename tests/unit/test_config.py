@@ -13,6 +13,7 @@ import pulumi
 import pytest
 import yaml
 from conftest import KEY, ROOT, groups, texts
+from parsed_stack import GIVEN, IMAGE, begins_with_a_path, parsed, refused
 
 from catalogue.nccl_tests import too_old
 from config import read
@@ -22,20 +23,10 @@ from config.model import fields_by_key, inner
 from config.oci.model import Oci
 from config.oci.rules import RULES as OCI_RULES
 from config.schema import StackFile, leaves
-from config.stack import TARGETS, Stack
+from config.stack import TARGETS
 from tools.nested import DEFAULT, merged
 
 DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
-IMAGE = "ocid1.image.oc1.ap-tokyo-1.aaaa"
-GIVEN: dict[str, Any] = {
-    "target": "oci",
-    "oci": {
-        "compartment": "ocid1.compartment.oc1..dddd",
-        "access": {"publicKey": f"{KEY} operator@example", "sshFrom": ["198.51.100.0/24"]},
-        "login": {"image": IMAGE},
-        "pools": [{"name": "gpu", "nodes": 2, "image": IMAGE}],
-    },
-}
 
 
 GPU = GIVEN["oci"]["pools"][0]
@@ -54,34 +45,7 @@ SOUND: dict[str, dict[str, Any]] = {
 }
 
 
-def parsed(**changes: Any) -> Stack:
-    return read.parse(texts(merged(GIVEN, changes)))
-
-
 ARCHIVES = "https://github.com/NVIDIA/nccl-tests/archive/refs/tags"
-
-
-def refused(**changes: Any) -> list[str]:
-    """Return the sentences of a refusal, whose first words are paths that the models have."""
-    with pytest.raises(pulumi.RunError) as found:
-        parsed(**changes)
-    sentences = str(found.value).splitlines()
-    assert sentences
-    assert all(begins_with_a_path(one) for one in sentences), sentences
-    return sentences
-
-
-def begins_with_a_path(sentence: str) -> bool:
-    """Tell whether the first word is a path of the models as it is typed, or an unknown key in a group that exists."""
-    path = sentence.split(" ", maxsplit=1)[0]
-    here: Any = StackFile
-    for step in re.sub(r"\[\d+\]", "", path).split("."):
-        known = fields_by_key(here) if here is not None else {}
-        if step not in known:
-            # A key of a map (tags, limits), or one that is not known: the group around it must be.
-            return here is None or "is not a" in sentence
-        here = inner(known[step].annotation)
-    return True
 
 
 def test_a_sound_stack_is_accepted_and_the_keys_comment_is_dropped():

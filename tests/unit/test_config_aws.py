@@ -31,7 +31,7 @@ from aws_facts import (
     rules_of,
 )
 from conftest import texts
-from test_config import begins_with_a_path
+from parsed_stack import begins_with_a_path
 
 from catalogue.aws import MACHINE_IMAGES, STACK, Stack
 from catalogue.aws.instances import INSTANCES

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import KEY
-from test_config import IMAGE, begins_with_a_path, parsed, refused
+from parsed_stack import IMAGE, begins_with_a_path, parsed, refused
 
 from catalogue import Homes
 from config.oci.facts import Facts, Image, OfferedShape, SecurityRule, Subnet

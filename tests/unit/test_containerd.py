@@ -9,8 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from test_enroot import MAKEFILE, lay
-from test_runner import Head, build_request
+from fake_head import MAKEFILE, Head, build_request, lay
 
 from benchmarks.runner import child
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from a_line import GPU4, a_plan, document
-from test_outputs import SEARCHED
+from measured_outputs import SEARCHED
 
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
@@ -40,6 +40,10 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
+
+
+def test_every_reviewed_screen_is_compared_and_none_is_left_over():
+    assert {path.stem for path in GOLDEN.iterdir() if not path.name.startswith("status-")} == set(TEXTS)
 
 
 def test_the_headline_of_a_short_fabric_has_verdict_number_gate_and_the_culprit_with_its_own_number():

@@ -8,16 +8,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_runner import Head, archive, build_request
+from fake_head import MAKEFILE, Head, archive, build_request, lay
 
 pytestmark = pytest.mark.programs
 
 FAKES = Path(__file__).parents[1] / "fakes"
 URI = "docker://r.io#tests:1"
-MAKEFILE = (
-    "build:\n\tmkdir -p build\n"
-    "\tprintf '#!/bin/sh\\necho $(MPI_HOME) $(NCCL_HOME)\\nenv\\n' > build/all_reduce_perf\n\tchmod +x build/all_reduce_perf\n"
-)
 
 
 @pytest.fixture
@@ -28,15 +24,6 @@ def head(tmp_path):
     (tmp_path / "registry" / "tests:1").write_text("image\n")
     made.environment["LD_LIBRARY_PATH"] = "/of/the/node"
     return made
-
-
-def lay(head: Head, inside: dict[str, str]) -> None:
-    """Lay the files of an image where the model of a container has them."""
-    for place, text in inside.items():
-        path = head.home / "inside" / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
 
 
 def request(head: Head, mpi: str = "mpirun (Open MPI) 4.1.7", **changes) -> dict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_replace import INSTANCES, POOL, state
+from exported_state import INSTANCES, POOL, state
 
 from tools import exclude
 from tools.replace import RefusedError

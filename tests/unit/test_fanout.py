@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_measure_line import DECIDING, LOOKS, NODES, Cluster, row, run
+from fake_cluster import DECIDING, LOOKS, NODES, Cluster, row, run
 
 from benchmarks.launch.protocol import Evidence
 from benchmarks.runner import fanout, retest_run, traffic

@@ -261,6 +261,11 @@ def test_the_rehearsal_never_knows_the_program():
         assert not {name.split(".")[0] for name in imports(path)} & program, path
 
 
+def test_what_several_test_files_use_is_in_a_module_beside_conftest():
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert not [name for name in imported(path.read_text(), "") if name.startswith("test_")], path
+
+
 def test_no_package_has_a_misleading_name():
     bad = {"utils", "helpers", "lib", "common", "misc"}
     assert not [path for path in sources() if bad & set(path.relative_to(ROOT).with_suffix("").parts)]

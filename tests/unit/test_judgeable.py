@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_config import parsed, refused
+from parsed_stack import parsed, refused
 
 from catalogue import SHAPES, gpus
 from catalogue.aws.instances import INSTANCES

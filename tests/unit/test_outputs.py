@@ -9,58 +9,21 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from a_line import ASKED, BUILT, PLAN, line, row, with_step
+from a_line import ASKED, PLAN, line, row, with_step
+from measured_outputs import SEARCHED, whole
 
 from benchmarks.judge.verdict import judge
 from benchmarks.report import outputs, summary
-from catalogue import Price
 from config.accept import Accept
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
-SEARCHED = {
-    "needed": True,
-    "culprits": [
-        {
-            "kind": "rail",
-            "nodes": ["inst-a"],
-            "rails": ["mlx5_3"],
-            "ratio": 0.5,
-            "flapping": False,
-            "confidence": 0.9,
-            "evidence": [{"nodes": ["inst-a", "inst-b"], "rails": ["mlx5_3"], "busbw_gb_s": 0.001, "why": ""}],
-            "next": "ssh 10.0.1.2 'cat state'",
-        }
-    ],
-    "healthy_gb_s": 0.049,
-    "rounds": 6,
-    "trials": 20,
-    "complete": True,
-    "failed": None,
-    "summary": "rail 3 of node 0 is slow",
-    "pairs": [[0, 1, 0.02]],
-    "seconds": 9.5,
-}
 
 
 def test_the_page_says_what_changed_since_the_last_run_if_there_was_one():
     judged = judge(line(), ASKED)
     assert "Since the last run:\n\n- the driver is 580 now\n" in summary.page(judged, {}, "ssh x", ["the driver is 580 now"])
     assert "Since the last run" not in summary.page(judged, {}, "ssh x", [])
-
-
-def whole(text: str, searched: dict | None = None) -> dict:
-    judged = judge(text, ASKED)
-    return {
-        "schema": outputs.SCHEMA,
-        "target": "oci",
-        "expected": outputs.expected(ASKED, Price(24.0, "a test")),
-        "measured": outputs.measured(judged, ASKED, BUILT, searched or {"needed": False}, 0),
-        "nodes": [{"name": name, "address": "10.0.1.2", "pool": "gpu"} for name in ("inst-a", "inst-b")],
-        "ssh": "ssh opc@10.0.1.2",
-        "known_hosts": "10.0.1.2 ssh-ed25519 AAAA",
-        "readme": summary.page(judged, searched or {}, "ssh opc@10.0.1.2", []),
-    }
 
 
 @pytest.mark.parametrize(

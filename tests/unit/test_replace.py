@@ -6,17 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from exported_state import INSTANCES, POOL, state
 
 from tools import replace
 
 WHERE = ["--stack", "dev", "--config-file", "copy.yaml"]
 UP = ["pulumi", "up", "--yes", "--skip-preview", "--suppress-outputs", *WHERE]
-NODES = [{"name": f"gpu-{number}", "address": f"10.0.1.{number}", "pool": "gpu"} for number in (2, 3)]
-
-
-def state(target: str, *resources: dict[str, Any]) -> dict[str, Any]:
-    stack = {"type": "pulumi:pulumi:Stack", "urn": "urn::dev", "outputs": {"target": target, "nodes": NODES}}
-    return {"deployment": {"resources": [stack, *resources]}}
 
 
 def ran(exported: dict[str, Any], name: str, listed: list[dict[str, str]] | None = None) -> list[list[str]]:
@@ -29,17 +24,6 @@ def ran(exported: dict[str, Any], name: str, listed: list[dict[str, str]] | None
 
     replace.replace(exported, name, WHERE, run)
     return commands
-
-
-POOL = {
-    "type": "oci:Core/clusterNetwork:ClusterNetwork",
-    "urn": "urn::cluster-pool-gpu-nodes",
-    "outputs": {"compartmentId": "c", "id": "network", "instancePools": [{"id": "pool"}]},
-}
-KIND = "aws:ec2/instance:Instance"
-INSTANCES = [
-    {"type": KIND, "urn": f"urn::cluster-pool-gpu-{number}", "outputs": {"privateIp": f"10.0.1.{number}"}} for number in (2, 3)
-]
 
 
 def test_on_oci_the_pool_creates_another_one_and_the_machines_are_measured():

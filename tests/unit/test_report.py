@@ -8,8 +8,8 @@ import re
 
 import pytest
 from a_line import ASKED, BUILT, line, row, with_step
+from measured_outputs import SEARCHED, whole
 from report_pages import PAGES, page
-from test_outputs import SEARCHED, whole
 
 from benchmarks.judge.verdict import judge
 from benchmarks.report import cards, nodes, outputs, pairs, plot, summary, web_page

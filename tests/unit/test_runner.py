@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import gzip
 import hashlib
 import io
 import json
 import os
 import re
-import shutil
 import signal
-import subprocess
-import sys
 import tarfile
 import tempfile
-import zipfile
 from pathlib import Path
 
 import pytest
-from a_line import GPU4, a_plan, fits_its_type
+from a_line import GPU4, a_plan
+from fake_head import (
+    GOLDEN,
+    NODE,
+    REAL_RUN,
+    Head,
+    build_request,
+    measure_request,
+    step_of,
+)
 from wait_until import wait_until
 
 from benchmarks.host import pack
@@ -31,153 +34,10 @@ from benchmarks.runner import program_run
 
 pytestmark = pytest.mark.programs
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
-NODE = [{"name": "head", "address": "127.0.0.1"}]
-
-
-@functools.cache
-def unpacked() -> Path:
-    """Return the runner as a folder, which Python compiles once; a zipapp is compiled at every start."""
-    folder = Path(tempfile.mkdtemp(prefix="busbar-runner-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with zipfile.ZipFile(io.BytesIO(pack.runner())) as packed:
-        packed.extractall(folder)  # noqa: S202 - our own
-    return folder
-
-
-class Head:
-    """A head node: a home folder, and the runner as it is packed."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.program = unpacked()
-        (home / "bin").mkdir()
-        self.tool("nvidia-smi", 'echo "NVIDIA H200, 570.1"\necho "NVIDIA H200, 570.1"\n')
-        self.environment = {
-            "HOME": str(home),
-            "PATH": f"{home}/bin:/usr/local/bin:/usr/bin:/bin",
-            "PLANTED_TOKEN": "must-never-leave-the-node",
-        }
-
-    def tool(self, name: str, body: str) -> Path:
-        path = self.home / "bin" / name
-        path.write_text(f"#!/bin/sh\n{body}")
-        path.chmod(0o755)
-        return path
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-IS", str(self.program), *words],
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, request: dict, *words: str, timeout_s: float = 60) -> tuple[int, str, str]:
-        child = self.start(*(words or ("run",)))
-        out, err = child.communicate(json.dumps(request), timeout=timeout_s)
-        assert child.returncode or words or fits_its_type(out), out
-        return child.returncode, out, err
-
 
 @pytest.fixture
 def head(tmp_path):
     return Head(tmp_path)
-
-
-def archive(makefile: str) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        member = tarfile.TarInfo("nccl-tests/Makefile")
-        member.size = len(makefile)
-        tar.addfile(member, io.BytesIO(makefile.encode()))
-    return packed.getvalue()
-
-
-GOOD_MAKEFILE = (
-    "build:\n\tmkdir -p build\n\techo Compiling all_reduce\n"
-    "\tprintf '#!/bin/sh\\necho $(MPI) $(MPI_HOME)\\n' > build/all_reduce_perf\n\tchmod +x build/all_reduce_perf\n"
-)
-
-
-def build_request(head: Head, makefile: str = GOOD_MAKEFILE, **changes) -> dict:
-    for version in ("4.1.2", "4.1.10"):
-        for proof in (f"mpi-{version}/bin/mpirun", "cuda/bin/nvcc", "nccl/include/nccl.h"):
-            path = head.home / proof
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("#!/bin/sh\necho mpirun 4.1.10\n")
-            path.chmod(0o755)
-    data = archive(makefile)
-    (head.home / "source.tar").write_bytes(data)
-    request = {
-        "schema": 2,
-        "kind": "build",
-        "run_id": "build1",
-        "timeout_s": 30,
-        "nodes": NODE,
-        "programs": ["all_reduce_perf"],
-        "source": {"version": "2.19.6", "sha256": hashlib.sha256(data).hexdigest(), "path": "source.tar"},
-        "homes": {
-            "MPI_HOME": ["/nowhere/mpi", f"{head.home}/mpi-*"],
-            "CUDA_HOME": [f"{head.home}/cuda*"],
-            "NCCL_HOME": [f"{head.home}/nccl"],
-        },
-    }
-    return request | changes
-
-
-def step_of(head: Head, body: str, name: str = "all_reduce", **changes) -> dict:
-    ranks = {"program": str(head.tool(f"step-{name}", body)), "arguments": [], "environment": {}, "per_node": 2}
-    step = {
-        "name": name,
-        "stage": "all",
-        "collective": "all_reduce",
-        "ranks": ranks | changes.pop("ranks", {}),
-        "result": f"{head.home}/plan/result.json",
-        "decides": True,
-    }
-    return step | changes
-
-
-def launch_of(head: Head) -> dict:
-    """Return a launcher whose mpirun runs the program itself, once."""
-    mpirun = head.home / "launcher" / "bin" / "mpirun"
-    mpirun.parent.mkdir(parents=True, exist_ok=True)
-    # The words before the program are kept, so that a test can see what ranks were given.
-    mpirun.write_text('#!/bin/sh\nsaid="$*"\nfor word; do case $word in */bin/step-*) SAID="$said" exec "$word";; esac; done\n')
-    mpirun.chmod(0o755)
-    return {
-        "kind": "mpirun",
-        "mpi_home": f"{head.home}/launcher",
-        "bind_to": "none",
-        "mca": {},
-        "hostfile": f"{head.home}/plan/hosts",
-        "start": [],
-    }
-
-
-def measure_request(head: Head, body: str, **changes) -> dict:
-    request = {
-        "schema": 2,
-        "kind": "measure",
-        "run_id": "measure1",
-        "timeout_s": 30,
-        "nodes": NODE,
-        "gpus": 2,
-        "hcas": [],
-        "fabric": [],
-        "deciding": "all_reduce",
-        "steps": [step_of(head, body)],
-        "launch": launch_of(head),
-        "results": f"{head.home}/plan",
-        "logs": f"{head.home}/nccl",
-    }
-    return request | changes
-
-
-REAL_RUN = f"cat {GOLDEN}/h200x2.txt\ncp {GOLDEN}/h200x2.json $HOME/plan/result.json\n"
 
 
 def test_a_build_takes_the_newest_mpi_and_lists_the_programs_it_built(head):

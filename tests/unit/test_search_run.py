@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from test_runner import REAL_RUN, Head, launch_of, measure_request, step_of
+from fake_head import REAL_RUN, Head, launch_of, measure_request, step_of
 
 from benchmarks.report.outputs import culprit_sentence
 from benchmarks.runner import jobs

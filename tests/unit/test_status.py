@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from a_line import PLAN, line, row, with_step
-from test_outputs import SEARCHED, whole
+from measured_outputs import SEARCHED, whole
 
 from benchmarks.report import outputs
 from tools import status
@@ -25,6 +25,10 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
+
+
+def test_every_reviewed_screen_is_compared_and_none_is_left_over():
+    assert {path.stem for path in GOLDEN.glob("status-*")} == set(TEXTS)
 
 
 def test_a_stack_of_a_hundred_nodes_and_reasons_still_fits_on_a_screen():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from a_line import a_plan, place
-from test_runner import Head
+from fake_head import Head
 
 from benchmarks.host import requests
 from benchmarks.judge.transport import least_bytes

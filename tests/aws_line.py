@@ -1,0 +1,27 @@
+"""The line that a healthy run on EFA answers with."""
+
+from __future__ import annotations
+
+import json
+
+from a_line import document
+from aws_preview import parsed
+
+from benchmarks.plan.asked import Asked
+from catalogue.aws.instances import INSTANCES
+
+
+def asked() -> Asked:
+    return Asked.of(parsed(), INSTANCES["p5.48xlarge"].shape(), 2)
+
+
+def measured(**said: dict[str, int]) -> str:
+    """Return the line of a healthy run on EFA in which NCCL `said` what the plugin writes."""
+    line = document(asked())
+    line["transport"]["said"] = {
+        "networks": {"AWS Libfabric": 16},
+        "devices": {"Selected provider is efa, fabric is efa-direct (found 32 nics)": 16},
+        "channels": {"NET/AWS Libfabric/3": 16},
+        "gpudirect": {"GDRDMA": 16},
+    } | said
+    return json.dumps(line)

@@ -1,0 +1,35 @@
+"""The dev stack for tests of the program: what it asks for, and the lines that its machines answer with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from a_line import document
+from conftest import BUILD_LINE, configuration, ready_line
+
+from benchmarks.plan.asked import Asked
+from config import read
+from config.oci.model import Oci
+
+
+def dev_asked() -> Asked:
+    """Return what the dev stack asks for."""
+    stack = read.parse({key.partition(":")[2]: text for key, text in configuration().items()})
+    assert isinstance(stack.wanted, Oci)
+    return Asked.of(stack, stack.wanted.pools[0].row, 2)
+
+
+DEV = document(dev_asked())
+LINES = {
+    "acceptance-ready-contact": ready_line(),
+    "acceptance-build": BUILD_LINE,
+    "acceptance-measure": json.dumps(DEV),
+    "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
+}
+
+
+def files(home: str = "refuse", lustre: str = "refuse") -> dict[str, Any]:
+    """Return a group with both file systems, and what destroying does to each."""
+    storage = {"home": {"mount": "/fss", "onDestroy": home}, "lustre": {"onDestroy": lustre}}
+    return {"pools": [{"imageFamily": "ol8"}], "storage": storage}

@@ -1,0 +1,54 @@
+"""What an account on OCI answers to the program's preflight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pytest
+from conftest import Engine, run_program
+
+SHAPE, IMAGE = "BM.GPU4.8", "ocid1.image.oc1..rehearsed-ol7-gpu"
+POOL = "busbar-gpu"
+HERE, ELSEWHERE = "Uocm:REHEARSED-AD-1", "Uocm:REHEARSED-AD-2"
+
+
+def account(**changes: Any) -> dict[str, Any]:
+    """Return what an account says that can take two nodes and no more; `changes` are other answers, by data source."""
+    shapes = [{"name": SHAPE, "gpus": 8, "quotaNames": ["gpu4-count"]}, {"name": "BM.Standard.E5.192", "gpus": 0}]
+    pools = [{"size": 3}, {"size": 4}]
+    return {
+        "getAvailabilityDomains": {"availabilityDomains": [{"name": HERE}, {"name": ELSEWHERE}]},
+        "getShapes": {"shapes": shapes},
+        "getImage": {"operatingSystem": "Oracle Linux", "operatingSystemVersion": "7.9"},
+        "getClusterNetworks": {"clusterNetworks": [{"state": "TERMINATED", "displayName": POOL, "instancePools": pools}]},
+        "getRegionSubscriptions": {"regionSubscriptions": [{"regionName": "us-rehearsed-1", "isHomeRegion": True}]},
+        "getResourceAvailability": {"available": "16"},
+    } | changes
+
+
+def asking(monkeypatch: pytest.MonkeyPatch, lines: dict[str, str]) -> Callable[..., tuple[Engine, str]]:
+    """Return what runs the program with preflight on an account; it gives the engine, and what the program refused."""
+
+    def run(answers: dict[str, Any], **oci: Any) -> tuple[Engine, str]:
+        engines: list[Engine] = []
+        answer = Engine.call
+
+        def call(self: Engine, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+            if self not in engines:
+                engines.append(self)
+            noun = args.token.rpartition(":")[2]
+            if noun not in answers:
+                return answer(self, args)
+            self.invokes.append((args.token, args.args))
+            found = answers[noun]
+            return found(args.args) if callable(found) else found
+
+        monkeypatch.setattr(Engine, "call", call)
+        try:
+            return run_program(lines, oci={"preflight": True} | oci), ""
+        except pulumi.RunError as refused:
+            return engines[0], str(refused)
+
+    return run

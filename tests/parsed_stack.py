@@ -1,0 +1,54 @@
+"""Stack files as tests write them: parsed, or refused in sentences that begin with a path; judges nothing else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pulumi
+import pytest
+from conftest import KEY, texts
+
+from config import read
+from config.model import fields_by_key, inner
+from config.schema import StackFile
+from config.stack import Stack
+from tools.nested import merged
+
+IMAGE = "ocid1.image.oc1.ap-tokyo-1.aaaa"
+GIVEN: dict[str, Any] = {
+    "target": "oci",
+    "oci": {
+        "compartment": "ocid1.compartment.oc1..dddd",
+        "access": {"publicKey": f"{KEY} operator@example", "sshFrom": ["198.51.100.0/24"]},
+        "login": {"image": IMAGE},
+        "pools": [{"name": "gpu", "nodes": 2, "image": IMAGE}],
+    },
+}
+
+
+def parsed(**changes: Any) -> Stack:
+    return read.parse(texts(merged(GIVEN, changes)))
+
+
+def refused(**changes: Any) -> list[str]:
+    """Return the sentences of a refusal, whose first words are paths that the models have."""
+    with pytest.raises(pulumi.RunError) as found:
+        parsed(**changes)
+    sentences = str(found.value).splitlines()
+    assert sentences
+    assert all(begins_with_a_path(one) for one in sentences), sentences
+    return sentences
+
+
+def begins_with_a_path(sentence: str) -> bool:
+    """Tell whether the first word is a path of the models as it is typed, or an unknown key in a group that exists."""
+    path = sentence.split(" ", maxsplit=1)[0]
+    here: Any = StackFile
+    for step in re.sub(r"\[\d+\]", "", path).split("."):
+        known = fields_by_key(here) if here is not None else {}
+        if step not in known:
+            # A key of a map (tags, limits), or one that is not known: the group around it must be.
+            return here is None or "is not a" in sentence
+        here = inner(known[step].annotation)
+    return True
