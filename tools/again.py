@@ -1,4 +1,4 @@
-"""Measures a stack of this checkout again without changing its stack file.
+"""Measure a stack of this checkout again without changing its stack file.
 
 python -m tools.again raise STACK     the next update measures again
 python -m tools.again run STACK       print the `measure.run` that counts

@@ -1,4 +1,4 @@
-"""Writes docs/aws-permissions.json: the IAM policy that an operator of target aws needs."""
+"""Write docs/aws-permissions.json: the IAM policy that an operator of target aws needs."""
 
 from __future__ import annotations
 

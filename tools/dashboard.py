@@ -1,4 +1,4 @@
-"""Writes docs/grafana/busbar.json, the Grafana dashboard of RDMA counters, GPUs and NVLink: python -m tools.dashboard.
+"""Write docs/grafana/busbar.json, the Grafana dashboard of RDMA counters, GPUs and NVLink: python -m tools.dashboard.
 
 The JSON is Grafana's classic model, which every version from 8 on imports (Grafana: "Dashboard JSON model"). Drivers use
 their own counter names, so a panel queries those of every driver; counters that a node does not have draw nothing.

@@ -1,4 +1,4 @@
-"""Writes what Prometheus and Grafana read of a stack into a folder, from its outputs.
+"""Write what Prometheus and Grafana read of a stack into a folder, from its outputs.
 
 pulumi stack output --json | python -m tools.monitoring FOLDER
 """

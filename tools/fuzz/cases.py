@@ -1,4 +1,4 @@
-"""Tries one damaged measurement, and keeps what fails: a base by name and the fewest edits that show it."""
+"""Try one damaged measurement, and keep what fails: a base by name and the fewest edits that show it."""
 
 from __future__ import annotations
 

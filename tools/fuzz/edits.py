@@ -1,4 +1,4 @@
-"""Damages documents: single edits that can be written down, repeated and taken back one by one."""
+"""Damage documents: single edits that can be written down, repeated and taken back one by one."""
 
 from __future__ import annotations
 

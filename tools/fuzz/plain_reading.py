@@ -1,4 +1,4 @@
-"""Reads a measurement that passed in the plainest way, to say why it should not have.
+"""Read a measurement that passed in the plainest way, to say why it should not have.
 
 The parser and the judge are held against it, so it shares nothing with them but the plan and the limits.
 """
