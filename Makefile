@@ -15,7 +15,7 @@ up: setup ## build and measure the cluster of STACK (default dev), rehearsed on 
 	@$(RUN) up --yes --skip-preview --suppress-outputs
 
 measure: setup ## measure again now, even if nothing changed
-	@. tools/env && "$$BUSBAR_PYTHON" -m tools.again raise $(STACK) && $(RUN) up --yes --skip-preview --suppress-outputs
+	@. tools/env && "$$BUSBAR_PYTHON" -m tools.run_number raise $(STACK) && $(RUN) up --yes --skip-preview --suppress-outputs
 
 status: setup ## show verdict, number, nodes, ssh, report and cost on one screen
 	@set -o pipefail; $(RUN) stack output --json | .busbar/venv/bin/python -m tools.status

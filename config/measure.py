@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field
 
 from catalogue.nccl_tests import SHA256, SOURCE, VERSION
-from config.kinds import Sha256
 from config.model import Model
+from config.shared_values import Sha256
 from config.units import Bytes, Seconds
 
 Collective = Literal[

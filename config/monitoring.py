@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from config.kinds import Cidr
 from config.model import Model
+from config.shared_values import Cidr
 
 #: The least port that needs no privilege.
 _FREE = 1024

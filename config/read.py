@@ -12,23 +12,23 @@ import pulumi
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from config import judgeable, readers
+from config import judgeable, monitoring_rules
 from config import rules as stack_rules
 from config.accept import Accept
-from config.kinds import SHA256_PATTERN
 from config.measure import Measure
 from config.model import Model, UnreadError, fields_by_key, inner
 from config.monitoring import Monitoring
 from config.records import Records
 from config.refused import rest
 from config.rule import ERROR, Finding, check, collected, nearest, suppressed
+from config.shared_values import SHA256_PATTERN
 from config.stack import TARGETS, Stack
 
 #: Groups that every target has.
 _SHARED: dict[str, type[Model]] = {"measure": Measure, "accept": Accept, "records": Records, "monitoring": Monitoring}
 _GROUPS = ("target", *TARGETS, *_SHARED)
 #: Rules about what every stack has.
-STACK_RULES = collected(stack_rules, judgeable, readers)
+STACK_RULES = collected(stack_rules, judgeable, monitoring_rules)
 
 
 def load() -> Stack:

@@ -11,7 +11,7 @@ from catalogue.aws.instances import INSTANCES
 from config import read
 from config.aws.facts import Facts, GroupRule, Image, Machine, Profile, Reservation, SecurityGroup, Subnet, Vpc
 from config.stack import Stack
-from tools.nested import merged
+from tools.stack_changes import merged
 
 ZONE, OTHER = "ap-northeast-1a", "ap-northeast-1c"
 GROUP = "arn:aws:resource-groups:ap-northeast-1:111122223333:group/pool"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from a_line import document
 from aws_preview import parsed
+from measurement_line import document
 
 from benchmarks.plan.asked import Asked
 from catalogue.aws.instances import INSTANCES

@@ -14,7 +14,7 @@ from conftest import BUILD_LINE, HOST_KEY, ROOT, groups, texts
 
 from config import read
 from config.stack import Stack
-from tools.nested import merged
+from tools.stack_changes import merged
 
 ZONE, OTHER = "us-east-1a", "us-east-1b"
 READY = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "groups": [], "fronts": [], "networks": []}

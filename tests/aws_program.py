@@ -19,7 +19,7 @@ from components.aws.cluster import AwsCluster
 from config import read
 from config.aws.model import Aws
 from config.measure import Measure
-from tools.nested import DEFAULT, merged, settled
+from tools.stack_changes import DEFAULT, merged, settled
 
 MADE: dict[str, dict[str, Any]] = {
     "instance:Instance": {"publicIp": "203.0.113.5", "privateIp": "10.1.0.50"},

@@ -23,7 +23,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 from pulumi.runtime.proto.source_pb2 import StackTrace
 
-from tools.nested import merged, settled
+from tools.stack_changes import merged, settled
 from tools.stage import Stage
 
 # Each registration notes its whole stack with source lines; below pytest that is a fifth of a test's time.

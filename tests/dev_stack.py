@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from a_line import document
 from conftest import BUILD_LINE, configuration, ready_line
+from measurement_line import document
 
 from benchmarks.plan.asked import Asked
 from config import read

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from a_line import fits_its_type
+from measurement_line import fits_its_type
 
 from benchmarks.launch.protocol import Launch, Measure, Node, Ranks, Step
 from benchmarks.runner import fanout, measure, program_run, transcript

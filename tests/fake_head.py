@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from a_line import fits_its_type
+from measurement_line import fits_its_type
 
 from benchmarks.host import pack
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from a_line import ASKED, BUILT
+from measurement_line import ASKED, BUILT
 
 from benchmarks.judge.verdict import judge
 from benchmarks.report import outputs, summary

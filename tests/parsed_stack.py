@@ -13,7 +13,7 @@ from config import read
 from config.model import fields_by_key, inner
 from config.schema import StackFile
 from config.stack import Stack
-from tools.nested import merged
+from tools.stack_changes import merged
 
 IMAGE = "ocid1.image.oc1.ap-tokyo-1.aaaa"
 GIVEN: dict[str, Any] = {

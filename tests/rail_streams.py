@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import time
 
-from rehearsed import RAILS
-from started import started
+from child_process import started
+from rehearsed_hosts import RAILS
 
 # Seed 000's first boot, shorter: NCCL from its repository, scratch on NVMe, firewall off, every rail up.
 FIRST_BOOT = """#cloud-config

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from a_line import BUILT, GPU4, a_plan, document, place
+from measurement_line import BUILT, GPU4, a_plan, document, place
 
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked

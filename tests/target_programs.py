@@ -13,7 +13,7 @@ from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, ready_line, run_program
 from components.acceptance import acceptance
 from components.inventory import Cluster, Inventory
 from components.reach import Head
-from tools.nested import DEFAULT
+from tools.stack_changes import DEFAULT
 
 LINES = {
     "acceptance-ready-contact": ready_line(),

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from tools.replace import detach, instance_at, node_of
-from tools.verbs import RefusedError, Run, ended, shown
+from tools.stack_commands import RefusedError, Run, ended, shown
 
 
 def exclude(state: dict[str, Any], name: str, stack: str, file: Path, run: Run) -> None:

@@ -32,8 +32,8 @@ from benchmarks.launch import launcher, protocol
 from benchmarks.report.outputs import culprit_name
 from catalogue.oci.shapes import SHAPES
 from tools import kills
-from tools.nested import DEFAULT, merged
 from tools.search import figures, looks_figures
+from tools.stack_changes import DEFAULT, merged
 from tools.stage import ROOT, Finished, Stage, standing_hosts
 
 #: The dev stack's own plan, which `make up` runs.

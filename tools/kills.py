@@ -1,7 +1,7 @@
 """Bad days, one after another: kill what an update needs, or fill a disk, and see how the next `up` and `down` end.
 
 Each is done twice: one update after it must end as if nothing had been, and one destroy after it must leave nothing. Nobody
-helps but `tools.mend` and `tools.take_in`, which `make up` and `make down` call first.
+helps but `tools.repair_state` and `tools.take_in`, which `make up` and `make down` call first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.interruption import at_work, begun, console, runs_with, signal_host, signal_operator, wait_for
-from tools.nested import merged
+from tools.stack_changes import merged
 from tools.stage import Finished, Stage, standing_hosts
 
 Say = Callable[[str, str], None]

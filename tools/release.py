@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from catalogue.prices import HOURS_PER_MONTH, LUSTRE_USD_PER_GB_MONTH
-from tools.verbs import RefusedError, Run, ended, shown
+from tools.stack_commands import RefusedError, Run, ended, shown
 
 #: Kinds of resources that are machines, or make them.
 _MACHINES = frozenset({"Instance", "ClusterNetwork", "Fleet"})

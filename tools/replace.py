@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from tools.verbs import RefusedError, Run, ended, shown
+from tools.stack_commands import RefusedError, Run, ended, shown
 
 
 def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> None:

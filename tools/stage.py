@@ -19,7 +19,7 @@ from rehearsal.entry.existing_hosts import Site
 from rehearsal.host import cables, spec
 from rehearsal.plugin.store import Store
 from rehearsal.world.world import DEFAULT_SCALE, World
-from tools.nested import DEFAULT, merged, settled
+from tools.stack_changes import DEFAULT, merged, settled
 
 ROOT = Path(__file__).parent.parent
 #: A plan that takes seconds: 4 MiB at 1/4000 counts as 16 GiB, so the strictest gate applies.
@@ -273,7 +273,7 @@ class Stage:
 
     def mend(self) -> Finished:
         """Do what every `make` target does first: repair the state after a killed update, and import what it created."""
-        mended = self.command("python3", "-m", "tools.mend", self.stack)
+        mended = self.command("python3", "-m", "tools.repair_state", self.stack)
         file = str(self.folder / "config" / f"Pulumi.{self.stack}.yaml")
         taken = self.command("python3", "-m", "tools.take_in", self.stack, file, *self.door)
         return Finished(mended.status or taken.status, mended.text + taken.text, mended.seconds + taken.seconds)

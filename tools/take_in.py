@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.verbs import RefusedError, ended
+from tools.stack_commands import RefusedError, ended
 
 #: Copied from components/left_behind.py, because importing that takes longer than all the work here.
 NOTED = "BUSBAR_LEFT_BEHIND"

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tools.verbs import RefusedError, ended
+from tools.stack_commands import RefusedError, ended
 
 
 def locks(backend: str, stack: str) -> list[dict[str, Any]]:

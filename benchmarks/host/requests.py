@@ -28,10 +28,10 @@ from benchmarks.launch.protocol import (
     data,
     load,
 )
-from benchmarks.plan import ceiling, fractions, patience
+from benchmarks.plan import ceiling, fractions, silence_limit
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
-from benchmarks.plan.pace import pace
+from benchmarks.plan.expected_pace import pace
 from benchmarks.plan.ranks import Place, exports, ranks, result
 from benchmarks.plan.ranks import launch as launch_of
 from benchmarks.plan.steps import MEDIAN_ITERATIONS, Step, repeated, steps
@@ -144,7 +144,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
             groups=step.groups,
             cycles=step.cycles,
             decides=step.name == plan.collective,
-            silence_s=round(patience.silence_s(step, shape, asked.nodes), 1),
+            silence_s=round(silence_limit.silence_s(step, shape, asked.nodes), 1),
             pace=pace(step, plan.sizes.factor, shape, asked.nodes),
         )
         for step in chosen

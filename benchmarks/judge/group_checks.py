@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.judge import siblings
+from benchmarks.judge import outliers
 from benchmarks.judge.checks import PASS, UNKNOWN, Check, check
 from benchmarks.judge.measurement import Groups
 from benchmarks.judge.measurement import groups as measured_groups
@@ -54,7 +54,7 @@ def _by_wire(found: Groups, asked: Asked, step: Step) -> tuple[Groups, list[str]
     sums = [0.0] * ports
     for index, reached in found.slowest:
         sums[index * ports // shape.gpus] += reached
-    middle, mad = siblings.middle_of(sums)
+    middle, mad = outliers.middle_of(sums)
     slowest = tuple(sorted(enumerate(sums), key=lambda one: one[1]))
     together = Groups(ports, slowest, max(sums), middle, mad)
     return together, [f"rail {shape.rdma.hca[index] if shape.rdma else index} on all nodes together" for index in range(ports)]
@@ -89,7 +89,7 @@ def _slow(found: Groups, names: list[str], step: Step, bound: float | None, asks
 
 def _odd(found: Groups, names: list[str], step: Step) -> Iterable[str]:
     """Yield a sentence for each group that is slower than the other groups although it meets its own limit."""
-    limit = siblings.limit_gb_s(found.count, found.middle, found.mad, found.most)
+    limit = outliers.limit_gb_s(found.count, found.middle, found.mad, found.most)
     odd = [(index, reached) for index, reached in found.slowest if reached < limit]
     where = "inside it" if step.stage == NODE else "between nodes"
     for index, reached in odd[:_NAMED]:

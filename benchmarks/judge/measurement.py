@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import arithmetic
-from benchmarks.judge.siblings import middle_of
+from benchmarks.judge.outliers import middle_of
 from benchmarks.launch.protocol import LINE_SCHEMA
 from benchmarks.plan.collectives import collective
 

@@ -16,9 +16,9 @@ from typing import Iterator, List, Optional, Tuple
 
 from benchmarks.search.baseline import baseline
 from benchmarks.search.causes import GROUP_REPEATS, Reading
-from benchmarks.search.company import crowded, few_at_once
-from benchmarks.search.doubts import Round, doubts, single_rails, unproven
+from benchmarks.search.next_trials import Round, doubts, single_rails, unproven
 from benchmarks.search.sentences import summary
+from benchmarks.search.shared_links import crowded, few_at_once
 from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, numbers_of, pair_of, trial_of, whole_pairs
 
 #: Most rounds that repeat unclear pairs, that run suspects in sparse rounds, and that narrow a cause down to its rails.

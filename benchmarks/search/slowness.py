@@ -4,7 +4,7 @@ from statistics import median
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from benchmarks.search.baseline import baseline
-from benchmarks.search.company import crowded, few_at_once, lone_samples
+from benchmarks.search.shared_links import crowded, few_at_once, lone_samples
 from benchmarks.search.trials import PAIR, Pair, Sample, numbers_of, other_of, pair_of, whole_pairs
 
 #: If this many slow pairs of a crowded round are fine in a sparse one, the pairs share a link.

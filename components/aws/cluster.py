@@ -13,9 +13,9 @@ from components.aws import images, preflight, running
 from components.aws.compute import Member, Pool
 from components.aws.groups import Groups
 from components.aws.iam import Iam
+from components.aws.launch_inputs import LaunchInputs
 from components.aws.login_node import LoginNode
 from components.aws.network import Network
-from components.aws.parts import Parts
 from components.aws.storage import Storage
 from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
 from components.reach import Access, Reach, Ssh
@@ -48,7 +48,7 @@ class AwsCluster(pulumi.ComponentResource):
         mounts = pulumi.Output.from_input(Mounts())
         if groups.storage_id is not None:
             mounts = Storage(f"{name}-storage", wanted, network, groups.storage_id, mine).mounts
-        for_login = Parts(
+        for_login = LaunchInputs(
             subnet_id=network.public_subnet_id,
             group_id=groups.login_id,
             profile=roles.login_profile,
@@ -57,7 +57,7 @@ class AwsCluster(pulumi.ComponentResource):
             image=found.login.image or "",
         )
         login = LoginNode(f"{name}-login", wanted, measure, for_login, mine)
-        for_nodes = Parts(
+        for_nodes = LaunchInputs(
             subnet_id=subnet, group_id=groups.nodes_id, profile=roles.node_profile, mounts=mounts, image=found.image or ""
         )
         ran = running.found(wanted, roles.node_profile_arn)

@@ -20,10 +20,10 @@ from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
 from components.after import after
-from components.aws.living import tagged
-from components.aws.parts import STACK_TAG, Parts, gp3
-from components.begin import begun
+from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3
+from components.aws.tagged_machines import tagged
 from components.left_behind import never_twice, this_stack
+from components.wait_for_capacity import begun
 from config.aws.model import Aws, Machines
 
 #: The provider asks again for some minutes where there is no capacity, and waits until a machine has ended
@@ -60,7 +60,7 @@ class Pool(pulumi.ComponentResource):
         name: str,
         wanted: Aws,
         key: str,
-        parts: Parts,
+        parts: LaunchInputs,
         may_go_on: pulumi.Output[bool],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from pulumi_aws import ec2, iam, vpc
 
-from components.aws.asking import ask, there
+from components.aws.account_lookups import ask, there
 from config.aws.facts import GroupRule, Profile, SecurityGroup, Subnet, Vpc
 from config.aws.model import Aws
 

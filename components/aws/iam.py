@@ -14,7 +14,7 @@ import pulumi
 from pulumi_aws import iam
 
 from components.after import after
-from components.aws.parts import STACK_TAG
+from components.aws.launch_inputs import STACK_TAG
 from components.left_behind import this_stack
 from config.aws.model import Aws
 

@@ -10,7 +10,7 @@ from pulumi_aws import ssm
 
 from catalogue.aws import MachineImage
 from catalogue.aws.instances import architecture
-from components.judged import reason
+from components.report_findings import reason
 from config.aws.model import Aws
 
 

@@ -14,8 +14,8 @@ from pulumi_aws import ec2, ssm
 from cloudinit.aws import LoginBoot, Mounts, render
 from components import login_machine
 from components.after import after
-from components.aws.living import tagged
-from components.aws.parts import LOGIN_TAG, Parts, gp3
+from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3
+from components.aws.tagged_machines import tagged
 from components.left_behind import never_twice, this_stack
 from components.reach import Machine
 from config.aws.model import Aws
@@ -36,7 +36,7 @@ class LoginNode(pulumi.ComponentResource):
     machine: pulumi.Output[Machine]
 
     def __init__(
-        self, name: str, wanted: Aws, measure: Measure, parts: Parts, opts: pulumi.ResourceOptions | None = None
+        self, name: str, wanted: Aws, measure: Measure, parts: LaunchInputs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("busbar:aws:LoginNode", name, None, opts)
         login = wanted.login

@@ -12,9 +12,9 @@ from pulumi_aws import ec2
 
 from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
 from components.aws import existing, quota
-from components.aws.asking import ask, is_missing, resource, there
+from components.aws.account_lookups import ask, is_missing, resource, there
 from components.aws.compute import POOL_TAG
-from components.judged import refuse
+from components.report_findings import refuse
 from config.aws.facts import Facts, Image, Machine, Reservation
 from config.aws.model import Aws, Machines
 from config.aws.rules import RULES

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pulumi_aws import ec2, servicequotas
 
 from catalogue.aws.instances import BLOCK, INSTANCES, SPOT, family
-from components.aws.asking import ask, there
+from components.aws.account_lookups import ask, there
 from config.aws.facts import ElasticIps
 from config.aws.model import Aws, Machines
 

@@ -14,13 +14,13 @@ from typing import NoReturn
 import pulumi
 from pulumi_aws import ec2
 
-from components import endings
+from components import terminations
 from components.aws.compute import INDEX_TAG, MADE_TAG, POOL_TAG
-from components.aws.living import ALIVE
-from components.aws.parts import STACK_TAG
-from components.endings import Ending
-from components.judged import reason
+from components.aws.launch_inputs import STACK_TAG
+from components.aws.tagged_machines import ALIVE
 from components.left_behind import this_stack
+from components.report_findings import reason
+from components.terminations import Ending
 from config.aws.model import Aws
 
 _ALLOWED = "aws.allowReplace"
@@ -110,7 +110,7 @@ def judge_replaced(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[s
 
     def judge(its: Running, kept: Mapping[str, frozenset[str]]) -> None:
         said = [_ending(key, one.type, _less(its.pools[key].stay, kept[key]), asked=False) for _, key, one in wanted.located]
-        endings.judge(_ALLOWED, wanted.allow_replace, said, _REPLACED)
+        terminations.judge(_ALLOWED, wanted.allow_replace, said, _REPLACED)
 
     pulumi.Output.all(its=running, kept=pulumi.Output.all(**kept)).apply(lambda known: judge(**known))
 
@@ -148,7 +148,7 @@ def _judge(wanted: Aws, running: Running) -> bool:
         others = f"machines of another type than {one.type}"
         said.append(_ending(key, others, _less(changed, pool.typed), asked=False))
     said.append(_ending("no queue", "machines", strays, asked=False))
-    endings.judge(_ALLOWED, wanted.allow_replace, said)
+    terminations.judge(_ALLOWED, wanted.allow_replace, said)
     return True
 
 

@@ -9,7 +9,7 @@ import pulumi
 from components.inventory import Inventory, PlannedSet
 from components.oci import existing
 from components.oci.images import Images
-from components.oci.launch import Parts
+from components.oci.launch import LaunchInputs
 from components.oci.login_node import LoginNode
 from components.oci.network import Network
 from components.oci.pool import Pool, planned
@@ -44,7 +44,7 @@ class OciCluster(pulumi.ComponentResource):
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
         images = Images(f"{name}-images", wanted, mine).ocids if wanted.named_images else {}
-        parts = Parts(subnet_id=subnet, mounts=mounts, images=images)
+        parts = LaunchInputs(subnet_id=subnet, mounts=mounts, images=images)
         # By its name: other pools may come, go and change places, and its machines stay.
         pools = [
             (Pool if pool.cluster_network else Single)(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine)

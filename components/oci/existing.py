@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 from pulumi_oci import core
 
-from components.judged import look_up, reason
+from components.report_findings import look_up, reason
 from config.oci.facts import SecurityRule, Subnet
 from config.oci.model import Network, Oci
 

@@ -20,7 +20,7 @@ BOOT_VPUS_PER_GB = 30  # oci-hpc since 2.11
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class LaunchInputs:
     """What other parts of the cluster hand to its nodes.
 
     Attributes:
@@ -39,7 +39,7 @@ def tags(wanted: Oci, pool: Pool) -> dict[str, str]:
     return {**wanted.all_tags, STACK: pulumi.get_stack(), MADE_FOR: wanted.machines(pool)}
 
 
-def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.InstanceConfigurationInstanceDetailsArgs:
+def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.InstanceConfigurationInstanceDetailsArgs:
     """Return the instance configuration of the nodes of `pool`."""
     launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
         availability_domain=place.availability_domain,
@@ -68,7 +68,7 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> core.Instanc
     return core.InstanceConfigurationInstanceDetailsArgs(instance_type="compute", launch_details=launch)
 
 
-def user_data(wanted: Oci, pool: Pool, place: Place, parts: Parts) -> pulumi.Input[str]:
+def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pulumi.Input[str]:
     """Return the first boot of the nodes of `pool`, in base64; without file systems it is known before anything exists."""
     if parts.mounts is None:
         return _user_data(wanted, pool, place, ())

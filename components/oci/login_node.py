@@ -16,8 +16,8 @@ from cloudinit import LoginBoot, render
 from cloudinit.steps import CONSOLE_KEY
 from components import login_machine
 from components.left_behind import never_twice
-from components.oci.living import instances_named
 from components.oci.preflight import Place
+from components.oci.tagged_machines import instances_named
 from components.reach import Machine
 from config.measure import Measure
 from config.oci.model import Oci

@@ -13,9 +13,9 @@ from pulumi_oci import core
 from catalogue.containers import Container
 from components.inventory import Launcher, Node, NodeSet, PlannedSet
 from components.left_behind import never_twice
-from components.oci.launch import Parts, details, tags
-from components.oci.living import networks_named
+from components.oci.launch import LaunchInputs, details, tags
 from components.oci.preflight import Place
+from components.oci.tagged_machines import networks_named
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 
@@ -52,7 +52,7 @@ class Pool(pulumi.ComponentResource):
         wanted: Oci,
         pool: WantedPool,
         place: Place,
-        parts: Parts,
+        parts: LaunchInputs,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("busbar:oci:Pool", name, None, opts)

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import pulumi
 from pulumi_oci import _utilities, core, limits
 
-from components.judged import look_up, refuse
 from components.oci import existing
-from components.oci.living import living
+from components.oci.tagged_machines import living
+from components.report_findings import look_up, refuse
 from config.oci.facts import Facts, Image, OfferedShape
 from config.oci.model import MADE_FOR, OWNER, Login, Oci
 from config.oci.rules import RULES

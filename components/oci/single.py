@@ -7,10 +7,10 @@ from pulumi_oci import core
 
 from components.inventory import Node, NodeSet
 from components.left_behind import never_twice
-from components.oci.launch import BOOT_VPUS_PER_GB, Parts, plugins, tags, user_data
-from components.oci.living import instances_named
+from components.oci.launch import BOOT_VPUS_PER_GB, LaunchInputs, plugins, tags, user_data
 from components.oci.pool import DELETE, create_timeout, node_set
 from components.oci.preflight import Place
+from components.oci.tagged_machines import instances_named
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 
@@ -30,7 +30,7 @@ class Single(pulumi.ComponentResource):
         wanted: Oci,
         pool: WantedPool,
         place: Place,
-        parts: Parts,
+        parts: LaunchInputs,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("busbar:oci:Single", name, None, opts)

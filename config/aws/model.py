@@ -18,9 +18,9 @@ from catalogue.aws.regions import default_openzfs
 from catalogue.containers import Container as RankImage
 from catalogue.containers import Reference
 from catalogue.containers import read as read_reference
-from config.kinds import Access, AllowReplace, Cidr, OnDestroy, Sha256, Timezone, some
 from config.measure import Measure
 from config.model import Model
+from config.shared_values import Access, AllowReplace, Cidr, OnDestroy, Sha256, Timezone, some
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
 
 Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]

@@ -12,9 +12,9 @@ from catalogue import SERVERS, SHAPES, Homes, Shape, nearest
 from catalogue.detection import named
 from config.hosts import inventory, known_hosts
 from config.hosts.inventory import Machine
-from config.kinds import Cidr, Globs
 from config.measure import Measure
 from config.model import Model
+from config.shared_values import Cidr, Globs
 from config.slurm import Slurm
 
 #: What `shape` says where the machines are asked.

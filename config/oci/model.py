@@ -20,9 +20,9 @@ from catalogue.containers import read as read_reference
 from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
-from config.kinds import Access, AllowReplace, Cidr, Globs, OnDestroy, Sha256, Timezone, some
 from config.measure import Measure
 from config.model import Model
+from config.shared_values import Access, AllowReplace, Cidr, Globs, OnDestroy, Sha256, Timezone, some
 from config.units import Gb, GbitS, MbS
 
 #: Freeform tags of ours: the cluster's name, the stack, and what a pool's machines were made for. Two stacks may use one name.

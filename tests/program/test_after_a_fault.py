@@ -19,12 +19,12 @@ from typing import Any
 
 import pulumi
 import pytest
-from a_consumer import demand
-from a_line import document
 from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line
+from consumer_program import demand
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from dev_stack import dev_asked
+from measurement_line import document
 
 from benchmarks.launch.protocol import Refused, data
 from benchmarks.plan.asked import Asked

@@ -44,7 +44,7 @@ from components.inventory import Machine, Node
 from components.reach import Access
 from config import read
 from config.aws.model import Aws
-from tools.nested import merged, settled
+from tools.stack_changes import merged, settled
 
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -8,7 +8,7 @@ import sys
 import pytest
 from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, run_program
 
-from tools.nested import DEFAULT
+from tools.stack_changes import DEFAULT
 
 LINE = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "fronts": ["bond0"], "networks": ["10.0.0.0/16"]}
 

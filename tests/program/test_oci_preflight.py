@@ -18,7 +18,7 @@ from catalogue.oci.marketplace import MARKETPLACE
 from components.oci import preflight as oci_preflight
 from config import read
 from config.oci.model import Oci
-from tools.nested import DEFAULT, merged, settled
+from tools.stack_changes import DEFAULT, merged, settled
 
 
 @pytest.fixture

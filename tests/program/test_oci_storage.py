@@ -16,7 +16,7 @@ from components.oci.preflight import Place
 from components.oci.storage import Storage
 from config import read
 from config.oci.model import Oci
-from tools.nested import merged, settled
+from tools.stack_changes import merged, settled
 
 MANAGED = {"managementServiceAddress": "10.9.1.10", "lnet": "tcp"}
 

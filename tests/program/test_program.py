@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 import pulumi
 import pytest
-from a_line import document
 from conftest import HOST_KEY, KEY, Engine, ready_line, run_program
 from dev_stack import LINES, dev_asked, files
+from measurement_line import document
 
 from cloudinit.steps import MARK
 from components import login_machine

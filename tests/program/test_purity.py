@@ -15,11 +15,11 @@ from typing import Any
 
 import pulumi
 import pytest
-from a_line import document
 from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from dev_stack import dev_asked
+from measurement_line import document
 from target_programs import aws, hosts, oci
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

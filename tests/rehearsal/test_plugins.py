@@ -24,9 +24,9 @@ from typing import Any, Self
 
 import grpc
 import pytest
+from child_process import started
 from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime.proto import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
-from started import started
 from wait_until import wait_until
 
 PLUGINS = Path(__file__).resolve().parents[2] / "rehearsal" / "engine"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aws_cloud import Stack, fleet, template
-from rehearsed import end_world
+from rehearsed_hosts import end_world
 
 from rehearsal.aws.cloud import Cloud
 from rehearsal.host import hosts

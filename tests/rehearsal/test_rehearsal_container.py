@@ -7,7 +7,7 @@ from shlex import quote
 
 import pytest
 from aws_hosts import spec
-from rehearsed import CONTAINED, Stage, end_world, vcn
+from rehearsed_hosts import CONTAINED, Stage, end_world, vcn
 
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT

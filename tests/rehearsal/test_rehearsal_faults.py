@@ -8,7 +8,7 @@ import time
 
 import pytest
 from rail_streams import FIRST_BOOT, RECEIVE, SEND, megabits
-from rehearsed import RAILS, Stage, end_world, vcn
+from rehearsed_hosts import RAILS, Stage, end_world, vcn
 
 from rehearsal.entry import clear
 from rehearsal.host import cables, spec

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from child_process import started
 from rail_streams import FIRST_BOOT, megabits
-from rehearsed import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, end_world, vcn
-from started import started
+from rehearsed_hosts import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, end_world, vcn
 
 from cloudinit.steps import trust
 from rehearsal.host import hosts

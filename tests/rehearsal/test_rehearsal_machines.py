@@ -11,7 +11,7 @@ from shlex import quote
 
 import pytest
 from aws_hosts import DOMAIN, HOME, LUSTRE, P5, PARAMETER, spec
-from rehearsed import Stage, end_world, vcn
+from rehearsed_hosts import Stage, end_world, vcn
 
 from rehearsal.aws import efa_software, host_images, parameters
 from rehearsal.aws.fsx import PORTS as FSX_PORTS

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rehearsed import EGRESS, SSH, WITHIN, Stage, end_world, host, vcn
+from rehearsed_hosts import EGRESS, SSH, WITHIN, Stage, end_world, host, vcn
 
 from rehearsal.aws.fsx import PORTS as FSX_PORTS
 from rehearsal.entry import cleanup

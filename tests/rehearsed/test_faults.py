@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from tools.interruption import console, runs_with, signal_operator, wait_for
-from tools.nested import merged
+from tools.stack_changes import merged
 from tools.stage import Stage, standing_hosts
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
@@ -64,7 +64,7 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
     wait_for(stage, child, "search round 1", set())
     signal_operator(stage, "pulumi")
     assert stage.end(child).status != 0
-    mended = stage.command("python3", "-m", "tools.mend", stage.stack)
+    mended = stage.command("python3", "-m", "tools.repair_state", stage.stack)
     assert "which is gone, is lifted" in mended.text, mended
     found = stage.short_by("rail", **settings)
     assert found.status != 0
@@ -138,7 +138,7 @@ def test_ctrl_c_and_then_a_closed_terminal_in_the_middle_of_a_measurement_lose_n
     os.killpg(child.pid, signal.SIGHUP)
     assert stage.end(child).status != 0
     assert locks[0].exists()
-    mended = stage.command("python3", "-m", "tools.mend", stage.stack)
+    mended = stage.command("python3", "-m", "tools.repair_state", stage.stack)
     assert re.fullmatch(r"busbar: the lock of process \d+ of .*, which is gone, is lifted\n", mended.text), mended
     found = stage.measure(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}}))
     assert found.status == 0, found

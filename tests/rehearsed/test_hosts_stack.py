@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.nested import DEFAULT, merged
+from tools.stack_changes import DEFAULT, merged
 from tools.stage import ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("hosts")]

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pane
 import pytest
+import terminal
 
 ROOT = Path(__file__).parents[2]
 #: This suite is `make test`, and `make figures` takes minutes: its own figures are checked where they are printed.
@@ -69,7 +69,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
         for words in (command, *(["make measure"] * 2 if command == "make up" else [])):
             if words == "make up":  # in a terminal of 80 columns, which is watched
                 shell = ["bash", "-c", words]
-                status, text = pane.watch(shell, panes.append, cwd=copy, environment=environment, timeout_s=300)
+                status, text = terminal.watch(shell, panes.append, cwd=copy, environment=environment, timeout_s=300)
                 done = subprocess.CompletedProcess(shell, status, text, "")
             else:
                 done = subprocess.run(

@@ -15,8 +15,8 @@ from aws_plans import PLAN, QUICK, SCHEMA
 
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
-from tools.nested import DEFAULT, merged
 from tools.replace import instance_at
+from tools.stack_changes import DEFAULT, merged
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws")]

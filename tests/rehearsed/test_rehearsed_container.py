@@ -8,10 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 from aws_plans import PLAN, QUICK, SCHEMA
-from rehearsed import CONTAINED
+from rehearsed_hosts import CONTAINED
 
 from catalogue.aws import STACK
-from tools.nested import merged
+from tools.stack_changes import merged
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("container"), CONTAINED]

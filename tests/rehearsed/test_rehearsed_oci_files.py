@@ -10,7 +10,7 @@ import pytest
 
 from rehearsal.entry import cleanup
 from rehearsal.world.world import World
-from tools.nested import DEFAULT, merged
+from tools.stack_changes import DEFAULT, merged
 from tools.stage import Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-files")]

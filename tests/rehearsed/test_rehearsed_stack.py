@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from tools import preview_comment
-from tools.nested import DEFAULT
+from tools.stack_changes import DEFAULT
 from tools.stage import ONE_SIZE, ROOT, Finished, Stage, left_of
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("stack")]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pulumi
 import pytest
-from a_consumer import Reader, demand
+from consumer_program import Reader, demand
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (

@@ -24,7 +24,7 @@ from config.oci.model import Oci
 from config.oci.rules import RULES as OCI_RULES
 from config.schema import StackFile, leaves
 from config.stack import TARGETS
-from tools.nested import DEFAULT, merged
+from tools.stack_changes import DEFAULT, merged
 
 DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
 

@@ -41,7 +41,7 @@ from config.aws.facts import ElasticIps, Facts, GroupRule, Reservation, Vpc
 from config.aws.model import Aws, Home, Lustre, Mirror
 from config.aws.rules import HELD_ELSEWHERE, RULES
 from config.rule import ERROR, NOTE, WARNING, check, suppressed
-from tools.nested import merged
+from tools.stack_changes import merged
 
 RSA = "ssh-rsa " + base64.b64encode((7).to_bytes(4, "big") + b"ssh-rsa").decode()
 P5 = "aws.queues[0].machines[0]"

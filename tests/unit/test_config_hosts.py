@@ -20,7 +20,7 @@ from config import read
 from config.hosts import inventory, known_hosts
 from config.hosts.model import Hosts
 from config.hosts.rules import RULES
-from tools.nested import DEFAULT
+from tools.stack_changes import DEFAULT
 
 BLOB = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 KEY = f"ssh-ed25519 {BLOB}"

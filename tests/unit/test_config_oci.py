@@ -14,7 +14,7 @@ from config.oci.facts import Facts, Image, OfferedShape, SecurityRule, Subnet
 from config.oci.model import Home, Lustre, Oci
 from config.oci.rules import RULES
 from config.rule import ERROR, NOTE, WARNING, check
-from tools.nested import DEFAULT
+from tools.stack_changes import DEFAULT
 
 BOTH = {"home": {}, "lustre": {}}
 

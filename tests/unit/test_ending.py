@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from a_line import GPU4, a_plan, document
 from measured_outputs import SEARCHED
+from measurement_line import GPU4, a_plan, document
 
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked

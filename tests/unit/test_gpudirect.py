@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from a_line import ASKED, document
+from measurement_line import ASKED, document
 
 from benchmarks.judge import gpudirect
 from benchmarks.judge.verdict import judge

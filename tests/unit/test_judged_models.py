@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from a_line import ASKED, GPU4, a_plan, document
+from measurement_line import ASKED, GPU4, a_plan, document
 
 from benchmarks.judge.verdict import judge
 from benchmarks.plan import ceiling, ranks, steps
@@ -141,7 +141,7 @@ def test_siblings_that_differ_no_more_than_healthy_ones_pass(spread):
 
 
 def test_nodes_and_rails_are_measured_with_one_algorithm_on_any_number_of_nodes():
-    from a_line import place  # noqa: PLC0415
+    from measurement_line import place  # noqa: PLC0415
 
     for one in steps.steps(PLAN, H100, 16):
         variables = ranks.ranks(one, PLAN, place(ASKED), H100).environment

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from a_line import ASKED, BUILT, document, fits_its_type, place
 from hypothesis import given
 from hypothesis import strategies as st
+from measurement_line import ASKED, BUILT, document, fits_its_type, place
 
 from benchmarks.host import requests, schema
 from benchmarks.judge.verdict import judge

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from a_line import ASKED, GPU4, PLAN, a_plan, document, row, with_step
+from measurement_line import ASKED, GPU4, PLAN, a_plan, document, row, with_step
 
 from benchmarks.judge import transport
 from benchmarks.judge.verdict import judge

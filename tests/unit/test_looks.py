@@ -7,7 +7,7 @@ import json
 import random
 
 import pytest
-from a_line import ASKED, a_plan, document
+from measurement_line import ASKED, a_plan, document
 
 from benchmarks.host import requests
 from benchmarks.judge import looks, retest
@@ -150,13 +150,13 @@ def test_a_disturbed_healthy_fabric_is_seldom_refused_in_a_small_simulation():
 
 
 def _place():
-    from a_line import place  # noqa: PLC0415
+    from measurement_line import place  # noqa: PLC0415
 
     return place()
 
 
 def _built():
-    from a_line import BUILT  # noqa: PLC0415
+    from measurement_line import BUILT  # noqa: PLC0415
 
     return BUILT
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from a_line import ASKED, PLAN, line, row, with_step
 from measured_outputs import SEARCHED, whole
+from measurement_line import ASKED, PLAN, line, row, with_step
 
 from benchmarks.judge.verdict import judge
 from benchmarks.report import outputs, summary

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from a_line import a_plan as small_plan
-from a_line import place
+from measurement_line import a_plan as small_plan
+from measurement_line import place
 
 from benchmarks.launch import launcher
 from benchmarks.plan import ceiling, ranks, steps

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from a_line import GPU4, a_plan
+from measurement_line import GPU4, a_plan
 
 from benchmarks.launch.protocol import Pace, Ranks, Step
 from benchmarks.plan import ceiling
-from benchmarks.plan.pace import pace
+from benchmarks.plan.expected_pace import pace
 from benchmarks.plan.steps import steps
 from benchmarks.runner.progress import Progress
 from catalogue import SHAPES

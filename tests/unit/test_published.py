@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from a_line import a_plan, document
 from conftest import ROOT
+from measurement_line import a_plan, document
 
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked

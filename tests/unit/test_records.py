@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from a_line import ASKED, BUILT, EVIDENCE, document, line, place
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from measurement_line import ASKED, BUILT, EVIDENCE, document, line, place
 
 from benchmarks.judge import retest
 from benchmarks.judge.verdict import Judgement, judge

@@ -7,8 +7,8 @@ import json
 import re
 
 import pytest
-from a_line import ASKED, BUILT, line, row, with_step
 from measured_outputs import SEARCHED, whole
+from measurement_line import ASKED, BUILT, line, row, with_step
 from report_pages import PAGES, page
 
 from benchmarks.judge.verdict import judge

@@ -7,9 +7,9 @@ import dataclasses
 import json
 
 import pytest
-from a_line import ASKED, BUILT, EVIDENCE, a_plan, document, place
 from hypothesis import given
 from hypothesis import strategies as st
+from measurement_line import ASKED, BUILT, EVIDENCE, a_plan, document, place
 
 from benchmarks.host import requests
 from benchmarks.judge import retest, transport

@@ -14,7 +14,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from a_line import GPU4, a_plan
 from fake_head import (
     GOLDEN,
     NODE,
@@ -24,6 +23,7 @@ from fake_head import (
     measure_request,
     step_of,
 )
+from measurement_line import GPU4, a_plan
 from wait_until import wait_until
 
 from benchmarks.host import pack

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a_line import fits_its_type
+from measurement_line import fits_its_type
 
 from benchmarks.launch.protocol import Node, Schedule
 from benchmarks.runner import fanout, schedule, slurm_setup, slurm_states

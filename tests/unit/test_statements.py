@@ -11,7 +11,7 @@ from conftest import ROOT, groups, texts
 
 from config import read
 from tools import statements
-from tools.nested import merged
+from tools.stack_changes import merged
 
 LISTS = statements.Lists.read()
 FOUND = statements.found()

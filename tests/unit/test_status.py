@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from a_line import PLAN, line, row, with_step
 from measured_outputs import SEARCHED, whole
+from measurement_line import PLAN, line, row, with_step
 
 from benchmarks.report import outputs
 from tools import status

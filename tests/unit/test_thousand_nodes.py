@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from a_line import a_plan, place
 from fake_head import Head
+from measurement_line import a_plan, place
 
 from benchmarks.host import requests
 from benchmarks.judge.transport import least_bytes

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from started import started
+from child_process import started
 
 from tools import unlock
 

@@ -6,9 +6,9 @@ import dataclasses
 import json
 
 import pytest
-from a_line import ASKED, BUILT, GPU4, PLAN, a_plan, document, line, row, with_step
 from hypothesis import given
 from hypothesis import strategies as st
+from measurement_line import ASKED, BUILT, GPU4, PLAN, a_plan, document, line, row, with_step
 
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from a_line import ASKED, GPU4, a_plan, document, place
 from conftest import ROOT
+from measurement_line import ASKED, GPU4, a_plan, document, place
 
 from benchmarks.host import requests
 from benchmarks.judge.checks import PASS, SHORT, UNKNOWN

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.launch import launcher, mpirun, protocol
-from tools.nested import settled
+from tools.stack_changes import settled
 from tools.stage import JUMP, ROOT, Finished, standing_hosts
 
 _HOSTS = 8

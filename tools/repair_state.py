@@ -1,4 +1,4 @@
-"""Undo what a bad end left of a stack's state, so that it stops neither `up` nor `down`: python -m tools.mend STACK.
+"""Undo what a bad end left of a stack's state, so that it stops neither `up` nor `down`: python -m tools.repair_state STACK.
 
 A state that was cut (the disk was full) is put back from the backup that the engine makes before each write, and the lock of an
 engine that is gone is lifted. A lock of an update at work stays, and so does everything in a backend that is no folder here.
@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from tools.stack_commands import RefusedError, ended
 from tools.unlock import unlock
-from tools.verbs import RefusedError, ended
 
 
 def restored(backend: str, stack: str) -> list[str]:
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
             for sentence in [*restored(backend, argv[0]), *unlocked(backend, argv[0])]:
                 sys.stderr.write(f"busbar: {sentence}\n")
 
-    return ended("mend", work)
+    return ended("repair_state", work)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from typing import Iterable, List, Set
 
 from benchmarks.search.causes import Reading
-from benchmarks.search.company import few_at_once, lone_at_once
+from benchmarks.search.shared_links import few_at_once, lone_at_once
 from benchmarks.search.suspects import NODE_TRIALS
 from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
 

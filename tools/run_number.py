@@ -1,7 +1,7 @@
 """Measure a stack of this checkout again without changing its stack file.
 
-python -m tools.again raise STACK     the next update measures again
-python -m tools.again run STACK       print the `measure.run` that counts
+python -m tools.run_number raise STACK     the next update measures again
+python -m tools.run_number run STACK       print the `measure.run` that counts
 
 The number of raises is kept in .busbar/config. At each update tools/in-stack adds it to `measure.run` in its copy of the stack
 file, so no later update falls back to an earlier run. (`pulumi up --config-path --config busbar:measure.run=2` would work for

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tools import mend, unlock
+from tools import repair_state, unlock
 
 WHOLE = json.dumps({"version": 3, "checkpoint": {"latest": {"resources": []}}})
 
@@ -28,11 +28,11 @@ def test_a_truncated_state_is_restored_from_its_backup_with_a_message(state, tmp
     backup.write_text(WHOLE)
     os.utime(backup, (1_800_000_000, 1_800_000_000))
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
-    assert mend.main(["dev"]) == 0
+    assert repair_state.main(["dev"]) == 0
     assert state.read_text() == WHOLE
     said = "the state of dev was cut (was the disk full?), and its backup of 2027-01-15 08:00:00 UTC is in its place"
     assert capsys.readouterr().err == f"busbar: {said}\n"
-    assert mend.main(["dev"]) == 0
+    assert repair_state.main(["dev"]) == 0
     assert capsys.readouterr().err == ""
     assert sorted(path.name for path in state.parent.iterdir()) == ["dev.json", "dev.json.bak"]
 
@@ -40,7 +40,7 @@ def test_a_truncated_state_is_restored_from_its_backup_with_a_message(state, tmp
 def test_a_state_whose_backup_is_truncated_too_is_left_alone_and_reported(state, tmp_path, monkeypatch, capsys):
     state.write_text(WHOLE[:9])
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
-    assert mend.main(["dev"]) == 1
+    assert repair_state.main(["dev"]) == 1
     assert state.read_text() == WHOLE[:9]
     assert "dev.json was cut, and so was dev.json.bak; `pulumi stack import` takes an older one" in capsys.readouterr().err
 
@@ -48,7 +48,7 @@ def test_a_state_whose_backup_is_truncated_too_is_left_alone_and_reported(state,
 def test_another_stacks_truncated_state_and_a_removed_stacks_are_ignored(state, tmp_path):
     state.write_text("")
     state.with_name("other.json.bak").write_text(WHOLE)
-    assert mend.restored(f"file://{tmp_path}", "other") == []
+    assert repair_state.restored(f"file://{tmp_path}", "other") == []
     assert not state.with_name("other.json").exists()
 
 
@@ -60,18 +60,18 @@ def test_a_dead_lock_is_removed_and_one_that_may_be_alive_is_left_to_the_engine(
     (place / "1.json").write_text(json.dumps(lock))
     ran: list[list[str]] = []
     monkeypatch.setattr(unlock.subprocess, "run", lambda words, **_: ran.append(words))
-    said = mend.unlocked(f"file://{tmp_path}", "dev")
+    said = repair_state.unlocked(f"file://{tmp_path}", "dev")
     assert [one.partition(",")[0] for one in said] == [f"the lock of process 1 of root on {hostname}"] * lifted
     assert len(ran) == lifted
 
 
 def test_a_backend_elsewhere_is_left_alone(monkeypatch, capsys):
     monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")
-    assert mend.main(["dev"]) == 0
+    assert repair_state.main(["dev"]) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_every_verb_of_make_on_a_stack_mends_its_state_first():
-    lines = (mend.Path(mend.__file__).parent / "in-stack").read_text().splitlines()
-    (at,) = [number for number, line in enumerate(lines) if "tools.mend" in line]
+    lines = (repair_state.Path(repair_state.__file__).parent / "in-stack").read_text().splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "tools.repair_state" in line]
     assert not [line for line in lines[:at] if "pulumi " in line and not line.lstrip().startswith("#")]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from a_line import GPU4, a_plan
+from measurement_line import GPU4, a_plan
 
 from benchmarks.plan import steps
-from benchmarks.plan.patience import silence_s
+from benchmarks.plan.silence_limit import silence_s
 from benchmarks.plan.steps import Step
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.judge.measurement import Groups, groups
-from benchmarks.judge.siblings import limit_gb_s, middle_of
+from benchmarks.judge.outliers import limit_gb_s, middle_of
 
 
 @pytest.mark.parametrize(

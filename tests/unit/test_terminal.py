@@ -5,28 +5,28 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pane
 import pytest
+import terminal
 
 
 def test_long_lines_wrap_and_what_has_scrolled_away_is_not_seen():
-    assert pane.visible("first\n" + "x" * 100 + "\n" * 23 + "last") == "x" * 20 + "last"
-    assert "first" not in pane.visible("first\n" + "\n" * 30)
+    assert terminal.visible("first\n" + "x" * 100 + "\n" * 23 + "last") == "x" * 20 + "last"
+    assert "first" not in terminal.visible("first\n" + "\n" * 30)
 
 
 def test_overwritten_text_and_colours_are_not_seen():
-    assert pane.visible("\x1b[31m10 %\r20 %\x1b[0m\r\nend") == "20 %end"
+    assert terminal.visible("\x1b[31m10 %\r20 %\x1b[0m\r\nend") == "20 %end"
 
 
 def test_text_that_moves_the_cursor_cannot_be_read_as_plain_text():
     with pytest.raises(ValueError, match="the cursor is moved"):
-        pane.visible("one\x1b[2Atwo")
+        terminal.visible("one\x1b[2Atwo")
 
 
 def test_a_program_in_the_pane_is_seen_while_it_runs_and_knows_its_size():
     script = "import os, time; print(os.get_terminal_size(1), flush=True); time.sleep(0.2); print('later'); raise SystemExit(3)"
     seen: list[str] = []
-    status, text = pane.watch([sys.executable, "-c", script], seen.append, cwd=Path.cwd(), environment={}, timeout_s=30)
+    status, text = terminal.watch([sys.executable, "-c", script], seen.append, cwd=Path.cwd(), environment={}, timeout_s=30)
     assert (status, text) == (3, "os.terminal_size(columns=80, lines=24)\nlater\n")
     assert "later" not in seen[0]
     assert seen[-1].endswith("later")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tools import again
+from tools import run_number
 
 FILE = "config:\n  busbar:measure:\n    run: 4\n"
 
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr(again, "ROOT", tmp_path)
+    monkeypatch.setattr(run_number, "ROOT", tmp_path)
     (tmp_path / "Pulumi.dev.yaml").write_text(FILE)
     return tmp_path
 
@@ -22,11 +22,11 @@ def checkout(tmp_path, monkeypatch) -> Path:
 def test_a_stack_that_measured_again_twice_is_two_runs_ahead_of_its_file(checkout, capsys, given, first):
     (checkout / "Pulumi.dev.yaml").write_text(given)
     for verb in ("run", "raise", "raise", "run"):
-        assert again.main([verb, "dev"]) == 0
+        assert run_number.main([verb, "dev"]) == 0
     assert capsys.readouterr().out.split() == [str(first), str(first + 2)]
     assert (checkout / "Pulumi.dev.yaml").read_text() == given
 
 
 def test_a_stack_without_a_file_is_refused_by_the_command_itself(checkout):
-    assert again.main(["raise", "nope"]) == 0
+    assert run_number.main(["raise", "nope"]) == 0
     assert not (checkout / ".busbar").exists()

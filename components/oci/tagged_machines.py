@@ -1,4 +1,4 @@
-"""Resources that carry this stack's tag and are neither terminated nor terminating."""
+"""Cluster networks and instances that carry this stack's tag and are neither terminated nor terminating."""
 
 from __future__ import annotations
 

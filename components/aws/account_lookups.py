@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pulumi_aws import cloudcontrol
 
 from catalogue.aws.permissions import LOOKUPS
-from components.judged import look_up
+from components.report_findings import look_up
 
 _T = TypeVar("_T")
 #: How the provider says that there is none: the services' codes, and its own words (internal/tfresource/not_found_error.go).

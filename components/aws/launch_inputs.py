@@ -1,4 +1,4 @@
-"""What the machines of a cluster need from its network, groups, roles and file systems."""
+"""What machines on AWS are launched with: network, groups, profile, image, file systems and disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGIN_TAG = "busbar:login-of"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class LaunchInputs:
     """What machines of one kind are launched into.
 
     Attributes:
