@@ -16,6 +16,11 @@ _ROWS: dict[str, tuple[etc_files.Family, str, str, str, dict[str, str]]] = {
     "al2023": ("amzn", "2023", "Amazon Linux 2023.7.20250512", "ec2-user", DNF),
 }
 
+#: Kernels of the AMIs, by release of Ubuntu: AWS's release notes of "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu
+#: 22.04)", and of the same for 24.04 of 2026-10-08. That of 22.04 is newer than any that the FSx repository of jammy has a
+#: module for (6.8.0-1063, listed in September 2026).
+_KERNELS = {"22.04": "6.8.0-1066-aws", "24.04": "7.0.0-1014-aws"}
+
 NAMES = tuple(_ROWS)
 
 
@@ -38,6 +43,7 @@ def image(name: str) -> Image:
         vendor="amazon",
         family=family,
         release=release,
+        kernel=_KERNELS.get(release, ""),
         pretty=pretty,
         user=user,
         commands=EVERYWHERE | commands | _COMMANDS,

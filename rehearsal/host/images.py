@@ -49,6 +49,7 @@ class Image:
         vendor: the vendor's name for the host's stand-ins.
         family: `ol`, `ubuntu` or `amzn`.
         release: version, as in os-release.
+        kernel: release of its kernel; empty unless the image is of Ubuntu.
         pretty: its full name.
         user: the login user.
         commands: stand-ins by name, and the file in image/bin that each is.
@@ -70,6 +71,7 @@ class Image:
     vendor: str = ""
     family: etc_files.Family = "ol"
     release: str = ""
+    kernel: str = ""
     pretty: str = ""
     user: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -158,7 +160,7 @@ def texts(one: Image) -> dict[str, tuple[str, int]]:
         "etc/rehearsal/family": (f"{one.family} {one.release.partition('.')[0]}\n", 0o644),
     }
     if one.family == "ubuntu":
-        made |= package_state.texts(one.vendor, one.release)
+        made |= package_state.texts(one.release, one.kernel)
     if one.includes:
         made["etc/ssh/sshd_config.d/50-cloud.conf"] = ("PasswordAuthentication no\n", 0o600)
     if one.cuda:

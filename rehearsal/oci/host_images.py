@@ -32,6 +32,9 @@ _ROWS: dict[str, tuple[etc_files.Family, str, str, dict[str, str], str, str, boo
     "ubuntu2404": ("ubuntu", "24.04", "ubuntu", UBUNTU, "13.0", "580.65.06", True, True),
 }
 
+#: The kernel of the Ubuntu images.
+_UBUNTU_KERNEL = "6.8.0-1039-oracle"
+
 NAMES = tuple(_ROWS)
 
 
@@ -59,6 +62,7 @@ def image(name: str) -> Image:
         vendor="oracle",
         family=family,
         release=release,
+        kernel=_UBUNTU_KERNEL if family == "ubuntu" else "",
         pretty=f"Oracle Linux Server {release}" if family == "ol" else f"Ubuntu {release} LTS",
         user=user,
         commands=EVERYWHERE | commands | fabric,

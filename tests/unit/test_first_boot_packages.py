@@ -11,11 +11,12 @@ import pytest
 
 from catalogue.aws import MACHINE_IMAGES
 from cloudinit import aws_steps, steps
+from rehearsal.aws import host_images
 from rehearsal.host import package_state
 from rehearsal.image import internet
 
 SETUP = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
-KERNEL = "6.8.0-1066-aws"
+KERNEL = host_images.image("ubuntu2204-aws").kernel
 CONFIGURATION = """Dir::State::status "{0}/var/lib/dpkg/status"; Dir::State::lists "{0}/var/lib/apt/lists";
 Dir::Etc::sourcelist "/dev/null"; Dir::Etc::sourceparts "/dev/null"; Dir::Etc::parts "/dev/null";
 Dir::Cache "{0}/var/cache/apt"; DPkg::Options {{"--admindir={0}/var/lib/dpkg"; "--force-not-root";}};
@@ -25,7 +26,7 @@ Dir::Cache "{0}/var/cache/apt"; DPkg::Options {{"--admindir={0}/var/lib/dpkg"; "
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
     """The files of dpkg and apt on AWS's Ubuntu image."""
-    for path, (text, _) in package_state.texts("amazon", "22.04").items():
+    for path, (text, _) in package_state.texts("22.04", KERNEL).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     (tmp_path / "apt.conf").write_text(CONFIGURATION.format(tmp_path))
