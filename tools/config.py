@@ -60,25 +60,25 @@ def questions(target: str, home: Path, environ: Mapping[str, str]) -> list[Quest
     ]
 
 
-def stack_file(target: str, said: Mapping[str, str]) -> dict[str, Any]:
+def stack_file(target: str, answers: Mapping[str, str]) -> dict[str, Any]:
     """Return the configuration that the answers describe, by key."""
-    networks = _listed(said.get("from", ""))
+    networks = _listed(answers.get("from", ""))
     if target == "hosts":
-        nodes = dict(one.partition("=")[::2] for one in _listed(said["machines"]))
-        jump = {} if said["jump"] == "-" else {"jump": said["jump"]}
-        return {"busbar:target": target, "busbar:hosts": {"nodes": nodes, "user": said["user"], **jump}}
-    count: Any = int(said["nodes"]) if said["nodes"].isdigit() else said["nodes"]
+        nodes = dict(one.partition("=")[::2] for one in _listed(answers["machines"]))
+        jump = {} if answers["jump"] == "-" else {"jump": answers["jump"]}
+        return {"busbar:target": target, "busbar:hosts": {"nodes": nodes, "user": answers["user"], **jump}}
+    count: Any = int(answers["nodes"]) if answers["nodes"].isdigit() else answers["nodes"]
     if target == "oci":
-        pool = {"name": "gpu", "shape": said["shape"], "nodes": count}
-        group = {"compartment": said["compartment"], "access": {"sshFrom": networks}, "pools": [pool]}
-        return {"oci:region": said["region"], "busbar:target": target, "busbar:oci": group}
-    machine = {"name": "gpu", "type": said["shape"], "static": count}
+        pool = {"name": "gpu", "shape": answers["shape"], "nodes": count}
+        group = {"compartment": answers["compartment"], "access": {"sshFrom": networks}, "pools": [pool]}
+        return {"oci:region": answers["region"], "busbar:target": target, "busbar:oci": group}
+    machine = {"name": "gpu", "type": answers["shape"], "static": count}
     group = {
-        "zone": said["zone"],
+        "zone": answers["zone"],
         "access": {"sshFrom": networks},
         "queues": [{"name": "gpu", "machines": [machine]}],
     }
-    return {"aws:region": said["zone"].rstrip("abcdefgh"), "busbar:target": target, "busbar:aws": group}
+    return {"aws:region": answers["zone"].rstrip("abcdefgh"), "busbar:target": target, "busbar:aws": group}
 
 
 def wrong(config: Mapping[str, Any]) -> list[str]:
@@ -99,10 +99,10 @@ def write(target: str, stack: str, folder: Path, ask: Callable[[Question], str],
     file = folder / f"Pulumi.{stack}.yaml"
     if file.exists():
         return None, [
-            f"STACK is {stack}, and {file.name} is there already; name another one: make config TARGET={target} STACK=name"
+            f"STACK is {stack}, and {file.name} already exists; choose another name: make config TARGET={target} STACK=name"
         ]
-    said = {one.name: ask(one).strip() or one.offers for one in questions(target, home, os.environ)}
-    config = stack_file(target, said)
+    answers = {one.name: ask(one).strip() or one.offers for one in questions(target, home, os.environ)}
+    config = stack_file(target, answers)
     sentences = wrong(config)
     if sentences:
         return None, sentences

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: A number is odd this many robust standard deviations (1.4826 MAD) below the median; a deviation is at least `_LEAST` of it.
+#: An outlier is this many robust standard deviations (1.4826 MAD) below the median; a deviation is at least `_LEAST` of it.
 _DEVIATIONS, _LEAST, _MAD_TO_SD = 5.0, 0.02, 1.4826
-#: Of two, neither is typical; one that reaches less than this share of the other is odd.
+#: Of two, neither is typical; one that reaches less than this share of the other is an outlier.
 _PAIR, _OF_TWO = 2, 0.8
 
 

@@ -33,8 +33,8 @@ STYLE: Any = {
 def curves(outputs: dict[str, Any], past: dict[str, Any] | None = None) -> Figure:
     """Return busbw (GB/s) and time (us) over message size for every collective.
 
-    With ceiling, gate, prediction and the last run in grey. The busbw axis ends above the ceiling; what is higher has a mark
-    at its end.
+    The figure also has ceiling, gate, prediction and, in grey, the last run. The busbw axis ends above the ceiling; a triangle
+    at its upper edge marks a higher number.
     """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")
@@ -42,14 +42,14 @@ def curves(outputs: dict[str, Any], past: dict[str, Any] | None = None) -> Figur
         if past and past.get("rows"):
             bandwidth.plot(*_points(past["rows"]), color=_PAST, linewidth=4, solid_capstyle="round", label="last run", zorder=1)
         top = highest_gb_s(outputs)
-        for name, rows, look in _looks(outputs):
+        for name, rows, style in _styled(outputs):
             sizes, numbers = _points(rows)
-            bandwidth.plot(sizes, numbers, label=name, **look)
-            time.plot(sizes, [row["out_of_place"]["time_us"] for row in rows], label=name, **look)
+            bandwidth.plot(sizes, numbers, label=name, **style)
+            time.plot(sizes, [row["out_of_place"]["time_us"] for row in rows], label=name, **style)
             beyond = [size for size, number in zip(sizes, numbers, strict=True) if top is not None and number > top]
             if beyond and top is not None:
                 bandwidth.plot(
-                    beyond, [top] * len(beyond), "^", color=look["color"], markersize=6, clip_on=False, label=None, zorder=6
+                    beyond, [top] * len(beyond), "^", color=style["color"], markersize=6, clip_on=False, label=None, zorder=6
                 )
         _bounds(bandwidth, outputs)
         _axes(bandwidth, time, top)
@@ -73,7 +73,7 @@ def highest_gb_s(outputs: dict[str, Any]) -> float | None:
     return float(max(_HEADROOM * ceiling, *(1.05 * number for number in [gate["limit_gb_s"] or 0.0, *deciding])))
 
 
-def _looks(outputs: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], dict[str, Any]]]:
+def _styled(outputs: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], dict[str, Any]]]:
     """Return each collective that has rows, with its line style; the deciding one is first."""
     decides = outputs["gate"]["collective"]
     hues = iter(_OTHERS * 2)
@@ -93,7 +93,7 @@ def _axes(bandwidth: Axes, time: Axes, top: float | None) -> None:
     )
     time.set_xscale("log", base=2)
     time.xaxis.set_major_formatter(lambda value, _position: size(int(value)))
-    # Plain numbers; as powers, and with a label for each step between, they would cost most of a drawing's time.
+    # Labels are plain numbers: powers, and a label for each minor step, would take most of the drawing's time.
     time.yaxis.set_major_formatter(lambda value, _position: f"{value:,.15g}")
     lowest, highest = time.get_ylim()
     time.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if highest < 1000 * lowest else (1,)))
@@ -138,7 +138,7 @@ def _points(rows: list[dict[str, Any]]) -> tuple[list[int], list[float]]:
 
 
 def _bounds(axes: Axes, outputs: dict[str, Any]) -> None:
-    """Draw what the wire allows, what a healthy run was predicted to give, and the gate at its size."""
+    """Draw the ceiling, the prediction for a healthy run, and the gate at its size."""
     gate, scale = outputs["gate"], outputs["scale"]
     ceiling = outputs.get("ceiling_gb_s")
     if ceiling:

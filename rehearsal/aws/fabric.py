@@ -42,7 +42,7 @@ def leave(cloud: ResourceCloud, fabric: str) -> None:
 
 
 def guard(cloud: ResourceCloud, fabric: str) -> None:
-    """Allow on the fabric what the groups allow now; one whose last host has gone has none."""
+    """Allow on the fabric what the groups allow now; do nothing if its last host has gone."""
     if not _rails(cloud, fabric):
         return
     network.guard_fabric(cloud.world, fabric, pairs(cloud.store.read(), fabric))
@@ -61,7 +61,7 @@ def pairs(database: Database, fabric: str) -> list[tuple[str, str]]:
 
 
 def _opened(database: Database, group: Record) -> set[tuple[str, str]]:
-    """Yield direction and other group of each rule that matches EFA traffic."""
+    """Return direction and other group of each rule that matches EFA traffic."""
     return {(one.direction, one.group) for one in allowed(database, group) if one.group and one.everything}
 
 

@@ -43,7 +43,7 @@ class Fleet(Kind):
             )
         elif asked.inputs.get("type") is None:
             yield refused(
-                "type", "NotRehearsed", "The rehearsal supports instant fleets, and type is maintain where none is given.", 501
+                "type", "NotRehearsed", "The rehearsal supports instant fleets; without type, a fleet is of type maintain.", 501
             )
         yield from _counts(asked)
         configs = asked.known("launchTemplateConfigs")
@@ -108,8 +108,8 @@ class Fleet(Kind):
     def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
         """Record the instances that there is capacity for, before the first one boots; return their records.
 
-        Where there is room for fewer than the least that was asked for there are none, and no error: CreateFleet answers with
-        errors beside the fleet's id, and the provider keeps only the id
+        If there is capacity for fewer than the requested minimum, there are none, and no error: CreateFleet answers with errors
+        beside the fleet's id, and the provider keeps only the id
         (terraform-provider-aws:internal/service/ec2/ec2_fleet.go, resourceFleetCreate; aws-parallelcluster-node PR 528).
         """
         room = next((index for index in range(wanted) if not cloud.faults.capacity_left(index)), wanted)
@@ -131,7 +131,7 @@ class Fleet(Kind):
         return {name: value for name, value in super().outputs(record).items() if name != "ownerId"}
 
     def needs(self, record: Record) -> Iterator[str]:  # noqa: ARG002
-        """Return nothing: the fleet's instances have the needs."""
+        """Return nothing: the fleet's instances say what they need."""
         return iter(())
 
 
@@ -139,12 +139,17 @@ def _counts(asked: Asked) -> Iterator[Problem]:
     path = "targetCapacitySpecification"
     total, kind = asked.known(f"{path}.totalTargetCapacity"), asked.known(f"{path}.defaultTargetCapacityType")
     if total is not None and total < 1:
-        yield refused(f"{path}.totalTargetCapacity", "InvalidTargetCapacity", f"{total} machines are asked for; from 1 on.")
+        yield refused(
+            f"{path}.totalTargetCapacity", "InvalidTargetCapacity", f"{total} machines are requested; the minimum is 1."
+        )
     if kind is None:
         return
     if kind == "capacity-block":
         yield refused(
-            f"{path}.defaultTargetCapacityType", "NotRehearsed", "Machines of Capacity Blocks are instances here.", 501
+            f"{path}.defaultTargetCapacityType",
+            "NotRehearsed",
+            "In the rehearsal, only single instances use a Capacity Block.",
+            501,
         )
         return
     least = asked.known(f"{_OPTIONS[kind]}.minTargetCapacity") if kind in _OPTIONS else None
@@ -169,13 +174,15 @@ def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
     count = int(asked.known("targetCapacitySpecification.totalTargetCapacity") or 1)
     if wanted.known("instanceMarketOptions") is not None:
         yield refused(
-            _SPECIFICATION, "InvalidLaunchTemplate", "A fleet says itself how it buys: InstanceMarketOptions must not be in it."
+            _SPECIFICATION,
+            "InvalidLaunchTemplate",
+            "A fleet sets the market itself: InstanceMarketOptions must not be in its template.",
         )
     if wanted.reservation is not None:
         yield refused(
             _SPECIFICATION,
             "InvalidLaunchTemplate",
-            "A fleet uses reservations by their group's ARN: the template targets one by its id, which is for RunInstances.",
+            "A fleet uses reservations by their group's ARN; the template targets one by its id, as only RunInstances can.",
         )
     kind = wanted.type
     market = str(asked.known("targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")

@@ -291,7 +291,7 @@ def test_a_preview_runs_nothing_and_knows_no_output(plugin: Plugin, tmp_path: Pa
 def test_a_local_command_returns_both_streams_and_shows_its_lines(plugin: Plugin) -> None:
     answer = plugin.create("local", {"create": "printf 'a\\nb\\n\\n'; cat >&2", "stdin": "in\n", "interpreter": []})
     assert re.fullmatch("x[0-9a-f]{8}", answer["id"])
-    assert answer["properties"]["stdout"] == "a\nb\n"  # without one newline
+    assert answer["properties"]["stdout"] == "a\nb\n"  # one final newline is removed
     assert answer["properties"]["stderr"] == "in"
     assert sorted(plugin.engine.logged) == [(1, "", True), (1, "a", True), (1, "b", True), (1, "in", True)]
     plugin.create("local", {"create": "echo a; echo b >&2", "logging": "stderr"})
@@ -562,7 +562,7 @@ def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -
     up = project.pulumi("up", "--yes", "--skip-preview", "--debug")
     assert up.returncode == 0, up.stdout + up.stderr
     assert "a line of the program" in up.stdout
-    assert "debug: resource registration successful" in up.stdout  # of the SDK, sent only where asked for
+    assert "debug: resource registration successful" in up.stdout  # from the SDK, sent only on request
     outputs = json.loads(project.pulumi("stack", "output", "--json", "--show-secrets").stdout)
     assert outputs == {
         "where": [str(project.folder), str(project.folder), "beside"],

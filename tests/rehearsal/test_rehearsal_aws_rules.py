@@ -379,7 +379,7 @@ def test_a_full_subnet_takes_no_more_instances(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"instanceMarketOptions": {"marketType": "spot"}}, "InstanceMarketOptions must not be in it"),
+        ({"instanceMarketOptions": {"marketType": "spot"}}, "InstanceMarketOptions must not be in its template"),
         ({"capacityReservationSpecification": target(account.POOLED[0])}, "targets one by its id"),
     ],
 )

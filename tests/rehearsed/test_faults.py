@@ -22,9 +22,9 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
 #: Long enough to be caught in the middle: about 15 s of measuring at 1/4000.
 LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 8, "warmup": 1}}
-#: A row of the long plan (the header has the size between single spaces), and where the deciding run's are kept while it works.
+#: A row of the long plan (in the header, single spaces surround the size), and the file of the deciding run while it works.
 ROW, DECIDING = "  4194304  ", "all_reduce.txt"
-#: What one rail of the machines carries; a third rail, counted from 0.
+#: The rail that gets the faults: its index, and its device.
 RAIL, HCA = 3, "mlx5_4"
 
 
@@ -130,7 +130,7 @@ def test_ctrl_c_and_then_a_closed_terminal_in_the_middle_of_a_measurement_lose_n
     found = stage.end(child)
     assert found.status != 0
     interrupted = time.time()
-    # With its terminal the engine ends at once, and its lock stays.
+    # If its terminal is closed, the engine ends at once, and its lock stays.
     child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}})))
     while not (locks := list((stage.folder / "state").rglob(f"locks/organization/*/{stage.stack}/*.json"))):
         assert child.poll() is None, stage.end(child)

@@ -66,7 +66,7 @@ def test_an_existing_file_is_left_alone(home):
     (home / "Pulumi.mine.yaml").write_text("mine")
     file, sentences = made("hosts", home)
     assert file is None
-    assert "is there already" in sentences[0]
+    assert "already exists" in sentences[0]
     assert (home / "Pulumi.mine.yaml").read_text() == "mine"
 
 

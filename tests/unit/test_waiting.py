@@ -1,4 +1,4 @@
-"""A rehearsal whose ranks waited for processors is unknown where waiting may be the cause; real hardware is never excused."""
+"""A rehearsal whose ranks waited for processors is unknown if waiting may explain the loss; real hardware is never excused."""
 
 from __future__ import annotations
 
