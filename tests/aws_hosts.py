@@ -21,7 +21,7 @@ PARAMETER = "/busbar/training/head-host-key"
 
 
 def spec(stage, name, number, family, *, rails=32, **more):
-    """A head, or a node with that many rails."""
+    """Return a node with that many rails, or the login node if there are none."""
     image, metadata = MACHINE_IMAGES[family], {"latest/meta-data/instance-id": f"i-0{name}"}
     keys = (stage.public_key,)
     if rails:

@@ -69,7 +69,7 @@ def take_in(stack: str, file: str, door: list[str]) -> list[str]:
         _engine(["stack", "import", *which, "--file", str(state)])
     targets = [word for one in resources for word in ("--target", one["urn"])]
     _engine(["refresh", "--yes", "--skip-preview", *where, *targets], door)
-    return [f"{one['id']}, which an update that was killed has made, is in the state now" for one in resources]
+    return [f"{one['id']}, which a killed update created, is now in the state" for one in resources]
 
 
 def _engine(words: list[str], door: list[str] | None = None, more: Mapping[str, str] | None = None) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from catalogue import Shape
 
-#: aws-ofi-nccl logs it since 1.0, the number of devices since 1.2, and the fabric since libfabric 2.0.
+#: aws-ofi-nccl logs the provider since 1.0, the number of devices since 1.2, and the fabric since libfabric 2.0.
 _SELECTED = re.compile(
     r"Selected [Pp]rovider is (?P<name>[^\s,]+)(?:, fabric is (?P<fabric>\S+))?(?:.*\(found (?P<nics>\d+) nics\))?"
 )
@@ -45,7 +45,7 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
         why = "the loader does not find it, a container has its own NCCL, or it found no device"
         return Told(wrong=(f"NCCL fell back to {', '.join(dict.fromkeys(others))}: its {wanted} plugin was not used ({why})",))
     found = [match for match in map(_SELECTED.search, devices) if match]
-    wrong = [sentence for match in found for sentence in _odd(match["name"], match["nics"], wanted, shape.rdma.ports)]
+    wrong = [sentence for match in found for sentence in _mismatches(match["name"], match["nics"], wanted, shape.rdma.ports)]
     if wrong:
         return Told(wrong=tuple(dict.fromkeys(wrong)))
     if not found:
@@ -56,7 +56,7 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
     )
 
 
-def _odd(name: str, nics: str | None, wanted: str, ports: int) -> list[str]:
+def _mismatches(name: str, nics: str | None, wanted: str, ports: int) -> list[str]:
     if name != wanted:
         return [f"NCCL's plugin selected provider {name} instead of {wanted}"]
     if nics is not None and int(nics) != ports:

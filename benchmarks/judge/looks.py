@@ -65,7 +65,7 @@ def weigh(slow: int, of: int, carried: float = 0.0) -> Looks:
 
 
 def carry(slow: int, of: int) -> float:
-    """Return the evidence that looks of an earlier run carry over: never more than refuses a run, and never a bonus."""
+    """Return the evidence of slowness that looks of an earlier run carry over: from 0 to what refuses a run."""
     return min(_REFUSE, max(0.0, slow * _SLOW + (of - slow) * _FINE))
 
 
@@ -95,7 +95,7 @@ def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
 
 
 def judge(looks: Looks | None, asked: Asked) -> Check:
-    """Return the check: short where looks are slow too often, or where more looks are needed to decide."""
+    """Return the check: short if looks are slow too often, or if more looks are needed to decide."""
     if not asked.plan.looks:
         return Check("looks", SKIPPED, ("the plan takes no separate looks",))
     if looks is None:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 #: Version of a record.
 SCHEMA = 1
-#: With fewer passes than these there is no limit.
+#: With fewer passes there is no limit.
 NEEDED = 5
-#: So many of the last passes are compared with, beside the first `NEEDED`.
+#: A run is compared with this many of the last passes, and with the first `NEEDED`.
 COMPARED = 10
 #: The limit is this many robust standard deviations (1.4826 MAD) below the median.
 DEVIATIONS = 4.0
@@ -113,7 +113,7 @@ class Record:
         """Read a record back.
 
         Raises:
-            HistoryError: it is none; the message says why.
+            HistoryError: it is not a record; the message says why.
         """
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise HistoryError(f"it is not a record of version {SCHEMA}")
@@ -182,7 +182,7 @@ def _cluster(machines: Any) -> str:
 def append(folder: str, one: Record) -> bool:
     """Add a record to `folder` (a path or a URL that fsspec knows); say whether it was new.
 
-    A run that is there already is not changed.
+    A run that is already there is not changed.
 
     Raises:
         HistoryError: it could not be written.
@@ -218,12 +218,12 @@ def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
         try:
             records.append(_read(name, data, key))
         except HistoryError as error:
-            warnings.append(f"history: {name} is left out, {error}")
+            warnings.append(f"history: {name} is left out: {error}")
     return Past(tuple(sorted(records, key=lambda one: one.order)), tuple(warnings))
 
 
 def limit(records: Sequence[Record]) -> tuple[float, str] | None:
-    """Return the busbw that past passes ask for (GB/s as measured) and where it comes from; None below `NEEDED` passes."""
+    """Return the busbw that past passes require (GB/s as measured) and its source; None with fewer than `NEEDED` passes."""
     passed = [one.busbw_gb_s for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
     if len(passed) < NEEDED:
         return None

@@ -170,7 +170,7 @@ def _failures(statement: dict[str, Any], now: datetime, inputs_digest: str | Non
     if inputs_digest is not None and said["inputs_digest"] != inputs_digest:
         found.append(
             Failure(
-                "other_inputs", f"its inputs are others ({said['inputs_digest'][:12]}... instead of {inputs_digest[:12]}...)"
+                "other_inputs", f"it is for other inputs ({said['inputs_digest'][:12]}... instead of {inputs_digest[:12]}...)"
             )
         )
     if said["verdict"] != "pass":

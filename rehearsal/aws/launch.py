@@ -44,7 +44,7 @@ class Launch:
 
     Attributes:
         inputs: an instance's own properties, or a template's with an instance's names.
-        nics: interfaces in the order given; one where none is given.
+        nics: interfaces in the order given; one if none is given.
         own_nics: whether interfaces were given.
     """
 
@@ -113,7 +113,7 @@ class Launch:
 
 
 def of_instance(inputs: Mapping[str, Any], database: Database) -> Launch | None:
-    """Return the launch that an instance's properties ask for; None if its template is unknown or absent."""
+    """Return the launch that an instance's properties describe; None if its template is unknown or absent."""
     template = inputs.get("launchTemplate")
     if template is None:
         return _launch(dict(inputs), {}, "")
@@ -128,7 +128,7 @@ def of_instance(inputs: Mapping[str, Any], database: Database) -> Launch | None:
 
 
 def of_template(data: Mapping[str, Any]) -> Launch:
-    """Return the launch that a template's version asks for."""
+    """Return the launch that a template's version describes."""
     return _launch(_as_instance(data), data, "")
 
 
@@ -150,7 +150,7 @@ def _launch(inputs: dict[str, Any], data: Mapping[str, Any], prefix: str) -> Lau
         _nic(one, f"{prefix}networkInterfaces[{at}]") for at, one in enumerate(given or []) if isinstance(one, Mapping)
     )
     tags = {str(one.get("resourceType")): dict(one.get("tags") or {}) for one in known(data.get("tagSpecifications")) or []}
-    # Groups of an instance without interfaces of its own belong to the one that it gets.
+    # Security groups of an instance without interfaces of its own apply to the one that it gets.
     groups = known(inputs.get("vpcSecurityGroupIds"))
     single = Nic(
         0, 0, PLAIN, known(inputs.get("subnetId")), _strings(groups), known(inputs.get("associatePublicIpAddress")), "subnetId",

@@ -158,7 +158,7 @@ def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_t
     taken = stage.mend()
     assert taken.status == 0, taken
     assert machines(stage)[:2] == before
-    assert f"{machines(stage)[2]}, which an update that was killed has made, is in the state now" in taken.text
+    assert f"{machines(stage)[2]}, which a killed update created, is now in the state" in taken.text
     assert stage.ever_booted() == booted + 1
 
 

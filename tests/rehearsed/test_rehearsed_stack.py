@@ -71,7 +71,7 @@ def test_a_machine_rented_by_a_crashed_update_is_never_rented_twice_and_the_next
     taken = stage.mend()
     assert taken.status == 0, taken
     (network,) = [one["id"] for one in stage.resources() if one["type"].endswith(":ClusterNetwork")]
-    assert f"{network}, which an update that was killed has made, is in the state now" in taken.text
+    assert f"{network}, which a killed update created, is now in the state" in taken.text
     assert stage.ever_booted() - before == 3, "the login node and two nodes"
 
 

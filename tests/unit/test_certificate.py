@@ -420,7 +420,7 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
         (stack_outputs(), {"key": "nonsense"}, "the public key is neither"),
         (stack_outputs(), {"min_busbw_gb_s": 94.0}, "it attests 93.5 GB/s, and this work needs 94 GB/s"),
         (stack_outputs(), {"collective": "alltoall"}, "it is about all_reduce, and this work needs alltoall"),
-        (stack_outputs(), {"inputs_digest": "0" * 64}, "its inputs are others"),
+        (stack_outputs(), {"inputs_digest": "0" * 64}, "it is for other inputs"),
         (
             stack_outputs() | {"nodes": [{"name": "inst-0", "pool": "gpu"}, {"name": "inst-9", "pool": "gpu"}]},
             {},
