@@ -48,7 +48,7 @@ class Looks:
     slow: int
     of: int
     answer: str
-    carried: float = 0.0
+    carried: float
 
     @property
     def is_intermittent(self) -> bool:

@@ -72,6 +72,21 @@ def test_a_loss_that_waiting_does_not_explain_stays_short():
     assert {one.name: one.state for one in judged.checks}["bandwidth"] == UNKNOWN
 
 
+@pytest.mark.parametrize(("waited", "state"), [(None, SHORT), (0.05, SHORT), (0.1, UNKNOWN), (0.3, UNKNOWN)])
+def test_single_operations_of_ranks_that_waited_a_tenth_of_their_time_are_not_known(waited, state):
+    made = ran(0.98, waited)
+    (spread,) = [step for step in made["steps"] if step["name"] == "spread"]
+    spread["spread"] |= {"p99_us": 3000.0, "cv_pct": 60.0}
+    assert {one.name: one.state for one in judge(json.dumps(made), ASKED).checks}["spread"] == state
+
+
+@pytest.mark.parametrize("scale", [0, -1, True, "4000", None])
+def test_a_rehearsal_that_does_not_say_its_scale_is_not_known(scale):
+    judged = judge(json.dumps(ran(0.98, None) | {"rehearsal": {"scale": scale}}), ASKED)
+    assert judged.verdict == UNKNOWN
+    assert "scale" in " ".join(judged.reasons)
+
+
 def test_the_line_itself_is_left_as_it_was_measured():
     made = ran(0.79, 0.25)
     before = copy.deepcopy(made)
