@@ -189,15 +189,15 @@ def facts(sent: int | None, nvlink: int | None = None, **events: int | None) -> 
 
 def test_the_bytes_moved_are_the_difference_of_counters_present_before_and_after():
     moved = traffic.between(NODES, [facts(10, 100), facts(None, None)], [facts(15, 160), facts(7, 5)], ["m0"])
-    assert moved["tx_bytes"] == {"a": {"eth0": 0, "m0": 5}, "b": {"eth0": 0}}
-    assert moved["counted_nodes"] == 1
-    assert moved["nvlink_tx_bytes"] == {"least": 60, "nodes": 1}
-    assert (moved["hcas"], moved["netdevs"]) == (["m0"], {"m0": "ib0"})
-    assert traffic.between(NODES, [facts(1)] * 2, [facts(2)] * 2, [])["nvlink_tx_bytes"] is None
+    assert moved.tx_bytes == {"a": {"eth0": 0, "m0": 5}, "b": {"eth0": 0}}
+    assert moved.counted_nodes == 1
+    assert moved.nvlink_tx_bytes == (60, 1)
+    assert (moved.hcas, moved.netdevs) == (["m0"], {"m0": "ib0"})
+    assert traffic.between(NODES, [facts(1)] * 2, [facts(2)] * 2, []).nvlink_tx_bytes is None
 
 
 def test_port_events_are_the_counters_that_grew_the_largest_first():
     before = [facts(0, discards=1, cnp=5, resets=None), facts(0, discards=1)]
     after = [facts(0, discards=3, cnp=5, resets=9, new=4), facts(0, discards=8)]
-    found = traffic.between(NODES, before, after, ["m0"])["events"]
-    assert [(one["node"], one["counter"], one["count"]) for one in found] == [("b", "discards", 7), ("a", "discards", 2)]
+    found = traffic.between(NODES, before, after, ["m0"]).events
+    assert [(one.node, one.counter, one.count) for one in found] == [("b", "discards", 7), ("a", "discards", 2)]

@@ -292,6 +292,6 @@ def test_a_link_that_went_down_is_kept_beside_any_number_of_congested_ports():
 
     nodes = [Node(f"n{index}", f"10.0.0.{index}") for index in range(8)]
     before, after = [seen(0, 0)] * 8, [*[seen(10**6, 0)] * 7, seen(10**6, 1)]
-    counters = [one["counter"] for one in traffic.between(nodes, before, after, [])["events"]]
+    counters = [one.counter for one in traffic.between(nodes, before, after, []).events]
     assert counters.count("rp_cnp_handled") == 4
     assert counters.count("link_downed") == 4

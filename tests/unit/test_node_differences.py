@@ -97,9 +97,9 @@ def test_counters_that_nothing_keeps_are_absent_and_not_zero(found):
     after[0]["hca"]["mlx5_1"]["tx_bytes"] = 160
     after[1]["hca"]["mlx5_1"]["events"]["cnp_sent"] = 7
     moved = traffic.between(NODES[:2], before, after, RAILS)
-    assert moved["tx_bytes"]["n0"] == {"eth0": 0, "mlx5_1": 60}
-    assert moved["events"] == [{"node": "n1", "hca": "mlx5_1", "counter": "cnp_sent", "count": 7}]
-    assert moved["nvlink_tx_bytes"] is None
+    assert moved.tx_bytes["n0"] == {"eth0": 0, "mlx5_1": 60}
+    assert moved.events == [("n1", "mlx5_1", "cnp_sent", 7)]
+    assert moved.nvlink_tx_bytes is None
 
 
 def test_above_sixteen_nodes_those_that_sent_least_are_kept_by_name():
@@ -113,10 +113,10 @@ def test_above_sixteen_nodes_those_that_sent_least_are_kept_by_name():
         after[31]["hca"][rail]["tx_bytes"] -= 990  # none of its rails was
     nodes = [Node(f"n{index}", "x") for index in range(40)]
     moved = traffic.between(nodes, many, after, RAILS)
-    assert moved["counted_nodes"] == 40
-    assert len(moved["tx_bytes"]) <= 8
-    assert {"n5", "n31"} <= set(moved["tx_bytes"])
-    assert next(iter(moved["tx_bytes"])) == "n31"
+    assert moved.counted_nodes == 40
+    assert len(moved.tx_bytes) <= 8
+    assert {"n5", "n31"} <= set(moved.tx_bytes)
+    assert next(iter(moved.tx_bytes)) == "n31"
 
 
 def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_they_are():
