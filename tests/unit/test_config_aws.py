@@ -695,6 +695,14 @@ def test_each_rule_reports_its_breach_in_one_sentence_that_begins_with_the_path(
         assert begins_with_a_path(one.sentence)
 
 
+@pytest.mark.parametrize(("port", "blocked"), [(443, False), (442, True), (444, True)])
+def test_groups_need_only_let_https_out_for_packages(port, blocked):
+    kept = tuple(rule for rule in GROUPS[NODES].rules if rule.peer != "0.0.0.0/0")
+    group = own_group(*kept, GroupRule(True, "tcp", (port, port), "0.0.0.0/0"))
+    found = check(RULES, built(EXISTING), replace(FACTS, security_groups=GROUPS | {NODES: group}))
+    assert ("existing-reach" in {one.rule for one in found}) is blocked
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if not RULES[name].guard])
 def test_a_suppressed_rule_says_nothing(name):
     changes, facts, _ = CASES[name][0]

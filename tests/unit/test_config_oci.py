@@ -542,6 +542,11 @@ def test_an_image_family_whose_compiler_is_too_old_is_refused_unless_the_user_br
     assert refused(oci={"pools": two}, measure={"pool": "gpu"}) == [sentence]
 
 
+@pytest.mark.parametrize("tier", [125, 250, 500, 1000])
+def test_every_tier_of_lustre_that_is_sold_is_taken(tier):
+    assert parsed(oci=storage(lustre={"throughput": f"{tier} MB/s"}) | {"preflight": True})
+
+
 def test_a_rule_can_be_suppressed_by_its_name_and_a_guard_cannot():
     assert parsed(oci=pool(root={"size": "100 GB"}) | {"suppress": ["boot-volume"]})
     (said,) = refused(oci={"suppress": ["boot-vloume"]})
