@@ -12,7 +12,11 @@ from benchmarks.launch.lines import ScheduleLine
 from benchmarks.launch.protocol import Node, Schedule, told
 from benchmarks.runner import fanout, jobs, slurm_facts, slurm_setup, slurm_states
 from benchmarks.runner.refusal import Refusal
-from scheduler import files, names
+from scheduler import names, slurm_conf
+from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
+from scheduler.cluster import Node as Member
+from scheduler.files import digest, files
+from scheduler.units import units
 
 _ASK_TIMEOUT_S = 60
 _SETUP_TIMEOUT_S = 120
@@ -26,7 +30,7 @@ Facts = Dict[str, Any]
 
 def commands(request: Schedule) -> List[str]:
     """Return what a person would look at: the queue and its nodes."""
-    return [f"sinfo --partition {request.queue} --Node --long", f"ls {files.CONF}"]
+    return [f"sinfo --partition {request.queue} --Node --long", f"ls {slurm_conf.CONF}"]
 
 
 def work(request: Schedule, _here: str, say: jobs.Say) -> Dict[str, Any]:
@@ -76,8 +80,8 @@ def problems_of(node: Node, its: Facts, request: Schedule) -> List[str]:
             "munge)".format(node.name, ", ".join(its["lacks"]))
         ]
     found = []
-    if its["first_line"] not in (None, files.MARK):
-        found.append(f"{node.name} already has its own Slurm cluster ({files.CONF}/slurm.conf), which is left as it is")
+    if its["first_line"] not in (None, slurm_conf.MARK):
+        found.append(f"{node.name} already has its own Slurm cluster ({slurm_conf.CONF}/slurm.conf), which is left as it is")
     if its["slurm_uid"] is None:
         found.append(f"{node.name} has no user slurm, which Slurm's packages create")
     if not its["root"]:
@@ -111,35 +115,37 @@ def together(nodes: List[Node], found: List[Facts]) -> List[str]:
     return problems
 
 
-def cluster_of(request: Schedule, found: List[Facts]) -> files.Cluster:
-    """Return the cluster that consists of the nodes."""
+def cluster_of(request: Schedule, found: List[Facts]) -> Cluster:
+    """Return the cluster that consists of the nodes; nodes that differ are different sets of one queue."""
     devices = "/dev/nvidia0" if request.gpus == 1 else f"/dev/nvidia[0-{request.gpus - 1}]"
-    gpus = files.Gpus(names.gpu_type(request.gpu), request.gpus, devices)
-    nodes = [
-        files.Node(node.name, its["hostname"], node.address, files.Cores(*its["cores"]), its["memory_mib"], gpus)
-        for node, its in zip(request.nodes, found)
-    ]
+    gpus = Gpus(names.gpu_type(request.gpu), request.gpus, devices)
+    alike = {}  # type: Dict[Hardware, List[Member]]
+    for node, its in zip(request.nodes, found):
+        hardware = Hardware(Cores(*its["cores"]), its["memory_mib"], gpus)
+        alike.setdefault(hardware, []).append(Member(node.name, its["hostname"], node.address))
+    sets = [NodeSet(f"set{number}", hardware, members) for number, (hardware, members) in enumerate(alike.items(), 1)]
     versions = {its["cgroups"] for its in found}
     release = tuple(int(part) for part in found[0]["version"].split(".")[:2])
     held = versions == {1} or (versions == {2} and release >= _CGROUPS_2)
-    return files.Cluster(_CLUSTER, nodes[0].hostname, nodes[0].address, request.queue, nodes, held)
+    head = request.nodes[0]
+    return Cluster(_CLUSTER, found[0]["hostname"], head.address, [Queue(request.queue, sets, default=True)], held)
 
 
-def _controller(cluster: files.Cluster) -> Dict[str, Any]:
-    unit = files.units(cluster.controller_address)["slurmctld.service"]
-    given = {"key": "", "files": files.files(cluster), "units": {"slurmctld.service": unit}}
+def _controller(cluster: Cluster) -> Dict[str, Any]:
+    unit = units(cluster.controller_address)["slurmctld.service"]
+    given = {"key": "", "files": files(cluster), "units": {"slurmctld.service": unit}}
     return dict(_places(), **given)
 
 
-def _member(cluster: files.Cluster) -> Dict[str, Any]:
-    unit = files.units(cluster.controller_address)["slurmd.service"]
+def _member(cluster: Cluster) -> Dict[str, Any]:
+    unit = units(cluster.controller_address)["slurmd.service"]
     # slurmd fetches the files when it starts, so changed files change the unit.
-    unit += f"# files: {files.digest(cluster)}\n"
+    unit += f"# files: {digest(cluster)}\n"
     return dict(_places(), files={}, units={"slurmd.service": unit})
 
 
 def _places() -> Dict[str, Any]:
-    return {"conf": files.CONF, "mark": files.MARK, "folders": [files.STATE, files.SPOOL, files.LOGS]}
+    return {"conf": slurm_conf.CONF, "mark": slurm_conf.MARK, "folders": [slurm_conf.STATE, slurm_conf.SPOOL, slurm_conf.LOGS]}
 
 
 def _set_up(nodes: List[Node], given: Dict[str, Any]) -> List[Dict[str, Any]]:

@@ -18,7 +18,8 @@ from benchmarks.launch.protocol import Node, Schedule
 from benchmarks.runner import fanout, schedule, slurm_setup, slurm_states
 from benchmarks.runner.refusal import Refusal
 from catalogue import SERVERS, SHAPES
-from scheduler import files, names
+from scheduler import names, slurm_conf
+from scheduler.files import cgroup_conf
 
 NODES = [Node("gpu-a", "10.0.0.1"), Node("gpu-b", "10.0.0.2")]
 REQUEST = Schedule("x", 60, NODES, "compute", "NVIDIA H100 80GB HBM3", 8)
@@ -75,10 +76,17 @@ def test_a_name_that_slurm_or_its_users_could_not_type_is_not_a_queue(name):
 
 
 def test_machines_that_differ_each_have_their_own_hardware_in_the_file():
-    text = files.slurm_conf(schedule.cluster_of(REQUEST, answers(cores=[1, 64, 1], memory_mib=1000)))
-    first, second = re.findall(r"NodeName=DEFAULT (.+)\nNodeName=(\S+)", text)
-    assert first == ("Sockets=2 CoresPerSocket=48 ThreadsPerCore=2 RealMemory=1900000 Gres=gpu:h100:8 State=UNKNOWN", "gpu-a")
-    assert second == ("Sockets=1 CoresPerSocket=64 ThreadsPerCore=1 RealMemory=950 Gres=gpu:h100:8 State=UNKNOWN", "gpu-b")
+    text = slurm_conf.slurm_conf(schedule.cluster_of(REQUEST, answers(cores=[1, 64, 1], memory_mib=1000)))
+    assert re.findall(r"NodeName=(\S+) NodeHostname=(\S+) NodeAddr=(\S+) (.+)", text) == [
+        (
+            *("gpu-a", "a", "10.0.0.1"),
+            "Sockets=2 CoresPerSocket=48 ThreadsPerCore=2 RealMemory=1900000 Gres=gpu:h100:8 State=UNKNOWN",
+        ),
+        (
+            *("gpu-b", "b", "10.0.0.2"),
+            "Sockets=1 CoresPerSocket=64 ThreadsPerCore=1 RealMemory=950 Gres=gpu:h100:8 State=UNKNOWN",
+        ),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +103,8 @@ def test_jobs_are_held_by_control_groups_where_every_node_and_this_slurm_can(ver
     found = [FACTS | {"version": version, "cgroups": group, "hostname": name} for group, name in zip(groups, "ab", strict=True)]
     cluster = schedule.cluster_of(REQUEST, found)
     assert cluster.cgroups is held
-    assert ("ConstrainDevices=yes" in files.cgroup_conf(cluster)) is held
-    assert ("proctrack/cgroup" in files.slurm_conf(cluster)) is held
+    assert ("ConstrainDevices=yes" in cgroup_conf(cluster)) is held
+    assert ("proctrack/cgroup" in slurm_conf.slurm_conf(cluster)) is held
 
 
 def test_healthy_nodes_have_no_problem():
@@ -125,7 +133,7 @@ def test_a_node_that_cannot_be_in_the_cluster_says_why(change, sentence):
 
 
 def test_a_cluster_that_busbar_created_may_be_recreated():
-    assert schedule.problems_of(NODES[0], FACTS | {"first_line": files.MARK}, REQUEST) == []
+    assert schedule.problems_of(NODES[0], FACTS | {"first_line": slurm_conf.MARK}, REQUEST) == []
 
 
 @pytest.mark.parametrize(
@@ -193,13 +201,13 @@ def test_the_controllers_key_is_new_unless_its_cluster_already_has_one(tmp_path,
     monkeypatch.setattr(slurm_setup, "_daemon", lambda *_: None)
     monkeypatch.setattr(slurm_setup, "give", lambda *_: None)
     monkeypatch.setattr("builtins.print", said.append)
-    given = {"key": "", "conf": str(tmp_path), "mark": files.MARK, "folders": [], "files": {}, "units": {}}
+    given = {"key": "", "conf": str(tmp_path), "mark": slurm_conf.MARK, "folders": [], "files": {}, "units": {}}
     slurm_setup.main(json.dumps(given))
     made = base64.b64decode(json.loads(said[-1])["key"])
     assert (len(made), key.read_bytes(), key.stat().st_mode & 0o777) == (1024, made, 0o400)
     slurm_setup.main(json.dumps(given))
     assert key.read_bytes() != made
-    (tmp_path / "slurm.conf").write_text(f"{files.MARK}\nClusterName=busbar\n")
+    (tmp_path / "slurm.conf").write_text(f"{slurm_conf.MARK}\nClusterName=busbar\n")
     made = key.read_bytes()
     slurm_setup.main(json.dumps(given))
     assert key.read_bytes() == made
@@ -227,7 +235,7 @@ def set_up(tmp_path, monkeypatch):
         given = {
             "key": base64.b64encode(b"key").decode(),
             "conf": str(tmp_path / "slurm"),
-            "mark": files.MARK,
+            "mark": slurm_conf.MARK,
             "folders": [str(tmp_path / "spool")],
             "files": {"slurm.conf": "conf\n"},
             "units": {"slurmd.service": "unit\n"},

@@ -1,0 +1,148 @@
+"""slurm.conf of a cluster with several queues, static and dynamic nodes.
+
+Timers, ports and the share of memory are those of AWS ParallelCluster 3 (aws-parallelcluster-slurm, slurm.conf.erb), which runs
+on many clusters.
+"""
+
+from typing import Dict, List
+
+from scheduler import hostlist
+from scheduler.cluster import Cluster, Hardware, NodeSet, Queue, dynamic_names
+
+#: Several ports let slurmctld take a burst of registrations.
+CONTROLLER_PORTS = (6820, 6829)
+NODE_PORT = 6818
+#: Slurm drains a node with less memory than the file states, and the memory that kernels report varies a little.
+_MEMORY_SHARE = 0.95
+CONF = "/etc/slurm"
+STATE = "/var/lib/slurm/slurmctld"
+SPOOL = "/var/lib/slurm/slurmd"
+LOGS = "/var/log/slurm"
+#: Where the programs are that Slurm calls to start and end nodes.
+PROGRAMS = "/usr/local/sbin"
+#: First line of every file that busbar writes; files without it belong to somebody else.
+MARK = "# Written by busbar; `pulumi up` writes it again."
+#: How long a node that ends may take; only then can it be started again.
+_END_TIMEOUT_S = 120
+#: Static nodes come first, because they run anyway.
+_WEIGHTS = {"static": 1, "dynamic": 1000}
+
+
+def slurm_conf(cluster: Cluster) -> str:
+    """Return slurm.conf."""
+    lines = [MARK, *(f"{key}={value}" for key, value in _settings(cluster).items())]
+    for queue, one in cluster.sets:
+        lines += _nodes(cluster, queue, one)
+    lines += _queues(cluster)
+    return "\n".join(lines) + "\n"
+
+
+def _settings(cluster: Cluster) -> Dict[str, str]:
+    tracking = {"ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/affinity"}
+    if cluster.cgroups:
+        tracking = {"ProctrackType": "proctrack/cgroup", "TaskPlugin": "task/affinity,task/cgroup"}
+    found = {
+        "ClusterName": cluster.name,
+        "SlurmctldHost": f"{cluster.controller}({cluster.controller_address})",
+        "SlurmUser": "slurm",
+        "AuthType": "auth/munge",
+        "SlurmctldPort": "{}-{}".format(*CONTROLLER_PORTS),
+        "SlurmdPort": str(NODE_PORT),
+        "SlurmctldParameters": ",".join(["enable_configless", *(_ELASTIC if cluster.elastic else [])]),
+        "StateSaveLocation": STATE,
+        "SlurmdSpoolDir": SPOOL,
+        "SlurmctldPidFile": "/run/slurmctld.pid",
+        "SlurmdPidFile": "/run/slurmd.pid",
+        "SlurmctldLogFile": f"{LOGS}/slurmctld.log",
+        "SlurmdLogFile": f"{LOGS}/slurmd.log",
+        # There is no database, so this file lists the finished jobs.
+        "JobCompType": "jobcomp/filetxt",
+        "JobCompLoc": f"{LOGS}/jobs.log",
+        **tracking,
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CPU_Memory" if cluster.memory else "CR_CPU",
+        "GresTypes": "gpu",
+        "MpiDefault": "none",
+        # A node that rebooted unexpectedly stays down until somebody has checked it.
+        "ReturnToService": "1",
+        "SlurmctldTimeout": "300",
+        "SlurmdTimeout": "180",
+        "MessageTimeout": "60",
+        "BatchStartTimeout": "180",
+    }
+    if cluster.topology:
+        found["TopologyPlugin"] = f"topology/{cluster.topology.kind}"
+    if cluster.scripts:
+        # A node whose prolog fails is drained, and its job goes to other nodes instead of waiting for a person.
+        found.update(Prolog=f"{CONF}/prolog.d/*", Epilog=f"{CONF}/epilog.d/*", SchedulerParameters="nohold_on_prolog_fail")
+    return {**found, **(_power_saving(cluster) if cluster.elastic else {})}
+
+
+#: A dynamic node has no address until it registers; the memory of its type is only the vendor's figure.
+_ELASTIC = ["cloud_reg_addrs", "idle_on_node_suspend", "power_save_min_interval=30", "node_reg_mem_percent=75"]
+
+
+def _power_saving(cluster: Cluster) -> Dict[str, str]:
+    """Return what makes Slurm start and end nodes; idle times are the queues' own."""
+    static = hostlist.short(node.name for _, one in cluster.sets for node in one.static)
+    return {
+        **({"SuspendExcNodes": static} if static else {}),
+        "ResumeProgram": f"{PROGRAMS}/busbar-resume",
+        "SuspendProgram": f"{PROGRAMS}/busbar-suspend",
+        "ResumeFailProgram": f"{PROGRAMS}/busbar-resume-failed",
+        # No limit of nodes per minute: a job's nodes start together.
+        "ResumeRate": "0",
+        "SuspendRate": "0",
+        "SuspendTimeout": str(_END_TIMEOUT_S),
+        "RebootProgram": "/sbin/reboot",
+        "ReconfigFlags": "KeepPartState",
+        # Otherwise sinfo hides nodes that do not run.
+        "PrivateData": "cloud",
+        # Nodes cannot look each other up by name, so slurmctld sends to each of them itself.
+        "TreeWidth": "65533",
+    }
+
+
+def _nodes(cluster: Cluster, queue: Queue, one: NodeSet) -> List[str]:
+    hardware = _hardware(one.hardware)
+    labels = _labels("static", queue, one) if len(cluster.queues) > 1 or cluster.elastic else ""
+    # Not in a line for NodeName=DEFAULT: what it does not set, it takes from the one before.
+    lines = [
+        f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} {hardware} State=UNKNOWN{labels}"
+        for node in one.static
+    ]
+    if one.dynamic:
+        names = hostlist.short(dynamic_names(queue.name, one.name, one.dynamic))
+        lines.append(f"NodeName={names} {hardware} State=CLOUD{_labels('dynamic', queue, one)}")
+    return lines
+
+
+def _labels(kind: str, queue: Queue, one: NodeSet) -> str:
+    features = ",".join(dict.fromkeys((kind, _members(queue), one.name, *one.features)))
+    return f" Weight={_WEIGHTS[kind]} Feature={features}"
+
+
+def _members(queue: Queue) -> str:
+    """Return the feature of all of a queue's nodes, which is also the name of their NodeSet: no node has a name with _."""
+    return f"{queue.name}_nodes"
+
+
+def _hardware(hardware: Hardware) -> str:
+    cores = "Sockets={} CoresPerSocket={} ThreadsPerCore={}".format(*hardware.cores)
+    gpus = f" Gres=gpu:{hardware.gpus.kind}:{hardware.gpus.number}" if hardware.gpus.number else ""
+    return f"{cores} RealMemory={int(hardware.memory_mib * _MEMORY_SHARE)}{gpus}"
+
+
+def _queues(cluster: Cluster) -> List[str]:
+    several = len(cluster.queues) > 1
+    lines = [f"NodeSet={_members(queue)} Feature={_members(queue)}" for queue in cluster.queues if several]
+    for queue in cluster.queues:
+        words = [f"PartitionName={queue.name}", f"Nodes={_members(queue) if several else 'ALL'}"]
+        words += [f"Default={'YES' if queue.default else 'NO'}", "MaxTime=INFINITE", "State=UP"]
+        if queue.exclusive:
+            words.append("OverSubscribe=EXCLUSIVE")
+        if cluster.elastic:
+            dynamic = any(one.dynamic for one in queue.sets)
+            words += [f"SuspendTime={queue.idle_min * 60 if dynamic else 'INFINITE'}", f"ResumeTimeout={queue.start_timeout_s}"]
+        lines.append(" ".join(words))
+    return lines

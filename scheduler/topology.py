@@ -1,0 +1,62 @@
+"""topology.conf: which nodes share a switch or a block, so that Slurm places a job's nodes near each other.
+
+A place has the cloud's own names, from the widest part to the narrowest (AWS: networkNodes of DescribeInstanceTopology; OCI:
+HPC island, network block, local block).
+"""
+
+import re
+from typing import Dict, List, Tuple
+
+from scheduler import hostlist
+from scheduler.cluster import Cluster, Node, Topology, dynamic_names
+
+_ROOT = "cluster"
+
+
+def topology_conf(cluster: Cluster) -> str:
+    """Return topology.conf without its first line; empty if jobs are not placed by topology."""
+    if cluster.topology is None:
+        return ""
+    lines = _blocks(cluster, cluster.topology) if cluster.topology.kind == "block" else _tree(cluster)
+    return "\n".join(lines) + "\n"
+
+
+def _tree(cluster: Cluster) -> List[str]:
+    """Return switches; nodes whose place is not known, such as dynamic ones, share one switch per set under the root."""
+    leaves: Dict[Tuple[str, ...], List[str]] = {}
+    for queue, one in cluster.sets:
+        for node in one.static:
+            leaves.setdefault(node.place or (queue.name, one.name, "static"), []).append(node.name)
+        if one.dynamic:
+            leaves.setdefault((queue.name, one.name, "dynamic"), []).extend(dynamic_names(queue.name, one.name, one.dynamic))
+    # A switch has either nodes or switches, so all nodes are equally deep.
+    depth = max(len(place) for place in leaves)
+    leaves = {place + ("nodes",) * (depth - len(place)): names for place, names in leaves.items()}
+    lines = [f"SwitchName={_switch(place)} Nodes={hostlist.short(names)}" for place, names in sorted(leaves.items())]
+    above: Dict[Tuple[str, ...], List[str]] = {}
+    for place in leaves:
+        for level in range(depth):
+            switch = _switch(place[: level + 1])
+            if switch not in above.setdefault(place[:level], []):
+                above[place[:level]].append(switch)
+    narrow_first = sorted(above, key=lambda its: (-len(its), its))
+    return lines + [f"SwitchName={_switch(place)} Switches={','.join(sorted(above[place]))}" for place in narrow_first]
+
+
+def _switch(place: Tuple[str, ...]) -> str:
+    # Names of clouds have dots, slashes and capitals of their own; brackets and commas would be lists.
+    return "-".join([_ROOT, *(re.sub(r"[^A-Za-z0-9_]+", "_", part) for part in place)])
+
+
+def _blocks(cluster: Cluster, topology: Topology) -> List[str]:
+    """Return blocks of nodes with one narrowest place; Slurm 23.11 or later reads them."""
+    blocks: Dict[str, List[str]] = {}
+    for _, one in cluster.sets:
+        for node in one.static:
+            blocks.setdefault(_block(node), []).append(node.name)
+    named = [f"BlockName={name} Nodes={hostlist.short(nodes)}" for name, nodes in sorted(blocks.items())]
+    return [*named, f"BlockSizes={topology.block_nodes}"]
+
+
+def _block(node: Node) -> str:
+    return _switch(node.place[-1:] or ("unknown",))

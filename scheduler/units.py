@@ -1,0 +1,45 @@
+"""systemd's units of Slurm's daemons."""
+
+from typing import Dict
+
+from scheduler.slurm_conf import CONTROLLER_PORTS, MARK
+
+
+def units(controller_address: str) -> Dict[str, str]:
+    """Return the systemd units by name.
+
+    They replace the packages' own units, which start nothing on a machine without an /etc/slurm/slurm.conf.
+    """
+    server = f"{controller_address}:{CONTROLLER_PORTS[0]}"
+    return {
+        "slurmctld.service": _unit("Slurm's controller", "/usr/sbin/slurmctld -D"),
+        "slurmd.service": _unit("Slurm on a node", f"/usr/sbin/slurmd -D --conf-server {server}"),
+    }
+
+
+def _unit(description: str, command: str) -> str:
+    lines = [
+        MARK,
+        "[Unit]",
+        f"Description={description}",
+        "After=network-online.target munge.service",
+        "Wants=network-online.target munge.service",
+        "",
+        "[Service]",
+        "Type=simple",
+        f"ExecStart={command}",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        # Jobs outlive a restart, and RDMA locks memory.
+        "KillMode=process",
+        "Delegate=yes",
+        "LimitNOFILE=131072",
+        "LimitMEMLOCK=infinity",
+        "LimitSTACK=infinity",
+        "TasksMax=infinity",
+        "Restart=on-failure",
+        "RestartSec=5",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return "\n".join(lines) + "\n"
