@@ -10,9 +10,9 @@ from typing import Any, Dict, List
 
 from benchmarks.launch.lines import ScheduleLine
 from benchmarks.launch.protocol import Node, Schedule, told
-from benchmarks.runner import fanout, jobs, slurm_facts, slurm_setup, slurm_states
+from benchmarks.runner import fanout, jobs, slurm_facts, slurm_states
 from benchmarks.runner.refusal import Refusal
-from scheduler import names, slurm_conf
+from scheduler import names, node_setup, slurm_conf
 from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
 from scheduler.cluster import Node as Member
 from scheduler.files import digest, files
@@ -151,7 +151,7 @@ def _places() -> Dict[str, Any]:
 def _set_up(nodes: List[Node], given: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Run the set-up on `nodes` as root; return what each printed."""
     call = f"\nmain({json.dumps(given)!r})\n".encode()
-    answers = fanout.each(nodes, _ROOT, fanout.source_of(slurm_setup) + call, _SETUP_TIMEOUT_S)
+    answers = fanout.each(nodes, _ROOT, fanout.source_of(node_setup) + call, _SETUP_TIMEOUT_S)
     failed = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
     if failed:
         raise Refusal("Slurm was not set up on {}".format("; ".join(failed)))

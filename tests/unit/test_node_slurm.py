@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.runner import slurm_facts, slurm_setup
+from benchmarks.runner import slurm_facts
+from scheduler import node_setup
 
 COUNTED = "NodeName=gpu-1 CPUs=224 Boards=1 SocketsPerBoard=2 CoresPerSocket=56 ThreadsPerCore=2 RealMemory=2063937\nUpTime=1\n"
 KEY = bytes(range(256)) * 4
@@ -132,10 +133,10 @@ class Setup:
         self.folder, self.calls, self.active, self._capsys = folder, [], True, capsys
         self.refuses = ""
         self.owners: dict[str, str] = {}
-        patch.setattr(slurm_setup, "_KEY", str(folder / "munge.key"))
-        patch.setattr(slurm_setup, "_UNITS", str(folder / "units"))
-        patch.setattr(slurm_setup, "give", lambda path, owner: self.owners.__setitem__(Path(path).name, owner))
-        patch.setattr(slurm_setup.subprocess, "run", self._run)
+        patch.setattr(node_setup, "_KEY", str(folder / "munge.key"))
+        patch.setattr(node_setup, "_UNITS", str(folder / "units"))
+        patch.setattr(node_setup, "give", lambda path, owner: self.owners.__setitem__(Path(path).name, owner))
+        patch.setattr(node_setup.subprocess, "run", self._run)
 
     def _run(self, argv: tuple[str, ...], **_: Any) -> Any:
         said = " ".join(argv)
@@ -155,7 +156,7 @@ class Setup:
             "files": {"slurm.conf": "# ours\nClusterName=x\n", "gres.conf": "# ours\n"},
             "units": {"slurmd.service": "# ours\n[Unit]\n"},
         }
-        slurm_setup.main(json.dumps(given | changes))
+        node_setup.main(json.dumps(given | changes))
         return json.loads(self._capsys.readouterr().out)
 
 
@@ -188,6 +189,17 @@ def test_files_are_there_with_their_owners_before_daemons_start(machine):
 
 
 ACTIVE = ["systemctl is-active --quiet munge", "systemctl is-active --quiet slurmd.service"]
+
+
+def test_a_node_gets_its_name_before_its_daemons_start(machine, monkeypatch):
+    named: list[str] = []
+    monkeypatch.setattr(node_setup, "_HOSTNAME", str(machine.folder / "hostname"))
+    monkeypatch.setattr(node_setup.socket, "gethostname", lambda: (named or ["ip-10-0-0-1"])[-1])
+    monkeypatch.setattr(node_setup.socket, "sethostname", lambda name: named.append(name) or machine.calls.clear())
+    for _ in range(2):
+        machine.main(hostname="gpu-dy-p5-1")
+        assert (machine.folder / "hostname").read_text() == "gpu-dy-p5-1\n"
+    assert named == ["gpu-dy-p5-1"]
 
 
 def test_running_daemons_with_the_right_files_are_left_alone_and_stopped_ones_are_started(machine):
@@ -227,24 +239,24 @@ def test_a_daemon_that_does_not_start_is_reported_with_its_last_output(machine):
 
 
 def test_a_half_written_file_is_rewritten_completely(tmp_path, monkeypatch):
-    monkeypatch.setattr(slurm_setup, "give", lambda _path, _owner: None)
+    monkeypatch.setattr(node_setup, "give", lambda _path, _owner: None)
     path = tmp_path / "conf"
     (tmp_path / "conf.busbar").write_text("half of a much longer text")
-    assert slurm_setup.put(str(path), b"new", 0o644, "root")
-    assert not slurm_setup.put(str(path), b"new", 0o644, "root")
+    assert node_setup.put(str(path), b"new", 0o644, "root")
+    assert not node_setup.put(str(path), b"new", 0o644, "root")
     assert path.read_bytes() == b"new"
     assert [each.name for each in tmp_path.iterdir()] == ["conf"]
 
 
 def test_a_file_goes_to_a_user_and_to_that_users_group(tmp_path, monkeypatch):
     given: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(slurm_setup.os, "chown", lambda *words: given.append(words))
-    monkeypatch.setattr(slurm_setup.pwd, "getpwnam", lambda _: pwd.struct_passwd(("slurm", "x", 7, 8, "", "/", "/bin/sh")))
-    slurm_setup.give(str(tmp_path), "slurm")
+    monkeypatch.setattr(node_setup.os, "chown", lambda *words: given.append(words))
+    monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: pwd.struct_passwd(("slurm", "x", 7, 8, "", "/", "/bin/sh")))
+    node_setup.give(str(tmp_path), "slurm")
     assert given == [(str(tmp_path), 7, 8)]
 
 
 def test_a_user_that_the_packages_did_not_create_is_named(tmp_path):
     with pytest.raises(SystemExit) as ended:
-        slurm_setup.give(str(tmp_path), "no-such-user")
+        node_setup.give(str(tmp_path), "no-such-user")
     assert str(ended.value) == "there is no user no-such-user, which the packages of Slurm and munge create"

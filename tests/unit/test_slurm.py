@@ -15,10 +15,10 @@ import pytest
 from measurement_line import fits_its_type
 
 from benchmarks.launch.protocol import Node, Schedule
-from benchmarks.runner import fanout, schedule, slurm_setup, slurm_states
+from benchmarks.runner import fanout, schedule, slurm_states
 from benchmarks.runner.refusal import Refusal
 from catalogue import SERVERS, SHAPES
-from scheduler import names, slurm_conf
+from scheduler import names, node_setup, slurm_conf
 from scheduler.files import cgroup_conf
 
 NODES = [Node("gpu-a", "10.0.0.1"), Node("gpu-b", "10.0.0.2")]
@@ -186,40 +186,40 @@ def test_a_controller_that_does_not_answer_is_reported(monkeypatch, tmp_path):
 
 def test_a_file_is_written_once_completely_and_with_its_mode(tmp_path):
     path, me = tmp_path / "deep" / "munge.key", getpass.getuser()
-    assert slurm_setup.put(str(path), b"one", 0o400, me)
+    assert node_setup.put(str(path), b"one", 0o400, me)
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"one", 0o400)
-    assert not slurm_setup.put(str(path), b"one", 0o400, me)
-    assert slurm_setup.put(str(path), b"two", 0o400, me)
+    assert not node_setup.put(str(path), b"one", 0o400, me)
+    assert node_setup.put(str(path), b"two", 0o400, me)
     assert [one.name for one in path.parent.iterdir()] == ["munge.key"]
 
 
 def test_the_controllers_key_is_new_unless_its_cluster_already_has_one(tmp_path, monkeypatch):
     key = tmp_path / "munge.key"
-    monkeypatch.setattr(slurm_setup, "_KEY", str(key))
+    monkeypatch.setattr(node_setup, "_KEY", str(key))
     key.write_bytes(b"a package's")
     said = []
-    monkeypatch.setattr(slurm_setup, "_daemon", lambda *_: None)
-    monkeypatch.setattr(slurm_setup, "give", lambda *_: None)
+    monkeypatch.setattr(node_setup, "_daemon", lambda *_: None)
+    monkeypatch.setattr(node_setup, "give", lambda *_: None)
     monkeypatch.setattr("builtins.print", said.append)
     given = {"key": "", "conf": str(tmp_path), "mark": slurm_conf.MARK, "folders": [], "files": {}, "units": {}}
-    slurm_setup.main(json.dumps(given))
+    node_setup.main(json.dumps(given))
     made = base64.b64decode(json.loads(said[-1])["key"])
     assert (len(made), key.read_bytes(), key.stat().st_mode & 0o777) == (1024, made, 0o400)
-    slurm_setup.main(json.dumps(given))
+    node_setup.main(json.dumps(given))
     assert key.read_bytes() != made
     (tmp_path / "slurm.conf").write_text(f"{slurm_conf.MARK}\nClusterName=busbar\n")
     made = key.read_bytes()
-    slurm_setup.main(json.dumps(given))
+    node_setup.main(json.dumps(given))
     assert key.read_bytes() == made
 
 
 @pytest.fixture
 def set_up(tmp_path, monkeypatch):
     """Set a node up in a folder of its own; return the commands of each time, in order. Units do not run at first."""
-    monkeypatch.setattr(slurm_setup, "_KEY", str(tmp_path / "munge/munge.key"))
-    monkeypatch.setattr(slurm_setup, "_UNITS", str(tmp_path / "units"))
+    monkeypatch.setattr(node_setup, "_KEY", str(tmp_path / "munge/munge.key"))
+    monkeypatch.setattr(node_setup, "_UNITS", str(tmp_path / "units"))
     owners, running = {}, set()
-    monkeypatch.setattr(slurm_setup, "give", lambda path, owner: owners.update({path.removesuffix(".busbar"): owner}))
+    monkeypatch.setattr(node_setup, "give", lambda path, owner: owners.update({path.removesuffix(".busbar"): owner}))
 
     def main(**changes: Any) -> list[str]:
         calls: list[str] = []
@@ -231,7 +231,7 @@ def set_up(tmp_path, monkeypatch):
             assert may_fail == (argv[1] == "is-active")
             return int(argv[1] == "is-active" and argv[-1] not in running)
 
-        monkeypatch.setattr(slurm_setup, "_run", run)
+        monkeypatch.setattr(node_setup, "_run", run)
         given = {
             "key": base64.b64encode(b"key").decode(),
             "conf": str(tmp_path / "slurm"),
@@ -240,7 +240,7 @@ def set_up(tmp_path, monkeypatch):
             "files": {"slurm.conf": "conf\n"},
             "units": {"slurmd.service": "unit\n"},
         }
-        slurm_setup.main(json.dumps(given | changes))
+        node_setup.main(json.dumps(given | changes))
         return calls
 
     main.owners = owners  # type: ignore[attr-defined]
@@ -325,7 +325,7 @@ def test_a_node_that_somebody_drained_is_not_waited_for(monkeypatch):
 
 
 class Cluster:
-    """Nodes that answer as `slurm_facts` and `slurm_setup` do; `calls` has what they were given, in order."""
+    """Nodes that answer as `slurm_facts` and `node_setup` do; `calls` has what they were given, in order."""
 
     def __init__(self, monkeypatch, found: list[dict[str, Any]], status: int = 0) -> None:
         self.calls: list[tuple[list[str], dict[str, Any]]] = []

@@ -7,18 +7,25 @@ import base64
 import json
 import os
 import pwd
+import socket
 import subprocess
 import sys
 
 _KEY = "/etc/munge/munge.key"
 _KEY_BYTES = 1024
+_HOSTNAME = "/etc/hostname"
 _UNITS = "/etc/systemd/system"
 _START_TIMEOUT_S = 60
 
 
 def main(text: str) -> None:
-    """Set up what the JSON `text` describes; print munge's key as JSON if requested."""
+    """Set up what the JSON `text` describes; print munge's key as JSON if requested.
+
+    `hostname`, if given, becomes the machine's name: slurmd finds itself in slurm.conf by it.
+    """
     given = json.loads(text)
+    if given.get("hostname"):
+        name_machine(given["hostname"])
     key = base64.b64decode(given["key"]) if given["key"] else _own_key(given["conf"], given["mark"])
     changed = put(_KEY, key, 0o400, "munge")
     _daemon("munge", changed)
@@ -48,6 +55,13 @@ def _own_key(conf: str, mark: str) -> bytes:
             with open(_KEY, "rb") as known:
                 return known.read()
     return os.urandom(_KEY_BYTES)
+
+
+def name_machine(hostname: str) -> None:
+    """Name this machine, now and after a reboot."""
+    put(_HOSTNAME, f"{hostname}\n".encode(), 0o644, "root")
+    if socket.gethostname() != hostname:
+        socket.sethostname(hostname)
 
 
 def put(path: str, body: bytes, mode: int, owner: str) -> bool:
