@@ -10,10 +10,14 @@ import pwd
 import socket
 import subprocess
 import sys
+from typing import Dict
 
 _KEY = "/etc/munge/munge.key"
 _KEY_BYTES = 1024
 _HOSTNAME = "/etc/hostname"
+_HOSTS = "/etc/hosts"
+#: End of each line that is ours in a hosts file.
+_OURS = "# a node of busbar"
 _UNITS = "/etc/systemd/system"
 _START_TIMEOUT_S = 60
 
@@ -21,9 +25,12 @@ _START_TIMEOUT_S = 60
 def main(text: str) -> None:
     """Set up what the JSON `text` describes; print munge's key as JSON if requested.
 
-    `hostname`, if given, becomes the machine's name: slurmd finds itself in slurm.conf by it.
+    `hostname`, if given, becomes the machine's name: slurmd finds itself in slurm.conf by it. `others`, if given, are addresses
+    of nodes by name, which this machine then knows.
     """
     given = json.loads(text)
+    if given.get("others"):
+        know(_HOSTS, given["others"])
     if given.get("hostname"):
         name_machine(given["hostname"])
     key = base64.b64decode(given["key"]) if given["key"] else _own_key(given["conf"], given["mark"])
@@ -33,7 +40,9 @@ def main(text: str) -> None:
         os.makedirs(folder, mode=0o755, exist_ok=True)
         give(folder, "slurm")
     files = {os.path.join(given["conf"], name): body for name, body in given["files"].items()}
-    wrote = [put(path, body.encode(), 0o644, "root") for path, body in sorted(files.items())]
+    wrote = [
+        put(path, body.encode(), 0o755 if body.startswith("#!") else 0o644, "root") for path, body in sorted(files.items())
+    ]
     if any(put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in sorted(given["units"].items())):
         _run("systemctl", "daemon-reload")
         wrote.append(True)
@@ -62,6 +71,20 @@ def name_machine(hostname: str) -> None:
     put(_HOSTNAME, f"{hostname}\n".encode(), 0o644, "root")
     if socket.gethostname() != hostname:
         socket.sethostname(hostname)
+
+
+def know(path: str, others: Dict[str, str]) -> None:
+    """Make the hosts file `path` have these addresses by name, and no earlier ones of ours; other lines stay.
+
+    It is not replaced but written, because it may be mounted by itself.
+    """
+    with open(path, encoding="utf-8") as source:
+        lines = source.read().splitlines()
+    kept = [line for line in lines if not line.endswith(_OURS)]
+    wanted = kept + [f"{address} {name} {_OURS}" for name, address in sorted(others.items())]
+    if wanted != lines:
+        with open(path, "w", encoding="utf-8") as target:
+            target.write("\n".join(wanted) + "\n")
 
 
 def put(path: str, body: bytes, mode: int, owner: str) -> bool:

@@ -202,6 +202,20 @@ def test_a_node_gets_its_name_before_its_daemons_start(machine, monkeypatch):
     assert named == ["gpu-dy-p5-1"]
 
 
+def test_a_script_may_be_run(machine):
+    machine.main(files={"prolog.d/00_x": "#!/bin/sh\n"})
+    assert (machine.folder / "slurm/prolog.d/00_x").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_node_knows_the_others_and_forgets_who_they_were(machine, monkeypatch):
+    hosts = machine.folder / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n10.0.0.9 gpu-dy-p5-1 # mine")
+    monkeypatch.setattr(node_setup, "_HOSTS", str(hosts))
+    machine.main(others={"gpu-dy-p5-2": "10.0.0.2", "gpu-dy-p5-1": "10.0.0.1"})
+    machine.main(others={"gpu-dy-p5-1": "10.0.0.7"})
+    assert hosts.read_text() == "127.0.0.1 localhost\n10.0.0.9 gpu-dy-p5-1 # mine\n10.0.0.7 gpu-dy-p5-1 # a node of busbar\n"
+
+
 def test_running_daemons_with_the_right_files_are_left_alone_and_stopped_ones_are_started(machine):
     machine.main()
     machine.main()

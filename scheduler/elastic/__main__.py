@@ -1,0 +1,51 @@
+"""`resume`, `suspend` and `resume-failed` write down what Slurm wants, `reconcile` does it, `sweep` ends all machines."""
+
+import os
+import sys
+from typing import Any, Callable, Dict, List
+
+from scheduler.elastic import join, reconcile, settings, spool, sweep
+from scheduler.elastic.aws import Aws
+from scheduler.elastic.cloud import Cloud
+from scheduler.elastic.oci import Oci
+from scheduler.elastic.slurm import Slurm
+from scheduler.elastic.state import State, only_one
+from scheduler.elastic.work import Work
+
+_CLOUDS: Dict[str, Callable[[Dict[str, Any]], Cloud]] = {"aws": Aws, "oci": Oci}
+_WISHES = (spool.RESUME, spool.SUSPEND, spool.FAILED)
+
+
+def main(argv: List[str]) -> int:
+    """Run one program; return its exit status."""
+    verb, folder = argv[0], os.path.join(settings.FOLDER, "wanted")
+    if verb in _WISHES:
+        named = os.environ.get("SLURM_RESUME_FILE", "") if verb == spool.RESUME else ""
+        spool.write(folder, verb, spool.groups_of(argv[1], _read(named)))
+        return 0
+    known = settings.load()
+    cloud = _CLOUDS[known.cloud["name"]](known.cloud)
+    with only_one(os.path.join(settings.FOLDER, "lock")) as mine:
+        if not mine:
+            print("another run is at work; it does what is wanted")
+            return 0
+        state = State.load(os.path.join(settings.FOLDER, "state.json"))
+        if verb == "sweep":
+            with open(os.path.join(settings.FOLDER, reconcile.CLOSED), "w", encoding="utf-8"):
+                pass
+            return sweep.all_machines(cloud)
+        reconcile.once(Work(known, state, folder, Slurm(), cloud, join.over_ssh(known.join)))
+    return 0
+
+
+def _read(path: str) -> str:
+    """Return Slurm's file about the jobs; without it, nodes belong to no job."""
+    try:
+        with open(path, encoding="utf-8") as source:
+            return source.read()
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,200 @@
+"""EC2 as the controller's role sees it: RunInstances from a launch template, DescribeInstances and TerminateInstances.
+
+The Query API over HTTPS with Signature Version 4 and nothing else: Debian's and the vendors' images have boto3 of any
+version or none, and three calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM User Guide,
+"Create a signed AWS API request"; EC2 user guide, "Use the Instance Metadata Service" and "Ensuring idempotency".
+"""
+
+import hashlib
+import hmac
+import json
+import re
+import time
+import urllib.parse
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from xml.etree import ElementTree as ET
+
+from scheduler.elastic import http_client
+from scheduler.elastic.cloud import BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
+from scheduler.elastic.http_client import Answer, Http
+
+TOKEN_TAG = "busbar:launch"  # noqa: S105 - the name of a tag
+_VERSION = "2016-11-15"
+_METADATA = "http://169.254.169.254/latest/"
+#: `reconcile` ends after some minutes, and every call must leave time for the others.
+_TIMEOUT_S = 20
+_METADATA_TIMEOUT_S = 3
+_PAGE = 1000
+#: What another time or size could have (aws-parallelcluster-node: slurm_plugin/fleet_manager.py; EC2 API, error codes).
+_CAPACITY = re.compile(
+    r"Insufficient\w*Capacity\w*|InsufficientFreeAddressesInSubnet|ReservationCapacityExceeded|UnfulfillableCapacity|"
+    r"(Instance|Vcpu|Volume|MaxSpotInstanceCount|PlacementGroup)\w*(Limit)?Exceeded|SpotMaxPriceTooLow"
+)
+_BUSY = re.compile(
+    r"RequestLimitExceeded|Throttl\w+|.*RequestThrottled\w*|InternalError|InternalFailure|Unavailable|ServiceUnavailable|ResourceCountExceeded"
+)
+_ENDED = ("shutting-down", "terminated", "stopping", "stopped")
+_MISSING = "InvalidInstanceID.NotFound"
+_SERVER_ERROR = 500
+
+
+class Credentials(NamedTuple):
+    """Temporary credentials of the instance's role."""
+
+    key: str
+    secret: str
+    session: str
+
+
+class Aws(Cloud):
+    """One region's EC2.
+
+    Args:
+        given: `region`; `endpoint`, the service's URL; `tags`, which every machine of the cluster has.
+    """
+
+    def __init__(self, given: Dict[str, Any], send: Http = http_client.send, clock: Callable[[], float] = time.time) -> None:
+        self._region, self._endpoint, self._tags = given["region"], given["endpoint"], given["tags"]
+        self._send, self._clock = send, clock
+        self._credentials: Optional[Credentials] = None
+
+    def launch(self, wanted: Launch) -> List[str]:
+        """Start machines from the set's launch template; `spec` has `template`, its id, and `tags`."""
+        asked = {
+            "LaunchTemplate.LaunchTemplateId": wanted.spec["template"],
+            "LaunchTemplate.Version": "$Default",
+            "MinCount": str(wanted.least),
+            "MaxCount": str(wanted.size),
+            "ClientToken": wanted.token,
+        }
+        tags = {**self._tags, **wanted.spec["tags"], TOKEN_TAG: wanted.token}
+        for at, noun in enumerate(("instance", "volume"), 1):
+            asked[f"TagSpecification.{at}.ResourceType"] = noun
+            for number, (key, value) in enumerate(sorted(tags.items()), 1):
+                asked[f"TagSpecification.{at}.Tag.{number}.Key"] = key
+                asked[f"TagSpecification.{at}.Tag.{number}.Value"] = value
+        return [_text(one, "instanceId") for one in self._call("RunInstances", asked).iter("item") if _text(one, "instanceId")]
+
+    def listing(self) -> Listing:
+        """Return the machines that have the cluster's tags and a launch of these programs."""
+        asked = {"Filter.1.Name": "tag-key", "Filter.1.Value.1": TOKEN_TAG, "MaxResults": str(_PAGE)}
+        for at, (key, value) in enumerate(sorted(self._tags.items()), 2):
+            asked[f"Filter.{at}.Name"], asked[f"Filter.{at}.Value.1"] = f"tag:{key}", value
+        found: List[Machine] = []
+        while True:
+            answer = self._call("DescribeInstances", asked)
+            found += [
+                _machine(one)
+                for one in answer.iter("item")
+                if _text(one, "instanceId") and one.find("instanceState") is not None
+            ]
+            following = _text(answer, "nextToken")
+            if not following:
+                return Listing(found, {})
+            asked["NextToken"] = following
+
+    def terminate(self, ids: Sequence[str]) -> None:
+        """End machines; those that EC2 does not know any more are left out, because it refuses all for one of them."""
+        left = list(ids)
+        while left:
+            try:
+                self._call("TerminateInstances", {f"InstanceId.{at}": its for at, its in enumerate(left, 1)})
+            except CloudError as error:
+                unknown = set(re.findall(r"i-[0-9a-f]+", str(error))) if error.code == _MISSING else set()
+                if not unknown & set(left):
+                    raise
+                left = [its for its in left if its not in unknown]
+            else:
+                return
+
+    def _call(self, action: str, asked: Dict[str, str]) -> ET.Element:
+        body = urllib.parse.urlencode(
+            sorted({"Action": action, "Version": _VERSION, **asked}.items()), quote_via=urllib.parse.quote
+        )
+        try:
+            credentials = self._credentials = self._credentials or self._own()
+            headers = signed(self._endpoint, self._region, body.encode(), credentials, self._clock())
+            answer = self._send("POST", self._endpoint, headers, body.encode(), _TIMEOUT_S)
+        except OSError as error:
+            raise BusyError("NoAnswer", f"{action}: {error}") from None
+        if answer.status < 300:  # noqa: PLR2004 - success
+            return _parsed(answer.body)
+        raise _error(action, answer)
+
+    def _own(self) -> Credentials:
+        """Return the credentials of this machine's role."""
+        lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+        token = self._said("PUT", "api/token", lifetime)
+        proof = {"X-aws-ec2-metadata-token": token}
+        folder = "meta-data/iam/security-credentials/"
+        role = self._said("GET", folder, proof).split()[0]
+        its = json.loads(self._said("GET", folder + role, proof))
+        return Credentials(its["AccessKeyId"], its["SecretAccessKey"], its["Token"])
+
+    def _said(self, method: str, path: str, headers: Dict[str, str]) -> str:
+        answer = self._send(method, _METADATA + path, headers, b"", _METADATA_TIMEOUT_S)
+        if answer.status != 200 or not answer.body.strip():  # noqa: PLR2004 - success
+            raise CloudError(
+                "NoCredentials", f"the metadata service answers {answer.status} to {path}; has this machine a role?"
+            )
+        return answer.body.decode()
+
+
+def signed(url: str, region: str, body: bytes, credentials: Credentials, now: float) -> Dict[str, str]:
+    """Return the headers of a POST to EC2, its signature among them."""
+    at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    host = urllib.parse.urlsplit(url).netloc
+    headers = {
+        "content-type": "application/x-www-form-urlencoded; charset=utf-8",
+        "host": host,
+        "x-amz-date": at,
+        "x-amz-security-token": credentials.session,
+    }
+    names = ";".join(sorted(headers))
+    lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
+    request = f"POST\n/\n\n{lines}\n{names}\n{hashlib.sha256(body).hexdigest()}"
+    scope = f"{at[:8]}/{region}/ec2/aws4_request"
+    text = f"AWS4-HMAC-SHA256\n{at}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    key = f"AWS4{credentials.secret}".encode()
+    for part in scope.split("/"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    proof = f"AWS4-HMAC-SHA256 Credential={credentials.key}/{scope}, SignedHeaders={names}, Signature={signature}"
+    return {**headers, "authorization": proof}
+
+
+def _parsed(body: bytes) -> ET.Element:
+    """Return the answer without its XML name space."""
+    try:
+        root = ET.fromstring(body)  # noqa: S314 - EC2's own answers, over a verified connection
+    except ET.ParseError:
+        raise BusyError("NoAnswer", "the service's answer is not XML") from None
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return root
+
+
+def _text(element: ET.Element, name: str) -> str:
+    found = element.find(name)
+    return (found.text or "").strip() if found is not None else ""
+
+
+def _machine(one: ET.Element) -> Machine:
+    tags = {_text(tag, "key"): _text(tag, "value") for tag in one.findall("tagSet/item")}
+    state = _text(one, "instanceState/name")
+    why = _text(one, "stateReason/message")
+    return Machine(_text(one, "instanceId"), tags.get(TOKEN_TAG, ""), _text(one, "privateIpAddress"), state in _ENDED, why)
+
+
+def _error(action: str, answer: Answer) -> CloudError:
+    try:
+        root = _parsed(answer.body)
+        code, message = _text(root, "Errors/Error/Code"), _text(root, "Errors/Error/Message")
+    except BusyError:
+        code, message = "", ""
+    code, message = code or f"HTTP{answer.status}", f"{action}: {message or 'no message'}"
+    if _CAPACITY.fullmatch(code):
+        return CapacityError(code, message)
+    if _BUSY.fullmatch(code) or answer.status >= _SERVER_ERROR:
+        return BusyError(code, message)
+    return CloudError(code, message)

@@ -1,0 +1,84 @@
+"""What a cloud must be able to do: start machines of a set, list those of the cluster, and end some."""
+
+from typing import Any, Dict, List, NamedTuple, Sequence
+
+
+class CloudError(Exception):
+    """A call that the cloud refused.
+
+    Attributes:
+        code: the cloud's own word for it, such as UnauthorizedOperation.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class CapacityError(CloudError):
+    """The cloud has no such machines at the moment, or the account's quota is used up."""
+
+
+class BusyError(CloudError):
+    """The call was throttled, or the service did not answer; the same call may succeed later."""
+
+
+class Launch(NamedTuple):
+    """Machines to start together.
+
+    Attributes:
+        token: unique to this launch. The cloud tags machines with it, and starts nothing twice for one token.
+        node_set: key of the set.
+        size: machines wanted; at least `least` of them, or none.
+        spec: how the cloud starts a machine of the set, as it is in the programs' configuration.
+    """
+
+    token: str
+    node_set: str
+    size: int
+    least: int
+    spec: Dict[str, Any]
+
+
+class Machine(NamedTuple):
+    """A machine of this cluster that runs or starts, or has ended recently.
+
+    Attributes:
+        token: of its launch.
+        address: private IPv4 address; empty while it has none.
+        ended: it runs no more, or is about to end.
+        why: why it ended or cannot be used, as the cloud says; empty if the cloud does not say.
+    """
+
+    id: str
+    token: str
+    address: str
+    ended: bool = False
+    why: str = ""
+
+
+class Listing(NamedTuple):
+    """Machines, and launches that failed after the call had succeeded: token -> error."""
+
+    machines: Sequence[Machine]
+    failed: Dict[str, CloudError]
+
+
+class Cloud:
+    """One cloud, as the credentials of this machine see it."""
+
+    def launch(self, wanted: Launch) -> List[str]:
+        """Start machines with one call, whatever their number; return their ids, or none if the cloud tells them later.
+
+        Raises:
+            CapacityError, BusyError, CloudError: nothing was started.
+        """
+        raise NotImplementedError
+
+    def listing(self) -> Listing:
+        """Return the cluster's dynamic machines; one call for each page of the answer."""
+        raise NotImplementedError
+
+    def terminate(self, ids: Sequence[str]) -> None:
+        """End machines; one that has ended already is no error."""
+        raise NotImplementedError

@@ -1,0 +1,31 @@
+"""One HTTP request with a limit of time, and its answer whatever its status."""
+
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from typing import Callable, Dict, NamedTuple
+
+
+class Answer(NamedTuple):
+    """Status and body of an HTTP answer; `headers` by name in lower case."""
+
+    status: int
+    body: bytes
+    headers: Dict[str, str] = {}  # noqa: RUF012 - never changed; a NamedTuple's default is shared
+
+
+#: Send (method, URL, headers, body, seconds) and return the answer; OSError where there is none.
+Http = Callable[[str, str, Dict[str, str], bytes, float], Answer]
+
+
+def send(method: str, url: str, headers: Dict[str, str], body: bytes, timeout_s: float) -> Answer:
+    """Send one request; proxies of the environment are for people, not for clouds' services."""
+    request = urllib.request.Request(url, data=body or None, headers=headers, method=method)  # noqa: S310 - constant schemes
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=timeout_s) as answer:
+            return Answer(answer.status, answer.read(), {name.lower(): value for name, value in answer.headers.items()})
+    except urllib.error.HTTPError as error:
+        return Answer(error.code, error.read())
+    except HTTPException as error:
+        raise OSError(str(error)) from None

@@ -1,0 +1,82 @@
+"""Makes a new machine a node over SSH: its name, munge's key and slurmd's unit. Only controller and nodes have the key."""
+
+import base64
+import json
+import subprocess
+from typing import Any, Callable, Dict, List
+
+from scheduler import node_setup, slurm_conf
+from scheduler.files import scripts
+from scheduler.units import units
+
+_TIMEOUT_S = 45
+_KEY = "/etc/munge/munge.key"
+#: As root, isolated from the user's environment.
+_PYTHON = "python3 -IS -"
+
+
+def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
+    """Return a function (node, machine's id, address, all addresses) -> why the machine is no node yet; empty if it is one.
+
+    Args:
+        given: `user`, login user with sudo; `identity`, file of the controller's private key; `known_hosts`, the file of host
+            keys; `controller`, the controller's address.
+    """
+
+    def join(node: str, machine: str, address: str, others: Dict[str, str]) -> str:
+        with open(_KEY, "rb") as source:
+            key = source.read()
+        call = "\nmain({!r})\n".format(json.dumps(setup(node, key, given["controller"], others)))
+        ssh = [*words_of_ssh(given, machine), f"{given['user']}@{address}", f"sudo -n {_PYTHON}"]
+        try:
+            done = subprocess.run(
+                ssh,
+                input=setup_program() + call.encode(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"no answer within {_TIMEOUT_S} s"
+        said = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
+        return said if done.returncode else ""
+
+    return join
+
+
+def setup(node: str, key: bytes, controller: str, others: Dict[str, str]) -> Dict[str, Any]:
+    """Return what `scheduler.node_setup` does on a node."""
+    unit = units(controller)["slurmd.service"]
+    return {
+        "key": base64.b64encode(key).decode(),
+        "conf": slurm_conf.CONF,
+        "mark": slurm_conf.MARK,
+        "folders": [slurm_conf.SPOOL, slurm_conf.LOGS],
+        "files": scripts(),
+        "units": {"slurmd.service": unit},
+        "hostname": node,
+        "others": others,
+    }
+
+
+def words_of_ssh(given: Dict[str, Any], machine: str) -> List[str]:
+    """Return the words of ssh. A host key is pinned to the machine's id: its address may be another machine's later."""
+    options = {
+        "BatchMode": "yes",
+        "StrictHostKeyChecking": "accept-new",
+        "HostKeyAlias": machine,
+        "HashKnownHosts": "no",
+        "UserKnownHostsFile": given["known_hosts"],
+        "IdentityFile": given["identity"],
+        "IdentitiesOnly": "yes",
+        "ConnectTimeout": "5",
+        "ServerAliveInterval": "10",
+    }
+    return ["ssh", *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
+
+
+def setup_program() -> bytes:
+    """Return the program that a node runs to set itself up."""
+    loader = node_setup.__loader__
+    return str(loader.get_source(node_setup.__name__)).encode()  # type: ignore[union-attr]

@@ -1,0 +1,177 @@
+"""OCI as the controller's instance principal sees it: one cluster network for each launch, listed and ended by its tags.
+
+REST over HTTPS, signed by `oci_identity`: the images' Python has no SDK, and eight calls do not need it. Source: OCI API
+reference, Core Services API 20160918. A cluster network starts all its machines or fails; it fails after the call, so a launch
+returns no ids, and `listing` tells of the failure.
+"""
+
+import json
+import time
+import urllib.parse
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+
+from scheduler.elastic import http_client, oci_identity
+from scheduler.elastic.cloud import BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
+from scheduler.elastic.http_client import Http
+
+TOKEN_TAG = "busbar-launch"  # noqa: S105 - the name of a tag
+_TIMEOUT_S = 20
+_PAGE = 100
+_TOO_MANY = 429
+_SERVER_ERROR = 500
+_NOT_FOUND = 404
+_CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
+_GONE = ("TERMINATING", "TERMINATED")
+#: States in which a cluster network may still fail.
+_UNSURE = ("PROVISIONING", "SCALING")
+
+
+class _Home(NamedTuple):
+    """Where a machine is: its cluster network, its instance pool, and all machines of that network."""
+
+    network: str
+    pool: str
+    mates: Sequence[str]
+
+
+class Oci(Cloud):
+    """One compartment.
+
+    Args:
+        given: `region`; `compartment`, its OCID; `subnet`, the nodes'; `tags`, free-form tags of the cluster.
+    """
+
+    def __init__(self, given: Dict[str, Any], send: Http = http_client.send, clock: Callable[[], float] = time.time) -> None:
+        self._given, self._send, self._clock = given, send, clock
+        self._base = f"https://iaas.{given['region']}.oraclecloud.com/20160918"
+        self._signer: Optional[oci_identity.Signer] = None
+        self._homes: Dict[str, _Home] = {}
+
+    def launch(self, wanted: Launch) -> List[str]:
+        """Create a cluster network; `spec` has `configuration` (of instances), `label`, and `domains` to try in their order."""
+        domains = wanted.spec["domains"]
+        for number, domain in enumerate(domains):
+            asked = {
+                "compartmentId": self._given["compartment"],
+                "displayName": f"{wanted.spec['label']}-{wanted.token[:8]}",
+                "freeformTags": {**self._given["tags"], TOKEN_TAG: wanted.token},
+                "instancePools": [{"instanceConfigurationId": wanted.spec["configuration"], "size": wanted.size}],
+                "placementConfiguration": {"availabilityDomain": domain, "primarySubnetId": self._given["subnet"]},
+            }
+            try:
+                self._call("POST", "/clusterNetworks", asked, {"opc-retry-token": f"{wanted.token}-{number}"})
+            except CapacityError:
+                if domain == domains[-1]:
+                    raise
+            else:
+                break
+        return []
+
+    def listing(self) -> Listing:
+        """Return machines of the cluster's networks, with their addresses; networks without machines are removed."""
+        machines: List[Machine] = []
+        failed: Dict[str, CloudError] = {}
+        networks = [one for one in self._all("/clusterNetworks") if self._is_ours(one) and one["lifecycleState"] not in _GONE]
+        addresses = self._addresses() if networks else {}
+        self._homes = {}
+        for one in networks:
+            token = one["freeformTags"][TOKEN_TAG]
+            found = self._all(f"/clusterNetworks/{one['id']}/instances")
+            alive = [its["id"] for its in found if its["state"].upper() not in _GONE]
+            for its in found:
+                self._homes[its["id"]] = _Home(one["id"], one["instancePools"][0]["id"], alive)
+                ended = its["state"].upper() in _GONE
+                machines.append(Machine(its["id"], token, addresses.get(its["id"], ""), ended))
+            if one["lifecycleState"] in _UNSURE:
+                error = self._failure(one["id"])
+                if error:
+                    failed[token] = error
+            if not alive and (token in failed or one["lifecycleState"] not in _UNSURE):
+                self._remove(one["id"])
+        return Listing(machines, failed)
+
+    def terminate(self, ids: Sequence[str]) -> None:
+        """End machines: a network whose machines all end with one call, others one by one, because OCI has no call for many."""
+        if not set(ids) <= set(self._homes):
+            self.listing()
+        left = [its for its in ids if its in self._homes]
+        for network in sorted({self._homes[its].network for its in left}):
+            own = [its for its in left if self._homes[its].network == network]
+            home = self._homes[own[0]]
+            if set(home.mates) <= set(own):
+                self._remove(network)
+                continue
+            for its in own:
+                detached = {"instanceId": its, "isDecrementSize": True, "isAutoTerminate": True}
+                self._call("POST", f"/instancePools/{home.pool}/actions/detachInstance", detached, gone_is_fine=True)
+
+    def _is_ours(self, network: Dict[str, Any]) -> bool:
+        tags = network.get("freeformTags") or {}
+        return TOKEN_TAG in tags and all(tags.get(key) == value for key, value in self._given["tags"].items())
+
+    def _remove(self, network: str) -> None:
+        self._call("DELETE", f"/clusterNetworks/{network}", gone_is_fine=True)
+
+    def _addresses(self) -> Dict[str, str]:
+        """Return private addresses by instance: two lists, whatever the number of machines."""
+        subnet = self._given["subnet"]
+        by_interface = {
+            its["vnicId"]: its["ipAddress"] for its in self._all("/privateIps", subnetId=subnet, in_compartment=False)
+        }
+        attached = self._all("/vnicAttachments")
+        return {its["instanceId"]: by_interface[its["vnicId"]] for its in attached if its.get("vnicId") in by_interface}
+
+    def _failure(self, network: str) -> Optional[CloudError]:
+        """Return why the network's machines do not start, from its work requests; None as long as they may."""
+        for request in self._all("/workRequests", resourceId=network):
+            if request["status"] == "FAILED":
+                errors = self._all(f"/workRequests/{request['id']}/errors", in_compartment=False)
+                code, message = (errors[0]["code"], errors[0]["message"]) if errors else ("Failed", "no reason is given")
+                return _kind(0, CloudError(code, message))
+        return None
+
+    def _all(self, path: str, *, in_compartment: bool = True, **query: str) -> List[Dict[str, Any]]:
+        """Return the items of all pages."""
+        asked = {"limit": str(_PAGE), **query}
+        if in_compartment:
+            asked["compartmentId"] = self._given["compartment"]
+        found: List[Dict[str, Any]] = []
+        while True:
+            answer = self._call("GET", f"{path}?{urllib.parse.urlencode(sorted(asked.items()))}")
+            found += json.loads(answer.body.decode())
+            following = answer.headers.get("opc-next-page")
+            if not following:
+                return found
+            asked["page"] = following
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        asked: Optional[Dict[str, Any]] = None,
+        more: Optional[Dict[str, str]] = None,
+        *,
+        gone_is_fine: bool = False,
+    ) -> http_client.Answer:
+        body = json.dumps(asked).encode() if asked is not None else b""
+        self._signer = self._signer or oci_identity.own(self._given["region"], self._send, self._clock)
+        url = self._base + path
+        headers = {**self._signer.headers(method, url, body, self._clock()), **(more or {})}
+        try:
+            answer = self._send(method, url, headers, body, _TIMEOUT_S)
+        except OSError as error:
+            raise BusyError("NoAnswer", f"{method} {path}: {error}") from None
+        if answer.status < 300 or (gone_is_fine and answer.status == _NOT_FOUND):  # noqa: PLR2004 - success
+            return answer
+        raise _kind(answer.status, oci_identity.refusal(f"{method} {path.partition('?')[0]}", answer))
+
+
+def _kind(status: int, error: CloudError) -> CloudError:
+    """Return the error as what it means: no capacity is an internal error by its status, and is told by its text."""
+    said = str(error).lower()
+    code, message = error.code, str(error)[len(error.code) + 2 :]
+    if any(words in said for words in _CAPACITY):
+        return CapacityError(code, message)
+    if status == _TOO_MANY or status >= _SERVER_ERROR:
+        return BusyError(code, message)
+    return error

@@ -1,0 +1,173 @@
+"""Does what Slurm wants: starts and ends machines, makes them nodes, and repairs what faults have left. One run is one pass."""
+
+import os
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Dict, List, Tuple
+
+from scheduler import node_setup
+from scheduler.elastic import spool, watch
+from scheduler.elastic.cloud import BusyError, CapacityError, CloudError, Launch
+from scheduler.elastic.slurm import SlurmError
+from scheduler.elastic.spool import Group, Wish
+from scheduler.elastic.state import Batch
+from scheduler.elastic.work import PAUSE_S, Work
+
+#: Nodes that are made members at once; each is an SSH connection to another machine.
+_WINDOW = 32
+#: A file with this name beside the spool: the cluster is being destroyed, and nothing is started any more.
+CLOSED = "closed"
+_LONGEST_WAIT_S = 60
+
+
+def once(work: Work) -> None:
+    """Run one pass. Every step reads and writes the state only, so a run that is killed is continued by the next one."""
+    take(work)
+    _forget(work)
+    if not os.path.exists(os.path.join(os.path.dirname(work.spool), CLOSED)):
+        launch(work)
+    watch.look(work)
+    _join(work)
+    watch.terminate(work)
+    try:
+        watch.agree(work)
+    except SlurmError as error:
+        work.say(f"Slurm does not answer, its nodes keep their states: {error}")
+    work.state.save()
+
+
+def take(work: Work) -> None:
+    """Put what Slurm wants into the state, and only then remove it from the folder."""
+    wishes = spool.read(work.spool)
+    for wish in wishes:
+        if wish.kind == spool.RESUME:
+            _plan(work, wish)
+            continue
+        nodes = [node for group in wish.groups for node in group.nodes]
+        if wish.kind == spool.FAILED:
+            work.fail(
+                nodes, "slurmd did not answer within ResumeTimeout; see the machine's console and first boot's log", PAUSE_S
+            )
+        for node in nodes:
+            batch = work.state.batch_of(node)
+            if batch:
+                work.end(batch, node)
+    if wishes:
+        work.state.save()
+        spool.remove(wishes)
+        spool.sync(work.spool)
+
+
+def _forget(work: Work) -> None:
+    """End machines of nodes that the cluster has no more, because an update removed their set or made it smaller."""
+    for batch in list(work.state.batches.values()):
+        for node in [one for one in batch.nodes if work.settings.set_of(one) != batch.node_set]:
+            work.say(f"{node} is no node of this cluster any more")
+            work.end(batch, node)
+    work.state.failed = {node: its for node, its in work.state.failed.items() if work.settings.set_of(node)}
+
+
+def _plan(work: Work, wish: Wish) -> None:
+    """Make launches: one for each set of a job, and one for all nodes of a set that need not come together."""
+    loose: Dict[str, List[str]] = {}
+    for group in wish.groups:
+        by_set = _by_set(work, group)
+        if sum(len(nodes) for nodes in by_set.values()) > 1:
+            whole = f"{os.path.basename(wish.path)}:{group.job}"
+            for node_set, nodes in by_set.items():
+                _add(work, node_set, whole, nodes)
+        else:
+            for node_set, nodes in by_set.items():
+                loose.setdefault(node_set, []).extend(nodes)
+    for node_set, nodes in loose.items():
+        _add(work, node_set, "", nodes)
+
+
+def _by_set(work: Work, group: Group) -> Dict[str, List[str]]:
+    """Return the nodes that are in no launch yet, by set; a wish may be read twice."""
+    found: Dict[str, List[str]] = {}
+    for node in group.nodes:
+        node_set = work.settings.set_of(node)
+        if node_set and not work.state.batch_of(node):
+            found.setdefault(node_set, []).append(node)
+    return found
+
+
+def _add(work: Work, node_set: str, group: str, nodes: List[str]) -> None:
+    batch = Batch(uuid.uuid4().hex, node_set, group, nodes, work.clock())
+    work.state.batches[batch.token] = batch
+
+
+def launch(work: Work) -> None:
+    """Start what is planned, one call for each launch."""
+    waiting = [batch for batch in work.state.batches.values() if batch.launched_at is None]
+    for batch in sorted(waiting, key=lambda one: one.asked_at):
+        if batch.token not in work.state.batches:
+            continue  # another launch of its job failed
+        now = work.clock()
+        pause = work.state.pauses.get(batch.node_set)
+        patience_s = work.settings.sets[batch.node_set].start_timeout_s
+        if pause and now < pause["until"]:
+            work.fail_group(batch, pause["reason"], pause["until"] - now)
+        elif now > batch.asked_at + patience_s:
+            work.fail_group(batch, f"the cloud did not answer for {patience_s:.0f} s", PAUSE_S)
+        elif now >= batch.not_before:
+            _call(work, batch)
+        work.state.save()
+
+
+def _call(work: Work, batch: Batch) -> None:
+    least = batch.count if batch.group else 1
+    spec = work.settings.sets[batch.node_set].spec
+    try:
+        ids = work.cloud.launch(Launch(batch.token, batch.node_set, batch.count, least, spec))
+    except BusyError as error:
+        # It may have been done nevertheless: the same token starts nothing twice.
+        batch.attempts += 1
+        batch.not_before = work.clock() + min(2.0**batch.attempts, _LONGEST_WAIT_S)
+        work.say(f"{batch.node_set}: call {batch.attempts} will be repeated: {error}")
+    except CloudError as error:
+        work.fail_group(batch, work.pause(batch.node_set, error), PAUSE_S)
+    else:
+        batch.launched_at = work.clock()
+        work.state.listed_at = 0
+        work.say(f"{batch.node_set}: {batch.count} machines asked for, {len(ids)} started")
+        watch.assign(work, batch, ids)
+        short = batch.count - len(ids)
+        if ids and short > 0:
+            _short(work, batch, short)
+
+
+def _short(work: Work, batch: Batch, missing: int) -> None:
+    """Fail what a launch could not start: all of it if its nodes must come together."""
+    error = CapacityError("InsufficientCapacity", f"{missing} of {batch.count} machines were not started")
+    reason = work.pause(batch.node_set, error)
+    if batch.group:
+        work.fail_group(batch, reason, PAUSE_S)
+    else:
+        work.fail([node for node in batch.nodes if node not in batch.machines], reason, PAUSE_S)
+
+
+def _join(work: Work) -> None:
+    """Make machines that have an address nodes; one that never answers fails by itself."""
+    # A job that waited for nodes when slurmctld was started again (22.05) is not told where they are, so machines must know.
+    others = work.addresses
+    node_setup.know(work.hosts, others)
+    waiting: List[Tuple[Batch, str]] = []
+    for batch in work.state.batches.values():
+        waiting += [(batch, node) for node in batch.nodes if node in batch.addresses and node not in batch.joined]
+    if waiting:
+        with ThreadPoolExecutor(max_workers=_WINDOW) as pool:
+            whys = list(pool.map(lambda one: work.join(one[1], one[0].machines[one[1]], others[one[1]], others), waiting))
+        for (batch, node), why in zip(waiting, whys):
+            if why:
+                batch.said[node] = why
+            else:
+                batch.joined.append(node)
+        work.state.save()
+    for batch in list(work.state.batches.values()):
+        patience_s = work.settings.sets[batch.node_set].start_timeout_s
+        if batch.launched_at is not None and work.clock() > batch.launched_at + patience_s:
+            for node in [one for one in batch.nodes if one not in batch.joined]:
+                last = batch.said.get(node, "it has no address")
+                work.fail([node], f"its machine was not reached within {patience_s:.0f} s: {last}", PAUSE_S)

@@ -1,0 +1,64 @@
+"""The programs' configuration: node sets, and how the cloud starts a machine of each."""
+
+import json
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+from scheduler.cluster import dynamic_names
+
+FOLDER = "/var/lib/busbar-slurm"
+CONFIGURATION = "/etc/busbar/elastic.json"
+
+
+class LaunchSet(NamedTuple):
+    """A set's dynamic nodes.
+
+    Attributes:
+        start_timeout_s: how long a node may take until its slurmd answers.
+        spec: how the cloud starts a machine.
+    """
+
+    queue: str
+    name: str
+    dynamic: int
+    start_timeout_s: float
+    spec: Dict[str, Any]
+
+    @property
+    def nodes(self) -> List[str]:
+        """Names in Slurm."""
+        return dynamic_names(self.queue, self.name, self.dynamic)
+
+    def has(self, node: str) -> bool:
+        """Whether the set has a node of that name; every run asks that of every node of the cluster."""
+        first, _, number = node.rpartition("-")
+        own = self.dynamic and first == dynamic_names(self.queue, self.name, 1)[0].rpartition("-")[0]
+        return bool(own) and number.isdigit() and str(int(number)) == number and 1 <= int(number) <= self.dynamic
+
+
+class Settings(NamedTuple):
+    """What the programs are told.
+
+    Attributes:
+        sets: by key, QUEUE/NAME.
+        cloud: which cloud and which tags; only the cloud's module reads it.
+        join: how a new machine is reached; only `scheduler.elastic.join` reads it.
+        static: node that always runs -> id of its machine, and its address.
+    """
+
+    sets: Dict[str, LaunchSet]
+    cloud: Dict[str, Any]
+    join: Dict[str, Any]
+    static: Dict[str, Tuple[str, str]]
+
+    def set_of(self, node: str) -> str:
+        """Return the key of a node's set; empty if no set has it."""
+        return next((key for key, one in self.sets.items() if one.has(node)), "")
+
+
+def load(path: str = CONFIGURATION) -> Settings:
+    """Return the configuration that the update wrote."""
+    with open(path, encoding="utf-8") as source:
+        given = json.load(source)
+    sets = {key: LaunchSet(**one) for key, one in given["sets"].items()}
+    static = {node: (machine, address) for node, (machine, address) in given["static"].items()}
+    return Settings(sets, given["cloud"], given["join"], static)

@@ -1,0 +1,69 @@
+"""What Slurm says of its nodes, and how their states are changed; `scontrol` on the controller."""
+
+import re
+import subprocess
+from typing import Dict, FrozenSet, NamedTuple, Sequence
+
+from scheduler import hostlist
+
+_TIMEOUT_S = 60
+_NODE = re.compile(r"NodeName=(\S+) .*?\bState=(\S+)(?:.*? Reason=(.*?) \[[^\]\s]+@[^\]\s]+\])?")
+
+
+class NodeState(NamedTuple):
+    """One node: flags as `scontrol show node` has them (IDLE, CLOUD, POWERED_DOWN ...), and its reason."""
+
+    flags: FrozenSet[str]
+    reason: str
+
+
+class SlurmError(Exception):
+    """slurmctld does not answer, or refuses."""
+
+
+class Slurm:
+    """The cluster's controller."""
+
+    def states(self) -> Dict[str, NodeState]:
+        """Return every node by name."""
+        return read(_said(["scontrol", "--oneliner", "show", "nodes"]))
+
+    def down(self, nodes: Sequence[str], reason: str) -> None:
+        """Take nodes out of service: Slurm requeues their jobs, and `sinfo -R` shows the reason."""
+        _update(nodes, "state=DOWN", f"reason={reason}")
+
+    def power_down(self, nodes: Sequence[str]) -> None:
+        """Let Slurm end nodes and use their names again."""
+        _update(nodes, "state=POWER_DOWN")
+
+    def resume(self, nodes: Sequence[str]) -> None:
+        """Return nodes to service."""
+        _update(nodes, "state=RESUME")
+
+
+def read(text: str) -> Dict[str, NodeState]:
+    """Return the nodes in the output of `scontrol --oneliner show nodes`."""
+    found = {}
+    for line in text.splitlines():
+        match = _NODE.match(line)
+        if match:
+            name, state, reason = match.groups()
+            found[name] = NodeState(frozenset(state.replace("*", "").split("+")), reason or "")
+    return found
+
+
+def _update(nodes: Sequence[str], *changes: str) -> None:
+    if nodes:
+        _said(["scontrol", "update", f"nodename={hostlist.short(nodes)}", *changes])
+
+
+def _said(argv: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SlurmError(str(error)) from None
+    if done.returncode:
+        raise SlurmError((done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1])
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,95 @@
+"""What Slurm wants, written down: one file for each call of its programs, in a folder that outlives a reboot.
+
+Slurm's programs must return at once and may overlap; whoever reads the folder may be killed. So a file appears complete, files
+are read in the order of the calls, and each is removed only after its content is in the state.
+"""
+
+import json
+import os
+import time
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+from scheduler import hostlist
+
+RESUME, SUSPEND, FAILED = "resume", "suspend", "resume-failed"
+
+
+class Group(NamedTuple):
+    """Nodes that start together or not at all: those of one job; `job` is empty where no job wants them."""
+
+    job: str
+    nodes: Tuple[str, ...]
+
+
+class Wish(NamedTuple):
+    """One call of a program of Slurm's: `kind` is resume, suspend or resume-failed."""
+
+    path: str
+    kind: str
+    groups: Tuple[Group, ...]
+
+
+def groups_of(nodes: str, resume_file: str) -> List[Group]:
+    """Return the nodes by job; `resume_file` is the text of SLURM_RESUME_FILE, empty before Slurm 22.05."""
+    left = dict.fromkeys(hostlist.names(nodes))
+    found = []
+    try:
+        jobs = json.loads(resume_file)["jobs"] if resume_file else []
+        # Slurm 22.05 has all of a job's nodes in `nodes`; later ones say in `nodes_resume` which do not run yet.
+        wanted = [(str(job["job_id"]), hostlist.names(job.get("nodes_resume", job.get("nodes")) or "")) for job in jobs]
+    except (KeyError, TypeError, ValueError):
+        wanted = []
+    for job, names in wanted:
+        own = tuple(name for name in names if name in left)
+        for name in own:
+            del left[name]
+        if own:
+            found.append(Group(job, own))
+    # Nodes that a person powers up belong to no job, and need not come together.
+    return found + [Group("", (name,)) for name in left]
+
+
+def write(folder: str, kind: str, groups: Sequence[Group]) -> None:
+    """Write one wish; when this returns, it outlives a power cut."""
+    name = f"{time.time_ns() if hasattr(time, 'time_ns') else int(time.time() * 1e9):020}-{os.getpid()}.json"
+    path, part = os.path.join(folder, name), os.path.join(folder, "." + name)
+    with open(part, "w", encoding="utf-8") as target:
+        json.dump({"kind": kind, "groups": [[group.job, list(group.nodes)] for group in groups]}, target)
+        target.flush()
+        os.fsync(target.fileno())
+    os.rename(part, path)
+    sync(folder)
+
+
+def read(folder: str) -> List[Wish]:
+    """Return all wishes, oldest first."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("."):
+            continue
+        path = os.path.join(folder, name)
+        try:
+            with open(path, encoding="utf-8") as source:
+                given: Dict[str, Any] = json.load(source)
+            wish = Wish(path, given["kind"], tuple(Group(job, tuple(nodes)) for job, nodes in given["groups"]))
+        except (KeyError, TypeError, ValueError):
+            # Somebody else's: kept beside the others, so that it does not stop them.
+            os.rename(path, os.path.join(folder, f".refused-{name}"))
+        else:
+            found.append(wish)
+    return found
+
+
+def remove(wishes: Sequence[Wish]) -> None:
+    """Remove wishes whose content is in the state."""
+    for wish in wishes:
+        os.unlink(wish.path)
+
+
+def sync(folder: str) -> None:
+    """Make a folder's entries durable."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,120 @@
+"""What `reconcile` knows, in one file that is replaced as a whole: launches, machines to end, nodes that failed, pauses.
+
+It is written before every call to the cloud, so a killed run leaves what it was about to do.
+"""
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional
+
+from scheduler.elastic.spool import sync
+
+SCHEMA = 1
+
+
+class Batch:
+    """One launch: machines of one set that one call starts.
+
+    Attributes:
+        group: batches of one job, which fails as a whole; empty if each node may start without the others.
+        nodes: names in Slurm, which machines get in the order of their ids.
+        count: machines asked for; it stays the same when nodes are dropped, because a call is only repeated unchanged.
+        asked_at: when Slurm wanted the nodes, Unix time.
+        launched_at: when the cloud accepted; None before.
+        attempts, not_before: calls that were throttled, and when to call again.
+        machines, addresses: node -> id and private address.
+        missing: node -> since when the cloud does not list its machine.
+        joined, said: nodes that have got their key and run slurmd; why others have not.
+    """
+
+    def __init__(self, token: str, node_set: str, group: str, nodes: List[str], asked_at: float) -> None:
+        self.token, self.node_set, self.group, self.nodes, self.asked_at = token, node_set, group, nodes, asked_at
+        self.launched_at: Optional[float] = None
+        self.count, self.attempts, self.not_before = len(nodes), 0, 0.0
+        self.machines: Dict[str, str] = {}
+        self.joined: List[str] = []
+        self.addresses: Dict[str, str] = {}
+        self.said: Dict[str, str] = {}
+        self.missing: Dict[str, float] = {}
+
+    def drop(self, node: str) -> Optional[str]:
+        """Forget a node; return the id of its machine."""
+        self.nodes = [name for name in self.nodes if name != node]
+        self.joined = [name for name in self.joined if name != node]
+        for known in (self.said, self.addresses, self.missing):
+            known.pop(node, None)
+        return self.machines.pop(node, None)
+
+
+class State:
+    """Everything that is remembered.
+
+    Attributes:
+        batches: by token.
+        ending: ids of machines to end -> when that was decided; kept until the cloud lists them as ended.
+        failed: node -> {reason, until}; it is DOWN with that reason until then.
+        pauses: set -> {reason, until}; nothing of it is started until then.
+        listed_at: when the cloud last said which machines there are.
+        repaired: silent static node -> when it was last tried to repair it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.batches: Dict[str, Batch] = {}
+        self.ending: Dict[str, float] = {}
+        self.failed: Dict[str, Dict[str, Any]] = {}
+        self.pauses: Dict[str, Dict[str, Any]] = {}
+        self.listed_at = 0.0
+        self.repaired: Dict[str, float] = {}
+
+    @classmethod
+    def load(cls, path: str) -> "State":
+        """Return the state in `path`; an empty one if there is no such file."""
+        state = cls(path)
+        if not os.path.exists(path):
+            return state
+        with open(path, encoding="utf-8") as source:
+            given = json.load(source)
+        if given.pop("schema") != SCHEMA:
+            raise ValueError(f"{path} was written by another version of these programs")
+        for token, fields in given.pop("batches").items():
+            batch = Batch(token, "", "", [], 0)
+            batch.__dict__.update(fields)
+            state.batches[token] = batch
+        state.__dict__.update(given)
+        return state
+
+    def save(self) -> None:
+        """Replace the file; when this returns, it outlives a power cut."""
+        given = {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
+        given.update(schema=SCHEMA, batches={token: batch.__dict__ for token, batch in self.batches.items()})
+        part = self._path + ".part"
+        with open(part, "w", encoding="utf-8") as target:
+            json.dump(given, target)
+            target.flush()
+            os.fsync(target.fileno())
+        os.rename(part, self._path)
+        sync(os.path.dirname(self._path))
+
+    def batch_of(self, node: str) -> Optional[Batch]:
+        """Return the launch that a node belongs to."""
+        return next((batch for batch in self.batches.values() if node in batch.nodes), None)
+
+
+@contextmanager
+def only_one(path: str) -> Iterator[bool]:
+    """Yield whether this process has the lock; the kernel releases it when its holder ends, however that happens."""
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        os.ftruncate(number, 0)
+        os.write(number, f"{os.getpid()}\n".encode())
+        yield True
+    finally:
+        os.close(number)

@@ -1,0 +1,33 @@
+"""Ends every dynamic machine of the cluster, by its tags, before the network and the rights it needs are destroyed."""
+
+import time
+from typing import Callable
+
+from scheduler.elastic.cloud import BusyError, Cloud, CloudError
+
+_POLL_S = 5
+_TIMEOUT_S = 600
+
+
+def all_machines(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> int:
+    """End all machines and wait until none runs; return the exit status, 1 if some still run after ten minutes."""
+    began, said = clock(), -1
+    while True:
+        try:
+            running = [machine.id for machine in cloud.listing().machines if not machine.ended]
+            if not running:
+                print("no machine that Slurm started runs any more")
+                return 0
+            if len(running) != said:
+                said = len(running)
+                print(f"ending {said} machines that Slurm started")
+            cloud.terminate(running)
+        except BusyError as error:
+            running = [f"an unknown number, because the cloud does not answer ({error})"]
+        except CloudError as error:
+            print(f"machines that Slurm started may still run, because the cloud refuses to list or end them: {error}")
+            return 1
+        if clock() - began > _TIMEOUT_S:
+            print("still running after {} s: {}".format(_TIMEOUT_S, ", ".join(running)))
+            return 1
+        sleep(_POLL_S)

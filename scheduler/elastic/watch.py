@@ -1,0 +1,138 @@
+"""Compares three accounts of the nodes, the state's, the cloud's and Slurm's, and removes the differences."""
+
+from typing import Dict, Iterable, List
+
+from scheduler.elastic import repair
+from scheduler.elastic.cloud import CloudError, Listing
+from scheduler.elastic.slurm import NodeState
+from scheduler.elastic.state import Batch
+from scheduler.elastic.work import LOST_S, PAUSE_S, Work
+
+#: How often the cloud is asked for its machines while none is expected to change; otherwise every run asks.
+_CALM_S = 60
+#: A machine may be missing from the cloud's lists for some time, above all after it was started (EC2: eventual consistency).
+_UNSEEN_S = 120
+_IDS_PER_CALL = 1000
+_ENDING = frozenset(("POWERING_DOWN", "POWER_DOWN"))
+_OFF = _ENDING | {"POWERED_DOWN"}
+
+
+def assign(work: Work, batch: Batch, ids: Iterable[str]) -> None:
+    """Give machines to the nodes of a launch that have none; those left over end."""
+    free = [node for node in batch.nodes if node not in batch.machines]
+    new = sorted(set(ids) - set(batch.machines.values()) - set(work.state.ending))
+    for node, machine in zip(free, new):
+        batch.machines[node] = machine
+    for machine in new[len(free) :]:
+        work.state.ending[machine] = work.clock()
+
+
+def look(work: Work) -> None:
+    """Ask the cloud for the machines, and notice which are new, gone, or nobody's."""
+    state, now = work.state, work.clock()
+    changing = state.ending or any(one.missing or len(one.joined) < len(one.nodes) for one in state.batches.values())
+    if not changing and now - state.listed_at < _CALM_S:
+        return
+    try:
+        found = work.cloud.listing()
+    except CloudError as error:
+        work.say(f"the cloud does not list its machines, nothing is concluded: {error}")
+        return
+    state.listed_at = now
+    _failed(work, found)
+    alive = {machine.id: machine for machine in found.machines if not machine.ended}
+    for batch in list(state.batches.values()):
+        assign(work, batch, (machine.id for machine in alive.values() if machine.token == batch.token))
+        batch.addresses = {
+            node: alive[its].address for node, its in batch.machines.items() if its in alive and alive[its].address
+        }
+        _lost(work, batch, found, now)
+    owned = {its for batch in state.batches.values() for its in batch.machines.values()}
+    for machine in alive.values():
+        # The call that started it may just have been killed: then its launch is still to be repeated.
+        planned = machine.token in state.batches and state.batches[machine.token].launched_at is None
+        if machine.id not in owned and machine.id not in state.ending and not planned:
+            work.say(f"{machine.id} belongs to no node and ends")
+            state.ending[machine.id] = now
+    state.ending = {its: since for its, since in state.ending.items() if its in alive or since >= now}
+
+
+def _failed(work: Work, found: Listing) -> None:
+    for token, error in found.failed.items():
+        batch = work.state.batches.get(token)
+        if batch:
+            work.fail_group(batch, work.pause(batch.node_set, error), PAUSE_S)
+
+
+def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
+    """Fail nodes whose machine has ended by itself; their jobs go back to the queue."""
+    ended = {machine.id: machine for machine in found.machines if machine.ended}
+    there = {machine.id for machine in found.machines}
+    batch.missing = {node: batch.missing.get(node, now) for node, its in batch.machines.items() if its not in there}
+    for node, its in list(batch.machines.items()):
+        if its in ended or now - batch.missing.get(node, now) > _UNSEEN_S:
+            why = ended[its].why if its in ended and ended[its].why else "the cloud does not list it any more"
+            work.say(f"{node}: machine {its} has ended: {why}")
+            work.fail([node], f"machine {its} has ended: {why}", LOST_S)
+            work.state.ending.pop(its)  # EC2 refuses a call with an id that it has forgotten
+
+
+def terminate(work: Work) -> None:
+    """End machines that nobody needs, many with one call. What is decided is saved first, and asked for until it is done."""
+    work.state.save()
+    ids = sorted(work.state.ending)
+    for at in range(0, len(ids), _IDS_PER_CALL):
+        try:
+            work.cloud.terminate(ids[at : at + _IDS_PER_CALL])
+        except CloudError as error:
+            work.say(f"{len(ids)} machines have not been ended yet: {error}")
+            return
+
+
+def agree(work: Work) -> None:
+    """Give Slurm the states of failed nodes, end machines of nodes that Slurm has given up, and repair static ones.
+
+    Raises:
+        SlurmError: it does not answer.
+    """
+    state, now = work.state, work.clock()
+    states = work.slurm.states()
+    down: Dict[str, List[str]] = {}
+    back: List[str] = []
+    for node, its in state.failed.items():
+        known = states.get(node)
+        if known is None:
+            continue
+        if now >= its["until"]:
+            back.append(node)
+        elif "DOWN" not in known.flags or known.reason != its["reason"]:
+            down.setdefault(its["reason"], []).append(node)
+    for reason, nodes in down.items():
+        work.slurm.down(nodes, reason)
+    _return(work, back, states)
+    lost = [node for node, its in states.items() if _given_up(work, node, its)]
+    work.slurm.power_down(lost)
+    for batch in list(state.batches.values()):
+        for node in list(batch.nodes):
+            if node in states and "POWERED_DOWN" in states[node].flags and node not in state.failed:
+                work.end(batch, node)
+    repair.static_nodes(work, states)
+    state.pauses = {node_set: its for node_set, its in state.pauses.items() if now < its["until"]}
+
+
+def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:
+    """Let Slurm use names again whose failure is over.
+
+    They are powered down, also those that are: state=RESUME would leave them NOT_RESPONDING, and once slurmctld 22.05 has been
+    started again, no job ever gets such a node (tried).
+    """
+    ours = [node for node in nodes if states[node].reason == work.state.failed[node]["reason"]]
+    work.slurm.power_down([node for node in ours if not states[node].flags & _ENDING])
+    for node in nodes:
+        del work.state.failed[node]
+
+
+def _given_up(work: Work, node: str, its: NodeState) -> bool:
+    """Whether Slurm has a dynamic node as DOWN, for a reason of its own, without having ended it."""
+    ours = node in work.state.failed or not work.settings.set_of(node)
+    return "DOWN" in its.flags and not its.flags & _OFF and not ours and "DRAIN" not in its.flags

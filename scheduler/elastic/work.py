@@ -1,0 +1,83 @@
+"""What one run of `reconcile` works with, and how nodes fail: with a reason that `sinfo -R` shows, and without a machine."""
+
+import time
+from typing import Callable, Dict, List
+
+from scheduler.elastic.cloud import Cloud, CloudError
+from scheduler.elastic.settings import Settings
+from scheduler.elastic.slurm import Slurm
+from scheduler.elastic.state import Batch, State
+
+#: As ParallelCluster: a set without capacity is left alone for ten minutes, so that jobs can use another set.
+PAUSE_S = 600
+#: How long a node that lost its machine stays DOWN at least, so that Slurm requeues its job before the name is used again.
+LOST_S = 60
+_LONGEST_REASON = 240
+
+#: Make a machine a node: (node, id, address, addresses of all by name) -> why that did not work, empty if it did.
+Join = Callable[[str, str, str, Dict[str, str]], str]
+
+
+class Work:
+    """One run.
+
+    Attributes:
+        spool: folder of what Slurm wants.
+        hosts: this machine's hosts file.
+        clock: Unix time.
+        say: writes one line to the log.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - one run's surroundings
+        self,
+        settings: Settings,
+        state: State,
+        spool: str,
+        slurm: Slurm,
+        cloud: Cloud,
+        join: Join,
+        clock: Callable[[], float] = time.time,
+        say: Callable[[str], None] = print,
+        hosts: str = "/etc/hosts",
+    ) -> None:
+        self.hosts = hosts
+        self.settings, self.state, self.spool = settings, state, spool
+        self.slurm, self.cloud, self.join, self.clock, self.say = slurm, cloud, join, clock, say
+
+    @property
+    def addresses(self) -> Dict[str, str]:
+        """Addresses of all dynamic nodes that have one."""
+        return {node: its for batch in self.state.batches.values() for node, its in batch.addresses.items()}
+
+    def end(self, batch: Batch, node: str) -> None:
+        """Take a node out of its launch; its machine ends."""
+        machine = batch.drop(node)
+        if machine:
+            self.state.ending[machine] = self.clock()
+        if not batch.nodes:
+            self.state.batches.pop(batch.token, None)
+
+    def fail(self, nodes: List[str], reason: str, seconds: float) -> None:
+        """Make nodes DOWN for `seconds` with a reason, and end their machines."""
+        text = reason.replace("\n", " ").replace('"', "'")[:_LONGEST_REASON]
+        for node in nodes:
+            self.state.failed[node] = {"reason": text, "until": self.clock() + seconds}
+            batch = self.state.batch_of(node)
+            if batch:
+                self.end(batch, node)
+
+    def fail_group(self, batch: Batch, reason: str, seconds: float) -> None:
+        """Make all nodes of a launch fail, and of the other launches for the same job."""
+        whole = [one for one in self.state.batches.values() if one is batch or (batch.group and one.group == batch.group)]
+        for one in whole:
+            self.say(f"{one.node_set}: {len(one.nodes)} nodes do not start: {reason}")
+            self.fail(list(one.nodes), reason, seconds)
+
+    def pause(self, node_set: str, error: CloudError) -> str:
+        """Start nothing of a set for a while; return the reason, which all its nodes without a machine have until then."""
+        until = self.clock() + PAUSE_S
+        at = time.strftime("%H:%M:%S", time.gmtime(until))
+        reason = f"{error}; not tried again before {at} UTC"
+        self.state.pauses[node_set] = {"reason": reason, "until": until}
+        self.fail([node for node in self.settings.sets[node_set].nodes if not self.state.batch_of(node)], reason, PAUSE_S)
+        return reason

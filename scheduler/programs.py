@@ -1,0 +1,61 @@
+"""What a controller with dynamic nodes needs: the programs that Slurm calls, and the timer that does what they want."""
+
+import io
+import os
+import zipfile
+from typing import Dict
+
+from scheduler.slurm_conf import MARK, PROGRAMS
+
+#: One zipapp of the standard library's Python 3.6; nothing is installed.
+ARCHIVE = "/usr/local/lib/busbar/elastic.pyz"
+_SHEBANG = b"#!/usr/bin/env python3\n"
+_MAIN = b"import sys\nfrom scheduler.elastic.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
+#: A run ends soon even if every call waits for its limit; one that does not is ended, and the next continues.
+_RUN_TIMEOUT_S = 600
+_PERIOD_S = 5
+
+
+def archive() -> bytes:
+    """Return the programs as one zipapp; equal sources produce equal bytes."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as target:
+        target.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
+        for folder in ("", "elastic"):
+            for name in sorted(os.listdir(os.path.join(here, folder))):
+                if name.endswith(".py"):
+                    with open(os.path.join(here, folder, name), "rb") as source:
+                        place = "/".join(filter(None, ("scheduler", folder, name)))
+                        target.writestr(zipfile.ZipInfo(place, _EPOCH), source.read())
+    return _SHEBANG + packed.getvalue()
+
+
+def wrappers() -> Dict[str, str]:
+    """Return the programs of slurm.conf by path: Slurm calls a program with the nodes as its only argument."""
+    verbs = ("resume", "suspend", "resume-failed")
+    return {
+        f"{PROGRAMS}/busbar-{verb}": f'#!/bin/sh\n{MARK}\nexec /usr/bin/env python3 {ARCHIVE} {verb} "$1"\n' for verb in verbs
+    }
+
+
+def timer() -> Dict[str, str]:
+    """Return the units of `reconcile`, which systemd starts again some seconds after each end."""
+    service = [
+        *(
+            MARK,
+            "[Unit]",
+            "Description=Start and end nodes as Slurm wants",
+            "After=network-online.target slurmctld.service",
+            "",
+        ),
+        *("[Service]", "Type=oneshot", f"ExecStart=/usr/bin/env python3 {ARCHIVE} reconcile"),
+        f"TimeoutStartSec={_RUN_TIMEOUT_S}",
+    ]
+    timer = [
+        *(MARK, "[Unit]", "Description=Start and end nodes as Slurm wants, every few seconds", ""),
+        *("[Timer]", f"OnBootSec={_PERIOD_S}", f"OnUnitInactiveSec={_PERIOD_S}", "AccuracySec=1", ""),
+        *("[Install]", "WantedBy=timers.target"),
+    ]
+    return {"busbar-slurm.service": "\n".join(service) + "\n", "busbar-slurm.timer": "\n".join(timer) + "\n"}

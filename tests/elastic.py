@@ -1,0 +1,228 @@
+"""A cloud, a Slurm and a clock for the programs that start and end nodes; each does what the real one does for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from scheduler.elastic import reconcile, spool
+from scheduler.elastic.cloud import BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
+from scheduler.elastic.settings import LaunchSet, Settings
+from scheduler.elastic.slurm import NodeState, Slurm
+from scheduler.elastic.state import State
+from scheduler.elastic.work import Work
+
+
+class KilledError(BaseException):
+    """The program was killed here."""
+
+
+class Steps:
+    """Counts what a run does to the world; kills the run before or after the step of a number."""
+
+    def __init__(self) -> None:
+        self.at, self.kill_at, self.after = 0, -1, False
+
+    def do(self, step: Callable[[], Any]) -> Any:
+        self.at += 1
+        mine = self.at == self.kill_at
+        if mine and not self.after:
+            raise KilledError
+        found = step()
+        if mine:
+            raise KilledError
+        return found
+
+
+class CountedState(State):
+    """A state whose file is one of the steps."""
+
+    _steps: Steps
+
+    def save(self) -> None:
+        self._steps.do(super().save)
+
+
+class FakeCloud(Cloud):
+    """A cloud that starts nothing twice for one token, lists what it has, and can be out of things.
+
+    Attributes:
+        room: machines that it can still start.
+        partial: it starts what it can, whatever `least` says.
+        busy: calls that it will throttle.
+        refuses, hides: an error for every launch, and for every listing.
+        unlisted: it does not list new machines yet.
+    """
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps, self.room, self.partial, self.busy = steps, 1000, False, 0
+        self.refuses: CloudError | None = None
+        self.unlisted = False
+        self.hides: CloudError | None = None
+        self.machines: dict[str, Machine] = {}
+        self.launched: dict[str, list[str]] = {}
+        self.calls: list[str] = []
+        self.failed: dict[str, CloudError] = {}
+        self.started = 0
+
+    @property
+    def running(self) -> list[str]:
+        return [its.id for its in self.machines.values() if not its.ended]
+
+    def launch(self, wanted: Launch) -> list[str]:
+        return self.steps.do(lambda: self._launch(wanted))
+
+    def _launch(self, wanted: Launch) -> list[str]:
+        self._call("launch")
+        if wanted.token in self.launched:
+            return self.launched[wanted.token]
+        if self.refuses:
+            raise self.refuses
+        count = min(wanted.size, self.room)
+        if count < wanted.least and not self.partial:
+            raise CapacityError("InsufficientInstanceCapacity", "there is no capacity in this zone")
+        self.room -= count
+        ids = []
+        for _ in range(count):
+            self.started += 1
+            its = f"i-{self.started:04}"
+            self.machines[its] = Machine(its, wanted.token, f"10.0.{self.started // 250}.{self.started % 250}")
+            ids.append(its)
+        self.launched[wanted.token] = ids
+        return ids
+
+    def listing(self) -> Listing:
+        def listed() -> Listing:
+            self._call("list")
+            if self.hides:
+                raise self.hides
+            return Listing([] if self.unlisted else [*self.machines.values()], self.failed)
+
+        return self.steps.do(listed)
+
+    def terminate(self, ids: Sequence[str]) -> None:
+        def end() -> None:
+            self._call("terminate")
+            for its in ids:
+                self.die(its)
+
+        self.steps.do(end)
+
+    def die(self, its: str, why: str = "") -> None:
+        if not self.machines[its].ended:
+            self.room += 1
+        self.machines[its] = self.machines[its]._replace(ended=True, why=why)
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if self.busy:
+            self.busy -= 1
+            raise BusyError("RequestLimitExceeded", "Request limit exceeded.")
+
+
+class FakeSlurm(Slurm):
+    """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsal/test_rehearsal_elastic.py has the real one)."""
+
+    def __init__(self, steps: Steps, nodes: Iterable[str], folder: Path) -> None:
+        self.steps, self.folder = steps, folder
+        self.nodes = {node: NodeState(frozenset(("IDLE", "CLOUD", "POWERED_DOWN")), "") for node in nodes}
+
+    def states(self) -> dict[str, NodeState]:
+        return dict(self.nodes)
+
+    def down(self, nodes: Sequence[str], reason: str) -> None:
+        def change() -> None:
+            for node in nodes:
+                self.nodes[node] = NodeState(self.nodes[node].flags - {"IDLE", "ALLOCATED"} | {"DOWN"}, reason)
+
+        self.steps.do(change)
+
+    def power_down(self, nodes: Sequence[str]) -> None:
+        self.steps.do(lambda: self.idle(*nodes))
+
+    def resume(self, nodes: Sequence[str]) -> None:
+        def change() -> None:
+            for node in nodes:
+                off = ("CLOUD", "POWERED_DOWN") if "-dy-" in node else ()
+                self.nodes[node] = NodeState(frozenset(("IDLE", *off)), "")
+
+        self.steps.do(change)
+
+    def start(self, *jobs: tuple[str, Sequence[str]]) -> None:
+        """Do what Slurm does when jobs need nodes that do not run."""
+        for _, nodes in jobs:
+            for node in nodes:
+                self.nodes[node] = NodeState(frozenset(("ALLOCATED", "CLOUD", "POWERING_UP")), "")
+        spool.write(str(self.folder), spool.RESUME, [spool.Group(job, tuple(nodes)) for job, nodes in jobs])
+
+    def idle(self, *nodes: str) -> None:
+        """Do what Slurm does with nodes that have been idle for long enough."""
+        for node in nodes:
+            self.nodes[node] = NodeState(frozenset(("IDLE", "CLOUD", "POWERED_DOWN")), "")
+        if nodes:
+            spool.write(str(self.folder), spool.SUSPEND, [spool.Group("", tuple(nodes))])
+
+    def reasons(self) -> dict[str, str]:
+        """Return what `sinfo -R` shows."""
+        return {node: its.reason for node, its in self.nodes.items() if its.reason}
+
+
+class Controller:
+    """The controller's disk, and runs of `reconcile` on it."""
+
+    def __init__(self, folder: Path, size: int = 8) -> None:
+        self.folder, self.now, self.steps = folder, 1_000_000.0, Steps()
+        self.spool = folder / "wanted"
+        self.spool.mkdir()
+        self.hosts = folder / "hosts"
+        self.hosts.write_text("127.0.0.1 localhost\n")
+        sets = {f"gpu/{name}": LaunchSet("gpu", name, size, 1800, {}) for name in ("p5", "p4")}
+        static = {f"gpu-st-p5-{number}": (f"i-st{number}", f"10.1.0.{number}") for number in (1, 2)}
+        self.settings = Settings(sets, {}, {}, static)
+        self.cloud = FakeCloud(self.steps)
+        self.slurm = FakeSlurm(self.steps, [node for one in sets.values() for node in one.nodes], self.spool)
+        self.slurm.nodes.update((node, NodeState(frozenset(("IDLE",)), "")) for node in static)
+        self.silent: set[str] = set()
+        self.joined: list[str] = []
+        self.said: list[str] = []
+
+    def nodes(self, count: int, name: str = "p5", first: int = 1) -> list[str]:
+        return [f"gpu-dy-{name}-{number}" for number in range(first, first + count)]
+
+    def run(self, times: int = 1, seconds: float = 5) -> State:
+        """Run the program some times; each run starts from the disk."""
+        for _ in range(times):
+            self.now += seconds
+            reconcile.once(self.work())
+        return self.state()
+
+    def work(self) -> Work:
+        state = CountedState.load(str(self.folder / "state.json"))
+        state._steps = self.steps  # noqa: SLF001 - so that it is not saved
+        return Work(
+            self.settings,
+            state,
+            str(self.spool),
+            self.slurm,
+            self.cloud,
+            self._join,
+            lambda: self.now,
+            self.said.append,
+            str(self.hosts),
+        )
+
+    def state(self) -> State:
+        return State.load(str(self.folder / "state.json"))
+
+    def _join(self, node: str, machine: str, address: str, others: dict[str, str]) -> str:
+        if node in self.silent:
+            return "Connection refused"
+        self.joined.append(node)
+        if node in self.settings.static:
+            assert self.settings.static[node] == (machine, address)
+            return ""
+        assert self.cloud.machines[machine].address == address == others[node]
+        if "POWERING_UP" in self.slurm.nodes[node].flags:
+            self.slurm.nodes[node] = NodeState(frozenset(("IDLE", "CLOUD")), "")
+        return ""

@@ -1,0 +1,370 @@
+"""A controller with the real slurmctld, and machines with the real slurmd, in name spaces of this process; prints JSON lines.
+
+`elastic_head.py FOLDER [PART...]`, run by tests/rehearsal/test_rehearsal_elastic.py in name spaces of its own. The cloud is
+of the tests; Slurm's programs and `reconcile` are those of a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from elastic import FakeCloud, KilledError, Steps
+
+from scheduler import programs
+from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
+from scheduler.elastic import join, reconcile, settings
+from scheduler.elastic.cloud import Launch
+from scheduler.elastic.settings import LaunchSet, Settings
+from scheduler.elastic.slurm import Slurm
+from scheduler.elastic.state import State, only_one
+from scheduler.elastic.work import Work
+from scheduler.files import files, scripts
+from scheduler.slurm_conf import PROGRAMS
+
+SIZE = 64
+#: As slurmctld runs programs.
+SLURM = ["env", "-i", "setpriv", "--reuid", "slurm", "--regid", "slurm", "--clear-groups"]
+HEAD = "10.255.0.1"
+#: Timers that only make tests wait.
+SHORTER = {
+    "SuspendTimeout=120": "SuspendTimeout=8",
+    "SuspendTime=60": "SuspendTime=6",
+    ",power_save_min_interval=30": ",power_save_interval=1",
+    "SlurmdTimeout=180": "SlurmdTimeout=20",
+}
+#: A machine: its own network, name and folders; munge's socket is the controller's.
+MACHINE = r"""
+hostname $1; mount --make-rprivate /
+mkdir -p /tmp/munge.$1; mount --bind /run/munge /tmp/munge.$1
+for folder in /run /var/lib/slurm; do mount -t tmpfs tmpfs $folder; done
+mkdir -p /run/munge; mount --move /tmp/munge.$1 /run/munge
+exec slurmd -D -b --conf-server 10.255.0.1:6820 > /var/log/slurm/$1.log 2>&1
+"""
+
+#: A machine as it boots: its own /etc and /usr/local too, no munge key, and sshd. systemd is none: `systemctl` starts daemons.
+BOOTED = r"""
+hostname ip-$1; mount --make-rprivate /
+mount -t tmpfs -o mode=755 tmpfs /run
+for folder in /etc /usr/local /var/lib /var/log; do
+  mkdir -p /run/own$folder/upper /run/own$folder/work
+  mount -t overlay -o lowerdir=$folder,upperdir=/run/own$folder/upper,workdir=/run/own$folder/work overlay $folder
+done
+rm -rf /etc/munge/munge.key /etc/slurm; mkdir -p /run/sshd /run/munge /var/log/slurm; chown munge /run/munge
+cat > /usr/local/bin/systemctl <<'END'
+#!/bin/sh
+case "$*" in
+  "restart munge") setpriv --reuid munge --regid munge --clear-groups /usr/sbin/munged --num-threads 1 ;;
+  "restart slurmd.service")
+    setsid $(sed -n 's/^ExecStart=//p' /etc/systemd/system/slurmd.service) -b > /var/log/slurm/slurmd.out 2>&1 < /dev/null & ;;
+  "is-active"*) exit 3 ;;
+esac
+END
+printf '#!/bin/sh\n[ "$1" = -n ] && shift; exec "$@"\n' > /usr/local/bin/sudo
+chmod 755 /usr/local/bin/systemctl /usr/local/bin/sudo
+ssh-keygen -q -t ed25519 -N '' -f /run/host-key
+exec /usr/sbin/sshd -D -h /run/host-key -o PermitRootLogin=yes -o StrictModes=no -o UsePAM=no -o PidFile=none \
+  -o AuthorizedKeysFile=$2/identity.pub -o "SetEnv=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+  -E /run/sshd.log
+"""
+
+
+class Machines(FakeCloud):
+    """The cloud: each machine is a network name space, in which `boot` starts slurmd."""
+
+    def __init__(self) -> None:
+        super().__init__(Steps())
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def _launch(self, wanted: Launch) -> list[str]:
+        before = set(self.machines)
+        ids = super()._launch(wanted)
+        for its in set(self.machines) - before:
+            run("ip", "netns", "add", its)
+            inner = f"p{its[2:]}"
+            run("ip", "link", "add", f"v{its[2:]}", "master", "br0", "up", "type", "veth", "peer", "name", inner)
+            run("ip", "link", "set", inner, "netns", its)
+            run("ip", "-n", its, "address", "add", f"{self.machines[its].address}/8", "dev", inner)
+            run("ip", "-n", its, "link", "set", inner, "up")
+            run("ip", "-n", its, "link", "set", "lo", "up")
+        return ids
+
+    def power_on(self, machine: str, folder: Path) -> None:
+        """Boot a machine that is no node yet."""
+        words = ["nsenter", f"--net=/run/netns/{machine}", "unshare", "--mount", "--uts", "sh", "-c", BOOTED, "sh", machine]
+        self.processes[machine] = subprocess.Popen([*words, str(folder)], stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def boot(self, node: str, machine: str, *_: Any) -> str:
+        words = ["nsenter", f"--net=/run/netns/{machine}", "unshare", "--mount", "--uts", "sh", "-c", MACHINE, "sh", node]
+        self.processes[machine] = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+        return ""
+
+    def die(self, its: str, why: str = "") -> None:
+        super().die(its, why)
+        process = self.processes.pop(its, None)
+        if process:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def run(*words: str, check: bool = True) -> str:
+    return subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=check, timeout=60).stdout
+
+
+class Head:
+    """The controller; `turn` is what the timer does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.cloud, self.ahead_s = folder, Machines(), 0.0
+        nodes = LaunchSet("gpu", "p5", SIZE, 120, {})
+        self.settings = Settings({"gpu/p5": nodes}, {}, {}, {})
+        hardware = Hardware(Cores(1, 1, 1), 100, Gpus("h100", 1, "/dev/null"))
+        queue = Queue("gpu", [NodeSet("p5", hardware, [], SIZE)], default=True, idle_min=1, start_timeout_s=120)
+        cluster = Cluster("busbar", "head", HEAD, [queue], cgroups=False, scripts=True)
+        for name, text in files(cluster).items():
+            for long, short in SHORTER.items():
+                text = text.replace(long, short)  # noqa: PLW2901 - one change after the other
+            Path("/etc/slurm", name).write_text(text)
+        self.names = self.settings.sets["gpu/p5"].nodes
+        self.started, self.slurmctld = 0, subprocess.Popen(["true"])
+        self.install()
+        self.start("-i")
+
+    def start(self, *more: str) -> None:
+        self.slurmctld = subprocess.Popen(["slurmctld", "-D", *more], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(200):
+            if subprocess.run(["sinfo"], capture_output=True, check=False).returncode == 0:
+                return
+            time.sleep(0.1)
+        sys.exit("slurmctld does not answer")
+
+    def restart(self) -> None:
+        """Stop the controller's daemon as a reboot does, and start it from what it saved."""
+        self.slurmctld.terminate()
+        self.slurmctld.wait()
+        self.start()
+
+    def install(self) -> None:
+        for name, text in scripts().items():
+            path = Path("/etc/slurm", name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+        for path, text in programs.wrappers().items():
+            Path(path).write_text(text)
+            Path(path).chmod(0o755)
+        Path(programs.ARCHIVE).parent.mkdir(parents=True, exist_ok=True)
+        Path(programs.ARCHIVE).write_bytes(programs.archive())
+        wanted = Path(settings.FOLDER, "wanted")
+        wanted.mkdir(parents=True)
+        slurm = pwd.getpwnam("slurm")
+        os.chown(wanted, slurm.pw_uid, slurm.pw_gid)
+
+    def turn(self) -> None:
+        with only_one(f"{settings.FOLDER}/lock") as mine:
+            assert mine
+            state = State.load(f"{settings.FOLDER}/state.json")
+            spool = f"{settings.FOLDER}/wanted"
+            clock: Callable[[], float] = lambda: time.time() + self.ahead_s  # noqa: E731
+            say: Callable[[str], None] = lambda line: sys.stderr.write(f"{line}\n")  # noqa: E731
+            reconcile.once(Work(self.settings, state, spool, Slurm(), self.cloud, self.cloud.boot, clock, say))
+
+    def until(self, question: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+        """Turn until `question` has an answer; fail after some time, and show what Slurm says."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.turn()
+            found = question()
+            if found:
+                return found
+            time.sleep(0.5)
+        shown = run("sinfo", "-R", check=False) + run("sinfo", check=False) + run("squeue", check=False)
+        sys.exit(f"not within {seconds:.0f} s: {what}\n{shown}")
+
+
+def states(nodes: Sequence[str]) -> set[str]:
+    """Return the states of nodes as `sinfo` shows them."""
+    return set(run("sinfo", "-h", "-N", "-n", ",".join(nodes), "-o", "%T").split())
+
+
+def waiting() -> int:
+    return len(list(Path(settings.FOLDER, "wanted").iterdir()))
+
+
+def tell(**facts: Any) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+def job(head: Head, nodes: int, command: str, *more: str) -> str:
+    out = head.folder / f"job-{time.monotonic_ns()}"
+    words = ["sbatch", "--parsable", f"-N{nodes}", "--gres=gpu:1", "-o", str(out), *more, f"--wrap={command}"]
+    return run(*words).strip() + f" {out}"
+
+
+def finished(number: str) -> str:
+    return "" if run("squeue", "-h", "-j", number, check=False).strip() else "yes"
+
+
+def a_whole_cycle(head: Head) -> None:
+    number, out = job(head, 4, "srun hostname").split()
+    head.until(lambda: finished(number), "a job of 4 nodes has run", 90)
+    tell(
+        ran=sorted(Path(out).read_text().split()),
+        started=head.cloud.started - head.started,
+        launches=head.cloud.calls.count("launch"),
+    )
+    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+    tell(left=len(head.cloud.running), waiting=waiting())
+
+
+def no_capacity(head: Head) -> None:
+    head.cloud.room, before = 1, head.cloud.calls.count("launch")
+    number, out = job(head, 2, "srun hostname").split()
+    head.until(lambda: "InsufficientInstanceCapacity" in run("sinfo", "-h", "-R", "-o", "%E|%n"), "the reason is in sinfo -R")
+    tell(reasons=run("sinfo", "-h", "-R", "-o", "%E").splitlines())
+    head.until(lambda: "PENDING" in run("squeue", "-h", "-j", number, "-o", "%T"), "the job is in the queue again")
+    for _ in range(4):
+        head.turn()
+        time.sleep(0.5)
+    tell(launches_then=head.cloud.calls.count("launch") - before, running=len(head.cloud.running))
+    head.cloud.room, head.ahead_s = 1000, 601
+    head.until(lambda: states(head.names) == {"idle~"}, "the nodes are back after the pause")
+    run("scontrol", "update", f"jobid={number}", "starttime=now")
+    head.until(lambda: finished(number), "the job has run after all", 90)
+    tell(ran_after_all=len(Path(out).read_text().split()))
+
+
+def a_death_in_a_job(head: Head) -> None:
+    number, _ = job(head, 2, "srun sleep 60", "--requeue").split()
+    head.until(lambda: "RUNNING" in run("squeue", "-h", "-j", number, "-o", "%T"), "a job of 2 nodes runs", 90)
+    first = run("scontrol", "show", "hostnames", run("squeue", "-h", "-j", number, "-o", "%N").strip()).split()[0]
+    state = State.load(f"{settings.FOLDER}/state.json")
+    head.cloud.die(state.batch_of(first).machines[first], "Server.SpotInstanceTermination")
+    head.ahead_s += 61
+    head.until(lambda: "SpotInstanceTermination" in run("sinfo", "-h", "-R", "-o", "%200E"), "the reason is in sinfo -R")
+    head.until(lambda: "PENDING" in run("squeue", "-h", "-j", number, "-o", "%T"), "the job is in the queue again")
+    tell(died=first, reason=run("sinfo", "-h", "-R", "-o", "%200E").strip())
+    run("scancel", number)
+    head.ahead_s += 61
+    head.until(lambda: not head.cloud.running, "no machine is left")
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+
+
+def by_ssh(head: Head) -> Path:
+    """Join machines as a cluster does: over SSH, with munge's key, a new name and slurmd's unit; return the known_hosts."""
+    identity, known = head.folder / "identity", head.folder / "known_hosts"
+    if not identity.exists():
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(identity))
+    given = {"user": "root", "identity": str(identity), "known_hosts": str(known), "controller": HEAD}
+    over_ssh, on = join.over_ssh(given), set[str]()
+
+    def boot(node: str, machine: str, *where: Any) -> str:
+        if machine not in on:
+            on.add(machine)
+            head.cloud.power_on(machine, head.folder)
+            return "it is just booting"
+        return over_ssh(node, machine, *where)
+
+    head.cloud.boot = boot  # type: ignore[method-assign]
+    return known
+
+
+def nodes_by_ssh(head: Head) -> None:
+    own, known = head.cloud.boot, by_ssh(head)
+    number, out = job(head, 2, "srun hostname").split()
+    head.until(lambda: finished(number), "a job has run on nodes that joined by SSH", 90)
+    tell(ran=sorted(Path(out).read_text().split()), pinned=sorted({line.split()[0] for line in known.read_text().splitlines()}))
+    tell(machines=sorted(head.cloud.running))
+    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+    head.cloud.boot = own  # type: ignore[method-assign]
+
+
+def the_head_reboots_while_nodes_start(head: Head) -> None:
+    head.until(lambda: not head.cloud.running, "no node is left that the job could use")
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+    own, _ = head.cloud.boot, by_ssh(head)
+    number, out = job(head, 2, "srun hostname").split()
+    end = time.monotonic() + 30
+    while not waiting() and time.monotonic() < end:
+        time.sleep(0.2)
+    head.cloud.steps.kill_at, head.cloud.steps.after = head.cloud.steps.at + 1, True
+    try:
+        head.turn()
+    except KilledError:
+        tell(killed_after="launch", started=len(head.cloud.running))
+    head.restart()
+    head.until(lambda: finished(number), "a job of 2 nodes has run", 90)
+    tell(ran=sorted(Path(out).read_text().split())[:9], machines=head.cloud.started - head.started)
+    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+    head.cloud.boot = own  # type: ignore[method-assign]
+
+
+def never_reached(head: Head) -> None:
+    boot, head.cloud.boot = head.cloud.boot, lambda *_: "Connection refused"  # type: ignore[method-assign]
+    number, _ = job(head, 2, "true").split()
+    head.until(lambda: len(head.cloud.running) == 2, "machines run")
+    head.ahead_s += 121
+    head.until(lambda: "Connection refused" in run("sinfo", "-h", "-R", "-o", "%200E"), "the reason is in sinfo -R")
+    head.until(lambda: not head.cloud.running, "no machine is left")
+    tell(unreached=run("sinfo", "-h", "-R", "-o", "%200E").strip())
+    run("scancel", number)
+    head.cloud.boot = boot  # type: ignore[method-assign]
+    head.ahead_s += 601
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+
+
+def sixty_four(head: Head) -> None:
+    before = head.cloud.calls.count("launch")
+    began = time.monotonic()
+    run(*SLURM, f"{PROGRAMS}/busbar-resume", f"gpu-dy-p5-[1-{SIZE}]")
+    tell(resume_s=round(time.monotonic() - began, 2))
+    for path in Path(settings.FOLDER, "wanted").iterdir():
+        path.unlink()
+    number, out = job(head, SIZE, "srun hostname").split()
+    head.until(lambda: waiting() or head.cloud.calls.count("launch") > before, "Slurm asked")
+    head.until(lambda: finished(number), "a job of 64 nodes has run", 180)
+    tell(ran=len(set(Path(out).read_text().split())), launches=head.cloud.calls.count("launch") - before)
+    ends = head.cloud.calls.count("terminate")
+    head.until(lambda: not head.cloud.running, "idle nodes have ended", 90)
+    tell(left=len(head.cloud.running), terminates=head.cloud.calls.count("terminate") - ends)
+
+
+PARTS = (
+    a_whole_cycle,
+    no_capacity,
+    a_death_in_a_job,
+    nodes_by_ssh,
+    the_head_reboots_while_nodes_start,
+    never_reached,
+    sixty_four,
+)
+
+
+def main(folder: str, *parts: str) -> None:
+    head = Head(Path(folder))
+    try:
+        for part in (one for one in PARTS if not parts or one.__name__ in parts):
+            began, head.started = time.monotonic(), head.cloud.started
+            part(head)
+            tell(part=part.__name__, seconds=round(time.monotonic() - began, 1))
+    finally:
+        for its in list(head.cloud.processes):
+            head.cloud.die(its)
+        head.slurmctld.kill()
+        head.slurmctld.wait()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,503 @@
+"""Machines that Slurm starts and ends: what the cloud is asked, what Slurm is told, and that no fault leaves a paid machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elastic import Controller, KilledError
+
+from scheduler.elastic import spool, sweep
+from scheduler.elastic.cloud import CapacityError, CloudError
+from scheduler.elastic.slurm import NodeState, read
+from scheduler.elastic.state import State, only_one
+from scheduler.elastic.work import PAUSE_S
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Controller:
+    return Controller(tmp_path)
+
+
+def test_a_jobs_nodes_start_with_one_call_and_become_nodes(head):
+    head.slurm.start(("7", head.nodes(4)))
+    head.run()
+    assert head.cloud.calls.count("launch") == 1
+    assert sorted(head.joined) == head.nodes(4)
+    assert len(head.cloud.running) == 4
+    assert not list(head.spool.iterdir())
+
+
+def test_idle_nodes_end_with_one_call_and_may_start_again(head):
+    head.slurm.start(("7", head.nodes(4)))
+    head.run()
+    assert "10.0.0.2 gpu-dy-p5-2 # a node of busbar" in head.hosts.read_text()
+    head.slurm.idle(*head.nodes(3))
+    state = head.run(3)
+    assert head.hosts.read_text() == "127.0.0.1 localhost\n10.0.0.4 gpu-dy-p5-4 # a node of busbar\n"
+    assert head.cloud.calls.count("terminate") == 1
+    assert head.cloud.running == ["i-0004"]
+    assert not state.ending
+    head.slurm.start(("8", head.nodes(2)))
+    head.run()
+    assert len(head.cloud.running) == 3
+
+
+def test_64_nodes_cost_a_number_of_calls_that_does_not_depend_on_them(tmp_path):
+    calls = []
+    for size in (4, 64):
+        (tmp_path / str(size)).mkdir()
+        head = Controller(tmp_path / str(size), size)
+        head.slurm.start(("7", head.nodes(size)))
+        head.run(2)
+        assert len(head.joined) == size
+        head.slurm.idle(*head.nodes(size))
+        head.run(3)
+        assert not head.cloud.running
+        calls.append(head.cloud.calls)
+    assert calls[0] == calls[1] == ["launch", "list", "list", "terminate", "list"]
+
+
+def test_64_jobs_of_one_node_start_with_one_call(tmp_path):
+    head = Controller(tmp_path, 64)
+    head.slurm.start(*((str(number), [node]) for number, node in enumerate(head.nodes(64))))
+    head.run()
+    assert head.cloud.calls.count("launch") == 1
+    assert len(head.joined) == 64
+
+
+def test_jobs_start_apart_and_one_without_capacity_leaves_the_other_alone(head):
+    head.cloud.room = 3
+    head.slurm.start(("7", head.nodes(2)), ("8", head.nodes(4, first=3)))
+    head.run(2)
+    assert sorted(head.joined) == head.nodes(2)
+    assert len(head.cloud.running) == 2
+    assert set(head.slurm.reasons()) == set(head.nodes(6, first=3))
+
+
+def test_without_capacity_the_set_is_down_with_the_reason_for_600_s_and_then_back(head):
+    head.cloud.room = 0
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    (reason,) = set(head.slurm.reasons().values())
+    assert reason.startswith("InsufficientInstanceCapacity: there is no capacity in this zone; not tried again before ")
+    assert set(head.slurm.reasons()) == set(head.nodes(8))
+    assert PAUSE_S == 600
+    head.run(1, seconds=PAUSE_S - 10)
+    assert set(head.slurm.reasons()) == set(head.nodes(8))
+    assert head.cloud.calls.count("launch") == 1
+    head.run(1, seconds=20)
+    assert not head.slurm.reasons()
+    head.cloud.room = 10
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    assert sorted(head.joined) == head.nodes(2)
+
+
+def test_a_paused_set_leaves_the_other_set_and_its_own_running_nodes_alone(head):
+    head.slurm.start(("6", head.nodes(1)))
+    head.run()
+    head.cloud.room = 0
+    head.slurm.start(("7", head.nodes(2, first=2)))
+    head.run()
+    head.cloud.room = 10
+    head.slurm.start(("8", head.nodes(2, "p4")))
+    head.run()
+    assert set(head.slurm.reasons()) == set(head.nodes(7, first=2))
+    assert head.nodes(1)[0] in head.state().batch_of(head.nodes(1)[0]).joined
+    assert len(head.cloud.running) == 3
+
+
+def test_a_job_over_two_sets_starts_whole_or_not_at_all(head):
+    head.cloud.room = 3
+    head.slurm.start(("7", [*head.nodes(2), *head.nodes(2, "p4")]))
+    head.run(3)
+    assert not head.cloud.running
+    assert set(head.slurm.reasons()) >= {*head.nodes(2), *head.nodes(2, "p4")}
+
+
+def test_half_a_set_that_the_cloud_started_nevertheless_is_ended(head):
+    head.cloud.room, head.cloud.partial = 2, True
+    head.slurm.start(("7", head.nodes(4)))
+    head.run(3)
+    assert head.cloud.started == 2
+    assert not head.cloud.running
+    assert "2 of 4 machines were not started" in head.slurm.reasons()[head.nodes(1)[0]]
+
+
+def test_jobs_of_one_node_get_the_machines_that_there_are(head):
+    head.cloud.room = 2
+    head.slurm.start(*((str(number), [node]) for number, node in enumerate(head.nodes(4))))
+    head.run(2)
+    assert sorted(head.joined) == head.nodes(2)
+    assert set(head.slurm.reasons()) == set(head.nodes(6, first=3))
+
+
+def test_a_throttled_cloud_is_asked_again_with_the_same_token_and_longer_pauses(head):
+    head.cloud.busy = 2
+    head.slurm.start(("7", head.nodes(2)))
+    state = head.run(1)
+    (batch,) = state.batches.values()
+    assert (batch.attempts, batch.launched_at) == (1, None)
+    head.run(20)
+    assert sorted(head.joined) == head.nodes(2)
+    assert len(head.cloud.launched) == 1
+    assert not head.slurm.reasons()
+
+
+def test_a_cloud_that_never_answers_is_given_up_and_said(head):
+    head.cloud.busy = 10**9
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(40, seconds=60)
+    assert head.slurm.reasons()[head.nodes(1)[0]] == "the cloud did not answer for 1800 s"
+    assert not head.state().batches
+
+
+def test_a_call_that_the_cloud_refuses_for_good_is_not_repeated_at_once(head):
+    head.cloud.refuses = CloudError("UnauthorizedOperation", "You are not authorized to perform this operation.")
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(5)
+    assert head.cloud.calls.count("launch") == 1
+    assert head.slurm.reasons()[head.nodes(1)[0]].startswith("UnauthorizedOperation: You are not authorized")
+
+
+def test_a_launch_that_fails_later_fails_its_job(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.silent = set(head.nodes(2))
+    state = head.run()
+    head.cloud.failed = {next(iter(state.batches)): CapacityError("Out of host capacity", "no such shapes here")}
+    head.run(2)
+    assert not head.cloud.running
+    assert head.slurm.reasons()[head.nodes(1)[0]].startswith("Out of host capacity: no such shapes here")
+
+
+def test_a_node_that_dies_in_a_job_is_down_with_the_clouds_reason_and_then_usable_again(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    head.cloud.die("i-0001", "Server.SpotInstanceTermination: Spot instance termination")
+    head.run(1, seconds=61)
+    assert head.slurm.reasons() == {
+        head.nodes(1)[0]: "machine i-0001 has ended: Server.SpotInstanceTermination: Spot instance termination"
+    }
+    head.run(3, seconds=61)
+    assert not head.slurm.reasons()
+    assert head.cloud.running == ["i-0002"]
+    head.slurm.start(("8", head.nodes(1)))
+    head.run()
+    assert len(head.cloud.running) == 2
+
+
+def test_a_new_machine_that_is_not_listed_yet_is_not_lost(head):
+    head.cloud.unlisted = True
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(3)
+    assert not head.slurm.reasons()
+    head.cloud.unlisted = False
+    head.run()
+    assert sorted(head.joined) == head.nodes(2)
+
+
+def test_a_machine_that_one_list_leaves_out_is_not_lost(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    head.cloud.unlisted = True
+    head.run(1, seconds=600)
+    head.cloud.unlisted = False
+    head.run(3)
+    assert len(head.cloud.running) == 2
+    assert not head.slurm.reasons()
+
+
+def test_a_machine_that_is_never_listed_is_lost(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.cloud.unlisted = True
+    head.run(30)
+    assert "the cloud does not list it any more" in head.slurm.reasons()[head.nodes(1)[0]]
+    head.cloud.unlisted = False
+    head.run(2, seconds=61)
+    assert not head.cloud.running
+
+
+def test_a_machine_that_is_never_reached_fails_alone_with_what_it_last_said(head):
+    head.silent = set(head.nodes(1))
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(40, seconds=60)
+    assert head.cloud.running == ["i-0002"]
+    assert head.slurm.reasons() == {head.nodes(1)[0]: "its machine was not reached within 1800 s: Connection refused"}
+
+
+def test_a_node_that_slurm_gave_up_while_it_started_has_no_machine_left(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    spool.write(str(head.spool), spool.FAILED, [spool.Group("", (head.nodes(1)[0],))])
+    head.run(3)
+    assert head.cloud.running == ["i-0002"]
+    assert "slurmd did not answer" in head.slurm.reasons()[head.nodes(1)[0]]
+
+
+def test_a_machine_of_no_node_is_ended(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    (head.folder / "state.json").unlink()
+    head.run(2)
+    assert not head.cloud.running
+
+
+def test_a_node_that_slurm_takes_for_ended_has_no_machine(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    head.slurm.resume(head.nodes(1))
+    head.run(2)
+    assert head.cloud.running == ["i-0002"]
+
+
+def test_a_node_that_slurm_takes_for_dead_is_ended(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    head.slurm.down(head.nodes(1), "Not responding")
+    head.run(3)
+    assert head.cloud.running == ["i-0002"]
+    assert not head.slurm.reasons()
+
+
+def test_a_node_that_a_person_drained_keeps_its_machine(head):
+    head.slurm.start(("7", head.nodes(1)))
+    head.run()
+    node = head.nodes(1)[0]
+    head.slurm.nodes[node] = head.slurm.nodes[node]._replace(flags=frozenset(("DOWN", "DRAIN", "CLOUD")), reason="cable")
+    head.run(3)
+    assert head.cloud.running == ["i-0001"]
+
+
+def test_a_cloud_that_does_not_answer_concludes_nothing(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    head.cloud.busy = 10**9
+    head.run(3, seconds=100)
+    assert len(head.cloud.running) == 2
+    assert not head.slurm.reasons()
+
+
+def test_machines_that_could_not_be_ended_are_ended_later(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    head.cloud.busy = 2
+    head.slurm.idle(*head.nodes(2))
+    head.run()
+    assert len(head.cloud.running) == 2
+    head.run(3)
+    assert not head.cloud.running
+
+
+STATIC = "gpu-st-p5-1"
+
+
+def test_a_static_node_that_is_silent_gets_its_slurmd_again(head):
+    head.slurm.nodes[STATIC] = NodeState(frozenset(("DOWN",)), "Not responding")
+    head.run(3)
+    assert head.joined == [STATIC], "it is tried once a minute"
+    assert STATIC in head.slurm.reasons(), "it returns by itself, once its slurmd answers"
+    head.run(1, seconds=60)
+    assert head.joined == [STATIC] * 2
+
+
+def test_a_static_node_that_is_not_reached_says_why_and_returns_when_it_is(head):
+    head.slurm.nodes[STATIC] = NodeState(frozenset(("DOWN",)), "Not responding")
+    head.silent = {STATIC}
+    head.run()
+    assert head.slurm.reasons() == {STATIC: "Not responding, and not reached: Connection refused"}
+    head.silent = set()
+    head.run(1, seconds=60)
+    assert head.joined == [STATIC]
+    assert not head.slurm.reasons()
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (("DOWN",), "Node unexpectedly rebooted"),
+        (("DOWN", "DRAIN"), "Not responding"),
+        (("IDLE", "DRAIN"), "cable"),
+    ],
+)
+def test_a_static_node_that_waits_for_a_person_is_left_alone(head, flags, reason):
+    head.slurm.nodes[STATIC] = NodeState(frozenset(flags), reason)
+    head.run(2)
+    assert not head.joined
+    assert head.slurm.reasons() == {STATIC: reason}
+
+
+def story(head: Controller) -> Iterator[None]:
+    """A job starts two nodes, another fails for capacity, the first job's nodes end."""
+    head.cloud.room = 3
+    head.slurm.start(("7", head.nodes(2)))
+    head.slurm.start(("8", head.nodes(2, "p4")))
+    for _ in range(3):
+        yield
+    head.slurm.idle(*head.nodes(2))
+    for _ in range(4):
+        yield
+
+
+def play(head: Controller) -> int:
+    """Play the story; a run that is killed is followed by the next one. Return how many steps it had."""
+    for _ in story(head):
+        try:
+            head.run()
+        except KilledError:
+            head.run()
+    return head.steps.at
+
+
+def at_each_step(folder: Path) -> Iterator[Controller]:
+    """Yield a controller for every step of the story at which its run can be killed, before and after it."""
+    (folder / "whole").mkdir()
+    steps = play(Controller(folder / "whole"))
+    for step in range(1, steps + 1):
+        for after in (False, True):
+            (folder / f"{step}-{after}").mkdir()
+            head = Controller(folder / f"{step}-{after}")
+            head.steps.kill_at, head.steps.after = step, after
+            yield head
+    assert steps > 30
+
+
+def test_a_run_that_is_killed_at_any_step_is_continued_by_the_next(tmp_path):
+    for head in at_each_step(tmp_path):
+        play(head)
+        where = head.folder.name
+        assert head.cloud.started == 2, f"{where}: machines were started twice, or not at all"
+        assert sorted(set(head.joined)) == head.nodes(2), where
+        assert not head.cloud.running, where
+        assert set(head.slurm.reasons()) == set(head.nodes(8, "p4")), where
+        assert all("InsufficientInstanceCapacity" in reason for reason in head.slurm.reasons().values()), where
+
+
+def test_the_lock_ends_with_its_holder_however_that_ends(tmp_path):
+    path = str(tmp_path / "lock")
+    program = f"import os, sys; sys.path.insert(0, {str(Path.cwd())!r})\nfrom scheduler.elastic.state import only_one\n"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", f"{program}with only_one({path!r}) as mine:\n print(mine, flush=True)\n sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "True\n"
+    with only_one(path) as mine:
+        assert not mine, "two runs at once"
+    holder.kill()
+    holder.wait()
+    assert Path(path).read_text() == f"{holder.pid}\n"
+    with only_one(path) as mine:
+        assert mine, "the lock of a dead holder is stale"
+
+
+def test_a_half_written_wish_is_not_read_and_wishes_are_read_in_order(tmp_path):
+    (tmp_path / ".00000-1.json").write_text('{"kind": ')
+    spool.write(str(tmp_path), spool.RESUME, [spool.Group("1", ("a-dy-b-1",))])
+    spool.write(str(tmp_path), spool.SUSPEND, [spool.Group("", ("a-dy-b-1",))])
+    assert [wish.kind for wish in spool.read(str(tmp_path))] == ["resume", "suspend"]
+
+
+def test_slurms_file_says_which_nodes_belong_to_which_job():
+    jobs = [{"job_id": 140814, "nodes_resume": "g-[1-3]"}, {"job_id": 140815, "nodes_resume": "g-[3-4]"}]
+    text = json.dumps({"all_nodes_resume": "g-[1-5]", "jobs": jobs})
+    assert spool.groups_of("g-[1-5]", text) == [
+        spool.Group("140814", ("g-1", "g-2", "g-3")),
+        spool.Group("140815", ("g-4",)),
+        spool.Group("", ("g-5",)),
+    ]
+    older = json.dumps({"all_nodes": "g-[2-3]", "jobs": [{"job_id": 1, "nodes": "g-[1-3]"}]})
+    assert spool.groups_of("g-[2-3]", older) == [spool.Group("1", ("g-2", "g-3"))]
+    assert spool.groups_of("g-[1-2]", "") == [spool.Group("", ("g-1",)), spool.Group("", ("g-2",))]
+    assert spool.groups_of("g-1", "not json") == [spool.Group("", ("g-1",))]
+
+
+def test_a_state_of_another_version_is_refused(tmp_path):
+    path = tmp_path / "state.json"
+    path.write_text('{"schema": 0}')
+    with pytest.raises(ValueError, match="another version"):
+        State.load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("node", "node_set"),
+    [
+        ("gpu-dy-p5-1", "gpu/p5"),
+        ("gpu-dy-p5-8", "gpu/p5"),
+        ("gpu-dy-p4-8", "gpu/p4"),
+        *((name, "") for name in ("gpu-dy-p5-9", "gpu-dy-p5-0", "gpu-dy-p5-01", "gpu-st-p5-1", "gpu-dy-p5", "x")),
+    ],
+)
+def test_a_node_is_of_the_set_that_names_it(head, node, node_set):
+    assert head.settings.set_of(node) == node_set
+
+
+SHOWN = """NodeName=gpu-dy-p5-1 State=DOWN+CLOUD+POWERED_DOWN Weight=1 Reason=no [one] here [slurm@2026-11-24T20:00:00]
+NodeName=gpu-dy-p5-2 CoresPerSocket=1 State=IDLE+CLOUD ThreadsPerCore=1 Comment=(null)
+NodeName=gpu-st-p5-1 CoresPerSocket=1 State=DOWN*+DRAIN Weight=1 Reason=Not responding [slurm@2026-11-24T20:00:00] Comment=x
+"""
+
+
+def test_states_and_reasons_are_read_as_scontrol_shows_them():
+    found = read(SHOWN)
+    assert (found["gpu-dy-p5-1"].flags, found["gpu-dy-p5-1"].reason) == ({"DOWN", "CLOUD", "POWERED_DOWN"}, "no [one] here")
+    assert found["gpu-dy-p5-2"].reason == ""
+    assert (found["gpu-st-p5-1"].flags, found["gpu-st-p5-1"].reason) == ({"DOWN", "DRAIN"}, "Not responding")
+
+
+def test_a_sweep_ends_all_machines_and_waits(head, capsys):
+    head.slurm.start(("7", head.nodes(3)))
+    head.run()
+    head.cloud.busy = 1
+    assert sweep.all_machines(head.cloud, lambda _: None, lambda: 0) == 0
+    assert not head.cloud.running
+    assert "ending 3 machines" in capsys.readouterr().out
+
+
+def test_a_sweep_that_cannot_end_machines_fails_and_says_so(head, capsys):
+    head.slurm.start(("7", head.nodes(3)))
+    head.run()
+    head.cloud.busy = 10**9
+    assert sweep.all_machines(head.cloud, lambda _: None, iter(range(0, 2000, 500)).__next__) == 1
+    assert "still running after 600 s: an unknown number" in capsys.readouterr().out
+
+
+def test_a_sweep_that_the_cloud_refuses_fails_at_once(head, capsys):
+    head.cloud.hides = CloudError("UnauthorizedOperation", "You are not authorized")
+    assert sweep.all_machines(head.cloud, lambda _: None, lambda: 0) == 1
+    assert "may still run, because the cloud refuses to list or end them: Unauthorized" in capsys.readouterr().out
+
+
+def test_an_update_that_makes_a_set_smaller_or_removes_it_leaves_no_machine_of_it(head):
+    head.slurm.start(("7", head.nodes(4)), ("8", head.nodes(2, "p4")))
+    head.run()
+    smaller = head.settings.sets["gpu/p5"]._replace(dynamic=3)
+    head.settings = head.settings._replace(sets={"gpu/p5": smaller})
+    state = head.run(2)
+    assert len(head.cloud.running) == 3
+    assert {batch.node_set for batch in state.batches.values()} == {"gpu/p5"}
+
+
+def test_a_file_that_is_no_wish_does_not_stop_the_others(head):
+    (head.spool / "00000-1.json").write_text("no wish")
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(2)
+    assert sorted(set(head.joined)) == head.nodes(2)
+    assert [path.name for path in head.spool.iterdir()] == [".refused-00000-1.json"]
+
+
+def test_nothing_starts_while_the_cluster_is_being_destroyed(head):
+    (head.folder / "closed").touch()
+    head.slurm.start(("7", head.nodes(3)))
+    head.run()
+    assert "launch" not in head.cloud.calls

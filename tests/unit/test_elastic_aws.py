@@ -1,0 +1,222 @@
+"""EC2's Query API as the controller calls it: signatures, credentials, requests, answers and errors."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials as Known
+from botocore.loaders import Loader
+from botocore.model import ServiceModel
+from botocore.validate import ParamValidator
+
+from scheduler.elastic.aws import Aws, Credentials, signed
+from scheduler.elastic.cloud import BusyError, CapacityError, CloudError, Launch, Machine
+from scheduler.elastic.http_client import Answer
+
+ENDPOINT = "https://ec2.us-east-1.amazonaws.com/"
+OWN = {"AccessKeyId": "ASIA1", "SecretAccessKey": "secret", "Token": "session"}
+SPEC = {"template": "lt-0123456789abcdef0", "tags": {"busbar:pool": "gpu-p5"}}
+MODEL = ServiceModel(Loader().load_service_model("ec2", "service-2"))
+
+
+class Service:
+    """The metadata service, and EC2 with `answers` by action; `asked` has every request to EC2."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers, self.asked = answers, []
+        self.metadata: list[str] = []
+
+    def __call__(self, method, url, headers, body, timeout_s) -> Answer:
+        assert timeout_s > 0
+        if url.startswith("http://169.254.169.254/latest/"):
+            return self._metadata(method, url.removeprefix("http://169.254.169.254/latest/"), headers)
+        assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=ASIA1/")
+        asked = dict(parse_qsl(body.decode()))
+        self.asked.append(asked)
+        answer = self.answers[asked["Action"]]
+        answer = answer.pop(0) if isinstance(answer, list) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _metadata(self, method, path, headers) -> Answer:
+        self.metadata.append(path)
+        if path == "api/token":
+            assert (method, headers["X-aws-ec2-metadata-token-ttl-seconds"]) == ("PUT", "60")
+            return Answer(200, b"proof")
+        assert headers == {"X-aws-ec2-metadata-token": "proof"}
+        texts = {"meta-data/iam/security-credentials/": "role\n", "meta-data/iam/security-credentials/role": json.dumps(OWN)}
+        return Answer(200, texts[path].encode())
+
+
+def ok(action: str, inside: str) -> Answer:
+    space = "http://ec2.amazonaws.com/doc/2016-11-15/"
+    return Answer(200, f'<?xml version="1.0"?><{action}Response xmlns="{space}">{inside}</{action}Response>'.encode())
+
+
+def refused(code: str, message: str = "no", status: int = 400) -> Answer:
+    return Answer(
+        status, f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors></Response>".encode()
+    )
+
+
+def instance(its: str, state: str = "running", launched: str = "t", address: str = "10.0.0.1", why: str = "") -> str:
+    tags = f"<tagSet><item><key>busbar:launch</key><value>{launched}</value></item></tagSet>"
+    nics = "<networkInterfaceSet><item><networkInterfaceId>eni-1</networkInterfaceId></item></networkInterfaceSet>"
+    reason = f"<stateReason><message>{why}</message></stateReason>" if why else ""
+    state = f"<instanceState><code>1</code><name>{state}</name></instanceState>"
+    return (
+        f"<item><instanceId>{its}</instanceId>{state}<privateIpAddress>{address}</privateIpAddress>{reason}{nics}{tags}</item>"
+    )
+
+
+def listed(*instances: str, following: str = "") -> Answer:
+    more = f"<nextToken>{following}</nextToken>" if following else ""
+    inside = "".join(f"<item><reservationId>r-1</reservationId><instancesSet>{one}</instancesSet></item>" for one in instances)
+    return ok("DescribeInstances", f"<reservationSet>{inside}</reservationSet>{more}")
+
+
+def cloud(**answers: Any) -> tuple[Aws, Service]:
+    service = Service(**answers)
+    given = {"region": "us-east-1", "endpoint": ENDPOINT, "tags": {"busbar:stack": "org/project/dev"}}
+    return Aws(given, service, lambda: 1_764_000_000.0), service
+
+
+def launch(aws: Aws, count: int = 4, least: int = 4) -> list[str]:
+    return aws.launch(Launch("0123abcd", "gpu/p5", count, least, SPEC))
+
+
+def test_a_request_is_signed_as_the_vendors_own_library_signs_it(monkeypatch):
+    now = 1_764_000_000.0
+    body = b"Action=DescribeInstances&Filter.1.Name=tag%3Abusbar%3Astack&Version=2016-11-15"
+    ours = signed(ENDPOINT, "us-east-1", body, Credentials("ASIA1", "secret", "session"), now)
+    theirs = AWSRequest("POST", ENDPOINT, {"Content-Type": ours["content-type"]}, body)
+    at = datetime.fromtimestamp(now, UTC)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda **_: at.replace(tzinfo=None), raising=False)
+    auth = SigV4Auth(Known("ASIA1", "secret", "session"), "ec2", "us-east-1")
+    auth.add_auth(theirs)
+    assert ours["x-amz-date"] == theirs.headers["X-Amz-Date"]
+    assert ours["authorization"] == theirs.headers["Authorization"]
+
+
+def test_a_launch_is_one_call_with_all_or_nothing_a_token_and_the_clusters_tags():
+    started = "".join(instance(f"i-{at:017x}") for at in range(4))
+    aws, service = cloud(RunInstances=ok("RunInstances", f"<instancesSet>{started}</instancesSet>"))
+    assert launch(aws) == [f"i-{at:017x}" for at in range(4)]
+    (asked,) = service.asked
+    assert (asked["MinCount"], asked["MaxCount"], asked["ClientToken"]) == ("4", "4", "0123abcd")
+    assert (asked["LaunchTemplate.LaunchTemplateId"], asked["LaunchTemplate.Version"]) == (SPEC["template"], "$Default")
+    tags = {asked[f"TagSpecification.1.Tag.{at}.Key"]: asked[f"TagSpecification.1.Tag.{at}.Value"] for at in (1, 2, 3)}
+    assert tags == {"busbar:launch": "0123abcd", "busbar:pool": "gpu-p5", "busbar:stack": "org/project/dev"}
+
+
+def nested(asked: dict[str, str]) -> dict[str, Any]:
+    """Return a request of the Query API as the members of the vendor's model."""
+    members = {
+        "LaunchTemplate": {
+            "LaunchTemplateId": asked["LaunchTemplate.LaunchTemplateId"],
+            "Version": asked["LaunchTemplate.Version"],
+        },
+        "TagSpecifications": [{"ResourceType": asked["TagSpecification.1.ResourceType"]}],
+    }
+    flat = {key: int(value) if key in {"MinCount", "MaxCount"} else value for key, value in asked.items() if "." not in key}
+    return {**{key: value for key, value in flat.items() if key not in {"Action", "Version"}}, **members}
+
+
+def test_the_vendors_model_takes_a_launch():
+    aws, service = cloud(RunInstances=ok("RunInstances", "<instancesSet/>"))
+    launch(aws)
+    shape = MODEL.operation_model("RunInstances").input_shape
+    assert not ParamValidator().validate(nested(service.asked[0]), shape).has_errors()
+    # The Query API's names of lists differ from the members' names.
+    assert shape.members["TagSpecifications"].serialization["name"] == "TagSpecification"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity", "InsufficientCapacity",
+     "InsufficientFreeAddressesInSubnet", "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded",
+     "ReservationCapacityExceeded", "UnfulfillableCapacity", "SpotMaxPriceTooLow"],
+)  # fmt: skip
+def test_what_the_cloud_has_no_room_for_is_capacity(code):
+    aws, _ = cloud(RunInstances=refused(code, "We currently do not have sufficient capacity"))
+    with pytest.raises(CapacityError, match=f"{code}: RunInstances: We currently do not have"):
+        launch(aws)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused("RequestLimitExceeded", status=503),
+        refused("ThrottlingException"),
+        refused("InternalError", status=500),
+        Answer(502, b"<html>Bad gateway"),
+        Answer(200, b"half an answ"),
+        TimeoutError("timed out"),
+        ConnectionResetError("reset"),
+    ],
+)
+def test_what_may_succeed_later_is_busy(answer):
+    aws, _ = cloud(RunInstances=answer)
+    with pytest.raises(BusyError):
+        launch(aws)
+
+
+def test_what_the_role_may_not_do_is_neither():
+    aws, _ = cloud(RunInstances=refused("UnauthorizedOperation", "You are not authorized", 403))
+    with pytest.raises(CloudError, match="UnauthorizedOperation: RunInstances: You are not authorized") as caught:
+        launch(aws)
+    assert type(caught.value) is CloudError
+
+
+def test_a_machine_without_a_role_says_so():
+    aws = Aws({"region": "r", "endpoint": ENDPOINT, "tags": {}}, lambda *_: Answer(404, b"not found"))
+    with pytest.raises(CloudError, match="the metadata service answers 404 to api/token; has this machine a role"):
+        aws.listing()
+
+
+def test_machines_are_listed_by_the_clusters_tags_over_all_pages():
+    pages = [
+        listed(instance("i-1"), instance("i-2", "pending", address=""), following="more"),
+        listed(instance("i-3", "shutting-down", why="Server.Spot")),
+    ]
+    aws, service = cloud(DescribeInstances=pages)
+    assert aws.listing().machines == [
+        Machine("i-1", "t", "10.0.0.1"),
+        Machine("i-2", "t", ""),
+        Machine("i-3", "t", "10.0.0.1", ended=True, why="Server.Spot"),
+    ]
+    first, second = service.asked
+    assert (first["Filter.1.Name"], first["Filter.1.Value.1"]) == ("tag-key", "busbar:launch")
+    assert (first["Filter.2.Name"], first["Filter.2.Value.1"]) == ("tag:busbar:stack", "org/project/dev")
+    assert "NextToken" not in first
+    assert second["NextToken"] == "more"
+
+
+def test_credentials_are_asked_for_once_in_a_run():
+    aws, service = cloud(DescribeInstances=[listed(), listed()])
+    aws.listing()
+    aws.listing()
+    assert service.metadata.count("api/token") == 1
+
+
+def test_machines_that_the_cloud_has_forgotten_do_not_keep_the_others_running():
+    forgotten = refused("InvalidInstanceID.NotFound", "The instance IDs 'i-0a, i-0b' do not exist")
+    aws, service = cloud(TerminateInstances=[forgotten, ok("TerminateInstances", "")])
+    aws.terminate(["i-0a", "i-0b", "i-0c"])
+    assert [value for key, value in service.asked[-1].items() if key.startswith("InstanceId")] == ["i-0c"]
+    aws, service = cloud(TerminateInstances=[forgotten])
+    aws.terminate(["i-0a", "i-0b"])
+    assert len(service.asked) == 1
+
+
+def test_other_refusals_to_end_machines_are_said():
+    aws, _ = cloud(TerminateInstances=refused("OperationNotPermitted", "termination protection"))
+    with pytest.raises(CloudError, match="termination protection"):
+        aws.terminate(["i-0a"])

@@ -1,0 +1,268 @@
+"""OCI's REST calls as the controller makes them: its identity, signatures, cluster networks, listings and errors."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.x509.oid import NameOID
+
+from scheduler.elastic import oci_identity
+from scheduler.elastic.cloud import BusyError, CapacityError, CloudError, Launch, Machine
+from scheduler.elastic.http_client import Answer
+from scheduler.elastic.oci import Oci
+
+TENANCY = "ocid1.tenancy.oc1..aaaa"
+NOW = 1_764_000_000.0
+IAAS = "https://iaas.eu-frankfurt-1.oraclecloud.com/20160918"
+TAGS = {"busbar-cluster": "train"}
+PEM = serialization.Encoding.PEM
+
+
+def made_certificate() -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
+    """Return a machine's key and certificate, which names its tenancy as OCI's do."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    parts = [(NameOID.COMMON_NAME, "ocid1.instance.oc1..bbbb"), (NameOID.ORGANIZATIONAL_UNIT_NAME, f"opc-tenant:{TENANCY}")]
+    name = x509.Name([x509.NameAttribute(kind, text) for kind, text in parts])
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(7)
+    return key, made.not_valid_before(began).not_valid_after(began + timedelta(days=999)).sign(key, hashes.SHA256())
+
+
+KEY, CERTIFICATE = made_certificate()
+KEY_PEM = KEY.private_bytes(PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+
+
+class Service:
+    """Metadata service, federation, and Core Services with `networks`; every signature is checked.
+
+    Attributes:
+        asked: method and path of each call to Core Services, and its body.
+        refuses: answers by method and path, instead of the service's own.
+    """
+
+    def __init__(self) -> None:
+        self.networks: dict[str, dict[str, Any]] = {}
+        self.instances: dict[str, list[dict[str, str]]] = {}
+        self.work: dict[str, list[dict[str, str]]] = {}
+        self.asked: list[tuple[str, str, Any]] = []
+        self.refuses: dict[tuple[str, str], list[Answer]] = {}
+        self.session: Any = None
+        self.retry_tokens: list[str] = []
+
+    def __call__(self, method, url, headers, body, timeout_s) -> Answer:
+        assert timeout_s > 0
+        if url.startswith("http://169.254.169.254/opc/v2/identity/"):
+            assert headers == {"Authorization": "Bearer Oracle"}
+            certificate = CERTIFICATE.public_bytes(PEM)
+            return Answer(200, KEY_PEM if url.endswith("key.pem") else certificate)
+        if url == "https://auth.eu-frankfurt-1.oraclecloud.com/v1/x509":
+            return self._federate(method, url, headers, body)
+        assert url.startswith(IAAS)
+        assert _checked(method, url, headers, body, self.session) == "ST$token"
+        return self._core(method, url.removeprefix(IAAS), headers, json.loads(body) if body else None)
+
+    def _federate(self, method, url, headers, body) -> Answer:
+        fingerprint = ":".join(re.findall("..", CERTIFICATE.fingerprint(hashes.SHA1()).hex().upper()))  # noqa: S303 - OCI's own
+        assert _checked(method, url, headers, body, KEY.public_key()) == f"{TENANCY}/fed-x509/{fingerprint}"
+        asked = json.loads(body)
+        assert base64.b64decode(asked["certificate"]) == CERTIFICATE.public_bytes(serialization.Encoding.DER)
+        assert len(asked["intermediateCertificates"]) == 1
+        self.session = serialization.load_der_public_key(base64.b64decode(asked["publicKey"]))
+        return Answer(200, b'{"token": "token"}')
+
+    def _core(self, method, target, headers, asked) -> Answer:
+        path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
+        self.asked.append((method, path, asked))
+        if self.refuses.get((method, path)):
+            return self.refuses[method, path].pop(0)
+        if method == "POST" and path == "/clusterNetworks":
+            self.retry_tokens.append(headers["opc-retry-token"])
+            return Answer(200, b"{}")
+        if method != "GET":
+            return Answer(204, b"")
+        items: list[Any] = {
+            "/clusterNetworks": list(self.networks.values()),
+            "/privateIps": [{"vnicId": f"vnic-{at}", "ipAddress": f"10.0.0.{at}"} for at in range(1, 9)],
+            "/vnicAttachments": [{"instanceId": f"i{at}", "vnicId": f"vnic-{at}"} for at in range(1, 9)],
+            "/workRequests": self.work.get(query.get("resourceId", [""])[0], []),
+            "/workRequests/w1/errors": [{"code": "InternalError", "message": "Out of host capacity."}],
+        }.get(path) or self.instances.get(path.split("/")[2] if path.endswith("/instances") else "", [])
+        assert ("compartmentId" in query) is (path not in {"/privateIps", "/workRequests/w1/errors"})
+        page = int(query.get("page", ["0"])[0])
+        more = {"opc-next-page": str(page + 1)} if page + 1 < len(items) else {}
+        return Answer(200, json.dumps(items[page : page + 1]).encode(), more)
+
+    def network(self, name: str, *instances: str, state: str = "RUNNING", launched: str = "t", **tags: str) -> None:
+        self.networks[name] = {
+            "id": name,
+            "lifecycleState": state,
+            "freeformTags": {**TAGS, "busbar-launch": launched, **tags},
+            "instancePools": [{"id": f"pool-{name}"}],
+        }
+        self.instances[name] = [{"id": one, "state": "Running"} for one in instances]
+
+    def calls(self, method: str) -> list[str]:
+        return [path for its, path, _ in self.asked if its == method]
+
+
+def _checked(method, url, headers, body, key) -> str:
+    """Check a signature as OCI's documentation says; return the key's id."""
+    proof = dict(re.findall(r'(\w+)="([^"]*)"', headers["authorization"]))
+    names = proof["headers"].split()
+    assert {"date", "(request-target)", "host"} <= set(names)
+    parts = urlsplit(url)
+    known = {**headers, "(request-target)": f"{method.lower()} {parts.path}{'?' + parts.query if parts.query else ''}"}
+    assert known["host"] == parts.netloc
+    if body:
+        assert {"content-length", "content-type", "x-content-sha256"} <= set(names)
+        assert known["x-content-sha256"] == base64.b64encode(hashlib.sha256(body).digest()).decode()
+        assert known["content-length"] == str(len(body))
+    text = "\n".join(f"{name}: {known[name]}" for name in names)
+    key.verify(base64.b64decode(proof["signature"]), text.encode(), padding.PKCS1v15(), hashes.SHA256())
+    assert (proof["algorithm"], proof["version"]) == ("rsa-sha256", "1")
+    return proof["keyId"]
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def cloud(service: Service) -> Oci:
+    given = {
+        "region": "eu-frankfurt-1",
+        "compartment": "ocid1.compartment.oc1..c",
+        "subnet": "ocid1.subnet.oc1..s",
+        "tags": TAGS,
+    }
+    return Oci(given, service, lambda: NOW)
+
+
+def launch(cloud: Oci, *domains: str) -> list[str]:
+    spec = {"configuration": "ocid1.instanceconfiguration.oc1..i", "label": "train-gpu", "domains": list(domains or ("AD-1",))}
+    return cloud.launch(Launch("0123456789abcdef", "gpu/h100", 4, 4, spec))
+
+
+def said(status: int, code: str, message: str) -> Answer:
+    return Answer(status, json.dumps({"code": code, "message": message}).encode())
+
+
+NO_CAPACITY = said(500, "InternalError", "Out of host capacity.")
+
+
+def test_a_launch_is_one_cluster_network_with_a_retry_token_and_the_clusters_tags(cloud, service):
+    assert launch(cloud) == []
+    ((method, path, asked),) = service.asked
+    assert (method, path) == ("POST", "/clusterNetworks")
+    assert asked["instancePools"] == [{"instanceConfigurationId": "ocid1.instanceconfiguration.oc1..i", "size": 4}]
+    assert asked["placementConfiguration"] == {"availabilityDomain": "AD-1", "primarySubnetId": "ocid1.subnet.oc1..s"}
+    assert asked["freeformTags"] == {**TAGS, "busbar-launch": "0123456789abcdef"}
+    assert service.retry_tokens == ["0123456789abcdef-0"]
+
+
+def test_a_domain_without_capacity_is_followed_by_the_next(cloud, service):
+    service.refuses["POST", "/clusterNetworks"] = [NO_CAPACITY]
+    launch(cloud, "AD-1", "AD-2")
+    assert [asked["placementConfiguration"]["availabilityDomain"] for _, _, asked in service.asked] == ["AD-1", "AD-2"]
+    assert service.retry_tokens == ["0123456789abcdef-1"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (NO_CAPACITY, CapacityError),
+        (said(400, "LimitExceeded", "The following service limits were exceeded: gpu4-count."), CapacityError),
+        (said(400, "QuotaExceeded", "bm-gpu quota"), CapacityError),
+        (said(429, "TooManyRequests", "User-rate limit exceeded."), BusyError),
+        (Answer(503, b"<html>"), BusyError),
+        (said(404, "NotAuthorizedOrNotFound", "Authorization failed or requested resource not found."), CloudError),
+    ],
+)
+def test_refusals_are_told_apart(cloud, service, answer, kind):
+    service.refuses["POST", "/clusterNetworks"] = [answer]
+    with pytest.raises(CloudError) as caught:
+        launch(cloud)
+    assert type(caught.value) is kind
+
+
+def test_machines_are_listed_with_addresses_over_all_pages_and_only_the_clusters(cloud, service):
+    service.network("n1", "i1", "i2")
+    service.network("n2", "i3", launched="u")
+    service.network("other", "i4", **{"busbar-cluster": "another"})
+    service.network("ending", "i5", state="TERMINATING")
+    assert cloud.listing().machines == [
+        Machine("i1", "t", "10.0.0.1"),
+        Machine("i2", "t", "10.0.0.2"),
+        Machine("i3", "u", "10.0.0.3"),
+    ]
+    assert not service.calls("DELETE")
+
+
+def test_a_network_that_fails_after_the_call_says_why_and_is_removed(cloud, service):
+    service.network("n1", state="PROVISIONING")
+    assert not cloud.listing().failed
+    assert not service.calls("DELETE")
+    service.work["n1"] = [{"id": "w1", "status": "FAILED"}]
+    (error,) = cloud.listing().failed.values()
+    assert isinstance(error, CapacityError)
+    assert str(error) == "InternalError: Out of host capacity."
+    assert service.calls("DELETE") == ["/clusterNetworks/n1"]
+
+
+def test_a_network_whose_machines_have_all_ended_is_removed(cloud, service):
+    service.network("n1")
+    cloud.listing()
+    assert service.calls("DELETE") == ["/clusterNetworks/n1"]
+
+
+def test_a_whole_launch_ends_with_one_call_and_a_part_machine_by_machine(cloud, service):
+    service.network("n1", "i1", "i2")
+    service.network("n2", "i3", "i4")
+    cloud.terminate(["i1", "i2", "i3", "unknown"])
+    assert service.calls("DELETE") == ["/clusterNetworks/n1"]
+    assert [(path, asked["instanceId"]) for method, path, asked in service.asked if method == "POST"] == [
+        ("/instancePools/pool-n2/actions/detachInstance", "i3")
+    ]
+
+
+def test_what_is_gone_already_is_no_error(cloud, service):
+    service.network("n1", "i1")
+    service.refuses["DELETE", "/clusterNetworks/n1"] = [said(404, "NotAuthorizedOrNotFound", "not found")]
+    cloud.terminate(["i1"])
+
+
+def test_a_service_that_does_not_answer_is_busy(cloud, service, monkeypatch):
+    launch(cloud)
+
+    def silent(*_: Any) -> Answer:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(service, "_core", silent)
+    with pytest.raises(BusyError, match="timed out"):
+        launch(cloud)
+
+
+def test_a_machine_without_an_identity_says_so():
+    cloud = Oci({"region": "r", "compartment": "c", "subnet": "s", "tags": {}}, lambda *_: Answer(404, b""))
+    with pytest.raises(CloudError, match=r"the metadata service answers 404 to identity/cert\.pem"):
+        launch(cloud)
+
+
+def test_the_key_of_a_machine_is_in_no_commands_words(cloud, monkeypatch):
+    words: list[str] = []
+    run = oci_identity.subprocess.run
+    monkeypatch.setattr(oci_identity.subprocess, "run", lambda argv, **more: words.extend(argv) or run(argv, **more))
+    launch(cloud)
+    assert "-sign" in words
+    assert not any("PRIVATE" in word for word in words)

@@ -1,0 +1,151 @@
+"""The programs of a controller as Slurm, systemd and an update call them, and the one file that has them all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elastic import FakeCloud, FakeSlurm, Steps
+
+from scheduler import programs, slurm_conf
+from scheduler.elastic import __main__ as program
+from scheduler.elastic import join, settings, spool
+from scheduler.elastic.cloud import Launch
+from scheduler.elastic.state import only_one
+
+CONFIGURATION = {
+    "sets": {"gpu/p5": {"queue": "gpu", "name": "p5", "dynamic": 4, "start_timeout_s": 1800, "spec": {"template": "lt-1"}}},
+    "cloud": {"name": "fake", "tags": {"busbar:stack": "s"}},
+    "join": {"user": "ubuntu", "identity": "/root/key", "known_hosts": "/root/known", "controller": "10.0.0.9"},
+    "static": {"gpu-st-p5-1": ["i-st1", "10.1.0.1"]},
+}
+
+
+class Installed:
+    """The programs on a disk of their own; `run` is one call, as `elastic.pyz WORDS`."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder, self.cloud = folder, FakeCloud(Steps())
+        (folder / "wanted").mkdir()
+        (folder / "elastic.json").write_text(json.dumps(CONFIGURATION))
+        patch.setattr(settings, "FOLDER", str(folder))
+        load = settings.load
+        patch.setattr(settings, "load", lambda: load(str(folder / "elastic.json")))
+        patch.setattr(program, "_CLOUDS", {"fake": lambda given: self.cloud if given["tags"] else None})
+        slurm = FakeSlurm(Steps(), [f"gpu-dy-p5-{number}" for number in range(1, 5)], folder / "wanted")
+        patch.setattr(program, "Slurm", lambda: slurm)
+        patch.setattr(join, "over_ssh", lambda given: lambda *_: "" if given["user"] == "ubuntu" else "?")
+        patch.setattr("scheduler.node_setup.know", lambda *_: None)
+        self.slurm = slurm
+
+    def run(self, *words: str) -> int:
+        return program.main(list(words))
+
+
+@pytest.fixture
+def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
+    return Installed(tmp_path, monkeypatch)
+
+
+def test_slurms_call_is_written_down_and_done_by_the_next_run(head, monkeypatch, tmp_path):
+    jobs = tmp_path / "jobs.json"
+    jobs.write_text(json.dumps({"jobs": [{"job_id": 7, "nodes_resume": "gpu-dy-p5-[1-2]"}]}))
+    monkeypatch.setenv("SLURM_RESUME_FILE", str(jobs))
+    assert head.run("resume", "gpu-dy-p5-[1-2]") == 0
+    (wish,) = spool.read(str(tmp_path / "wanted"))
+    assert wish.groups == (spool.Group("7", ("gpu-dy-p5-1", "gpu-dy-p5-2")),)
+    assert not head.cloud.calls
+    assert head.run("reconcile") == 0
+    assert len(head.cloud.running) == 2
+
+
+def test_a_suspended_node_is_ended_by_the_next_run(head):
+    head.slurm.start(("7", ["gpu-dy-p5-1"]))
+    head.run("reconcile")
+    head.run("suspend", "gpu-dy-p5-1")
+    head.run("reconcile")
+    assert not head.cloud.running
+
+
+def test_a_file_of_jobs_that_cannot_be_read_leaves_nodes_without_a_job(head, monkeypatch, tmp_path):
+    monkeypatch.setenv("SLURM_RESUME_FILE", "/proc/1/fd/none")
+    head.run("resume", "gpu-dy-p5-1")
+    (wish,) = spool.read(str(tmp_path / "wanted"))
+    assert wish.groups == (spool.Group("", ("gpu-dy-p5-1",)),)
+
+
+def test_a_run_beside_another_does_nothing_and_says_so(head, capsys, tmp_path):
+    head.run("resume", "gpu-dy-p5-1")
+    with only_one(str(tmp_path / "lock")) as mine:
+        assert mine
+        assert head.run("reconcile") == 0
+    assert capsys.readouterr().out == "another run is at work; it does what is wanted\n"
+    assert not head.cloud.calls
+    head.run("reconcile")
+    assert head.cloud.started == 1
+
+
+def test_a_sweep_ends_everything_and_nothing_starts_after_it(head):
+    head.run("resume", "gpu-dy-p5-[1-2]")
+    head.run("reconcile")
+    assert head.run("sweep") == 0
+    assert not head.cloud.running
+    head.run("resume", "gpu-dy-p5-3")
+    head.run("reconcile")
+    assert not head.cloud.running
+
+
+@pytest.mark.usefixtures("head")
+def test_the_configuration_of_the_update_is_read():
+    known = settings.load()
+    assert known.sets["gpu/p5"].nodes == [f"gpu-dy-p5-{number}" for number in range(1, 5)]
+    assert known.static == {"gpu-st-p5-1": ("i-st1", "10.1.0.1")}
+    assert Launch("t", "gpu/p5", 1, 1, known.sets["gpu/p5"].spec).spec == {"template": "lt-1"}
+
+
+def test_the_one_file_runs_and_has_what_nodes_are_sent(tmp_path):
+    packed = tmp_path / "elastic.pyz"
+    packed.write_bytes(programs.archive())
+    lines = [f"import sys; sys.path.insert(0, {str(packed)!r})", "from scheduler.elastic import __main__, join"]
+    script = "\n".join([*lines, "print(join.setup_program())"])
+    ran = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "def know(path" in ran.stdout
+
+
+def test_one_file_has_all_programs_and_is_the_same_for_the_same_sources():
+    packed = programs.archive()
+    assert packed == programs.archive()
+    names = zipfile.ZipFile(BytesIO(packed)).namelist()
+    here = Path(program.__file__).parent
+    assert {f"scheduler/elastic/{path.name}" for path in here.glob("*.py")} <= set(names)
+    assert {"__main__.py", "scheduler/__init__.py", "scheduler/node_setup.py", "scheduler/hostlist.py"} <= set(names)
+
+
+def test_slurm_calls_programs_that_slurm_conf_names_with_the_nodes_as_one_word():
+    named = set(programs.wrappers())
+    assert named == {f"{slurm_conf.PROGRAMS}/busbar-{verb}" for verb in ("resume", "suspend", "resume-failed")}
+    assert all(text.startswith("#!/bin/sh\n") and text.endswith('"$1"\n') for text in programs.wrappers().values())
+
+
+def test_the_timer_starts_a_run_again_after_each_end_and_a_run_is_limited():
+    units: dict[str, Any] = programs.timer()
+    assert "OnUnitInactiveSec=5\n" in units["busbar-slurm.timer"]
+    assert "Type=oneshot\n" in units["busbar-slurm.service"]
+    assert "TimeoutStartSec=600\n" in units["busbar-slurm.service"]
+    assert f"ExecStart=/usr/bin/env python3 {programs.ARCHIVE} reconcile\n" in units["busbar-slurm.service"]
+
+
+def test_a_node_is_told_its_name_key_and_unit_and_the_words_of_ssh_have_no_key():
+    given = join.setup("gpu-dy-p5-1", b"munge", "10.0.0.9", {"gpu-dy-p5-2": "10.0.0.2"})
+    assert (given["hostname"], given["others"]) == ("gpu-dy-p5-1", {"gpu-dy-p5-2": "10.0.0.2"})
+    assert "--conf-server 10.0.0.9:6820\n" in given["units"]["slurmd.service"]
+    words = join.words_of_ssh(CONFIGURATION["join"], "i-1")
+    assert "HostKeyAlias=i-1" in words
+    assert "StrictHostKeyChecking=accept-new" in words
+    assert "bXVuZ2U=" not in " ".join(words)
