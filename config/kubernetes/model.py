@@ -1,0 +1,225 @@
+"""An existing Kubernetes cluster: how it is reached, on which nodes pods run, and which rails they get."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from catalogue import Homes
+from catalogue.containers import HOMES_INSIDE
+from config.hosts import inventory, known_hosts
+from config.measure import Measure
+from config.model import Model
+from config.shared_values import Cidr
+
+#: Name of the one set of pods.
+SET = "kubernetes"
+#: RFC 1123: a label of at most 63 characters, and a name of labels (apimachinery, util/validation).
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_NAME = rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"
+#: The reference grammar of distribution, with a tag or a digest.
+_IMAGE = re.compile(
+    r"(?P<name>[A-Za-z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)(:(?P<tag>[A-Za-z0-9_][\w.-]{0,127}))?"
+    r"(@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+
+
+def _way(value: str) -> str:
+    user, at, address = value.partition("@")
+    if not at or not re.fullmatch(r"[a-z_][a-z0-9_.-]{0,31}", user) or not inventory.is_name(address):
+        raise ValueError(f"is {value!r}; it must be user@address")
+    return value
+
+
+def _nodes(value: tuple[str, ...]) -> tuple[str, ...]:
+    for name in value:
+        if not re.fullmatch(_NAME, name):
+            raise ValueError(f"has {name!r}, which is no name of a node; kubectl get nodes lists them")
+    return value
+
+
+def _namespace(value: str) -> str:
+    if not re.fullmatch(_LABEL, value):
+        raise ValueError(f"is {value!r}; a namespace has lower-case letters, digits and hyphens, 63 at most")
+    if value == "default" or value.startswith("kube-"):
+        raise ValueError(f"is {value!r}, which the cluster uses itself; destroy removes the namespace, so give busbar its own")
+    return value
+
+
+def _image(value: str) -> str:
+    found = _IMAGE.fullmatch(value)
+    if not found:
+        raise ValueError(f"is {value!r}, which is no image; write it like registry.example/nccl:1.0")
+    if not found["digest"] and found["tag"] in {None, "latest"}:
+        raise ValueError(
+            f"is {value!r}, whose tag is latest, which is another image tomorrow; name a tag or a digest, for a measurement "
+            "must say what it measured"
+        )
+    return value
+
+
+def _resource(value: str) -> str:
+    domain, slash, name = value.partition("/")
+    if not slash or not re.fullmatch(_NAME, domain) or not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", name):
+        raise ValueError(f"is {value!r}; an extended resource is called domain/name, such as nvidia.com/gpu")
+    return value
+
+
+def _path(value: str) -> str:
+    if not value.startswith("/") or not re.fullmatch(r"[\w./-]+", value):
+        raise ValueError(f"is {value!r}; it must be the whole path of a file on the control plane's host")
+    return value
+
+
+def _server(value: str) -> str:
+    if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d{1,5})?", value):
+        raise ValueError(f"is {value!r}; it must be the API server's address, such as https://10.138.61.49:6443")
+    return value
+
+
+def _interface(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,14}", value):
+        raise ValueError(f"is {value!r}; it must be the name of a network interface, such as ens192")
+    return value
+
+
+def _device(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}", value):
+        raise ValueError(f"is {value!r}; it must be the name of an RDMA device, such as irdma0")
+    return value
+
+
+def _pci(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", value):
+        raise ValueError(f"is {value!r}; it must be a PCI address such as 0000:14:00.0, as `lspci -D` shows it")
+    return value
+
+
+class Rail(Model):
+    """One interface of every node that pods get: the host's own, moved into the pod, with an address of `range`."""
+
+    interface: Annotated[str, AfterValidator(_interface)] = Field(
+        description="Interface on the nodes; it leaves the node while a pod has it, so never the one that carries SSH.",
+        examples=["ens192"],
+    )
+    device: Annotated[str, AfterValidator(_device)] | None = Field(
+        default=None,
+        description="RDMA device of the interface; null measures over TCP.",
+        examples=["irdma0"],
+    )
+    range: Cidr = Field(
+        description="Addresses that whereabouts gives to pods on this rail; one for each node.", examples=["10.100.100.0/24"]
+    )
+    pci: Annotated[str, AfterValidator(_pci)] | None = Field(
+        default=None,
+        description="PCI address of the device, the same on all nodes: rdma-cni then moves the RDMA device with its "
+        "interface. null leaves that to you.",
+        examples=["0000:14:00.0"],
+    )
+
+
+class Kubernetes(Model):
+    """An existing Kubernetes cluster. Only objects with the stack's own label are created, and destroy removes them."""
+
+    control_plane: Annotated[str, AfterValidator(_way)] = Field(
+        description="Host that kubectl works on, user@address; its private key stays in your SSH agent. It needs Python 3.6.",
+        examples=["root@10.138.61.49"],
+    )
+    jump: Annotated[str, AfterValidator(_way)] | None = Field(
+        default=None,
+        description="Jump host, user@address; null if the control plane's host is reached directly.",
+        examples=["ubuntu@203.0.113.200"],
+    )
+    known_hosts: str = Field(
+        default="~/.ssh/known_hosts",
+        description="File with the host keys of that host and of the jump host; nothing is trusted on first use.",
+        examples=["./known_hosts"],
+    )
+    kubeconfig: Annotated[str, AfterValidator(_path)] | None = Field(
+        default=None,
+        description="The kubeconfig on that host; null takes what kubectl takes.",
+        examples=["/etc/kubernetes/admin.conf"],
+    )
+    server: Annotated[str, AfterValidator(_server)] | None = Field(
+        default=None,
+        description="API server that the kubeconfig must name, so that no other cluster is taken for this one; null takes any.",
+        examples=["https://10.138.61.49:6443"],
+    )
+    namespace: Annotated[str, AfterValidator(_namespace)] = Field(
+        default="busbar", description="Namespace that is created for the pods, and removed with them.", examples=["busbar"]
+    )
+    nodes: Annotated[tuple[str, ...], AfterValidator(_nodes)] = Field(
+        description="Nodes with GPUs, one pod on each; the first one's pod is the head node.", examples=[["gpu0", "gpu1"]]
+    )
+    gpus: Annotated[int, Field(ge=1, le=16)] = Field(
+        default=8, description="GPUs of each node; a pod takes all of them.", examples=[1]
+    )
+    gpu_resource: Annotated[str, AfterValidator(_resource)] = Field(
+        default="nvidia.com/gpu", description="Extended resource of the GPUs.", examples=["nvidia.com/gpu"]
+    )
+    rails: tuple[Rail, ...] = Field(
+        default=(),
+        description="Interfaces that pods get beside the default network, in NCCL's order; none for a single node.",
+        examples=[[{"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/24"}]],
+    )
+    rdma: Literal["exclusive", "shared"] = Field(
+        default="exclusive",
+        description="How the nodes divide RDMA devices among network namespaces (`rdma system`); shared lets every pod "
+        "use every device.",
+        examples=["exclusive"],
+    )
+    rdma_resource: Annotated[str, AfterValidator(_resource)] | None = Field(
+        default=None,
+        description="Extended resource of an RDMA device plugin, one for each rail; null makes the pods privileged, so that "
+        "they can open /dev/infiniband.",
+        examples=["rdma/hca"],
+    )
+    image: Annotated[str, AfterValidator(_image)] = Field(
+        description="Image of the pods, with Python 3, Open MPI, CUDA and NCCL's headers; by tag or digest.",
+        examples=["registry.example/nccl-tests:23.09"],
+    )
+    pull_secret: Annotated[str, AfterValidator(_namespace)] | None = Field(
+        default=None,
+        description="Secret in the namespace that the image is pulled with; you create it, so no password is in the stack.",
+        examples=["regcred"],
+    )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Pods by the name of their one set."""
+        return {SET: len(self.nodes)}
+
+    def measured(self, _measure: Measure) -> str:
+        """Return the name of the one set of pods."""
+        return SET
+
+    def host_key(self, address: str) -> str:
+        """Return the pinned key of `address`; ValueError with the rest of a sentence about knownHosts where there is none."""
+        return known_hosts.read(self.known_hosts).key(address)
+
+    @property
+    def control_plane_address(self) -> str:
+        """Address of the control plane's host."""
+        return self.control_plane.partition("@")[2]
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Addresses whose host keys must be known: the control plane's host, and the jump host if there is one."""
+        return tuple(way.partition("@")[2] for way in (self.control_plane, self.jump) if way)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """RDMA devices of the rails, in their order."""
+        return tuple(rail.device for rail in self.rails if rail.device)
+
+    @property
+    def privileged(self) -> bool:
+        """Whether pods must be privileged: they use RDMA devices, and no device plugin hands those over."""
+        return bool(self.devices) and self.rdma_resource is None
+
+    @property
+    def homes(self) -> Homes:
+        """Where MPI, CUDA and NCCL are in images."""
+        return HOMES_INSIDE

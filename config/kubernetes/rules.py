@@ -1,0 +1,87 @@
+"""Rules about an existing Kubernetes cluster: nodes, rails and their addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+from config.kubernetes.model import Kubernetes
+from config.rule import ERROR, Breach, Finding, Rule, check, rule
+
+
+@rule("nodes-named", ERROR, "one pod on each node", guard=True)
+def nodes_named(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
+    """No node, or one twice."""
+    if not wanted.nodes:
+        yield Breach("kubernetes.nodes", "is empty; name at least one node that has GPUs")
+    for name in sorted({name for name in wanted.nodes if wanted.nodes.count(name) > 1}):
+        yield Breach("kubernetes.nodes", f"has {name} twice; every node takes part once")
+
+
+@rule("host-keys", ERROR, "sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; nothing is trusted on first use", guard=True)
+def host_keys(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
+    """A control plane's host or a jump host without a pinned key."""
+    for address in dict.fromkeys(wanted.addresses):
+        try:
+            wanted.host_key(address)
+        except ValueError as error:
+            yield Breach("kubernetes.knownHosts", str(error))
+
+
+@rule("rails-between", ERROR, "between nodes the bytes must have a wire to be judged by", guard=True)
+def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
+    """Several nodes without a rail, and rails that only some of them could use."""
+    if len(wanted.nodes) > 1 and not wanted.rails:
+        yield Breach(
+            "kubernetes.rails", f"is empty, and {len(wanted.nodes)} nodes are measured; name the interfaces of the fabric"
+        )
+    for key in ("interface", "device", "pci"):
+        values = [value for rail in wanted.rails if (value := getattr(rail, key))]
+        for value in sorted({value for value in values if values.count(value) > 1}):
+            yield Breach("kubernetes.rails", f"has {key} {value} twice; name each once")
+    for index, rail in enumerate(wanted.rails):
+        path = f"kubernetes.rails[{index}]"
+        if wanted.devices and not rail.device:
+            yield Breach(f"{path}.device", "is not set, and other rails have one; NCCL takes RDMA devices or sockets, not both")
+        if rail.pci and not rail.device:
+            yield Breach(f"{path}.pci", "is set, and device is not; rdma-cni moves an RDMA device, so name it")
+        if rail.pci and wanted.rdma == "shared":
+            yield Breach(
+                f"{path}.pci", "is set, and kubernetes.rdma is shared; rdma-cni moves devices only where that is exclusive"
+            )
+    if wanted.rdma_resource and not wanted.devices:
+        yield Breach("kubernetes.rdmaResource", "is set, and no rail has a device; name the devices, or leave it out")
+
+
+@rule("rail-addresses", ERROR, "whereabouts: one address of the range for each pod, without its first and last", guard=True)
+def rail_addresses(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
+    """Ranges with too few addresses, and ranges that have addresses in common."""
+    networks = [ipaddress.IPv4Network(rail.range) for rail in wanted.rails]
+    for index, network in enumerate(networks):
+        usable = max(network.num_addresses - 2, 0)
+        if usable < len(wanted.nodes):
+            yield Breach(
+                f"kubernetes.rails[{index}].range",
+                f"is {network}, which has addresses for {usable} pods, and {len(wanted.nodes)} nodes have one each; "
+                "take a wider range",
+            )
+    for (first, one), (second, other) in combinations(enumerate(networks), 2):
+        if one.overlaps(other):
+            yield Breach(
+                f"kubernetes.rails[{second}].range",
+                f"is {other}, which has addresses of kubernetes.rails[{first}].range, {one}; rails are networks of their own",
+            )
+
+
+RULES: dict[str, Rule[Kubernetes, None]] = {one.id: one for one in (nodes_named, host_keys, rails_between, rail_addresses)}
+
+
+def findings(wanted: Kubernetes, _region: str | None) -> tuple[Finding, ...]:
+    """Return what is wrong with the cluster."""
+    return check(RULES, wanted, None)
+
+
+#: Rules of existing clusters about the whole stack.
+STACK_RULES: dict[str, Rule[Any, None]] = {}

@@ -1,0 +1,130 @@
+"""An existing Kubernetes cluster: how it is reached, and which nodes and rails; wrong intent is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from config import read
+from config.kubernetes.model import Kubernetes
+from config.kubernetes.rules import RULES, findings
+from tools.stack_changes import DEFAULT
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+RAIL = {"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/30"}
+OTHER = {"interface": "ens224", "device": "irdma1", "range": "10.100.101.0/30"}
+
+
+@pytest.fixture
+def given(tmp_path) -> dict[str, Any]:
+    """The cluster of an article by IIJ: one control plane, two nodes with one GPU and one RDMA interface each."""
+    known = tmp_path / "known_hosts"
+    known.write_text(f"10.138.61.49 {KEY}\n203.0.113.9 {KEY}\n")
+    return {
+        "controlPlane": "root@10.138.61.49",
+        "knownHosts": str(known),
+        "nodes": ["gpu0", "gpu1"],
+        "gpus": 1,
+        "rails": [RAIL],
+        "image": "registry.example/pytorch:23.09-py3",
+    }
+
+
+def judged(values: dict[str, Any]) -> tuple[Kubernetes, list[str]]:
+    """Return the model, and every sentence that is said of these values."""
+    kept = {key: value for key, value in values.items() if value is not DEFAULT}
+    made, sentences = read.group("kubernetes", Kubernetes, json.dumps(kept))
+    assert isinstance(made, Kubernetes)
+    return made, [*sentences, *(one.sentence for one in findings(made, None))]
+
+
+def test_the_cluster_of_the_article_is_accepted(given):
+    wanted, wrong = judged(given)
+    assert not wrong
+    assert (wanted.control_plane_address, wanted.addresses) == ("10.138.61.49", ("10.138.61.49",))
+    assert wanted.devices == ("irdma0",)
+    assert wanted.namespace == "busbar"
+    assert wanted.host_key("10.138.61.49") == KEY
+
+
+def test_pods_are_privileged_only_where_they_must_open_rdma_devices_themselves(given):
+    def privileged(**changes: Any) -> bool:
+        wanted, wrong = judged(given | changes)
+        assert not wrong
+        return wanted.privileged
+
+    assert privileged()
+    assert not privileged(rdmaResource="rdma/hca")
+    assert not privileged(rails=[{"interface": "ens192", "range": "10.100.100.0/24"}])
+
+
+#: What is changed -> the sentence that it leads to, and the rule if it is one.
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"controlPlane": "10.138.61.49"}, "kubernetes.controlPlane is '10.138.61.49'; it must be user@address"),
+    ({"controlPlane": DEFAULT}, "kubernetes.controlPlane is not set, and it has no default: Host that kubectl works on"),
+    ({"controlPlane": "root@10.0.0.9"}, "kubernetes.knownHosts is "),
+    ({"jump": "admin@203.0.113.8"}, "kubernetes.knownHosts is "),
+    ({"kubeconfig": "~/.kube/config"}, "kubernetes.kubeconfig is '~/.kube/config'; it must be the whole path"),
+    ({"server": "10.138.61.49:6443"}, "kubernetes.server is '10.138.61.49:6443'; it must be the API server's address"),
+    ({"namespace": "kube-system"}, "kubernetes.namespace is 'kube-system', which the cluster uses itself"),
+    ({"namespace": "Busbar"}, "kubernetes.namespace is 'Busbar'; a namespace has lower-case letters"),
+    ({"nodes": []}, "kubernetes.nodes is empty; name at least one node that has GPUs"),
+    ({"nodes": ["gpu0", "gpu0"]}, "kubernetes.nodes has gpu0 twice; every node takes part once"),
+    ({"nodes": ["gpu_0"]}, "kubernetes.nodes has 'gpu_0', which is no name of a node"),
+    ({"gpus": 0}, "kubernetes.gpus is 0; it must be "),
+    ({"gpuResource": "gpu"}, "kubernetes.gpuResource is 'gpu'; an extended resource is called domain/name"),
+    ({"rails": []}, "kubernetes.rails is empty, and 2 nodes are measured; name the interfaces of the fabric"),
+    ({"rails": [RAIL, RAIL | {"range": "10.9.0.0/24"}]}, "kubernetes.rails has interface ens192 twice; name each once"),
+    (
+        {"rails": [RAIL | {"range": "10.100.100.1/30"}]},
+        "kubernetes.rails[0].range is '10.100.100.1/30', which is no IPv4 network",
+    ),
+    (
+        {"rails": [RAIL | {"range": "10.100.100.0/31"}]},
+        "kubernetes.rails[0].range is 10.100.100.0/31, which has addresses for 0",
+    ),
+    (
+        {"rails": [RAIL, OTHER | {"range": "10.100.0.0/16"}]},
+        "kubernetes.rails[1].range is 10.100.0.0/16, which has addresses of",
+    ),
+    ({"rails": [RAIL, {"interface": "a", "range": "10.9.0.0/24"}]}, "kubernetes.rails[1].device is not set, and other rails"),
+    (
+        {"rails": [{"interface": "a", "range": "10.9.0.0/24", "pci": "0000:14:00.0"}]},
+        "kubernetes.rails[0].pci is set, and device",
+    ),
+    ({"rails": [RAIL | {"pci": "14:00.0"}]}, "kubernetes.rails[0].pci is '14:00.0'; it must be a PCI address"),
+    (
+        {"rails": [RAIL | {"pci": "0000:14:00.0"}], "rdma": "shared"},
+        "kubernetes.rails[0].pci is set, and kubernetes.rdma is shared",
+    ),
+    ({"rails": [RAIL | {"interface": "ens 192"}]}, "kubernetes.rails[0].interface is 'ens 192'; it must be the name of"),
+    ({"rails": [RAIL | {"device": "../x"}]}, "kubernetes.rails[0].device is '../x'; it must be the name of an RDMA device"),
+    (
+        {"rails": [{"interface": "ens192", "range": "10.9.0.0/24"}], "rdmaResource": "rdma/hca"},
+        "kubernetes.rdmaResource is set, and no rail has a device",
+    ),
+    ({"image": "registry.example/pytorch"}, "kubernetes.image is 'registry.example/pytorch', whose tag is latest"),
+    (
+        {"image": "registry.example/pytorch:latest"},
+        "kubernetes.image is 'registry.example/pytorch:latest', whose tag is latest",
+    ),
+    ({"image": "https://x/y:1"}, "kubernetes.image is 'https://x/y:1', which is no image"),
+    ({"pods": 2}, "kubernetes.pods is not a key of the configuration"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), WRONG, ids=[sentence[:60] for _, sentence in WRONG])
+def test_a_wrong_setting_is_refused_in_a_sentence_that_begins_with_its_path(given, changes, sentence):
+    _, said = judged(given | changes)
+    assert len([one for one in said if one.startswith(sentence)]) == 1, said
+
+
+def test_an_image_may_be_pinned_by_its_digest_instead_of_a_tag(given):
+    assert not judged(given | {"image": "registry.example:5000/a/b@sha256:" + "0" * 64})[1]
+
+
+def test_every_rule_is_broken_by_a_case(given):
+    broken = {one.rule for changes, _ in WRONG for one in findings(judged(given | changes)[0], None)}
+    assert broken == set(RULES)
