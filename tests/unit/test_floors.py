@@ -38,6 +38,7 @@ MAY = {
     # It travels with the runner.
     "scheduler": {"scheduler"},
     "cloudinit": {"cloudinit", "yaml", "catalogue"},
+    "manifests": {"manifests", "yaml", "config"},
     "components": set(),
     "components/inventory.py": {"pulumi", "catalogue", "components.reach"},
     "components/report_findings.py": {"pulumi", "config"},
@@ -84,6 +85,10 @@ MAY = {
     },
     # Machines that exist need no provider at all.
     "components/hosts": {"pulumi", "components.inventory", "components.reach", "components.hosts", "config", "catalogue"},
+    "components/kubernetes": {
+        *("pulumi", "pulumi_command", "components.inventory", "components.reach", "components.remote_scripts"),
+        *("components.kubernetes", "config", "manifests"),
+    },
     "components/acceptance": {
         "pulumi",
         "pulumi_command",
@@ -199,7 +204,7 @@ def is_python(path: Path) -> bool:
 
 
 def sources() -> list[Path]:
-    rooms = ("catalogue", "config", "scheduler", "benchmarks", "cloudinit", "components", "rehearsal", "tools")
+    rooms = ("catalogue", "config", "scheduler", "benchmarks", "cloudinit", "manifests", "components", "rehearsal", "tools")
     found = [path for room in rooms for path in sorted((ROOT / room).rglob("*")) if is_python(path)]
     return [*found, ROOT / "__main__.py"]
 

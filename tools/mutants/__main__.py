@@ -37,7 +37,7 @@ STRATA: tuple[tuple[int, tuple[str, ...]], ...] = (
     (10, ("benchmarks/plan/*.py", "benchmarks/judge/*.py", "benchmarks/host/*.py", "benchmarks/launch/*.py")),
     (8, ("catalogue/**/*.py",)),
     (6, ("config/**/*.py", "__main__.py")),
-    (4, ("cloudinit/**/*.py", "scheduler/*.py")),
+    (4, ("cloudinit/**/*.py", "manifests/*.py", "scheduler/*.py")),
 )
 #: What a run of tests may take; a mutant that hangs is noticed.
 _BOUND_S = 600

@@ -1,0 +1,47 @@
+"""All objects of one stack, in the order in which they are applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from manifests import ours, rails, ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from config.kubernetes.model import Kubernetes
+
+
+def objects(wanted: Kubernetes, stack: str) -> list[dict[str, Any]]:
+    """Return every object that `stack` asks the cluster for; each has the stack's labels."""
+    labels = ours.labels(stack)
+    chosen = labels | {"app.kubernetes.io/component": "ranks"}
+    metadata = {"namespace": wanted.namespace, "labels": labels}
+    return [
+        _namespace(wanted, labels),
+        *(rails.definition(index, rail, metadata) for index, rail in enumerate(wanted.rails)),
+        *ranks.rights(metadata),
+        ranks.service(metadata, chosen),
+        ranks.job(wanted, metadata, chosen),
+    ]
+
+
+def _namespace(wanted: Kubernetes, labels: dict[str, str]) -> dict[str, Any]:
+    # The level that the pods need, where the cluster enforces Pod Security Standards: locked memory is beyond the baseline.
+    level = "privileged" if wanted.devices else "baseline"
+    allowed = {"pod-security.kubernetes.io/enforce": level}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": wanted.namespace, "labels": labels | allowed}}
+
+
+class _Whole(yaml.SafeDumper):
+    """Writes what occurs twice twice: anchors are hard to read."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - pyyaml's own
+        return True
+
+
+def text(documents: Sequence[dict[str, Any]]) -> str:
+    """Return objects as one YAML text that kubectl takes."""
+    return str(yaml.dump_all(documents, Dumper=_Whole, sort_keys=False, width=10**6))

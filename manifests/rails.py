@@ -1,0 +1,46 @@
+"""Rails of pods: a NetworkAttachmentDefinition for each, which moves the node's interface into a pod and gives it an address.
+
+Sources: Multus 4.1.4 (docs/quickstart.md, annotation `name@interface`), CNI plugins (host-device), whereabouts 0.8.0
+(README: `range`), rdma-cni (README: chained, `deviceID`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from manifests import ours
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from config.kubernetes.model import Rail
+
+#: What Multus reads of a pod: its networks beside the default one.
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+
+
+def definition(index: int, rail: Rail, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition of rail number `index`, from 0."""
+    name = f"{ours.RAIL}{index}"
+    moved = {"type": "host-device", "device": rail.interface, "ipam": {"type": "whereabouts", "range": rail.range}}
+    # An RDMA device stays in the node's network namespace when its interface leaves, unless this plugin moves it too.
+    plugins = [moved, {"type": "rdma", "deviceID": rail.pci}] if rail.pci else [moved]
+    config = {"cniVersion": "0.3.1", "name": name, "plugins": plugins}
+    return {
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": metadata | {"name": name},
+        "spec": {"config": json.dumps(config, sort_keys=True)},
+    }
+
+
+def inside(index: int) -> str:
+    """Return the name that the interface of rail `index` has in a pod; eth0 is the default network's."""
+    return f"net{index + 1}"
+
+
+def annotation(rails: Sequence[Rail]) -> dict[str, str]:
+    """Return the annotation that gives a pod all rails; empty without rails."""
+    wanted = ",".join(f"{ours.RAIL}{index}@{inside(index)}" for index in range(len(rails)))
+    return {NETWORKS: wanted} if wanted else {}

@@ -1,0 +1,120 @@
+"""The pods that ranks run in: an Indexed Job of one pod on each node, which wait until a rank is started in them.
+
+No pod runs sshd: `exec` starts ranks, so a pod may do that to its neighbours, and nothing else.
+Sources: Kubernetes 1.28 (Job, completionMode Indexed; RBAC of pods/exec), an article by IIJ of 2024-06-04
+(GPU, IPC, /dev/infiniband).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from manifests import ours, rails
+
+if TYPE_CHECKING:
+    from config.kubernetes.model import Kubernetes
+
+#: Home folder in the pods: the runner, its programs and its results, as long as a pod exists.
+HOME = "/busbar"
+#: The program in the first pod that starts a command in another one, and the variable that names it.
+REMOTE_SHELL, REMOTE_SHELL_VARIABLE = f"{HOME}/in-pod", "BUSBAR_REMOTE_SHELL"
+#: Waits, and ends at once when it is told to; every process that ends is collected by the pod's first one.
+_WAIT = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
+
+
+def service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]:
+    """Return the headless service that gives the pods names: `busbar-ranks-0.busbar-ranks`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata | {"name": ours.RANKS},
+        "spec": {"clusterIP": "None", "selector": chosen, "publishNotReadyAddresses": True},
+    }
+
+
+def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the account of the pods, which may start commands in pods of its namespace and see nothing else."""
+    named = metadata | {"name": ours.RANKS}
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        # kubectl opens it by a POST, and from 1.31 on by a GET that becomes a WebSocket.
+        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]},
+    ]
+    subject = {"kind": "ServiceAccount", "name": ours.RANKS, "namespace": metadata["namespace"]}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ours.RANKS}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": named, "automountServiceAccountToken": False},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": named, "rules": rules},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": named,
+            "roleRef": role,
+            "subjects": [subject],
+        },
+    ]
+
+
+def job(wanted: Kubernetes, metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]:
+    """Return the Job; its annotation changes with all that Kubernetes does not let anyone change in a Job."""
+    count = len(wanted.nodes)
+    spec = {
+        "completionMode": "Indexed",
+        "completions": count,
+        "parallelism": count,
+        # A pod that is evicted gets a successor, and the others keep what they hold.
+        "backoffLimit": 6,
+        "template": {
+            "metadata": {"labels": chosen, "annotations": rails.annotation(wanted.rails)},
+            "spec": _pod(wanted, chosen),
+        },
+    }
+    marked = metadata | {"name": ours.RANKS, "annotations": {ours.TEMPLATE: ours.digest(spec)}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": marked, "spec": spec}
+
+
+def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
+    # By name: the label kubernetes.io/hostname may say another. Kubernetes takes one name for each term.
+    on_these = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in wanted.nodes]
+    apart = {"labelSelector": {"matchLabels": chosen}, "topologyKey": "kubernetes.io/hostname"}
+    secret = {"imagePullSecrets": [{"name": wanted.pull_secret}]} if wanted.pull_secret else {}
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": ours.RANKS,
+        "automountServiceAccountToken": len(wanted.nodes) > 1,
+        "subdomain": ours.RANKS,
+        "enableServiceLinks": False,
+        # The pod's first process collects every process that ends; a shell in its place would collect only its own.
+        "shareProcessNamespace": True,
+        "terminationGracePeriodSeconds": 5,
+        "tolerations": [{"key": wanted.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": on_these}},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+        },
+        "containers": [_container(wanted)],
+        "volumes": [
+            {"name": "home", "emptyDir": {}},
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},  # NCCL's ranks of one node; the default is 64 MiB
+        ],
+        **secret,
+    }
+
+
+def _container(wanted: Kubernetes) -> dict[str, Any]:
+    held = {wanted.gpu_resource: str(wanted.gpus)}
+    if wanted.rdma_resource:
+        held[wanted.rdma_resource] = str(len(wanted.devices))
+    # RDMA pins memory, which this capability permits.
+    own = {"allowPrivilegeEscalation": False, **({"capabilities": {"add": ["IPC_LOCK"]}} if wanted.devices else {})}
+    return {
+        "name": "ranks",
+        "image": wanted.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", _WAIT],
+        "env": [{"name": "HOME", "value": HOME}, {"name": REMOTE_SHELL_VARIABLE, "value": REMOTE_SHELL}],
+        # Without a request a pod is the first that a node short of memory evicts.
+        "resources": {"requests": {"cpu": "500m", "memory": "1Gi", **held}, "limits": held},
+        "securityContext": {"privileged": True} if wanted.privileged else own,
+        "volumeMounts": [{"name": "home", "mountPath": HOME}, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - theirs
+    }

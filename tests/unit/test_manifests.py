@@ -1,0 +1,148 @@
+"""What a Kubernetes cluster is asked to hold: valid by 1.28's own schemas, labelled as ours, and no more than is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from config.kubernetes.model import Kubernetes
+from manifests import objects, ours
+
+#: jsonschema is about to leave what kubernetes-validate uses of it.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+GOLDEN = Path(__file__).parents[1] / "golden" / "manifests"
+RAIL = {"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/30"}
+GIVEN: dict[str, Any] = {
+    "control_plane": "root@10.138.61.49",
+    "nodes": ("gpu0", "gpu1"),
+    "gpus": 1,
+    "rails": (RAIL,),
+    "image": "registry.example/pytorch:23.09-py3",
+}
+#: Stack files whose objects are reviewed and validated: privileged, a device plugin with rdma-cni, TCP, and one node.
+TEXTS: dict[str, dict[str, Any]] = {
+    "privileged": {},
+    "device-plugin": {
+        "gpus": 8,
+        "rdma_resource": "rdma/hca",
+        "rails": (
+            RAIL | {"pci": "0000:14:00.0", "range": "10.100.100.0/24"},
+            {"interface": "ens224", "device": "irdma1", "range": "10.100.101.0/24", "pci": "0000:15:00.0"},
+        ),
+        "pull_secret": "regcred",
+    },
+    "tcp": {"rails": ({"interface": "ens192", "range": "10.100.100.0/24"},)},
+    "one-node": {"nodes": ("gpu0",), "rails": ()},
+}
+
+
+def made(name: str) -> list[dict[str, Any]]:
+    return objects.objects(Kubernetes(**GIVEN | TEXTS[name]), "k8s")
+
+
+def one(name: str, kind: str) -> dict[str, Any]:
+    (found,) = [each for each in made(name) if each["kind"] == kind]
+    return found
+
+
+def pod(name: str) -> dict[str, Any]:
+    return dict(one(name, "Job")["spec"]["template"]["spec"])
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
+    reviewed(GOLDEN / f"{name}.yaml", objects.text(made(name)))
+
+
+def test_every_reviewed_text_is_compared_and_none_is_left_over():
+    assert {path.stem for path in GOLDEN.iterdir()} == set(TEXTS)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_object_is_valid_by_kubernetes_1_28s_own_schemas(name):
+    for each in yaml.safe_load_all(objects.text(made(name))):
+        if each["kind"] != "NetworkAttachmentDefinition":  # Multus's own, which the rehearsed API server judges
+            kubernetes_validate.validate(each, "1.28", strict=True)
+
+
+def test_the_schemas_would_refuse_a_misspelt_field_and_a_wrong_type():
+    for change in ({"completionmode": "Indexed"}, {"completions": "two"}):
+        wrong = one("privileged", "Job")
+        wrong["spec"] |= change
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(wrong, "1.28", strict=True)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_object_is_labelled_as_ours_and_is_in_our_namespace(name):
+    for each in made(name):
+        assert ours.labels("k8s").items() <= each["metadata"]["labels"].items(), each["kind"]
+        assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "busbar"
+
+
+def test_a_stacks_name_too_long_for_a_label_is_shortened_and_stays_its_own():
+    first, second = (ours.labels("x" * 70 + end)["app.kubernetes.io/instance"] for end in "ab")
+    assert first != second
+    assert len(first) <= 63
+
+
+def test_pods_may_start_commands_in_pods_of_their_namespace_and_nothing_else():
+    assert one("privileged", "Role")["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]},
+    ]
+    assert pod("privileged")["automountServiceAccountToken"]
+    assert not pod("one-node")["automountServiceAccountToken"]
+    assert not {"ClusterRole", "ClusterRoleBinding", "Secret"} & {each["kind"] for name in TEXTS for each in made(name)}
+
+
+def test_there_is_one_pod_for_each_named_node_and_no_two_share_one():
+    spec, job = pod("privileged"), one("privileged", "Job")["spec"]
+    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [term["matchFields"][0]["values"] for term in terms] == [["gpu0"], ["gpu1"]]
+    (apart,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert (
+        apart["labelSelector"]["matchLabels"].items()
+        <= one("privileged", "Job")["spec"]["template"]["metadata"]["labels"].items()
+    )
+
+
+def test_a_pod_takes_all_gpus_and_is_privileged_only_without_a_device_plugin():
+    (privileged,), (plugin,), (tcp,) = (pod(name)["containers"] for name in ("privileged", "device-plugin", "tcp"))
+    assert privileged["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert privileged["securityContext"] == {"privileged": True}
+    assert plugin["resources"]["limits"] == {"nvidia.com/gpu": "8", "rdma/hca": "2"}
+    assert plugin["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"add": ["IPC_LOCK"]}}
+    assert tcp["securityContext"] == {"allowPrivilegeEscalation": False}
+
+
+def test_every_rail_moves_its_interface_and_rdma_cni_moves_the_device_where_its_pci_address_is_given():
+    assert one("privileged", "Job")["spec"]["template"]["metadata"]["annotations"] == {
+        "k8s.v1.cni.cncf.io/networks": "busbar-rail0@net1"
+    }
+    rails = [json.loads(each["spec"]["config"]) for each in made("device-plugin") if "config" in each.get("spec", {})]
+    assert [[plugin["type"] for plugin in rail["plugins"]] for rail in rails] == [["host-device", "rdma"]] * 2
+    assert [rail["plugins"][0]["device"] for rail in rails] == ["ens192", "ens224"]
+    assert [rail["plugins"][0]["ipam"]["range"] for rail in rails] == ["10.100.100.0/24", "10.100.101.0/24"]
+    (privileged,) = [json.loads(each["spec"]["config"]) for each in made("privileged") if "config" in each.get("spec", {})]
+    assert [plugin["type"] for plugin in privileged["plugins"]] == ["host-device"]
+
+
+def test_no_gid_index_is_pinned_because_it_differs_from_pod_to_pod():
+    assert "GID" not in "".join(objects.text(made(name)) for name in TEXTS)
+
+
+def test_another_image_is_another_job_and_another_label_is_not():
+    def mark(**changes: Any) -> str:
+        found = objects.objects(Kubernetes(**GIVEN | changes), "k8s")[-1]
+        return str(found["metadata"]["annotations"][ours.TEMPLATE])
+
+    assert mark() == mark()
+    assert mark() != mark(image="registry.example/pytorch:24.01-py3")
+    assert mark() != mark(nodes=("gpu0", "gpu2"))
