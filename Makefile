@@ -32,7 +32,7 @@ unlock: setup ## remove the lock of a killed update; a running update keeps its 
 release: setup ## list what a destroy left, such as protected data; DATA=delete deletes it
 	@$(RUN) release $(DATA)
 
-config: setup ## ask a few questions about TARGET (oci, aws or hosts) and write Pulumi.STACK.yaml
+config: setup ## ask a few questions about TARGET (oci, aws, hosts or kubernetes) and write Pulumi.STACK.yaml
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.config "$(TARGET)" $(STACK)
 
 monitoring: setup ## write Prometheus's configuration and the Grafana dashboard into .busbar/monitoring

@@ -72,19 +72,21 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Launcher:
-    """How ranks start on the nodes: mpirun over SSH or in a job of Slurm, in a container if there is an image with its runtime.
+    """How ranks start on the nodes: mpirun over SSH or kubectl, or in a job of Slurm; in an image's container if there is one.
 
     Attributes:
         homes: folders of MPI, CUDA and NCCL on the nodes.
         container: the image that ranks run in; None runs them on the nodes themselves.
         queue: Slurm's partition; empty without Slurm.
         set_up: the nodes are made a Slurm cluster with that partition first.
+        remote_shell: the program on the head node that starts a command on another node in ssh's place; empty for ssh.
     """
 
     homes: Homes
     container: Container | None = None
     queue: str = ""
     set_up: bool = False
+    remote_shell: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,6 +43,8 @@ def _measured(stack: Stack) -> tuple[str, Shape | None, int]:
         return next((f"{path}.shape", pool.row, pool.nodes) for path, pool in wanted.located if pool.name == stack.pool)
     if stack.target == "aws":
         return next((f"{path}.type", one.row, one.static) for path, key, one in wanted.located if key == stack.pool)
+    if stack.target == "kubernetes":
+        return "kubernetes.nodes", None, 0
     return "hosts.shape", wanted.row, len(wanted.machines) if wanted.row else 0
 
 

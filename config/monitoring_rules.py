@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @rule("monitoring", ERROR, "the security rules that the stack itself makes", guard=True)
 def monitoring(stack: Stack, _facts: None) -> Iterator[Breach]:
     """Readers of the exporter that the cluster's own network would not let through."""
-    breaches = {"oci": _on_oci, "aws": _on_aws}.get(stack.target)
+    breaches = {"oci": _on_oci, "aws": _on_aws, "kubernetes": _on_kubernetes}.get(stack.target)
     if breaches is not None and stack.monitoring.exporter:
         yield from breaches(stack.wanted, stack.monitoring)
 
@@ -42,3 +42,10 @@ def _on_aws(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
             "monitoring.readFrom",
             "is set, and the stack's own security groups let only the login node in; name yours in aws.network.groups",
         )
+
+
+def _on_kubernetes(_wanted: Any, _asked: Monitoring) -> Iterator[Breach]:
+    """Yield that pods have no systemd, which the exporter's unit is for."""
+    yield Breach(
+        "monitoring.exporter", "is true, and target is kubernetes, whose pods have no systemd to run it; leave it out there"
+    )

@@ -68,7 +68,7 @@ def limits(stack: Stack, _facts: None) -> _Breaches:
 
 
 #: Where each target lists its pools.
-_POOLS = {"oci": "oci.pools", "aws": "aws.queues", "hosts": "hosts.nodes"}
+_POOLS = {"oci": "oci.pools", "aws": "aws.queues", "hosts": "hosts.nodes", "kubernetes": "kubernetes.nodes"}
 
 
 @rule("pool", ERROR, "one pool is measured", guard=True)

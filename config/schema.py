@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined, core_schema
 from config.accept import Accept
 from config.aws.model import Aws
 from config.hosts.model import Hosts
+from config.kubernetes.model import Kubernetes
 from config.measure import Measure
 from config.model import Model, fields_by_key, inner
 from config.monitoring import Monitoring
@@ -31,6 +32,7 @@ PAGES = {
     "oci.md": ("oci",),
     "aws.md": ("aws",),
     "hosts.md": ("hosts",),
+    "kubernetes.md": ("kubernetes",),
     "measure.md": ("measure", "accept", "records"),
     "monitoring.md": ("monitoring",),
 }
@@ -43,12 +45,13 @@ class StackFile(Model):
 
     target: Target = Field(
         description="Kind of cluster: oci (cluster networks of bare-metal GPU nodes), aws (machines with EFA), hosts "
-        "(existing machines).",
+        "(existing machines), kubernetes (an existing cluster).",
         examples=["oci"],
     )
     oci: Oci | None = Field(default=None, description="The cluster on OCI, for target oci.")
     aws: Aws | None = Field(default=None, description="The cluster on AWS, for target aws.")
     hosts: Hosts | None = Field(default=None, description="The existing machines, for target hosts.")
+    kubernetes: Kubernetes | None = Field(default=None, description="The existing cluster, for target kubernetes.")
     measure: Measure = Field(default=Measure(), description="How the cluster is measured.")
     accept: Accept = Field(default=Accept(), description="When the measured cluster is accepted.")
     records: Records = Field(default=Records(), description="Records of measurements, kept beside the stack.")

@@ -9,12 +9,13 @@ if TYPE_CHECKING:
     from config.accept import Accept
     from config.aws.model import Aws
     from config.hosts.model import Hosts
+    from config.kubernetes.model import Kubernetes
     from config.measure import Measure
     from config.monitoring import Monitoring
     from config.oci.model import Oci
     from config.records import Records
 
-Target = Literal["oci", "aws", "hosts"]
+Target = Literal["oci", "aws", "hosts", "kubernetes"]
 TARGETS: tuple[str, ...] = get_args(Target)
 
 
@@ -32,11 +33,16 @@ class Stack:
     """
 
     target: Target
-    wanted: Oci | Aws | Hosts
+    wanted: Oci | Aws | Hosts | Kubernetes
     measure: Measure
     accept: Accept
     records: Records
     monitoring: Monitoring
+
+    @property
+    def rents(self) -> bool:
+        """Whether its machines are rented by it, and so cost until it is destroyed."""
+        return self.target not in {"hosts", "kubernetes"}
 
     @property
     def pool(self) -> str:

@@ -55,6 +55,31 @@ def aws(monkeypatch, tmp_path, **changes: Any) -> Seen:  # noqa: ARG001 - every 
     return watched(monkeypatch, lambda: aws_preview.run(monkeypatch, LINES, preview=False, **changes).cloud.made)
 
 
+def kubernetes(monkeypatch, tmp_path, **changes: Any) -> Seen:
+    known = tmp_path / "known_hosts"
+    known.write_text("".join(f"{address} {HOST_KEY}\n" for address in ("10.138.61.49", "203.0.113.9")))
+    facts = SERVER_FACTS | {"hca": [["irdma0", 25, "net1", True, "ice"]], "gpus": 1, "front": "eth0"}
+    line = json.loads(ready_line()) | {"fronts": ["eth0"], "networks": ["10.244.0.0/24", "10.244.1.0/24"]}
+    pods = [{"name": f"p{at}", "node": f"gpu{at}", "address": f"10.244.{at}.7", "uid": f"u{at}", "rails": []} for at in (0, 1)]
+    said = {
+        "cluster-objects": json.dumps({"schema": 1, "kind": "pods", "pods": pods}),
+        "acceptance-ready-contact": json.dumps(line | {"groups": [{"facts": facts, "nodes": ["gpu0", "gpu1"]}]}),
+    }
+    group = {
+        "controlPlane": "root@10.138.61.49",
+        "jump": "admin@203.0.113.9",
+        "knownHosts": str(known),
+        "nodes": ["gpu0", "gpu1"],
+        "gpus": 1,
+        "rails": [{"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/30"}],
+        "image": "registry.example/pytorch:23.09-py3",
+    }
+    return watched(
+        monkeypatch,
+        lambda: run_program(LINES | said, target="kubernetes", oci=DEFAULT, kubernetes=group, **changes).resources,
+    )
+
+
 def watched(monkeypatch, run: Callable[[], list[tuple[str, str, dict[str, Any]]]]) -> Seen:
     """Run the program, and keep what its acceptance was given and gave."""
     seen = Seen()

@@ -53,6 +53,14 @@ def questions(target: str, home: Path, environ: Mapping[str, str]) -> list[Quest
             Question("shape", "instance type of the nodes", "p5.48xlarge"),
             Question("nodes", "number of nodes", "2"),
         ]
+    if target == "kubernetes":
+        return [
+            Question("way", "the control plane's host, where kubectl works, as user@address", "root@10.138.61.49"),
+            Question("machines", "nodes with GPUs, with commas, such as gpu0,gpu1"),
+            Question("gpus", "GPUs of each node", "8"),
+            Question("rails", "rails as interface:device:range, with commas, such as ens192:irdma0:10.100.100.0/24"),
+            Question("image", "image with MPI, CUDA and NCCL, such as registry.example/pytorch:23.09-py3"),
+        ]
     return [
         Question("machines", "machines as name=address, with commas, such as gpu-1=10.20.1.11,gpu-2=10.20.1.12"),
         Question("user", "login user on the machines", "ubuntu"),
@@ -67,6 +75,11 @@ def stack_file(target: str, answers: Mapping[str, str]) -> dict[str, Any]:
         nodes = dict(one.partition("=")[::2] for one in _listed(answers["machines"]))
         jump = {} if answers["jump"] == "-" else {"jump": answers["jump"]}
         return {"busbar:target": target, "busbar:hosts": {"nodes": nodes, "user": answers["user"], **jump}}
+    if target == "kubernetes":
+        rails = [dict(zip(("interface", "device", "range"), one.split(":"), strict=False)) for one in _listed(answers["rails"])]
+        gpus: Any = int(answers["gpus"]) if answers["gpus"].isdigit() else answers["gpus"]
+        group = {"controlPlane": answers["way"], "nodes": _listed(answers["machines"]), "gpus": gpus}
+        return {"busbar:target": target, "busbar:kubernetes": group | {"rails": rails, "image": answers["image"]}}
     count: Any = int(answers["nodes"]) if answers["nodes"].isdigit() else answers["nodes"]
     if target == "oci":
         pool = {"name": "gpu", "shape": answers["shape"], "nodes": count}

@@ -28,7 +28,9 @@ def exclude(state: dict[str, Any], name: str, stack: str, file: Path, run: Run) 
     target, node = node_of(state, name)
     resources = state["deployment"]["resources"]
     config = yaml.safe_load(file.read_text())["config"]
-    if target == "hosts":
+    if target == "kubernetes":
+        change = _of_cluster(config, name)
+    elif target == "hosts":
         change = _hosts(config, name)
     elif target == "aws":
         change = _machine(config, node, int(instance_at(resources, node["address"])["outputs"]["tags"]["busbar:index"]))
@@ -46,6 +48,14 @@ def _hosts(config: dict[str, Any], name: str) -> list[str]:
     if len(group["nodes"]) == 1:
         raise RefusedError(f"{name} is the only machine; without it nothing can be measured")
     return ["rm", "--path", f'busbar:hosts.nodes["{name}"]']
+
+
+def _of_cluster(config: dict[str, Any], name: str) -> list[str]:
+    """Return the change to a stack file that leaves out a node of an existing Kubernetes cluster."""
+    nodes = config["busbar:kubernetes"]["nodes"]
+    if len(nodes) == 1:
+        raise RefusedError(f"{name} is the only node; without it nothing can be measured")
+    return ["rm", "--path", f"busbar:kubernetes.nodes[{nodes.index(name)}]"]
 
 
 def _machine(config: dict[str, Any], node: dict[str, str], number: int) -> list[str]:

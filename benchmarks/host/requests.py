@@ -112,11 +112,16 @@ def schedule(nodes: Sequence[Node], asked: Asked, queue: str, reasons: Sequence[
     return _named(Schedule("", _SCHEDULE_TIMEOUT_S, list(nodes), queue, asked.shape.gpu, asked.shape.gpus), *reasons)
 
 
-def place(nodes: Sequence[Node], network: str, stdout: str, asked: Asked, queue: str = "") -> Place:
-    """Return where the plan runs after the build that printed `stdout`; `queue` is the Slurm partition, if ranks run in one."""
+def place(  # noqa: PLR0913, PLR0917 - everything that says where a plan runs
+    nodes: Sequence[Node], network: str, stdout: str, asked: Asked, queue: str = "", remote_shell: str = ""
+) -> Place:
+    """Return where the plan runs after the build that printed `stdout`.
+
+    `queue` is the Slurm partition, if ranks run in one; `remote_shell` the program in ssh's place, if there is one.
+    """
     why = refused(stdout)
     programs = _NOTHING_BUILT if why else built(stdout)
-    return Place(tuple(nodes), network, programs, asked.interfaces, asked.plan.digest()[:16], queue, why)
+    return Place(tuple(nodes), network, programs, asked.interfaces, asked.plan.digest()[:16], queue, remote_shell, why)
 
 
 def measure(where: Place, asked: Asked, reasons: Sequence[str], before: Sequence[str] = ()) -> str:

@@ -32,6 +32,7 @@ class Place:
         fabric: interfaces for NCCL's sockets, which carry everything if there is no RDMA; empty lets NCCL choose.
         plan: name of the plan's folder on the head node.
         queue: the Slurm partition that ranks run in; empty without Slurm.
+        remote_shell: the program that starts a command on another node in ssh's place; empty for ssh.
         refused: why there are no programs and nothing can run; empty where there are programs.
     """
 
@@ -41,6 +42,7 @@ class Place:
     fabric: tuple[str, ...] = ()
     plan: str = "plan"
     queue: str = ""
+    remote_shell: str = ""
     refused: str = ""
 
     @property
@@ -110,8 +112,11 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
             "plm_rsh_args": f"-o BatchMode=yes -o StrictHostKeyChecking=yes {known} -o ConnectTimeout=15{shared}",
             "plm_rsh_no_tree_spawn": "1",
         }
+        if place.remote_shell:
+            del mca["plm_rsh_args"]
+            mca["plm_rsh_agent"] = place.remote_shell
     return Launch(
-        kind="slurm" if place.queue else place.built.container.runtime if place.built.container else "mpirun",
+        kind=_kind(place),
         mpi_home=place.built.mpi_home,
         bind_to=environment.bind_to,
         mca=mca,
@@ -120,6 +125,13 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
         start=place.start,
         queue=place.queue,
     )
+
+
+def _kind(place: Place) -> str:
+    """Return the launcher's name."""
+    if place.queue or place.remote_shell:
+        return "slurm" if place.queue else "kubernetes"
+    return place.built.container.runtime if place.built.container else "mpirun"
 
 
 def ranks(step: Step, plan: Measure, place: Place, shape: Shape) -> Ranks:

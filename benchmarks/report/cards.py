@@ -111,7 +111,7 @@ def _gb_s(number: float | None) -> str:
 def _price(outputs: dict[str, Any]) -> str:
     """Return what the nodes cost per hour."""
     cost = outputs.get("cost")
-    if outputs["target"] == "hosts":
+    if outputs["target"] in {"hosts", "kubernetes"}:
         return "none: this stack rents nothing"
     if not cost:
         return "unknown (set records.pricePerNodeHour)"

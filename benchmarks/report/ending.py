@@ -111,7 +111,7 @@ def _one_node(searched: dict[str, Any]) -> str:
 def _without(node: str, following: Next, *, rehearsed: bool) -> str:
     """Return how to continue without `node`."""
     if not following.rented:
-        return f"exclude:  take {node} out of hosts.nodes, then {'make up' if rehearsed else 'pulumi up'}"
+        return f"exclude:  take {node} out of the nodes in the stack file, then {'make up' if rehearsed else 'pulumi up'}"
     return f"replace:  {f'make replace NODE={node}' if rehearsed else f'pulumi stack export | python3 -m tools.replace {node}'}"
 
 

@@ -1,6 +1,7 @@
-"""Runs a command on many nodes at once over SSH, with limited connections and a time limit; failures are returned as data.
+"""Runs a command on many nodes at once with limited connections and a time limit; failures are returned as data.
 
-A command shares a connection that `keep` opened, or opens its own.
+It goes over SSH, or in a pod over the program that takes ssh's place. A command shares a connection that `keep` opened, or
+opens its own.
 """
 
 import os
@@ -18,20 +19,25 @@ WINDOW = 32
 #: Python on any node, isolated and without site packages: the user's environment must not change results, and loading it
 #: takes a third of the start-up time.
 PYTHON = "python3 -IS"
+#: The program that takes ssh's place, an address and a command after it; pods have one (manifests/ranks.py).
+_OWN_SHELL = os.environ.get("BUSBAR_REMOTE_SHELL", "")
 _PERSIST_S = 60
 _KEEP_TIMEOUT_S = 20
 
 
 def shared() -> str:
-    """Return the path (in ssh's notation) of the socket of a connection that is kept open; empty if it would be too long.
+    """Return the path (in ssh's notation) of the socket of a connection that is kept open; empty if there is none.
 
-    The limit is 104 bytes on some systems; %C expands to 40, and ssh adds 17 while it creates the socket.
+    There is none without ssh, nor where the path would be too long: the limit is 104 bytes on some systems, %C expands to 40,
+    and ssh adds 17 while it creates the socket.
     """
     folder = "~/.busbar/ssh"
+    if _OWN_SHELL:
+        return ""
     return folder + "/%C" if len(os.path.expanduser(folder)) + 1 + 40 + 17 < 104 else ""  # noqa: PLR2004 - explained above
 
 
-SSH = (
+_SSH = (
     "ssh",
     *("-o", "BatchMode=yes"),
     *("-o", "StrictHostKeyChecking=yes"),
@@ -42,6 +48,8 @@ SSH = (
     *("-o", "ServerAliveCountMax=4"),
     *(("-o", "ControlPath=" + shared()) if shared() else ()),
 )
+#: What comes before an address and a command.
+SSH = (_OWN_SHELL,) if _OWN_SHELL else _SSH
 
 
 class Answer(NamedTuple):

@@ -67,7 +67,7 @@ class Acceptance(pulumi.ComponentResource):
 
     def _accept(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
         mine, price = pulumi.ResourceOptions(parent=self), stack.records.price
-        rents = stack.target != "hosts"
+        rents = stack.rents
         archive = Archive.of(stack.measure.nccl_tests)
         ready = Ready(f"{name}-ready", cluster, planned, stack.measure.ready_timeout_s, mine)
         self.head = ready.head

@@ -71,7 +71,7 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
         return requests.build(machines(nodes), asked, archive.source, launcher.homes, reasons, launcher.container)
 
     def place(nodes: tuple[Node, ...], network: str, stdout: str, asked: Asked) -> Place:
-        return requests.place(machines(nodes), network, stdout, asked, launcher.queue)
+        return requests.place(machines(nodes), network, stdout, asked, launcher.queue, launcher.remote_shell)
 
     wanted = pulumi.Output.all(nodes=nodes, asked=asked, identity=runner.identity).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [], opts)

@@ -19,7 +19,7 @@ import yaml
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 GOLDEN = Path(__file__).parents[1] / "golden" / "registered"
-TARGETS = ("aws", "hosts", "oci")
+TARGETS = ("aws", "hosts", "kubernetes", "oci")
 _OPTIONS = (
     "additional_secret_outputs",
     "delete_before_replace",

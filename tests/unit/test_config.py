@@ -19,6 +19,7 @@ from catalogue.nccl_tests import too_old
 from config import read
 from config.aws.rules import RULES as AWS_RULES
 from config.hosts.rules import RULES as HOSTS_RULES
+from config.kubernetes.rules import RULES as KUBERNETES_RULES
 from config.model import fields_by_key, inner
 from config.oci.model import Oci
 from config.oci.rules import RULES as OCI_RULES
@@ -42,6 +43,10 @@ SOUND: dict[str, dict[str, Any]] = {
         },
     },
     "hosts": {"target": "hosts", "hosts": {"nodes": {"gpu-1": "10.0.0.1"}, "user": "ubuntu"}},
+    "kubernetes": {
+        "target": "kubernetes",
+        "kubernetes": {"controlPlane": "root@10.0.0.1", "nodes": ["gpu0"], "image": "registry.example/pytorch:23.09"},
+    },
 }
 
 
@@ -86,7 +91,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"measure": {"sizes": {"form": 8}}}, "measure.sizes.form is not a key of the configuration; did you mean from?"),
     ({"measure": {"timeout_s": 8}}, "measure.timeout_s is not a key of the configuration; did you mean timeout?"),
     ({"aws": {"name": "x"}}, "aws is set, and target is oci; remove it, or change the target."),
-    ({"target": "gcp"}, "target is 'gcp'; it must be one of oci, aws, hosts."),
+    ({"target": "gcp"}, "target is 'gcp'; it must be one of oci, aws, hosts, kubernetes."),
     ({"measure": {"iterations": "7"}}, "measure.iterations is '7'; it must be a whole number."),
     ({"measure": {"iterations": 7.5}}, "measure.iterations is 7.5; it must be a whole number."),
     ({"measure": {"iterations": 0}}, "measure.iterations is 0; it must be at least 1."),
@@ -337,7 +342,7 @@ def test_every_field_has_a_description_and_every_rule_a_source():
                 walk(nested, f"{path}.{key}")
 
     walk(StackFile, "stack")
-    for rules in (OCI_RULES, AWS_RULES, HOSTS_RULES, read.STACK_RULES):
+    for rules in (OCI_RULES, AWS_RULES, HOSTS_RULES, KUBERNETES_RULES, read.STACK_RULES):
         assert all(rule.source and rule.id == name for name, rule in rules.items())
 
 

@@ -11,6 +11,7 @@ ANSWERS = {
     "oci": {"region": "ap-tokyo-1", "compartment": "ocid1.compartment.oc1..aaaa", "from": "203.0.113.7/32"},
     "aws": {"zone": "us-east-1a", "from": "203.0.113.7/32, 198.51.100.0/24"},
     "hosts": {"machines": "gpu-1=10.20.1.11, gpu-2=10.20.1.12", "jump": "ubuntu@203.0.113.9"},
+    "kubernetes": {"machines": "gpu0, gpu1", "gpus": "1", "rails": "ens192:irdma0:10.100.100.0/24", "image": "r.example/a:1"},
 }
 
 
@@ -24,7 +25,7 @@ def home(tmp_path, monkeypatch):
     for name in ("OCI_REGION", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
-    hosts = ("10.20.1.11", "10.20.1.12", "203.0.113.9")
+    hosts = ("10.20.1.11", "10.20.1.12", "203.0.113.9", "10.138.61.49")
     (tmp_path / ".ssh" / "known_hosts").write_text("".join(f"{host} {key}\n" for host in hosts))
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
@@ -52,6 +53,8 @@ def test_a_few_answers_make_a_stack_file_that_a_preview_accepts(home, target):
         ("oci", {"nodes": "two"}, "oci.pools[0].nodes"),
         ("aws", {"zone": "nowhere"}, "aws.zone"),
         ("hosts", {"machines": "gpu-1"}, "hosts.nodes"),
+        ("kubernetes", {"gpus": "one"}, "kubernetes.gpus"),
+        ("kubernetes", {"rails": "ens192:irdma0"}, "kubernetes.rails[0].range"),
         ("gcp", {}, "TARGET is 'gcp'; it must be one of"),
     ],
 )

@@ -110,3 +110,12 @@ def test_a_node_that_cannot_be_left_out_is_refused_and_nothing_terminates(left_o
 def test_without_a_name_it_says_what_to_type(capsys):
     assert exclude.main(["", "dev", "file"]) == 2
     assert "make exclude NODE=NAME" in capsys.readouterr().err
+
+
+def test_on_kubernetes_the_node_leaves_the_list_and_the_last_one_stays(left_out, tmp_path):
+    text = "config:\n  busbar:kubernetes: {nodes: [gpu-2, gpu-3]}\n"
+    ran, why = left_out(state("kubernetes"), "gpu-3", text)
+    place = ["--stack", "dev", "--config-file", str(tmp_path / "stack.yaml")]
+    assert (ran, why) == ([["pulumi", "config", "rm", "--path", "busbar:kubernetes.nodes[1]", *place]], "")
+    ran, why = left_out(state("kubernetes"), "gpu-3", "config:\n  busbar:kubernetes: {nodes: [gpu-3]}\n")
+    assert (ran, why) == ([], "gpu-3 is the only node; without it nothing can be measured")

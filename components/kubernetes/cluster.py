@@ -1,0 +1,118 @@
+"""An existing Kubernetes cluster: one Command applies the stack's objects, waits for the pods, and removes them at the end."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pulumi
+from pulumi_command import remote
+
+from components import remote_scripts
+from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
+from components.kubernetes.pods import Pods
+from components.reach import DIAL_ERROR_LIMIT, Machine, Reach, last_line
+from config.kubernetes.model import SET, Kubernetes
+from config.measure import Measure
+from manifests import ours, rails, ranks
+from manifests.objects import objects, text
+
+
+class KubernetesCluster(pulumi.ComponentResource):
+    """Pods with GPUs and rails on an existing cluster.
+
+    Creates: one Command on the control plane's host, however many nodes there are. In the cluster that makes a namespace, a
+    definition of each rail, a service account with a role, a headless service and an Indexed Job.
+    Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, by the names of the cluster's nodes and
+    the addresses of the pods. Another pod is another identity. Raising `measure.run` looks for the pods again, and makes those
+    anew that are gone.
+    """
+
+    planned: tuple[PlannedSet, ...]
+    inventory: pulumi.Output[Inventory]
+    reach: Reach
+
+    def __init__(self, name: str, wanted: Kubernetes, measure: Measure, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("busbar:kubernetes:Cluster", name, None, opts)
+        control_plane = _machine("control-plane", wanted.control_plane, wanted)
+        jump = _machine("jump", wanted.jump, wanted) if wanted.jump else None
+        connection = _to(control_plane, jump)
+        stack = pulumi.get_stack()
+        labels = ours.labels(stack)
+        ask = {
+            "kubeconfig": wanted.kubeconfig,
+            "namespace": wanted.namespace,
+            "pods": ours.selector(stack),
+            "rails": [rails.inside(index) for index in range(len(wanted.rails))],
+            "gpus": wanted.gpus,
+            "devices": list(wanted.devices),
+            "rdma": wanted.rdma,
+        }
+        documents = objects(wanted, stack)
+        program = remote_scripts.read("kubernetes_objects").call(ask=ask | _asked(wanted, documents, labels, measure))
+        applied = remote.Command(
+            f"{name}-objects",
+            connection=connection,
+            create=f"exec {remote_scripts.PYTHON}",
+            delete=f"exec {remote_scripts.PYTHON} remove",
+            stdin=f"# measurement {measure.run}\n{program}",
+            logging=remote.Logging.STDERR,
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.reach = Pods(control_plane, jump, connection, ask, wanted.nodes[0])
+        shell = ranks.REMOTE_SHELL if len(wanted.nodes) > 1 else ""
+        self.planned = (
+            PlannedSet(
+                name=SET,
+                nodes=len(wanted.nodes),
+                shape=None,
+                launcher=Launcher(wanted.homes, remote_shell=shell),
+                first_boot=False,
+                ask=True,
+                rails=wanted.devices,
+            ),
+        )
+        self.inventory = applied.stdout.apply(lambda stdout: _inventory(last_line(stdout), wanted.image))
+        self.register_outputs({})
+
+
+def _asked(wanted: Kubernetes, documents: list[dict[str, Any]], labels: dict[str, str], measure: Measure) -> dict[str, Any]:
+    """Return what only the program that applies the objects is told."""
+    return {
+        "server": wanted.server,
+        "nodes": list(wanted.nodes),
+        "gpu_resource": wanted.gpu_resource,
+        "image": wanted.image,
+        "labels": labels,
+        "template": [ours.TEMPLATE, documents[-1]["metadata"]["annotations"][ours.TEMPLATE]],
+        "objects": [[_kind(one), one["metadata"]["name"]] for one in documents],
+        "manifest": text(documents),
+        "timeout_s": measure.ready_timeout_s,
+    }
+
+
+def _kind(one: dict[str, Any]) -> str:
+    """Return a kind as kubectl takes it, with its group."""
+    group, slash, _ = one["apiVersion"].partition("/")
+    kind = one["kind"].lower()
+    return f"{kind}.{group}" if slash else kind
+
+
+def _machine(name: str, way: str, wanted: Kubernetes) -> Machine:
+    user, _, address = way.partition("@")
+    return Machine(name, address, user, wanted.host_key(address))
+
+
+def _to(machine: Machine, jump: Machine | None) -> remote.ConnectionArgs:
+    def end(its: Machine) -> dict[str, Any]:
+        return {"host": its.address, "user": its.user, "host_key": its.host_key, "dial_error_limit": DIAL_ERROR_LIMIT}
+
+    return remote.ConnectionArgs(**end(machine), proxy=remote.ProxyConnectionArgs(**end(jump)) if jump else None)
+
+
+def _inventory(line: dict[str, Any], image: str) -> Inventory:
+    pods = line["pods"]
+    nodes = tuple(Node(pod["node"], pod["address"]) for pod in pods)
+    known = "\n".join([image, *(f"{pod['node']} {pod['uid']}" for pod in pods)])
+    return Inventory((NodeSet(SET, nodes, hashlib.sha256(known.encode()).hexdigest()),))

@@ -1,0 +1,87 @@
+"""Calls kubectl on the control plane's host, with a bound, and finds a stack's pods."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Union
+
+#: Container of the pods, and their home folder.
+CONTAINER, HOME = "ranks", "/busbar"
+_TIMEOUT_S = 30
+
+
+class Answer(NamedTuple):
+    """Exit status of a call (124: timed out), its standard output and error."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def why(self) -> str:
+        """The last line of the error, without the words that kubectl puts before it."""
+        lines = [line for line in (self.err or self.out).strip().splitlines() if not line.startswith("command terminated")]
+        return (lines or [f"exit status {self.status}"])[-1].replace("Error from server ", "")[:500]
+
+
+class Kubectl:
+    """kubectl with its kubeconfig, in a namespace."""
+
+    def __init__(self, kubeconfig: Optional[str], namespace: str) -> None:
+        os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/bin:/opt/bin:/snap/bin"
+        self.program = shutil.which("kubectl") or sys.exit("the control plane's host has no kubectl; install it there")
+        given = ["--kubeconfig", kubeconfig] if kubeconfig else []
+        self.words = [self.program, *given, "--namespace", namespace]
+
+    def __call__(self, *words: str, stdin: Union[str, bytes] = b"", timeout_s: float = _TIMEOUT_S) -> Answer:
+        """Run it; nothing is raised."""
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        argv = [*self.words, f"--request-timeout={int(timeout_s)}s", *words]
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            out, err = process.communicate(given, timeout=timeout_s + 5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return Answer(124, "", f"kubectl {words[0]} did not answer within {timeout_s:.0f} s")
+        return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+    def get(self, *words: str) -> Any:
+        """Return what `kubectl get` finds, as data; None where there is no such object; exit with a sentence otherwise."""
+        found = self("get", *words, "--output", "json", "--ignore-not-found")
+        if "(Forbidden)" in found.err:
+            sys.exit(f"the kubeconfig's user may not list {words[0]} (RBAC): {found.why}")
+        if found.status != 0:
+            sys.exit("kubectl get {}: {}".format(" ".join(words), found.why))
+        return json.loads(found.out) if found.out.strip() else None
+
+    def inside(self, pod: str, command: str, stdin: Union[str, bytes] = b"", timeout_s: float = _TIMEOUT_S) -> Answer:
+        """Run a shell command in a pod."""
+        return self(
+            "exec", "--stdin", pod, "--container", CONTAINER, "--", "sh", "-c", command, stdin=stdin, timeout_s=timeout_s
+        )
+
+
+def pods_of(kubectl: Kubectl, selector: str) -> List[Dict[str, Any]]:
+    """Return the pods that are not being deleted, the newest first."""
+    found = (kubectl.get("pods", "--selector", selector) or {}).get("items", [])
+    kept = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+    return sorted(kept, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True)
+
+
+def on_node(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
+    """Return the running pod of a node; None if there is none."""
+    there = [pod for pod in pods if pod["spec"].get("nodeName") == node and pod["status"].get("phase") == "Running"]
+    return there[0] if there else None
+
+
+def ended(pods: List[Dict[str, Any]], node: str) -> str:
+    """Return why the last pod of a node ended, as the cluster says; empty if it does not say."""
+    for pod in pods:
+        status = pod["status"]
+        if pod["spec"].get("nodeName") == node and status.get("phase") == "Failed":
+            whole = ": ".join(str(status[key]) for key in ("reason", "message") if status.get(key))
+            return "{} ended ({})".format(pod["metadata"]["name"], whole or "failed")
+    return ""

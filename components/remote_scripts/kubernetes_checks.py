@@ -1,0 +1,102 @@
+"""Looks whether a cluster can run a stack's pods before anything is created: is it the right one, nodes, rails, permissions."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List
+
+from components.remote_scripts.kubectl import Kubectl
+
+#: What the kubeconfig's user must be able to do with objects of the namespace.
+_NEEDED = (
+    ("list", "pods"),
+    ("create", "pods/exec"),
+    ("list", "events"),
+    ("patch", "jobs.batch"),
+    ("delete", "jobs.batch"),
+    ("patch", "services"),
+    ("patch", "serviceaccounts"),
+    ("patch", "roles.rbac.authorization.k8s.io"),
+    ("patch", "rolebindings.rbac.authorization.k8s.io"),
+)
+_RAILS = (("patch", "network-attachment-definitions.k8s.cni.cncf.io"),)
+#: API groups that rails need, and who brings them.
+_GROUPS = (("k8s.cni.cncf.io", "Multus"), ("whereabouts.cni.cncf.io", "whereabouts"))
+
+
+def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    """Exit with a sentence unless the cluster is the one that is meant and can run the pods."""
+    _refuse_other(kubectl, ask)
+    _refuse_nodes(kubectl, ask)
+    if ask["rails"]:
+        for group, owner in _GROUPS:
+            if not kubectl("api-resources", f"--api-group={group}", "--no-headers").out.strip():
+                sys.exit(
+                    f"kubernetes.rails is set, and the cluster does not know {group}: {owner} is not installed there, so pods "
+                    "cannot get a rail; install it, or measure one node"
+                )
+    _refuse_forbidden(kubectl, ask)
+
+
+def _refuse_other(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    named = kubectl("config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}")
+    if named.status != 0 or not named.out.strip():
+        where = ask["kubeconfig"] or "not set"
+        sys.exit(
+            f"kubernetes.kubeconfig is {where}, and kubectl on the control plane's host finds no cluster there ({named.why}); "
+            "name the kubeconfig's file"
+        )
+    server = named.out.strip()
+    if ask["server"] and server != ask["server"]:
+        sys.exit(
+            f"kubernetes.server is {ask['server']}, and the kubeconfig on the control plane's host leads to {server}, which is "
+            "another cluster; nothing was changed there"
+        )
+    ready = kubectl("get", "--raw", "/readyz")
+    if ready.status != 0:
+        sys.exit(f"the API server {server} is not ready: {ready.why}")
+
+
+def _refuse_nodes(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    known = {node["metadata"]["name"]: node for node in (kubectl.get("nodes") or {}).get("items", [])}
+    wrong = []
+    for name in ask["nodes"]:
+        if name not in known:
+            wrong.append(
+                "has {}, which the cluster does not have; it has {}".format(name, ", ".join(sorted(known)) or "no node")
+            )
+            continue
+        wrong += [f"has {name}, which {why}" for why in _unfit(known[name], ask)]
+    if wrong:
+        sys.exit("kubernetes.nodes {}".format("; ".join(wrong)))
+
+
+def _unfit(node: Dict[str, Any], ask: Dict[str, Any]) -> List[str]:
+    """Return why a node cannot take a pod."""
+    ready: Dict[str, Any] = next((one for one in node["status"].get("conditions", []) if one["type"] == "Ready"), {})
+    if ready.get("status") != "True":
+        return ["is NotReady ({}); kubectl describe node says more".format(ready.get("message") or "its kubelet is silent")]
+    if node["spec"].get("unschedulable"):
+        return ["is cordoned; kubectl uncordon lets pods onto it"]
+    there = int(node["status"].get("allocatable", {}).get(ask["gpu_resource"], "0"))
+    if there < ask["gpus"]:
+        return [
+            "offers {} of {} to pods, and kubernetes.gpus is {}; the device plugin (GPU Operator) advertises them".format(
+                there, ask["gpu_resource"], ask["gpus"]
+            )
+        ]
+    return []
+
+
+def _refuse_forbidden(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    needed = [*_NEEDED, *(_RAILS if ask["rails"] else ())]
+
+    def may(what: Any) -> bool:
+        return kubectl("auth", "can-i", *what).out.strip() == "yes"
+
+    with ThreadPoolExecutor(4) as pool:
+        lacking = [" ".join(what) for what, allowed in zip(needed, pool.map(may, needed)) if not allowed]
+    if lacking:
+        sys.exit(
+            "the kubeconfig's user may not {} in namespace {} (RBAC); nothing was changed. Grant that, or set "
+            "kubernetes.kubeconfig".format(", ".join(lacking), ask["namespace"])
+        )

@@ -1,0 +1,181 @@
+"""Applies a stack's objects to a cluster and waits until every pod runs with all its rails; called with `remove`, removes them.
+
+Server-side apply without force, after a look for objects of the same names: what is not labelled as the stack's is never
+changed. It prints one JSON line, or exits with a sentence.
+"""
+
+import json
+import sys
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from components.remote_scripts.kubectl import Kubectl, pods_of
+from components.remote_scripts.kubernetes_checks import refuse_unfit
+from components.remote_scripts.kubernetes_pending import why_pending
+
+_PAUSE_S = 1.0
+_REMOVE_S = 120
+
+
+def main(ask: Dict[str, Any]) -> None:
+    """Apply or remove.
+
+    `ask` has `kubeconfig`, `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names of their interfaces in a
+    pod), `image`, `labels` of the stack, `pods` (their selector), `template` (annotation of the Job and its value),
+    `objects` ([kind, name] of each), `manifest` (YAML) and `timeout_s`.
+    """
+    kubectl = Kubectl(ask["kubeconfig"], ask["namespace"])
+    if sys.argv[1:] == ["remove"]:
+        _remove(kubectl, ask)
+        return
+    refuse_unfit(kubectl, ask)
+    _refuse_foreign(kubectl, ask)
+    job = _job(kubectl)
+    if job is not None and _is_another(job, ask["template"]):
+        _say("the Job is another one; its pods end, and it is made again")
+        _check(kubectl("delete", "job", job["metadata"]["name"], "--wait", "--cascade=foreground", timeout_s=_REMOVE_S))
+    _apply(kubectl, ask["manifest"])
+    print(json.dumps({"schema": 1, "kind": "pods", "pods": _running(kubectl, ask)}, sort_keys=True))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _check(answer: Any) -> None:
+    if answer.status != 0:
+        sys.exit(answer.why)
+
+
+def _is_ours(found: Dict[str, Any], ask: Dict[str, Any]) -> bool:
+    labels = found["metadata"].get("labels", {})
+    return all(labels.get(key) == value for key, value in ask["labels"].items())
+
+
+def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    """Exit with a sentence if an object of one of our names is not ours."""
+    foreign = []
+    for kind, name in ask["objects"]:
+        found = kubectl.get(kind, name)
+        if found is not None and not _is_ours(found, ask):
+            owner = found["metadata"].get("labels", {}).get("app.kubernetes.io/instance")
+            whose = f"stack {owner}'s" if owner else "not labelled as this stack's"
+            foreign.append(f"{kind} {name} is {whose}")
+    if foreign:
+        sys.exit(
+            "kubernetes.namespace is {}, where an object of a needed name is there already and was left as it is: {}; take "
+            "another namespace".format(ask["namespace"], "; ".join(foreign))
+        )
+
+
+def _job(kubectl: Kubectl) -> Any:
+    return kubectl.get("job.batch", "busbar-ranks")
+
+
+def _is_another(job: Dict[str, Any], template: List[str]) -> bool:
+    """Tell whether a Job has another template, which nobody can change in place, or has ended."""
+    ended = [one for one in job.get("status", {}).get("conditions", []) if one["status"] == "True"]
+    return bool(ended) or job["metadata"].get("annotations", {}).get(template[0]) != template[1]
+
+
+def _apply(kubectl: Kubectl, manifest: str) -> None:
+    done = kubectl("apply", "--server-side", "--field-manager=busbar", "--filename=-", stdin=manifest, timeout_s=60)
+    if done.status != 0:
+        conflict = done.err.partition("Please review")[0].strip()
+        sys.exit(
+            f"an object of the stack was changed by somebody else, and was left so: {conflict}"
+            if "conflict" in conflict
+            else f"the cluster did not accept an object: {done.why}"
+        )
+
+
+def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return the pods in the nodes' order once all of them run with all rails, or exit with what each lacks."""
+    deadline = time.monotonic() + ask["timeout_s"]
+    last = {}  # type: Dict[str, str]
+    since: Dict[str, Tuple[str, float]] = {}
+    while True:
+        pods = pods_of(kubectl, ask["pods"])
+        found = {node: _live(pods, node) for node in ask["nodes"]}
+        if all(found.values()):
+            return [_line(pod, node, ask) for node, pod in found.items() if pod is not None]
+        running = [pod["metadata"]["uid"] for pod in found.values() if pod is not None]
+        for pod in pods:
+            if pod["metadata"]["uid"] in running:
+                continue
+            name = pod["metadata"]["name"]
+            why, hopeless = why_pending(kubectl, pod, ask)
+            if why and last.get(name) != why:
+                _say(f"{name}: {why}")
+                last[name] = why
+            if why and since.get(name, ("", 0))[0] != why:
+                since[name] = (why, time.monotonic())
+            if why and hopeless is not None and time.monotonic() - since[name][1] >= hopeless:
+                sys.exit(f"{name} cannot start: {why}")
+        if time.monotonic() > deadline:
+            lacking = [node for node, pod in found.items() if pod is None]
+            said = "; ".join(f"{name}: {why}" for name, why in sorted(last.items())) or "the cluster made no pod"
+            sys.exit("no pod runs on {} within {:.0f} s: {}".format(", ".join(lacking), ask["timeout_s"], said))
+        time.sleep(_PAUSE_S)
+
+
+def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
+    """Return the pod of a node that runs and is ready; None if there is none."""
+    for pod in pods:
+        ready = [one for one in pod["status"].get("conditions", []) if one["type"] == "Ready" and one["status"] == "True"]
+        if pod["spec"].get("nodeName") == node and pod["status"].get("phase") == "Running" and ready:
+            return pod
+    return None
+
+
+def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what the line says of a pod; exit with a sentence if it lacks a rail, which Multus can lose without a word."""
+    text = pod["metadata"].get("annotations", {}).get("k8s.v1.cni.cncf.io/network-status", "[]")
+    held = {one.get("interface"): (one.get("ips") or [""])[0] for one in json.loads(text)}
+    lacking = [name for name in ask["rails"] if not held.get(name)]
+    name = pod["metadata"]["name"]
+    if lacking:
+        sys.exit(
+            "{} on {} runs without {}: Multus did not attach it. A node whose /etc/cni/net.d had no configuration of Multus "
+            "when the pod started does that, such as one that was rebooted; restart Multus there and delete the pod".format(
+                name, node, ", ".join(lacking)
+            )
+        )
+    rails = [held[one] for one in ask["rails"]]
+    return {"name": name, "node": node, "address": pod["status"]["podIP"], "uid": pod["metadata"]["uid"], "rails": rails}
+
+
+def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    """Remove what has all our labels, and the namespace if it is ours and nothing else is in it."""
+    selector = ",".join(f"{key}={value}" for key, value in sorted(ask["labels"].items()))
+    space = kubectl.get("namespace", ask["namespace"])
+    if space is None:
+        return
+    kinds = {}  # type: Dict[str, None]
+    for kind, name in ask["objects"]:
+        if name != ask["namespace"]:
+            kinds[kind] = None
+    # A Job first, so that nothing makes its pods again; a kind that the cluster does not know has no objects.
+    for kind in sorted(kinds, key=lambda kind: kind != "job.batch"):
+        # In the foreground: a Job is gone only once its pods are, and with them what holds the GPUs.
+        words = ("delete", kind, "--selector", selector, "--ignore-not-found", "--wait", "--cascade=foreground")
+        gone = kubectl(*words, timeout_s=_REMOVE_S)
+        if gone.status != 0 and "the server doesn't have a resource type" not in gone.err:
+            sys.exit(f"destroy could not remove {kind} with the labels {selector}: {gone.why}")
+    if not _is_ours(space, ask):
+        return
+    left = _strangers(kubectl)
+    if left:
+        _say("namespace {} is kept, for it has {}".format(ask["namespace"], ", ".join(left)))
+        return
+    _check(kubectl("delete", "namespace", ask["namespace"], "--ignore-not-found", "--wait", timeout_s=_REMOVE_S))
+
+
+def _strangers(kubectl: Kubectl) -> List[str]:
+    """Return objects of the namespace that are neither ours nor the cluster's own."""
+    kinds = (
+        "pods,jobs.batch,deployments.apps,daemonsets.apps,statefulsets.apps,services,secrets,configmaps,persistentvolumeclaims"
+    )
+    found = (kubectl.get(kinds) or {}).get("items", [])
+    names = ["{} {}".format(one["kind"].lower(), one["metadata"]["name"]) for one in found]
+    return [name for name in names if name != "configmap kube-root-ca.crt"]

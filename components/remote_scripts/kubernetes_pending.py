@@ -1,0 +1,56 @@
+"""Says why a pod does not run yet, in the cluster's own words and what they mean, and whether waiting may help."""
+
+import re
+from typing import Any, Dict, Optional, Tuple
+
+from components.remote_scripts.kubectl import Kubectl
+
+#: What an event of a pod that gets no network contains -> what that means, and how long it may still pass by itself (s): a
+#: node takes its time to get an interface back from the pod before.
+_NETWORK = (
+    ("Could not allocate IP", "the addresses of the rail's range are used up: give kubernetes.rails a wider range", 20),
+    ("cannot find a network-attachment-definition", "the rail's NetworkAttachmentDefinition is gone", 10),
+    ("cannot find network", "the rail's NetworkAttachmentDefinition is gone", 10),
+    ("Link not found", "the node has no such interface: kubernetes.rails names it", 45),
+    ("no such network interface", "the node has no such interface: kubernetes.rails names it", 45),
+    ("failed to find host device", "the node has no such interface: kubernetes.rails names it", 45),
+    ("failed to find", "a CNI plugin that the rail needs is not in /opt/cni/bin of the node", 20),
+)
+_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+#: How long what helps itself may take (s): a scheduler that waits for GPUs of pods that end, a registry that stumbles.
+_SCHEDULED_S, _PULLED_S, _CRASHED_S = 45, 20, 10
+
+
+def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any]) -> Tuple[str, Optional[float]]:
+    """Return why a pod does not run, and after how many seconds of that waiting is hopeless; None for never."""
+    status = pod["status"]
+    for one in status.get("conditions", []):
+        if one["type"] == "PodScheduled" and one["status"] == "False":
+            return "no node takes it: {}".format(one.get("message", "")), _SCHEDULED_S
+    for one in status.get("containerStatuses", []):
+        waiting = one.get("state", {}).get("waiting", {})
+        reason, message = waiting.get("reason", ""), waiting.get("message", "")
+        if reason in _IMAGE:
+            return f"kubernetes.image is {ask['image']}, which the node cannot pull ({reason}: {message[:300]})", _PULLED_S
+        if reason in ("CreateContainerError", "CreateContainerConfigError", "RunContainerError", "CrashLoopBackOff"):
+            return f"its container does not start ({reason}: {message[:300]})", _CRASHED_S
+        ended = one.get("state", {}).get("terminated")
+        if ended:
+            return "its container ended with {}: {}".format(ended.get("exitCode"), ended.get("message") or "no message"), None
+    if status.get("phase") == "Failed":
+        return "it failed ({}: {})".format(status.get("reason", ""), status.get("message", "")), None
+    return _of_network(kubectl, pod)
+
+
+def _of_network(kubectl: Kubectl, pod: Dict[str, Any]) -> Tuple[str, Optional[float]]:
+    field = "involvedObject.uid={}".format(pod["metadata"]["uid"])
+    found = (kubectl.get("events", "--field-selector", field) or {}).get("items", [])
+    texts = [one.get("message", "") for one in found if one.get("reason") == "FailedCreatePodSandBox"]
+    for text in texts[-1:]:
+        short = re.sub(r"\s+", " ", text)
+        for words, meaning, wait_s in _NETWORK:
+            if words in short:
+                at = max(short.find(words) - 80, 0)
+                return f"{meaning} ({short[at : at + 240]})", wait_s
+        return f"it gets no network: {short[-400:]}", None
+    return ("waiting for the node", None) if pod["spec"].get("nodeName") else ("waiting for the scheduler", None)

@@ -1,0 +1,75 @@
+"""Runs a command in the pod of one node, from the control plane's host: standard input and output are the command's own.
+
+Files that a stack copied to this host's home folder are copied into the pod first, if it lacks them. If the pod ends, the
+reason is the answer, in the form in which the runner refuses.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any, Dict, List
+
+from components.remote_scripts.kubectl import CONTAINER, HOME, Kubectl, ended, on_node, pods_of
+
+_COPY_S = 300
+#: The schema of a refusal: `benchmarks.launch.protocol.LINE_SCHEMA`.
+_SCHEMA = 2
+
+
+def main(ask: Dict[str, Any]) -> None:
+    """Run `command` ... `ask` has also `kubeconfig`, `namespace`, `pods` (their selector), `node`, and `files`."""
+    given = sys.stdin.buffer.read()
+    kubectl = Kubectl(ask["kubeconfig"], ask["namespace"])
+    pods = pods_of(kubectl, ask["pods"])
+    pod = on_node(pods, ask["node"])
+    if pod is None:
+        _refuse(given, _gone(pods, ask["node"]))
+        return
+    name = pod["metadata"]["name"]
+    bring(kubectl, name, ask["files"])
+    words = [
+        *kubectl.words,
+        "exec",
+        "--stdin",
+        name,
+        "--container",
+        CONTAINER,
+        "--",
+        "sh",
+        "-c",
+        f"cd {HOME} && {ask['command']}",
+    ]
+    ran = subprocess.run(words, input=given, check=False)
+    if ran.returncode == 0:
+        return
+    pods = pods_of(kubectl, ask["pods"])
+    left = on_node(pods, ask["node"])
+    if left is None or left["metadata"]["uid"] != pod["metadata"]["uid"]:
+        _refuse(given, _gone(pods, ask["node"]))
+        return
+    sys.exit(ran.returncode)
+
+
+def _gone(pods: List[Dict[str, Any]], node: str) -> str:
+    why = ended(pods, node) or "the cluster does not say why"
+    return f"the pod on {node} is gone, and what it held with it: {why}; make measure (measure.run) makes the pods again"
+
+
+def _refuse(request: bytes, why: str) -> None:
+    asked = json.loads(request.decode() or "{}")
+    line = {"run_id": asked.get("run_id", ""), "failed": why, "kind": asked.get("kind", ""), "schema": _SCHEMA}
+    print(json.dumps(line, sort_keys=True))
+
+
+def bring(kubectl: Kubectl, pod: str, files: List[str]) -> None:
+    """Copy the files that the pod lacks; their names have hashes of their contents."""
+    for name in files:
+        there = f"{HOME}/{name}"
+        if kubectl.inside(pod, f"test -s {there}").status == 0:
+            continue
+        with open(os.path.join(os.path.expanduser("~"), name), "rb") as source:
+            data = source.read()
+        done = kubectl.inside(pod, f"cat > {there}.part && mv {there}.part {there}", data, _COPY_S)
+        if done.status != 0:
+            sys.exit(f"{name} could not be copied into {pod}: {done.why}")

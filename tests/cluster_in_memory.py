@@ -1,0 +1,141 @@
+"""A Kubernetes cluster as kubectl shows it, in memory: for pure tests of the programs that run on the control plane's host."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from components.remote_scripts.kubectl import Answer, Kubectl
+from config.kubernetes.model import Kubernetes
+from manifests import objects, ours
+
+RAIL = {"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/30"}
+WANTED = Kubernetes(
+    control_plane="root@10.138.61.49", nodes=("gpu0", "gpu1"), gpus=1, rails=(RAIL,), image="registry.example/pytorch:23.09"
+)
+OBJECTS = objects.objects(WANTED, "k8s")
+LABELS = ours.labels("k8s")
+ASK: dict[str, Any] = {
+    "kubeconfig": None,
+    "server": "https://10.138.61.49:6443",
+    "namespace": "busbar",
+    "nodes": ["gpu0", "gpu1"],
+    "gpus": 1,
+    "gpu_resource": "nvidia.com/gpu",
+    "rails": ["net1"],
+    "devices": ["irdma0"],
+    "rdma": "exclusive",
+    "image": WANTED.image,
+    "labels": LABELS,
+    "pods": ours.selector("k8s"),
+    "template": [ours.TEMPLATE, OBJECTS[-1]["metadata"]["annotations"][ours.TEMPLATE]],
+    "objects": [
+        ["namespace", "busbar"],
+        ["networkattachmentdefinition.k8s.cni.cncf.io", "busbar-rail0"],
+        ["service", "busbar-ranks"],
+        ["job.batch", "busbar-ranks"],
+    ],
+    "manifest": objects.text(OBJECTS),
+    "timeout_s": 0.05,
+}
+
+
+def node(name: str, *, ready: str = "True", gpus: str = "1", cordoned: bool = False) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": ready, "message": "container runtime network not ready"}]
+    status = {"conditions": conditions, "allocatable": {"nvidia.com/gpu": gpus}}
+    return {"kind": "Node", "metadata": {"name": name}, "spec": {"unschedulable": True} if cordoned else {}, "status": status}
+
+
+def pod(at: int, *, uid: str = "", phase: str = "Running", rail: str = "10.100.100.1", **status: Any) -> dict[str, Any]:
+    held = [{"name": "cbr0", "interface": "eth0", "ips": [f"10.244.{at}.7"]}]
+    held += [{"name": "busbar/busbar-rail0", "interface": "net1", "ips": [rail]}] if rail else []
+    annotations = {"k8s.v1.cni.cncf.io/network-status": json.dumps(held)}
+    found = {"phase": phase, "podIP": f"10.244.{at}.7", "conditions": [{"type": "Ready", "status": "True"}]}
+    metadata = {"name": f"busbar-ranks-{at}-x", "uid": uid or f"u{at}", "labels": LABELS, "annotations": annotations}
+    return {
+        "kind": "Pod",
+        "metadata": metadata | {"creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": f"gpu{at}"},
+        "status": found | status,
+    }
+
+
+class Cluster(Kubectl):
+    """kubectl over objects in memory; pods appear when the Job is applied.
+
+    Attributes:
+        calls: the words of every call, in order.
+        denied: what `auth can-i` answers no to.
+        groups: API groups that the cluster knows.
+        inner: what a shell command in a pod answers, by a part of it; the first match counts.
+    """
+
+    def __init__(self) -> None:
+        self.program, self.words = "/bin/true", ["kubectl"]
+        self.calls: list[tuple[str, ...]] = []
+        self.server = "https://10.138.61.49:6443"
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.nodes = [node("master0", gpus="0"), node("gpu0"), node("gpu1")]
+        self.pods: list[dict[str, Any]] = []
+        self.coming = [pod(0), pod(1, rail="10.100.100.2")]
+        self.events: list[dict[str, Any]] = []
+        self.denied: set[str] = set()
+        self.groups = {"k8s.cni.cncf.io", "whereabouts.cni.cncf.io"}
+        self.inner: list[tuple[str, Answer]] = []
+        self.wrong: dict[str, Answer] = {}
+
+    def __call__(self, *words: str, stdin: Any = b"", timeout_s: float = 0) -> Answer:  # noqa: ARG002 - kubectl's own
+        """Answer as kubectl would."""
+        self.calls.append(words)
+        if words[0] in self.wrong:
+            return self.wrong[words[0]]
+        if words[0] == "exec":
+            return self.run(words[1:], stdin)
+        return getattr(self, "_" + words[0].replace("-", "_"))(words[1:], stdin)
+
+    def verbs(self) -> list[str]:
+        """Return the first word of every call."""
+        return [words[0] for words in self.calls]
+
+    def _config(self, _words: tuple[str, ...], _stdin: Any) -> Answer:
+        return Answer(0, self.server, "")
+
+    def _api_resources(self, words: tuple[str, ...], _stdin: Any) -> Answer:
+        return Answer(0, "some things\n" if words[0].partition("=")[2] in self.groups else "", "")
+
+    def _auth(self, words: tuple[str, ...], _stdin: Any) -> Answer:
+        denied = " ".join(words[1:]) in self.denied
+        return Answer(int(denied), "no" if denied else "yes", "")
+
+    def _get(self, words: tuple[str, ...], _stdin: Any) -> Answer:
+        if words[0] == "--raw":
+            return Answer(0, "ok", "")
+        lists = {"nodes": self.nodes, "pods": self.pods, "events": self.events}
+        if words[0] in lists:
+            return Answer(0, json.dumps({"items": lists[words[0]]}), "")
+        if "," in words[0]:
+            return Answer(0, json.dumps({"items": [one for (kind, _), one in self.objects.items() if kind == "secret"]}), "")
+        found = self.objects.get((words[0], words[1]))
+        return Answer(0, json.dumps(found) if found else "", "")
+
+    def _apply(self, _words: tuple[str, ...], stdin: Any) -> Answer:
+        for each in yaml.safe_load_all(stdin):
+            group, slash, _ = each["apiVersion"].partition("/")
+            kind = each["kind"].lower() + (f".{group}" if slash else "")
+            self.objects[kind, each["metadata"]["name"]] = each
+        self.pods = self.coming
+        return Answer(0, "", "")
+
+    def _delete(self, words: tuple[str, ...], _stdin: Any) -> Answer:
+        for kind, name in list(self.objects):
+            if kind == words[0] and (words[1] in {name, "--selector"}):
+                del self.objects[kind, name]
+        if words[0] == "job":
+            self.objects.pop(("job.batch", words[1]), None)
+        return Answer(0, "", "")
+
+    def run(self, words: tuple[str, ...], _stdin: Any) -> Answer:
+        """Answer a shell command in a pod."""
+        return next((answer for part, answer in self.inner if part in words[-1]), Answer(0, "", ""))

@@ -1,0 +1,154 @@
+"""The real program for an existing Kubernetes cluster, on a recording engine: what it registers and what it sends where."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from typing import Any
+
+import pytest
+import yaml
+from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, run_program
+
+from components import remote_scripts
+from tools.stack_changes import DEFAULT
+
+FACTS = SERVER_FACTS | {"gpus": 1, "hca": [["irdma0", 25, "net1", True, "ice"]], "front": "eth0", "network": "10.244.0.0/24"}
+READY = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "fronts": ["eth0"]}
+
+
+def pods(*uids: str) -> str:
+    found = [
+        {"name": f"busbar-ranks-{at}-x", "node": f"gpu{at}", "address": f"10.244.{at}.7", "uid": uid, "rails": ["10.100.100.1"]}
+        for at, uid in enumerate(uids)
+    ]
+    return json.dumps({"schema": 1, "kind": "pods", "pods": found})
+
+
+LINES = {
+    "cluster-objects": pods("u0", "u1"),
+    "acceptance-ready-contact": json.dumps(
+        READY | {"networks": ["10.244.0.0/24", "10.244.1.0/24"], "groups": [{"facts": FACTS, "nodes": ["gpu0", "gpu1"]}]}
+    ),
+    "acceptance-build": BUILD_LINE,
+    "acceptance-measure": "{}",
+    "acceptance-search": json.dumps({"schema": 1, "kind": "search", "needed": False}),
+}
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """Run it with no cloud's SDK to be had."""
+    for name in ("pulumi_oci", "pulumi_aws"):
+        monkeypatch.setitem(sys.modules, name, None)
+    known = tmp_path / "known_hosts"
+    known.write_text(f"10.138.61.49 {HOST_KEY}\n203.0.113.9 {HOST_KEY}\n")
+
+    def run(measure: dict[str, Any] | None = None, lines: dict[str, str] | None = None, **changes: Any):
+        given = {
+            "controlPlane": "root@10.138.61.49",
+            "knownHosts": str(known),
+            "nodes": ["gpu0", "gpu1"],
+            "gpus": 1,
+            "rails": [{"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/30"}],
+            "image": "registry.example/pytorch:23.09-py3",
+        }
+        return run_program(
+            LINES | (lines or {}), target="kubernetes", oci=DEFAULT, kubernetes=given | changes, measure=measure or {}
+        )
+
+    return run
+
+
+def named(found: Any, name: str) -> dict[str, Any]:
+    (inputs,) = [inputs for _, each, inputs in found.resources if each == name]
+    return dict(inputs)
+
+
+def asked(program: str) -> dict[str, Any]:
+    """Return what a program of `remote_scripts` is called with."""
+    call = program.rpartition("main(**json.loads(")[2].rpartition("))")[0]
+    return dict(json.loads(eval(call)))  # noqa: S307 - a literal that the program itself holds
+
+
+def test_it_registers_commands_and_needs_no_other_plugin(cluster):
+    found = cluster()
+    kinds = {kind for kind, _, _ in found.resources if not kind.startswith(("pulumi:", "busbar:"))}
+    assert kinds == {"command:local:Command", "command:remote:Command", "command:remote:CopyToRemote"}
+    assert len([name for kind, name, _ in found.resources if name.startswith("cluster-")]) == 1
+    assert not found.invokes
+
+
+def test_one_command_applies_the_objects_and_the_same_program_removes_them(cluster):
+    inputs = named(cluster(), "cluster-objects")
+    assert inputs["create"] == f"exec {remote_scripts.PYTHON}"
+    assert inputs["delete"] == f"exec {remote_scripts.PYTHON} remove"
+    said = asked(inputs["stdin"])["ask"]
+    documents = list(yaml.safe_load_all(said["manifest"]))
+    assert [each["kind"] for each in documents] == [
+        *("Namespace", "NetworkAttachmentDefinition", "ServiceAccount", "Role", "RoleBinding", "Service", "Job")
+    ]
+    assert said["objects"][1] == ["networkattachmentdefinition.k8s.cni.cncf.io", "busbar-rail0"]
+    assert said["objects"][-1] == ["job.batch", "busbar-ranks"]
+    assert said["template"][1] == documents[-1]["metadata"]["annotations"][said["template"][0]]
+    assert said["rails"] == ["net1"]
+
+
+def test_ssh_ends_at_the_control_plane_with_its_pinned_key(cluster):
+    found = cluster(jump="admin@203.0.113.9")
+    connections = [inputs["connection"]["value"] for kind, _, inputs in found.resources if kind.startswith("command:remote")]
+    assert connections
+    assert {(one["host"], one["user"], one["hostKey"]) for one in connections} == {("10.138.61.49", "root", HOST_KEY)}
+    assert {one["proxy"]["host"] for one in connections} == {"203.0.113.9"}
+
+
+def test_every_request_runs_in_the_first_nodes_pod_which_gets_the_runner_first(cluster):
+    found = cluster()
+    words = shlex.split(named(found, "acceptance-measure")["create"])
+    assert words[:4] == ["exec", "python3", "-IS", "-c"]
+    said = asked(words[4])["ask"]
+    assert said["node"] == "gpu0"
+    assert said["command"].endswith(" ask")
+    assert [name for name in said["files"] if name.startswith("busbar-runner-")]
+    assert len(said["files"]) == 2
+
+
+def test_ranks_start_by_the_program_in_the_pods_and_mpi_keeps_to_the_default_network(cluster):
+    request = json.loads(named(cluster(), "acceptance-measure")["stdin"])
+    launch = request["launch"]
+    assert launch["kind"] == "kubernetes"
+    assert launch["mca"]["plm_rsh_agent"] == "/busbar/in-pod"
+    assert "plm_rsh_args" not in launch["mca"]
+    assert launch["mca"]["btl_tcp_if_include"] == "eth0"
+    assert request["hcas"] == ["irdma0"]
+    assert [node["name"] for node in request["nodes"]] == ["gpu0", "gpu1"]
+
+
+def test_one_node_needs_no_way_into_other_pods(cluster):
+    line = READY | {"count": 1, "networks": ["10.244.0.0/24"], "groups": [{"facts": FACTS, "nodes": ["gpu0"]}]}
+    lines = {"cluster-objects": pods("u0"), "acceptance-ready-contact": json.dumps(line)}
+    request = json.loads(named(cluster(lines=lines, nodes=["gpu0"], rails=[]), "acceptance-measure")["stdin"])
+    assert request["launch"]["kind"] == "mpirun"
+    assert "plm_rsh_agent" not in request["launch"]["mca"]
+
+
+def test_other_pods_are_contacted_built_and_measured_again_and_the_same_ones_are_not(cluster):
+    def texts(uids: tuple[str, str]) -> list[str]:
+        found = cluster(lines={"cluster-objects": pods(*uids)})
+        return [named(found, f"acceptance-{stage}")["stdin"] for stage in ("ready-contact", "build", "measure")]
+
+    assert texts(("u0", "u1")) == texts(("u0", "u1"))
+    assert all(old != new for old, new in zip(texts(("u0", "u1")), texts(("u0", "u9")), strict=True))
+
+
+def test_measuring_again_looks_for_the_pods_again(cluster):
+    first, second = (named(cluster(measure={"run": run}), "cluster-objects")["stdin"] for run in (1, 2))
+    assert first != second
+    assert asked(first) == asked(second)
+
+
+def test_no_secret_and_no_environment_is_in_what_is_sent(cluster):
+    texts = json.dumps([inputs for _, _, inputs in cluster().resources], default=str)
+    assert "PRIVATE KEY" not in texts
+    assert "SSH_AUTH_SOCK" not in texts

@@ -1,0 +1,204 @@
+"""Objects on a cluster: every fault is a sentence before anything is changed, and what is not ours is never touched."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from cluster_in_memory import ASK, LABELS, Cluster, node, pod
+
+from components.remote_scripts import kubernetes_objects
+from components.remote_scripts.kubectl import Answer
+
+
+@pytest.fixture
+def cluster(monkeypatch) -> Cluster:
+    made = Cluster()
+    monkeypatch.setattr(kubernetes_objects, "Kubectl", lambda _kubeconfig, _namespace: made)
+    monkeypatch.setattr(kubernetes_objects, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(sys, "argv", ["-"])
+    return made
+
+
+def refused(**changes: Any) -> str:
+    with pytest.raises(SystemExit) as found:
+        kubernetes_objects.main(ASK | changes)
+    return str(found.value)
+
+
+def test_the_objects_are_applied_server_side_without_force_and_the_pods_are_the_line(cluster, capsys):
+    kubernetes_objects.main(ASK)
+    (applied,) = [words for words in cluster.calls if words[0] == "apply"]
+    assert applied == ("apply", "--server-side", "--field-manager=busbar", "--filename=-")
+    line = json.loads(capsys.readouterr().out)
+    assert [(one["node"], one["address"], one["uid"], one["rails"]) for one in line["pods"]] == [
+        ("gpu0", "10.244.0.7", "u0", ["10.100.100.1"]),
+        ("gpu1", "10.244.1.7", "u1", ["10.100.100.2"]),
+    ]
+
+
+FOREIGN = "kubernetes.namespace is busbar, where an object of a needed name is there already and was left as it is: "
+#: What is wrong -> the beginning of the sentence.
+FAULTS: dict[str, tuple[Any, str]] = {
+    "another cluster": (
+        lambda its: setattr(its, "server", "https://10.0.0.1:6443"),
+        "kubernetes.server is https://10.138.61.49:6443, and the kubeconfig on the control plane's host leads to https://10.0.0.1",
+    ),
+    "no cluster": (
+        lambda its: its.wrong.update(config=Answer(1, "", "error: current-context must exist in order to minify")),
+        "kubernetes.kubeconfig is not set, and kubectl on the control plane's host finds no cluster there (error:",
+    ),
+    "a node that is not there": (
+        lambda its: its.nodes.pop(),
+        "kubernetes.nodes has gpu1, which the cluster does not have; it has gpu0, master0",
+    ),
+    "a node that is not ready": (
+        lambda its: its.nodes.__setitem__(2, node("gpu1", ready="Unknown")),
+        "kubernetes.nodes has gpu1, which is NotReady (container runtime network not ready)",
+    ),
+    "a cordoned node": (
+        lambda its: its.nodes.__setitem__(2, node("gpu1", cordoned=True)),
+        "kubernetes.nodes has gpu1, which is cordoned",
+    ),
+    "no GPU": (
+        lambda its: its.nodes.__setitem__(2, node("gpu1", gpus="0")),
+        "kubernetes.nodes has gpu1, which offers 0 of nvidia.com/gpu to pods, and kubernetes.gpus is 1",
+    ),
+    "no Multus": (
+        lambda its: its.groups.discard("k8s.cni.cncf.io"),
+        "kubernetes.rails is set, and the cluster does not know k8s.cni.cncf.io: Multus is not installed there",
+    ),
+    "no whereabouts": (
+        lambda its: its.groups.discard("whereabouts.cni.cncf.io"),
+        "kubernetes.rails is set, and the cluster does not know whereabouts.cni.cncf.io: whereabouts is not",
+    ),
+    "no permission": (
+        lambda its: its.denied.update({"patch jobs.batch", "create pods/exec"}),
+        "the kubeconfig's user may not create pods/exec, patch jobs.batch in namespace busbar (RBAC); nothing was changed",
+    ),
+    "an object of somebody else": (
+        lambda its: its.objects.update({("service", "busbar-ranks"): {"metadata": {"name": "busbar-ranks"}}}),
+        f"{FOREIGN}service busbar-ranks is not labelled as this stack's",
+    ),
+    "an object of another stack": (
+        lambda its: its.objects.update(
+            {("namespace", "busbar"): {"metadata": {"labels": LABELS | {"app.kubernetes.io/instance": "other"}}}}
+        ),
+        f"{FOREIGN}namespace busbar is stack other's",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_cluster_that_cannot_run_the_pods_is_named_in_a_sentence_and_nothing_is_changed(cluster, name):
+    plant, sentence = FAULTS[name]
+    plant(cluster)
+    before = dict(cluster.objects)
+    assert refused().startswith(sentence)
+    assert not {"apply", "delete"} & set(cluster.verbs())
+    assert cluster.objects == before
+
+
+def test_a_user_who_may_not_even_look_is_told_so_in_the_clusters_words(cluster):
+    forbidden = 'Error from server (Forbidden): nodes is forbidden: User "poor" cannot list resource "nodes"'
+    cluster.wrong["get"] = Answer(1, "", forbidden)
+    cluster.server = ASK["server"]
+    with pytest.raises(
+        SystemExit, match=r"^the kubeconfig's user may not list nodes \(RBAC\): \(Forbidden\): nodes is forbidden"
+    ):
+        cluster.get("nodes")
+
+
+def waiting(reason: str, message: str) -> list[dict[str, Any]]:
+    return [{"state": {"waiting": {"reason": reason, "message": message}}}]
+
+
+def test_an_image_that_cannot_be_pulled_is_named_with_the_nodes_reason(cluster, monkeypatch):
+    monkeypatch.setattr("components.remote_scripts.kubernetes_pending._PULLED_S", 0)
+    cluster.coming[1] = pod(1, phase="Pending", containerStatuses=waiting("ErrImagePull", "not found"), conditions=[])
+    assert refused().startswith(
+        "busbar-ranks-1-x cannot start: kubernetes.image is registry.example/pytorch:23.09, which the node cannot pull"
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (
+            "error at storage engine: Could not allocate IP in range: ip: 10.100.100.1 / - 10.100.100.2",
+            "the addresses of the rail's range are used up: give kubernetes.rails a wider range",
+        ),
+        (
+            'cannot find a network-attachment-definition (busbar-rail0) in namespace (busbar): "busbar-rail0" not found',
+            "the rail's NetworkAttachmentDefinition is gone",
+        ),
+        ("failed to find host device: Link not found", "the node has no such interface: kubernetes.rails names it"),
+        ('failed to find plugin "host-device" in path', "a CNI plugin that the rail needs is not in /opt/cni/bin"),
+    ],
+)
+def test_a_pod_that_gets_no_rail_says_why_at_the_end_of_its_time(cluster, event, sentence):
+    cluster.coming[1] = pod(1, phase="Pending", conditions=[])
+    cluster.events = [{"reason": "FailedCreatePodSandBox", "message": event}]
+    said = refused()
+    assert said.startswith("no pod runs on gpu1 within 0 s: busbar-ranks-1-x: ")
+    assert sentence in said
+
+
+def test_a_pod_that_no_node_takes_says_so_in_the_schedulers_words(cluster):
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "message": "0/3 nodes are available: 2 Insufficient nvidia.com/gpu.",
+    }
+    cluster.coming[1] = pod(1, phase="Pending", conditions=[condition])
+    cluster.coming[1]["spec"] = {}
+    assert "no node takes it: 0/3 nodes are available: 2 Insufficient nvidia.com/gpu." in refused()
+
+
+def test_a_pod_without_its_rail_is_refused_though_it_runs(cluster):
+    cluster.coming[1] = pod(1, rail="")
+    assert refused().startswith("busbar-ranks-1-x on gpu1 runs without net1: Multus did not attach it")
+
+
+def test_a_job_with_another_template_is_made_again_and_the_same_one_is_kept(cluster):
+    kubernetes_objects.main(ASK)
+    kubernetes_objects.main(ASK)
+    assert "delete" not in cluster.verbs()
+    kubernetes_objects.main(ASK | {"template": [ASK["template"][0], "another"]})
+    (deleted,) = [words for words in cluster.calls if words[0] == "delete"]
+    assert deleted[:3] == ("delete", "job", "busbar-ranks")
+
+
+def test_a_change_by_somebody_else_is_left_and_named(cluster):
+    cluster.wrong["apply"] = Answer(1, "", 'error: Apply failed with 1 conflict: conflict with "kubectl-edit": .spec.selector')
+    assert refused().startswith("an object of the stack was changed by somebody else, and was left so: error: Apply failed")
+
+
+def test_removal_takes_what_has_our_labels_and_then_our_namespace(cluster, monkeypatch):
+    kubernetes_objects.main(ASK)
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    kubernetes_objects.main(ASK)
+    deleted = [words for words in cluster.calls if words[0] == "delete"]
+    assert deleted[0][1] == "job.batch"
+    assert all("--selector" in words and ASK["pods"].split(",")[0] in words[3] for words in deleted[:-1])
+    assert deleted[-1][1:3] == ("namespace", "busbar")
+
+
+@pytest.mark.parametrize("whose", ["theirs", "ours with a stranger in it"])
+def test_removal_keeps_a_namespace_that_is_not_ours_or_has_something_else_in_it(cluster, monkeypatch, whose):
+    kubernetes_objects.main(ASK)
+    if whose == "theirs":
+        cluster.objects["namespace", "busbar"]["metadata"]["labels"] = {}
+    else:
+        cluster.objects["secret", "regcred"] = {"kind": "Secret", "metadata": {"name": "regcred"}}
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    kubernetes_objects.main(ASK)
+    assert "namespace" not in [words[1] for words in cluster.calls if words[0] == "delete"]
+
+
+def test_removal_of_what_is_gone_is_no_fault(cluster, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    kubernetes_objects.main(ASK)
+    assert "delete" not in cluster.verbs()

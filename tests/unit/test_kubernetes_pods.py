@@ -1,0 +1,217 @@
+"""First contact with pods, and commands in them: each fault is a sentence, and a pod that ends is an answer with its reason."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cluster_in_memory import ASK, Cluster, pod
+
+from benchmarks.host import requests
+from components.remote_scripts import kubernetes_contact, kubernetes_run
+from components.remote_scripts.kubectl import Answer
+
+NODES = [{"name": "gpu0", "address": "10.244.0.7"}, {"name": "gpu1", "address": "10.244.1.7"}]
+FACTS: dict[str, Any] = {
+    "gpu": "NVIDIA A100 80GB PCIe",
+    "gpus": 1,
+    "hca": [["irdma0", 25, "net1", True, "ice"], ["irdma1", 25, "ens224", True, "ice"]],
+    "tag": "",
+    "mpi": "/usr/local/mpi",
+    "front": "eth0",
+    "network": "10.244.0.0/24",
+}
+CONTACT = ASK | {"host_key": "ssh-ed25519 AAAA", "facts": "print(1)", "mpi": ["/usr/local/mpi"]}
+
+
+def said(**changes: Any) -> tuple[str, Answer]:
+    return "python3", Answer(0, json.dumps(FACTS | changes) + "\n", "")
+
+
+@pytest.fixture
+def cluster(monkeypatch) -> Cluster:
+    made = Cluster()
+    made.pods = [pod(0), pod(1, rail="10.100.100.2")]
+    made.inner = [("rdma system", Answer(0, "netns exclusive copy-on-fork on\n", "")), said()]
+    for module in (kubernetes_contact, kubernetes_run):
+        monkeypatch.setattr(module, "Kubectl", lambda _kubeconfig, _namespace: made)
+    return made
+
+
+def refused(**changes: Any) -> str:
+    with pytest.raises(SystemExit) as found:
+        kubernetes_contact.main(NODES, CONTACT | changes)
+    return str(found.value)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_pods_say_what_they_are_and_only_the_rails_devices_count(capsys):
+    kubernetes_contact.main(NODES, CONTACT)
+    line = json.loads(capsys.readouterr().out)
+    assert (line["count"], line["host_key"], line["fronts"]) == (2, "ssh-ed25519 AAAA", ["eth0"])
+    (group,) = line["groups"]
+    assert group["nodes"] == ["gpu0", "gpu1"]
+    assert [hca[0] for hca in group["facts"]["hca"]] == ["irdma0"]
+
+
+def test_the_first_pod_gets_the_way_into_the_others_and_it_is_tried(cluster):
+    kubernetes_contact.main(NODES, CONTACT)
+    inside = [words[-1] for words in cluster.calls if words[0] == "exec" and words[2] == "busbar-ranks-0-x"]
+    written = {words[2] for words in cluster.calls if words[0] == "exec" and "/busbar/in-pod.part" in words[-1]}
+    assert written == {"busbar-ranks-0-x", "busbar-ranks-1-x"}, "Open MPI's daemons look for it in every pod"
+    assert [text for text in inside if "/busbar/kubectl.part" in text]
+    assert inside[-1] == "/busbar/in-pod 10.244.1.7 true || echo 10.244.1.7"
+
+
+def test_the_program_in_sshs_place_calls_kubectl_for_the_pod_of_an_address(tmp_path):
+    home = str(tmp_path)
+    (tmp_path / "pods").write_text("10.244.0.7 first\n10.244.1.7 second\n")
+    (tmp_path / "kubectl").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    (tmp_path / "kubectl").chmod(0o755)
+    script = tmp_path / "in-pod"
+    script.write_text(kubernetes_contact.IN_POD.format(home=home, namespace="busbar"))
+    words = ["sh", str(script), "10.244.1.7", "PATH=/mpi/bin orted", "-mca x 'a b'"]
+    found = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert found == "--namespace|busbar|exec|--stdin|second|--container|ranks|--|sh|-c|PATH=/mpi/bin orted -mca x 'a b'|"
+    unknown = subprocess.run([*words[:2], "10.9.9.9", "true"], capture_output=True, text=True, check=False)
+    assert unknown.returncode == 255
+    assert "no pod of this stack has the address 10.9.9.9" in unknown.stderr
+
+
+@pytest.mark.usefixtures("cluster")
+def test_without_devices_the_rails_carry_nccls_sockets(capsys):
+    kubernetes_contact.main(NODES, CONTACT | {"devices": [], "rails": ["net1", "net2"]})
+    line = json.loads(capsys.readouterr().out)
+    assert line["fronts"] == ["net1,net2"]
+    assert line["groups"][0]["facts"]["hca"] == []
+
+
+#: What a pod answers -> the end of the sentence.
+WRONG: dict[str, tuple[list[tuple[str, Answer]], str]] = {
+    "RDMA mode shared": (
+        [("rdma system", Answer(0, "netns shared copy-on-fork on\n", "")), said()],
+        "kubernetes.rdma is exclusive, and the node divides no RDMA devices (`rdma system` says netns shared)",
+    ),
+    "the device stayed on the node": (
+        [("rdma system", Answer(0, "netns exclusive\n", "")), said(hca=[])],
+        "the pod does not see the RDMA device irdma0, only none: it stayed in the node's network namespace",
+    ),
+    "a port that is down": (
+        [("rdma system", Answer(0, "netns exclusive\n", "")), said(hca=[["irdma0", 25, "net1", False, "ice"]])],
+        "the RDMA device irdma0 has no active port",
+    ),
+    "no GPU": ([said(gpus=0)], "nvidia-smi shows 0 GPUs, and kubernetes.gpus is 1"),
+    "no MPI": ([said(mpi=None)], "its image has no Open MPI: no folder like /usr/local/mpi has bin/mpirun"),
+    "no Python": (
+        [("python3", Answer(127, "", "sh: 1: python3: not found"))],
+        "its image has no python3, which the runner needs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_pod_that_ranks_cannot_run_in_is_named_with_the_reason(cluster, name):
+    cluster.inner, sentence = WRONG[name]
+    found = refused()
+    assert found.startswith("2 of 2 pods are not ready: busbar-ranks-0-x (gpu0): ")
+    assert sentence in found
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_node_in_the_other_mode_than_the_one_asked_for_is_refused_too():
+    assert "set kubernetes.rdma to exclusive" in refused(rdma="shared")
+
+
+def test_pods_that_are_not_alike_are_refused(cluster, monkeypatch):
+    answers = iter([FACTS, FACTS | {"gpu": "NVIDIA A30"}])
+    monkeypatch.setattr(kubernetes_contact, "_WINDOW", 1)
+    cluster.inner = cluster.inner[:1]
+    genuine = cluster.run
+
+    def exec_(words: tuple[str, ...], stdin: Any) -> Answer:
+        return Answer(0, json.dumps(next(answers)), "") if "python3" in words[-1] else genuine(words, stdin)
+
+    cluster.run = exec_
+    assert refused() == "the pods are not alike: gpu1 has 1 x NVIDIA A30, and gpu0 has 1 x NVIDIA A100 80GB PCIe"
+
+
+def test_pods_that_changed_since_are_named_with_the_way_on(cluster):
+    cluster.pods[1]["status"]["podIP"] = "10.244.1.9"
+    assert refused().startswith("the pod on gpu1 is not the one of this update: it is gone; raise measure.run (make measure)")
+
+
+def test_a_pod_that_cannot_start_a_command_in_another_is_named(cluster):
+    cluster.inner.insert(0, ("in-pod 10.244.1.7", Answer(0, "10.244.1.7\n", 'pods "x" is forbidden\n')))
+    assert refused().startswith('the pod on gpu0 cannot start a command in the pods on gpu1: pods "x" is forbidden')
+
+
+def run(monkeypatch, request: dict[str, Any], status: int, after: Any = None) -> list[list[str]]:
+    """Run the program with `request` on its input; the command in the pod ends with `status`, and then `after` happens."""
+    started: list[list[str]] = []
+
+    def ran(words: list[str], **_: Any) -> SimpleNamespace:
+        started.append(words)
+        if after:
+            after()
+        return SimpleNamespace(returncode=status)
+
+    monkeypatch.setattr(kubernetes_run.subprocess, "run", ran)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(json.dumps(request).encode())))
+    kubernetes_run.main(
+        {"kubeconfig": None, "namespace": "busbar", "pods": "x", "node": "gpu0", "files": [], "command": "work"}
+    )
+    return started
+
+
+REQUEST = {"run_id": "abc", "kind": "measure"}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_command_runs_in_the_first_nodes_pod_in_its_home(monkeypatch, capsys):
+    (words,) = run(monkeypatch, REQUEST, 0)
+    assert words[-6:] == ["--container", "ranks", "--", "sh", "-c", "cd /busbar && work"]
+    assert "busbar-ranks-0-x" in words
+    assert not capsys.readouterr().out
+
+
+def test_a_pod_that_is_evicted_in_a_run_is_an_answer_with_the_clusters_reason(cluster, monkeypatch, capsys):
+    def evict() -> None:
+        cluster.pods[0] = pod(0, phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
+
+    run(monkeypatch, REQUEST, 137, evict)
+    why = requests.refused(capsys.readouterr().out)
+    assert why.startswith(
+        "the pod on gpu0 is gone, and what it held with it: busbar-ranks-0-x ended (Evicted: The node was low on resource: "
+    )
+
+
+def test_a_pod_that_is_gone_before_a_run_is_an_answer_too(cluster, monkeypatch, capsys):
+    cluster.pods = []
+    assert not run(monkeypatch, REQUEST, 0)
+    assert "the pod on gpu0 is gone" in requests.refused(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_command_that_fails_in_a_pod_that_lives_fails(monkeypatch):
+    with pytest.raises(SystemExit) as found:
+        run(monkeypatch, REQUEST, 3)
+    assert found.value.code == 3
+
+
+def test_a_file_is_copied_into_the_pod_only_if_it_lacks_it(cluster, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "runner.pyz").write_bytes(b"x")
+    cluster.inner.insert(0, ("test -s /busbar/runner.pyz", Answer(1, "", "")))
+    kubernetes_run.bring(cluster, "p", ["runner.pyz"])
+    assert [words[-1] for words in cluster.calls][
+        -1
+    ] == "cat > /busbar/runner.pyz.part && mv /busbar/runner.pyz.part /busbar/runner.pyz"
+    cluster.inner.insert(0, ("test -s", Answer(0, "", "")))
+    before = len(cluster.calls)
+    kubernetes_run.bring(cluster, "p", ["runner.pyz"])
+    assert len(cluster.calls) == before + 1
