@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 HOME = "/busbar"
 #: The program in the first pod that starts a command in another one, and the variable that names it.
 REMOTE_SHELL, REMOTE_SHELL_VARIABLE = f"{HOME}/in-pod", "BUSBAR_REMOTE_SHELL"
-#: Waits, and ends at once when it is told to; every process that ends is collected by the pod's first one.
-_WAIT = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
+#: Waits, and ends at once when it is told to; every process that ends is collected by the pod's first one. Not with 0: the Job
+#: would take the pod's index for done, and a pod that is deleted or drained would get no successor.
+_WAIT = "trap 'exit 143' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
 def service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]:

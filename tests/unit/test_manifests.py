@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +148,11 @@ def test_another_image_is_another_job_and_another_label_is_not():
     assert mark() == mark()
     assert mark() != mark(image="registry.example/pytorch:24.01-py3")
     assert mark() != mark(nodes=("gpu0", "gpu2"))
+
+
+def test_a_pod_that_is_told_to_end_does_not_end_its_part_of_the_job_well():
+    """An index that succeeded gets no successor, and a drained node's pod is told to end."""
+    (container,) = one("tcp", "Job")["spec"]["template"]["spec"]["containers"]
+    shell, option, script = container["command"]
+    told = subprocess.run([shell, option, script.replace("sleep 3600", "kill -TERM $$")], check=False, timeout=60)
+    assert told.returncode == 128 + signal.SIGTERM
