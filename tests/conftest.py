@@ -94,7 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 #: Markers of tests that are no pure ones; tools/test looks for the files that name them.
-NOT_PURE = ("rehearsal", "engine", "programs")
+NOT_PURE = ("rehearsal", "kubernetes", "engine", "programs")
 
 
 @functools.cache
@@ -136,7 +136,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.geteuid() != 0:
         lacking = pytest.mark.skip(reason="the rehearsal makes network namespaces and mounts, which takes root")
         for item in items:
-            if item.get_closest_marker("rehearsal"):
+            if item.get_closest_marker("rehearsal") or item.get_closest_marker("kubernetes"):
                 item.add_marker(lacking)
 
 
@@ -270,7 +270,7 @@ def groups(stack: str, **changes: Any) -> dict[str, Any]:
         "accept": {"allowSkipped": ["spread", "looks"]},
         "records": {"history": None, "report": None},
     }
-    if found["target"] != "hosts":
+    if found["target"] not in {"hosts", "kubernetes"}:
         own[found["target"]] = {"access": {"publicKey": KEY}}
     return merged(merged(found, own), changes)
 

@@ -154,7 +154,7 @@ class Stage:
         records = {"history": str(self.folder / "history"), "report": self.report or None}
         target = groups["target"]
         own: dict[str, Any] = {"knownHosts": str(operator / "known_hosts")}
-        if target != "hosts":
+        if target not in {"hosts", "kubernetes"}:
             own = {"access": {"publicKey": str(operator / "id_ed25519.pub")}}
         for more in ({"records": records, target: own}, SHORT_PLAN, changes):
             groups = merged(groups, more)

@@ -14,7 +14,7 @@ from rehearsal.net import network, wires
 from rehearsal.world.world import World
 
 #: Folders of the world that the rehearsal itself makes; the stand-in clouds own their files.
-OWN = ("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "locks")
+OWN = ("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "kubernetes", "locks")
 
 
 def ids(world: World, folder: str, letter: str) -> set[str]:

@@ -16,6 +16,8 @@ from typing import Any
 
 from rehearsal.host import hosts
 from rehearsal.host.images import Image
+from rehearsal.kubernetes import cluster
+from rehearsal.kubernetes.machines import MACHINES
 from rehearsal.net import network
 from rehearsal.oci.host_images import image
 from rehearsal.oci.machines import RDMA_PLUGINS, equipped
@@ -29,7 +31,7 @@ PUBLIC, PRIVATE = "10.20.0.0/24", "10.20.1.0/24"
 PATIENCE_SECONDS = 60
 WINDOW = 2
 
-KEYS = {"shape", "image", "hosts", "jump", "rails"}
+KEYS = {"shape", "image", "hosts", "jump", "rails", "kubernetes", "scale"}
 EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
 SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
 #: Their own firewall lets their network in, as on machines that have run jobs before.
@@ -49,6 +51,8 @@ class Site:
         hosts: address by name, in launch order: private behind a jump host, public without one.
         jump: the jump host's public address, None where the hosts have public addresses themselves.
         rails: whether they are joined by the shape's rails.
+        kubernetes: name of the jump host, where that is the control plane of a Kubernetes cluster of the hosts.
+        divisor: the divisor of line rates, where the file gives one.
     """
 
     shape: Shape
@@ -56,6 +60,8 @@ class Site:
     hosts: dict[str, str]
     jump: str | None
     rails: bool
+    kubernetes: str | None = None
+    divisor: int | None = None
 
     @classmethod
     def read(cls, file: Path) -> Site:
@@ -70,7 +76,9 @@ class Site:
             raise ValueError(f"{file} must be a JSON object that describes existing hosts: {problem}.") from None
         if not isinstance(given, dict) or not {"shape", "image", "hosts"} <= given.keys() <= KEYS:
             raise ValueError(f"{file} must have shape, image and hosts and may have jump and rails, and nothing else.")
-        site = cls(SHAPES[given["shape"]], image(given["image"]), given["hosts"], given.get("jump"), given.get("rails", True))
+        shape = (SHAPES | MACHINES)[given["shape"]]
+        rails, control_plane = given.get("rails", True), given.get("kubernetes")
+        site = cls(shape, image(given["image"]), given["hosts"], given.get("jump"), rails, control_plane, given.get("scale"))
         inside = PRIVATE if site.jump else PUBLIC_RANGE
         for address in site.hosts.values():
             if ip_address(address) not in ip_network(inside):
@@ -80,7 +88,7 @@ class Site:
     @property
     def scale(self) -> int:
         """The divisor of line rates at which this machine carries what a rank on every GPU sends."""
-        return scale_for(len(self.hosts) * self.shape.gpus)
+        return self.divisor or scale_for(len(self.hosts) * self.shape.gpus)
 
     def private(self, index: int, address: str) -> str:
         """Return a host's private address, to which a public one is translated."""
@@ -109,6 +117,10 @@ def start(world: World, file: Path) -> None:
         network.apply_fabric(world, FABRIC, len(site.shape.ports))
     with ThreadPoolExecutor(WINDOW) as window:
         list(window.map(lambda spec: hosts.boot(world, spec), specs))
+    if site.kubernetes and site.jump:
+        for spec in specs:
+            _host_key(world, spec.id)  # a host is booted once it has one
+        cluster.start(world, specs[-1], specs[:-1], site.jump)
     called = {site.private(index, address): address for index, address in enumerate(site.hosts.values())}
     if site.jump:
         called[_jump_address()] = site.jump
@@ -143,8 +155,11 @@ def _plan(site: Site) -> network.VcnPlan:
     publics = {_jump_address(): site.jump} if site.jump else publics
     internet = (network.Route("0.0.0.0/0", "internet"),)
     out = (network.Route("0.0.0.0/0", "nat"), network.Route("240.0.0.0/4", "service"))
-    open_ = network.SubnetPlan("sitepub", PUBLIC, (EGRESS, SSH), internet)
-    closed = network.SubnetPlan("sitepriv", PRIVATE, (EGRESS, SSH, network.Rule("ingress", "all", PRIVATE)), out)
+    # A cluster's control plane and its nodes reach each other on every port.
+    theirs = tuple(network.Rule("ingress", "all", cidr) for cidr in (PUBLIC, PRIVATE)) if site.kubernetes else ()
+    open_ = network.SubnetPlan("sitepub", PUBLIC, (EGRESS, SSH, *theirs), internet)
+    inside = network.Rule("ingress", "all", PRIVATE)
+    closed = network.SubnetPlan("sitepriv", PRIVATE, (EGRESS, SSH, *(theirs or (inside,))), out)
     return network.VcnPlan(SITE, (PUBLIC, PRIVATE), (open_, closed), publics)
 
 
@@ -173,6 +188,7 @@ def _spec(site: Site, key: str, index: int, name: str, address: str) -> hosts.Ho
         search_domain="site.example",
         fabric_id=FABRIC if site.rails else None,
         agent_plugins=RDMA_PLUGINS,
+        programs=_programs(site),
     )
     return equipped(spec, site.shape)
 
@@ -181,10 +197,10 @@ def _jump(site: Site, key: str) -> hosts.HostSpec:
     return hosts.HostSpec(
         id="sitejump",
         index=-1,
-        hostname="jump",
+        hostname=site.kubernetes or "jump",
         image=image(site.image.name.removesuffix("-gpu")),
         shape="VM.Standard.E5.Flex",
-        user_data=b"",
+        user_data=PREPARED.encode() if site.kubernetes else b"",
         ssh_authorized_keys=(key,),
         vcn_id=SITE,
         subnet_cidr=PUBLIC,
@@ -192,7 +208,12 @@ def _jump(site: Site, key: str) -> hosts.HostSpec:
         gateway=network.gateway(PUBLIC),
         search_domain="site.example",
         front_name="ens3",
+        programs=_programs(site),
     )
+
+
+def _programs(site: Site) -> dict[str, str]:
+    return {"opt/kubernetes": str(cluster.programs())} if site.kubernetes else {}
 
 
 def _host_key(world: World, host_id: str) -> str:

@@ -1,8 +1,8 @@
 /* Keeps the counters of a rehearsed host's RDMA ports true: what an interface has counted goes into the files that its port
  * shows, at most 50 ms late and only when it changed. It counts nothing itself and never ends.
  * argv: triples of an interface index, the folder of its port's counters and their kind; names of interfaces may change, indices
- * do not. Kinds: `mlx5` (words of four bytes, as InfiniBand has them), `RDMA` and `SENDRECV` (an EFA device in bytes, and what NCCL's
- * plugin moves there as remote writes or as messages). */
+ * do not. Kinds: `mlx5` (words of four bytes, as InfiniBand has them), `irdma` (what its engine sends by IPv4), `RDMA` and
+ * `SENDRECV` (an EFA device in bytes, and what NCCL's plugin moves there as remote writes or as messages). */
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>
@@ -27,6 +27,7 @@ static const struct kind KINDS[] = {
     {"mlx5",
      {"port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_discards", "port_rcv_errors"}},
     {"RDMA", {"tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops", "rdma_write_bytes", "rdma_write_recv_bytes"}},
+    {"irdma", {"ip4OutOctets", "ip4InOctets", "ip4OutPkts", "ip4InPkts"}},
     {"SENDRECV", {"tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops", "send_bytes", "recv_bytes"}},
 };
 

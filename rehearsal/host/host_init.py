@@ -263,6 +263,10 @@ def main(folder: Path) -> None:
     for inside, outside in (("dev/console", folder / "console.fifo"), ("var/lib/rehearsal/calls", plan["calls"])):
         (root / inside).touch()
         mount("--bind", str(outside), str(root / inside))
+    for inside, outside in plan["programs"].items():
+        (root / inside).mkdir(parents=True)
+        mount("--bind", outside, str(root / inside))
+        mount("-o", "remount,ro,bind", str(root / inside))
     make_sys(root, plan)
     make_proc(root)
     Path("/proc/sys/kernel/hostname").write_text(plan["hostname"])

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rehearsal.host import cables, images, metadata, rdma_devices
+from rehearsal.host import cables, cgroups, images, metadata, rdma_devices
 from rehearsal.host.spec import HostSpec, Rail, alive, keep, namespace
 from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
@@ -132,6 +132,7 @@ def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict
         | {f"nvme/nvme{at}/model": f"{spec.nvme_model:40}\n" for at in range(len(spec.nvme))}
         | {f"dmi/id/{name}": f"{text}\n" for name, text in spec.firmware.items()},
         "counted": _counted(spec, faults),
+        "programs": dict(spec.programs),
         "hidden": [rail.name for rail in spec.rails if rail.driver == "efa"],
         "hostname": spec.hostname,
         "console": str(world.folder("console") / f"{spec.id}.log"),
@@ -205,6 +206,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
 def stop(world: World, host_id: str) -> None:
     """Stop a host and keep only its console and its log of calls; idempotent."""
     wires.remove_namespace(namespace(world, host_id))
+    cgroups.remove(world, host_id)
     # Its mounts went with its processes.
     shutil.rmtree(world.path / "hosts" / host_id, ignore_errors=True)
 

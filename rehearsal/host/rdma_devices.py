@@ -35,6 +35,19 @@ EFA_NEVER = (
     "retrans_pkts", "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
 )  # fmt: skip
 
+#: What Intel's driver counts (drivers/infiniband/hw/irdma/verbs.c, irdma_hw_stat_names); it has no `counters`. Of these,
+#: counters.c updates the first four; what a TCP cable of a rehearsal does not have stays 0.
+IRDMA = (
+    "ip4OutOctets", "ip4InOctets", "ip4OutPkts", "ip4InPkts", "RxECNMrkd", "RxUDP", "TxUDP", "cnpHandled",
+    "cnpIgnored", "cnpSent", "ip4InDiscards", "ip4InMcastOctets", "ip4InMcastPkts", "ip4InReasmRqd",
+    "ip4InTruncatedPkts", "ip4OutMcastOctets", "ip4OutMcastPkts", "ip4OutNoRoutes", "ip4OutSegRqd", "ip6InDiscards",
+    "ip6InMcastOctets", "ip6InMcastPkts", "ip6InOctets", "ip6InPkts", "ip6InReasmRqd", "ip6InTruncatedPkts",
+    "ip6OutMcastOctets", "ip6OutMcastPkts", "ip6OutNoRoutes", "ip6OutOctets", "ip6OutPkts", "ip6OutSegRqd",
+    "iwInRdmaReads", "iwInRdmaSends", "iwInRdmaWrites", "iwOutRdmaReads", "iwOutRdmaSends", "iwOutRdmaWrites",
+    "iwRdmaBnd", "iwRdmaInv", "lifespan", "rxVlanErrors", "tcpInOptErrors", "tcpInProtoErrors", "tcpInSegs",
+    "tcpOutSegs", "tcpRetransSegs",
+)  # fmt: skip
+
 AMAZON_VENDOR = "0x1d0f"
 
 #: Events that cables of a rehearsal do not have.
@@ -51,7 +64,7 @@ class Port:
         rate_gbit_s: the rate that the link shows, not scaled.
         active: whether it has a link.
         verbs: whether a verbs library finds the device.
-        driver: `mlx5` or `efa`; an EFA device leads to no interface.
+        driver: `mlx5`, `irdma` or `efa`; an EFA device leads to no interface.
         authenticated: whether its switch lets it in (802.1X); the stand-in of wpa_cli reads it.
     """
 
@@ -66,7 +79,7 @@ class Port:
     @property
     def counters(self) -> str:
         """The folder of what it counts, below /sys/class."""
-        return f"infiniband/{self.hca}/ports/1/{'hw_counters' if self.driver == 'efa' else 'counters'}"
+        return f"infiniband/{self.hca}/ports/1/{'counters' if self.driver == 'mlx5' else 'hw_counters'}"
 
 
 def state(ports: Sequence[Port]) -> dict[str, str]:
@@ -86,7 +99,7 @@ def folders(ports: Sequence[Port]) -> dict[str, str]:
     made = state(ports)
     for port in ports:
         base = f"infiniband/{port.hca}"
-        made |= _efa(port, base) if port.driver == "efa" else _mlx5(port, base)
+        made |= _efa(port, base) if port.driver == "efa" else _ethernet(port, base)
     return made | {path: text for path, text in verbs(ports).items() if text}
 
 
@@ -97,10 +110,12 @@ def verbs(ports: Sequence[Port]) -> dict[str, str]:
     }
 
 
-def _mlx5(port: Port, base: str) -> dict[str, str]:
-    made = {f"{port.counters}/{name}": "0\n" for name in (*COUNTED, *NEVER)}
+def _ethernet(port: Port, base: str) -> dict[str, str]:
+    counted = IRDMA if port.driver == "irdma" else (*COUNTED, *NEVER)
+    made = {f"{port.counters}/{name}": "0\n" for name in counted}
     made[f"{base}/ports/1/link_layer"] = "Ethernet\n"
-    made[f"{base}/device/driver"] = "->../../../../bus/pci/drivers/mlx5_core"
+    driver = "auxiliary/drivers/irdma" if port.driver == "irdma" else "pci/drivers/mlx5_core"
+    made[f"{base}/device/driver"] = f"->../../../../bus/{driver}"
     if port.netdev:
         made[f"{base}/device/net/{port.netdev}"] = f"->../../../../net/{port.netdev}"
     return made

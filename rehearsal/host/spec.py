@@ -20,7 +20,7 @@ class Rail:
         name: its interface.
         hca: its device (mlx5_N, rdmapN).
         rate_bits_per_s: the shape's full line rate.
-        driver: the device's driver, `mlx5` or `efa`.
+        driver: the device's driver, `mlx5`, `irdma` or `efa`.
         protocol: how NCCL moves bytes over an EFA device, `RDMA` or `SENDRECV`; its counters follow.
     """
 
@@ -53,6 +53,7 @@ class HostSpec:
         bystanders: RDMA devices of driver mlx5 that belong to no fabric and have no interface.
         may_put: patterns of the names that the machine may write through that service.
         firmware: what /sys/class/dmi/id says, by file.
+        programs: folders of this machine that it sees, read-only, by path below the root.
     """
 
     id: str
@@ -83,6 +84,7 @@ class HostSpec:
     metadata_program: str = ""
     may_put: tuple[str, ...] = ()
     firmware: Mapping[str, str] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (self.id.isalnum() and self.id.islower() and len(self.id) <= 8):  # noqa: PLR2004 - see below

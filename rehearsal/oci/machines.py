@@ -21,9 +21,14 @@ def equipped(spec: HostSpec, shape: Shape, ocpus: float = 1) -> HostSpec:
         shape=shape.name,
         front_name=front_name(shape, family),
         front_hca=shape.front_hca,
-        rails=tuple(Rail(name, port.hca, shape.port_rate_bits_per_s) for name, port in ports),
+        rails=tuple(Rail(name, port.hca, shape.port_rate_bits_per_s, _driver(port.hca)) for name, port in ports),
         gpus=(shape.gpu,) * shape.gpus,
         gpu_buses=GPU_BUSES[: shape.gpus],
         nvme=shape.nvme_bytes,
         front_rate_bits_per_s=int(shape.front_gbit_s * (ocpus if shape.flexible else 1) * GIGA),
     )
+
+
+def _driver(hca: str) -> str:
+    """Return the driver of a device that is called after it."""
+    return "irdma" if hca.startswith("irdma") else "mlx5"

@@ -112,6 +112,10 @@ MAY = {
     "rehearsal/net": {"rehearsal.world", "rehearsal.net"},
     "rehearsal/host": {"rehearsal.world", "rehearsal.net", "rehearsal.host"},
     "rehearsal/image": {"rehearsal.image"},
+    "rehearsal/kubernetes": {
+        *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.kubernetes"),
+        "rehearsal.oci.shapes",
+    },
     "rehearsal/plugin": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.plugin"),
         *("grpc", "google", "pulumi", "typing_extensions"),
@@ -126,7 +130,7 @@ MAY = {
     },
     # Existing hosts are machines of OCI's shapes; nothing else of a vendor is known at the entry.
     "rehearsal/entry": {
-        *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.entry"),
+        *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.kubernetes", "rehearsal.entry"),
         *("rehearsal.oci.host_images", "rehearsal.oci.machines", "rehearsal.oci.shapes"),
     },
     "rehearsal/enter": {"rehearsal.entry"},

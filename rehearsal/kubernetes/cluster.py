@@ -1,0 +1,192 @@
+"""Starts Kubernetes on rehearsed hosts: certificates, files, the control plane, the nodes, and what nodes offer to pods."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from rehearsal.host import cgroups, hosts
+from rehearsal.host.spec import HostSpec
+from rehearsal.kubernetes import archive, texts
+from rehearsal.net import wires
+from rehearsal.world.world import World
+
+VERSION = "1.28.15"
+_NODE = Path(__file__).with_name("node")
+_USER = "ubuntu"
+_PATIENCE_S = 120
+_PLUGINS = ("bridge", "host-device", "host-local", "loopback", "portmap")
+_NEEDED = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+    "kubectl",
+    "multus",
+    "whereabouts",
+)
+
+
+def programs() -> Path:
+    """Return the folder in the user's cache that tools/setup fills.
+
+    Raises:
+        RuntimeError: a program is missing there.
+    """
+    # A test has a cache of its own, and what takes so long to build is in the user's.
+    caches = [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"), Path.home() / ".cache"]
+    folders = [cache / "busbar" / f"kubernetes-{VERSION}" for cache in caches]
+    found = [folder for folder in folders if all((folder / name).is_file() for name in _NEEDED)]
+    if not found:
+        raise RuntimeError(f"{folders[0]} lacks a program of Kubernetes; tools/setup kubernetes builds them, once.")
+    return found[0]
+
+
+def start(world: World, control_plane: HostSpec, nodes: list[HostSpec], reached_at: str) -> None:
+    """Start the cluster, which is reached at a public address; return when every node is ready and offers its GPUs.
+
+    Raises:
+        RuntimeError: it did not start in time; the sentence has the end of a machine's log.
+    """
+    own = _certificates(world, control_plane, reached_at)
+    server = f"https://{control_plane.address}:6443"
+    shared = own | {"admin.conf": texts.kubeconfig(server).encode()}
+    _lay(world, control_plane, "etc/kubernetes", shared)
+    home = f"/home/{_USER}/.kube"
+    own_kubectl = f"mkdir -p {home} && cp /etc/kubernetes/admin.conf {home}/config && chown -R {_USER} {home}"
+    readable = "ln -s /opt/kubernetes/kubectl /usr/local/bin/kubectl && chmod 644 /etc/kubernetes/admin.key"
+    _run(world, control_plane, f"{own_kubectl} && {readable}")
+    _begin(world, control_plane, "control-plane", [control_plane.address])
+    images = _images(world)
+    for number, node in enumerate(nodes, 1):
+        _lay(world, node, "etc/kubernetes", {name: shared[name] for name in ("ca.crt", "admin.crt", "admin.key", "admin.conf")})
+        _lay(
+            world,
+            node,
+            "etc/kubernetes",
+            {"containerd.toml": texts.CONTAINERD.encode(), "kubelet.yaml": texts.KUBELET.encode()},
+        )
+        _lay(world, node, "etc/kubernetes", {"runc": (_NODE / "runc").read_bytes()}, 0o755)
+        _lay(world, node, "etc/kubernetes/images", {path.name: path.read_bytes() for path in images})
+        _lay(world, node, "etc/cni/net.d", {"00-multus.conf": texts.multus(number).encode()})
+        _lay(world, node, "etc/cni/net.d/whereabouts.d", {"whereabouts.conf": texts.WHEREABOUTS.encode()})
+        plugins = [f"/opt/kubernetes/debian/usr/lib/cni/{name}" for name in _PLUGINS]
+        linked = " ".join([*plugins, "/opt/kubernetes/multus", "/opt/kubernetes/whereabouts"])
+        _run(
+            world, node, f"mkdir -p /opt/cni/bin && ln -s {linked} /opt/cni/bin/; ln -sfn /usr/mpi/gcc/openmpi-* /usr/local/mpi"
+        )
+        peers = [one.address for one in nodes if one.id != node.id]
+        _begin(world, node, "worker", [node.hostname, node.address, str(number), *peers])
+    _settle(world, control_plane, nodes)
+
+
+def kubectl(world: World, control_plane: str, *words: str, given: str = "") -> str:
+    """Run kubectl as the cluster's administrator, on the control plane's console; return what it prints."""
+    pid = (world.path / "hosts" / control_plane / "pid").read_text()
+    argv = [
+        "nsenter",
+        "-t",
+        pid,
+        "-m",
+        "-n",
+        "-p",
+        "-r",
+        "--wdns=/",
+        "/opt/kubernetes/kubectl",
+        "--kubeconfig",
+        "/etc/kubernetes/admin.conf",
+    ]
+    return wires.call([*argv, *words], given)
+
+
+def _certificates(world: World, control_plane: HostSpec, reached_at: str) -> dict[str, bytes]:
+    """Return the cluster's own authority, and the keys that it signed, by file."""
+    folder = world.folder("kubernetes")
+    names = f"subjectAltName=IP:{control_plane.address},IP:{reached_at},IP:127.0.0.1,IP:10.96.0.1,DNS:kubernetes.default.svc"
+    script = f"""
+    openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=rehearsed -keyout ca.key -out ca.crt
+    sign() {{
+      openssl req -newkey rsa:2048 -nodes -subj "$2" -keyout $1.key -out $1.csr
+      printf '%s\\n' "$3" > $1.ext
+      openssl x509 -req -days 30 -in $1.csr -CA ca.crt -CAkey ca.key -CAcreateserial -extfile $1.ext -out $1.crt
+    }}
+    sign server /CN=kubernetes "{names}"
+    sign admin /O=system:masters/CN=admin extendedKeyUsage=clientAuth
+    openssl genrsa -out sa.key 2048
+    """
+    wires.call(["sh", "-ec", f"cd {folder}\n{script}"])
+    return {
+        name: (folder / name).read_bytes()
+        for name in ("ca.crt", "server.crt", "server.key", "admin.crt", "admin.key", "sa.key")
+    }
+
+
+def _images(world: World) -> list[Path]:
+    folder = world.folder("kubernetes", "images")
+    pause = folder / "pause"
+    if not pause.exists():
+        wires.call(["gcc", "-O2", "-static", "-s", "-o", str(pause), str(Path(__file__).with_name("pause.c"))])
+    archive.write(folder / "pause.tar", texts.PAUSE, archive.one_program(pause), ["/pause"])
+    archive.write(folder / "ranks.tar", texts.IMAGE, archive.root(), ["/usr/bin/env"])
+    return [folder / "pause.tar", folder / "ranks.tar"]
+
+
+def _lay(world: World, spec: HostSpec, folder: str, files: dict[str, bytes], mode: int = 0o644) -> None:
+    pid = (world.path / "hosts" / spec.id / "pid").read_text()
+    top = Path("/proc", pid, "root", folder)
+    top.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (top / name).write_bytes(data)
+        (top / name).chmod(mode)
+
+
+def _run(world: World, spec: HostSpec, script: str) -> None:
+    done = hosts.enter(world, spec.id, ["bash", "-c", script])
+    if done.returncode != 0:
+        raise RuntimeError(f"{spec.hostname}: {done.stderr.strip()}")
+
+
+def _begin(world: World, spec: HostSpec, program: str, words: list[str]) -> None:
+    """Start a program of a machine in its namespaces, with control groups of its own; it ends with the machine."""
+    _lay(world, spec, "usr/local/sbin", {f"kubernetes-{program}": (_NODE / program).read_bytes()}, 0o755)
+    pid = (world.path / "hosts" / spec.id / "pid").read_text()
+    into = ["nsenter", "-t", pid, "-m", "-u", "-i", "-n", "-p", "-T", "-r", "--wdns=/", "unshare", "-C"]
+    script = f'{cgroups.join(world, spec.id)}\nexec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"'
+    start = ["setsid", "--fork", "sh", "-ec", script, "sh", *into, f"/usr/local/sbin/kubernetes-{program}", *words]
+    subprocess.run(start, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
+
+
+def _settle(world: World, control_plane: HostSpec, nodes: list[HostSpec]) -> None:
+    """Give the cluster what its operators gave it, and wait for the nodes."""
+    end, last = time.monotonic() + _PATIENCE_S, "nothing was tried"
+    while time.monotonic() < end:
+        try:
+            kubectl(world, control_plane.id, "get", "--raw", "/readyz")
+            kubectl(world, control_plane.id, "apply", "-f", "-", given=texts.RESOURCES)
+            found = json.loads(kubectl(world, control_plane.id, "get", "nodes", "-o", "json"))["items"]
+            ready = {one["metadata"]["name"] for one in found if _is_ready(one)}
+            last = f"ready are {', '.join(sorted(ready)) or 'no nodes'}"
+            if {node.hostname for node in nodes} <= ready:
+                break
+        except RuntimeError as problem:
+            last = str(problem)
+        time.sleep(0.5)
+    else:
+        logs = [
+            hosts.enter(world, one.id, ["tail", "-n", "3", "/var/log/kubernetes.log"]).stdout for one in (control_plane, *nodes)
+        ]
+        raise RuntimeError(f"the cluster did not start within {_PATIENCE_S} s: {last}; {' | '.join(logs)}")
+    for node in nodes:
+        # A rehearsed GPU has no device plugin; Kubernetes' own way to advertise what a node has is this one.
+        gpus = {"nvidia.com/gpu": str(len(node.gpus))}
+        offered = json.dumps({"status": {"capacity": gpus, "allocatable": gpus}})
+        kubectl(world, control_plane.id, "patch", "node", node.hostname, "--subresource=status", "--type=merge", "-p", offered)

@@ -1,0 +1,26 @@
+/* The first process of a pod: waits, and collects every process of the pod that ends. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void collect(int number)
+{
+    (void)number;
+    while (waitpid(-1, 0, WNOHANG) > 0)
+        ;
+}
+
+static void end(int number)
+{
+    (void)number;
+    _exit(0);
+}
+
+int main(void)
+{
+    signal(SIGCHLD, collect);
+    signal(SIGTERM, end);
+    signal(SIGINT, end);
+    for (;;)
+        pause();
+}

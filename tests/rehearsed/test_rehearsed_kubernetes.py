@@ -1,0 +1,190 @@
+"""An existing Kubernetes cluster, whole: real Kubernetes 1.28 on rehearsed hosts, the real engine and program.
+
+Its chapters follow each other: each test goes on where the one before it ended. `make kubernetes` runs them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from rehearsal.host import hosts
+from rehearsal.kubernetes import cluster
+from rehearsal.world.world import World
+from tools.stack_changes import merged
+from tools.stage import Finished, Stage
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
+SITE = ROOT / "rehearsal" / "entry" / "sites" / "kubernetes.json"
+#: A rail of 25 Gbit/s at 1/100, in GB/s: busbw of two ranks is what each of them sends.
+WIRE_GB_S = 25 / 8 / 100
+#: Beside what a short plan leaves out: Intel's driver shows no byte counters of its ports. At 1/100 the gate is read at 8 MiB.
+ALLOWED = {
+    "measure": {"sizes": {"from": "1M", "to": "8M"}},
+    "accept": {"allowSkipped": ["spread", "looks", "transport"]},
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
+    """The stack as its file has it, with a short plan, up; and what the update said."""
+    stage = Stage(tmp_path_factory.mktemp("kubernetes"), "kubernetes", SITE)
+    yield stage, stage.pass_by(**ALLOWED)
+    stage.close()
+
+
+def kubectl(stage: Stage, line: str) -> str:
+    """Run a command line of kubectl as the cluster's administrator; return what it prints."""
+    return cluster.kubectl(World.at(stage.world, stage.scale), "sitejump", *line.split())
+
+
+def again(stage: Stage) -> Finished:
+    """Measure once more, as `make measure` does."""
+    run = stage.passed.get("measure", {}).get("run", 1) + 10
+    stage.passed = merged(stage.passed, {"measure": {"run": run}})
+    return stage.up(**stage.passed)
+
+
+def ours(stage: Stage) -> list[dict[str, Any]]:
+    """Return the stack's pods."""
+    found = json.loads(kubectl(stage, "--namespace busbar get pods --output json"))["items"]
+    return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+
+
+def pods(stage: Stage) -> dict[str, str]:
+    """Return the uid of each node's pod."""
+    return {one["spec"]["nodeName"]: one["metadata"]["uid"] for one in ours(stage)}
+
+
+def inside(stage: Stage, node: str, command: str) -> str:
+    """Return what a command prints in the pod of a node."""
+    (name,) = [one["metadata"]["name"] for one in ours(stage) if one["spec"]["nodeName"] == node]
+    return kubectl(stage, f"--namespace busbar exec {name} -- {command}")
+
+
+def carried(stage: Stage) -> dict[str, int]:
+    """Return the bytes that each interface of the first pod has sent."""
+    links = json.loads(inside(stage, "gpu0", "ip -s -json link"))
+    return {one["ifname"]: int(one["stats64"]["tx"]["bytes"]) for one in links}
+
+
+def test_two_pods_are_measured_over_their_rail_and_pass(built):
+    stage, found = built
+    assert found.status == 0, found
+    measured = stage.outputs()["measured"]
+    assert measured["verdict"] == "pass"
+    assert measured["busbw_gb_s"] / WIRE_GB_S >= 0.9, measured["busbw_gb_s"]
+    assert {node["name"] for node in stage.outputs()["nodes"]} == {"gpu0", "gpu1"}
+    assert " kubectl --namespace busbar exec " in stage.outputs()["ssh"].replace("'", " ")
+
+
+def test_the_rail_carries_the_bytes_and_the_default_network_hardly_any(built):
+    stage, _ = built
+    before = carried(stage)
+    found = again(stage)
+    assert found.status == 0, found
+    moved = {name: after - before[name] for name, after in carried(stage).items()}
+    assert moved["eth0"] < moved["net1"] / 100, moved
+
+
+def test_the_rails_counters_are_those_of_the_device_in_the_pod(built):
+    stage, _ = built
+    counter = "/sys/class/infiniband/irdma0/ports/1/hw_counters/ip4OutOctets"
+    for node in ("gpu0", "gpu1"):
+        assert int(inside(stage, node, f"cat {counter}")) > 10**6
+
+
+def test_an_unchanged_update_changes_nothing(built):
+    stage, _ = built
+    before = pods(stage)
+    found = stage.up(**stage.passed)
+    assert found.status == 0, found
+    assert not found.changes()
+    assert pods(stage) == before
+
+
+#: What is changed in the stack -> what the update says; nothing in the cluster may change.
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "another cluster": (
+        {"server": "https://10.20.0.9:6443"},
+        "kubernetes.server is https://10.20.0.9:6443, and the kubeconfig on the control plane's host leads to https://10.20.0.2",
+    ),
+    "a node that is not there": (
+        {"nodes": ["gpu0", "gpu9"]},
+        "kubernetes.nodes has gpu9, which the cluster does not have; it has gpu0, gpu1",
+    ),
+    "more GPUs than there are": ({"gpus": 2}, "which offers 1 of nvidia.com/gpu to pods, and kubernetes.gpus is 2"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_cluster_cannot_give_is_refused_and_the_pods_stay(built, name):
+    stage, _ = built
+    before = pods(stage)
+    changes, sentence = REFUSED[name]
+    found = stage.up(**merged(stage.passed, {"kubernetes": changes}))
+    assert found.status != 0
+    assert sentence in found.text
+    assert pods(stage) == before
+
+
+def test_a_cordoned_node_is_named(built):
+    stage, _ = built
+    kubectl(stage, "cordon gpu1")
+    try:
+        found = again(stage)
+    finally:
+        kubectl(stage, "uncordon gpu1")
+    assert found.status != 0
+    assert "kubernetes.nodes has gpu1, which is cordoned" in found.text
+
+
+def test_a_user_without_permissions_is_told_what_is_missing(built):
+    stage, _ = built
+    config = {"kubeconfig": "/tmp/poor.conf"}  # noqa: S108 - on the rehearsed host
+    kubectl(stage, "create serviceaccount poor --namespace default")
+    token = kubectl(stage, "create token poor --namespace default").strip()
+    kubectl(stage, "create clusterrole looks --verb=list,get --resource=nodes,namespaces")
+    kubectl(stage, "create clusterrolebinding poor --clusterrole=looks --serviceaccount=default:poor")
+    text = cluster.texts.kubeconfig("https://10.20.0.2:6443")
+    text = text.replace(
+        "client-certificate: /etc/kubernetes/admin.crt, client-key: /etc/kubernetes/admin.key", f"token: {token}"
+    )
+    hosts.enter(World.at(stage.world, stage.scale), "sitejump", ["sh", "-c", f"cat > /tmp/poor.conf <<'END'\n{text}\nEND"])
+    found = stage.up(**merged(stage.passed, {"kubernetes": config}))
+    assert found.status != 0
+    assert "the kubeconfig's user may not list pods, create pods/exec, list events, patch jobs.batch" in found.text
+
+
+def test_pods_that_are_gone_are_contacted_built_and_measured_anew(built):
+    stage, _ = built
+    before = pods(stage)
+    kubectl(stage, "--namespace busbar delete pods --all --wait")
+    found = again(stage)
+    assert found.status == 0, found
+    assert not set(pods(stage).values()) & set(before.values())
+    assert stage.outputs()["measured"]["verdict"] == "pass"
+
+
+def test_destroy_removes_what_is_ours_and_keeps_what_is_not(built):
+    stage, _ = built
+    kubectl(stage, "--namespace busbar create configmap theirs --from-literal=a=b")
+    found = stage.destroy()
+    assert found.status == 0, found
+    kinds = "all,configmaps,roles,rolebindings,network-attachment-definitions"
+    left = kubectl(stage, f"--namespace busbar get {kinds} -o name").split()
+    assert left == ["configmap/kube-root-ca.crt", "configmap/theirs"]
+
+
+def test_an_object_of_somebody_else_is_never_overwritten(built):
+    stage, _ = built
+    kubectl(stage, "--namespace busbar create service clusterip busbar-ranks --tcp=80:80")
+    before = kubectl(stage, "--namespace busbar get service busbar-ranks -o json")
+    found = stage.up(**stage.passed)
+    assert found.status != 0
+    assert "where an object of a needed name is there already and was left as it is: " in found.text
+    assert kubectl(stage, "--namespace busbar get service busbar-ranks -o json") == before
