@@ -12,7 +12,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import measurement
-from benchmarks.judge.checks import PASS, Check
+from benchmarks.judge.checks import PASS, SHORT, Check
 from benchmarks.judge.verdict import judged as judge_measurement
 from benchmarks.judge.waiting import is_slow
 from benchmarks.plan.steps import FREE, LOOK_STEPS, NODE, NVL, RAILS, SPREAD
@@ -62,10 +62,29 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     seen = {one.name: one.state for one in second.checks}
     if seen == wanted and not _doubt(searched):
         return dataclasses.replace(second, checks=tuple(_noted(second.checks, before)))
+    stands = _with_all_looks(first, second)
     short = {one.name for one in first.checks if is_slow(one)}
     told = [one for one in second.checks if one.name in short or one.state != wanted.get(one.name)]
+    told = [one for one in told if not any(one is said for said in stands.checks)]
     notes = [f"{one.name} in the retest: {one.state}, {'; '.join(one.why) or 'no reason given'}" for one in told]
-    return _stands(first, [*notes, *_doubt(searched)])
+    return _stands(stands, [*notes, *_doubt(searched)])
+
+
+def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:
+    """Return the first judgement with the looks of both measurements if only these decide that the fabric is slow at times.
+
+    The second's looks contain the first's, which asked for more.
+    """
+    if first.looks is None or first.looks.answer or second.looks is None or second.looks.answer != SHORT:
+        return first
+    (before,) = [one for one in first.checks if one.name == "looks"]
+    (after,) = [one for one in second.checks if one.name == "looks"]
+    return dataclasses.replace(
+        first,
+        looks=second.looks,
+        checks=tuple(after if one is before else one for one in first.checks),
+        reasons=tuple(dict.fromkeys(why for said in first.reasons for why in (after.why if said in before.why else (said,)))),
+    )
 
 
 def _renewed(step: dict[str, Any], fresh: dict[str, dict[str, Any]]) -> dict[str, Any]:
