@@ -22,7 +22,7 @@ from scheduler.elastic.state import only_one
 CONFIGURATION = {
     "sets": {"gpu/p5": {"queue": "gpu", "name": "p5", "dynamic": 4, "start_timeout_s": 1800, "spec": {"template": "lt-1"}}},
     "cloud": {"name": "fake", "tags": {"busbar:stack": "s"}},
-    "join": {"user": "ubuntu", "identity": "/root/key", "known_hosts": "/root/known", "controller": "10.0.0.9"},
+    "join": {"user": "ubuntu", "identity": "/srv/key", "known_hosts": "/srv/known", "controller": "10.0.0.9"},
     "static": {"gpu-st-p5-1": ["i-st1", "10.1.0.1"]},
 }
 
