@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -15,6 +15,9 @@ _UNITS = ("gb_s", "gbit_s", "mb_s", "mib_s", "bytes", "gib", "gb", "usd", "days"
 def key_of(name: str) -> str:
     """Return the key of a stack file for the field `name`: `timeout_s` is `timeout`."""
     return to_camel(re.sub(rf"_(?:{'|'.join(_UNITS)})$", "", name))
+
+
+_M = TypeVar("_M", bound="Model")
 
 
 class UnreadError(Exception):
@@ -38,6 +41,15 @@ class Model(BaseModel):
             if name in type(self).model_fields:
                 raise UnreadError(name)
             raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+
+
+def read_strictly(model: type[_M], text: str) -> _M:
+    """Return the group of the JSON `text`: types are not converted, and only the keys of stack files are known.
+
+    Raises:
+        ValidationError: with everything that is wrong.
+    """
+    return model.model_validate_json(text, strict=True, by_alias=True, by_name=False)
 
 
 def inner(annotation: Any) -> type[Model] | None:

@@ -16,7 +16,7 @@ from config import judgeable, monitoring_rules
 from config import rules as stack_rules
 from config.accept import Accept
 from config.measure import Measure
-from config.model import Model, UnreadError, fields_by_key, inner
+from config.model import Model, UnreadError, fields_by_key, inner, read_strictly
 from config.monitoring import Monitoring
 from config.records import Records
 from config.refused import rest
@@ -91,8 +91,7 @@ def _foreign(texts: Mapping[str, str], target: str) -> list[str]:
 def group(key: str, model: type[Model], text: str) -> tuple[Model, list[str]]:
     """Return one group and a sentence for each thing wrong with it; a field that is wrong has no value."""
     try:
-        # Strictly: types are not converted, and only the keys of stack files are known.
-        return model.model_validate_json(text, strict=True, by_alias=True, by_name=False), []
+        return read_strictly(model, text), []
     except ValidationError as error:
         errors = error.errors()
     unknown = [one["loc"] for one in errors if one["type"] == "extra_forbidden"]

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from config.model import Model, fields_by_key, inner, key_of
+from config.model import Model, fields_by_key, inner, key_of, read_strictly
 
 Place = tuple[int | str, ...]
 
@@ -21,22 +21,29 @@ def rest(model: type[Model], text: str, wrong: Sequence[Place], unknown: Sequenc
     If the rest cannot be read either, no field has a value.
     """
     found = [_field(model, place) for place in wrong]
-    fields = dict(one for one in found if one is not None)
+    if None in found:
+        return _nothing(model)
+    fields = dict(one for one in found if one)
     # Of a list that is wrong and an entry of it that is wrong, too, the list is left out.
     outer = [place for place in fields if not any(place[:length] in fields for length in range(len(place)))]
-    for use_examples in (False, True) if len(found) == len([one for one in found if one]) else ():
+    for use_examples in (False, True):
         given = json.loads(text)
         for place in unknown:
             _put(given, place, ())
         for place in outer:
             _put(given, place, _stand_in(fields[place], use_example=use_examples))
         try:
-            made = model.model_validate_json(json.dumps(given), strict=True, by_alias=True, by_name=False)
+            made = read_strictly(model, json.dumps(given))
         except ValidationError:
             continue
         for place in outer:
             _forget(made, place)
         return made
+    return _nothing(model)
+
+
+def _nothing(model: type[Model]) -> Model:
+    """Return the group without a value in any field."""
     nothing = model.model_construct()
     nothing.__dict__.clear()
     return nothing

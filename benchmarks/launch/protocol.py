@@ -341,26 +341,17 @@ def request(value: Any) -> Request:
     return cast(Request, load(REQUESTS[kind], value))
 
 
-def data(value: Any) -> Any:
-    """Return a NamedTuple and all inside it as plain data."""
+def data(value: Any, *, sparse: bool = False) -> Any:
+    """Return a NamedTuple and all inside it as plain data; if `sparse`, without the optional fields that are None."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {name: data(getattr(value, name)) for name in value._fields}
+        absent = getattr(value, "_field_defaults", {}) if sparse else {}
+        fields = [name for name in value._fields if name not in absent or getattr(value, name) is not None]
+        return {name: data(getattr(value, name), sparse=sparse) for name in fields}
     if isinstance(value, (list, tuple)):
-        return [data(one) for one in value]
+        return [data(one, sparse=sparse) for one in value]
     if isinstance(value, dict):
-        return {key: data(one) for key, one in value.items()}
+        return {key: data(one, sparse=sparse) for key, one in value.items()}
     return value
-
-
-def told(value: Any) -> Any:
-    """Return a NamedTuple as plain data without the optional fields that are absent."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        optional = getattr(value, "_field_defaults", {})
-        fields = [name for name in value._fields if getattr(value, name) is not None or name not in optional]
-        return {name: told(getattr(value, name)) for name in fields}
-    if isinstance(value, (list, tuple)):
-        return [told(one) for one in value]
-    return {key: told(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _load(hint: Any, value: Any, path: str) -> Any:  # noqa: PLR0911 - one arm for each kind of type

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from benchmarks.launch import launcher, lines, mpirun
-from benchmarks.launch.protocol import Evidence, Measure, Node, Search, Step, told
+from benchmarks.launch.protocol import Evidence, Measure, Node, Search, Step, data
 from benchmarks.runner import (
     checksums,
     fanout,
@@ -125,7 +125,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         warnings=traffic.warnings(nodes, ran.after),
         earlier_looks=earlier,
     )
-    return line_size.fitting(told(line), request.hcas)
+    return line_size.fitting(data(line, sparse=True), request.hcas)
 
 
 def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[Tuple[float, float]]) -> List[str]:

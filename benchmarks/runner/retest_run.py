@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict
 
 from benchmarks.launch.lines import RetestLine, StepLine
-from benchmarks.launch.protocol import Measure, told
+from benchmarks.launch.protocol import Measure, data
 from benchmarks.runner import jobs, kept_looks, measure, traffic
 from benchmarks.runner.refusal import Refusal
 
@@ -30,7 +30,7 @@ def retest(asked: Measure, say: jobs.Say) -> Dict[str, Any]:
         found = _retest(asked, here, say)
     except (Refusal, OSError) as error:
         say(f"the retest failed: {error}")
-        return dict(told(RetestLine([], None, None, str(error))))
+        return dict(data(RetestLine([], None, None, str(error)), sparse=True))
     jobs.write(path, json.dumps(found))
     return found
 
@@ -53,4 +53,5 @@ def _retest(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     seen = (first.sha256, first.path) if first else (None, None)
     head = "# busbar: measured a second time; the first is {} ({})\n".format(*seen)
     steps = [StepLine(**step) for step in ran.steps]
-    return dict(told(RetestLine(steps, transport, measure.keep(here, ran.texts, ran.failed, head), None)))
+    evidence = measure.keep(here, ran.texts, ran.failed, head)
+    return dict(data(RetestLine(steps, transport, evidence, None), sparse=True))

@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, List
 
 from benchmarks.launch.lines import ScheduleLine
-from benchmarks.launch.protocol import Node, Schedule, told
+from benchmarks.launch.protocol import Node, Schedule, data
 from benchmarks.runner import fanout, jobs, slurm_facts, slurm_states
 from benchmarks.runner.refusal import Refusal
 from scheduler import names, node_setup, slurm_conf
@@ -56,7 +56,7 @@ def work(request: Schedule, _here: str, say: jobs.Say) -> Dict[str, Any]:
         cgroups=cluster.cgroups,
         seconds=round(time.monotonic() - began, 1),
     )
-    return dict(told(line))
+    return dict(data(line, sparse=True))
 
 
 def _facts(request: Schedule) -> List[Facts]:

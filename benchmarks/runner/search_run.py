@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from benchmarks.launch import launcher
 from benchmarks.launch.lines import CulpritLine, SearchLine, TrialLine
-from benchmarks.launch.protocol import Ranks, Search, Trials, told
+from benchmarks.launch.protocol import Ranks, Search, Trials, data
 from benchmarks.runner import fanout, jobs, measure, measure_again, program_run, retest_run
 from benchmarks.runner.refusal import Refusal
 from benchmarks.search import plan
@@ -40,7 +40,7 @@ def commands(request: Search) -> List[str]:
 
 def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
     """Measure again what was short, then search within the budget; return the line."""
-    line = told(SearchLine(request.run_id, request.trials is not None))  # type: Dict[str, Any]
+    line = data(SearchLine(request.run_id, request.trials is not None), sparse=True)  # type: Dict[str, Any]
     try:
         with measure.measurement_lock(request, say):
             fanout.keep(request.nodes)
@@ -81,7 +81,7 @@ def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: 
     pairs = [[*one.trial.nodes, one.busbw_gb_s] for one in samples if not one.trial.rails and len(one.trial.nodes) == _PAIR]
     return {
         "culprits": [
-            told(_culprit(one, request, trials, launch.again(one, samples, f"again{number}.sh")))
+            data(_culprit(one, request, trials, launch.again(one, samples, f"again{number}.sh")), sparse=True)
             for number, one in enumerate(found.culprits[:_CULPRITS_KEPT], 1)
         ],
         "healthy_gb_s": found.healthy_gb_s,
