@@ -97,6 +97,8 @@ class PlannedSet:
         name: of the pool.
         nodes: how many machines always run; 0 while nothing is rented.
         dynamic: how many more a scheduler may start.
+        job_nodes: nodes of the test job; 0 if the set's nodes always run, or nothing starts them.
+        job_folder: folder on a file system of all machines, for what the test job needs and keeps.
         shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds all of it.
         launcher: how ranks start there.
         first_boot: the machines are new, so first contact waits until cloud-init has ended.
@@ -110,6 +112,8 @@ class PlannedSet:
     shape: Shape | None
     launcher: Launcher
     dynamic: int = 0
+    job_nodes: int = 0
+    job_folder: str = ""
     first_boot: bool = True
     authenticated: bool = False
     ask: bool = False

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 #: Ends of field names that are units. A stack file writes the unit with the value instead.
-_UNITS = ("gb_s", "gbit_s", "mb_s", "mib_s", "bytes", "gib", "gb", "usd", "days", "h", "s")
+_UNITS = ("gb_s", "gbit_s", "mb_s", "mib_s", "bytes", "gib", "gb", "usd", "days", "h", "min", "s")
 
 
 def key_of(name: str) -> str:

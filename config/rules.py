@@ -83,5 +83,5 @@ def pool(stack: Stack, _facts: None) -> _Breaches:
             )
     elif chosen not in nodes:
         yield Breach("measure.pool", f"is {chosen!r}, which is none of {where}; {nearest(chosen, nodes)}")
-    elif not nodes[chosen]:
+    elif not nodes[chosen] and chosen not in stack.startable:
         yield Breach("measure.pool", f"is {chosen!r}, which has no nodes; measured can be {', '.join(filled) or 'none'}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from config.model import Model
+from config.units import Minutes, Seconds
 from scheduler import names
 
 
@@ -28,3 +31,20 @@ class Slurm(Model):
     def why_not(self) -> str:
         """Why the queue cannot have its name; empty if it can."""
         return names.refused_existing(self.queue) if self.existing else names.refused_queue(self.queue)
+
+
+class Scheduler(Model):
+    """A Slurm cluster whose controller is the login node; it starts dynamic nodes when jobs need them, and ends idle ones."""
+
+    idle_min: Annotated[Minutes, Field(ge=1)] = Field(
+        default=10, description="How long a dynamic node may be idle before it ends.", examples=["30 min"]
+    )
+    start_timeout_s: Annotated[Seconds, Field(ge=60)] = Field(
+        default=1800,
+        description="How long a dynamic node may take to start, first boot included, before its machine ends and the node is "
+        "down with the reason.",
+        examples=["45 min"],
+    )
+    test_nodes: int = Field(
+        default=2, ge=1, description="Nodes of the test job, whose busbw the next update exports.", examples=[4]
+    )

@@ -50,6 +50,11 @@ class Stack:
         return self.wanted.measured(self.measure)
 
     @property
+    def startable(self) -> dict[str, int]:
+        """Machines of the test job, of every pool whose machines a job starts, by the pool's name."""
+        return getattr(self.wanted, "startable", {})
+
+    @property
     def sizes(self) -> dict[str, int]:
         """Machines that always run, of every pool, or queue and machines, by its name."""
         return self.wanted.sizes

@@ -10,7 +10,7 @@ import pwd
 import socket
 import subprocess
 import sys
-from typing import Dict
+from typing import Any, Dict
 
 _KEY = "/etc/munge/munge.key"
 _KEY_BYTES = 1024
@@ -20,22 +20,32 @@ _HOSTS = "/etc/hosts"
 _OURS = "# a node of busbar"
 _UNITS = "/etc/systemd/system"
 _START_TIMEOUT_S = 60
+#: Begins the reason of a machine that no waiting makes a node.
+FIRST_BOOT_FAILED = "its first boot failed"
 
 
 def main(text: str) -> None:
     """Set up what the JSON `text` describes; print munge's key as JSON if requested.
 
     `hostname`, if given, becomes the machine's name: slurmd finds itself in slurm.conf by it. `others`, if given, are addresses
-    of nodes by name, which this machine then knows.
+    of nodes by name, which this machine then knows. `booted`, if given, is where its first boot says how it ended.
     """
     given = json.loads(text)
+    if given.get("booted"):
+        await_first_boot(given["booted"])
+    key = set_up(given)
+    print(json.dumps({"key": base64.b64encode(key).decode()} if not given["key"] else {}))
+
+
+def set_up(given: Dict[str, Any]) -> bytes:
+    """Set up what `given` describes; return munge's key."""
     if given.get("others"):
         know(_HOSTS, given["others"])
     if given.get("hostname"):
         name_machine(given["hostname"])
     key = base64.b64decode(given["key"]) if given["key"] else _own_key(given["conf"], given["mark"])
     changed = put(_KEY, key, 0o400, "munge")
-    _daemon("munge", changed)
+    daemon("munge", changed)
     for folder in given["folders"]:
         os.makedirs(folder, mode=0o755, exist_ok=True)
         give(folder, "slurm")
@@ -44,11 +54,21 @@ def main(text: str) -> None:
         put(path, body.encode(), 0o755 if body.startswith("#!") else 0o644, "root") for path, body in sorted(files.items())
     ]
     if any(put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in sorted(given["units"].items())):
-        _run("systemctl", "daemon-reload")
+        run("systemctl", "daemon-reload")
         wrote.append(True)
     for name in sorted(given["units"]):
-        _daemon(name, any(wrote) or changed)
-    print(json.dumps({"key": base64.b64encode(key).decode()} if not given["key"] else {}))
+        daemon(name, any(wrote) or changed)
+    return key
+
+
+def await_first_boot(path: str) -> None:
+    """Exit unless this machine's first boot is done, as the JSON in `path` says: before, a job would find half a machine."""
+    if not os.path.exists(path):
+        sys.exit("its first boot has not ended")
+    with open(path, encoding="utf-8") as source:
+        said = json.load(source)
+    if said.get("status") != "done":
+        sys.exit("{} in step {}".format(FIRST_BOOT_FAILED, said.get("step")))
 
 
 def _own_key(conf: str, mark: str) -> bytes:
@@ -114,14 +134,15 @@ def give(path: str, owner: str) -> None:
     os.chown(path, its.pw_uid, its.pw_gid)
 
 
-def _daemon(name: str, changed: bool) -> None:
+def daemon(name: str, changed: bool) -> None:
     """Make a unit run now and after a reboot, with the current files."""
-    _run("systemctl", "enable", name)
-    if changed or _run("systemctl", "is-active", "--quiet", name, may_fail=True):
-        _run("systemctl", "restart", name)
+    run("systemctl", "enable", name)
+    if changed or run("systemctl", "is-active", "--quiet", name, may_fail=True):
+        run("systemctl", "restart", name)
 
 
-def _run(*argv: str, may_fail: bool = False) -> int:
+def run(*argv: str, may_fail: bool = False) -> int:
+    """Run a command and return its exit status; exit with what it said last if it fails and may not."""
     done = subprocess.run(
         argv,
         stdin=subprocess.DEVNULL,

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import retest
 from benchmarks.judge.verdict import SHORT, Judgement
-from benchmarks.launch import protocol
+from benchmarks.launch import placeholders, protocol
 from benchmarks.launch.protocol import (
     Build,
     BuildLine,
     Evidence,
     Image,
+    Job,
     Measure,
     Node,
     Ranks,
@@ -137,6 +138,37 @@ def measure(where: Place, asked: Asked, reasons: Sequence[str], before: Sequence
     return _named(body, asked.plan.digest(), json.dumps(where.built.hashes, sort_keys=True), *reasons)
 
 
+def job(  # noqa: PLR0913 - everything that a test job depends on
+    asked: Asked, source: Source, homes: Homes, *, network: str, keep: str, reasons: Sequence[str]
+) -> str:
+    """Return the document of a test job on `asked.nodes` nodes that do not exist yet; `keep` is where its result is kept.
+
+    Its id does not change with `measure.run`: the job runs when somebody submits it, and another run reads its newest result.
+    """
+    nodes = [Node(placeholders.name(number), placeholders.address(number)) for number in range(asked.nodes)]
+    built = BuildLine(
+        run_id="",
+        home=placeholders.HOME,
+        shared="",
+        binaries=placeholders.BINARIES,
+        hashes={},
+        mpi_home=placeholders.MPI,
+        cuda_home=placeholders.CUDA,
+        nccl_home=placeholders.NCCL,
+        versions={},
+        seconds=0.0,
+    )
+    where = Place(tuple(nodes), network, built, asked.interfaces, "job", remote_shell=placeholders.SHELL)
+    body = Job(
+        run_id="",
+        nodes=asked.nodes,
+        keep=keep,
+        build=load(Build, json.loads(build(nodes, asked, source, homes, []))),
+        measure=_measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes)),
+    )
+    return _named(body, *reasons)
+
+
 def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
     plan, shape = asked.plan, asked.shape
     runs = [
@@ -248,7 +280,7 @@ def _search_bytes(asked: Asked, scale: int) -> int:
     return strict[0] if strict else asked.plan.end_bytes
 
 
-def _named(request: Build | Schedule | Measure | Search, *reasons: str) -> str:
+def _named(request: Build | Schedule | Measure | Search | Job, *reasons: str) -> str:
     """Return a request with a run id that is a hash of everything that could change its answer."""
     return json.dumps(data(request._replace(run_id=_id([data(request), *reasons]))), sort_keys=True)
 

@@ -5,7 +5,7 @@ Absent fields are left out of a line. The judge reads a measurement's line witho
 
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from benchmarks.launch.protocol import LINE_SCHEMA, Evidence
+from benchmarks.launch.protocol import LINE_SCHEMA, BuildLine, Evidence
 
 
 class ScheduleLine(NamedTuple):
@@ -234,4 +234,23 @@ class SearchLine(NamedTuple):
     kind: str = "search"
 
 
-LINES = (ScheduleLine, MeasureLine, SearchLine)  # type: Any
+class JobLine(NamedTuple):
+    """What a test job came to.
+
+    Attributes:
+        job: its number in Slurm.
+        nodes: names of its nodes in ring order.
+        build: the line of its build.
+        measure: the line of its measurement, a MeasureLine without its absent fields.
+    """
+
+    run_id: str
+    job: str
+    nodes: List[str]
+    build: BuildLine
+    measure: Any
+    schema: int = 1
+    kind: str = "job"
+
+
+LINES = (ScheduleLine, MeasureLine, SearchLine, JobLine)  # type: Any

@@ -267,6 +267,24 @@ class Search(NamedTuple):
     kind: str = "search"
 
 
+class Job(NamedTuple):
+    """Build and measure in a job of Slurm, on nodes that nobody knows before the job runs.
+
+    Attributes:
+        nodes: how many nodes the job must have.
+        keep: folder on all nodes that outlives them; the result is kept there, in RUN_ID.json.
+        build, measure: requests with placeholders for nodes and folders, see `benchmarks.launch.placeholders`.
+    """
+
+    run_id: str
+    nodes: int
+    keep: str
+    build: Build
+    measure: Measure
+    schema: int = SCHEMA
+    kind: str = "job"
+
+
 Request = Union[Build, Schedule, Measure, Search]
 REQUESTS: Dict[str, Any] = {"build": Build, "schedule": Schedule, "measure": Measure, "search": Search}
 

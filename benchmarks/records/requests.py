@@ -63,6 +63,11 @@ def look_up(found: Judgement, asked: Asked, keeping: Keeping) -> str:
     return json.dumps({"schema": SCHEMA, "kind": "look-up", **place}, sort_keys=True)
 
 
+def nothing() -> str:
+    """Return the request that asks for nothing, because nothing was measured."""
+    return json.dumps({"schema": SCHEMA, "kind": "look-up"}, sort_keys=True)
+
+
 def with_history(asked: Asked, answer: str) -> Asked:
     """Return `asked` with the limit that the runs before give, or with the reason why they could not be read."""
     line = _line(answer)

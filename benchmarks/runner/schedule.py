@@ -10,9 +10,9 @@ from typing import Any, Dict, List
 
 from benchmarks.launch.lines import ScheduleLine
 from benchmarks.launch.protocol import Node, Schedule, data
-from benchmarks.runner import fanout, jobs, slurm_facts, slurm_states
+from benchmarks.runner import fanout, jobs, slurm_states
 from benchmarks.runner.refusal import Refusal
-from scheduler import names, node_setup, slurm_conf
+from scheduler import names, node_setup, slurm_conf, slurm_facts
 from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
 from scheduler.cluster import Node as Member
 from scheduler.files import digest, files
@@ -22,8 +22,6 @@ _ASK_TIMEOUT_S = 60
 _SETUP_TIMEOUT_S = 120
 _POLL_S = 0.2
 _CLUSTER = "busbar"
-#: Version 22.05 is the first that supports control groups version 2.
-_CGROUPS_2 = (22, 5)
 _ROOT = f'if [ "$(id -u)" = 0 ]; then exec {fanout.PYTHON} -; else exec sudo -n {fanout.PYTHON} -; fi'
 Facts = Dict[str, Any]
 
@@ -124,9 +122,7 @@ def cluster_of(request: Schedule, found: List[Facts]) -> Cluster:
         hardware = Hardware(Cores(*its["cores"]), its["memory_mib"], gpus)
         alike.setdefault(hardware, []).append(Member(node.name, its["hostname"], node.address))
     sets = [NodeSet(f"set{number}", hardware, members) for number, (hardware, members) in enumerate(alike.items(), 1)]
-    versions = {its["cgroups"] for its in found}
-    release = tuple(int(part) for part in found[0]["version"].split(".")[:2])
-    held = versions == {1} or (versions == {2} and release >= _CGROUPS_2)
+    held = slurm_facts.uses_cgroups(found)
     head = request.nodes[0]
     return Cluster(_CLUSTER, found[0]["hostname"], head.address, [Queue(request.queue, sets, default=True)], held)
 

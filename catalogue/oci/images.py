@@ -33,6 +33,8 @@ class ImageFamily:
         nccl_packages: packages that first boot must install because the image lacks NCCL.
         nccl_repository: base URL of the package repository that has them.
         nccl_repository_key: URL of the key that signs it.
+        slurm: the version of Slurm that its repositories have; empty if none has power saving by partition (21.08).
+        slurm_packages: packages of slurmctld, slurmd and munge, after those that add their repository.
         compiler: its own C++ compiler where that is too old for C++14; empty if it is not.
     """
 
@@ -52,6 +54,8 @@ class ImageFamily:
     nccl_packages: tuple[str, ...] = ()
     nccl_repository: str = ""
     nccl_repository_key: str = ""
+    slurm: str = ""
+    slurm_packages: tuple[tuple[str, ...], ...] = ()
     compiler: str = ""
 
     @property
@@ -67,6 +71,11 @@ _MPI_ELSEWHERE = ("/opt/openmpi-*", "/opt/hpcx-*/ompi")
 _GROWFS = "/usr/libexec/oci-growfs -y"
 _CUDA_RHEL7 = "https://developer.download.nvidia.com/compute/cuda/repos/rhel7/x86_64"
 
+#: Slurm of EPEL, which Oracle serves as a repository of its own, and Ubuntu's own (packages.fedoraproject.org: epel8, epel9;
+#: packages.ubuntu.com: jammy, noble).
+_EL_SLURM = ("slurm", "slurm-slurmctld", "slurm-slurmd", "munge")
+_UBUNTU_SLURM = (("slurmctld", "slurmd", "slurm-client", "munge"),)
+
 _UBUNTU2204 = ImageFamily(
     key="ubuntu2204",
     operating_system="Canonical Ubuntu",
@@ -81,6 +90,8 @@ _UBUNTU2204 = ImageFamily(
     mpi_home="/usr/mpi/gcc/openmpi-*",
     cuda_home="/usr/local/cuda*",
     nccl_home="/usr",
+    slurm="21.08.5",
+    slurm_packages=_UBUNTU_SLURM,
 )
 
 _ROWS = (
@@ -117,6 +128,8 @@ _ROWS = (
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
+        slurm="22.05.9",
+        slurm_packages=(("oracle-epel-release-el8",), _EL_SLURM),
     ),
     ImageFamily(
         key="ol9",
@@ -132,9 +145,11 @@ _ROWS = (
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
+        slurm="22.05.9",
+        slurm_packages=(("oracle-epel-release-el9",), _EL_SLURM),
     ),
     _UBUNTU2204,
-    replace(_UBUNTU2204, key="ubuntu2404", version_prefix="24.04"),
+    replace(_UBUNTU2204, key="ubuntu2404", version_prefix="24.04", slurm="23.11.4"),
 )
 
 #: Every image family by its key.

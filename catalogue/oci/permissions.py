@@ -14,6 +14,8 @@ FILES = "manage file-family"
 LUSTRE = "manage lustre-file-family"
 COMPARTMENTS = "inspect compartments in tenancy"
 LIMITS = "inspect limits in tenancy"
+GROUPS = "manage dynamic-groups in tenancy"
+POLICIES = "manage policies"
 
 #: Class or function of the provider's SDK, by module -> the right, in the compartment unless it says where.
 RIGHTS: dict[str, dict[str, str]] = {
@@ -50,6 +52,7 @@ RIGHTS: dict[str, dict[str, str]] = {
     "filestorage": {"FileSystem": FILES, "MountTarget": FILES, "Export": FILES, "get_exports": FILES},
     "lustre": {"FileStorageLustreFileSystem": LUSTRE},
     "limits": {"get_resource_availability": LIMITS},
+    "identity": {"DynamicGroup": GROUPS, "Policy": POLICIES},
     "Identity": {"getCompartment": COMPARTMENTS, "getAvailabilityDomains": COMPARTMENTS},
 }
 #: What the vendor's service needs in the tenancy before it builds cluster networks.
@@ -57,4 +60,13 @@ SERVICE = (
     "allow service compute_management to use tag-namespace in tenancy",
     "allow service compute_management to manage compute-management-family in tenancy",
     "allow service compute_management to read app-catalog-listing in tenancy",
+)
+#: What Slurm's controller needs in the compartment to start and end cluster networks (oci-hpc documentation/Prerequisites.md,
+#: "Policies for autoscaling or resizing").
+CONTROLLER = (
+    "manage compute-management-family",
+    "manage instance-family",
+    "use virtual-network-family",
+    "use volume-family",
+    "read app-catalog-listing",
 )

@@ -18,12 +18,13 @@ from components.acceptance.attempt import attempt
 from components.acceptance.build import Archive, build
 from components.acceptance.looks import End
 from components.acceptance.measure import measure
+from components.acceptance.on_demand import Ended, OnDemand
 from components.acceptance.ready import Ready
 from components.acceptance.records import Records, Whole
 from components.acceptance.runner import Runner
 from components.acceptance.schedule import schedule
 from components.acceptance.search import search
-from components.inventory import Cluster, Node, PlannedSet, named
+from components.inventory import Cluster, Inventory, Node, PlannedSet, named
 from components.reach import Head
 from config.stack import Stack
 
@@ -32,7 +33,8 @@ class Acceptance(pulumi.ComponentResource):
     """A measured bus bandwidth, its verdict, and the cause where it is short.
 
     Creates: Ready, a reference to the stack itself, Runner with the Commands `build`, `measure` and `search`, and `schedule`
-    where the nodes are made a Slurm cluster, Records, Accept; only what is expected while the node set is empty.
+    where the nodes are made a Slurm cluster, Records, Accept; OnDemand, Records and Accept where Slurm starts the nodes; only
+    what is expected while nothing may start any.
     Outputs: `expected`, what is known before any measurement; `measured`, the record of one measurement, replaced as a whole
     (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, how a person gets onto the head node; `readme`,
     Markdown; `head`, the head node once every node is ready, None while there are no nodes. None of them depends on Accept, so
@@ -51,6 +53,8 @@ class Acceptance(pulumi.ComponentResource):
         planned = named(cluster.planned, stack.pool)
         if planned.nodes:
             self._accept(name, cluster, planned, stack)
+        elif planned.job_nodes:
+            self._await_job(name, cluster, planned, stack)
         else:
             self._postpone(planned)
         self.register_outputs({"measured": self.measured})
@@ -64,6 +68,77 @@ class Acceptance(pulumi.ComponentResource):
         self.ssh = self.known_hosts = nothing
         self.head = None
         self.readme = pulumi.Output.from_input(f"# {why}\n")
+
+    def _await_job(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
+        """Offer the test job, and export what its last run came to."""
+        mine, price, shape = pulumi.ResourceOptions(parent=self), stack.records.price, planned.shape
+        if shape is None:
+            raise pulumi.RunError(f"the shape of {planned.name} is not known, and its nodes do not exist yet")
+        asked = Asked.of(stack, shape, planned.job_nodes)
+        expected = Whole(outputs.expected(asked, price))
+        self.expected = pulumi.Output.from_input(expected).apply(lambda its: its.fields)
+        if pulumi.runtime.is_dry_run():
+            paid = "; nodes cost only while they run, which jobs make them do"
+            pulumi.log.info(summary.expectation(asked, price, rents=stack.rents) + paid, self)
+        controller = cluster.inventory.apply(_controller)
+        records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)
+        number = attempt()
+        job = OnDemand(
+            f"{name}-job",
+            cluster.reach,
+            planned,
+            controller=controller,
+            asked=asked,
+            archive=Archive.of(stack.measure.nccl_tests),
+            attempt=number,
+            records=records,
+            opts=mine,
+        )
+        end = job.ended.apply(lambda its: its.end if its else None)
+        where = job.ended.apply(lambda its: its.where if its else None)
+
+        def record(ended: Ended | None, waits: str, number: int) -> Whole:
+            if ended is None:  # the next update asks again
+                return Whole(outputs.nothing_measured(planned.name, waits) | {"attempt": number, "refused": True})
+            return self._record(ended.end, ended.where.built, number)
+
+        found = pulumi.Output.all(ended=job.ended, waits=job.waits, number=number).apply(lambda known: record(**known))
+        flat = pulumi.Output.all(end=end, record=found).apply(
+            lambda known: Whole(outputs.flat(expected.fields, known["record"].fields)) if known["end"] else None
+        )
+        identity = cluster.inventory.apply(lambda inventory: inventory.of(planned.name).identity)
+        kept = records.keep(end=end, where=where, identity=identity, outputs=flat)
+        self.measured = pulumi.Output.all(record=found, kept=kept).apply(
+            lambda known: known["record"].fields | {"certificate": known["kept"].certificate, "report": known["kept"].report}
+        )
+        self.ssh, self.known_hosts = cluster.reach.shell(controller), cluster.reach.known_hosts(controller)
+        self.head = None
+        said = pulumi.Output.all(end=end, waits=job.waits, ssh=self.ssh, kept=kept)
+        self.readme = said.apply(
+            lambda its: (
+                summary.page(its["end"].judged, its["end"].searched, its["ssh"], its["kept"].changes)
+                if its["end"]
+                else f"# {its['waits']}\n\nA shell on the login node: `{its['ssh']}`\n"
+            )
+        )
+        headline = said.apply(
+            lambda its: ending.headline(its["end"].judged, its["end"].searched) if its["end"] else its["waits"]
+        )
+        screen = said.apply(
+            lambda its: self._screen(its["end"], its["ssh"], its["kept"], price, rents=False) if its["end"] else ""
+        )
+        Accept(
+            f"{name}-accept",
+            # What was not measured is neither accepted nor refused.
+            verdict=end.apply(lambda its: its.judged.verdict if its else PASS),
+            headline=headline,
+            screen=screen,
+            after=[self.measured, self.readme],
+            opts=mine,
+        )
+        pulumi.Output.all(end=end, headline=headline, screen=screen, kept=kept).apply(
+            lambda its: self._say(**its) if its["end"] else pulumi.log.info(its["headline"], self)
+        )
 
     def _accept(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
         mine, price = pulumi.ResourceOptions(parent=self), stack.records.price
@@ -153,3 +228,9 @@ class Acceptance(pulumi.ComponentResource):
             pulumi.log.info(f"\n{headline}\n{screen}", self)
         for change in kept.changes:
             pulumi.log.info(change, self)
+
+
+def _controller(inventory: Inventory) -> Head:
+    if inventory.controller is None:
+        raise pulumi.RunError("the cluster has no controller, so no job can start its nodes")
+    return Head(inventory.controller.address, inventory.controller.host_key)

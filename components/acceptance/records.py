@@ -66,12 +66,12 @@ class Records(pulumi.ComponentResource):
     def keep(
         self,
         *,
-        end: pulumi.Output[End],
-        where: pulumi.Output[Place],
+        end: pulumi.Output[End | None],
+        where: pulumi.Output[Place | None],
         identity: pulumi.Output[str],
-        outputs: pulumi.Output[Whole],
+        outputs: pulumi.Output[Whole | None],
     ) -> pulumi.Output[Kept]:
-        """Keep the run, and return what was kept; what was not is logged as a warning."""
+        """Keep the run, if there was one, and return what was kept; what was not is logged as a warning."""
         wanted = self.keeping.records
         if not (wanted.history or wanted.report or wanted.certificate.key):
             return pulumi.Output.from_input(Kept())
@@ -82,7 +82,9 @@ class Records(pulumi.ComponentResource):
         done.apply(self._warn)
         return done
 
-    def _request(self, end: End, where: Place, identity: str, outputs: Whole, stack: str) -> str:
+    def _request(self, end: End | None, where: Place | None, identity: str, outputs: Whole | None, stack: str) -> str:
+        if end is None or where is None or outputs is None:
+            return requests.nothing()
         return requests.keep(end.judged, end.asked, self.keeping, identity, where, outputs.fields, stack)
 
     def _ask(self, what: str, request: pulumi.Output[str]) -> pulumi.Output[str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pulumi
 
 from benchmarks.host import pack
+from components.kept_programs import kept
 from components.reach import Head, Ran, Reach
 
 
@@ -42,7 +40,7 @@ class Runner(pulumi.ComponentResource):
             reach.copy(
                 f"{name}-program",
                 head=head,
-                file=_kept(data, self._program),
+                file=kept(data, self._program),
                 there=self._program,
                 triggers=[self.digest, identity],
                 opts=mine,
@@ -75,18 +73,3 @@ class Runner(pulumi.ComponentResource):
         asked = json.loads(request)
         idle = asked["kind"] == "search" and not asked["trials"] and not asked["again"]
         return "cat" if idle or "failed" in asked else f"python3 -IS {self._program} ask"
-
-
-def _kept(data: bytes, name: str) -> str:
-    """Keep the runner in the user's cache under its own name; return its path.
-
-    The engine may end this program at any line, so nothing here waits to be removed: one file serves every update.
-    """
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "busbar"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / name
-    if not path.is_file() or path.read_bytes() != data:
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as fresh:
-            fresh.write(data)
-        Path(fresh.name).replace(path)
-    return str(path)

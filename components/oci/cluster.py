@@ -8,6 +8,7 @@ import pulumi
 
 from components.inventory import Inventory, PlannedSet
 from components.oci import existing
+from components.oci.controller import Starts, started
 from components.oci.images import Images
 from components.oci.launch import LaunchInputs
 from components.oci.login_node import LoginNode
@@ -16,7 +17,8 @@ from components.oci.pool import Pool, planned
 from components.oci.preflight import judge
 from components.oci.single import Single
 from components.oci.storage import Storage
-from components.reach import Access, Reach, Ssh
+from components.reach import Access, Machine, Reach, Ssh
+from components.slurm.controller import Controller
 from config.measure import Measure
 from config.oci.model import Oci
 
@@ -24,7 +26,7 @@ from config.oci.model import Oci
 class OciCluster(pulumi.ComponentResource):
     """Pools of GPU nodes behind a login node.
 
-    Creates: Network, LoginNode, Images and Storage (where wanted), one Pool or Single for each pool.
+    Creates: Network, LoginNode, Images, Storage and Slurm's Controller (where wanted), one Pool or Single for each pool.
     Outputs: `inventory` (see `components.inventory.Cluster`).
     """
 
@@ -39,22 +41,48 @@ class OciCluster(pulumi.ComponentResource):
         super().__init__("busbar:oci:Cluster", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
         network = Network(f"{name}-network", wanted, mine)
-        login = LoginNode(f"{name}-login", wanted, place, measure, network.public_subnet_id, mine)
         subnet, mounts = network.private_subnet_id, None
         if wanted.storage.systems:
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
+        login = LoginNode(f"{name}-login", wanted, place, measure, network.public_subnet_id, mounts, mine)
+        controller = Controller(f"{name}-slurm", login.machine, login.instance_id, "oci", mine) if wanted.slurm else None
         images = Images(f"{name}-images", wanted, mine).ocids if wanted.named_images else {}
-        parts = LaunchInputs(subnet_id=subnet, mounts=mounts, images=images)
+        joins = controller.public_key if controller else None
+        parts = LaunchInputs(subnet_id=subnet, mounts=mounts, images=images, controller_key=joins)
         # By its name: other pools may come, go and change places, and its machines stay.
         pools = [
             (Pool if pool.cluster_network else Single)(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine)
             for pool in wanted.pools
         ]
-        user, private, key = wanted.measured_pool(measure).family.login, wanted.network.private, wanted.access.public_key
-        self.reach = Ssh(login.machine.apply(lambda machine: Access(user, machine, private, key)))
-        self.planned = tuple(planned(pool, wanted.ranks_run_in) for pool in wanted.pools)
+        self.planned = tuple(planned(wanted, pool) for pool in wanted.pools)
+        scheduling: pulumi.Output[Machine | None] = pulumi.Output.from_input(None)
+        if controller and wanted.slurm:
+            startable = [
+                Starts(pool, made)
+                for pool, made in zip(wanted.pools, pools, strict=True)
+                if pool.dynamic and isinstance(made, Pool)
+            ]
+            scheduling = started(
+                f"{name}-slurm",
+                controller,
+                wanted,
+                wanted.slurm,
+                startable,
+                login=login,
+                place=place,
+                subnet_id=subnet,
+                needed=[network],
+                opts=mine,
+            )
+        measured = wanted.measured_pool(measure)
+        private, key = wanted.network.private, wanted.access.public_key
+        if wanted.job_nodes(measured):  # the test job is submitted on the login node
+            way = login.machine.apply(lambda machine: Access(machine.user, None, private, key))
+        else:
+            way = login.machine.apply(lambda machine: Access(measured.family.login, machine, private, key))
+        self.reach = Ssh(way)
         sets = pulumi.Output.all(*(pool.made for pool in pools))
-        self.inventory = pulumi.Output.all(sets=sets, login=login.machine).apply(
-            lambda its: Inventory(tuple(its["sets"]), login=its["login"])
+        self.inventory = pulumi.Output.all(sets=sets, login=login.machine, controller=scheduling).apply(
+            lambda its: Inventory(tuple(its["sets"]), login=its["login"], controller=its["controller"])
         )
         self.register_outputs({"login": login.machine.apply(lambda login: login.address)})

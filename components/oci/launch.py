@@ -27,11 +27,13 @@ class LaunchInputs:
         subnet_id: their subnet.
         mounts: file systems that they mount; None for none.
         images: OCIDs of the images that are given by name.
+        controller_key: public key of Slurm's controller, which makes its dynamic nodes members; None without Slurm.
     """
 
     subnet_id: pulumi.Input[str]
     mounts: pulumi.Output[tuple[Mount, ...]] | None = None
     images: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
+    controller_key: pulumi.Output[str] | None = None
 
 
 def tags(wanted: Oci, pool: Pool) -> dict[str, str]:
@@ -61,11 +63,17 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.
         ),
         agent_config=_agent(pool),
         metadata={
-            "ssh_authorized_keys": wanted.access.public_key,
+            "ssh_authorized_keys": _keys(wanted, pool, parts),
             "user_data": user_data(wanted, pool, place, parts),
         },
     )
     return core.InstanceConfigurationInstanceDetailsArgs(instance_type="compute", launch_details=launch)
+
+
+def _keys(wanted: Oci, pool: Pool, parts: LaunchInputs) -> pulumi.Input[str]:
+    if parts.controller_key is None or not pool.dynamic:
+        return wanted.access.public_key
+    return parts.controller_key.apply(lambda key: f"{wanted.access.public_key}\n{key}")
 
 
 def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pulumi.Input[str]:
@@ -79,7 +87,8 @@ def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...])
     trusted = (wanted.network.private, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))
     own = wanted.container
     runs = Containerd(own.containerd.version, own.containerd.sums, own.toolkit) if own else None
-    boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, place.search_domain, trusted, mounts, runs))
+    slurm = wanted.slurm is not None and pool.dynamic > 0
+    boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, place.search_domain, trusted, mounts, runs, slurm))
     return base64.b64encode(boot.encode()).decode()
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 import pulumi
 from pulumi_oci import core
 
-from cloudinit import LoginBoot, render
+from cloudinit import LoginBoot, Mount, render
 from cloudinit.steps import CONSOLE_KEY
 from components import login_machine
 from components.left_behind import never_twice
@@ -30,10 +30,11 @@ class LoginNode(pulumi.ComponentResource):
     """The login node, with its first boot done and its host key known.
 
     Creates: instance, a Command that waits for it here, its console history, a Command that asks how its first boot ended.
-    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key.
+    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 
     instance_id: pulumi.Output[str]
+    private_address: pulumi.Output[str]
     machine: pulumi.Output[Machine]
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, where, and the subnet that another part made
@@ -43,12 +44,12 @@ class LoginNode(pulumi.ComponentResource):
         place: Place,
         measure: Measure,
         subnet_id: pulumi.Input[str],
+        mounts: pulumi.Output[tuple[Mount, ...]] | None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("busbar:oci:LoginNode", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
         login = wanted.login
-        boot = render(LoginBoot(login.family, wanted.timezone, place.search_domain))
         label = f"{wanted.name}-login"
         instance = core.Instance(
             f"{name}-instance",
@@ -67,7 +68,7 @@ class LoginNode(pulumi.ComponentResource):
             instance_options=core.InstanceInstanceOptionsArgs(are_legacy_imds_endpoints_disabled=True),
             metadata={
                 "ssh_authorized_keys": wanted.access.public_key,
-                "user_data": base64.b64encode(boot.encode()).decode(),
+                "user_data": user_data(wanted, place, mounts),
             },
             # The provider would put another image on the running instance, and nothing here would learn of its new host key.
             # The newest image of one day is not that of another, and the login node stays.
@@ -86,7 +87,7 @@ class LoginNode(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[announced]),
         )
         console = core.get_console_history_data_output(console_history_id=history.id, length=_CONSOLE_BYTES)
-        self.instance_id = instance.id
+        self.instance_id, self.private_address = instance.id, instance.private_ip
         known = pulumi.Output.all(address=instance.public_ip, name=instance.display_name, console=console.data)
         pinned = known.apply(
             lambda its: Machine("login", its["address"], login.family.login, _host_key(its["name"], its["console"]))
@@ -98,6 +99,28 @@ class LoginNode(pulumi.ComponentResource):
                 "machine": self.machine.apply(asdict),
             }
         )
+
+
+def user_data(wanted: Oci, place: Place, mounts: pulumi.Output[tuple[Mount, ...]] | None) -> pulumi.Input[str]:
+    """Return the login node's first boot, in base64; Slurm's controller mounts home folders, too, and lets nodes call it."""
+    if wanted.slurm is None or mounts is None:
+        return _encoded(LoginBoot(wanted.login.family, wanted.timezone, place.search_domain))
+    return mounts.apply(
+        lambda found: _encoded(
+            LoginBoot(
+                wanted.login.family,
+                wanted.timezone,
+                place.search_domain,
+                trusted_cidrs=(wanted.network.private,),
+                mounts=tuple(mount for mount in found if mount.kind == "nfs"),
+                slurm=True,
+            )
+        )
+    )
+
+
+def _encoded(boot: LoginBoot) -> str:
+    return base64.b64encode(render(boot).encode()).decode()
 
 
 def _host_key(instance: str, console: str) -> str:

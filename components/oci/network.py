@@ -6,6 +6,7 @@ import pulumi
 from pulumi_oci import core
 
 from config.oci.model import Oci
+from scheduler.slurm_conf import CLIENT_PORTS, CONTROLLER_PORTS
 
 _ALL = "all"
 _ICMP, _TCP, _UDP = "1", "6", "17"
@@ -14,6 +15,8 @@ _SSH_PORT = 22
 _NFS_TCP, _NFS_UDP = ((111, 111), (2048, 2050)), (111, 2048)
 #: Lustre's servers talk back to clients on the same port (Lustre manual, acceptor).
 _LUSTRE_PORT = 988
+#: What nodes open to Slurm's controller: slurmctld, and srun of a person who works there.
+_SLURM = ((*CONTROLLER_PORTS, "slurmctld"), (*CLIENT_PORTS, "srun"))
 _ANYWHERE = "0.0.0.0/0"
 #: Destination unreachable; code 4 tells a sender to send smaller packets, and without it large ones vanish.
 _ICMP_UNREACHABLE = core.SecurityListIngressSecurityRuleIcmpOptionsArgs(type=3)
@@ -111,6 +114,7 @@ class Network(pulumi.ComponentResource):
                     icmp_options=_ICMP_UNREACHABLE,
                     description="unreachable hosts, path MTU",
                 ),
+                *(_ingress_tcp(cidrs.private, first, last, what) for first, last, what in _SLURM if wanted.slurm),
             ],
             egress_security_rules=[_egress_all()],
             opts=mine,

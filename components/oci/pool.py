@@ -10,7 +10,6 @@ from typing import Any
 import pulumi
 from pulumi_oci import core
 
-from catalogue.containers import Container
 from components.inventory import Launcher, Node, NodeSet, PlannedSet
 from components.left_behind import never_twice
 from components.oci.launch import LaunchInputs, details, tags
@@ -40,11 +39,12 @@ class Pool(pulumi.ComponentResource):
     """A cluster network of GPU nodes.
 
     Creates: instance configuration; cluster network, where there are nodes.
-    Outputs: `made`, its nodes, as many as are wanted. A pool that is short of members has failed: the vendor bills them, and a
-    ring needs all.
+    Outputs: `configuration`; `made`, its nodes, as many as are wanted. A pool that is short of members has failed: the vendor
+    bills them, and a ring needs all.
     """
 
     made: pulumi.Output[NodeSet]
+    configuration: core.InstanceConfiguration
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, where, and what other parts made
         self,
@@ -57,7 +57,7 @@ class Pool(pulumi.ComponentResource):
     ) -> None:
         super().__init__("busbar:oci:Pool", name, None, opts)
         compartment, label = wanted.compartment, wanted.label(pool)
-        configuration = core.InstanceConfiguration(
+        self.configuration = configuration = core.InstanceConfiguration(
             f"{name}-configuration",
             compartment_id=compartment,
             freeform_tags=wanted.all_tags,
@@ -112,13 +112,16 @@ class Pool(pulumi.ComponentResource):
         self.register_outputs({"nodes": self.made.apply(lambda its: [node.name for node in its.nodes])})
 
 
-def planned(pool: WantedPool, container: Container | None = None) -> PlannedSet:
-    """Return the nodes of `pool`, whose ranks run in `container`, as they are known before anything exists."""
+def planned(wanted: Oci, pool: WantedPool) -> PlannedSet:
+    """Return the nodes of `pool` as they are known before anything exists."""
     return PlannedSet(
         name=pool.name,
         nodes=pool.nodes,
+        dynamic=pool.dynamic,
+        job_nodes=wanted.job_nodes(pool),
+        job_folder=wanted.job_folder,
         shape=pool.row,
-        launcher=Launcher(pool.homes, container),
+        launcher=Launcher(pool.homes, wanted.ranks_run_in, queue=pool.queue if wanted.slurm and pool.dynamic else ""),
         authenticated=pool.cluster_network and pool.family.rdma == "agent",
     )
 

@@ -31,6 +31,7 @@ class Place:
         login_image: OCID of the login node's image.
         search_domain: DNS domain of the nodes' subnet.
         vcn: OCID of the VCN, if it exists.
+        tenancy: its OCID; empty if it was not looked up.
         staying: names of the pools whose machines run already, and are what the stack file asks for.
     """
 
@@ -38,6 +39,7 @@ class Place:
     login_image: str = ""
     search_domain: str = ""
     vcn: str = ""
+    tenancy: str = ""
     staying: frozenset[str] = frozenset()
 
 
@@ -50,11 +52,12 @@ def judge(wanted: Oci) -> Place:
     findings = check(RULES, wanted, Facts(), wanted.suppress)
     if not wanted.preflight or any(found.severity == ERROR for found in findings):
         refuse(findings)
-        return Place(wanted.availability_domain or "", wanted.login.image or "")
-    facts = _gather(wanted, wanted.tenancy or _tenancy(wanted.compartment))
+        return Place(wanted.availability_domain or "", wanted.login.image or "", tenancy=wanted.tenancy or "")
+    tenancy = wanted.tenancy or _tenancy(wanted.compartment)
+    facts = _gather(wanted, tenancy)
     refuse(check(RULES, wanted, facts, wanted.suppress))
     domain = wanted.availability_domain or facts.offering(frozenset(pool.shape for pool in wanted.pools))[0]
-    return Place(domain, wanted.login.image or facts.login_image or "", staying=_staying(wanted, facts))
+    return Place(domain, wanted.login.image or facts.login_image or "", tenancy=tenancy, staying=_staying(wanted, facts))
 
 
 def _staying(wanted: Oci, facts: Facts) -> frozenset[str]:

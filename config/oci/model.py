@@ -23,6 +23,7 @@ from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre
 from config.measure import Measure
 from config.model import Model
 from config.shared_values import Access, AllowReplace, Cidr, Globs, OnDestroy, Sha256, Timezone, some
+from config.slurm import Scheduler
 from config.units import Gb, GbitS, MbS
 
 #: Freeform tags of ours: the cluster's name, the stack, and what a pool's machines were made for. Two stacks may use one name.
@@ -160,6 +161,14 @@ class Pool(Model):
     )
     nodes: int = Field(
         ge=0, description="How many nodes; 0 rents nothing yet, else 2 or more, or 1 without clusterNetwork.", examples=[2]
+    )
+    dynamic: int = Field(
+        default=0, ge=0, description="How many more nodes oci.slurm may start when jobs need them.", examples=[8]
+    )
+    queue: str = Field(
+        default="compute",
+        description="Queue (Slurm's partition) of its nodes in oci.slurm; the first pool's is the default.",
+        examples=["train"],
     )
     cluster_network: bool = Field(
         default=True,
@@ -366,6 +375,12 @@ class Oci(Model):
     container: Container | None = Field(
         default=None, description="Image that ranks run in, inside one instance; null runs them on the nodes."
     )
+    slurm: Scheduler | None = Field(
+        default=None,
+        description="Makes the login node the controller of a Slurm cluster, which starts the pools' dynamic nodes; null for "
+        "none, `{}` for the defaults.",
+        examples=[{"idle": "30 min"}],
+    )
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
     allow_replace: AllowReplace = Field(
         default=0,
@@ -391,6 +406,11 @@ class Oci(Model):
     def ranks_run_in(self) -> RankImage | None:
         """The image that ranks run in, and what runs it; None runs them on the nodes."""
         return RankImage(self.container.reference, runtime=self.container.runtime) if self.container else None
+
+    @property
+    def job_folder(self) -> str:
+        """Folder on the home file system for what the test job needs and keeps; empty without that file system."""
+        return f"{self.storage.home.mount.rstrip('/')}/.busbar" if self.storage.home else ""
 
     @property
     def search_domain(self) -> str:
@@ -437,8 +457,18 @@ class Oci(Model):
 
     def measured_pool(self, measure: Measure) -> Pool:
         """Return the pool that is measured; the first one where none has nodes yet."""
-        able = [pool for pool in self.pools if pool.nodes and measure.pool in {None, pool.name}]
-        return [*able, *self.pools][0]
+        meant = [pool for pool in self.pools if measure.pool in {None, pool.name}]
+        running, startable = [one for one in meant if one.nodes], [one for one in meant if self.job_nodes(one)]
+        return [*running, *startable, *self.pools][0]
+
+    def job_nodes(self, pool: Pool) -> int:
+        """Return how many nodes of `pool` the test job takes; 0 if its nodes always run, or nothing starts them."""
+        return self.slurm.test_nodes if self.slurm and pool.dynamic >= self.slurm.test_nodes and not pool.nodes else 0
+
+    @property
+    def startable(self) -> dict[str, int]:
+        """Nodes of the test job in every pool whose nodes a job starts, by the pool's name."""
+        return {pool.name: nodes for pool in self.pools if (nodes := self.job_nodes(pool))}
 
     def measured(self, measure: Measure) -> str:
         """Return the name of the pool that is measured."""

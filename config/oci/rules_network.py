@@ -69,7 +69,7 @@ def subnets(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 def subnet_room(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """More machines and servers than the private subnet has addresses."""
     room = wanted.private.num_addresses - _RESERVED_ADDRESSES
-    nodes = sum(pool.nodes for pool in wanted.pools)
+    nodes = sum(pool.nodes + pool.dynamic for pool in wanted.pools)
     servers = sum(system.addresses for system in wanted.storage.made.values())
     if room < nodes:
         yield Breach(

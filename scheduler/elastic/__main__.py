@@ -1,10 +1,14 @@
-"""`resume`, `suspend` and `resume-failed` write down what Slurm wants, `reconcile` does it, `sweep` ends all machines."""
+"""`resume`, `suspend` and `resume-failed` write down what Slurm wants, `reconcile` does it, `sweep` ends all machines.
 
+`identity CLOUD` and `install` make this machine the controller first.
+"""
+
+import json
 import os
 import sys
 from typing import Any, Callable, Dict, List
 
-from scheduler.elastic import join, reconcile, settings, spool, sweep
+from scheduler.elastic import controller, join, reconcile, settings, spool, sweep
 from scheduler.elastic.aws import Aws
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.oci import Oci
@@ -22,6 +26,12 @@ def main(argv: List[str]) -> int:
     if verb in _WISHES:
         named = os.environ.get("SLURM_RESUME_FILE", "") if verb == spool.RESUME else ""
         spool.write(folder, verb, spool.groups_of(argv[1], _read(named)))
+        return 0
+    if verb == "identity":
+        print(json.dumps(controller.identity(argv[1]), sort_keys=True))
+        return 0
+    if verb == "install":
+        controller.install(sys.stdin.read(), os.path.abspath(sys.argv[0]))
         return 0
     known = settings.load()
     cloud = _CLOUDS[known.cloud["name"]](known.cloud)

@@ -20,13 +20,16 @@ def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]],
 
     Args:
         given: `user`, login user with sudo; `identity`, file of the controller's private key; `known_hosts`, the file of host
-            keys; `controller`, the controller's address.
+            keys; `controller`, the controller's address; `booted`, the file in which a machine's first boot says how it ended,
+            none where nothing is to be waited for.
     """
 
     def join(node: str, machine: str, address: str, others: Dict[str, str]) -> str:
         with open(_KEY, "rb") as source:
             key = source.read()
-        call = "\nmain({!r})\n".format(json.dumps(setup(node, key, given["controller"], others)))
+        call = "\nmain({!r})\n".format(
+            json.dumps(dict(setup(node, key, given["controller"], others), booted=given.get("booted")))
+        )
         ssh = [*words_of_ssh(given, machine), f"{given['user']}@{address}", f"sudo -n {_PYTHON}"]
         try:
             done = subprocess.run(

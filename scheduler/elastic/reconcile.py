@@ -160,7 +160,9 @@ def _join(work: Work) -> None:
         with ThreadPoolExecutor(max_workers=_WINDOW) as pool:
             whys = list(pool.map(lambda one: work.join(one[1], one[0].machines[one[1]], others[one[1]], others), waiting))
         for (batch, node), why in zip(waiting, whys):
-            if why:
+            if why.startswith(node_setup.FIRST_BOOT_FAILED):
+                work.fail([node], why, PAUSE_S)
+            elif why:
                 batch.said[node] = why
             else:
                 batch.joined.append(node)

@@ -18,7 +18,7 @@ from benchmarks.plan.gate import gate
 from catalogue.containers import NERDCTL, NERDCTL_SUMS
 from components.oci import pool as pools
 from config.measure import Measure
-from config.oci.model import Pool
+from config.oci.model import Oci, Pool, Storage
 from rehearsal.image import internet
 
 SINGLE = {"name": "gpu", "nodes": 1, "clusterNetwork": False, "root": {"size": "200 GB"}}
@@ -77,7 +77,8 @@ def test_what_the_seeds_first_boot_does_is_in_its_first_boot(single):
 )
 def test_the_gate_is_that_of_one_machine_and_a_published_healthy_one_passes_it(shape, published):
     """233.0: ocitutorials, benchmark/run-nccltests, one BM.GPU4.8 in a container; the others: catalogue/gpus.py."""
-    wanted = pools.planned(Pool(name="gpu", nodes=1, shape=shape, cluster_network=False))
+    pool = Pool(name="gpu", nodes=1, shape=shape, cluster_network=False)
+    wanted = pools.planned(Oci.model_construct(pools=(pool,), storage=Storage(), slurm=None, container=None), pool)
     assert wanted.shape is not None
     found = gate(Measure(), wanted.shape, 1)
     assert found.limit_gb_s is not None

@@ -11,6 +11,7 @@ import pytest
 
 from catalogue import ENVIRONMENTS, IMAGES, SHAPES, Rdma, Shape, nearest
 from catalogue.aws.instances import INSTANCES
+from catalogue.oci.processors import PROCESSORS
 from catalogue.servers import SERVERS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "machines"
@@ -105,3 +106,7 @@ def test_every_image_has_the_mpi_paths_that_the_vendors_scripts_try():
     """oci-hpc 3.1.0: samples/gpu/nccl_run_allreduce.sbatch, lines 46-50."""
     for row in IMAGES.values():
         assert row.homes.mpi == ("/usr/mpi/gcc/openmpi-*", "/opt/openmpi-*", "/opt/hpcx-*/ompi")
+
+
+def test_slurm_knows_the_processors_of_every_gpu_shape_before_a_node_exists():
+    assert set(PROCESSORS) == {row.name for row in SHAPES.values() if row.gpus}

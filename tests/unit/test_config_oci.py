@@ -104,6 +104,13 @@ def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
 
 
 #: Rule -> what breaks it, and the beginning of the sentence.
+def on_demand(**fields: Any) -> dict[str, Any]:
+    """Return a cluster whose nodes Slurm starts."""
+    own = {"nodes": 0, "dynamic": 4, "image": "ocid1.image.oc1..rehearsed-ol8-gpu", "imageFamily": "ol8"}
+    found = {"slurm": {}, "storage": {"home": {}}, "login": {"image": "ocid1.image.oc1..rehearsed-ol8", "imageFamily": "ol8"}}
+    return found | pool(**{**own, **fields})
+
+
 CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "ssh-sources": [
         ({"access": {"sshFrom": []}}, "oci.access.sshFrom is empty; name at least one network that may reach the login node"),
@@ -164,6 +171,49 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             "oci.network.private is 10.0.2.0/23; on ol7 the rails take the last octet of a node's address",
         ),
     ],
+    "slurm-missing": [
+        (
+            pool(nodes=0, dynamic=4),
+            "oci.pools[0].dynamic is 4, and oci.slurm is not set; nothing would start them, so set oci.slurm: {}",
+        ),
+        (
+            {"slurm": {}, "storage": {"home": {}}},
+            "oci.slurm is set, and no pool has dynamic nodes; give one a number of them in `dynamic`",
+        ),
+    ],
+    "slurm-static": [
+        (on_demand(nodes=2), "oci.pools[0].nodes is 2, and dynamic is 4; a pool's nodes either always run or belong"),
+        (on_demand(clusterNetwork=False), "oci.pools[0].clusterNetwork is false, and the pool has dynamic nodes"),
+    ],
+    "slurm-home": [
+        (on_demand() | {"storage": {}}, "oci.storage.home is not set, and oci.slurm is; jobs write to home folders")
+    ],
+    "slurm-software": [
+        (
+            on_demand() | {"login": {"imageFamily": "ol7"}},
+            "oci.login.imageFamily is ol7, for which there is no package of Slurm 21.08 or later; take ol8, ol9,",
+        ),
+        (
+            on_demand(image="ocid1.image.oc1..a", imageFamily="ubuntu2204"),
+            "oci.pools[0].image is ocid1.image.oc1..a of family ubuntu2204, which has Slurm 21.08.5, and the login",
+        ),
+        (
+            on_demand(image="ocid1.image.oc1..a", imageFamily="ol7"),
+            "oci.pools[0].image is ocid1.image.oc1..a of family ol7, which has no package of Slurm",
+        ),
+    ],
+    "slurm-queue": [
+        (on_demand(queue="default"), "oci.pools[0].queue is 'default'; Slurm keeps that name for itself"),
+        (on_demand(queue="GPU"), "oci.pools[0].queue is 'GPU'; a queue has 1 to 40 lower-case letters"),
+    ],
+    "slurm-test": [
+        (on_demand() | {"slurm": {"testNodes": 1}}, "oci.slurm.testNodes is 1; one node has no fabric to measure"),
+        (on_demand() | {"slurm": {"testNodes": 5}}, "oci.slurm.testNodes is 5, and no pool has more than 4 dynamic nodes"),
+    ],
+    "slurm-container": [
+        (on_demand() | {"container": {"image": "docker://a#b:c"}}, "oci.container is set, and oci.slurm is; the test job runs"),
+    ],
+    "slurm-tenancy": [(on_demand() | {"preflight": False}, "oci.tenancy is not set, and oci.preflight is false")],
     "pool-names": [
         (
             {"pools": [{}, {"name": "gpu", "nodes": 0, "image": IMAGE}]},

@@ -52,6 +52,11 @@ MAY = {
     "components/login_machine.py": {
         *("pulumi", "pulumi_command", "cloudinit", "components.after", "components.remote_scripts", "components.reach"),
     },
+    "components/kept_programs.py": set(),
+    "components/slurm": {
+        *("pulumi", "pulumi_command", "cloudinit", "components.after", "components.kept_programs", "components.reach"),
+        *("config", "scheduler"),
+    },
     "components/oci": {
         "pulumi",
         "pulumi_oci",
@@ -64,8 +69,10 @@ MAY = {
         "components.reach",
         "components.login_machine",
         "components.oci",
+        "components.slurm",
         "cloudinit",
         "catalogue",
+        "scheduler",
     },
     "components/aws": {
         "pulumi",
@@ -96,6 +103,7 @@ MAY = {
         "components.inventory",
         "components.reach",
         "components.remote_scripts",
+        "components.kept_programs",
         "benchmarks",
         "catalogue",
         "config",

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.runner import slurm_facts
-from scheduler import node_setup
+from scheduler import node_setup, slurm_facts
 
 COUNTED = "NodeName=gpu-1 CPUs=224 Boards=1 SocketsPerBoard=2 CoresPerSocket=56 ThreadsPerCore=2 RealMemory=2063937\nUpTime=1\n"
 KEY = bytes(range(256)) * 4

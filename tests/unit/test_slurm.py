@@ -198,7 +198,7 @@ def test_the_controllers_key_is_new_unless_its_cluster_already_has_one(tmp_path,
     monkeypatch.setattr(node_setup, "_KEY", str(key))
     key.write_bytes(b"a package's")
     said = []
-    monkeypatch.setattr(node_setup, "_daemon", lambda *_: None)
+    monkeypatch.setattr(node_setup, "daemon", lambda *_: None)
     monkeypatch.setattr(node_setup, "give", lambda *_: None)
     monkeypatch.setattr("builtins.print", said.append)
     given = {"key": "", "conf": str(tmp_path), "mark": slurm_conf.MARK, "folders": [], "files": {}, "units": {}}
@@ -231,7 +231,7 @@ def set_up(tmp_path, monkeypatch):
             assert may_fail == (argv[1] == "is-active")
             return int(argv[1] == "is-active" and argv[-1] not in running)
 
-        monkeypatch.setattr(node_setup, "_run", run)
+        monkeypatch.setattr(node_setup, "run", run)
         given = {
             "key": base64.b64encode(b"key").decode(),
             "conf": str(tmp_path / "slurm"),

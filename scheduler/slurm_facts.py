@@ -15,6 +15,8 @@ from typing import Any, Dict, List, Optional
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CONF = "/etc/slurm/slurm.conf"
 _TIMEOUT_S = 20
+#: Version 22.05 is the first that supports control groups version 2.
+_CGROUPS_2 = (22, 5)
 
 
 def facts() -> Dict[str, Any]:
@@ -37,6 +39,13 @@ def facts() -> Dict[str, Any]:
         "cgroups": _cgroups(),
         "first_line": _first_line(),
     }
+
+
+def uses_cgroups(found: List[Dict[str, Any]]) -> bool:
+    """Return whether control groups can restrict jobs on machines with these facts."""
+    versions = {its["cgroups"] for its in found}
+    release = tuple(int(part) for part in found[0]["version"].split(".")[:2])
+    return versions == {1} or (versions == {2} and release >= _CGROUPS_2)
 
 
 def _number_of(user: str) -> Optional[int]:

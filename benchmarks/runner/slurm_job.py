@@ -1,0 +1,171 @@
+"""Builds and measures in the Slurm job that runs this program, on the nodes that Slurm gave it.
+
+The program runs on the job's first node. What it starts on the others goes through `srun` within the job, which takes ssh's
+place, so nodes need no keys of each other. The result is kept on the file system that outlives them.
+"""
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Dict, List, Mapping, NamedTuple
+
+from benchmarks.launch import lines, placeholders
+from benchmarks.launch.protocol import Build, BuildLine, Job, Measure, Node, data, load
+from benchmarks.runner import build, jobs, measure
+from benchmarks.runner.refusal import Refusal
+
+_TIMEOUT_S = 60
+#: The program in ssh's place, known to `benchmarks.runner.fanout` from its import on.
+_REMOTE_SHELL = "BUSBAR_REMOTE_SHELL"
+_NODES = "BUSBAR_JOB_NODES"
+
+
+class Allocation(NamedTuple):
+    """The job that this program runs in: its number, and its nodes, this one first."""
+
+    job: str
+    nodes: List[Node]
+
+
+def main(path: str) -> int:
+    """Do the work of the job's document at `path`; return the exit status.
+
+    Raises:
+        Refusal: this is no job, it has another number of nodes, or building or measuring is refused.
+    """
+    with jobs.text(path) as source:
+        job = load(Job, json.load(source))
+    if _REMOTE_SHELL not in os.environ:
+        _again(allocation(os.environ), job)  # does not return
+    nodes = [Node(*each) for each in json.loads(os.environ[_NODES])]
+    return work(job, Allocation(os.environ["BUSBAR_JOB"], nodes), os.path.dirname(os.environ[_REMOTE_SHELL]))
+
+
+def allocation(environment: Mapping[str, str]) -> Allocation:
+    """Return the job of this process.
+
+    Raises:
+        Refusal: it is in no job, or Slurm does not answer.
+    """
+    if "SLURM_JOB_ID" not in environment or "SLURM_JOB_NODELIST" not in environment:
+        raise Refusal("this program runs in a job of Slurm; submit it with sbatch")
+    names = _scontrol("show", "hostnames", environment["SLURM_JOB_NODELIST"]).split()
+    addresses = dict(re.findall(r"NodeName=(\S+).*?NodeAddr=(\S+)", _scontrol("--oneliner", "show", "node", ",".join(names))))
+    mine = environment.get("SLURMD_NODENAME", names[0])
+    ordered = [mine, *(name for name in names if name != mine)]
+    return Allocation(environment["SLURM_JOB_ID"], [Node(name, addresses[name]) for name in ordered])
+
+
+def remote_shell(its: Allocation) -> str:
+    """Return the program that runs a command on another node of the job in ssh's place: ADDRESS COMMAND...
+
+    The step has all that the job has on that node. What it starts must not take itself for a part of a Slurm job: Open MPI
+    would ask Slurm where its ranks are, by other names than ours.
+    """
+    arms = [f"  {node.address}) node={node.name} ;;" for node in its.nodes]
+    unset = 'for name in $(env | sed -n "s/^\\(SLURM[A-Z0-9_]*\\)=.*/\\1/p"); do unset "$name"; done; exec sh -c "$0"'
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            f"# Runs a command on another node of job {its.job}: ADDRESS COMMAND...",
+            "case $1 in",
+            *arms,
+            f'  *) echo "$1 is no node of job {its.job}" >&2; exit 255 ;;',
+            "esac",
+            "shift",
+            f'exec srun --jobid={its.job} --overlap --quiet --nodes=1 --ntasks=1 --nodelist="$node" --cpu-bind=none \\',
+            f"  sh -c '{unset}' \"$*\"",
+            "",
+        ]
+    )
+
+
+def _again(its: Allocation, job: Job) -> None:
+    """Start this program again with what the nodes of the job are, and without Slurm's variables."""
+    if len(its.nodes) != job.nodes:
+        raise Refusal(
+            f"the test is planned for {job.nodes} nodes, and job {its.job} has {len(its.nodes)}; submit it without --nodes, or "
+            "set testNodes in the stack file"
+        )
+    here = jobs.fresh(os.path.join(jobs.root(), "jobs", its.job))
+    shell = os.path.join(here, "shell")
+    jobs.write(shell, remote_shell(its))
+    os.chmod(shell, 0o700)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+    kept.update({_REMOTE_SHELL: shell, _NODES: json.dumps(its.nodes), "BUSBAR_JOB": its.job})
+    os.execve(sys.executable, [sys.executable, "-IS", *sys.argv], kept)  # noqa: S606 - this program itself
+
+
+def work(job: Job, its: Allocation, here: str) -> int:
+    """Build, measure, print what nccl-tests printed, and keep the result."""
+    nodes = {placeholders.name(number): node.name for number, node in enumerate(its.nodes)}
+    nodes.update({placeholders.address(number): node.address for number, node in enumerate(its.nodes)})
+    asked = load(Build, placeholders.filled(data(job.build), nodes))
+    built = build.work(asked, here, _say)
+    line = measure.work(measurement(job, built, nodes), here, _say)
+    _show(line, job.measure.deciding)
+    kept = lines.JobLine(job.run_id, its.job, [node.name for node in its.nodes], built, line)
+    _keep(job, json.dumps(data(kept), sort_keys=True))
+    return 0
+
+
+def measurement(job: Job, built: BuildLine, nodes: Dict[str, str]) -> Measure:
+    """Return the measurement with the nodes and with the folders that the build found."""
+    folders = {
+        placeholders.HOME: built.home,
+        placeholders.BINARIES: built.binaries,
+        placeholders.MPI: built.mpi_home,
+        placeholders.CUDA: built.cuda_home,
+        placeholders.NCCL: built.nccl_home,
+        placeholders.SHELL: os.environ.get(_REMOTE_SHELL, ""),
+    }
+    found = load(Measure, placeholders.filled(data(job.measure), {**nodes, **folders}))
+    return found._replace(programs=built.hashes)
+
+
+def _show(line: Dict[str, object], deciding: str) -> None:
+    """Print what the deciding step printed: the table that people know, with its busbw."""
+    evidence = line["evidence"]
+    with gzip.open(evidence["path"]) as source:  # type: ignore[index]
+        text = source.read().decode("utf-8", "replace")
+    steps = re.split(r"^# busbar step (\S+)\n", text, flags=re.MULTILINE)
+    for name, printed in zip(steps[1::2], steps[2::2]):
+        if name == deciding:
+            print(printed, flush=True)
+
+
+def _keep(job: Job, text: str) -> None:
+    if len(text.encode()) > 2 * jobs.LINE_LIMIT_BYTES:
+        raise Refusal("the result of the job is too long to be kept")
+    path = os.path.join(job.keep, job.run_id + ".json")
+    try:
+        jobs.write(path, text)
+    except OSError as error:
+        _say(f"the result is not kept for the next update ({error}); only jobs of the login user are")
+    else:
+        _say(f"the result is kept; the next `pulumi up` exports it ({path})")
+
+
+def _say(text: str) -> None:
+    print(text.rstrip("\n"), flush=True)
+
+
+def _scontrol(*words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["scontrol", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Refusal(f"Slurm cannot be asked for the job's nodes: {error}") from None
+    if done.returncode:
+        said = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
+        raise Refusal(f"Slurm does not say which nodes the job has: {said}")
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,31 @@
+"""Processors of OCI's GPU shapes as `slurmd -C` counts them: sockets, cores of each, hardware threads of each core.
+
+Sources: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration), for the shapes that it names; for the others the OCPUs of
+the vendor's page "Compute Shapes", in two sockets. Slurm takes a node that has more processors than its file says. The nodes of
+an A100-v2 machine are divided in four (NPS4), and 256 processors are more than older kernels bind, so one thread of each core.
+"""
+
+from __future__ import annotations
+
+_TWO_XEONS = (2, 56, 2)
+_TWO_OF_64 = (2, 64, 2)
+_GRACE = (2, 72, 1)
+
+#: Sockets, cores of each, threads of each core, by shape.
+PROCESSORS: dict[str, tuple[int, int, int]] = {
+    "BM.GPU4.8": (2, 32, 2),
+    "BM.GPU.A100-v2.8": (8, 16, 1),
+    "BM.GPU.B4.8": (8, 16, 1),
+    "BM.GPU.H100.8": _TWO_XEONS,
+    "BM.GPU.H200.8": _TWO_XEONS,
+    "BM.GPU.B200.8": _TWO_OF_64,
+    "BM.GPU.B300.8": _TWO_OF_64,
+    "BM.GPU.GB200.4": _GRACE,
+    "BM.GPU.GB200-v2.4": _GRACE,
+    "BM.GPU.GB200-v3.4": _GRACE,
+    "BM.GPU.GB300.4": _GRACE,
+    "BM.GPU.MI300X.8": _TWO_XEONS,
+    "BM.GPU.MI355X.8": _TWO_OF_64,
+    "BM.GPU.MI355X-v1.8": _TWO_OF_64,
+    "BM.GPU.L40S.4": _TWO_XEONS,
+}

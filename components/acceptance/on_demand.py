@@ -1,0 +1,174 @@
+"""Stage `job`: what measures nodes that Slurm starts, as a job for people to submit, and the result of its last run.
+
+Nodes that cost by the hour are started by a person's `sbatch` and not by an update.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pulumi
+
+from benchmarks.host import pack, requests
+from benchmarks.judge import searched
+from benchmarks.judge.verdict import judge
+from benchmarks.launch import protocol
+from benchmarks.plan.asked import Asked
+from benchmarks.plan.ranks import Place
+from benchmarks.records.requests import with_history
+from components.acceptance.build import Archive
+from components.acceptance.looks import End
+from components.acceptance.records import Records
+from components.inventory import PlannedSet
+from components.kept_programs import kept
+from components.reach import Head, Reach
+
+#: The script's name; `sbatch` is typed with it.
+SCRIPT = "nccl-test.sh"
+#: The line of a search that was not needed.
+_NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The last run of the test job: what it means, and where it ran."""
+
+    end: End
+    where: Place
+
+
+class OnDemand(pulumi.ComponentResource):
+    """The test job on the controller, ready to be submitted.
+
+    Creates: copies of the runner and of the nccl-tests archive in a folder that all machines share, a Command that writes the
+    script beside them, a Command that reads the result of the job's last run.
+    Outputs: `ended`, that run, None before the first one; `waits`, why there is none, empty if there is one.
+    """
+
+    ended: pulumi.Output[Ended | None]
+    waits: pulumi.Output[str]
+
+    def __init__(  # noqa: PLR0913 - what it depends on, by name
+        self,
+        name: str,
+        reach: Reach,
+        planned: PlannedSet,
+        *,
+        controller: pulumi.Output[Head],
+        asked: Asked,
+        archive: Archive,
+        attempt: pulumi.Output[int],
+        records: Records,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("busbar:acceptance:OnDemand", name, None, opts)
+        mine = pulumi.ResourceOptions(parent=self)
+        folder, data = planned.job_folder, pack.runner()
+        digest = pack.digest(data)
+        runner = f"busbar-runner-{digest}.pyz"
+        source = archive.source
+        if source.path:
+            source = source._replace(path=f"{folder}/{source.path}")
+        files = {runner: (kept(data, runner), digest), **archive.files}
+        copies = [
+            reach.copy(
+                f"{name}-{'program' if there == runner else 'archive'}",
+                head=controller,
+                file=path,
+                there=f"{folder}/{there}",
+                triggers=[sha256],
+                opts=mine,
+            )
+            for there, (path, sha256) in files.items()
+        ]
+        document: pulumi.Output[str] = reach.network.apply(
+            lambda network: requests.job(
+                asked, source, planned.launcher.homes, network=network or "", keep=folder, reasons=[digest]
+            )
+        )
+        written = reach.run(
+            f"{name}-script",
+            head=controller,
+            command=document.apply(lambda text: _writes(folder, runner, planned, text)),
+            stdin=document,
+            triggers=[],
+            opts=_after(mine, copies),
+        )
+        read = reach.run(
+            f"{name}-result",
+            head=controller,
+            command=document.apply(lambda text: _reads(folder, text)),
+            stdin=pulumi.Output.from_input(""),
+            # `measure.run` asks for the newest result.
+            triggers=[asked.plan.digest(), attempt],
+            opts=_after(mine, [written]),
+        )
+        self.waits = read.stdout.apply(requests.refused)
+        measured = read.stdout.apply(_measurement)
+        earlier = records.look_up(measured, pulumi.Output.from_input(asked))
+        known = pulumi.Output.all(line=read.stdout, earlier=earlier, network=reach.network)
+        self.ended = known.apply(lambda its: ended(its["line"], its["earlier"], its["network"] or "", asked))
+        self.register_outputs({"waits": self.waits})
+
+
+def _after(opts: pulumi.ResourceOptions, needed: list[Any]) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=needed))
+
+
+def _measurement(text: str) -> str:
+    """Return the measurement's line in the job's line `text`; empty if no job has run."""
+    return "" if requests.refused(text) else json.dumps(json.loads(text.splitlines()[-1])["measure"])
+
+
+def ended(text: str, earlier: str, network: str, asked: Asked) -> Ended | None:
+    """Return what the job's line `text` means; None if no job has run."""
+    if requests.refused(text):
+        return None
+    line: dict[str, Any] = json.loads(text.splitlines()[-1])
+    names = tuple(str(name) for name in line["nodes"])
+    found = with_history(replace(asked, names=names), earlier)
+    where = requests.place([protocol.Node(name, "") for name in names], network, json.dumps(line["build"]), found)
+    return Ended(End(found, judge(_measurement(text), found), searched.read(_NOT_SEARCHED)), where)
+
+
+def script(folder: str, runner: str, planned: PlannedSet, document: str) -> str:
+    """Return the job's script; what it asks of Slurm can be given to sbatch otherwise, but for the number of nodes."""
+    asks = {
+        "job-name": "nccl-test",
+        "partition": planned.launcher.queue,
+        "nodes": planned.job_nodes,
+        "ntasks-per-node": 1,
+        "gres": f"gpu:{planned.shape.gpus if planned.shape else 0}",
+        "constraint": planned.name,
+        "output": "%x-%j.out",
+    }
+    lines = [
+        "#!/bin/bash",
+        "# Written by busbar: measures the nodes of this job as `pulumi up` measures nodes that always run.",
+        *(f"#SBATCH --{name}={value}" for name, value in asks.items()),
+        "#SBATCH --exclusive",
+        f"exec python3 -IS {folder}/{runner} job {folder}/{document}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
+    """Return the command that writes the document from its input, and then the script; each appears whole."""
+    document = f"job-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    body = shlex.quote(script(folder, runner, planned, document))
+    return (
+        f"cd {folder} && cat > {document}.new && mv {document}.new {document} && "
+        f"printf %s {body} > {SCRIPT}.new && chmod 755 {SCRIPT}.new && mv {SCRIPT}.new {SCRIPT}"
+    )
+
+
+def _reads(folder: str, text: str) -> str:
+    """Return the command that prints the line that the job kept, or one that says that there is none."""
+    run_id = json.loads(text)["run_id"]
+    why = f"no test job has run yet; on the login node: cd {folder} && sbatch {SCRIPT}"
+    none = json.dumps(protocol.data(protocol.Refused(run_id, why, "job")), sort_keys=True)
+    return f"cat {folder}/{run_id}.json 2> /dev/null || echo {shlex.quote(none)}"

@@ -1,0 +1,122 @@
+"""The login node as Slurm's controller: its rights in the tenancy, and how it launches each pool's dynamic nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+
+from catalogue.oci.permissions import CONTROLLER
+from catalogue.oci.processors import PROCESSORS
+from components.oci.login_node import LoginNode
+from components.oci.pool import Pool
+from components.oci.preflight import Place
+from components.reach import Machine
+from components.slurm.controller import Controller, DynamicSet
+from config.oci.model import OWNER, STACK, Oci
+from config.oci.model import Pool as WantedPool
+from config.slurm import Scheduler
+from scheduler import names
+from scheduler.cluster import Cores, Gpus, Hardware
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What Slurm may start of one pool: the pool as wanted, and the component that has its instance configuration."""
+
+    wanted: WantedPool
+    made: Pool
+
+
+class Rights(pulumi.ComponentResource):
+    """What the controller may do: launch and end machines in the stack's compartment.
+
+    Creates: a dynamic group that has the login node alone, and its policy in the compartment.
+    Outputs: none; machines can be launched once `resources` exist.
+    """
+
+    resources: tuple[pulumi.Resource, ...]
+
+    def __init__(
+        self,
+        name: str,
+        wanted: Oci,
+        tenancy: str,
+        instance_id: pulumi.Output[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        # The SDK's module takes half a second to import, and no other stack needs it.
+        from pulumi_oci import identity  # noqa: PLC0415
+
+        super().__init__("busbar:oci:Rights", name, None, opts)
+        mine = pulumi.ResourceOptions(parent=self)
+        label = f"{wanted.name}-{pulumi.get_stack()}-controller"
+        group = identity.DynamicGroup(
+            f"{name}-group",
+            compartment_id=tenancy,
+            name=label,
+            description=f"The login node of busbar cluster {wanted.name}, which starts and ends its nodes",
+            matching_rule=instance_id.apply(lambda ocid: f"instance.id = '{ocid}'"),
+            freeform_tags=wanted.all_tags,
+            opts=mine,
+        )
+        policy = identity.Policy(
+            f"{name}-policy",
+            compartment_id=wanted.compartment,
+            name=label,
+            description=f"What the login node of busbar cluster {wanted.name} may do to start and end nodes",
+            statements=group.name.apply(lambda one: [_statement(one, right, wanted.compartment) for right in CONTROLLER]),
+            freeform_tags=wanted.all_tags,
+            opts=mine,
+        )
+        self.resources = (group, policy)
+        self.register_outputs({})
+
+
+def _statement(group: str, right: str, compartment: str) -> str:
+    place = "tenancy" if compartment.startswith("ocid1.tenancy.") else f"compartment id {compartment}"
+    return f"Allow dynamic-group {group} to {right} in {place}"
+
+
+def started(  # noqa: PLR0913 - what a cluster is made of, by name
+    name: str,
+    controller: Controller,
+    wanted: Oci,
+    scheduler: Scheduler,
+    pools: Sequence[Starts],
+    *,
+    login: LoginNode,
+    place: Place,
+    subnet_id: pulumi.Output[str],
+    needed: Sequence[pulumi.Resource],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.Output[Machine]:
+    """Register the Slurm cluster of `pools`; return its controller once jobs can be submitted there."""
+    rights = Rights(f"{name}-rights", wanted, place.tenancy, login.instance_id, opts)
+    sets = [_set(wanted, one, place) for one in pools]
+    # No tag of the stack's own machines: previews would take those that Slurm started for them.
+    tags = {**wanted.tags, OWNER: wanted.name, STACK: f"{pulumi.get_stack()}/slurm"}
+    cloud = pulumi.Output.all(region=controller.region, subnet=subnet_id).apply(
+        lambda its: {"region": its["region"], "compartment": wanted.compartment, "subnet": its["subnet"], "tags": tags}
+    )
+    return controller.install(
+        scheduler,
+        sets,
+        address=login.private_address,
+        cloud=cloud,
+        user=pools[0].wanted.family.login,
+        shared=wanted.job_folder,
+        needed=[*rights.resources, *(one.made.configuration for one in pools), *needed],
+    )
+
+
+def _set(wanted: Oci, one: Starts, place: Place) -> DynamicSet:
+    pool = one.wanted
+    devices = f"/dev/nvidia[0-{pool.row.gpus - 1}]" if pool.row.gpus > 1 else "/dev/nvidia0"
+    gpus = Gpus(names.gpu_type(pool.row.gpu), pool.row.gpus, devices)
+    hardware = Hardware(Cores(*PROCESSORS[pool.shape]), pool.row.memory_gib * 1024, gpus)
+    spec = one.made.configuration.id.apply(
+        lambda ocid: {"configuration": ocid, "label": f"{wanted.label(pool)}-slurm", "domains": [place.availability_domain]}
+    )
+    return DynamicSet(pool.queue, pool.name, pool.dynamic, hardware, spec)

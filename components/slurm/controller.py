@@ -1,0 +1,187 @@
+"""Makes a cloud's login node the controller of a Slurm cluster, and ends what it started when the stack is destroyed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi_command import remote
+
+from cloudinit.steps import MARK
+from components.after import after
+from components.kept_programs import kept
+from components.reach import Machine, last_line, to_machine
+from config.slurm import Scheduler
+from scheduler import programs, units
+from scheduler.cluster import Cluster, Hardware, NodeSet, Queue
+from scheduler.elastic.controller import KEY
+from scheduler.elastic.settings import FOLDER, LaunchSet
+from scheduler.files import files
+from scheduler.slurm_facts import uses_cgroups
+
+_ROOT = "sudo -n"
+_PYTHON = "python3 -IS"
+
+
+@dataclass(frozen=True)
+class DynamicSet:
+    """Nodes of one kind that Slurm may start.
+
+    Attributes:
+        queue: their partition.
+        name: unique in the queue.
+        spec: what the cloud's module of `scheduler.elastic` launches a machine by.
+    """
+
+    queue: str
+    name: str
+    dynamic: int
+    hardware: Hardware
+    spec: pulumi.Output[dict[str, Any]]
+
+
+class Controller(pulumi.ComponentResource):
+    """The login node as Slurm's controller.
+
+    Creates: a copy of the programs, a Command that makes the controller's key; with `install`, one that starts Slurm, and one
+    that ends all machines that Slurm started when it is destroyed.
+    Outputs: `public_key`, which dynamic nodes must accept; `region`, as the machine's metadata says it.
+    """
+
+    public_key: pulumi.Output[str]
+    region: pulumi.Output[str]
+
+    def __init__(
+        self,
+        name: str,
+        machine: pulumi.Output[Machine],
+        instance_id: pulumi.Output[str],
+        cloud: str,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("busbar:slurm:Controller", name, None, opts)
+        self._name, self._machine, self._instance_id, self._cloud = name, machine, instance_id, cloud
+        self._mine = pulumi.ResourceOptions(parent=self)
+        self._connection = machine.apply(to_machine)
+        data = programs.archive()
+        self._digest = hashlib.sha256(data).hexdigest()[:16]
+        program = f"busbar-elastic-{self._digest}.pyz"
+        self._program = f'{_PYTHON} "$HOME/{program}"'
+        copied = remote.CopyToRemote(
+            f"{name}-programs",
+            connection=self._connection,
+            source=pulumi.FileAsset(kept(data, program)),
+            remote_path=program,
+            triggers=[self._digest, instance_id],
+            opts=self._mine,
+        )
+        said = self._command("identity", f"{_ROOT} {self._program} identity {cloud}", None, [copied]).stdout.apply(last_line)
+        self.public_key = said.apply(lambda line: str(line["public_key"]))
+        self.region = said.apply(lambda line: str(line["region"]))
+        self._facts: pulumi.Output[dict[str, Any]] = said.apply(lambda line: dict(line["facts"]))
+        self.register_outputs({"public_key": self.public_key})
+
+    def install(  # noqa: PLR0913 - what the cluster is made of, by name
+        self,
+        wanted: Scheduler,
+        sets: Sequence[DynamicSet],
+        *,
+        address: pulumi.Output[str],
+        cloud: pulumi.Output[dict[str, Any]],
+        user: str,
+        shared: str,
+        needed: Sequence[pulumi.Resource],
+    ) -> pulumi.Output[Machine]:
+        """Register Slurm's start; return the machine once jobs can be submitted there.
+
+        Args:
+            wanted: its timers.
+            sets: its nodes, the first one's queue the default.
+            address: the controller's, as the nodes reach it.
+            cloud: which cloud, as its module of `scheduler.elastic` takes it, without its name.
+            user: login user on the nodes.
+            shared: folder on the file system that all machines mount, for what the test job needs and keeps.
+            needed: what Slurm's calls of the cloud take, so that it goes after the machines that Slurm started.
+        """
+        known = pulumi.Output.all(
+            facts=self._facts,
+            address=address,
+            cloud=cloud,
+            specs=pulumi.Output.all(*(one.spec for one in sets)),
+        )
+        text = known.apply(lambda its: self._document(wanted, sets, user=user, shared=shared, **its))
+        installed = self._command("install", f"{_ROOT} {self._program} install", text, needed)
+        # Nothing of it changes with the cluster, so it is never replaced: its deletion would end running jobs.
+        remote.Command(
+            f"{self._name}-sweep",
+            connection=self._connection,
+            create=f"{_ROOT} test -x {programs.ARCHIVE}",
+            delete=f"{_ROOT} {_PYTHON} {programs.ARCHIVE} sweep",
+            logging=remote.Logging.STDERR,
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[installed, *needed]),
+        )
+        return after(self._machine, installed.stdout)
+
+    def _document(  # noqa: PLR0913 - what the cluster is made of, by name
+        self,
+        wanted: Scheduler,
+        sets: Sequence[DynamicSet],
+        *,
+        user: str,
+        shared: str,
+        facts: dict[str, Any],
+        address: str,
+        cloud: dict[str, Any],
+        specs: Sequence[dict[str, Any]],
+    ) -> str:
+        """Return what `scheduler.elastic.controller.install` reads."""
+        cluster = slurm_cluster(wanted, sets, facts, address)
+        launched = {
+            f"{one.queue}/{one.name}": LaunchSet(one.queue, one.name, one.dynamic, wanted.start_timeout_s, dict(spec))._asdict()
+            for one, spec in zip(sets, specs, strict=True)
+        }
+        join = {
+            "user": user,
+            "identity": KEY,
+            "known_hosts": f"{FOLDER}/known_hosts",
+            "controller": address,
+            "booted": MARK,
+        }
+        document = {
+            "files": files(cluster),
+            "units": {"slurmctld.service": units.units(address)["slurmctld.service"]},
+            "settings": {"sets": launched, "cloud": {"name": self._cloud, **cloud}, "join": join, "static": {}},
+            "shared": shared,
+        }
+        return json.dumps(document, sort_keys=True)
+
+    def _command(
+        self, noun: str, create: str, stdin: pulumi.Output[str] | None, needed: Sequence[pulumi.Resource]
+    ) -> remote.Command:
+        return remote.Command(
+            f"{self._name}-{noun}",
+            connection=self._connection,
+            create=create,
+            stdin=stdin,
+            triggers=[self._digest, self._instance_id],
+            logging=remote.Logging.STDERR,
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(needed)),
+        )
+
+
+def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str, Any], address: str) -> Cluster:
+    """Return the cluster of `sets`, given what the controller at `address` says of itself (`scheduler.slurm_facts`)."""
+    by_queue: dict[str, list[NodeSet]] = {}
+    for one in sets:
+        by_queue.setdefault(one.queue, []).append(NodeSet(one.name, one.hardware, (), one.dynamic))
+    queues = [
+        Queue(name, nodes, default=not index, idle_min=wanted.idle_min, start_timeout_s=wanted.start_timeout_s)
+        for index, (name, nodes) in enumerate(by_queue.items())
+    ]
+    return Cluster("busbar", facts["hostname"], address, queues, uses_cgroups([facts]), scripts=True)

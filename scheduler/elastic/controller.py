@@ -1,0 +1,85 @@
+"""Makes this machine the controller of a cluster whose nodes Slurm starts; run as root, and again for every change.
+
+`identity` comes first, because machines are launched with the controller's public key, and `install` when they can be.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any, Callable, Dict
+
+from scheduler import node_setup, programs, slurm_conf, slurm_facts
+from scheduler.elastic import http_client, reconcile, settings
+
+#: The controller's own key: it is made here, and only its public half leaves this machine.
+KEY = "/etc/busbar/id_ed25519"
+_PLACES = {
+    "conf": slurm_conf.CONF,
+    "mark": slurm_conf.MARK,
+    "folders": [slurm_conf.STATE, slurm_conf.SPOOL, slurm_conf.LOGS],
+}
+_UNITS = "/etc/systemd/system"
+_TIMER = "busbar-slurm.timer"
+_TIMEOUT_S = 30
+#: Instance metadata that says which region this is (OCI documentation, "Getting Instance Metadata").
+_REGION = {"oci": ("http://169.254.169.254/opc/v2/instance/canonicalRegionName", {"Authorization": "Bearer Oracle"})}
+
+
+def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str, Any]:
+    """Return what nodes are configured with: `public_key`, `facts` of this machine (`slurm_facts`), and the `region`.
+
+    Exits with a sentence if this machine cannot be a controller.
+    """
+    facts = slurm_facts.facts()
+    lacks = [*facts["lacks"], *([] if facts.get("controls") else ["slurmctld"])]
+    if lacks:
+        sys.exit("the login node has no {}, which first boot installs".format(", ".join(lacks)))
+    if facts["first_line"] not in (None, slurm_conf.MARK):
+        sys.exit(f"{slurm_conf.CONF}/slurm.conf of the login node is another cluster's, and is left as it is")
+    if not os.path.exists(KEY):
+        os.makedirs(os.path.dirname(KEY), mode=0o755, exist_ok=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "busbar-controller", "-f", KEY],
+            stdin=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            check=True,
+        )
+    with open(KEY + ".pub", encoding="utf-8") as source:
+        public = source.read().strip()
+    region = ""
+    if cloud in _REGION:
+        url, headers = _REGION[cloud]
+        region = send("GET", url, headers, b"", _TIMEOUT_S).body.decode().strip()
+    return {"public_key": public, "facts": facts, "region": region}
+
+
+def install(text: str, own: str, run: Callable[..., int] = node_setup.run) -> None:
+    """Write what the JSON `text` has (`files` and `units` by name, `settings`, `shared`), and start the daemons with it.
+
+    Args:
+        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that becomes the login user's.
+        own: path of this zipapp.
+        run: runs a command.
+    """
+    given = json.loads(text)
+    with open(own, "rb") as source:
+        node_setup.put(programs.ARCHIVE, source.read(), 0o755, "root")
+    for path, body in programs.wrappers().items():
+        node_setup.put(path, body.encode(), 0o755, "root")
+    wanted = os.path.join(settings.FOLDER, "wanted")
+    os.makedirs(wanted, mode=0o755, exist_ok=True)
+    node_setup.give(wanted, "slurm")
+    node_setup.put(settings.CONFIGURATION, json.dumps(given["settings"], sort_keys=True).encode(), 0o600, "root")
+    os.makedirs(given["shared"], mode=0o755, exist_ok=True)
+    node_setup.give(given["shared"], given["settings"]["join"]["user"])
+    closed = os.path.join(settings.FOLDER, reconcile.CLOSED)
+    if os.path.exists(closed):  # a destroy that was not finished
+        os.unlink(closed)
+    node_setup.set_up(dict(_PLACES, key="", files=given["files"], units=given["units"]))
+    wrote = [
+        node_setup.put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in programs.timer().items()
+    ]
+    if any(wrote):
+        run("systemctl", "daemon-reload")
+    run("systemctl", "enable", "--now", _TIMER)
