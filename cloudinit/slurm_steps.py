@@ -6,9 +6,9 @@ from catalogue import ImageFamily
 from cloudinit import mounts
 from cloudinit.steps import Step
 
-#: User and group numbers, alike on all machines because slurmd obeys the controller's user by its number. Those of
-#: aws-parallelcluster-cookbook (attributes: slurm user 401, munge user 402), which many clusters have.
-USERS = {"slurm": 401, "munge": 402}
+#: User and group number of slurm, alike on all machines because slurmd obeys the controller's user by its number. It is that of
+#: aws-parallelcluster-cookbook (attributes: slurm user), which many clusters have. Munge's own number does not matter.
+_SLURM_ID = 401
 
 
 def install(image: ImageFamily) -> list[Step]:
@@ -16,21 +16,23 @@ def install(image: ImageFamily) -> list[Step]:
 
     Nothing starts before the controller says so.
     """
-    return [_users(), _packages(image)]
+    return [_user(), _packages(image)]
 
 
-def _users() -> Step:
-    """Create the users before the packages do, which take any free number."""
-    lines = []
-    for user, number in USERS.items():
-        lines.append(f"""
-getent group {user} > /dev/null || groupadd --system --gid {number} {user}
-getent passwd {user} > /dev/null || useradd --system --uid {number} --gid {user} --home-dir / --shell /usr/sbin/nologin {user}
-if [ "$(id -u {user})" != {number} ]; then
-  echo "busbar: user {user} has number $(id -u {user}) in this image, and it must be {number} on all machines"
+def _user() -> Step:
+    """Create the user before the packages do, which take any free number."""
+    return Step(
+        "slurm-user",
+        f"""
+getent group slurm > /dev/null || groupadd --system --gid {_SLURM_ID} slurm
+getent passwd slurm > /dev/null ||
+  useradd --system --uid {_SLURM_ID} --gid slurm --no-create-home --home-dir / --shell /usr/sbin/nologin slurm
+if [ "$(id -u slurm)" != {_SLURM_ID} ]; then
+  echo "busbar: user slurm has number $(id -u slurm) in this image, and it must be {_SLURM_ID} on all machines"
   exit 1
-fi""")
-    return Step("slurm-users", "\n".join(lines))
+fi
+""",
+    )
 
 
 def _packages(image: ImageFamily) -> Step:

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 from scheduler import node_setup, programs, slurm_conf, slurm_facts
 from scheduler.elastic import http_client, reconcile, settings
@@ -50,17 +50,19 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
     region = ""
     if cloud in _REGION:
         url, headers = _REGION[cloud]
-        region = send("GET", url, headers, b"", _TIMEOUT_S).body.decode().strip()
+        try:
+            region = send("GET", url, headers, b"", _TIMEOUT_S).body.decode().strip()
+        except OSError as error:
+            sys.exit(f"the login node's metadata service does not say which region this is: {error}")
     return {"public_key": public, "facts": facts, "region": region}
 
 
-def install(text: str, own: str, run: Callable[..., int] = node_setup.run) -> None:
+def install(text: str, own: str) -> None:
     """Write what the JSON `text` has (`files` and `units` by name, `settings`, `shared`), and start the daemons with it.
 
     Args:
         text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that becomes the login user's.
         own: path of this zipapp.
-        run: runs a command.
     """
     given = json.loads(text)
     with open(own, "rb") as source:
@@ -81,5 +83,5 @@ def install(text: str, own: str, run: Callable[..., int] = node_setup.run) -> No
         node_setup.put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in programs.timer().items()
     ]
     if any(wrote):
-        run("systemctl", "daemon-reload")
-    run("systemctl", "enable", "--now", _TIMER)
+        node_setup.run("systemctl", "daemon-reload")
+    node_setup.run("systemctl", "enable", "--now", _TIMER)

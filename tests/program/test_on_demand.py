@@ -1,0 +1,178 @@
+"""A cluster on OCI whose nodes Slurm starts: what is registered, what travels where, and what is exported of the test job."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pulumi
+import pytest
+from conftest import Engine, run_program
+from dev_stack import LINES, dev_asked
+from measurement_line import BUILT, document
+
+from benchmarks.launch.protocol import data
+
+FACTS = {
+    "lacks": [],
+    "controls": True,
+    "version": "22.05.9",
+    "hostname": "busbar-login",
+    "uid": 0,
+    "slurm_uid": 401,
+    "root": True,
+    "cores": [1, 2, 1],
+    "memory_mib": 16000,
+    "devices": [],
+    "cgroups": 1,
+    "first_line": None,
+}
+IDENTITY = json.dumps({"public_key": "ssh-ed25519 AAAA busbar-controller", "region": "us-rehearsed-1", "facts": FACTS})
+WAITS = "no test job has run yet; on the login node: cd /home/.busbar && sbatch nccl-test.sh"
+NONE = json.dumps({"run_id": "x", "failed": WAITS, "kind": "job", "schema": 2})
+POOL = {"nodes": 0, "dynamic": 4, "image": "ocid1.image.oc1..rehearsed-ol8-gpu", "imageFamily": "ol8"}
+LOGIN = {"image": "ocid1.image.oc1..rehearsed-ol8", "imageFamily": "ol8", "shape": "VM.Standard.E5.Flex"}
+OCI = {"pools": [POOL], "login": LOGIN, "storage": {"home": {}}, "slurm": {}, "tenancy": "ocid1.tenancy.oc1..a"}
+
+
+def ran(share: float = 0.98) -> str:
+    """Return the line that a job kept whose measurement reached `share` of the wire."""
+    names = ["compute-dy-gpu-1", "compute-dy-gpu-2"]
+    line = document(replace(dev_asked(), names=tuple(names)), share=share)
+    return json.dumps(
+        {"run_id": "x", "job": "7", "nodes": names, "build": data(BUILT), "measure": line, "schema": 1, "kind": "job"}
+    )
+
+
+def program(result: str = NONE, **oci: Any) -> Engine:
+    return run_program(LINES | {"cluster-slurm-identity": IDENTITY, "acceptance-job-result": result}, oci={**OCI, **oci})
+
+
+def exported(result: str) -> tuple[Engine, dict[str, Any]]:
+    """Return the engine, and what the program exported."""
+    found: dict[str, Any] = {}
+
+    def export(name: str, value: Any) -> None:
+        pulumi.Output.from_input(value).apply(lambda known: found.update({name: known}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pulumi, "export", export)
+        return program(result), found
+
+
+def given(engine: Engine, name: str) -> dict[str, Any]:
+    (one,) = [inputs for _, its, inputs in engine.resources if its == name]
+    return dict(one)
+
+
+@pytest.fixture(scope="module")
+def on_demand() -> Engine:
+    return program()
+
+
+def test_nothing_with_a_gpu_is_rented(on_demand):
+    kinds = [kind.rpartition(":")[2] for kind, _, _ in on_demand.resources]
+    assert kinds.count("InstanceConfiguration") == kinds.count("Instance") == 1, "the login node alone"
+    assert "ClusterNetwork" not in kinds
+
+
+def test_only_the_login_node_is_in_the_group_that_may_start_machines_and_only_in_the_compartment(on_demand):
+    group, policy = given(on_demand, "cluster-slurm-rights-group"), given(on_demand, "cluster-slurm-rights-policy")
+    assert group["matchingRule"] == "instance.id = 'ocid1.cluster-login-instance.oc1..id'"
+    assert group["compartmentId"] == "ocid1.tenancy.oc1..a"
+    assert policy["statements"]
+    for statement in policy["statements"]:
+        assert statement.startswith("Allow dynamic-group busbar-dev-controller to ")
+        assert statement.endswith(" in compartment id ocid1.compartment.oc1..rehearsed")
+
+
+def test_dynamic_nodes_accept_the_operator_and_the_controller_and_no_private_key_travels(on_demand):
+    launch = given(on_demand, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
+    keys = launch["metadata"]["ssh_authorized_keys"].splitlines()
+    assert [key.split()[0] for key in keys] == ["ssh-ed25519", "ssh-ed25519"]
+    assert keys[1].endswith("busbar-controller")
+    assert "PRIVATE KEY" not in json.dumps([inputs for _, _, inputs in on_demand.resources], default=str)
+
+
+def test_both_first_boots_install_slurm_after_the_home_folders_are_mounted(on_demand):
+    launch = given(on_demand, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
+    for metadata in (launch["metadata"], given(on_demand, "cluster-login-instance")["metadata"]):
+        boot = base64.b64decode(metadata["user_data"]).decode()
+        assert boot.index("step=home") < boot.index("step=slurm-user") < boot.index("step=slurm-packages")
+        assert "dnf install -y oracle-epel-release-el8" in boot
+
+
+def test_without_slurm_the_login_node_boots_as_before_and_has_no_rights():
+    engine = run_program(LINES, oci={"storage": {"home": {}}, "pools": [{"imageFamily": "ol8"}]})
+    boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
+    assert "slurm" not in boot
+    assert "step=home" not in boot
+    assert not engine.of("DynamicGroup")
+
+
+def test_the_controller_gets_slurms_files_and_how_to_launch_nodes(on_demand):
+    sent = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
+    conf = sent["files"]["slurm.conf"]
+    assert "NodeName=compute-dy-gpu-[1-4] Sockets=2 CoresPerSocket=32 ThreadsPerCore=2" in conf
+    assert "PartitionName=compute Nodes=ALL Default=YES" in conf
+    assert "SuspendTime=600 ResumeTimeout=1800" in conf
+    (one,) = sent["settings"]["sets"].values()
+    assert (one["dynamic"], one["spec"]["configuration"]) == (4, "ocid1.cluster-pool-gpu-configuration.oc1..id")
+    cloud = sent["settings"]["cloud"]
+    assert (cloud["name"], cloud["region"], cloud["tags"]["busbar-stack"]) == ("oci", "us-rehearsed-1", "dev/slurm")
+    assert sent["shared"] == "/home/.busbar"
+
+
+def test_a_changed_timer_changes_what_the_controller_is_told_and_replaces_nothing(on_demand):
+    other = program(slurm={"idle": "30 min"})
+    mine, its = given(on_demand, "cluster-slurm-install"), given(other, "cluster-slurm-install")
+    assert mine["stdin"] != its["stdin"]
+    assert mine["triggers"] == its["triggers"]
+    assert given(on_demand, "cluster-slurm-sweep") == given(other, "cluster-slurm-sweep")
+
+
+def test_destroying_ends_what_slurm_started_first(on_demand):
+    sweep = given(on_demand, "cluster-slurm-sweep")
+    assert sweep["delete"].endswith("elastic.pyz sweep")
+    assert "triggers" not in sweep, "another one would end running jobs"
+
+
+def test_before_the_first_job_nothing_is_accepted_or_refused_and_the_next_update_asks_again():
+    engine, found = exported(NONE)
+    measured = found["measured"]
+    assert (measured["verdict"], measured["reasons"]) == ("unknown", [WAITS])
+    assert measured["refused"] is True
+    assert given(engine, "acceptance-accept-verdict")["interpreter"][-1] == "cat"
+    assert found["expected"]["nodes"] == 2
+    assert found["ssh"] == "ssh opc@203.0.113.5"
+
+
+def test_a_job_that_passed_is_exported_like_any_other_measurement():
+    measured = exported(ran())[1]["measured"]
+    assert (measured["verdict"], measured["refused"], measured["pool"]) == ("pass", False, "gpu")
+    assert measured["busbw_gb_s"] > 0
+
+
+def test_a_job_that_was_short_fails_the_update_and_is_exported():
+    engine, found = exported(ran(0.4))
+    assert found["measured"]["verdict"] == "short"
+    assert "exit 1" in given(engine, "acceptance-accept-verdict")["interpreter"][-1]
+
+
+def test_the_script_asks_slurm_for_what_the_plan_is_for(on_demand):
+    said = given(on_demand, "acceptance-job-script")
+    for word in ("--nodes=2", "--partition=compute", "--gres=gpu:8", "--exclusive", "--constraint=gpu"):
+        assert f"#SBATCH {word}" in said["create"], word
+    job = json.loads(said["stdin"])
+    assert (job["nodes"], job["keep"]) == (2, "/home/.busbar")
+    assert job["build"]["source"]["path"].startswith("/home/.busbar/busbar-nccl-tests-")
+
+
+def test_another_run_reads_the_newest_result_of_the_same_job(on_demand):
+    again = run_program(
+        LINES | {"cluster-slurm-identity": IDENTITY, "acceptance-job-result": NONE}, oci=OCI, measure={"run": 2}
+    )
+    assert given(again, "acceptance-job-script") == given(on_demand, "acceptance-job-script")
+    assert given(again, "acceptance-job-result")["triggers"] != given(on_demand, "acceptance-job-result")["triggers"]

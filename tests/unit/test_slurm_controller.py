@@ -1,0 +1,156 @@
+"""A login node becomes Slurm's controller; run here on files below a folder."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scheduler import node_setup, programs, slurm_conf, slurm_facts
+from scheduler.elastic import controller, join, reconcile, settings
+from scheduler.elastic.http_client import Answer
+
+FACTS = {"lacks": [], "controls": True, "version": "22.05.9", "first_line": None}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put what a controller writes below a folder, as far as its paths are known here; return the folder."""
+    monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.getuid(), pw_gid=os.getgid()))
+    monkeypatch.setattr(slurm_facts, "facts", lambda: dict(FACTS))
+    for module, name in ((controller, "KEY"), (settings, "CONFIGURATION"), (programs, "ARCHIVE"), (programs, "PROGRAMS")):
+        monkeypatch.setattr(module, name, f"{tmp_path}/{name.lower()}")
+    monkeypatch.setattr(settings, "FOLDER", str(tmp_path / "state"))
+    monkeypatch.setattr(controller, "_UNITS", str(tmp_path / "units"))
+    monkeypatch.setattr(node_setup, "_UNITS", str(tmp_path / "units"))
+    monkeypatch.setattr(node_setup, "_KEY", str(tmp_path / "munge.key"))
+    monkeypatch.setattr(node_setup, "daemon", lambda *_: None)
+    monkeypatch.setattr(
+        controller, "_PLACES", {"conf": str(tmp_path / "slurm"), "mark": slurm_conf.MARK, "folders": [str(tmp_path / "log")]}
+    )
+    return tmp_path
+
+
+def region(method: str, url: str, headers: dict[str, str], _body: bytes, _timeout: float) -> Answer:
+    assert (method, headers) == ("GET", {"Authorization": "Bearer Oracle"})
+    assert url == "http://169.254.169.254/opc/v2/instance/canonicalRegionName"
+    return Answer(200, b"ap-tokyo-1\n", {})
+
+
+def test_its_key_is_made_once_and_only_the_public_half_is_told(machine):
+    first, second = (controller.identity("oci", region) for _ in range(2))
+    assert first == second
+    assert first["public_key"].startswith("ssh-ed25519 ")
+    assert first["region"] == "ap-tokyo-1"
+    assert stat.S_IMODE(Path(controller.KEY).stat().st_mode) == 0o600
+    assert "PRIVATE" not in json.dumps(first)
+    assert machine
+
+
+def test_on_aws_no_region_is_asked_for(machine):
+    assert controller.identity("aws", lambda *_: pytest.fail("nobody is asked"))["region"] == ""
+    assert machine
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"lacks": ["munged"]}, "the login node has no munged, slurmctld, which first boot installs"),
+        ({"controls": False}, "the login node has no slurmctld, which first boot installs"),
+        ({"first_line": "# mine"}, "slurm.conf of the login node is another cluster's, and is left as it is"),
+    ],
+)
+def test_a_machine_that_cannot_be_a_controller_is_a_sentence(machine, monkeypatch, facts, sentence):
+    found = {"lacks": facts["lacks"]} if "lacks" in facts else {**FACTS, **facts}
+    monkeypatch.setattr(slurm_facts, "facts", lambda: found)
+    with pytest.raises(SystemExit) as refused:
+        controller.identity("oci", region)
+    assert str(refused.value).endswith(sentence)
+    assert not (machine / "key").exists()
+
+
+def document(machine: Path, **changes: Any) -> str:
+    found = {
+        "files": {"slurm.conf": f"{slurm_conf.MARK}\n"},
+        "units": {"slurmctld.service": "[Unit]\n"},
+        "settings": {"join": {"user": "opc"}},
+        "shared": str(machine / "shared"),
+    }
+    return json.dumps(found | changes)
+
+
+def test_install_puts_programs_files_and_timer_in_their_places_and_prints_no_key(machine, capsys, monkeypatch):
+    own = machine / "own.pyz"
+    own.write_bytes(b"zip")
+    calls: list[str] = []
+    monkeypatch.setattr(node_setup, "run", lambda *words: calls.append(" ".join(words)))
+    controller.install(document(machine), str(own))
+    assert capsys.readouterr().out == ""
+    assert Path(programs.ARCHIVE).read_bytes() == b"zip"
+    assert (machine / "slurm" / "slurm.conf").exists()
+    assert (machine / "units" / "busbar-slurm.timer").exists()
+    assert (machine / "shared").is_dir()
+    assert calls == ["systemctl daemon-reload", "systemctl daemon-reload", "systemctl enable --now busbar-slurm.timer"]
+    assert stat.S_IMODE(Path(settings.CONFIGURATION).stat().st_mode) == 0o600
+    calls.clear()
+    controller.install(document(machine), str(own))
+    assert calls == ["systemctl enable --now busbar-slurm.timer"], "nothing has changed"
+
+
+def test_a_destroy_that_was_not_finished_no_longer_keeps_nodes_from_starting(machine, monkeypatch):
+    monkeypatch.setattr(node_setup, "run", lambda *_: None)
+    (machine / "own.pyz").write_bytes(b"zip")
+    closed = Path(settings.FOLDER, reconcile.CLOSED)
+    closed.parent.mkdir()
+    closed.touch()
+    controller.install(document(machine), str(machine / "own.pyz"))
+    assert not closed.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (None, "its first boot has not ended"),
+        ({"status": "failed", "step": "home"}, "its first boot failed in step home"),
+    ],
+)
+def test_a_machine_whose_first_boot_is_not_done_is_no_node(tmp_path, said, sentence):
+    path = tmp_path / "boot.json"
+    if said is not None:
+        path.write_text(json.dumps(said))
+    with pytest.raises(SystemExit, match=sentence):
+        node_setup.main(json.dumps({"booted": str(path)}))
+
+
+def test_a_machine_whose_first_boot_is_done_is_set_up(tmp_path):
+    (tmp_path / "boot.json").write_text('{"status": "done", "warned": "x"}')
+    node_setup.await_first_boot(str(tmp_path / "boot.json"))
+
+
+def test_a_joining_node_is_told_where_its_first_boot_says_how_it_ended(tmp_path, monkeypatch):
+    sent: list[bytes] = []
+    monkeypatch.setattr(join, "_KEY", str(tmp_path / "key"))
+    (tmp_path / "key").write_bytes(b"munge")
+
+    def run(_: Any, **given: Any) -> SimpleNamespace:
+        sent.append(given["input"])
+        return SimpleNamespace(returncode=1, stderr=b"its first boot has not ended\n")
+
+    monkeypatch.setattr(join.subprocess, "run", run)
+    given = {
+        "user": "opc",
+        "identity": "i",
+        "known_hosts": "k",
+        "controller": "10.0.0.2",
+        "booted": "/var/lib/busbar/boot.json",
+    }
+    assert join.over_ssh(given)("n", "m", "10.0.1.3", {}) == "its first boot has not ended"
+    call = sent[0].decode().rpartition("\nmain(")[2]
+    assert '"booted": "/var/lib/busbar/boot.json"' in call
+    assert base64.b64encode(b"munge").decode() in call
