@@ -33,7 +33,7 @@ class ImageFamily:
         nccl_packages: packages that first boot must install because the image lacks NCCL.
         nccl_repository: base URL of the package repository that has them.
         nccl_repository_key: URL of the key that signs it.
-        slurm: the version of Slurm that its repositories have; empty if none has power saving by partition (21.08).
+        slurm: the version of Slurm that its repositories have; empty if it is older than 22.05, which tells programs of jobs.
         slurm_packages: packages of slurmctld, slurmd and munge, after those that add their repository.
         compiler: its own C++ compiler where that is too old for C++14; empty if it is not.
     """
@@ -72,7 +72,7 @@ _GROWFS = "/usr/libexec/oci-growfs -y"
 _CUDA_RHEL7 = "https://developer.download.nvidia.com/compute/cuda/repos/rhel7/x86_64"
 
 #: Slurm of EPEL, which Oracle serves as a repository of its own, and Ubuntu's own (packages.fedoraproject.org: epel8, epel9;
-#: packages.ubuntu.com: jammy, noble).
+#: packages.ubuntu.com: noble; jammy has 21.08).
 _EL_SLURM = ("slurm", "slurm-slurmctld", "slurm-slurmd", "munge")
 _UBUNTU_SLURM = (("slurmctld", "slurmd", "slurm-client", "munge"),)
 
@@ -90,8 +90,6 @@ _UBUNTU2204 = ImageFamily(
     mpi_home="/usr/mpi/gcc/openmpi-*",
     cuda_home="/usr/local/cuda*",
     nccl_home="/usr",
-    slurm="21.08.5",
-    slurm_packages=_UBUNTU_SLURM,
 )
 
 _ROWS = (
@@ -149,7 +147,7 @@ _ROWS = (
         slurm_packages=(("oracle-epel-release-el9",), _EL_SLURM),
     ),
     _UBUNTU2204,
-    replace(_UBUNTU2204, key="ubuntu2404", version_prefix="24.04", slurm="23.11.4"),
+    replace(_UBUNTU2204, key="ubuntu2404", version_prefix="24.04", slurm="23.11.4", slurm_packages=_UBUNTU_SLURM),
 )
 
 #: Every image family by its key.

@@ -60,15 +60,15 @@ def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     if wanted.slurm is None:
         return
     own, family = wanted.login.family.slurm, wanted.login.image_family
-    able = "ol8, ol9, ubuntu2204 and ubuntu2404"
+    able = "ol8, ol9 or ubuntu2404"
     if not own:
         yield Breach(
-            "oci.login.imageFamily", f"is {family}, for which there is no package of Slurm 21.08 or later; take {able}"
+            "oci.login.imageFamily", f"is {family}, for which there is no package of Slurm 22.05 or later; take {able}"
         )
         return
     for path, pool in wanted.located:
         if pool.dynamic and pool.family.slurm != own:
-            has = f"has Slurm {pool.family.slurm}" if pool.family.slurm else "has no package of Slurm 21.08 or later"
+            has = f"has Slurm {pool.family.slurm}" if pool.family.slurm else "has no package of Slurm 22.05 or later"
             yield Breach(
                 f"{path}.image",
                 f"is {pool.image} of family {pool.family.key}, which {has}, and the login node has {own}; they must be equal",

@@ -191,11 +191,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "slurm-software": [
         (
             on_demand() | {"login": {"imageFamily": "ol7"}},
-            "oci.login.imageFamily is ol7, for which there is no package of Slurm 21.08 or later; take ol8, ol9,",
+            "oci.login.imageFamily is ol7, for which there is no package of Slurm 22.05 or later; take ol8, ol9 or",
         ),
         (
-            on_demand(image="ocid1.image.oc1..a", imageFamily="ubuntu2204"),
-            "oci.pools[0].image is ocid1.image.oc1..a of family ubuntu2204, which has Slurm 21.08.5, and the login",
+            on_demand(image="ocid1.image.oc1..a", imageFamily="ubuntu2404"),
+            "oci.pools[0].image is ocid1.image.oc1..a of family ubuntu2404, which has Slurm 23.11.4, and the login",
         ),
         (
             on_demand(image="ocid1.image.oc1..a", imageFamily="ol7"),
