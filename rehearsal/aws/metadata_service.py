@@ -10,21 +10,27 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 import sys
 import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from rehearsal.host.metadata_server import (
+    BAD,
+    CONFLICT,
+    FORBIDDEN,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    OK,
+    UNAUTHORIZED,
+    serve,
+)
+
 TTL_MOST_S = 21_600
-PATIENCE_S = 5
-LONGEST_BYTES = 65_536
-OK, CREATED, BAD, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, CONFLICT = 200, 201, 400, 401, 403, 404, 405, 409
-WORDS = {
-    OK: "OK", CREATED: "Created", BAD: "Bad Request", UNAUTHORIZED: "Unauthorized", FORBIDDEN: "Forbidden",
-    NOT_FOUND: "Not Found", NOT_ALLOWED: "Method Not Allowed", CONFLICT: "Conflict",
-}  # fmt: skip
 #: Not the vendor's: where the image's `aws` hands over what it would send to Systems Manager.
 PARAMETER = "rehearsal/ssm/parameter"
 
@@ -99,48 +105,5 @@ class Service:
         return OK, json.dumps({"Version": made.version, "Tier": "Standard"})
 
 
-def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
-    """Read one request; return method, path, headers with names in lower case, and body.
-
-    Raises:
-        ValueError: it is none, or too long.
-    """
-    data = b""
-    while b"\r\n\r\n" not in data:
-        got = calling.recv(LONGEST_BYTES)
-        data += got
-        if not got or len(data) > LONGEST_BYTES:
-            raise ValueError("no whole request came.")
-    head, _, body = data.partition(b"\r\n\r\n")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    method, path, _ = first.split(" ")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    length = int(headers.get("content-length", "0"))
-    while len(body) < min(length, LONGEST_BYTES):
-        got = calling.recv(LONGEST_BYTES)
-        if not got:
-            raise ValueError("the body ended early.")
-        body += got
-    return method, path, headers, body
-
-
-def serve(world: Path, host_id: str, port: int) -> None:
-    """Answer one request after the other on a port of the loopback, until killed."""
-    service = Service(world, host_id)
-    listening = socket.create_server(("127.0.0.1", port), backlog=64)
-    while True:
-        calling, _ = listening.accept()
-        with calling:
-            calling.settimeout(PATIENCE_S)
-            try:
-                status, text = service.answer(*read(calling))
-                lines = [f"HTTP/1.1 {status} {WORDS[status]}", "Content-Type: text/plain", "Server: EC2ws", "Connection: close"]
-                body = text.encode()
-                calling.sendall("\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body)
-            except (OSError, ValueError, KeyError):
-                continue
-
-
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
-    serve(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    serve(Service(Path(sys.argv[1]), sys.argv[2]).answer, int(sys.argv[3]), "EC2ws")

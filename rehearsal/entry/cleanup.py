@@ -10,11 +10,14 @@ import subprocess
 from pathlib import Path
 
 from rehearsal.host import hosts, storage
-from rehearsal.net import network, wires
+from rehearsal.net import network, services, wires
 from rehearsal.world.world import World
 
 #: Folders of the world that the rehearsal itself makes; the stand-in clouds own their files.
-OWN = ("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "kubernetes", "locks")
+OWN = (
+    *("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "kubernetes", "services"),
+    *("authority", "identities", "locks"),
+)
 
 
 def ids(world: World, folder: str, letter: str) -> set[str]:
@@ -75,6 +78,7 @@ def clear(world: World) -> None:
 
 def demolish(world: World) -> None:
     """Stop every host and remove every network of a world, then the world: for tests and for `make clear`."""
+    services.stop(world)  # before the hosts, as it may be booting more
     for host_id in ids(world, "hosts", "h"):
         hosts.stop(world, host_id)
     for one in storage.records(world):

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rehearsal.host import cables, cgroups, images, metadata, rdma_devices
+from rehearsal.host import authority, cables, cgroups, images, metadata, rdma_devices
 from rehearsal.host.spec import HostSpec, Rail, alive, keep, namespace
 from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
@@ -184,6 +184,8 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         ),
         "var/lib/cloud/seed/nocloud/meta-data": (json.dumps(meta), 0o644),
     }
+    if spec.metadata:
+        made |= authority.texts(world)  # machines of a cloud call its services
     protocols = {rail.protocol for rail in spec.rails if rail.driver == "efa"}
     if protocols:
         made["etc/rehearsal/efa"] = (f"{protocols.pop()}\n", 0o644)

@@ -1,6 +1,6 @@
-"""The name service of one VCN: answers A queries for the hosts and file systems on it.
+"""The name service of one VCN: answers A queries for the hosts and file systems on it, and for the vendor's services.
 
-A program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`; file systems are recorded beside the hosts.
+A program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`; all else is recorded beside the hosts.
 Records are read again for each question, so a host has its name from boot to end, as with the vendor.
 """
 
@@ -18,7 +18,7 @@ TIME_TO_LIVE_S = 5
 
 
 def known(folder: Path, vcn_id: str) -> dict[str, str]:
-    """Return addresses of the hosts and file systems on the VCN by full name, in lower case."""
+    """Return addresses of the hosts and file systems on the VCN, and of vendors' services, by full name in lower case."""
     table = {}
     for record in folder.glob("*/spec.json"):
         try:
@@ -34,6 +34,12 @@ def known(folder: Path, vcn_id: str) -> dict[str, str]:
             continue
         if system["vcn_id"] == vcn_id:
             table |= {name.lower(): system["address"] for name in system["names"]}
+    for record in folder.parent.glob("services/*.json"):
+        try:
+            service = json.loads(record.read_text())
+        except (OSError, ValueError):
+            continue
+        table |= dict.fromkeys(service["names"], service["address"])
     return table
 
 

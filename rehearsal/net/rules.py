@@ -38,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Route:
-    """One rule of a route table; `service` destinations are in 240.0.0.0/4."""
+    """One rule of a route table; `service` destinations are in 240.0.0.0/4. Behind both gateways one address stands for all."""
 
     destination: str
     target: Literal["internet", "nat", "service"]
@@ -132,7 +132,7 @@ def _ways_out(subnet: SubnetPlan) -> list[str]:
         to = f"ip daddr {route.destination} "
         if route.target == "internet":
             lines += [f"  {to}ip saddr @public return"]
-        elif route.target == "nat":
+        else:
             lines += [f"  {to}ct direction original return"]
         lines += [f"  {to}drop"]
     return [*lines, "  drop", "}"]
@@ -184,7 +184,7 @@ def render(plan: VcnPlan, nat_address: str) -> str:
         f"  ip saddr {one.cidr} ip daddr {route.destination} snat to {nat_address}"
         for one in plan.subnets
         for route in sorted(one.routes, key=lambda way: -ip_network(way.destination).prefixlen)
-        if route.target == "nat"
+        if route.target != "internet"
     ]
     groups = plan.groups or ()
     judges = plan.subnets if plan.groups is None else groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from rehearsal.net import network
+from rehearsal.net import network, wires
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.netplan import plan_of
 from rehearsal.oci.registry import KINDS
@@ -29,8 +29,8 @@ class Cloud(cloud.Cloud):
 
     def render(self, vcn_id: object) -> None:
         """Make a VCN in the world what the database says of it."""
-        # One at a time, so that an older picture of the same VCN never overtakes a newer one.
-        with self.rendering:
+        # One at a time in all processes, so that an older picture of the same VCN never overtakes a newer one.
+        with self.rendering, wires.locked(self.world, "render"):
             record = self.store.read().find(vcn_id, _VCN)
             if record is not None:
                 network.apply_vcn(self.world, plan_of(self.store.read(), record))

@@ -12,7 +12,8 @@ from typing_extensions import override
 
 from rehearsal.host import hosts
 from rehearsal.net import network
-from rehearsal.oci import host_images, launch
+from rehearsal.oci import host_images, instance_metadata, launch, metadata_service
+from rehearsal.oci.api import end_point
 from rehearsal.oci.core_network import DHCP_OPTIONS
 from rehearsal.oci.core_subnet import private
 from rehearsal.oci.errors import Problem
@@ -126,6 +127,7 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
     cidr = subnet_cidr(subnet)
     metadata = record.inputs.get("metadata") or {}
     agent = record.inputs.get("agentConfig") or {}
+    end_point.announce(cloud.world)
     spec = hosts.HostSpec(
         id=record.short,
         index=record.private["index"],
@@ -141,6 +143,8 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
         search_domain=_search_domain(database, subnet),
         fabric_id=record.private["fabric"],
         agent_plugins=_plugins(agent),
+        metadata=instance_metadata.metadata(database, record, cidr),
+        metadata_program=str(metadata_service.__file__),
     )
     hosts.boot(cloud.world, equipped(spec, shape, record.private["ocpus"]))
 

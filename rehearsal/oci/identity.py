@@ -1,4 +1,4 @@
-"""Dynamic groups and policies: only the grammar of their statements is checked."""
+"""Dynamic groups and policies: the grammar of their statements. `permissions` says what they allow."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from typing_extensions import override
 
+from rehearsal.oci.conditions import matches
 from rehearsal.oci.errors import Problem
 from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.places import COMPARTMENTS, TENANCY
 from rehearsal.plugin.wire import each
 
-DYNAMIC_GROUP = "oci:Identity/dynamicGroup:DynamicGroup"
+DYNAMIC_GROUP, POLICY = "oci:Identity/dynamicGroup:DynamicGroup", "oci:Identity/policy:Policy"
 
 # docs.oracle.com/iaas/Content/Identity/policyreference/policyreference_topic-Resource_Types.htm: every family, and the
 # single types of the services which clusters touch.
@@ -40,7 +41,7 @@ _RESOURCE_TYPES = frozenset(
 
 _NAMED = r"(?:'[^']+'/)?(?:'[^']+'|[\w.@+-]+)"
 _LISTED = rf"(?:id\s+ocid1\.[\w.-]+|{_NAMED})"
-_STATEMENT = re.compile(
+STATEMENT = re.compile(
     rf"""\s*allow\s+
     (?P<subject>any-user|any-group|(?P<who>group|dynamic-group|service)\s+(?P<names>{_LISTED}(?:\s*,\s*{_LISTED})*))\s+
     (?:to\s+)(?P<verb>inspect|read|use|manage|\{{\s*\w+(?:\s*,\s*\w+)*\s*\}})\s+
@@ -57,34 +58,12 @@ _CONDITION = re.compile(
 _RESOURCE = r"resource\.(?:type|id|compartment\.id|parenttype|parentcompartment\.id)"
 _VARIABLE = rf"(?:instance\.(?:id|compartment\.id)|{_RESOURCE}|tag\.[\w-]+\.[\w-]+\.value)"
 _MATCH = re.compile(rf"\s*{_VARIABLE}\s*(?:(?:=|!=)\s*(?:'[^']*'|\"[^\"]*\"))?\s*", re.IGNORECASE)
-_GROUPED = re.compile(r"\s*(any|all)\s*\{(.*)\}\s*", re.IGNORECASE | re.DOTALL)
 _MOST_STATEMENTS = 50  # IAM's limit: statements in one policy object
 
 
-def matches(text: str, condition: re.Pattern[str]) -> bool:
-    """Return whether a text is a condition, or nested `any {...}` and `all {...}` of conditions."""
-    grouped = _GROUPED.fullmatch(text)
-    if grouped is None:
-        return condition.fullmatch(text) is not None
-    return all(matches(part, condition) for part in _parts(grouped[2]))
-
-
-def _parts(text: str) -> list[str]:
-    """Split at the commas outside braces, brackets and quotes."""
-    parts, depth, quote, start = [], 0, "", 0
-    for at, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "{(":
-            depth += 1
-        elif letter in "})":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [*parts, text[start:]]
+def named(names: str) -> list[str]:
+    """Return the groups that a statement names, each as its name or OCID."""
+    return [name.strip().removeprefix("id ").strip().rpartition("/")[2].strip("'") for name in names.split(",")]
 
 
 class DynamicGroup(Kind):
@@ -120,7 +99,7 @@ class DynamicGroup(Kind):
 class Policy(Kind):
     """A policy."""
 
-    token, noun, service = "oci:Identity/policy:Policy", "policy", "Identity Policy"
+    token, noun, service = POLICY, "policy", "Identity Policy"
     ready = "ACTIVE"
     named = False
     create, update, delete = "CreatePolicy", "UpdatePolicy", "DeletePolicy"
@@ -140,7 +119,7 @@ class Policy(Kind):
             yield from self._statement(asked, path, statement)
 
     def _statement(self, asked: Asked, path: str, statement: str) -> Iterator[Problem]:
-        found = _STATEMENT.fullmatch(statement)
+        found = STATEMENT.fullmatch(statement)
         if found is None:
             yield Problem(
                 path,
@@ -171,8 +150,7 @@ class Policy(Kind):
     def _groups(self, asked: Asked, path: str, names: str) -> Iterator[Problem]:
         groups = asked.database.of(DYNAMIC_GROUP)
         known_names = {str(one.inputs["name"]).lower() for one in groups} | {one.id for one in groups}
-        for name in names.split(","):
-            plain = name.strip().removeprefix("id ").strip().rpartition("/")[2].strip("'")
+        for plain in named(names):
             if plain.lower() not in known_names:
                 yield Problem(
                     path,

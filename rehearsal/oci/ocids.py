@@ -24,3 +24,8 @@ def sibling_ocid(ocid: str, noun: str) -> str:
 def now() -> str:
     """Return the current time as the vendor writes it."""
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " +0000 UTC"
+
+
+def stamp(time: str) -> str:
+    """Return a time of `now` as the vendor's API writes it (RFC 3339), where the provider's outputs have Go's form."""
+    return f"{time.partition(' +')[0].replace(' ', 'T')}Z"

@@ -19,6 +19,7 @@ from rehearsal.oci.kinds import Asked, Kind
 from rehearsal.oci.ocids import new_ocid, now, sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 from rehearsal.oci.shapes import SHAPES, Shape, quota_use
+from rehearsal.plugin import kinds
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
 from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
@@ -57,6 +58,13 @@ class InstanceConfiguration(Kind):
                 subnet_path="createVnicDetails.subnetId",
                 domain=asked.known(f"{_DETAILS}.availabilityDomain"),
             )
+        )
+
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
+        # The service's own words: oci-hpc issue 11.
+        return Problem(
+            "", f"The Instance Configuration {record.id} is associated to one or more Instance Pools.", 409, "Conflict"
         )
 
 

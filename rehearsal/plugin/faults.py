@@ -27,8 +27,8 @@ class Faults:
         self._store = store
         self._throttled = throttled
 
-    def before(self, service: str, operation: str, stale: Problem | None = None) -> None:
-        """Apply the faults of a request; return once a retry succeeds.
+    def before(self, service: str, operation: str, stale: Problem | None = None, attempts: int = _ATTEMPTS) -> None:
+        """Apply the faults of a request; return once a retry succeeds. A service itself has one attempt, its provider more.
 
         `stale` is what a service says that does not know yet what was made a moment ago.
 
@@ -36,13 +36,13 @@ class Faults:
             ServiceError: throttled, or told so, more often than the provider retries.
             RequestTimeoutError: timed out more often than the provider retries.
         """
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(attempts):
             throttled = self._strikes("throttle", operation)
             timed_out = not throttled and self._strikes("api_timeout", operation)
             unknown = stale if not throttled and not timed_out and stale and self._strikes("eventual", operation) else None
             if not throttled and not timed_out and not unknown:
                 return
-            if attempt + 1 < _ATTEMPTS:
+            if attempt + 1 < attempts:
                 time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
         if timed_out:
             raise RequestTimeoutError(operation)
@@ -68,8 +68,17 @@ class Faults:
 
     def capacity_left(self, launched: int) -> bool:
         """Return whether there is capacity for one more host after that many of the same request."""
-        limits = [fault["after"] for fault in self._world.faults() if fault["kind"] == "capacity"]
-        return all(isinstance(limit, int) and launched < limit for limit in limits)
+        short = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
+        return all(self._over(fault) for fault in short)
+
+    def lacking(self, size: int) -> Mapping[str, Any] | None:
+        """Return the fault that leaves no capacity for so many hosts at once, counting it, or None if there is capacity."""
+        short = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, size - 1)]
+        return next((fault for fault in short if self._count(fault, None)), None)
+
+    def answer_lost(self, operation: str) -> bool:
+        """Return whether a fault loses the answer to a request that was carried out."""
+        return self._strikes("answer_lost", operation)
 
     def capacity_after_retries(self, launched: int) -> bool:
         """Return the same, asked again as a provider does; a fault with `times` is over after as many refusals."""
@@ -80,6 +89,9 @@ class Faults:
             if attempt + 1 < _ATTEMPTS:
                 time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
         return False
+
+    def _over(self, fault: Mapping[str, Any]) -> bool:
+        return "times" in fault and self._store.read().struck.get(json.dumps(fault, sort_keys=True), 0) >= fault["times"]
 
     def _strikes(self, kind: str, operation: str, default_times: int | None = None) -> bool:
         return any(

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rehearsal.aws import metadata_service, parameters
-from rehearsal.aws.metadata_service import Service, read
+from rehearsal.aws.metadata_service import Service
+from rehearsal.host.metadata_server import read
 from rehearsal.world.world import World
 
 TEXTS = {

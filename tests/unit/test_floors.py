@@ -128,6 +128,10 @@ MAY = {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.plugin"),
         *("grpc", "google", "pulumi", "typing_extensions"),
     },
+    "rehearsal/oci/api": {
+        *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.plugin", "rehearsal.oci"),
+        *("cryptography", "typing_extensions"),
+    },
     "rehearsal/oci": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.plugin", "rehearsal.oci"),
         *("rehearsal.protocol", "typing_extensions"),

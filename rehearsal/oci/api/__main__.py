@@ -1,0 +1,13 @@
+"""Answer at the region's end points until killed; rehearsal.net.services starts this where OCI's names lead."""
+
+from __future__ import annotations
+
+from rehearsal.oci.api import end_point
+from rehearsal.oci.api.service import Service
+from rehearsal.oci.cloud import Cloud
+from rehearsal.plugin.https_service import serve
+from rehearsal.world.world import World
+
+if __name__ == "__main__":
+    world = World.current()
+    serve(world, end_point.CLOUD, Service(Cloud(world)).answer)

@@ -1,0 +1,86 @@
+"""Bodies of requests, checked and in the provider's form: oci-python-sdk 2.189, models whose properties are `[Required]`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rehearsal.oci.errors import Problem
+from rehearsal.oci.tags import flat
+from rehearsal.plugin.errors import ServiceError
+
+
+@dataclass(frozen=True)
+class Detached:
+    """DetachInstancePoolInstanceDetails: whether the pool shrinks (by default) and the instance ends (by default not)."""
+
+    instance: str
+    shrink: bool
+    end: bool
+
+
+def _refused(message: str, code: str = "InvalidParameter") -> ServiceError:
+    return ServiceError(Problem("", message, code=code), "Core", "")
+
+
+def _object(value: object, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _refused(f"{path or 'the body'} must be an object.", "CannotParseRequest" if not path else "InvalidParameter")
+    return value
+
+
+def _of(kind: type, value: Mapping[str, Any], name: str, path: str = "") -> Any:
+    """Return a required property of a type."""
+    found = value.get(name)
+    if found is None:
+        raise _refused(f"Missing {path}{name}", "MissingParameter")
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise _refused(f"{path}{name} is {found!r}, which is no {kind.__name__}.")
+    return found
+
+
+def _tags(value: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if value.get("freeformTags"):
+        found["freeformTags"] = dict(value["freeformTags"])
+    if value.get("definedTags"):
+        found["definedTags"] = flat(value["definedTags"])
+    return found
+
+
+def created_network(body: object) -> dict[str, Any]:
+    """Return CreateClusterNetworkDetails.
+
+    Raises:
+        ServiceError: a required property is missing or of another type.
+    """
+    asked = _object(body, "")
+    made: dict[str, Any] = {"compartmentId": _of(str, asked, "compartmentId"), **_tags(asked)}
+    if asked.get("displayName"):
+        made["displayName"] = asked["displayName"]
+    made["instancePools"] = [_pool(_object(one, "instancePools")) for one in _of(list, asked, "instancePools")]
+    placement = _object(_of(dict, asked, "placementConfiguration"), "placementConfiguration")
+    _of(str, placement, "availabilityDomain", "placementConfiguration.")
+    made["placementConfiguration"] = dict(placement)
+    return made
+
+
+def _pool(asked: Mapping[str, Any]) -> dict[str, Any]:
+    size = _of(int, asked, "size", "instancePools.")
+    if size < 1:
+        raise _refused(f"instancePools.size is {size} and a cluster network starts with at least one instance.")
+    named = {"displayName": asked["displayName"]} if asked.get("displayName") else {}
+    configuration = _of(str, asked, "instanceConfigurationId", "instancePools.")
+    return {"instanceConfigurationId": configuration, "size": size, **named, **_tags(asked)}
+
+
+def detached_instance(body: object) -> Detached:
+    """Return DetachInstancePoolInstanceDetails.
+
+    Raises:
+        ServiceError: a required property is missing or of another type.
+    """
+    asked = _object(body, "")
+    instance = _of(str, asked, "instanceId")
+    return Detached(instance, bool(asked.get("isDecrementSize", True)), bool(asked.get("isAutoTerminate", False)))

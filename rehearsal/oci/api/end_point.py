@@ -1,0 +1,31 @@
+"""Where the API answers, and the start of its process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rehearsal.net import services
+from rehearsal.oci.places import REGION
+from rehearsal.world.world import World
+
+CLOUD = "oci"
+CHECKOUT = Path(__file__).parents[3]
+AUTH, CORE = f"auth.{REGION}.oraclecloud.com", f"iaas.{REGION}.oraclecloud.com"
+#: In the rehearsed services network, which a service gateway leads to, and a NAT or Internet gateway as well.
+_ADDRESS = "240.0.0.10"
+
+
+def announce(world: World) -> None:
+    """Let the names of the region's end points resolve; the process starts when a host first asks for its identity."""
+    program = (sys.executable, "-m", "rehearsal.oci.api")
+    services.announce(world, services.Service(CLOUD, _ADDRESS, (AUTH, CORE), program, world.scale))
+
+
+def start(world: World) -> None:
+    """Start the process unless it runs.
+
+    Raises:
+        RuntimeError: it does not start.
+    """
+    services.start(world, CLOUD, CHECKOUT)

@@ -1,0 +1,125 @@
+"""Certificates of instances, by which the federation service knows them, and their check.
+
+A program: `python -m rehearsal.oci.api.identity HOST_ID` writes the identity of a host, whose metadata service serves it, and
+starts the API. Sources: oci-python-sdk 2.189, auth/auth_utils.py (the tenancy is in the subject) and
+auth/certificate_retriever.py; "Calling Services from an Instance" (certificates and keys are rotated several times a day).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+from rehearsal.net import wires
+from rehearsal.oci.api import end_point
+from rehearsal.oci.launch import INSTANCE
+from rehearsal.oci.places import TENANCY
+from rehearsal.plugin.store import Record, Store
+from rehearsal.world.world import World, write_whole
+
+_FOLDER = "identities"
+_AUTHORITY = timedelta(days=3650)
+_LEAF = timedelta(hours=8)
+_PEM = serialization.Encoding.PEM
+_PLAIN = (serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+_ROOT, _BETWEEN = "PKISVC Identity Root rehearsed", "PKISVC Identity Intermediate rehearsed"
+_INSTANCE = "opc-instance:"
+
+
+def _new_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def _signed(
+    subject: x509.Name, public: rsa.RSAPublicKey, issuer: str, key: rsa.RSAPrivateKey, life: timedelta
+) -> x509.Certificate:
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(subject).issuer_name(_name(issuer)).public_key(public)
+    made = made.serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(minutes=5))
+    return made.not_valid_after(now + life).sign(key, hashes.SHA256())
+
+
+def _name(common: str, *units: str) -> x509.Name:
+    # The vendor's names have more than the 64 characters that X.520 allows; its own SDK ignores the same warning.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        parts = [x509.NameAttribute(NameOID.COMMON_NAME, common, _validate=False)]
+    return x509.Name([*parts, *(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit) for unit in units)])
+
+
+def _authority(world: World) -> tuple[x509.Certificate, x509.Certificate, rsa.RSAPrivateKey]:
+    """Return the root's certificate, the intermediate's and its key; made if absent."""
+    folder = world.folder(_FOLDER)
+    kept = folder / "authority.pem"
+    with wires.locked(world, "identities"):
+        if not kept.exists():
+            folder.chmod(0o700)
+            root_key, key = _new_key(), _new_key()
+            root = _signed(_name(_ROOT), root_key.public_key(), _ROOT, root_key, _AUTHORITY)
+            between = _signed(_name(_BETWEEN), key.public_key(), _ROOT, root_key, _AUTHORITY)
+            parts = [root.public_bytes(_PEM), between.public_bytes(_PEM), key.private_bytes(_PEM, *_PLAIN)]
+            write_whole(kept, b"".join(parts).decode())
+    text = kept.read_bytes()
+    root, between = x509.load_pem_x509_certificates(text)
+    loaded = serialization.load_pem_private_key(text[text.index(b"-----BEGIN RSA") :], None)
+    if not isinstance(loaded, rsa.RSAPrivateKey):
+        raise TypeError(f"{kept} holds a key that is no RSA key.")
+    return root, between, loaded
+
+
+def issue(world: World, instance: Record) -> dict[str, str]:
+    """Return a new certificate and key of an instance, and the intermediate certificate, by their names in the service."""
+    _, between, authority = _authority(world)
+    key = _new_key()
+    units = ("opc-certtype:instance", f"opc-compartment:{instance.inputs['compartmentId']}")
+    subject = _name(instance.id, *units, f"{_INSTANCE}{instance.id}", f"opc-tenant:{TENANCY}")
+    leaf = _signed(subject, key.public_key(), _BETWEEN, authority, _LEAF)
+    return {
+        "cert.pem": leaf.public_bytes(_PEM).decode(),
+        "key.pem": key.private_bytes(_PEM, *_PLAIN).decode(),
+        "intermediate.pem": between.public_bytes(_PEM).decode(),
+    }
+
+
+def verified(world: World, leaf: x509.Certificate, between: list[x509.Certificate]) -> str:
+    """Return the instance that a certificate names, once it is proven that this tenancy's authority signed it.
+
+    Raises:
+        ValueError: the certificate is none of that authority, or is not valid now.
+    """
+    root, _, _ = _authority(world)
+    now = datetime.now(UTC)
+    for issuer in between:
+        try:
+            issuer.verify_directly_issued_by(root)
+            leaf.verify_directly_issued_by(issuer)
+        except (InvalidSignature, TypeError, ValueError):
+            continue
+        if all(one.not_valid_before_utc <= now <= one.not_valid_after_utc for one in (leaf, issuer)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                units = [str(one.value) for one in leaf.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)]
+            return next(unit.removeprefix(_INSTANCE) for unit in units if unit.startswith(_INSTANCE))
+    raise ValueError("the certificate is not one of this tenancy's authority, or has expired.")
+
+
+def main(host_id: str) -> None:
+    """Write the identity of a host for its metadata service."""
+    world = World.current()
+    end_point.start(world)
+    records = Store(world, end_point.CLOUD).read().of(INSTANCE)
+    instance = next(one for one in records if one.short == host_id)
+    write_whole(Path(world.folder(_FOLDER), f"{host_id}.json"), json.dumps(issue(world, instance)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

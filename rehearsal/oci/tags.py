@@ -1,0 +1,20 @@
+"""Defined tags: name spaces of keys in the API, `space.key` in the provider's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def nested(tags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the provider's tags as the API has them."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in tags.items():
+        space, _, name = key.partition(".")
+        found.setdefault(space, {})[name] = value
+    return found
+
+
+def flat(tags: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the API's tags as the provider has them."""
+    return {f"{space}.{name}": value for space, names in tags.items() for name, value in names.items()}

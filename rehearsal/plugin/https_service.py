@@ -1,0 +1,119 @@
+"""HTTPS for a cloud's own end points: one process, a thread for each connection, until it is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import TCPServer
+from typing import Any
+
+from typing_extensions import override
+
+from rehearsal.host import authority
+from rehearsal.net import services
+from rehearsal.world.world import World
+
+_LONGEST_BYTES = 4 << 20
+#: No vendor keeps a silent connection for longer.
+_PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request: `target` is path and query as they were sent; names of headers are in lower case."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer: a `body` that is no text is sent as JSON; None is no body at all."""
+
+    status: int
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def content(self) -> tuple[bytes, str]:
+        """Return the body's bytes and type."""
+        if isinstance(self.body, str):
+            return self.body.encode(), "text/xml;charset=UTF-8"
+        return (b"" if self.body is None else json.dumps(self.body).encode()), "application/json"
+
+
+class Silence(Exception):  # noqa: N818 - it is no error: the service says nothing
+    """The service does not answer this request."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    @override
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # the base class asks a name service for its own name, and none is reachable here
+
+
+def serve(world: World, cloud: str, answer: Callable[[Request], Answer]) -> None:
+    """Answer at the cloud's announced address until killed.
+
+    Raises:
+        OSError: another program listens there.
+    """
+    service = services.announced(world, cloud)
+    server = _Server((service.address, services.PORT), _handler(answer))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:
+        certificate, key = authority.issue(world, service.names, Path(folder))
+        context.load_cert_chain(certificate, key)
+    # Each connection's own thread does the handshake, so that no caller can keep the others waiting.
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    with services.listening(world, cloud):
+        server.serve_forever()
+
+
+def _handler(answer: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = _PATIENCE_S
+
+        def _do(self) -> None:
+            length = self.headers.get("content-length", "0")
+            if not length.isdecimal() or int(length) > _LONGEST_BYTES:
+                self.send_error(413)
+                return
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            request = Request(self.command, self.path, headers, self.rfile.read(int(length)))
+            try:
+                said = answer(request)
+            except Silence:
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    self.rfile.read(1)  # until the caller gives up, or for as long as a connection lasts
+                return
+            except Exception:  # noqa: BLE001 - a service goes on after a mistake of its own
+                traceback.print_exc(file=sys.stderr)
+                said = Answer(500, {"code": "InternalServerError", "message": "An internal server error has occurred."})
+            content, kind = said.content()
+            self.send_response(said.status)
+            for name, value in {**said.headers, "Content-Type": kind, "Content-Length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _do  # noqa: N815 - http.server looks for these names
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name for it
+            """Write nothing for each request; what fails unexpectedly is on standard error."""
+
+    return Handler

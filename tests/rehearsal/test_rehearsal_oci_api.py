@@ -1,0 +1,387 @@
+"""OCI's API as an instance principal calls it, on hosts that are only noted: signatures, policies, launches, faults."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oci_caller import Caller
+from oci_stack import AD, COMPARTMENT, TENANCY, Fakes, Stack, cloud, configuration, fakes
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from stand_in import faults
+from wait_until import wait_until
+
+from rehearsal.oci.api.service import Service
+from rehearsal.oci.cloud import Cloud
+from rehearsal.oci.metadata_service import Service as Metadata
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.https_service import Answer, Request, Silence
+
+ALLOWED = (
+    "manage compute-management-family",
+    "manage instance-family",
+    "use virtual-network-family",
+    "use volumes",
+    "inspect work-requests",
+)
+TAGS = {"busbar": "one"}
+
+
+class Account:
+    """A stack with a head node, its rights, and the API."""
+
+    def __init__(self, cloud: Cloud, rights: tuple[str, ...] = ALLOWED, rule: str = "") -> None:
+        self.cloud, self.stack = cloud, Stack(cloud).network()
+        self.head = self.stack.bastion()
+        rule = rule or f"ALL {{instance.id = '{self.head.id}', instance.compartment.id = '{COMPARTMENT}'}}"
+        self.stack.make("DynamicGroup", "g", compartmentId=TENANCY, name="Head", description="d", matchingRule=rule)
+        self.stack.make("InstanceConfiguration", "conf", **configuration(self.stack.ids["private"]))
+        self.allow("first", *rights)
+        self.service = Service(cloud)
+        self.caller = Caller(cloud.world, self.service, self.head)
+
+    def allow(self, name: str, *rights: str, where: str = "") -> None:
+        said = [f"Allow dynamic-group head to {one} in compartment id {COMPARTMENT}{where}" for one in rights]
+        if said:
+            self.stack.make("Policy", name, name=name, description="d", statements=said)
+
+    def asked(self, size: int = 2, **more: Any) -> dict[str, Any]:
+        return {
+            "compartmentId": COMPARTMENT,
+            "displayName": "train",
+            "freeformTags": TAGS,
+            "instancePools": [{"instanceConfigurationId": self.stack.ids["conf"], "size": size}],
+            "placementConfiguration": {"availabilityDomain": AD, "primarySubnetId": self.stack.ids["private"]},
+            **more,
+        }
+
+    def launch(self, size: int = 2, token: str = "", **more: Any) -> Answer:
+        headers = {"opc-retry-token": token} if token else {}
+        return self.caller.call("POST", "/clusterNetworks", self.asked(size, **more), more=headers)
+
+    def get(self, path: str, **query: Any) -> Answer:
+        words = "&".join(f"{name}={value}" for name, value in {"compartmentId": COMPARTMENT, **query}.items())
+        return self.caller.call("GET", f"{path}?{words}")
+
+    def network(self, ocid: str, state: str) -> dict[str, Any]:
+        """Wait until a network is in a state."""
+        shown: dict[str, Any] = {}
+
+        def there() -> bool:
+            shown.update(self.caller.call("GET", f"/clusterNetworks/{ocid}").body)
+            return shown["lifecycleState"] == state
+
+        wait_until(there, f"{ocid} is {state}")
+        return shown
+
+    def launched(self, size: int = 2) -> dict[str, Any]:
+        return self.network(self.launch(size).body["id"], "RUNNING")
+
+
+@pytest.fixture
+def account(cloud: Cloud) -> Account:
+    return Account(cloud)
+
+
+def code(answer: Answer) -> tuple[int, str]:
+    return answer.status, answer.body["code"]
+
+
+NOT_AUTHENTICATED = (401, "NotAuthenticated")
+NOT_FOUND = (404, "NotAuthorizedOrNotFound")
+
+
+def test_a_request_without_a_signature_or_with_a_wrong_one_is_not_authenticated(account: Account) -> None:
+    assert account.caller.call("GET", f"/instances?compartmentId={COMPARTMENT}").status == 200
+    target = f"/20160918/instances?compartmentId={COMPARTMENT}"
+    assert code(account.service.answer(Request("GET", target, {"host": "x"}, b""))) == NOT_AUTHENTICATED
+    other = Caller(account.cloud.world, account.service, account.head)
+    other.federate()
+    account.caller.session = other.session
+    answer = account.caller.call("GET", f"/instances?compartmentId={COMPARTMENT}")
+    assert code(answer) == NOT_AUTHENTICATED
+    assert answer.body["message"].startswith("The required information to complete authentication was not provided")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda headers: headers.update(date="Mon, 01 Jan 2024 00:00:00 GMT"),
+        lambda headers: headers.update(date="yesterday"),
+        lambda headers: headers.update(names="date (request-target)"),
+        lambda headers: headers.update(names="(request-target) host"),
+        lambda headers: headers.update(names="date host"),
+        lambda headers: headers.update(names="date (request-target) host content-length content-type"),
+        lambda headers: headers.update({"x-content-sha256": base64.b64encode(bytes(32)).decode()}),
+    ],
+)
+def test_a_signature_counts_only_if_it_is_new_and_covers_target_host_and_body(
+    account: Account, change: Callable[[dict[str, str]], None]
+) -> None:
+    assert code(account.caller.call("POST", "/clusterNetworks", account.asked(), change)) == NOT_AUTHENTICATED
+    assert account.get("/clusterNetworks").body == []
+
+
+def test_a_certificate_of_another_authority_or_a_wrong_key_gets_no_token(account: Account, tmp_path: Path) -> None:
+    foreign = Caller(Cloud(type(account.cloud.world).at(tmp_path / "other")).world, account.service, account.head)
+    assert code(foreign.federate()) == NOT_AUTHENTICATED
+    own = Caller(account.cloud.world, account.service, account.head)
+    assert code(own.federate(**{"key.pem": foreign.papers["key.pem"]})) == NOT_AUTHENTICATED
+    assert code(own.federate(**{"intermediate.pem": foreign.papers["intermediate.pem"]})) == NOT_AUTHENTICATED
+    assert own.federate().status == 200
+
+
+def test_a_token_ends_after_twenty_minutes_and_with_its_instance(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert account.get("/instances").status == 200
+    real = time.time
+    monkeypatch.setattr("rehearsal.oci.api.federation.time.time", lambda: real() + 20 * 60 + 1)
+    assert code(account.get("/instances")) == NOT_AUTHENTICATED
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("rule", "member"),
+    [
+        ("instance.compartment.id = '{compartment}'", True),
+        ("ANY {{instance.id = 'ocid1.instance.oc1..other', instance.id = '{head}'}}", True),
+        ("ALL {{instance.id = 'ocid1.instance.oc1..other', instance.compartment.id = '{compartment}'}}", False),
+        ("instance.id != '{head}'", False),
+        ("tag.ops.role.value = 'head'", True),
+        ("tag.ops.role.value", True),
+        ("tag.ops.role.value = 'node'", False),
+        ("ALL {{resource.type = 'fnfunc', resource.compartment.id = '{compartment}'}}", False),
+    ],
+)
+def test_only_an_instance_that_a_dynamic_groups_rule_matches_may_do_what_its_policies_allow(
+    cloud: Cloud, rule: str, member: bool
+) -> None:
+    account = Account(cloud, rule="instance.id = 'ocid1.instance.oc1..nobody'")
+    assert code(account.get("/clusterNetworks")) == NOT_FOUND
+    with cloud.store.change() as database:
+        database.records[account.head.id].inputs["definedTags"] = {"ops.role": "head"}
+        group = database.records[account.stack.ids["g"]]
+        group.inputs["matchingRule"] = rule.format(head=account.head.id, compartment=COMPARTMENT)
+    assert (account.get("/clusterNetworks").status == 200) is member
+
+
+@pytest.mark.parametrize("missing", ALLOWED)
+def test_each_right_is_needed_for_what_the_vendors_table_says(cloud: Cloud, missing: str) -> None:
+    account = Account(cloud, tuple(one for one in ALLOWED if one != missing))
+    made = account.launch()
+    assert (made.status == 202) is (missing in {"use volumes", "inspect work-requests"})
+    account.allow("late", missing)
+    network = made.body["id"] if made.status == 202 else account.launch().body["id"]
+    account.network(network, "RUNNING")
+    with cloud.store.change() as database:
+        del database.records[account.stack.ids["late"]]
+    ended = account.caller.call("DELETE", f"/clusterNetworks/{network}")
+    assert (ended.status == 204) is (missing == "inspect work-requests")
+    assert (account.get("/workRequests").status == 200) is (missing != "inspect work-requests")
+
+
+@pytest.mark.parametrize(
+    ("where", "may"),
+    [
+        (" where request.operation = 'ListClusterNetworks'", True),
+        (" where request.operation = 'GetClusterNetwork'", False),
+        (" where any {request.permission = 'INSTANCE_READ', request.operation = /List*/}", True),
+        (" where target.resource.name = 'x'", False),
+        (" where target.compartment.name != 'clusters'", False),
+    ],
+)
+def test_a_policys_condition_is_judged_and_one_about_what_is_not_there_is_false(cloud: Cloud, where: str, may: bool) -> None:
+    account = Account(cloud, ())
+    account.allow("narrow", "inspect cluster-networks", where=where)
+    assert (account.get("/clusterNetworks").status == 200) is may
+    assert code(account.get("/instances")) == NOT_FOUND
+
+
+def test_a_cluster_network_is_there_at_once_and_its_machines_later(account: Account, fakes: Fakes) -> None:
+    made = account.launch(2, "token-1")
+    assert (made.status, made.body["lifecycleState"]) == (202, "PROVISIONING")
+    ocid, pool = made.body["id"], made.body["instancePools"][0]["id"]
+    assert account.network(ocid, "RUNNING")["instancePools"][0]["currentSize"] == 2
+    request = account.caller.call("GET", f"/workRequests/{made.headers['opc-work-request-id']}").body
+    assert (request["operationType"], request["status"]) == ("CreateClusterNetwork", "SUCCEEDED")
+    assert request["resources"][0]["identifier"] == ocid
+    (listed,) = account.get("/clusterNetworks").body
+    assert (listed["id"], listed["freeformTags"], listed["instancePools"][0]["id"]) == (ocid, TAGS, pool)
+    members = account.get(f"/clusterNetworks/{ocid}/instances").body
+    assert [one["state"] for one in members] == ["Running"] * 2
+    addresses = {
+        one["vnicId"]: one["ipAddress"] for one in account.get("/privateIps", subnetId=account.stack.ids["private"]).body
+    }
+    attached = {one["instanceId"]: one["vnicId"] for one in account.get("/vnicAttachments").body}
+    assert {addresses[attached[one["id"]]] for one in members} == {"10.0.1.2", "10.0.1.3"}
+    assert {spec.shape for spec in fakes.running.values() if spec.fabric_id} == {"BM.GPU4.8"}
+
+
+def test_a_retry_token_makes_one_network_and_is_used_up_with_it(account: Account) -> None:
+    first = account.launch(2, "again")
+    assert account.launch(2, "again").body["id"] == first.body["id"]
+    assert account.launch(2, "another").body["id"] != first.body["id"]
+    account.network(first.body["id"], "RUNNING")
+    again = Service(account.cloud)
+    account.caller = Caller(account.cloud.world, again, account.head)
+    assert account.launch(2, "again").body["id"] == first.body["id"], "a service that was started again knows it, too"
+    assert account.caller.call("DELETE", f"/clusterNetworks/{first.body['id']}").status == 204
+    assert account.network(first.body["id"], "TERMINATED")
+    account.service = again
+
+
+def test_a_used_token_of_a_network_that_has_ended_is_refused(account: Account) -> None:
+    ocid = account.launch(1, "once").body["id"]
+    account.network(ocid, "RUNNING")
+    account.caller.call("DELETE", f"/clusterNetworks/{ocid}")
+    account.network(ocid, "TERMINATED")
+    assert code(account.launch(1, "once")) == (409, "InvalidatedRetryToken")
+
+
+def test_the_end_of_a_network_ends_all_its_machines_and_it_is_shown_as_ended(account: Account, fakes: Fakes) -> None:
+    ocid = account.launched()["id"]
+    members = account.get(f"/clusterNetworks/{ocid}/instances").body
+    assert account.caller.call("DELETE", f"/clusterNetworks/{ocid}").status == 204
+    account.network(ocid, "TERMINATED")
+    assert [spec.hostname for spec in fakes.running.values()] == ["bastion-1"]
+    assert account.caller.call("GET", f"/instances/{members[0]['id']}").body["lifecycleState"] == "TERMINATED"
+    assert [one["lifecycleState"] for one in account.get("/clusterNetworks").body] == ["TERMINATED"]
+    assert account.get(f"/clusterNetworks/{ocid}/instances").body == []
+    assert code(account.caller.call("DELETE", f"/clusterNetworks/{ocid}")) == NOT_FOUND
+
+
+def test_a_network_that_is_told_to_end_while_it_starts_ends(account: Account, fakes: Fakes) -> None:
+    ocid = account.launch(3).body["id"]
+    assert account.caller.call("DELETE", f"/clusterNetworks/{ocid}").status == 204
+    account.network(ocid, "TERMINATED")
+    assert len(fakes.running) == 1
+
+
+def test_detaching_with_termination_shrinks_the_pool_by_one_machine(account: Account, fakes: Fakes) -> None:
+    shown = account.launched(3)
+    pool, members = shown["instancePools"][0]["id"], account.get(f"/clusterNetworks/{shown['id']}/instances").body
+    body = {"instanceId": members[1]["id"], "isDecrementSize": True, "isAutoTerminate": True}
+    assert account.caller.call("POST", f"/instancePools/{pool}/actions/detachInstance", body).status == 202
+    left = account.network(shown["id"], "RUNNING")["instancePools"][0]
+    wait_until(lambda: len(fakes.running) == 3, "the machine has ended")
+    assert (left["size"], [one["id"] for one in account.get(f"/clusterNetworks/{shown['id']}/instances").body]) == (
+        2,
+        [members[0]["id"], members[2]["id"]],
+    )
+    assert code(account.caller.call("POST", f"/instancePools/{pool}/actions/detachInstance", body)) == NOT_FOUND
+
+
+def test_without_capacity_none_of_the_machines_stays_and_the_work_request_says_why(account: Account, fakes: Fakes) -> None:
+    faults(account.cloud, {"kind": "capacity", "after": 1, "times": 1})
+    made = account.launch(2)
+    account.network(made.body["id"], "TERMINATED")
+    (request,) = account.get("/workRequests", resourceId=made.body["id"]).body
+    assert request["status"] == "FAILED"
+    (error,) = account.caller.call("GET", f"/workRequests/{request['id']}/errors").body
+    assert error["message"] == "Out of host capacity."
+    assert len(fakes.running) == 1
+    assert account.launched(2)["lifecycleState"] == "RUNNING", "the fault struck once"
+
+
+def test_a_set_of_which_only_a_part_was_launched_stays_until_it_is_ended(account: Account, fakes: Fakes) -> None:
+    faults(account.cloud, {"kind": "capacity", "after": 1, "partial": True})
+    ocid = account.launch(2).body["id"]
+    wait_until(lambda: account.get("/workRequests", resourceId=ocid).body[0]["status"] == "FAILED", "the launch has failed")
+    assert account.caller.call("GET", f"/clusterNetworks/{ocid}").body["lifecycleState"] == "PROVISIONING"
+    assert len(account.get(f"/clusterNetworks/{ocid}/instances").body) == 1
+    account.caller.call("DELETE", f"/clusterNetworks/{ocid}")
+    account.network(ocid, "TERMINATED")
+    assert len(fakes.running) == 1
+
+
+def test_throttling_silence_and_a_lost_answer_strike_as_often_as_they_are_planted(account: Account) -> None:
+    faults(
+        account.cloud,
+        {"kind": "throttle", "operation": "ListClusterNetworks", "times": 1},
+        {"kind": "api_timeout", "operation": "ListInstances", "times": 1},
+        {"kind": "answer_lost", "operation": "CreateClusterNetwork", "times": 1},
+    )
+    assert code(account.get("/clusterNetworks")) == (429, "TooManyRequests")
+    with pytest.raises(Silence):
+        account.get("/instances")
+    with pytest.raises(Silence):
+        account.launch(1, "lost")
+    (listed,) = account.get("/clusterNetworks").body
+    assert account.launch(1, "lost").body["id"] == listed["id"]
+
+
+def test_lists_come_in_pages(account: Account) -> None:
+    account.launched(3)
+    pages, page = [], ""
+    while page is not None:
+        answer = account.get("/vnicAttachments", limit=3, **({"page": page} if page else {}))
+        pages.append(len(answer.body))
+        page = answer.headers.get("opc-next-page")
+    assert pages == [3, 1]
+    assert code(account.get("/vnicAttachments", limit=0)) == (400, "InvalidParameter")
+    assert code(account.get("/vnicAttachments", page="x")) == (400, "InvalidParameter")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"instancePools": None}, (400, "MissingParameter")),
+        ({"placementConfiguration": {"primarySubnetId": "x"}}, (400, "MissingParameter")),
+        ({"instancePools": [{"instanceConfigurationId": "ocid1.instanceconfiguration.oc1..x", "size": 2}]}, NOT_FOUND),
+        ({"instancePools": [{"instanceConfigurationId": "conf", "size": 0}]}, (400, "InvalidParameter")),
+        ({"compartmentId": "ocid1.compartment.oc1..x"}, NOT_FOUND),
+    ],
+)
+def test_what_the_service_refuses_is_refused_at_once(
+    account: Account, change: dict[str, Any], expected: tuple[int, str]
+) -> None:
+    assert code(account.launch(2, **change)) == expected
+    assert account.get("/clusterNetworks").body == []
+
+
+def test_more_machines_than_the_limit_are_refused_at_once(account: Account) -> None:
+    assert code(account.launch(65)) == (400, "LimitExceeded")
+
+
+def test_what_a_launched_machine_uses_cannot_be_deleted_under_it(account: Account) -> None:
+    account.launched()
+    with pytest.raises(
+        ServiceError, match=r"409-Conflict, The Instance Configuration .* is associated to one or more Instance Pools"
+    ):
+        account.cloud.delete(account.stack.ids["conf"])
+    with pytest.raises(ServiceError, match="409-Conflict"):
+        account.cloud.delete(account.stack.ids["private"])
+
+
+def test_the_metadata_service_wants_its_header_and_hides_version_one_where_it_is_disabled(
+    account: Account, fakes: Fakes
+) -> None:
+    (folder,) = (fakes.world.path / "hosts").iterdir()
+    spec = fakes.running[folder.name]
+    kept: dict[str, Any] = {"metadata": dict(spec.metadata)}
+    own = {"authorization": "Bearer Oracle"}
+    service = Metadata(fakes.world.path, folder.name)
+
+    def said(path: str, headers: dict[str, str], method: str = "GET") -> tuple[int, str]:
+        (folder / "spec.json").write_text(json.dumps(kept))
+        found = service.answer(method, path, headers, b"")
+        (folder / "spec.json").unlink()  # the fakes expect an empty folder
+        return found
+
+    assert said("/opc/v2/instance/id", own) == (200, account.head.id)
+    assert said("/opc/v2/instance/regionInfo/realmKey", own) == (200, "oc1")
+    assert said("/opc/v2/vnics/0/privateIp", own) == (200, "10.0.0.2")
+    assert said("/opc/v2/instance/", {})[0] == 401
+    assert said("/opc/v2/instance/", {**own, "x-forwarded-for": "10.0.0.9"})[0] == 401
+    assert said("/opc/v2/instance/nothing", own)[0] == 404
+    assert said("/opc/v2/", own)[0] == 404
+    assert said("/opc/v2/instance/id", own, "POST")[0] == 405
+    assert said("/opc/v1/instance/id", {}) == (200, account.head.id)
+    kept["metadata"]["legacy"] = "no"
+    assert said("/opc/v1/instance/id", {})[0] == 404
+    assert said("/opc/v2/instance/id", own)[0] == 200
