@@ -38,6 +38,8 @@ VAR_FOLDERS = [
     "cache", "lib/cloud", "lib/dpkg", "lib/misc", "lib/rehearsal", "lib/sudo", "local", "log", "mail", "opt",
     "spool",
 ]  # fmt: skip
+#: Where packages find the machine's own programs that an image lacks until then.
+MACHINE = "usr/lib/rehearsal/machine"
 PROGRAMS = ("usr/libexec", "usr/lib/rehearsal/init", "usr/lib/rehearsal/counters")
 KEPT_UIDS_BELOW = 1000
 #: Block and character major for sample use: no driver answers, so no device of the machine can be hit by a number.
@@ -71,7 +73,7 @@ def clean_machine(upper: Path) -> None:
     for name in FRESH_TOP:
         (upper / name).unlink(missing_ok=True)
         opaque(upper / name)
-    for folder in ("usr/local", "usr/src"):
+    for folder in ("usr/local", "usr/src", "usr/lib/systemd/system"):
         opaque(upper / folder)
     # Plugins that look for displays and OpenCL devices whenever a rank starts; no image of a vendor has them.
     for plugins in Path("/").glob("usr/lib/*/hwloc"):
@@ -263,7 +265,7 @@ def main(folder: Path) -> None:
     for inside, outside in (("dev/console", folder / "console.fifo"), ("var/lib/rehearsal/calls", plan["calls"])):
         (root / inside).touch()
         mount("--bind", str(outside), str(root / inside))
-    for inside, outside in plan["programs"].items():
+    for inside, outside in {**plan["programs"], MACHINE: "/usr"}.items():
         (root / inside).mkdir(parents=True)
         mount("--bind", outside, str(root / inside))
         mount("-o", "remount,ro,bind", str(root / inside))

@@ -21,6 +21,13 @@ IPTABLES = ("iptables", "iptables-save", "iptables-restore")
 #: Debian's own tools, which only an image of Debian's family has.
 DPKG = ("apt", "apt-cache", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
+#: The machine's Slurm and munge, which packages bring.
+SLURM = (
+    *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue"),
+    *("sreport", "srun", "sshare", "sstat", "strigger"),
+    *(f"slurm{one}{end}" for one in ("ctld", "d", "stepd", "dbd") for end in ("", "-wlm")),
+    *("munge", "unmunge", "remunge", "munged", "mungekey"),
+)
 #: Commands that an image has only if its table or a package says so, whatever the machine has.
 FOREIGN = tuple(
     dict.fromkeys(
@@ -102,7 +109,7 @@ def absent(one: Image) -> list[str]:
     gone = [name for name in FOREIGN if name not in one.commands and not (name == "mount.lustre" and one.lustre)]
     gone += (*DPKG, *IPTABLES) if one.family != "ubuntu" else ("apt",)
     # The machine's MPI only runs below the image's own.
-    return [*gone, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort"]
+    return [*gone, *SLURM, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort"]
 
 
 def links(one: Image) -> dict[str, str]:
@@ -158,6 +165,7 @@ def texts(one: Image) -> dict[str, tuple[str, int]]:
         "etc/ssh/ssh_config": ("Host *\n    SendEnv LANG LC_*\n", 0o644),
         "etc/rehearsal/vendor": (f"{one.vendor}\n", 0o644),
         "etc/rehearsal/family": (f"{one.family} {one.release.partition('.')[0]}\n", 0o644),
+        "etc/rehearsal/release": (f"{one.release}\n", 0o644),
     }
     if one.family == "ubuntu":
         made |= package_state.texts(one.release, one.kernel)

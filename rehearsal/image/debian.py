@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rehearsal.image.packages import Package
+    from rehearsal.image.package import Package
 
 _OWN = Path("/usr/lib/rehearsal")
 
@@ -55,6 +55,8 @@ def _laid(package: Package) -> list[tuple[str, int, bytes, str]]:
     for kind, path, source in package.get("files", ()):
         if kind == "link":
             found.append((f".{path}", 0o777, b"", source))
+        elif kind == "text":
+            found.append((f".{path}", 0o644, source.encode(), ""))
         elif kind == "tree":
             found.append((f".{path}", 0o644, source_tree((_OWN / source).read_bytes()), ""))
         else:

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TypedDict
 
-
-class Package(TypedDict, total=False):
-    """One package: its version, its files as (`copy`, `program`, `link` or `tree`, path, source or target), and its postinst.
-
-    A `tree` is an archive of the Lustre client's source, whose rules are the stand-in's.
-    """
-
-    version: str
-    files: list[tuple[str, str, str]]
-    postinst: str
-
+from rehearsal.image import slurm_packages
+from rehearsal.image.package import Package
 
 _PLAIN = (
     *("git", "gcc", "gcc-c++", "make", "cmake", "numactl", "jq", "tmux", "vim", "wget", "curl", "tar", "unzip", "pigz"),
@@ -31,36 +21,49 @@ _LUSTRE: Package = {
 #: The running kernel, which is the machine's, and none that the vendor has a Lustre module for.
 _KERNEL = os.uname().release
 # The files of the plain packages are in the machine's /usr already, or are missing.
+_FIRST_WITH_EPEL = 8
 ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
 _DEBIAN = (
     *("build-essential", "netfilter-persistent", "ifupdown", "wpasupplicant", "module-assistant", "bzip2", "debhelper"),
     *("libtool", "libyaml-dev", "libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config"),
     *("autoconf", "automake", "quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
-# Their programs are the machine's own; users, numbers and folders are those that Debian's packages make.
-_MUNGE: Package = {
-    "version": "0.5.15-2",
-    "postinst": """getent passwd munge || useradd --system --no-create-home --shell /usr/sbin/nologin munge
-for folder in /etc/munge /var/lib/munge /var/log/munge; do install -d -o munge -g munge -m 700 $folder; done
-[ -e /etc/munge/munge.key ] || head -c 128 /dev/urandom > /etc/munge/munge.key
-chown munge: /etc/munge/munge.key; chmod 600 /etc/munge/munge.key
-""",
-}
-_SLURM: Package = {
-    "version": "22.05.8-4",
-    "postinst": """getent passwd slurm || useradd --uid 64030 --no-create-home --shell /usr/sbin/nologin slurm
-install -d -o slurm -g slurm /var/lib/slurm /var/log/slurm
-install -d /etc/slurm
-""",
-}
 _HEADERS: Package = {"files": [("link", f"/usr/lib/modules/{_KERNEL}/build", f"/usr/src/linux-headers-{_KERNEL}")]}
 UBUNTU: dict[str, Package] = {
     **dict.fromkeys((*_PLAIN, *_DEBIAN), Package()),
     "nfs-common": _NFS,
     f"linux-headers-{_KERNEL}": _HEADERS,
-    "munge": _MUNGE,
-    **dict.fromkeys(("slurmctld", "slurmd", "slurm-client"), _SLURM),
+    "munge": slurm_packages.MUNGE,
 }
+
+
+def oracle(release: str) -> dict[str, Package]:
+    """Return the packages of Oracle's own repositories of a release."""
+    if int(release) < _FIRST_WITH_EPEL:
+        return ORACLE
+    place = f"https://yum$ociregion.oci.oraclecloud.com/repo/OracleLinux/OL{release}/developer/EPEL/x86_64/"
+    name = f"ol{release}_developer_EPEL"
+    repository = (
+        f"[{name}]\nname=Oracle Linux {release} EPEL Packages for Development\nbaseurl={place}\ngpgcheck=1\nenabled=1\n"
+    )
+    files = [("text", f"/etc/yum.repos.d/oracle-epel-ol{release}.repo", repository)]
+    return {
+        **ORACLE,
+        "munge": slurm_packages.EL_MUNGE,
+        f"oracle-epel-release-el{release}": {"version": "1.0-4", "files": files},
+    }
+
+
+def at_oracle(address: str, release: str) -> dict[str, Package]:
+    """Return the packages at an address of the vendor's repositories."""
+    return slurm_packages.epel(release) if "/developer/EPEL/" in address else oracle(release)
+
+
+def ubuntu(release: str) -> dict[str, Package]:
+    """Return the packages of Ubuntu's archive for a release such as 22.04."""
+    return UBUNTU | slurm_packages.debian(release)
+
+
 AMAZON: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS, "lustre-client": _LUSTRE}
 
 

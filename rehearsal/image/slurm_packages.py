@@ -1,0 +1,113 @@
+"""Slurm and munge as the distributions package them; their programs are the machine's own, Debian's 22.05."""
+
+from __future__ import annotations
+
+from rehearsal.image.package import Package
+
+#: Where a host sees the programs of the machine, whose Slurm and munge images lack until a package brings them.
+_MACHINE = "/usr/lib/rehearsal/machine"
+_MUNGE_PROGRAMS = ("bin/munge", "bin/unmunge", "bin/remunge", "sbin/munged", "sbin/mungekey")
+_CLIENTS = (
+    *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue"),
+    *("sreport", "srun", "sshare", "sstat", "strigger"),
+)
+
+
+def _programs(*paths: str) -> list[tuple[str, str, str]]:
+    return [("link", f"/usr/{path}", f"{_MACHINE}/{path}") for path in paths]
+
+
+def _daemon(name: str) -> list[tuple[str, str, str]]:
+    """Return a daemon of Slurm, which Debian calls by another name, and its unit."""
+    after = "KillMode=process\nDelegate=yes\n" if name == "slurmd" else ""
+    unit = (
+        "[Unit]\nDescription=Slurm daemon\nAfter=network-online.target munge.service\nWants=network-online.target\n"
+        "ConditionPathExists=/etc/slurm/slurm.conf\n\n[Service]\nType=simple\n"
+        f"EnvironmentFile=-/etc/sysconfig/{name}\nEnvironmentFile=-/etc/default/{name}\n"
+        f"ExecStart=/usr/sbin/{name} -D -s ${name.upper()}_OPTIONS\nExecReload=/bin/kill -HUP $MAINPID\n{after}"
+        "LimitNOFILE=65536\nTasksMax=infinity\n\n[Install]\nWantedBy=multi-user.target\n"
+    )
+    both = (name, "slurmstepd") if name == "slurmd" else (name,)
+    links = [("link", f"/usr/sbin/{one}", f"{_MACHINE}/sbin/{one}-wlm") for one in both]
+    return [*links, ("text", f"/usr/lib/systemd/system/{name}.service", unit)]
+
+
+_MUNGE_UNIT = (
+    "[Unit]\nDescription=MUNGE authentication service\nAfter=network-online.target\n\n[Service]\nType=forking\n"
+    "EnvironmentFile=-/etc/sysconfig/munge\nEnvironmentFile=-/etc/default/munge\nExecStart=/usr/sbin/munged $OPTIONS\n"
+    "PIDFile=/run/munge/munged.pid\nRuntimeDirectory=munge\nRuntimeDirectoryMode=0755\nUser=munge\nGroup=munge\n\n"
+    "[Install]\nWantedBy=multi-user.target\n"
+)
+_MUNGE_FILES = [*_programs(*_MUNGE_PROGRAMS), ("text", "/usr/lib/systemd/system/munge.service", _MUNGE_UNIT)]
+# Users, numbers and folders are those that Debian's packages make.
+MUNGE: Package = {
+    "version": "0.5.15-2",
+    "files": _MUNGE_FILES,
+    "postinst": """getent passwd munge || useradd --system --no-create-home --shell /usr/sbin/nologin munge
+for folder in /etc/munge /var/lib/munge /var/log/munge; do install -d -o munge -g munge -m 700 $folder; done
+[ -e /etc/munge/munge.key ] || head -c 128 /dev/urandom > /etc/munge/munge.key
+chown munge: /etc/munge/munge.key; chmod 600 /etc/munge/munge.key
+systemctl enable --now munge
+""",
+}
+_SLURM_USER = """getent passwd slurm || useradd --uid 64030 --no-create-home --shell /usr/sbin/nologin slurm
+install -d -o slurm -g slurm /var/lib/slurm /var/log/slurm
+install -d /etc/slurm
+"""
+#: Debian's and Ubuntu's packages of Slurm; what `--version` says is the machine's.
+_SLURM_VERSIONS = {"22.04": "21.08.5-2ubuntu1", "24.04": "23.11.4-1.2ubuntu5"}
+
+
+def debian(ubuntu: str) -> dict[str, Package]:
+    """Return Slurm as in the archive of a release of Ubuntu's, such as 22.04."""
+    version = _SLURM_VERSIONS.get(ubuntu, "22.05.8-4")
+    parts = {
+        "slurmctld": _daemon("slurmctld"),
+        "slurmd": _daemon("slurmd"),
+        "slurm-client": _programs(*(f"bin/{one}" for one in _CLIENTS)),
+    }
+    return {name: {"version": version, "files": files, "postinst": _SLURM_USER} for name, files in parts.items()}
+
+
+#: An example that starts nothing anywhere; the packages of Fedora's and EPEL's bring one.
+_EXAMPLE = """#
+# Example slurm.conf file. Please run configurator.html
+# (in doc/html) to build a configuration file customized
+# for your environment.
+#
+ClusterName=cluster
+SlurmctldHost=linux0
+SlurmUser=slurm
+StateSaveLocation=/var/spool/slurm/ctld
+SlurmdSpoolDir=/var/spool/slurm/d
+NodeName=linux[1-32] CPUs=1 State=UNKNOWN
+PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def epel(release: str) -> dict[str, Package]:
+    """Return Slurm as in Oracle's mirror of EPEL. Its packages make no user (Fedora's slurm.spec, 17.11 to 25: no %pre)."""
+    version = f"22.05.9-1.el{release}"
+    texts = [("text", "/etc/slurm/slurm.conf", _EXAMPLE), ("text", "/etc/slurm/cgroup.conf", "CgroupAutomount=yes\n")]
+    return {
+        "slurm": {
+            "version": version,
+            "files": [*_programs(*(f"bin/{one}" for one in _CLIENTS)), *texts],
+            "needs": ["munge"],
+            "postinst": "install -d /var/log/slurm /var/spool/slurm/ctld /var/spool/slurm/d\n",
+        },
+        "slurm-slurmctld": {"version": version, "files": _daemon("slurmctld"), "needs": ["slurm"]},
+        "slurm-slurmd": {"version": version, "files": _daemon("slurmd"), "needs": ["slurm"]},
+        "htop": {},
+        "pdsh": {},
+    }
+
+
+#: munge is in the distribution itself from Oracle Linux 8 on; it has no key until somebody makes one, and does not start.
+EL_MUNGE: Package = {
+    "version": "0.5.13-13",
+    "files": _MUNGE_FILES,
+    "postinst": """getent passwd munge || useradd --system --no-create-home --shell /sbin/nologin munge
+for folder in /etc/munge /var/lib/munge /var/log/munge; do install -d -o munge -g munge -m 700 $folder; done
+""",
+}
