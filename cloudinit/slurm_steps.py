@@ -39,5 +39,6 @@ def _packages(image: ImageFamily) -> Step:
     """Install the packages, and stop what they start: a node without a key would only write errors to its log."""
     work = ["lists"] if image.packages == "apt" else []
     work += [mounts.install(image.packages, " ".join(names)) for names in image.slurm_packages]
+    work += ["rm -f /etc/slurm/slurm.conf"]  # the example of EPEL's package, which looks like another cluster's
     work += ["systemctl disable --now slurmctld slurmd || echo 'busbar: no unit of Slurm was there to stop'"]
     return Step("slurm-packages", "\n".join(work))
