@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ _STOP_S = 30
 _FORK_S = 60
 #: What timeout(1) exits with when it ends a command.
 _ENDED = 124
+_TRUE = {"yes", "true", "1", "on"}
+#: Numbers of dynamic users (systemd.exec(5)).
+_DYNAMIC, _DYNAMIC_COUNT = 61184, 4336
 _RUNS = "/usr/lib/rehearsal/timer"
 _UNITS_S = {"": 1.0, "s": 1.0, "sec": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -103,10 +107,10 @@ def _holds(path: str) -> bool:
 
 def _start_service(name: str, its: Unit) -> int:
     environment = _environment(its)
-    prefix = _as_user(its)
+    owner, group = _owner(name, its)
+    prefix = ["setpriv", "--reuid", owner, "--regid", group, "--clear-groups"] if owner != "root" else []
     for folder in _last(its, "RuntimeDirectory").split():
-        owner = _last(its, "User", "root")
-        given = ["-o", owner, "-g", _last(its, "Group", owner), "-m", "755"]
+        given = ["-o", owner, "-g", group, "-m", "755"]
         subprocess.run(["install", "-d", *given, f"/run/{folder}"], check=True)
     before = [_words(line, environment) for line in its.get("ExecStartPre", [])]
     commands = [_words(line, environment) for line in its.get("ExecStart", [])]
@@ -124,7 +128,7 @@ def _start_service(name: str, its: Unit) -> int:
     for words in before + commands:
         if code := _run(name, prefix + words, environment, end and end - time.monotonic()):
             return _failed(name, code)
-    if _last(its, "RemainAfterExit").lower() in {"yes", "true", "1", "on"}:
+    if _last(its, "RemainAfterExit").lower() in _TRUE:
         Path(_marker(name, "done")).touch()
     return 0
 
@@ -152,11 +156,17 @@ def _environment(its: Unit) -> dict[str, str]:
     return found
 
 
-def _as_user(its: Unit) -> list[str]:
-    user = _last(its, "User")
-    if user in {"", "root"}:
-        return []
-    return ["setpriv", "--reuid", user, "--regid", _last(its, "Group", user), "--init-groups"]
+def _owner(name: str, its: Unit) -> tuple[str, str]:
+    """Return user and group of a service; a dynamic user has a number that no other one has while the service runs."""
+    user = _last(its, "User", "root")
+    if _last(its, "DynamicUser").lower() in _TRUE and not _exists(user):
+        number = str(_DYNAMIC + zlib.crc32(name.encode()) % _DYNAMIC_COUNT)
+        return number, number
+    return user, _last(its, "Group", user)
+
+
+def _exists(user: str) -> bool:
+    return user != "root" and subprocess.run(["getent", "passwd", user], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def _words(line: str, environment: Mapping[str, str]) -> list[str]:
