@@ -75,12 +75,12 @@ class Core:
         self._networks.lost()
         return self._cloud.store.read()
 
-    def _record(self, call: Call, ocid: str, token: str, needed: str = "") -> Record:
+    def _record(self, call: Call, database: Database, ocid: str, token: str) -> Record:
         """Return a record, also one that is ending, which the call may see."""
-        record = self._cloud.store.read().records.get(ocid)
+        record = database.records.get(ocid)
         if record is None or record.token != token:
             raise _unknown(ocid)
-        self.permit(call, record.inputs["compartmentId"], needed)
+        self.permit(call, record.inputs["compartmentId"])
         return record
 
     def create_network(self, call: Call) -> Answer:
@@ -95,19 +95,19 @@ class Core:
         """ListClusterNetworks."""
         database = self._listed(call)
         there = [shown.network_summary(one) for one in database.records.values() if one.token == NETWORK.token]
-        return page(_chosen([*there, *self._ledger.gone(NETWORK.noun)], call), call.query)
+        return page(_chosen([*there, *self._ledger.gone(NETWORK.noun, database.records)], call), call.query)
 
     def network(self, call: Call, ocid: str) -> Answer:
         """GetClusterNetwork."""
-        ended = self._ledger.ended(ocid)
-        if ended is not None:
+        database, ended = self._cloud.store.read(), self._ledger.ended(ocid)
+        if ocid not in database.records and ended is not None:
             self.permit(call, ended["compartmentId"])
             return Answer(_OK, ended)
-        return Answer(_OK, shown.network(self._cloud.store.read(), self._record(call, ocid, NETWORK.token)))
+        return Answer(_OK, shown.network(database, self._record(call, database, ocid, NETWORK.token)))
 
     def end_network(self, call: Call, ocid: str) -> Answer:
         """TerminateClusterNetwork."""
-        self._record(call, ocid, NETWORK.token)
+        self._record(call, self._cloud.store.read(), ocid, NETWORK.token)
         return Answer(_NO_CONTENT, None, {"opc-work-request-id": self._networks.terminate(ocid).id})
 
     def members(self, call: Call, ocid: str) -> Answer:
@@ -133,20 +133,20 @@ class Core:
         """ListInstances."""
         database = self._listed(call)
         there = [shown.instance(one) for one in database.records.values() if one.token == INSTANCE]
-        return page(_chosen([*there, *self._ledger.gone("instance")], call), call.query)
+        return page(_chosen([*there, *self._ledger.gone("instance", database.records)], call), call.query)
 
     def instance(self, call: Call, ocid: str) -> Answer:
         """GetInstance."""
         self._networks.lost()
-        ended = self._ledger.ended(ocid)
-        if ended is not None:
+        database, ended = self._cloud.store.read(), self._ledger.ended(ocid)
+        if ocid not in database.records and ended is not None:
             self.permit(call, ended["compartmentId"])
             return Answer(_OK, ended)
-        return Answer(_OK, shown.instance(self._record(call, ocid, INSTANCE)))
+        return Answer(_OK, shown.instance(self._record(call, database, ocid, INSTANCE)))
 
     def end_instance(self, call: Call, ocid: str) -> Answer:
         """TerminateInstance."""
-        record = self._record(call, ocid, INSTANCE)
+        record = self._record(call, self._cloud.store.read(), ocid, INSTANCE)
         about = {}
         if record.state != _ENDING:
             about["opc-work-request-id"] = self._networks.end_instance(record).id

@@ -6,7 +6,7 @@ Only this process has it, so it ends with the world. The vendor shows ended reso
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,10 +91,10 @@ class Ledger:
         with self._lock:
             self._gone[shown["id"]] = {**shown, "lifecycleState": "TERMINATED"}
 
-    def gone(self, noun: str) -> list[Shown]:
-        """Return the ended resources of a kind, by the noun in their OCIDs."""
+    def gone(self, noun: str, there: Container[str]) -> list[Shown]:
+        """Return the ended resources of a kind, by the noun in their OCIDs, but for those that are still `there`."""
         with self._lock:
-            return [one for ocid, one in self._gone.items() if ocid.split(".")[1] == noun]
+            return [one for ocid, one in self._gone.items() if ocid.split(".")[1] == noun and ocid not in there]
 
     def ended(self, ocid: str) -> Shown | None:
         """Return an ended resource, or None."""

@@ -6,7 +6,6 @@ under the fault `capacity` with `partial`, which leaves those that were launched
 
 from __future__ import annotations
 
-import fcntl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,8 +19,8 @@ from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked
 from rehearsal.oci.pools import ClusterNetwork
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
+from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
-from rehearsal.world.world import World
 
 NETWORK = ClusterNetwork()
 _FAILURES = (PartlyCreatedError, ServiceError, RequestTimeoutError, RuntimeError, KeyError)
@@ -35,14 +34,6 @@ _USED_TOKEN = (
 def refused(problem: Problem, operation: str) -> ServiceError:
     """Return the service's refusal of an operation."""
     return ServiceError(problem, NETWORK.service, operation)
-
-
-@contextmanager
-def _present(world: World) -> Iterator[None]:
-    """Hold the world's entry as a command does, so that nobody takes a host that boots for one that a crash left."""
-    with (world.folder("locks") / "door").open("a") as door:
-        fcntl.flock(door, fcntl.LOCK_SH)
-        yield
 
 
 class Networks:
@@ -147,11 +138,11 @@ class Networks:
         return self._ledger.begin(request)
 
     def _later(self, ocid: str, work: Callable[[], None]) -> None:
-        def present() -> None:
-            with self._only(ocid), _present(self._cloud.world):
+        def turn() -> None:
+            with self._only(ocid), present(self._cloud.world):
                 work()
 
-        threading.Thread(target=present, daemon=True).start()
+        threading.Thread(target=turn, daemon=True).start()
 
     def _provision(self, record: Record, request: WorkRequest) -> None:
         size = record.inputs["instancePools"][0]["size"]
@@ -189,22 +180,23 @@ class Networks:
         database = self._cloud.store.read()
         record = database.records.get(ocid)
         if record is not None:  # a launch that failed has ended it already
-            self._cloud.remove(ocid)
+            # What is buried shows as ended as soon as it has no record any more.
             for one in shown.members(database, ocid):
                 self._ledger.bury(shown.instance(one))
             self._ledger.bury(shown.network(database, record))
+            self._cloud.remove(ocid)
         self._ledger.end(request)
 
     def _ended(self, record: Record, request: WorkRequest) -> None:
-        self._cloud.remove(record.id)
         self._ledger.bury(shown.instance(record))
+        self._cloud.remove(record.id)
         self._ledger.end(request)
 
     def _detached(self, owner: str, record: Record, request: WorkRequest, *, shrink: bool, end: bool) -> None:
         error = None
         if end:
-            self._cloud.remove(record.id)
             self._ledger.bury(shown.instance(record))
+            self._cloud.remove(record.id)
         found = self._cloud.store.read().find(owner)
         try:
             if found is not None and not shrink:
