@@ -10,7 +10,7 @@ from rehearsal.aws.kinds import INSTANCE, VPC
 from rehearsal.aws.netplan import inhabited, plan_of
 from rehearsal.aws.places import REGION
 from rehearsal.aws.registry import KINDS
-from rehearsal.net import network
+from rehearsal.net import network, wires
 from rehearsal.net.network import VcnPlan
 from rehearsal.plugin import cloud
 from rehearsal.plugin.errors import ServiceError
@@ -31,7 +31,7 @@ class Cloud(cloud.Cloud):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.region = REGION
-        self._drawn: dict[str, VcnPlan] = {}
+        self._drawn: dict[str, tuple[VcnPlan, int]] = {}
 
     @override
     def unknown(self, resource_id: str) -> ServiceError:
@@ -39,20 +39,24 @@ class Cloud(cloud.Cloud):
 
     def render(self, vcn_id: object) -> None:
         """Make a VPC in the world what the database says of it."""
-        # One at a time, so that an older picture of the same VPC never overtakes a newer one.
-        with self.rendering:
+        # One at a time in all processes, so that an older picture of the same VPC never overtakes a newer one.
+        with self.rendering, wires.locked(self.world, "render"):
             database = self.store.read()
             record = database.find(vcn_id, VPC)
             if record is None or not inhabited(database, record):
                 return
             plan = plan_of(database, record)
-            # Most resources of a stack do not change the network.
-            if self._drawn.get(plan.id) != plan:
+            # Most resources of a stack do not change the network; another process may have drawn it since.
+            if self._drawn.get(plan.id) != (plan, self._stamp(plan.id)):
                 network.apply_vcn(self.world, plan)
-                self._drawn[plan.id] = plan
+                self._drawn[plan.id] = (plan, self._stamp(plan.id))
             for one in sorted({one.private["fabric"] for one in database.of(INSTANCE) if one.private.get("vpc") == vcn_id}):
                 if one and (self.world.path / "fabrics" / f"{one}.json").exists():
                     fabric.guard(self, one)
+
+    def _stamp(self, vcn: str) -> int:
+        record = self.world.path / "vcns" / f"{vcn}.json"
+        return record.stat().st_mtime_ns if record.exists() else 0
 
     @override
     def render_all(self) -> None:

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from rehearsal.aws import capacity, efa_software, fabric, host_images, launch, launch_rules, metadata_service, placing
+from rehearsal.aws.api import end_point
 from rehearsal.aws.errors import Problem, refused
-from rehearsal.aws.iam import may_put
+from rehearsal.aws.iam import may_put, role_of
 from rehearsal.aws.images import IMAGES
 from rehearsal.aws.instance_metadata import metadata
-from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name
+from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name, shown
 from rehearsal.aws.places import region_of
 from rehearsal.aws.types import GIGA, GPU_BUSES, LOCAL_DISK, TYPES
 from rehearsal.host import hosts
@@ -35,6 +36,8 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
     region = region_of(record.inputs)
     profile = by_name(database, PROFILE, private["profile"])
     key = by_name(database, KEY, private["key"])
+    role = role_of(database, profile)
+    end_point.announce(cloud.world, region)
     rails = tuple(
         hosts.Rail(f"rdmap{at}", hca, kind.efa_gbit_s * GIGA, "efa", efa_software.protocol(kind.name))
         for at, hca in enumerate(kind.hcas[: len(private["efa_cards"])])
@@ -62,7 +65,7 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
         nvme_model=LOCAL_DISK,
         front_rate_bits_per_s=int(kind.front_gbit_s * GIGA),
         instance_id=record.id,
-        metadata=metadata(record, region, profile) if private["metadata"] else {},
+        metadata=metadata(record, region, profile, shown(role) if role else "") if private["metadata"] else {},
         metadata_program=str(metadata_service.__file__),
         may_put=may_put(database, profile),
         firmware=efa_software.firmware(kind.name, record.id),
@@ -136,7 +139,7 @@ class Instance(Kind):
             raise ServiceError(missing, self.service, self.create)
         template = record.inputs.get("launchTemplate")
         record.private["template"] = str(template.get("id") or template.get("name")) if template else ""
-        placing.place(database, record, wanted, _index(database, record.private["template"]))
+        placing.place(database, record, wanted, index(database, record.private["template"]))
 
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
@@ -190,7 +193,7 @@ class Instance(Kind):
         return needed(record)
 
 
-def _index(database: Database, template: str) -> int:
+def index(database: Database, template: str) -> int:
     """Return the lowest free launch index among a template's instances; -1 without a template."""
     if not template:
         return -1

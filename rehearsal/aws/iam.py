@@ -85,7 +85,7 @@ def _listed(value: Any) -> list[str]:
 
 def may_put(database: Database, profile: Record | None) -> tuple[str, ...]:
     """Return patterns of the parameter names that machines with an instance profile may write."""
-    role = _role_of(database, profile) if profile else None
+    role = role_of(database, profile)
     if role is None:
         return ()
     found: list[str] = []
@@ -100,8 +100,9 @@ def may_put(database: Database, profile: Record | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in found if one))
 
 
-def _role_of(database: Database, profile: Record) -> Record | None:
-    return by_name(database, ROLE, profile.inputs.get("role"))
+def role_of(database: Database, profile: Record | None) -> Record | None:
+    """Return the role of an instance profile."""
+    return by_name(database, ROLE, profile.inputs.get("role")) if profile else None
 
 
 def _parameter(arn: str) -> str:
@@ -226,7 +227,7 @@ def profile(database: Database, name: str) -> dict[str, Any]:
     if found is None:
         missing = f"reading IAM Instance Profile ({name}): couldn't find resource"
         raise ServiceError(refused("", "NoSuchEntity", missing, 404), "IAM", "GetInstanceProfile")
-    role, its = _role_of(database, found), found.computed
+    role, its = role_of(database, found), found.computed
     return {
         "id": its["uniqueId"],
         "name": its["name"],

@@ -1,6 +1,6 @@
 """What the instance metadata service says about an instance: text by path.
 
-Paths: EC2 user guide, "Instance metadata categories". There are no credentials, because nothing here takes any.
+Paths: EC2 user guide, "Instance metadata categories".
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from rehearsal.plugin.store import Record
 _META = "latest/meta-data"
 
 
-def metadata(record: Record, region: str, profile: Record | None) -> dict[str, str]:
-    """Return all that an instance can read about itself."""
+def metadata(record: Record, region: str, profile: Record | None, role: str) -> dict[str, str]:
+    """Return all that an instance can read about itself; credentials of its `role`, if it has one, are made when asked for."""
     own, private = record.computed, record.private
     zone, address, name = private["zone"], own["privateIp"], own["privateDns"]
     found = {
@@ -34,6 +34,8 @@ def metadata(record: Record, region: str, profile: Record | None) -> dict[str, s
         arn = profile.computed.get("arn", "")
         info = {"Code": "Success", "InstanceProfileArn": arn, "InstanceProfileId": profile.computed.get("uniqueId", "")}
         found["iam/info"] = json.dumps(info)
+    if role:
+        found[f"iam/security-credentials/{role}"] = ""
     if private.get("metadata_tags"):
         found |= {f"tags/instance/{key}": value for key, value in private["tags"].items()}
     for nic in private["nics"]:

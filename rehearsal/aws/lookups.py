@@ -78,7 +78,7 @@ def _addresses(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  #
 def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
     states = set(args.get("instanceStateNames") or ["running"])
     database = cloud.store.read()
-    found = [one for one in database.of(INSTANCE) if _state(one) in states and passes(args, _facts(one, database))]
+    found = [one for one in database.of(INSTANCE) if _state(one) in states and passes(args, facts(one, database, _state(one)))]
     tags = {str(key): str(value) for key, value in (args.get("instanceTags") or {}).items()}
     found = [one for one in found if tags.items() <= one.private["tags"].items()]
     return {
@@ -94,12 +94,13 @@ def _state(record: Record) -> str:
     return "pending" if record.state in {"PROVISIONING", "pending"} else "running"
 
 
-def _facts(record: Record, database: Database) -> dict[str, Any]:
+def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
+    """Return what filters may ask of an instance in a state."""
     private = record.private
     profile = by_name(database, PROFILE, private["profile"])
     return _Tagged({
         "iam-instance-profile.arn": profile.computed["arn"] if profile else "",
-        "instance-id": record.id, "instance-state-name": _state(record), "instance-type": private["type"],
+        "instance-id": record.id, "instance-state-name": state, "instance-type": private["type"],
         "vpc-id": private["vpc"], "subnet-id": private["subnet"], "availability-zone": private["zone"],
         "image-id": private["image"], "private-ip-address": record.computed["privateIp"],
         "placement-group-name": private["placement_group"],

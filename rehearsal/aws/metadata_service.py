@@ -1,8 +1,8 @@
 """One host's instance metadata service, IMDSv2 only: tokens, texts by path, and writes to the account's parameters.
 
 A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID PORT`.
-The host reaches it at 169.254.169.254:80 and cannot see it otherwise. It has no credentials: what the host's role may do is in
-the host's record, which is read again for each call.
+The host reaches it at 169.254.169.254:80 and cannot see it otherwise. What the host's role may write to Systems Manager is in
+the host's record, which is read again for each call; credentials are for the API of EC2.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+CHECKOUT = Path(__file__).parents[2]
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
+    sys.path.insert(0, str(CHECKOUT))
 
-from rehearsal.host.metadata_server import (
+from rehearsal.host.metadata_server import (  # noqa: E402 - the path to it is set just above
     BAD,
     CONFLICT,
     FORBIDDEN,
@@ -31,6 +32,8 @@ from rehearsal.host.metadata_server import (
 )
 
 TTL_MOST_S = 21_600
+CREDENTIALS = "latest/meta-data/iam/security-credentials/"
+RENEWED_S = 3600
 #: Not the vendor's: where the image's `aws` hands over what it would send to Systems Manager.
 PARAMETER = "rehearsal/ssm/parameter"
 
@@ -45,6 +48,7 @@ class Service:
     def __init__(self, world: Path, host_id: str) -> None:
         self._world, self._record = world, world / "hosts" / host_id / "spec.json"
         self.tokens: dict[str, float] = {}
+        self._given = (0.0, "")
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
         """Return status and text for one request; header names are in lower case."""
@@ -58,7 +62,22 @@ class Service:
             return self._put(spec, json.loads(body))
         if method != "GET":
             return NOT_ALLOWED, ""
+        if path.startswith(CREDENTIALS) and path in spec["metadata"]:
+            return OK, self._credentials(spec["instance_id"], path.removeprefix(CREDENTIALS))
         return self._text(spec["metadata"], path)
+
+    def _credentials(self, instance: str, role: str) -> str:
+        """Return the role's credentials, which are new every hour; the API starts with the first."""
+        # Few hosts ever call the API, and what it needs to start is as large as all the rest of this process.
+        from rehearsal.aws import sessions  # noqa: PLC0415
+        from rehearsal.net import services  # noqa: PLC0415
+        from rehearsal.world.world import World  # noqa: PLC0415
+
+        services.start(World.at(self._world), "aws", CHECKOUT)
+        now = time.time()
+        if now - self._given[0] > RENEWED_S:
+            self._given = (now, sessions.issue(self._world, instance, role, now))
+        return self._given[1]
 
     def _token(self, headers: dict[str, str]) -> tuple[int, str]:
         asked = headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")

@@ -38,17 +38,28 @@ def present() -> None:
 
 
 @cache
+def _model(service: str) -> Mapping[str, Any]:
+    present()
+    # The import costs a quarter of a second, which a refused start should not; the package has no types.
+    loaders: Any = importlib.import_module("botocore.loaders")
+    found: Mapping[str, Any] = loaders.Loader().load_service_model(service, "service-2")
+    return found
+
+
 def shapes(service: str) -> Mapping[str, Mapping[str, Any]]:
     """Return all shapes of a service, by name.
 
     Raises:
         RuntimeError: botocore is not installed.
     """
-    present()
-    # The import costs a quarter of a second, which a refused start should not; the package has no types.
-    loaders: Any = importlib.import_module("botocore.loaders")
-    found: Mapping[str, Mapping[str, Any]] = loaders.Loader().load_service_model(service, "service-2")["shapes"]
+    found: Mapping[str, Mapping[str, Any]] = _model(service)["shapes"]
     return found
+
+
+def shape_of(service: str, operation: str, side: str) -> str | None:
+    """Return the shape of an operation's `input` or `output`, or None if it has none."""
+    found = _model(service)["operations"][operation].get(side)
+    return str(found["shape"]) if found else None
 
 
 def member(service: str, path: str) -> str | None:

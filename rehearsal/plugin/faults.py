@@ -76,6 +76,10 @@ class Faults:
         short = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, size - 1)]
         return next((fault for fault in short if self._count(fault, None)), None)
 
+    def stale(self, operation: str) -> bool:
+        """Return whether a fault lets a service not know yet what was made a moment ago."""
+        return self._strikes("eventual", operation)
+
     def answer_lost(self, operation: str) -> bool:
         """Return whether a fault loses the answer to a request that was carried out."""
         return self._strikes("answer_lost", operation)

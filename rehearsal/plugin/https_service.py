@@ -72,14 +72,33 @@ def serve(world: World, cloud: str, answer: Callable[[Request], Answer]) -> None
     """
     service = services.announced(world, cloud)
     server = _Server((service.address, services.PORT), _handler(answer))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:
-        certificate, key = authority.issue(world, service.names, Path(folder))
-        context.load_cert_chain(certificate, key)
+    context = _context(world, service.names)
+    context.sni_callback = _by_name(world, cloud, {})
     # Each connection's own thread does the handshake, so that no caller can keep the others waiting.
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     with services.listening(world, cloud):
         server.serve_forever()
+
+
+def _context(world: World, names: tuple[str, ...]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:
+        certificate, key = authority.issue(world, names, Path(folder))
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+def _by_name(
+    world: World, cloud: str, known: dict[str, ssl.SSLContext]
+) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], None]:
+    """Return what gives a caller the certificate of the name that it calls, which may have been announced since the start."""
+
+    def choose(calling: ssl.SSLObject, name: str, _: ssl.SSLContext) -> None:
+        if name in services.announced(world, cloud).names:  # a caller that names none gets the first one's
+            known[name] = known.get(name) or _context(world, (name,))
+            calling.context = known[name]
+
+    return choose
 
 
 def _handler(answer: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler]:

@@ -1,0 +1,13 @@
+"""Answer at EC2's end points until killed; rehearsal.net.services starts this where their names lead."""
+
+from __future__ import annotations
+
+from rehearsal.aws.api import end_point
+from rehearsal.aws.api.service import Service
+from rehearsal.aws.cloud import Cloud
+from rehearsal.plugin.https_service import serve
+from rehearsal.world.world import World
+
+if __name__ == "__main__":
+    world = World.current()
+    serve(world, end_point.CLOUD, Service(Cloud(world)).answer)

@@ -1,0 +1,161 @@
+"""RunInstances as the API does it: instances are there with their addresses at once, and their hosts boot afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from rehearsal.aws import capacity, compute, launch, launch_rules, placing
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.errors import Problem, invalid, not_played, refused
+from rehearsal.aws.kinds import INSTANCE, MISSING, TEMPLATE, Kind
+from rehearsal.aws.launch import Launch
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.presence import present
+from rehearsal.plugin.store import Database, Record
+
+_WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
+#: Members of a request that are used; the launch template has all else.
+_OVERRIDES = {"InstanceType": "instanceType", "ImageId": "ami", "SubnetId": "subnetId"}
+_PLAYED = {"LaunchTemplate", "MinCount", "MaxCount", "ClientToken", "TagSpecifications", "DryRun", *_OVERRIDES}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one request asks for: the launch, how many at least and at most, and the tags of instances."""
+
+    launch: Launch
+    template: Record
+    least: int
+    most: int
+    tags: Mapping[str, str]
+    region: str
+
+
+def tags_of(asked: Mapping[str, Any], resource: str) -> dict[str, str]:
+    """Return the tags that a request gives to a kind of resource."""
+    specified = [one for one in asked.get("TagSpecifications") or [] if one.get("ResourceType") == resource]
+    return {tag["Key"]: tag.get("Value", "") for one in specified for tag in one.get("Tags") or []}
+
+
+def order(asked: Mapping[str, Any], database: Database, region: str) -> Order:
+    """Return what a request asks for.
+
+    Raises:
+        ServiceError: it is refused whatever the capacity.
+    """
+    for name in sorted(set(asked) - _PLAYED):
+        raise _error(not_played(name, f"{name} is given, and the rehearsal's RunInstances takes it from a launch template."))
+    least, most = asked.get("MinCount"), asked.get("MaxCount")
+    if least is None or most is None:
+        missing = "MinCount" if least is None else "MaxCount"
+        raise _error(refused(missing, "MissingParameter", f"The request must contain the parameter {missing}"))
+    if not 1 <= least <= most:
+        raise _error(invalid("MinCount", f"Invalid value '{least}' for MinCount; it must be from 1 to MaxCount ({most})."))
+    given = asked.get("LaunchTemplate") or {}
+    named = given.get("LaunchTemplateId") or given.get("LaunchTemplateName")
+    if named is None:
+        raise _error(not_played("LaunchTemplate", "The rehearsal's RunInstances launches from a launch template only."))
+    found = [one for one in database.of(TEMPLATE) if named in {one.id, one.computed["name"]}]
+    if not found:
+        code, sentence, status = MISSING[TEMPLATE]
+        raise _error(refused("LaunchTemplate", code, sentence.format(named), status))
+    inputs = {"launchTemplate": {"id": found[0].id, "version": given.get("Version", "$Default")}, "region": region}
+    inputs |= {_OVERRIDES[name]: asked[name] for name in _OVERRIDES if name in asked}
+    wanted = launch.of_instance(inputs, database)
+    if wanted is None:
+        why = f"Could not find launch template version {given.get('Version')} of {named}."
+        raise _error(refused("LaunchTemplate", "InvalidLaunchTemplateId.VersionNotFound", why))
+    return Order(wanted, found[0], least, most, tags_of(asked, "instance"), region)
+
+
+def _error(problem: Problem) -> ServiceError:
+    return ServiceError(problem, "EC2", "RunInstances")
+
+
+class Launches:
+    """The instances that one process launches and ends; `bury` is told of each that has ended, and why."""
+
+    def __init__(self, cloud: Cloud, bury: Callable[[Record, str], None]) -> None:
+        self._cloud, self._bury = cloud, bury
+        self._window = ThreadPoolExecutor(_WINDOW)
+        self._guard, self._boots = threading.Lock(), dict[str, Future[None]]()
+
+    def run(self, wanted: Order, asked: Mapping[str, Any]) -> list[Record]:
+        """Launch what an order wants, or return what the same client token has launched.
+
+        Raises:
+            ServiceError: the service refuses, or there is no capacity for the least.
+        """
+        token = asked.get("ClientToken", "")
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        with self._cloud.store.change() as database:
+            known = [one for one in database.records.values() if token and one.private.get("clientToken") == token]
+            if known:
+                if known[0].private["clientDigest"] != digest:
+                    why = "The request uses the same client token as a previous, but non-identical request."
+                    raise _error(refused("ClientToken", "IdempotentParameterMismatch", why))
+                return known
+            problem = next(self._problems(wanted, database), None)
+            if problem is not None:
+                raise ServiceError(problem, "EC2", "RunInstances")
+        room = self._room(wanted)
+        with self._cloud.store.change() as database:
+            made = [self._member(database, wanted, {"clientToken": token, "clientDigest": digest}) for _ in range(room)]
+        for record in made:
+            with self._guard:
+                self._boots[record.id] = self._window.submit(self._boot, record)
+        return made
+
+    @staticmethod
+    def _problems(wanted: Order, database: Database) -> Iterator[Problem]:
+        yield from launch_rules.problems(wanted.launch, database, wanted.region, wanted.most)
+        yield from capacity.problems(wanted.launch, database, wanted.region, wanted.most)
+
+    def _room(self, wanted: Order) -> int:
+        lacking = self._cloud.faults.lacking(wanted.most)
+        room = wanted.most if lacking is None else int(lacking["after"])
+        if room < wanted.least:
+            subnet = wanted.launch.subnet(self._cloud.store.read())
+            zone = subnet.private["zone"] if subnet else ""
+            raise _error(capacity.no_capacity(str(wanted.launch.known("instanceType")), zone))
+        return room
+
+    def _member(self, database: Database, wanted: Order, private: Mapping[str, Any]) -> Record:
+        kind = compute.Instance()
+        inputs = {"tags": dict(wanted.tags), "region": wanted.region}
+        record = self._cloud.stamp(Record(kind.new_id("", {}), INSTANCE, "", "pending", inputs))
+        Kind.on_create(kind, database, record)
+        record.private |= {"template": wanted.template.id, **private}
+        placing.place(database, record, wanted.launch, compute.index(database, wanted.template.id))
+        database.records[record.id] = record
+        return record
+
+    def _boot(self, record: Record) -> None:
+        with present(self._cloud.world):
+            try:
+                with self._cloud.working(record):
+                    compute.boot(self._cloud, record)
+            except Exception:
+                self._bury(record, "Server.InternalError")
+                raise
+
+    def end(self, record: Record) -> None:
+        """Begin the end of an instance, which ends once it has booted."""
+        with self._cloud.store.change() as database:
+            database.records[record.id].private["ending"] = True
+        threading.Thread(target=self._end, args=(record,), daemon=True).start()
+
+    def _end(self, record: Record) -> None:
+        with self._guard:
+            boot = self._boots.pop(record.id, None)
+        if boot is not None and boot.exception() is not None:
+            return  # it ended by itself
+        self._bury(record, "Client.UserInitiatedShutdown")  # as long as it has a record, that is what is shown
+        with present(self._cloud.world):
+            self._cloud.remove(record.id)

@@ -1,0 +1,182 @@
+"""The operations of EC2's Query API that are played, and what a role needs for each.
+
+Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2"; EC2 API reference 2016-11-15.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rehearsal.aws.api import shown
+from rehearsal.aws.api.launches import Launches, order
+from rehearsal.aws.api.rights import Call, Rights, request_tags, resource_tags
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.errors import invalid, refused
+from rehearsal.aws.kinds import INSTANCE, ROLE, by_name, now
+from rehearsal.aws.lookup_requests import passes
+from rehearsal.aws.lookups import facts
+from rehearsal.aws.places import ACCOUNT
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.store import Database, Record
+
+_MOST, _LEAST = 1000, 5
+
+
+def _missing(action: str, ids: Iterable[str]) -> ServiceError:
+    listed = list(ids)
+    which = f"The instance ID '{listed[0]}' does" if len(listed) == 1 else f"The instance IDs '{', '.join(listed)}' do"
+    return ServiceError(refused("", "InvalidInstanceID.NotFound", f"{which} not exist"), "EC2", action)
+
+
+class Ec2:
+    """The API of one world."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._guard, self._gone = threading.Lock(), dict[str, tuple[Record, str]]()
+        self._launches, self._rights = Launches(cloud, self._bury), Rights(cloud)
+
+    def _bury(self, record: Record, why: str) -> None:
+        """Remember an instance that has ended; the vendor shows it for about an hour, and this process until it ends."""
+        with self._guard:
+            self._gone.setdefault(record.id, (record, why))
+
+    def _lost(self) -> None:
+        """Take instances whose host is gone for terminated."""
+        for record in self._cloud.store.read().of(INSTANCE):
+            if record.state == "running" and self._cloud.read(record.id) is None:
+                self._bury(record, "Server.InternalError")
+
+    def run(self, call: Call) -> Mapping[str, Any]:
+        """RunInstances."""
+        database = self._cloud.store.read()
+        wanted = order(call.asked, database, call.region)
+        self._rights.permit_launch(call, wanted)
+        made = self._launches.run(wanted, call.asked)
+        with self._cloud.store.change() as changing:
+            for one in made:
+                mine = changing.records.get(one.id)
+                if mine is not None:
+                    mine.private.setdefault("launched", now())
+                    mine.private["reservation_id"] = made[0].private["reservation_id"]
+        return self._reservation(made[0].private["reservation_id"], [shown.instance(one) for one in made])
+
+    @staticmethod
+    def _reservation(ident: str, instances: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        return {"ReservationId": ident, "OwnerId": ACCOUNT, "Groups": [], "Instances": instances}
+
+    def describe(self, call: Call) -> Mapping[str, Any]:
+        """DescribeInstances; those that were launched a moment ago are not known yet under the fault `eventual`."""
+        self._rights.permit(call, "*")
+        self._lost()
+        database = self._cloud.store.read()
+        stale = self._cloud.faults.stale(call.action)
+        found = [
+            one for one in database.records.values() if one.token == INSTANCE and not (stale and one.private.get("clientToken"))
+        ]
+        listed = [(one.id, one, "") for one in found if one.computed["region"] == call.region]
+        with self._guard:
+            here = {one for one, _, _ in listed}
+            listed += [
+                (its, *gone)
+                for its, gone in self._gone.items()
+                if its not in here and gone[0].computed["region"] == call.region
+            ]
+        ids = call.asked.get("InstanceIds") or []
+        unknown = [one for one in ids if one not in {its for its, _, _ in listed}]
+        if unknown:
+            raise _missing(call.action, unknown)
+        filters = {
+            "filters": [{"name": one["Name"], "values": one.get("Values") or []} for one in call.asked.get("Filters") or []]
+        }
+        shown_ones = [
+            (record.private["reservation_id"], shown.instance(record, why))
+            for its, record, why in listed
+            if (not ids or its in ids)
+            and passes(filters, facts(record, database, "terminated" if why else shown.state(record)))
+        ]
+        return self._page(call, shown_ones)
+
+    def _page(self, call: Call, found: list[tuple[str, shown.Shown]]) -> Mapping[str, Any]:
+        limit, token = call.asked.get("MaxResults"), call.asked.get("NextToken")
+        if limit is not None and not _LEAST <= limit <= _MOST:
+            why = f"Value ( {limit} ) for parameter maxResults is invalid. Expecting a value from {_LEAST} to {_MOST}."
+            raise ServiceError(invalid("MaxResults", why), "EC2", call.action)
+        try:
+            start = int(base64.b64decode(token)) if token else 0
+        except (ValueError, binascii.Error):
+            raise ServiceError(invalid("NextToken", "Unable to parse pagination token"), "EC2", call.action) from None
+        end = start + (limit or len(found))
+        grouped: dict[str, list[Mapping[str, Any]]] = {}
+        for ident, one in found[start:end]:
+            grouped.setdefault(ident, []).append(one)
+        more = base64.b64encode(str(end).encode()).decode() if end < len(found) else None
+        return {"Reservations": [self._reservation(*one) for one in grouped.items()], "NextToken": more}
+
+    def _known(self, call: Call) -> list[Record]:
+        """Return the records of the request's instances; those that have ended are left out, unknown ones are refused."""
+        ids = call.asked.get("InstanceIds") or call.asked.get("Resources") or []
+        if not ids:
+            raise ServiceError(
+                refused("", "MissingParameter", "The request must contain the parameter InstanceId"), "EC2", call.action
+            )
+        database = self._cloud.store.read()
+        stale = self._cloud.faults.stale(call.action)
+        records = {its: database.records.get(its) for its in ids}
+        unknown = [
+            its
+            for its, one in records.items()
+            if (one is None or one.token != INSTANCE or (stale and one.private.get("clientToken"))) and its not in self._gone
+        ]
+        if unknown:
+            raise _missing(call.action, unknown)
+        return [one for one in records.values() if one is not None]
+
+    def terminate(self, call: Call) -> Mapping[str, Any]:
+        """TerminateInstances: all or, if one is unknown, none."""
+        records = self._known(call)
+        for one in records:
+            self._rights.permit(call, f"ec2|instance/{one.id}", context=resource_tags(one))
+        changes = []
+        for one in records:
+            before = shown.state(one)
+            if before != "shutting-down":
+                self._launches.end(one)
+            changes.append((one.id, "shutting-down", before))
+        ended = [its for its in call.asked["InstanceIds"] if its not in {one.id for one in records}]
+        changes += [(its, "terminated", "terminated") for its in ended]
+        named = [
+            {"InstanceId": its, "CurrentState": shown.named(after), "PreviousState": shown.named(before)}
+            for its, after, before in changes
+        ]
+        return {"TerminatingInstances": named}
+
+    def create_tags(self, call: Call) -> Mapping[str, Any]:
+        """CreateTags on instances."""
+        given = {one["Key"]: one.get("Value", "") for one in call.asked.get("Tags") or []}
+        records = self._known(call)
+        for one in records:
+            self._rights.permit(call, f"ec2|instance/{one.id}", context={**request_tags(given), **resource_tags(one)})
+        with self._cloud.store.change() as database:
+            for one in records:
+                mine = database.records[one.id]
+                mine.private["tags"] = {**mine.private["tags"], **given}
+                mine.computed.update(tags=mine.private["tags"], tagsAll=mine.private["tags"])
+        return {}
+
+
+ACTIONS: Mapping[str, Callable[[Ec2, Call], Mapping[str, Any]]] = {
+    "RunInstances": Ec2.run,
+    "DescribeInstances": Ec2.describe,
+    "TerminateInstances": Ec2.terminate,
+    "CreateTags": Ec2.create_tags,
+}
+
+
+def role_named(database: Database, name: str) -> Record | None:
+    """Return the role of that name."""
+    return by_name(database, ROLE, name)

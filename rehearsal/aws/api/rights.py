@@ -1,0 +1,103 @@
+"""What a role needs for a request, and the service's words where it lacks that.
+
+Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2"; EC2 user guide, "Grant
+permission to tag resources during creation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rehearsal.aws.api.launches import Order, tags_of
+from rehearsal.aws.authorization import Context, allowed
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.errors import refused
+from rehearsal.aws.iam import role_of
+from rehearsal.aws.kinds import PROFILE, by_name
+from rehearsal.aws.places import ACCOUNT, partition
+from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.store import Record
+
+
+@dataclass(frozen=True)
+class Call:
+    """One authenticated request: who asks, in which region, for what."""
+
+    instance: Record
+    role: Record
+    region: str
+    action: str
+    asked: Mapping[str, Any]
+
+
+def request_tags(given: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the condition keys of tags that a request gives."""
+    return {f"aws:RequestTag/{key}": [value] for key, value in given.items()} | {"aws:TagKeys": list(given)}
+
+
+def resource_tags(record: Record) -> dict[str, list[str]]:
+    """Return the condition keys of tags that an instance has."""
+    found = record.private["tags"].items()
+    return {f"{space}:ResourceTag/{key}": [value] for space in ("aws", "ec2") for key, value in found}
+
+
+class Rights:
+    """Who may do what, by the records of one world."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def permit(self, call: Call, resource: str, action: str = "", context: Context | None = None) -> None:
+        """Raise the service's refusal unless a role may do an action on a resource, `SERVICE|NOUN` or `*`.
+
+        Raises:
+            ServiceError: no policy of the role allows it, or one denies it.
+        """
+        action = action or f"ec2:{call.action}"
+        service, _, noun = resource.partition("|")
+        # Images belong to others, and IAM is in no region.
+        account, where = "" if noun.startswith("image/") else ACCOUNT, "" if service == "iam" else call.region
+        arn = "*" if resource == "*" else f"arn:{partition(call.region)}:{service}:{where}:{account}:{noun}"
+        keys = {"aws:RequestedRegion": [call.region], "ec2:Region": [call.region], **(context or {})}
+        folded = {name.lower(): values for name, values in keys.items()}
+        if allowed(self._cloud.store.read(), call.role, action, arn, folded):
+            return
+        who = f"arn:{partition(call.region)}:sts::{ACCOUNT}:assumed-role/{call.role.computed['name']}/{call.instance.id}"
+        on = "" if arn == "*" else f" on resource: {arn}"
+        why = (
+            f"You are not authorized to perform this operation. User: {who} is not authorized to perform: {action}{on} "
+            f"because no identity-based policy allows the {action} action"
+        )
+        raise ServiceError(refused("", "UnauthorizedOperation", why, 403), "EC2", call.action)
+
+    def permit_launch(self, call: Call, wanted: Order) -> None:
+        """Check the rights to all that a launch touches, to its tags, and to the role that its instances get.
+
+        Raises:
+            ServiceError: one is lacking.
+        """
+        launched = wanted.launch
+        template = f"launch-template/{wanted.template.id}"
+        used = {"ec2:LaunchTemplate": [f"arn:{partition(call.region)}:ec2:{call.region}:{ACCOUNT}:{template}"]}
+        used["ec2:InstanceType"] = [str(launched.known("instanceType"))]
+        touched = [template, f"image/{launched.known('ami')}"]
+        touched += [f"subnet/{one.subnet}" for one in launched.nics if one.subnet]
+        touched += [f"security-group/{group}" for one in launched.nics for group in one.groups or ()]
+        touched += [f"placement-group/{launched.placement_group}"] if launched.placement_group else []
+        touched += [f"key-pair/{launched.known('keyName')}"] if launched.known("keyName") else []
+        for noun in dict.fromkeys(touched):
+            self.permit(call, f"ec2|{noun}", context=used)
+        for noun in ("instance/*", "volume/*", "network-interface/*"):
+            self.permit(call, f"ec2|{noun}", context={**used, **request_tags(tags_of(call.asked, noun.partition("/")[0]))})
+        for noun in ("instance", "volume"):
+            given = tags_of(call.asked, noun)
+            if given:
+                context = {"ec2:CreateAction": ["RunInstances"], **request_tags(given)}
+                self.permit(call, f"ec2|{noun}/*", "ec2:CreateTags", context)
+        database = self._cloud.store.read()
+        role = role_of(database, by_name(database, PROFILE, launched.profile))
+        if role is not None:
+            passed = {"iam:PassedToService": ["ec2.amazonaws.com"]}
+            self.permit(call, f"iam|role/{role.computed['name']}", "iam:PassRole", passed)

@@ -1,0 +1,84 @@
+"""Temporary credentials of an instance's role: the metadata service gives them, and the API knows them again (stdlib only).
+
+Nothing is kept: a session token is sealed with the world's own key, and the secret follows from the key's id. Source of the
+form: EC2 user guide, "Retrieve security credentials from instance metadata".
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import string
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+LIFE_S = 6 * 3600
+_FOLDER, _KEY = "identities", "sts.key"
+_ID = string.ascii_uppercase + "234567"
+
+
+@dataclass(frozen=True)
+class Session:
+    """Credentials in use: the instance, its role's name, the secret, and when they end (seconds of the epoch)."""
+
+    instance: str
+    role: str
+    secret: str
+    end: float
+
+
+def _key(world: Path) -> bytes:
+    """Return the world's key, which is made where there is none."""
+    folder = world / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    file = folder / _KEY
+    if not file.exists():
+        fresh = folder / f"{_KEY}.{os.getpid()}"
+        fresh.touch(0o600)
+        fresh.write_bytes(secrets.token_bytes(32))
+        with contextlib.suppress(FileExistsError):  # the first one stays
+            os.link(fresh, file)
+        fresh.unlink()
+    return file.read_bytes()
+
+
+def _secret(key: bytes, key_id: str) -> str:
+    return base64.b64encode(hmac.digest(key, f"secret of {key_id}".encode(), hashlib.sha256)).decode()[:40]
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def issue(world: Path, instance: str, role: str, now: float) -> str:
+    """Return new credentials as the metadata service shows them."""
+    key = _key(world)
+    key_id = f"ASIA{''.join(secrets.choice(_ID) for _ in range(16))}"
+    text = json.dumps({"instance": instance, "role": role, "key": key_id, "end": now + LIFE_S})
+    sealed = base64.b64encode(text.encode() + hmac.digest(key, text.encode(), hashlib.sha256)).decode()
+    shown = {
+        "Code": "Success", "LastUpdated": _time(now), "Type": "AWS-HMAC", "AccessKeyId": key_id,
+        "SecretAccessKey": _secret(key, key_id), "Token": sealed, "Expiration": _time(now + LIFE_S),
+    }  # fmt: skip
+    return json.dumps(shown, indent=2)
+
+
+def opened(world: Path, key_id: str, token: str) -> Session | None:
+    """Return the session of a key's id and a token, or None if this world gave no such pair."""
+    key = _key(world)
+    try:
+        data = base64.b64decode(token, validate=True)
+    except ValueError:
+        return None
+    text, seal = data[:-32], data[-32:]
+    if not hmac.compare_digest(seal, hmac.digest(key, text, hashlib.sha256)):
+        return None
+    found = json.loads(text)
+    return Session(found["instance"], found["role"], _secret(key, key_id), found["end"]) if found["key"] == key_id else None

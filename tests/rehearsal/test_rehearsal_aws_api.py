@@ -1,0 +1,288 @@
+"""EC2's API as an instance's role calls it through the vendor's own client, on hosts that are only noted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from aws_caller import REGION, client
+from aws_cloud import TRUST, ZONE, Fakes, Stack, cloud, fakes, head
+from botocore.exceptions import ClientError
+
+# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+from stand_in import faults
+from wait_until import wait_until
+
+from rehearsal.aws import sessions
+from rehearsal.aws.api.service import Service
+from rehearsal.aws.cloud import Cloud
+from rehearsal.aws.metadata_service import Service as Metadata
+from rehearsal.aws.places import ACCOUNT
+from rehearsal.plugin.https_service import Answer, Request, Silence
+
+ROLE = "controller"
+#: What a controller may do: everything on EC2 that its cluster's tag is on, and give its nodes their role.
+STATEMENTS: dict[str, dict[str, Any]] = {
+    "launch": {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": "*"},
+    "see": {"Effect": "Allow", "Action": ["ec2:DescribeInstances"], "Resource": "*"},
+    "tag": {
+        "Effect": "Allow",
+        "Action": "ec2:CreateTags",
+        "Resource": "arn:aws:ec2:*:*:*/*",
+        "Condition": {"StringEquals": {"ec2:CreateAction": "RunInstances"}},
+    },
+    "end": {
+        "Effect": "Allow",
+        "Action": "ec2:Terminate*",
+        "Resource": f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/*",
+        "Condition": {"StringEquals": {"aws:ResourceTag/busbar": "one"}},
+    },
+    "pass": {"Effect": "Allow", "Action": "iam:PassRole", "Resource": f"arn:aws:iam::{ACCOUNT}:role/*"},
+}
+TAGS = [{"Key": "busbar", "Value": "one"}, {"Key": "busbar:launch", "Value": "0123"}]
+
+
+class Account:
+    """A stack with a head node whose role has a policy, and a launch template of nodes."""
+
+    def __init__(self, cloud: Cloud, **changes: Any) -> None:
+        self.cloud, self.stack = cloud, Stack(cloud).network().rules().roles()
+        self.stack.template()
+        self.stack.make("Role", "controller", name=ROLE, assumeRolePolicy=TRUST)
+        self.statements = [one for one in {**STATEMENTS, **changes}.values() if one]
+        policy = json.dumps({"Version": "2012-10-17", "Statement": self.statements or [STATEMENTS["see"]]})
+        self.stack.make("RolePolicy", "own", role=ROLE, policy=policy)
+        self.stack.make("InstanceProfile", "own-profile", name="own", role=ROLE)
+        self.head = self.stack.make("Instance", "head-node", **{**head(self.stack.ids), "iamInstanceProfile": "own"})
+        self.service = Service(cloud)
+        self.ec2 = client(cloud.world, self.service, self.head, ROLE)
+
+    def launch(self, least: int = 2, most: int = 2, named: str = "t", **more: Any) -> list[dict[str, Any]]:
+        asked = {
+            "LaunchTemplate": {"LaunchTemplateId": self.stack.ids["template"], "Version": "$Default"},
+            "MinCount": least,
+            "MaxCount": most,
+            "ClientToken": named,
+            "TagSpecifications": [{"ResourceType": noun, "Tags": TAGS} for noun in ("instance", "volume")],
+        }
+        found: list[dict[str, Any]] = self.ec2.run_instances(**(asked | more))["Instances"]
+        return found
+
+    def listed(self, **asked: Any) -> dict[str, dict[str, Any]]:
+        pages = self.ec2.get_paginator("describe_instances").paginate(**asked)
+        return {one["InstanceId"]: one for page in pages for group in page["Reservations"] for one in group["Instances"]}
+
+    def until(self, ids: list[str], state: str) -> None:
+        wait_until(lambda: {self.listed(InstanceIds=ids)[one]["State"]["Name"] for one in ids} == {state}, f"{ids} are {state}")
+
+
+@pytest.fixture
+def account(cloud: Cloud) -> Account:
+    return Account(cloud)
+
+
+def refused(work: Any, *words: Any, **more: Any) -> tuple[str, int, str]:
+    with pytest.raises(ClientError) as caught:
+        work(*words, **more)
+    said = caught.value.response
+    return said["Error"]["Code"], said["ResponseMetadata"]["HTTPStatusCode"], said["Error"]["Message"]
+
+
+def test_machines_are_there_with_their_addresses_at_once_and_run_later(account: Account, fakes: Fakes) -> None:
+    made = account.launch()
+    assert [one["State"]["Name"] for one in made] == ["pending", "pending"]
+    assert [one["PrivateIpAddress"] for one in made] == ["10.1.0.4", "10.1.0.5"]
+    ids = [one["InstanceId"] for one in made]
+    account.until(ids, "running")
+    shown = account.listed(InstanceIds=ids)[ids[0]]
+    assert {tag["Key"]: tag["Value"] for tag in shown["Tags"]} == {
+        "Name": "x-gpu-p5",
+        "busbar": "one",
+        "busbar:launch": "0123",
+    }
+    assert (shown["InstanceType"], shown["Placement"]["AvailabilityZone"], shown["ClientToken"]) == ("p5.48xlarge", ZONE, "t")
+    assert {spec.instance_id for spec in fakes.running.values()} >= set(ids)
+    assert sorted(spec.index for spec in fakes.running.values() if spec.instance_id in ids) == [0, 1]
+
+
+def test_a_named_launches_once_and_takes_no_other_request(account: Account) -> None:
+    first = account.launch()
+    assert {one["InstanceId"] for one in account.launch()} == {one["InstanceId"] for one in first}
+    assert refused(account.launch, 1, 2)[:2] == ("IdempotentParameterMismatch", 400)
+    assert {one["InstanceId"] for one in account.launch(named="u")}.isdisjoint(one["InstanceId"] for one in first)
+
+
+def test_filters_and_pages_find_the_machines_of_a_launch(account: Account) -> None:
+    account.launch(3, 3, "a")
+    account.launch(4, 4, "b", TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "busbar", "Value": "two"}]}])
+    mine = [{"Name": "tag-key", "Values": ["busbar:launch"]}, {"Name": "tag:busbar", "Values": ["one"]}]
+    assert len(account.listed(Filters=mine)) == 3
+    assert len(account.listed()) == 8
+    first = account.ec2.describe_instances(MaxResults=5)
+    second = account.ec2.describe_instances(MaxResults=5, NextToken=first["NextToken"])
+    assert [sum(len(group["Instances"]) for group in page["Reservations"]) for page in (first, second)] == [5, 3]
+    assert "NextToken" not in second
+    assert refused(account.ec2.describe_instances, MaxResults=4)[0] == "InvalidParameterValue"
+    assert (
+        refused(account.ec2.describe_instances, Filters=[{"Name": "colour", "Values": ["red"]}])[0] == "InvalidParameterValue"
+    )
+
+
+def test_ended_machines_are_shown_as_such_and_unknown_ones_end_none(account: Account, fakes: Fakes) -> None:
+    ids = [one["InstanceId"] for one in account.launch()]
+    missing = "i-00000000000000000"
+    said = refused(account.ec2.terminate_instances, InstanceIds=[ids[0], missing])
+    assert said == ("InvalidInstanceID.NotFound", 400, f"The instance ID '{missing}' does not exist")
+    changed = account.ec2.terminate_instances(InstanceIds=ids)["TerminatingInstances"]
+    assert [one["CurrentState"]["Name"] for one in changed] == ["shutting-down"] * 2
+    account.until(ids, "terminated")
+    assert account.listed(InstanceIds=ids)[ids[0]]["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
+    assert len(fakes.running) == 1
+    again = account.ec2.terminate_instances(InstanceIds=ids)["TerminatingInstances"]
+    assert [one["PreviousState"]["Name"] for one in again] == ["terminated"] * 2
+
+
+def test_a_machine_that_dies_is_terminated_with_the_clouds_reason(account: Account, fakes: Fakes) -> None:
+    ids = [one["InstanceId"] for one in account.launch()]
+    account.until(ids, "running")
+    fakes.stop(account.cloud.world, next(its for its, spec in fakes.running.items() if spec.instance_id == ids[0]))
+    assert account.listed(InstanceIds=[ids[0]])[ids[0]]["StateReason"]["Code"] == "Server.InternalError"
+
+
+def test_without_capacity_for_the_least_there_is_none_and_above_it_what_there_is(account: Account) -> None:
+    faults(account.cloud, {"kind": "capacity", "after": 1})
+    code, status, message = refused(account.launch)
+    assert (code, status) == ("InsufficientInstanceCapacity", 500)
+    assert message.startswith("We currently do not have sufficient p5.48xlarge capacity")
+    assert len(account.listed()) == 1
+    assert len(account.launch(1, 2, "u")) == 1
+
+
+def test_faults_of_the_api_strike_as_often_as_they_are_planted(account: Account) -> None:
+    faults(
+        account.cloud,
+        {"kind": "throttle", "operation": "DescribeInstances", "times": 1},
+        {"kind": "answer_lost", "operation": "RunInstances", "times": 1},
+        {"kind": "eventual", "operation": "TerminateInstances", "times": 1},
+    )
+    assert refused(account.listed)[:2] == ("RequestLimitExceeded", 503)
+    with pytest.raises(Silence):
+        account.launch()
+    ids = [one["InstanceId"] for one in account.launch()]
+    assert len(account.listed()) == 3
+    assert refused(account.ec2.terminate_instances, InstanceIds=ids)[0] == "InvalidInstanceID.NotFound"
+    account.ec2.terminate_instances(InstanceIds=ids)
+    account.until(ids, "terminated")
+
+
+@pytest.mark.parametrize(
+    ("missing", "action"),
+    [("launch", "ec2:RunInstances"), ("see", "ec2:DescribeInstances"), ("tag", "ec2:CreateTags"), ("pass", "iam:PassRole")],
+)
+def test_what_no_policy_allows_is_refused_by_its_action(cloud: Cloud, missing: str, action: str) -> None:
+    account = Account(cloud, **{missing: None})
+    code, status, message = refused(account.listed if missing == "see" else account.launch)
+    assert (code, status) == ("UnauthorizedOperation", 403)
+    assert f"is not authorized to perform: {action}" in message
+    if missing != "see":
+        assert len(account.listed()) == 1
+
+
+def test_a_condition_on_a_tag_holds_for_the_machines_that_have_it(account: Account) -> None:
+    others = [{"ResourceType": "instance", "Tags": [{"Key": "busbar", "Value": "two"}]}]
+    theirs = [one["InstanceId"] for one in account.launch(named="u", TagSpecifications=others)]
+    assert refused(account.ec2.terminate_instances, InstanceIds=theirs)[0] == "UnauthorizedOperation"
+    assert refused(account.ec2.terminate_instances, InstanceIds=[account.head.id])[0] == "UnauthorizedOperation"
+    assert refused(account.ec2.create_tags, Resources=theirs, Tags=TAGS)[0] == "UnauthorizedOperation"
+
+
+@pytest.mark.parametrize(
+    ("changes", "may"),
+    [
+        ({"deny": {"Effect": "Deny", "Action": "ec2:Run*", "Resource": "*"}}, False),
+        ({"deny": {"Effect": "Deny", "NotAction": "ec2:*", "Resource": "*"}}, False),
+        ({"launch": {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": "arn:aws:ec2:*:*:instance/*"}}, False),
+        ({"launch": {**STATEMENTS["launch"], "Condition": {"ArnLike": {"ec2:LaunchTemplate": "*template/lt-0*"}}}}, True),
+        ({"launch": {**STATEMENTS["launch"], "Condition": {"StringEquals": {"aws:RequestedRegion": "eu-west-1"}}}}, False),
+        ({"launch": {**STATEMENTS["launch"], "Condition": {"NumericLessThan": {"ec2:VolumeSize": "1"}}}}, False),
+        ({"tag": {**STATEMENTS["tag"], "Condition": {"ForAllValues:StringEquals": {"aws:TagKeys": ["busbar"]}}}}, False),
+    ],
+)  # fmt: skip
+def test_policies_are_judged_as_iam_judges_them(cloud: Cloud, changes: dict[str, Any], may: bool) -> None:
+    account = Account(cloud, **changes)
+    if may:
+        assert len(account.launch()) == 2
+    else:
+        assert refused(account.launch)[0] == "UnauthorizedOperation"
+
+
+def test_only_requests_that_credentials_of_this_world_signed_are_answered(account: Account) -> None:
+    world = account.cloud.world
+    for changes in ({"SecretAccessKey": "x" * 40}, {"Token": "eA=="}, {"AccessKeyId": "ASIAXXXXXXXXXXXXXXXX"}):
+        other = client(world, account.service, account.head, ROLE, **changes)
+        assert refused(other.describe_instances)[:2] == ("AuthFailure", 401)
+    plain = account.service.answer(Request("POST", "/", {"host": f"ec2.{REGION}.amazonaws.com"}, b"Action=DescribeInstances"))
+    assert (plain.status, "MissingAuthenticationToken" in plain.body) == (403, True)
+    elsewhere = account.service.answer(Request("POST", "/", {"host": "ec2.eu-west-1.amazonaws.com"}, b""))
+    assert elsewhere.status == 403
+
+
+def test_a_body_that_was_changed_on_its_way_is_not_the_one_that_was_signed(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Request] = []
+    answer = account.service.answer
+
+    def noted(request: Request) -> Answer:
+        seen.append(request)
+        return answer(request)
+
+    monkeypatch.setattr(account.service, "answer", noted)
+    account.listed()
+    whole = seen[-1]
+    assert answer(whole).status == 200
+    assert answer(Request(whole.method, whole.target, whole.headers, whole.body + b"&MaxResults=7")).status == 401
+
+
+def test_credentials_and_requests_end(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "LIFE_S", -1)
+    late = client(account.cloud.world, account.service, account.head, ROLE)
+    assert refused(late.describe_instances)[:2] == ("RequestExpired", 400)
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"LaunchTemplate": {"LaunchTemplateId": "lt-00000000000000000"}}, "InvalidLaunchTemplateId.NotFound"),
+        ({"LaunchTemplate": {"LaunchTemplateName": "x-gpu-p5", "Version": "9"}}, "InvalidLaunchTemplateId.VersionNotFound"),
+        ({"MinCount": 3}, "InvalidParameterValue"),
+        ({"SubnetId": "subnet-00000000000000000"}, "InvalidParameterCombination"),
+        ({"MaxCount": 400}, "VcpuLimitExceeded"),
+    ],
+)
+def test_what_the_service_refuses_is_refused_at_once(account: Account, more: dict[str, Any], code: str) -> None:
+    assert refused(account.launch, **more)[0] == code
+    assert len(account.listed()) == 1
+
+
+def test_the_metadata_service_names_the_role_and_gives_its_credentials(
+    account: Account, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rehearsal.net.services.start", lambda *_: None)
+    folder = account.cloud.world.folder("hosts", account.head.short)
+    spec = fakes.running[account.head.short]
+    record = {"metadata": dict(spec.metadata), "instance_id": spec.instance_id, "may_put": []}
+    (folder / "spec.json").write_text(json.dumps(record))
+    service = Metadata(account.cloud.world.path, account.head.short)
+    token = service.answer("PUT", "/latest/api/token", {"x-aws-ec2-metadata-token-ttl-seconds": "60"}, b"")[1]
+    place, proof = "/latest/meta-data/iam/security-credentials", {"x-aws-ec2-metadata-token": token}
+    assert service.answer("GET", f"{place}/", proof, b"") == (200, ROLE)
+    given = json.loads(service.answer("GET", f"{place}/{ROLE}", proof, b"")[1])
+    assert (given["Code"], given["Type"], given["AccessKeyId"][:4]) == ("Success", "AWS-HMAC", "ASIA")
+    assert json.loads(service.answer("GET", f"{place}/{ROLE}", proof, b"")[1]) == given, "they last"
+    own = client(account.cloud.world, account.service, account.head, ROLE, **given)
+    assert len(own.describe_instances()["Reservations"]) == 1
+    assert service.answer("GET", f"{place}/other", proof, b"")[0] == 404
+    assert service.answer("GET", f"{place}/{ROLE}", {}, b"")[0] == 401
+    (folder / "spec.json").unlink()
