@@ -55,6 +55,9 @@ _SEARCH_SIZES = 2
 #: Time that the search Command may need beyond its budget: the last round, and waiting for another measurement to finish.
 _SEARCH_GRACE_S = 900
 
+#: In a job mpirun's daemons stay children of the srun that started them: Slurm ends a step with all that it left behind. Open MPI
+#: 4's name for it (orterun(1), --leave-session-attached) and PRRTE's.
+_ATTACHED = {"orte_leave_session_attached": "1", "prte_leave_session_attached": "1"}
 #: Stands for the build's line if the build was refused.
 _NOTHING_BUILT = BuildLine("", "", "", "", {}, "", "", "", {}, 0.0)
 #: Checks whose failure a slow node, rail or link may explain.
@@ -159,12 +162,14 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
         seconds=0.0,
     )
     where = Place(tuple(nodes), network, built, asked.interfaces, "job", remote_shell=placeholders.SHELL)
+    measured = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))
+    launch = measured.launch._replace(mca=measured.launch.mca | _ATTACHED)
     body = Job(
         run_id="",
         nodes=asked.nodes,
         keep=keep,
         build=load(Build, json.loads(build(nodes, asked, source, homes, []))),
-        measure=_measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes)),
+        measure=measured._replace(launch=launch),
     )
     return _named(body, *reasons)
 

@@ -30,6 +30,7 @@ class Next:
         run: `measure.run` of this measurement.
         rented: the machines that keep running, such as `2 x BM.GPU4.8`; empty where the stack rents none.
         price: what they cost, in words; empty if unknown.
+        job: the command that submits the test job, where jobs start the machines.
     """
 
     ssh: str
@@ -37,13 +38,15 @@ class Next:
     run: int
     rented: str
     price: str
+    job: str = ""
 
     @classmethod
-    def of(cls, asked: Asked, own_price: Price | None, ssh: str, report: str | None, *, rents: bool) -> Next:
+    def of(cls, asked: Asked, own_price: Price | None, ssh: str, report: str | None, *, rents: bool, job: str = "") -> Next:  # noqa: PLR0913 - by name
         """Return the next steps after a measurement of `asked`; `rents` says whether the stack rents the machines."""
         costs = outputs.cost(asked, own_price) if rents else None
         price = f"{costs['usd_per_hour']:g} USD an hour ({costs['source']})" if costs else ""
-        return cls(ssh, report, asked.plan.run, f"{asked.nodes} x {asked.shape.name}" if rents else "", price)
+        when = " while jobs need them" if job else ""
+        return cls(ssh, report, asked.plan.run, f"{asked.nodes} x {asked.shape.name}{when}" if rents else "", price, job)
 
 
 def headline(judged: Judgement, searched: dict[str, Any]) -> str:
@@ -119,12 +122,13 @@ def _onward(judged: Judgement, following: Next, node: str, *, refused: bool) -> 
     """Return one line for each thing that a person may want to do now; in a rehearsal these are targets of the Makefile."""
     rehearsed = judged.scale != 1
     again = f"pulumi config set --path measure.run {following.run + 1} && pulumi up"
+    first = f"{following.job}; then " if following.job else ""
     unchanged = "tries again on the head node" if refused else "does not measure again"
     return [
         f"measured: {measured_at(judged.line.get('started'))}; an update without changes {unchanged}",
         *([f"report:   {following.report}"] if following.report else []),
         f"shell:    {'make ssh' if rehearsed else following.ssh}",
-        f"again:    {'make measure' if rehearsed else again}",
+        f"again:    {first}{'make measure' if rehearsed else again}",
         *([_without(node, following, rehearsed=rehearsed)] if node else []),
         f"destroy:  {'make down' if rehearsed else 'pulumi destroy'}",
         f"running:  {_running(following, rehearsed=rehearsed)}",
@@ -135,6 +139,8 @@ def _running(following: Next, *, rehearsed: bool) -> str:
     """Return what keeps running until the stack is destroyed, and what that costs."""
     if not following.rented:
         return "none: this stack rents nothing"
+    if following.job:
+        return f"{following.rented}{f'; real machines cost {following.price}' if following.price else ''}"
     if rehearsed:
         return f"{following.rented}, rehearsed{f'; real machines cost {following.price}' if following.price else ''}"
     return f"{following.rented} until then, {following.price or 'at an unknown price (set records.pricePerNodeHour)'}"

@@ -5,11 +5,14 @@ place, so nodes need no keys of each other. The result is kept on the file syste
 """
 
 import gzip
+import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import time
 from typing import Dict, List, Mapping, NamedTuple
 
 from benchmarks.launch import lines, placeholders
@@ -90,13 +93,33 @@ def _again(its: Allocation, job: Job) -> None:
             f"the test is planned for {job.nodes} nodes, and job {its.job} has {len(its.nodes)}; submit it without --nodes, or "
             "set testNodes in the stack file"
         )
-    here = jobs.fresh(os.path.join(jobs.root(), "jobs", its.job))
-    shell = os.path.join(here, "shell")
-    jobs.write(shell, remote_shell(its))
-    os.chmod(shell, 0o700)
+    shell = os.path.join(jobs.fresh(os.path.join(jobs.root(), "jobs", its.job)), "shell")
+    _lay(its, shell)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     kept.update({_REMOTE_SHELL: shell, _NODES: json.dumps(its.nodes), "BUSBAR_JOB": its.job})
     os.execve(sys.executable, [sys.executable, "-IS", *sys.argv], kept)  # noqa: S606 - this program itself
+
+
+def _lay(its: Allocation, shell: str) -> None:
+    """Put the program in ssh's place on every node: Open MPI's daemons look for it, too. Home folders may be shared or not."""
+    folder, count = shlex.quote(os.path.dirname(shell)), str(len(its.nodes))
+    own, there = shlex.quote(shell) + ".$$.$SLURM_NODEID", shlex.quote(shell)
+    takes = f"umask 077 && mkdir -p {folder} && cat > {own} && chmod 700 {own} && mv {own} {there}"
+    words = ["srun", "--overlap", "--quiet", "--nodes", count, "--ntasks", count, "--ntasks-per-node", "1", "sh", "-c", takes]
+    try:
+        done = subprocess.run(
+            words,
+            input=remote_shell(its).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Refusal(f"srun does not reach the job's nodes: {error}") from None
+    if done.returncode:
+        said = (done.stdout.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
+        raise Refusal(f"srun does not reach the job's nodes: {said}")
 
 
 def work(job: Job, its: Allocation, here: str) -> int:
@@ -105,11 +128,16 @@ def work(job: Job, its: Allocation, here: str) -> int:
     nodes.update({placeholders.address(number): node.address for number, node in enumerate(its.nodes)})
     asked = load(Build, placeholders.filled(data(job.build), nodes))
     built = build.work(asked, here, _say)
-    line = measure.work(measurement(job, built, nodes), here, _say)
+    line = measure.work(measurement(job, built, nodes)._replace(run_id=_run(job, its)), here, _say)
     _show(line, job.measure.deciding)
     kept = lines.JobLine(job.run_id, its.job, [node.name for node in its.nodes], built, line)
     _keep(job, json.dumps(data(kept), sort_keys=True))
     return 0
+
+
+def _run(job: Job, its: Allocation) -> str:
+    """Return this run's own name: the document is the same for every run, and Slurm may count its jobs anew."""
+    return hashlib.sha256(f"{job.run_id} {its.job} {time.time()}".encode()).hexdigest()[:16]
 
 
 def measurement(job: Job, built: BuildLine, nodes: Dict[str, str]) -> Measure:

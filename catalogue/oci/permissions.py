@@ -68,5 +68,6 @@ CONTROLLER = (
     "manage instance-family",
     "use virtual-network-family",
     "use volume-family",
+    "inspect work-requests",
     "read app-catalog-listing",
 )

@@ -18,7 +18,7 @@ from components.acceptance.attempt import attempt
 from components.acceptance.build import Archive, build
 from components.acceptance.looks import End
 from components.acceptance.measure import measure
-from components.acceptance.on_demand import Ended, OnDemand
+from components.acceptance.on_demand import Ended, OnDemand, submits
 from components.acceptance.ready import Ready
 from components.acceptance.records import Records, Whole
 from components.acceptance.runner import Runner
@@ -125,7 +125,11 @@ class Acceptance(pulumi.ComponentResource):
             lambda its: ending.headline(its["end"].judged, its["end"].searched) if its["end"] else its["waits"]
         )
         screen = said.apply(
-            lambda its: self._screen(its["end"], its["ssh"], its["kept"], price, rents=False) if its["end"] else ""
+            lambda its: (
+                self._screen(its["end"], its["ssh"], its["kept"], price, rents=stack.rents, job=submits(planned.job_folder))
+                if its["end"]
+                else ""
+            )
         )
         Accept(
             f"{name}-accept",
@@ -218,8 +222,8 @@ class Acceptance(pulumi.ComponentResource):
         return Whole(outputs.measured(end.judged, end.asked, built, end.searched, number))
 
     @staticmethod
-    def _screen(end: End, ssh: str, kept: Kept, price: Price | None, *, rents: bool) -> str:
-        following = ending.Next.of(end.asked, price, ssh, kept.report, rents=rents)
+    def _screen(end: End, ssh: str, kept: Kept, price: Price | None, *, rents: bool, job: str = "") -> str:  # noqa: PLR0913 - by name
+        following = ending.Next.of(end.asked, price, ssh, kept.report, rents=rents, job=job)
         return ending.screen(end.judged, end.searched, following)
 
     def _say(self, end: End, headline: str, screen: str, kept: Kept) -> None:

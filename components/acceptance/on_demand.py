@@ -135,6 +135,11 @@ def ended(text: str, earlier: str, network: str, asked: Asked) -> Ended | None:
     return Ended(End(found, judge(_measurement(text), found), searched.read(_NOT_SEARCHED)), where)
 
 
+def submits(folder: str) -> str:
+    """Return the command that submits the test job, for a person on the login node."""
+    return f"cd {folder} && sbatch {SCRIPT}"
+
+
 def script(folder: str, runner: str, planned: PlannedSet, document: str) -> str:
     """Return the job's script; what it asks of Slurm can be given to sbatch otherwise, but for the number of nodes."""
     asks = {
@@ -169,6 +174,6 @@ def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
 def _reads(folder: str, text: str) -> str:
     """Return the command that prints the line that the job kept, or one that says that there is none."""
     run_id = json.loads(text)["run_id"]
-    why = f"no test job has run yet; on the login node: cd {folder} && sbatch {SCRIPT}"
+    why = f"no test job has run yet; on the login node: {submits(folder)}"
     none = json.dumps(protocol.data(protocol.Refused(run_id, why, "job")), sort_keys=True)
     return f"cat {folder}/{run_id}.json 2> /dev/null || echo {shlex.quote(none)}"

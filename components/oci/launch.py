@@ -84,10 +84,12 @@ def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pul
 
 
 def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...]) -> str:
-    trusted = (wanted.network.private, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))
+    slurm = wanted.slurm is not None and pool.dynamic > 0
+    # Slurm's controller is in the public subnet.
+    front = (wanted.network.private, *((wanted.network.public,) if slurm else ()))
+    trusted = (*front, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))
     own = wanted.container
     runs = Containerd(own.containerd.version, own.containerd.sums, own.toolkit) if own else None
-    slurm = wanted.slurm is not None and pool.dynamic > 0
     boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, place.search_domain, trusted, mounts, runs, slurm))
     return base64.b64encode(boot.encode()).decode()
 

@@ -86,6 +86,7 @@ def _build(world: World, image: images.Image) -> Path:
         sources = Path(__file__).parent
         gcc = ["gcc", "-O2", "-Wall", "-Werror", "-s"]
         made = {name: ["-static", str(sources / f"{name}.c")] for name in ("init", "counters")}
+        made["libmemory.so"] = ["-shared", "-fPIC", str(images.IMAGE_FOLDER / "system/memory.c")]
         made |= {name: list(words) for name, words in image.builds.items()}
         folder = world.folder("build", f"nccl-{image.nccl}")
         write_whole(folder / "nccl.h", images.nccl_header(image.nccl))
@@ -186,6 +187,9 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
     }
     if spec.metadata:
         made |= authority.texts(world)  # machines of a cloud call its services
+    if spec.processors:
+        made["etc/rehearsal/processors"] = (f"{' '.join(map(str, spec.processors))} {spec.memory_mib}\n", 0o644)
+        made["usr/sbin/slurmd"] = ((images.IMAGE_FOLDER / "bin/slurmd").read_text(), 0o755)
     protocols = {rail.protocol for rail in spec.rails if rail.driver == "efa"}
     if protocols:
         made["etc/rehearsal/efa"] = (f"{protocols.pop()}\n", 0o644)

@@ -137,7 +137,7 @@ def links(one: Image) -> dict[str, str]:
 def copies(one: Image, built: Path) -> dict[str, str]:
     """Return the image's files that are copied from stand-ins and from what was compiled."""
     nccl = built / f"nccl-{one.nccl}"
-    made = {f"usr/lib/rehearsal/{name}": str(built / name) for name in ("init", "counters")}
+    made = {f"usr/lib/rehearsal/{name}": str(built / name) for name in ("init", "counters", "libmemory.so")}
     made |= {f"usr/lib/rehearsal/{name}": str(nccl / name) for name in ("libnccl.so.2", "nccl.h")}
     if one.mpi:
         made[f"{one.mpi.lstrip('/')}/bin/mpirun"] = str(IMAGE_FOLDER / "bin/mpirun")

@@ -53,6 +53,8 @@ class HostSpec:
         bystanders: RDMA devices of driver mlx5 that belong to no fabric and have no interface.
         may_put: patterns of the names that the machine may write through that service.
         firmware: what /sys/class/dmi/id says, by file.
+        processors: sockets, cores of each and threads of each core that schedulers are told of; empty: this machine's.
+        memory_mib: memory that they are told of.
         programs: folders of this machine that it sees, read-only, by path below the root.
     """
 
@@ -84,6 +86,8 @@ class HostSpec:
     metadata_program: str = ""
     may_put: tuple[str, ...] = ()
     firmware: Mapping[str, str] = field(default_factory=dict)
+    processors: tuple[int, ...] = ()
+    memory_mib: int = 0
     programs: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -25,8 +25,22 @@ def equipped(spec: HostSpec, shape: Shape, ocpus: float = 1) -> HostSpec:
         gpus=(shape.gpu,) * shape.gpus,
         gpu_buses=GPU_BUSES[: shape.gpus],
         nvme=shape.nvme_bytes,
+        processors=topology(shape, ocpus),
+        memory_mib=int((shape.memory_gib if not shape.flexible else ocpus * shape.memory_gib / shape.ocpus) * 1024),
         front_rate_bits_per_s=int(shape.front_gbit_s * (ocpus if shape.flexible else 1) * GIGA),
     )
+
+
+def topology(shape: Shape, ocpus: float = 1) -> tuple[int, int, int]:
+    """Return sockets, cores of each, and threads of each core, as Linux shows them.
+
+    Source: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration); A100-v2 machines have four NUMA nodes to a socket.
+    """
+    threads = 1 if shape.architecture != "x86_64" else 2
+    if not shape.bare_metal:
+        return 1, int(ocpus if shape.flexible else shape.ocpus), threads
+    sockets = 8 if shape.name in {"BM.GPU.A100-v2.8", "BM.GPU.B4.8"} else 2
+    return sockets, int(shape.ocpus) // sockets, threads
 
 
 def _driver(hca: str) -> str:

@@ -78,6 +78,8 @@ def test_ranks_start_through_the_jobs_own_shell_and_not_through_ssh_or_slurms_la
     assert words[words.index("plm_rsh_agent") + 1] == "/home/opc/.busbar/jobs/7/shell"
     assert "salloc" not in words
     assert "plm_rsh_args" not in words
+    # Slurm ends a step with all that it left behind, and a daemon that detaches itself is that.
+    assert words[words.index("orte_leave_session_attached") + 1] == "1"
 
 
 @pytest.mark.usefixtures("slurm")

@@ -1,0 +1,88 @@
+"""A Slurm cluster on OCI whose nodes start when jobs need them: real Slurm, machines launched over the cloud's own API.
+
+Its chapters follow each other: each test goes on where the one before it ended.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tools.stage import SHORT_PLAN, Finished, Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("on-demand")]
+
+PATIENCE_S = 240
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
+    """The stack as its file has it, with a short plan, up; and what the update said."""
+    stage = Stage(tmp_path_factory.mktemp("on-demand"), "oci-on-demand")
+    yield stage, stage.up(**SHORT_PLAN)
+    stage.close()
+
+
+def until(stage: Stage, command: str, holds: Callable[[str], bool], what: str) -> str:
+    """Ask the login node until the answer is right; show what Slurm says if it never is."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        said = stage.on_host(command)
+        if holds(said):
+            return said
+        time.sleep(1)
+    shown = stage.on_host("sinfo -R; sinfo -N -l; squeue; sudo tail -n 20 /var/log/slurm/slurmctld.log")
+    pytest.fail(f"not within {PATIENCE_S} s: {what}; {command!r} says {said!r}\n{shown}")
+
+
+def gpu_machines(stage: Stage) -> list[str]:
+    return [one for one in stage.sold("oci") if "instance" in one and "login" not in one]
+
+
+def test_an_update_rents_no_node_and_says_how_to_measure(built):
+    stage, found = built
+    assert found.status == 0, found
+    (why,) = stage.outputs()["measured"]["reasons"]
+    assert why == "no test job has run yet; on the login node: cd /home/.busbar && sbatch nccl-test.sh"
+    assert why in found.text
+    assert stage.on_host("sinfo -h -o %P,%T,%D").split() == ["compute*,idle~,4"]
+
+
+def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built):
+    stage, _ = built
+    said = stage.on_host("cd /home/.busbar && sbatch nccl-test.sh")
+    number = re.fullmatch(r"Submitted batch job (\d+)", said.strip())
+    assert number
+    until(stage, "squeue -h -o %T", lambda found: not found.strip(), "the test job ends")
+    log = stage.on_host(f"cat /home/.busbar/nccl-test-{number[1]}.out")
+    assert "busbw" in log, log
+    assert "the result is kept; the next `pulumi up` exports it" in log
+
+
+def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built):
+    stage, _ = built
+    found = stage.up(**SHORT_PLAN)
+    assert found.status == 0, found
+    measured = stage.outputs()["measured"]
+    assert (measured["verdict"], measured["rehearsed"]) == ("pass", True)
+    assert measured["busbw_gb_s"] > 0
+    assert stage.up(**SHORT_PLAN).changes == []
+
+
+def test_idle_nodes_leave(built):
+    stage, _ = built
+    until(stage, "sinfo -h -o %P,%T,%D", lambda found: found.split() == ["compute*,idle~,4"], "all nodes are powered down")
+    assert gpu_machines(stage) == []
+
+
+def test_destroying_ends_nodes_that_a_job_still_uses(built):
+    stage, _ = built
+    stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap 'sleep 600'")
+    until(stage, "squeue -h -o %T", lambda found: found.strip() == "RUNNING", "the job runs")
+    assert len(gpu_machines(stage)) == 2
+    done = stage.destroy()
+    assert done.status == 0, done
+    assert stage.sold("oci") == []
