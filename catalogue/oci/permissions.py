@@ -62,7 +62,7 @@ SERVICE = (
     "allow service compute_management to read app-catalog-listing in tenancy",
 )
 #: What Slurm's controller needs in the compartment to start and end cluster networks (oci-hpc documentation/Prerequisites.md,
-#: "Policies for autoscaling or resizing").
+#: "Policies for autoscaling or resizing"); work requests, which say why a launch failed, are in no family.
 CONTROLLER = (
     "manage compute-management-family",
     "manage instance-family",
@@ -70,4 +70,5 @@ CONTROLLER = (
     "use volume-family",
     "inspect work-requests",
     "read app-catalog-listing",
+    "inspect work-requests",
 )

@@ -5,6 +5,7 @@ reference, Core Services API 20160918. A cluster network starts all its machines
 returns no ids, and `listing` tells of the failure.
 """
 
+import calendar
 import json
 import time
 import urllib.parse
@@ -22,6 +23,8 @@ _SERVER_ERROR = 500
 _NOT_FOUND = 404
 _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
 _GONE = ("TERMINATING", "TERMINATED")
+#: The service ends a network whose launch has failed, and shows it for a day; its launch is over long before that.
+_REMEMBERED_S = 3600
 #: States in which a cluster network may still fail.
 _UNSURE = ("PROVISIONING", "SCALING")
 
@@ -71,7 +74,13 @@ class Oci(Cloud):
         """Return machines of the cluster's networks, with their addresses; networks without machines are removed."""
         machines: List[Machine] = []
         failed: Dict[str, CloudError] = {}
-        networks = [one for one in self._all("/clusterNetworks") if self._is_ours(one) and one["lifecycleState"] not in _GONE]
+        ours = [one for one in self._all("/clusterNetworks") if self._is_ours(one)]
+        networks = [one for one in ours if one["lifecycleState"] not in _GONE]
+        for one in ours:
+            if one["lifecycleState"] in _GONE and self._clock() - _seconds(one.get("timeCreated", "")) < _REMEMBERED_S:
+                error = self._failure(one["id"])
+                if error:
+                    failed[one["freeformTags"][TOKEN_TAG]] = error
         addresses = self._addresses() if networks else {}
         self._homes = {}
         for one in networks:
@@ -164,6 +173,11 @@ class Oci(Cloud):
         if answer.status < 300 or (gone_is_fine and answer.status == _NOT_FOUND):  # noqa: PLR2004 - success
             return answer
         raise _kind(answer.status, oci_identity.refusal(f"{method} {path.partition('?')[0]}", answer))
+
+
+def _seconds(text: str) -> float:
+    """Return a time of the service's (RFC 3339) as seconds of the epoch; one that is not given is long ago."""
+    return calendar.timegm(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S")) if text else 0
 
 
 def _kind(status: int, error: CloudError) -> CloudError:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from oci_stack import AD, COMPARTMENT, SERVICE_CIDR, TENANCY, Stack, bastion, configuration
 from rehearsed_hosts import end_world
+from stand_in import faults
 from wait_until import wait_until
 
+from catalogue.oci import permissions
 from rehearsal.host import hosts
 from rehearsal.net import network, wires
 from rehearsal.oci.cloud import Cloud
@@ -22,10 +24,6 @@ from scheduler import programs
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci_principal")]
 
-RIGHTS = (
-    *("manage compute-management-family", "manage instance-family", "use virtual-network-family", "use volumes"),
-    "inspect work-requests",
-)
 API = f"https://iaas.{REGION}.oraclecloud.com/20160918/instances"
 CERTIFICATE = "http://169.254.169.254/opc/v2/identity/cert.pem"
 CURL = ("curl", "--silent", "--connect-timeout", "3")
@@ -50,7 +48,11 @@ def until(question):
         time.sleep(0.2)
 
 spec = {"configuration": configuration, "label": "train", "domains": [domain]}
-wanted = Launch("0123456789abcdef", "gpu/h100", 2, 2, spec)
+wanted = Launch((sys.argv[4:] or ["0123456789abcdef"])[0], "gpu/h100", 2, 2, spec)
+if sys.argv[4:]:
+    cloud.launch(wanted)
+    failed = until(lambda seen: seen.failed).failed
+    sys.exit(print(json.dumps({token: str(error) for token, error in failed.items()})))
 launched = [cloud.launch(wanted), cloud.launch(wanted)]
 there = until(lambda seen: len([one for one in seen.machines if one.address]) == 2)
 cloud.terminate([there.machines[0].id])
@@ -81,7 +83,7 @@ class Account:
         self.hosts = {name: self._host(name, at) for at, name in enumerate(("in", "services", "nowhere"), 2)}
         rule = f"ALL {{instance.id = '{self.head.id}'}}"
         self.stack.make("DynamicGroup", "g", compartmentId=TENANCY, name="head", description="d", matchingRule=rule)
-        allowed = [f"Allow dynamic-group head to {one} in compartment id {COMPARTMENT}" for one in RIGHTS]
+        allowed = [f"Allow dynamic-group head to {one} in compartment id {COMPARTMENT}" for one in permissions.CONTROLLER]
         self.stack.make("Policy", "p", name="head", description="d", statements=allowed)
         self.stack.make("InstanceConfiguration", "conf", **configuration(self.stack.ids["private"]))
 
@@ -105,12 +107,12 @@ class Account:
         done = hosts.enter(self.world, host.short, list(words), 150)
         return done.returncode, done.stdout.strip() or done.stderr[-2000:]
 
-    def controller(self) -> Any:
-        """Run the controller's programs on the head; return what they saw."""
+    def controller(self, *failing: str) -> Any:
+        """Run the controller's programs on the head; return what they saw, of a launch `failing` only why."""
         pid = (self.world.path / "hosts" / self.head.short / "pid").read_text()
         Path("/proc", pid, "root/root/programs.pyz").write_bytes(programs.archive())
         given = {"region": REGION, "compartment": COMPARTMENT, "subnet": self.stack.ids["private"], "tags": {"busbar": "one"}}
-        words = ["python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["conf"], AD]
+        words = ["python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["conf"], AD, *failing]
         status, said = self.inside(self.head, *words)
         assert status == 0, said
         return json.loads(said)
@@ -142,6 +144,12 @@ def test_a_controllers_programs_launch_list_and_end_real_machines_as_an_instance
 
     wait_until(lambda: "ClusterNetwork" not in kinds(), "the network has gone")
     assert kinds().count("Instance") == 4
+
+
+def test_a_controllers_programs_are_told_why_a_launch_failed(account: Account) -> None:
+    faults(account.stack.cloud, {"kind": "capacity", "after": 1})
+    assert account.controller("no-room") == {"no-room": "InternalError: Out of host capacity."}
+    faults(account.stack.cloud)
 
 
 def test_a_host_that_is_in_no_dynamic_group_has_an_identity_and_no_rights(account: Account) -> None:

@@ -220,6 +220,16 @@ def test_a_network_that_fails_after_the_call_says_why_and_is_removed(cloud, serv
     assert service.calls("DELETE") == ["/clusterNetworks/n1"]
 
 
+def test_a_network_that_the_service_ended_because_its_launch_failed_says_why_for_an_hour(cloud, service):
+    service.work["n1"] = [{"id": "w1", "status": "FAILED"}]
+    for ago_s, told in ((60, ["t"]), (3700, [])):
+        service.network("n1", state="TERMINATED")
+        service.networks["n1"]["timeCreated"] = f"{datetime.fromtimestamp(NOW - ago_s, UTC):%Y-%m-%dT%H:%M:%S.123Z}"
+        found = cloud.listing()
+        assert (list(found.failed), found.machines) == (told, [])
+    assert not service.calls("DELETE")
+
+
 def test_a_network_whose_machines_have_all_ended_is_removed(cloud, service):
     service.network("n1")
     cloud.listing()
