@@ -14,7 +14,7 @@ from rehearsal.plugin.store import Record
 _META = "latest/meta-data"
 
 
-def metadata(record: Record, region: str, profile: Record | None, role: str) -> dict[str, str]:
+def metadata(record: Record, region: str, profile: Record | None, role: str = "") -> dict[str, str]:
     """Return all that an instance can read about itself; credentials of its `role`, if it has one, are made when asked for."""
     own, private = record.computed, record.private
     zone, address, name = private["zone"], own["privateIp"], own["privateDns"]

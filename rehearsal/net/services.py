@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rehearsal.net import network, wires
@@ -45,11 +45,14 @@ class Service:
 
 
 def announce(world: World, service: Service) -> None:
-    """Let the services' names resolve in every VCN; the process starts with `start`."""
-    text = json.dumps(asdict(service))
+    """Let the services' names resolve in every VCN, beside those announced before; the process starts with `start`."""
     record = world.folder(_FOLDER) / f"{service.cloud}.json"
-    if not record.exists() or record.read_text() != text:
-        write_whole(record, text)
+    with wires.locked(world, "services"):
+        names = announced(world, service.cloud).names if record.exists() else ()
+        both = replace(service, names=tuple(dict.fromkeys((*names, *service.names))))
+        text = json.dumps(asdict(both))
+        if not record.exists() or record.read_text() != text:
+            write_whole(record, text)
 
 
 def announced(world: World, cloud: str) -> Service:

@@ -19,10 +19,5 @@ def name(region: str) -> str:
 
 def announce(world: World, region: str) -> None:
     """Let a region's end point resolve; the process starts when a host first asks for its role's credentials."""
-    try:
-        known = services.announced(world, CLOUD).names
-    except FileNotFoundError:
-        known = ()
-    names = tuple(dict.fromkeys((*known, name(region))))
     program = (sys.executable, "-m", "rehearsal.aws.api")
-    services.announce(world, services.Service(CLOUD, _ADDRESS, names, program, world.scale))
+    services.announce(world, services.Service(CLOUD, _ADDRESS, (name(region),), program, world.scale))
