@@ -189,7 +189,6 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         made |= authority.texts(world)  # machines of a cloud call its services
     if spec.processors:
         made["etc/rehearsal/processors"] = (f"{' '.join(map(str, spec.processors))} {spec.memory_mib}\n", 0o644)
-        made["usr/sbin/slurmd"] = ((images.IMAGE_FOLDER / "bin/slurmd").read_text(), 0o755)
     protocols = {rail.protocol for rail in spec.rails if rail.driver == "efa"}
     if protocols:
         made["etc/rehearsal/efa"] = (f"{protocols.pop()}\n", 0o644)

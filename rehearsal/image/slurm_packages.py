@@ -27,9 +27,10 @@ def _daemon(name: str) -> list[tuple[str, str, str]]:
         f"ExecStart=/usr/sbin/{name} -D -s ${name.upper()}_OPTIONS\nExecReload=/bin/kill -HUP $MAINPID\n{after}"
         "LimitNOFILE=65536\nTasksMax=infinity\n\n[Install]\nWantedBy=multi-user.target\n"
     )
-    both = (name, "slurmstepd") if name == "slurmd" else (name,)
-    links = [("link", f"/usr/sbin/{one}", f"{_MACHINE}/sbin/{one}-wlm") for one in both]
-    return [*links, ("text", f"/usr/lib/systemd/system/{name}.service", unit)]
+    own = "slurmstepd" if name == "slurmd" else name
+    programs = [("link", f"/usr/sbin/{own}", f"{_MACHINE}/sbin/{own}-wlm")]
+    programs += [("program", "/usr/sbin/slurmd", "slurmd")] if name == "slurmd" else []
+    return [*programs, ("text", f"/usr/lib/systemd/system/{name}.service", unit)]
 
 
 _MUNGE_UNIT = (
