@@ -25,12 +25,13 @@ ROLE = "controller"
 #: What a controller may do: everything on EC2 that its cluster's tag is on, and give its nodes their role.
 STATEMENTS: dict[str, dict[str, Any]] = {
     "launch": {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": "*"},
+    "fleet": {"Effect": "Allow", "Action": "ec2:CreateFleet", "Resource": "*"},
     "see": {"Effect": "Allow", "Action": ["ec2:DescribeInstances"], "Resource": "*"},
     "tag": {
         "Effect": "Allow",
         "Action": "ec2:CreateTags",
         "Resource": "arn:aws:ec2:*:*:*/*",
-        "Condition": {"StringEquals": {"ec2:CreateAction": "RunInstances"}},
+        "Condition": {"StringEquals": {"ec2:CreateAction": ["RunInstances", "CreateFleet"]}},
     },
     "end": {
         "Effect": "Allow",
@@ -157,6 +158,33 @@ def test_without_capacity_for_the_least_there_is_none_and_above_it_what_there_is
     assert message.startswith("We currently do not have sufficient p5.48xlarge capacity")
     assert len(account.listed()) == 1
     assert len(account.launch(1, 2, "u")) == 1
+
+
+def test_a_fleet_answers_with_its_machines_and_with_what_it_could_not_launch(account: Account) -> None:
+    template = {"LaunchTemplateId": account.stack.ids["template"], "Version": "$Default"}
+
+    def fleet(least: int, most: int, **more: Any) -> dict[str, Any]:
+        asked = {
+            "Type": "instant",
+            "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": template}],
+            "TargetCapacitySpecification": {"TotalTargetCapacity": most, "DefaultTargetCapacityType": "on-demand"},
+            "OnDemandOptions": {"MinTargetCapacity": least, "SingleInstanceType": True},
+            "TagSpecifications": [{"ResourceType": "instance", "Tags": TAGS}],
+        }
+        found: dict[str, Any] = account.ec2.create_fleet(**(asked | more))
+        return found
+
+    whole = fleet(2, 2)
+    assert (whole["FleetId"][:6], len(whole["Instances"][0]["InstanceIds"]), whole["Errors"]) == ("fleet-", 2, [])
+    account.until(whole["Instances"][0]["InstanceIds"], "running")
+    faults(account.cloud, {"kind": "capacity", "after": 1})
+    part = fleet(1, 2)
+    assert (len(part["Instances"][0]["InstanceIds"]), part["Errors"][0]["ErrorCode"]) == (1, "InsufficientInstanceCapacity")
+    none = fleet(2, 2)
+    assert (none["Instances"], none["Errors"][0]["ErrorCode"]) == ([], "InsufficientInstanceCapacity")
+    assert len(account.listed()) == 4
+    assert refused(fleet, 1, 2, Type="maintain")[0] == "NotRehearsed"
+    assert refused(fleet, 3, 2)[0] == "InvalidFleetConfig"
 
 
 def test_faults_of_the_api_strike_as_often_as_they_are_planted(account: Account) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rehearsal.aws.api import shown
+from rehearsal.aws.api import instant_fleets, shown
 from rehearsal.aws.api.launches import Launches, order
 from rehearsal.aws.api.rights import Call, Rights, request_tags, resource_tags
 from rehearsal.aws.cloud import Cloud
@@ -55,7 +55,7 @@ class Ec2:
         """RunInstances."""
         database = self._cloud.store.read()
         wanted = order(call.asked, database, call.region)
-        self._rights.permit_launch(call, wanted)
+        self._rights.permit_launch(call, wanted, call.asked)
         made = self._launches.run(wanted, call.asked)
         with self._cloud.store.change() as changing:
             for one in made:
@@ -68,6 +68,10 @@ class Ec2:
     @staticmethod
     def _reservation(ident: str, instances: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         return {"ReservationId": ident, "OwnerId": ACCOUNT, "Groups": [], "Instances": instances}
+
+    def fleet(self, call: Call) -> Mapping[str, Any]:
+        """CreateFleet."""
+        return instant_fleets.create(call, self._cloud, self._launches, self._rights)
 
     def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeInstances; those that were launched a moment ago are not known yet under the fault `eventual`."""
@@ -171,6 +175,7 @@ class Ec2:
 
 ACTIONS: Mapping[str, Callable[[Ec2, Call], Mapping[str, Any]]] = {
     "RunInstances": Ec2.run,
+    "CreateFleet": Ec2.fleet,
     "DescribeInstances": Ec2.describe,
     "TerminateInstances": Ec2.terminate,
     "CreateTags": Ec2.create_tags,

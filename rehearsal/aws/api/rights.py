@@ -20,6 +20,8 @@ from rehearsal.aws.places import ACCOUNT, partition
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Record
 
+_RUN = "ec2:RunInstances"
+
 
 @dataclass(frozen=True)
 class Call:
@@ -72,8 +74,10 @@ class Rights:
         )
         raise ServiceError(refused("", "UnauthorizedOperation", why, 403), "EC2", call.action)
 
-    def permit_launch(self, call: Call, wanted: Order) -> None:
+    def permit_launch(self, call: Call, wanted: Order, asked: Mapping[str, Any]) -> None:
         """Check the rights to all that a launch touches, to its tags, and to the role that its instances get.
+
+        `asked` is the request as RunInstances has it.
 
         Raises:
             ServiceError: one is lacking.
@@ -88,13 +92,13 @@ class Rights:
         touched += [f"placement-group/{launched.placement_group}"] if launched.placement_group else []
         touched += [f"key-pair/{launched.known('keyName')}"] if launched.known("keyName") else []
         for noun in dict.fromkeys(touched):
-            self.permit(call, f"ec2|{noun}", context=used)
+            self.permit(call, f"ec2|{noun}", _RUN, used)
         for noun in ("instance/*", "volume/*", "network-interface/*"):
-            self.permit(call, f"ec2|{noun}", context={**used, **request_tags(tags_of(call.asked, noun.partition("/")[0]))})
+            self.permit(call, f"ec2|{noun}", _RUN, {**used, **request_tags(tags_of(asked, noun.partition("/")[0]))})
         for noun in ("instance", "volume"):
-            given = tags_of(call.asked, noun)
+            given = tags_of(asked, noun)
             if given:
-                context = {"ec2:CreateAction": ["RunInstances"], **request_tags(given)}
+                context = {"ec2:CreateAction": [call.action], **request_tags(given)}
                 self.permit(call, f"ec2|{noun}/*", "ec2:CreateTags", context)
         database = self._cloud.store.read()
         role = role_of(database, by_name(database, PROFILE, launched.profile))
