@@ -246,6 +246,11 @@ class Instance(Kind):
             mine.private["ocpus"] = (mine.inputs.get("shapeConfig") or {}).get("ocpus", mine.private["ocpus"])
 
     @override
+    def needs(self, record: Record) -> Iterator[str]:
+        yield from super().needs(record)
+        yield record.private["subnet"]  # also of an instance in a pool, whose subnet its pool names
+
+    @override
     def gone(self, cloud: ResourceCloud, record: Record) -> None:
         hosts.stop(cloud.world, record.short)
         if record.computed.get("publicIp"):

@@ -11,12 +11,15 @@ from rehearsal.oci.core_network import DHCP_OPTIONS, ROUTE_TABLE, SECURITY_LIST,
 from rehearsal.oci.errors import Problem, not_found
 from rehearsal.oci.kinds import Asked
 from rehearsal.oci.netplan import subnet_cidr, vcn_cidrs
+from rehearsal.oci.ocids import sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS, SERVICES
+from rehearsal.plugin import kinds
 from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, each, known
 
 SUBNET = "oci:Core/subnet:Subnet"
+_INSTANCE = "oci:Core/instance:Instance"
 _INTERNET = "oci:Core/internetGateway:InternetGateway"
 _SERVICE = "oci:Core/serviceGateway:ServiceGateway"
 _TARGETS = (_INTERNET, "oci:Core/natGateway:NatGateway", _SERVICE)
@@ -120,6 +123,17 @@ class Subnet(InVcn):
         )
         if label:
             record.computed["subnetDomainName"] = f"{label.lower()}.{vcn.computed['vcnDomainName']}"
+
+    @override
+    def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
+        if holder.token != _INSTANCE:
+            return super().in_use(record, holder, kind)
+        # What holds a subnet is an instance's VNIC.
+        vnic = sibling_ocid(holder.id, "vnic")
+        sentence = (
+            f"The Subnet {record.id} references the VNIC {vnic}. You must remove the reference to proceed with this operation."
+        )
+        return Problem("", sentence, 409, "Conflict")
 
 
 class RouteTable(InVcn):

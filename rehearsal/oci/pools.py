@@ -22,7 +22,7 @@ from rehearsal.oci.shapes import SHAPES, Shape, quota_use
 from rehearsal.plugin import kinds
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
 from rehearsal.plugin.resource_cloud import ResourceCloud
-from rehearsal.plugin.store import Database, Record
+from rehearsal.plugin.store import Database, Record, references
 from rehearsal.plugin.wire import each, known_at
 
 CONFIGURATION = "oci:Core/instanceConfiguration:InstanceConfiguration"
@@ -244,6 +244,11 @@ class ClusterNetwork(Kind):
             "timeCreated": record.computed["timeCreated"],
         }
         return outputs | {"instancePools": [pool]}
+
+    @override
+    def needs(self, record: Record) -> Iterator[str]:
+        """Yield what the network itself needs; the subnet is held by its instances' VNICs."""
+        return (one for one in references(record.inputs["instancePools"]) if one.startswith("ocid1."))
 
     @override
     def gone(self, cloud: ResourceCloud, record: Record) -> None:

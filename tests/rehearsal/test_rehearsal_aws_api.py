@@ -15,10 +15,12 @@ from stand_in import faults
 from wait_until import wait_until
 
 from rehearsal.aws import sessions
+from rehearsal.aws.api import query
 from rehearsal.aws.api.service import Service
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.metadata_service import Service as Metadata
 from rehearsal.aws.places import ACCOUNT
+from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.https_service import Answer, Request, Silence
 
 ROLE = "controller"
@@ -107,7 +109,7 @@ def test_machines_are_there_with_their_addresses_at_once_and_run_later(account: 
     assert sorted(spec.index for spec in fakes.running.values() if spec.instance_id in ids) == [0, 1]
 
 
-def test_a_named_launches_once_and_takes_no_other_request(account: Account) -> None:
+def test_a_client_token_launches_once_and_takes_no_other_request(account: Account) -> None:
     first = account.launch()
     assert {one["InstanceId"] for one in account.launch()} == {one["InstanceId"] for one in first}
     assert refused(account.launch, 1, 2)[:2] == ("IdempotentParameterMismatch", 400)
@@ -292,6 +294,12 @@ def test_credentials_and_requests_end(account: Account, monkeypatch: pytest.Monk
 def test_what_the_service_refuses_is_refused_at_once(account: Account, more: dict[str, Any], code: str) -> None:
     assert refused(account.launch, **more)[0] == code
     assert len(account.listed()) == 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("Colour", "red"), ("MinCount.1", "2"), ("MinCount", "two")])
+def test_a_parameter_that_the_operation_does_not_know_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ServiceError, match=r"UnknownParameter|InvalidParameterValue"):
+        query.parsed("RunInstances", {"Action": "RunInstances", "Version": "2016-11-15", name: value})
 
 
 def test_the_metadata_service_names_the_role_and_gives_its_credentials(
