@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from catalogue.aws import MachineImage, Stack
-from cloudinit import aws_steps, steps
+from cloudinit import aws_steps, slurm_steps, steps
 from cloudinit.mounts import nfs_client, tools
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
@@ -46,6 +46,7 @@ class LoginBoot:
         mounts: its file systems.
         region: the region of `parameter`.
         parameter: name of the SSM parameter that takes its public host key.
+        slurm: install Slurm, because the machine will be its controller.
     """
 
     image: MachineImage
@@ -54,6 +55,7 @@ class LoginBoot:
     mounts: Mounts
     region: str
     parameter: str
+    slurm: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ class ComputeBoot:
         efa: number of EFA devices that must exist; 0 skips the check.
         stack: the EFA software to install if the image has none, or an outdated one.
         enroot: version of enroot to install if the image has none; empty if ranks do not run in a container.
+        slurm: install Slurm, because the machine will be one of its nodes.
     """
 
     image: MachineImage
@@ -77,6 +80,7 @@ class ComputeBoot:
     efa: int
     stack: Stack
     enroot: str = ""
+    slurm: bool = False
 
 
 def render(boot: LoginBoot | ComputeBoot) -> str:
@@ -101,13 +105,16 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
 
 def _login(boot: LoginBoot) -> list[steps.Step]:
     # The key comes first, so that every later failure can be read there. The login node is not measured, so file systems do not
-    # delay its boot or make it fail.
+    # delay its boot or make it fail; a controller does nothing without the home folders of its jobs.
+    first = [*_home(boot.image, boot.mounts), *slurm_steps.install(boot.image)] if boot.slurm else []
+    last = _lustre(boot.image, boot.mounts) if boot.slurm else _mounts(boot.image, boot.mounts)
     return [
         tools(),
         aws_steps.publish_host_key(boot.region, boot.parameter),
         steps.sshd_for_bursts(),
+        *first,
         steps.announce(),
-        *(replace(step, precaution=True) for step in _mounts(boot.image, boot.mounts)),
+        *(replace(step, precaution=True) for step in last),
     ]
 
 
@@ -121,17 +128,25 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
         aws_steps.scratch(boot.image),
         *([aws_steps.enroot(boot.image, boot.enroot)] if boot.enroot else []),
         *_mounts(boot.image, boot.mounts),
+        *(slurm_steps.install(boot.image) if boot.slurm else []),
         steps.sshd_for_bursts(),
         aws_steps.reload_sshd(),
     ]
 
 
 def _mounts(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
-    work = []
-    if mounts.home:
-        work += [nfs_client(image.packages), aws_steps.home(image.login, mounts.home, mounts.home_at)]
-    if mounts.lustre:
-        work += [aws_steps.keep_kernel(image), aws_steps.lustre_client(image)]
-        work += [aws_steps.lustre_over_efa()] if mounts.lustre_efa else [aws_steps.lustre_over_front_end()]
-        work += [aws_steps.lustre(*mounts.lustre, mounts.lustre_at)]
-    return work
+    return [*_home(image, mounts), *_lustre(image, mounts)]
+
+
+def _home(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
+    if not mounts.home:
+        return []
+    return [nfs_client(image.packages), aws_steps.home(image.login, mounts.home, mounts.home_at)]
+
+
+def _lustre(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
+    if not mounts.lustre:
+        return []
+    work = [aws_steps.keep_kernel(image), aws_steps.lustre_client(image)]
+    work += [aws_steps.lustre_over_efa()] if mounts.lustre_efa else [aws_steps.lustre_over_front_end()]
+    return [*work, aws_steps.lustre(*mounts.lustre, mounts.lustre_at)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from catalogue import ImageFamily
+from typing import Protocol
+
 from cloudinit import mounts
 from cloudinit.steps import Step
 
@@ -11,7 +12,19 @@ from cloudinit.steps import Step
 _SLURM_ID = 401
 
 
-def install(image: ImageFamily) -> list[Step]:
+class Image(Protocol):
+    """What any cloud's image says of its packages."""
+
+    @property
+    def packages(self) -> str:
+        """Its package manager."""
+
+    @property
+    def slurm_packages(self) -> tuple[tuple[str, ...], ...]:
+        """Packages of slurmctld, slurmd and munge, in groups that are installed one after the other."""
+
+
+def install(image: Image) -> list[Step]:
     """Return the steps that install Slurm from the image's repositories, after those of file systems, which define `lists`.
 
     Nothing starts before the controller says so.
@@ -35,7 +48,7 @@ fi
     )
 
 
-def _packages(image: ImageFamily) -> Step:
+def _packages(image: Image) -> Step:
     """Install the packages, and stop what they start: a node without a key would only write errors to its log."""
     work = ["lists"] if image.packages == "apt" else []
     work += [mounts.install(image.packages, " ".join(names)) for names in image.slurm_packages]

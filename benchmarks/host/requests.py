@@ -55,8 +55,8 @@ _SEARCH_SIZES = 2
 #: Time that the search Command may need beyond its budget: the last round, and waiting for another measurement to finish.
 _SEARCH_GRACE_S = 900
 
-#: In a job mpirun's daemons stay children of the srun that started them: Slurm ends a step with all that it left behind. Open MPI
-#: 4's name for it (orterun(1), --leave-session-attached) and PRRTE's.
+#: In a job mpirun's daemons stay children of the srun that started them: Slurm ends a step with all that it left behind. It is
+#: Open MPI 4's name for it (orterun(1), --leave-session-attached), and PRRTE's.
 _ATTACHED = {"orte_leave_session_attached": "1", "prte_leave_session_attached": "1"}
 #: Stands for the build's line if the build was refused.
 _NOTHING_BUILT = BuildLine("", "", "", "", {}, "", "", "", {}, 0.0)

@@ -44,6 +44,8 @@ class MachineImage:
         homes: folders of MPI, CUDA and NCCL.
         libraries: folders of the NCCL plugin and libfabric, old and new.
         release: code name of the distribution, for the Lustre client's repository; empty if the distribution has it.
+        slurm: the version of Slurm that its repositories have; empty if it is older than 22.05, or there is none.
+        slurm_packages: packages of slurmctld, slurmd and munge.
         refuses_rsa: its sshd and the vendor's key import together take no RSA keys.
     """
 
@@ -57,6 +59,8 @@ class MachineImage:
     homes: Homes = _HOMES
     libraries: tuple[str, ...] = _PLUGIN
     release: str = ""
+    slurm: str = ""
+    slurm_packages: tuple[tuple[str, ...], ...] = ()
     refuses_rsa: bool = False
 
 
@@ -81,6 +85,8 @@ _ROWS = (
         architectures=(X86, ARM),
         packages="apt",
         release="noble",
+        slurm="23.11.4",  # packages.ubuntu.com: noble
+        slurm_packages=(("slurmctld", "slurmd", "slurm-client", "munge"),),
         refuses_rsa=True,  # OpenSSH 9.6: no SHA-1 signatures, as on 22.04
     ),
     MachineImage(

@@ -11,6 +11,7 @@ from cloudinit.aws import Mounts
 from components import left_behind
 from components.aws import images, preflight, running
 from components.aws.compute import Member, Pool
+from components.aws.controller import started
 from components.aws.groups import Groups
 from components.aws.iam import Iam
 from components.aws.launch_inputs import LaunchInputs
@@ -18,7 +19,8 @@ from components.aws.login_node import LoginNode
 from components.aws.network import Network
 from components.aws.storage import Storage
 from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
-from components.reach import Access, Reach, Ssh
+from components.reach import Access, Machine, Reach, Ssh
+from components.slurm.controller import Controller
 from config.aws.model import Aws, Machines
 from config.measure import Measure
 
@@ -26,7 +28,8 @@ from config.measure import Measure
 class AwsCluster(pulumi.ComponentResource):
     """A login node and its machines.
 
-    Creates: Network, Groups, Iam, Storage (where wanted), LoginNode, one Pool for each entry of machines.
+    Creates: Network, Groups, Iam, LoginNode, Storage and Slurm's Controller (where wanted), one Pool for each entry of
+    machines.
     Outputs: `inventory` (see `components.inventory.Cluster`); `templates`, ids of launch templates by queue and name of
     machines, for a scheduler.
     """
@@ -57,8 +60,14 @@ class AwsCluster(pulumi.ComponentResource):
             image=found.login.image or "",
         )
         login = LoginNode(f"{name}-login", wanted, measure, for_login, mine)
+        controller = Controller(f"{name}-slurm", login.machine, login.instance_id, "aws", mine) if wanted.slurm else None
         for_nodes = LaunchInputs(
-            subnet_id=subnet, group_id=groups.nodes_id, profile=roles.node_profile, mounts=mounts, image=found.image or ""
+            subnet_id=subnet,
+            group_id=groups.nodes_id,
+            profile=roles.node_profile,
+            mounts=mounts,
+            image=found.image or "",
+            controller_key=controller.public_key if controller else None,
         )
         ran = running.found(wanted, roles.node_profile_arn)
         may_go_on = running.judged(wanted, ran)
@@ -67,16 +76,24 @@ class AwsCluster(pulumi.ComponentResource):
         # What was left behind is in no state, so it looks as if it ended.
         if pulumi.runtime.is_dry_run() and not left_behind.looked_for():
             running.judge_replaced(wanted, ran, {key: pool.kept for key, pool in pools.items()})
-        user = wanted.family.login
+        scheduling: pulumi.Output[Machine | None] = pulumi.Output.from_input(None)
+        if controller and wanted.slurm:
+            scheduling = started(controller, wanted, wanted.slurm, pools, login, [network, groups, roles])
+        on_login = wanted.measured(measure) in wanted.startable  # the test job is submitted there
+        user, key = wanted.family.login, wanted.access.public_key
         self.reach = Ssh(
             pulumi.Output.all(login=login.machine, network=network.private_cidr).apply(
-                lambda its: Access(user, its["login"], its["network"], wanted.access.public_key)
+                lambda its: (
+                    Access(its["login"].user, None, its["network"], key)
+                    if on_login
+                    else Access(user, its["login"], its["network"], key)
+                )
             )
         )
         self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)
         sets = pulumi.Output.all(*(pools[key].members.apply(partial(_made, key, one)) for _, key, one in wanted.located))
-        self.inventory = pulumi.Output.all(sets=sets, login=login.machine).apply(
-            lambda its: Inventory(tuple(its["sets"]), login=its["login"])
+        self.inventory = pulumi.Output.all(sets=sets, login=login.machine, controller=scheduling).apply(
+            lambda its: Inventory(tuple(its["sets"]), login=its["login"], controller=its["controller"])
         )
         self.templates = pulumi.Output.all(**{key: pool.template_id for key, pool in pools.items()})
         self.register_outputs({"login": login.machine.apply(lambda login: login.address), "templates": self.templates})
@@ -84,12 +101,15 @@ class AwsCluster(pulumi.ComponentResource):
 
 def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
     shape = machines.row
+    queue = next(queue.name for queue in wanted.queues if machines in queue.machines)
     return PlannedSet(
         name=key,
         nodes=len(machines.numbers),
         dynamic=machines.dynamic,
         shape=shape,
-        launcher=Launcher(wanted.homes, wanted.ranks_run_in),
+        job_nodes=wanted.startable.get(key, 0),
+        job_folder=wanted.job_folder,
+        launcher=Launcher(wanted.homes, wanted.ranks_run_in, queue=queue if wanted.slurm and machines.dynamic else ""),
         ask=shape is None or shape.rdma is None,  # where no source names the rails, the machines themselves do
     )
 

@@ -133,10 +133,19 @@ class Pool(pulumi.ComponentResource):
             tag_specifications=[
                 ec2.LaunchTemplateTagSpecificationArgs(resource_type=noun, tags=tags) for noun in ("instance", "volume")
             ],
-            user_data=pulumi.Output.from_input(parts.mounts).apply(lambda mounts: _user_data(wanted, machines, mounts)),
+            user_data=self._first_boot(),
             tags=tags,
             # An image that AWS names changes with AWS's releases; nodes of one pool are alike.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=[] if wanted.image else ["imageId"]),
+        )
+
+    def _first_boot(self) -> pulumi.Output[str]:
+        """Return the user-data; dynamic machines of Slurm's also accept its controller."""
+        wanted, machines, parts = self._wanted, self._machines, self._parts
+        if parts.controller_key is None or not machines.dynamic:
+            return pulumi.Output.from_input(parts.mounts).apply(lambda mounts: _user_data(wanted, machines, mounts, ()))
+        return pulumi.Output.all(mounts=parts.mounts, key=parts.controller_key).apply(
+            lambda its: _user_data(wanted, machines, its["mounts"], (its["key"],))
         )
 
     def _begun(self, reservation: pulumi.Input[str] | None) -> pulumi.Output[str]:
@@ -236,12 +245,13 @@ def _capacity(
     return ec2.LaunchTemplateCapacityReservationSpecificationArgs(capacity_reservation_target=target)
 
 
-def _user_data(wanted: Aws, machines: Machines, mounts: Mounts) -> str:
+def _user_data(wanted: Aws, machines: Machines, mounts: Mounts, controllers: tuple[str, ...]) -> str:
     boot = ComputeBoot(
         image=wanted.family,
         timezone=wanted.timezone,
-        keys=(wanted.access.public_key,),
+        keys=(wanted.access.public_key, *controllers),
         mounts=mounts,
+        slurm=bool(controllers),
         efa=machines.instance.efa if machines.instance and machines.has_efa else 0,
         stack=STACK,
         enroot=ENROOT if wanted.container else "",

@@ -26,6 +26,7 @@ class LaunchInputs:
         profile: their instance profile.
         image: id of their image.
         mounts: their file systems.
+        controller_key: public key of Slurm's controller, which makes dynamic nodes members; None without Slurm.
         parameter: name of the SSM parameter in which they publish their host key; empty for nodes.
     """
 
@@ -35,6 +36,7 @@ class LaunchInputs:
     image: str
     mounts: pulumi.Input[Mounts]
     parameter: pulumi.Input[str] = ""
+    controller_key: pulumi.Output[str] | None = None
 
 
 def gp3(root: Volume) -> dict[str, Any]:

@@ -29,10 +29,11 @@ class LoginNode(pulumi.ComponentResource):
 
     Creates: SSM parameter, instance, its Elastic IP address (where wanted), a Command that waits for it here, a Command that
     asks how its first boot ended.
-    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key.
+    Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 
     instance_id: pulumi.Output[str]
+    private_address: pulumi.Output[str]
     machine: pulumi.Output[Machine]
 
     def __init__(
@@ -90,7 +91,7 @@ class LoginNode(pulumi.ComponentResource):
             ).public_ip
         announced = login_machine.announced(name, address, instance.id, measure.ready_timeout_s, mine)
         written = ssm.get_parameter_output(name=after(parameter.name, announced.stdout))
-        self.instance_id = instance.id
+        self.instance_id, self.private_address = instance.id, instance.private_ip
         known = pulumi.Output.all(address=address, instance=instance.id, written=written.insecure_value, said=announced.stdout)
         pinned = known.apply(
             lambda its: Machine(
@@ -114,6 +115,7 @@ def _boot(wanted: Aws, mounts: Mounts, parameter: str) -> LoginBoot:
         mounts=mounts,
         region=wanted.region,
         parameter=parameter,
+        slurm=wanted.slurm is not None,
     )
 
 

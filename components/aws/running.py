@@ -22,6 +22,7 @@ from components.left_behind import this_stack
 from components.report_findings import reason
 from components.terminations import Ending
 from config.aws.model import Aws
+from scheduler.elastic.aws import TOKEN_TAG
 
 _ALLOWED = "aws.allowReplace"
 _REPLACED = (
@@ -68,8 +69,10 @@ def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[
         ways.append(pulumi.Output.from_input({"tag:busbar:cluster": [wanted.name]}))
     else:
         ways.append(profile_arn.apply(_with_profile, run_with_unknowns=True))
-    everybody = pulumi.Output.all(*map(_having, ways)).apply(
-        lambda some: {name: at for one in some for name, at in one.items()}
+    # Those that Slurm started have the same profile, and are its own to end.
+    slurms = _having(pulumi.Output.from_input({"tag-key": [TOKEN_TAG]})) if wanted.slurm else pulumi.Output.from_input({})
+    everybody = pulumi.Output.all(some=pulumi.Output.all(*map(_having, ways)), slurms=slurms).apply(
+        lambda its: _less({name: at for one in its["some"] for name, at in one.items()}, its["slurms"])
     )
     pools = {}
     for _, key, one in wanted.located:

@@ -34,11 +34,13 @@ class DynamicSet:
     Attributes:
         queue: their partition.
         name: unique in the queue.
+        key: unique in the stack; jobs may ask for it with --constraint.
         spec: what the cloud's module of `scheduler.elastic` launches a machine by.
     """
 
     queue: str
     name: str
+    key: str
     dynamic: int
     hardware: Hardware
     spec: pulumi.Output[dict[str, Any]]
@@ -179,7 +181,7 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
     """Return the cluster of `sets`, given what the controller at `address` says of itself (`scheduler.slurm_facts`)."""
     by_queue: dict[str, list[NodeSet]] = {}
     for one in sets:
-        by_queue.setdefault(one.queue, []).append(NodeSet(one.name, one.hardware, (), one.dynamic))
+        by_queue.setdefault(one.queue, []).append(NodeSet(one.name, one.hardware, (), one.dynamic, (one.key,)))
     queues = [
         Queue(name, nodes, default=not index, idle_min=wanted.idle_min, start_timeout_s=wanted.start_timeout_s)
         for index, (name, nodes) in enumerate(by_queue.items())

@@ -21,6 +21,7 @@ from catalogue.containers import read as read_reference
 from config.measure import Measure
 from config.model import Model
 from config.shared_values import Access, AllowReplace, Cidr, OnDestroy, Sha256, Timezone, some
+from config.slurm import Scheduler
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
 
 Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]
@@ -230,7 +231,10 @@ class Machines(Model):
         examples=[[1]],
     )
     dynamic: int = Field(
-        default=0, ge=0, description="Machines that a scheduler may start from the same template; not measured.", examples=[8]
+        default=0,
+        ge=0,
+        description="How many machines aws.slurm may start from the entry's launch template, or a scheduler of your own.",
+        examples=[8],
     )
     efa: bool = Field(default=True, description="Launch with EFA on every network card that takes it.", examples=[False])
     legacy_efa: bool = Field(
@@ -411,6 +415,12 @@ class Aws(Model):
     queues: Annotated[tuple[Queue, ...], AfterValidator(some)] = Field(description="Queues of machines.")
     storage: Storage = Field(default=Storage(), description="File systems that every machine mounts.")
     container: Container | None = Field(default=None, description="Image that ranks run in; null runs them on the machines.")
+    slurm: Scheduler | None = Field(
+        default=None,
+        description="Makes the login node the controller of a Slurm cluster, whose queues are `queues` and which starts their "
+        "dynamic machines; null for none, `{}` for the defaults.",
+        examples=[{"idle": "30 min"}],
+    )
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
     allow_replace: AllowReplace = 0
     preflight: bool = Field(
@@ -492,7 +502,19 @@ class Aws(Model):
         """Return the key of the machines that are measured; the first where none is static yet."""
         keys = [key for _, key, _ in self.located]
         able = [key for _, key, one in self.located if one.numbers and measure.pool in {None, key}]
-        return [*able, *keys][0]
+        startable = [key for key in self.startable if measure.pool in {None, key}]
+        return [*able, *startable, *keys][0]
+
+    @property
+    def startable(self) -> dict[str, int]:
+        """Machines of the test job in every entry whose machines a job starts, by its key."""
+        nodes = self.slurm.test_nodes if self.slurm else 0
+        return {key: nodes for _, key, one in self.located if nodes and one.dynamic >= nodes and not one.numbers}
+
+    @property
+    def job_folder(self) -> str:
+        """Folder on the home file system for what the test job needs and keeps; empty without that file system."""
+        return f"{self.storage.home.mount.rstrip('/')}/.busbar" if self.storage.home else ""
 
     @property
     def home_deployment(self) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from config.aws import rules_capacity, rules_existing, rules_fabric, rules_machines, rules_profiles, rules_storage
+from config.aws import rules_capacity, rules_existing, rules_fabric, rules_machines, rules_profiles, rules_slurm, rules_storage
 from config.aws.facts import Facts
 from config.aws.model import Aws
 from config.rule import Finding, Rule, check, collected
 
-RULES = collected(rules_existing, rules_profiles, rules_fabric, rules_capacity, rules_machines, rules_storage)
+RULES = collected(rules_existing, rules_profiles, rules_fabric, rules_capacity, rules_machines, rules_slurm, rules_storage)
 
 
 def findings(wanted: Aws, region: str | None) -> tuple[Finding, ...]:

@@ -247,11 +247,11 @@ def price_unused(wanted: Aws, _facts: Facts) -> _Breaches:
 def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
     """Machines that only a scheduler would start."""
     for path, _, one in wanted.located:
-        if one.dynamic:
+        if one.dynamic and wanted.slurm is None:
             yield Breach(
                 f"{path}.dynamic",
-                f"is {one.dynamic}, and this stack has no scheduler: only yours can start them, from the entry's launch "
-                "template. They count against quota and addresses, and are never measured",
+                f"is {one.dynamic}, and aws.slurm is not set: only a scheduler of your own can start them, from the entry's "
+                "launch template. They count against quota and addresses, and are never measured",
             )
 
 

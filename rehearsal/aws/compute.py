@@ -16,7 +16,7 @@ from rehearsal.aws.images import IMAGES
 from rehearsal.aws.instance_metadata import metadata
 from rehearsal.aws.kinds import GROUP, INSTANCE, KEY, MISSING, PLACEMENT, PROFILE, SUBNET, TEMPLATE, Asked, Kind, by_name, shown
 from rehearsal.aws.places import region_of
-from rehearsal.aws.types import GIGA, GPU_BUSES, LOCAL_DISK, TYPES
+from rehearsal.aws.types import GIGA, GPU_BUSES, LOCAL_DISK, TYPES, Type
 from rehearsal.host import hosts
 from rehearsal.net import network
 from rehearsal.plugin.errors import ServiceError
@@ -69,10 +69,19 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
         metadata_program=str(metadata_service.__file__),
         may_put=may_put(database, profile),
         firmware=efa_software.firmware(kind.name, record.id),
+        processors=_topology(kind),
+        memory_mib=kind.memory_gib * 1024,
     )
     if rails:
         fabric.join(cloud, private["fabric"], len(rails))
     hosts.boot(cloud.world, spec)
+
+
+def _topology(kind: Type) -> tuple[int, int, int]:
+    """Return sockets, cores of each and threads of each core, as Linux shows them; the API tells cores and threads only."""
+    threads = 2 if kind.architecture == "x86_64" else 1
+    sockets = 2 if kind.vcpus >= 96 else 1  # noqa: PLR2004 - p4d, p5 and their like have two processors
+    return sockets, kind.vcpus // threads // sockets, threads
 
 
 def stop(cloud: ResourceCloud, record: Record) -> None:

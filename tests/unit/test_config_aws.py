@@ -52,6 +52,12 @@ def nodes(**changes: Any) -> dict[str, Any]:
     return {"queues": [{"machines": [changes]}]}
 
 
+def on_demand(**changes: Any) -> dict[str, Any]:
+    """Return a cluster whose machines Slurm starts."""
+    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}}
+    return {"slurm": {}, **families} | nodes(**{"static": 0, "dynamic": 4, **changes})
+
+
 def bought(option: str, **more: Any) -> dict[str, Any]:
     """Return changes to how the machines are bought."""
     placement = {"placement": more.pop("placement")} if "placement" in more else {"placement": "none"}
@@ -430,7 +436,43 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         )
     ],
     "dynamic-unstarted": [
-        (nodes(dynamic=4), FACTS, f"{P5}.dynamic is 4, and this stack has no scheduler: only yours can start them"),
+        (nodes(dynamic=4), FACTS, f"{P5}.dynamic is 4, and aws.slurm is not set: only a scheduler of your own can"),
+    ],
+    "slurm-idle": [({"slurm": {}}, FACTS, "aws.slurm is set, and nothing has dynamic nodes")],
+    "slurm-static": [
+        (on_demand(static=2), FACTS, f"{P5}.static is 2, and dynamic is 4; nodes of one entry either always run or belong"),
+    ],
+    "slurm-home": [
+        (on_demand() | {"storage": {"home": None}}, FACTS, "aws.storage.home is not set, and aws.slurm is; jobs write to home"),
+    ],
+    "slurm-software": [
+        (
+            on_demand() | {"login": {"imageFamily": "al2023"}},
+            FACTS,
+            "aws.login.imageFamily is al2023, for which there is no package of Slurm 22.05 or later; take ubuntu2404",
+        ),
+        (on_demand() | {"imageFamily": "ubuntu2204"}, FACTS, "aws.imageFamily is ubuntu2204, for which there is no package"),
+    ],
+    "slurm-queue": [
+        (merged(on_demand(), {"queues": [{"name": "all"}]}), FACTS, "aws.queues[0].name is 'all'; Slurm keeps that name"),
+    ],
+    "slurm-test": [
+        (on_demand() | {"slurm": {"testNodes": 1}}, FACTS, "aws.slurm.testNodes is 1; one node has no fabric to measure"),
+        (on_demand() | {"slurm": {"testNodes": 9}}, FACTS, "aws.slurm.testNodes is 9, and no entry has more than 4"),
+    ],
+    "slurm-container": [
+        (
+            on_demand() | {"container": {"image": "docker://a#b:c"}},
+            FACTS,
+            "aws.container is set, and aws.slurm is; the test job",
+        ),
+    ],
+    "slurm-profile": [
+        (
+            on_demand() | {"profiles": {"existing": {"login": "gpu-login"}}},
+            FACTS,
+            "aws.profiles.existing.login is gpu-login, and aws.slurm needs rights to start machines",
+        ),
     ],
     "block-dynamic": [
         (

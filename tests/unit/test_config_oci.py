@@ -178,11 +178,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         (
             {"slurm": {}, "storage": {"home": {}}},
-            "oci.slurm is set, and no pool has dynamic nodes; give one a number of them in `dynamic`",
+            "oci.slurm is set, and nothing has dynamic nodes; give an entry a number of them",
         ),
     ],
     "slurm-static": [
-        (on_demand(nodes=2), "oci.pools[0].nodes is 2, and dynamic is 4; a pool's nodes either always run or belong"),
+        (on_demand(nodes=2), "oci.pools[0].nodes is 2, and dynamic is 4; nodes of one entry either always run or"),
         (on_demand(clusterNetwork=False), "oci.pools[0].clusterNetwork is false, and the pool has dynamic nodes"),
     ],
     "slurm-home": [
@@ -208,7 +208,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "slurm-test": [
         (on_demand() | {"slurm": {"testNodes": 1}}, "oci.slurm.testNodes is 1; one node has no fabric to measure"),
-        (on_demand() | {"slurm": {"testNodes": 5}}, "oci.slurm.testNodes is 5, and no pool has more than 4 dynamic nodes"),
+        (on_demand() | {"slurm": {"testNodes": 5}}, "oci.slurm.testNodes is 5, and no entry has more than 4 dynamic nodes"),
     ],
     "slurm-container": [
         (on_demand() | {"container": {"image": "docker://a#b:c"}}, "oci.container is set, and oci.slurm is; the test job runs"),

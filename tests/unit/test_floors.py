@@ -87,8 +87,10 @@ MAY = {
         "components.reach",
         "components.login_machine",
         "components.aws",
+        "components.slurm",
         "cloudinit",
         "catalogue",
+        "scheduler",
     },
     # Machines that exist need no provider at all.
     "components/hosts": {"pulumi", "components.inventory", "components.reach", "components.hosts", "config", "catalogue"},

@@ -13,7 +13,7 @@ from typing import Any
 
 from rehearsal.aws.api import instant_fleets, shown
 from rehearsal.aws.api.launches import Launches, order
-from rehearsal.aws.api.rights import Call, Rights, request_tags, resource_tags
+from rehearsal.aws.api.rights import Call, Rights, instance_keys, request_tags
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.errors import invalid, refused
 from rehearsal.aws.kinds import INSTANCE, ROLE, by_name, now
@@ -142,9 +142,9 @@ class Ec2:
 
     def terminate(self, call: Call) -> Mapping[str, Any]:
         """TerminateInstances: all or, if one is unknown, none."""
-        records = self._known(call)
+        records, database = self._known(call), self._cloud.store.read()
         for one in records:
-            self._rights.permit(call, f"ec2|instance/{one.id}", context=resource_tags(one))
+            self._rights.permit(call, f"ec2|instance/{one.id}", context=instance_keys(database, one))
         changes = []
         for one in records:
             before = shown.state(one)
@@ -162,9 +162,10 @@ class Ec2:
     def create_tags(self, call: Call) -> Mapping[str, Any]:
         """CreateTags on instances."""
         given = {one["Key"]: one.get("Value", "") for one in call.asked.get("Tags") or []}
-        records = self._known(call)
+        records, database = self._known(call), self._cloud.store.read()
         for one in records:
-            self._rights.permit(call, f"ec2|instance/{one.id}", context={**request_tags(given), **resource_tags(one)})
+            context = {**request_tags(given), **instance_keys(database, one)}
+            self._rights.permit(call, f"ec2|instance/{one.id}", context=context)
         with self._cloud.store.change() as database:
             for one in records:
                 mine = database.records[one.id]

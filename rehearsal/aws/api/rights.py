@@ -18,7 +18,7 @@ from rehearsal.aws.iam import role_of
 from rehearsal.aws.kinds import PROFILE, by_name
 from rehearsal.aws.places import ACCOUNT, partition
 from rehearsal.plugin.errors import ServiceError
-from rehearsal.plugin.store import Record
+from rehearsal.plugin.store import Database, Record
 
 _RUN = "ec2:RunInstances"
 
@@ -39,10 +39,13 @@ def request_tags(given: Mapping[str, str]) -> dict[str, list[str]]:
     return {f"aws:RequestTag/{key}": [value] for key, value in given.items()} | {"aws:TagKeys": list(given)}
 
 
-def resource_tags(record: Record) -> dict[str, list[str]]:
-    """Return the condition keys of tags that an instance has."""
-    found = record.private["tags"].items()
-    return {f"{space}:ResourceTag/{key}": [value] for space in ("aws", "ec2") for key, value in found}
+def instance_keys(database: Database, record: Record) -> dict[str, list[str]]:
+    """Return the condition keys of an instance: its tags, its type and its profile."""
+    tags = record.private["tags"].items()
+    found = {f"{space}:ResourceTag/{key}": [value] for space in ("aws", "ec2") for key, value in tags}
+    profile = by_name(database, PROFILE, record.private["profile"])
+    profiles = {"ec2:InstanceProfile": [str(profile.computed["arn"])]} if profile else {}
+    return {**found, **profiles, "ec2:InstanceType": [str(record.private["type"])]}
 
 
 class Rights:

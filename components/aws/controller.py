@@ -1,0 +1,66 @@
+"""The login node as Slurm's controller: how it launches the dynamic machines of each entry, from their launch template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+
+from components.aws.compute import Pool
+from components.aws.launch_inputs import STACK_TAG
+from components.aws.login_node import LoginNode
+from components.left_behind import this_stack
+from components.reach import Machine
+from components.slurm.controller import Controller, DynamicSet
+from config.aws.model import Aws, Machines
+from config.slurm import Scheduler
+from scheduler import names
+from scheduler.cluster import Cores, Gpus, Hardware
+
+_X86 = "x86_64"
+#: Types with that many virtual CPUs have two processors (EC2 instance types, p4d and p5); Slurm compares their product.
+_TWO_SOCKETS = 96
+
+
+def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
+    controller: Controller,
+    wanted: Aws,
+    scheduler: Scheduler,
+    pools: Mapping[str, Pool],
+    login: LoginNode,
+    needed: Sequence[pulumi.Resource],
+) -> pulumi.Output[Machine]:
+    """Register the Slurm cluster of all entries with dynamic machines; return its controller once jobs can be submitted."""
+    sets = [
+        _set(queue.name, one, pools[f"{queue.name}-{one.name}"])
+        for queue in wanted.queues
+        for one in queue.machines
+        if one.dynamic
+    ]
+    # No tag of the stack's own machines: previews would take those that Slurm started for them.
+    tags = {"busbar:cluster": wanted.name, STACK_TAG: f"{this_stack()}/slurm"}
+    suffix = ".cn" if wanted.region.startswith("cn-") else ""
+    cloud = {"region": wanted.region, "endpoint": f"https://ec2.{wanted.region}.amazonaws.com{suffix}/", "tags": tags}
+    return controller.install(
+        scheduler,
+        sets,
+        address=login.private_address,
+        cloud=pulumi.Output.from_input(cloud),
+        user=wanted.family.login,
+        shared=wanted.job_folder,
+        needed=[*pools.values(), *needed],
+    )
+
+
+def _set(queue: str, one: Machines, pool: Pool) -> DynamicSet:
+    instance = one.instance
+    if instance is None:
+        raise ValueError(f"{one.type} is not in the catalogue")
+    threads = 2 if instance.architecture == _X86 else 1
+    devices = f"/dev/nvidia[0-{instance.gpus - 1}]" if instance.gpus > 1 else "/dev/nvidia0"
+    gpus = Gpus(names.gpu_type(instance.gpu), instance.gpus, devices) if instance.gpus else Gpus("", 0, "")
+    sockets = 2 if instance.vcpus >= _TWO_SOCKETS else 1
+    cores = Cores(sockets, instance.vcpus // threads // sockets, threads)
+    hardware = Hardware(cores, instance.memory_gib * 1024, gpus)
+    spec = pool.template_id.apply(lambda template: {"template": template, "tags": {}})
+    return DynamicSet(queue, one.name, f"{queue}-{one.name}", one.dynamic, hardware, spec)

@@ -1,0 +1,81 @@
+"""Rules about the Slurm cluster: what its dynamic machines need, and what no job could use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config import slurm_rules
+from config.aws.facts import Facts
+from config.aws.model import Aws
+from config.rule import ERROR, Breach, rule
+from config.slurm_rules import Entry
+
+_SLURM = "slurm.conf(5), ResumeProgram, SuspendProgram, PartitionName; sbatch(1)"
+_Breaches = Iterator[Breach]
+
+
+def _entries(wanted: Aws) -> list[Entry]:
+    return [Entry(path, "static", len(one.numbers), one.dynamic) for path, _, one in wanted.located]
+
+
+@rule("slurm-idle", ERROR, _SLURM, guard=True)
+def slurm_idle(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A controller without machines to start; machines without it are for a scheduler of the user's own."""
+    yield from slurm_rules.idle("aws.slurm", wanted.slurm, _entries(wanted))
+
+
+@rule("slurm-static", ERROR, "components/slurm: dynamic machines join, static ones are measured over SSH", guard=True)
+def slurm_static(wanted: Aws, _facts: Facts) -> _Breaches:
+    """An entry with machines of both kinds."""
+    if wanted.slurm is not None:  # a scheduler of the user's own has its own ways
+        yield from slurm_rules.mixed(_entries(wanted))
+
+
+@rule("slurm-home", ERROR, _SLURM, guard=True)
+def slurm_home(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Jobs whose output would end with their machines."""
+    yield from slurm_rules.homeless("aws", wanted.slurm, wanted.storage.home)
+
+
+@rule("slurm-software", ERROR, "catalogue/aws/images.py; slurm.conf(5): slurmctld is not older than slurmd", guard=True)
+def slurm_software(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Images whose repositories have no Slurm, or another version than the controller's."""
+    if wanted.slurm is None:
+        return
+    for path, family, key in (
+        ("aws.login.imageFamily", wanted.login.family, wanted.login.image_family),
+        ("aws.imageFamily", wanted.family, wanted.image_family),
+    ):
+        if not family.slurm:
+            yield Breach(path, f"is {key}, for which there is no package of Slurm 22.05 or later; take ubuntu2404")
+
+
+@rule("slurm-queue", ERROR, _SLURM, guard=True)
+def slurm_queue(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A queue that cannot have its name."""
+    if wanted.slurm is not None:
+        for at, queue in enumerate(wanted.queues):
+            yield from slurm_rules.queue_name(f"aws.queues[{at}].name", queue.name)
+
+
+@rule("slurm-test", ERROR, "a test job between machines needs two", guard=True)
+def slurm_test(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A test job that no entry can run, or that has no fabric to measure."""
+    yield from slurm_rules.test_size("aws.slurm", wanted.slurm, _entries(wanted))
+
+
+@rule("slurm-container", ERROR, "components/slurm: ranks of the test job run on the machines", guard=True)
+def slurm_container(wanted: Aws, _facts: Facts) -> _Breaches:
+    """An image for ranks, which the test job does not run in."""
+    yield from slurm_rules.contained("aws", wanted.slurm, wanted.container)
+
+
+@rule("slurm-profile", ERROR, "IAM: the controller starts machines with its own role", guard=True)
+def slurm_profile(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A login node whose role is somebody else's, or machines that only their role's owner knows."""
+    if wanted.slurm is not None and wanted.profiles.existing.login:
+        yield Breach(
+            "aws.profiles.existing.login",
+            f"is {wanted.profiles.existing.login}, and aws.slurm needs rights to start machines, which its role is not given; "
+            "leave it out",
+        )

@@ -1,0 +1,83 @@
+"""What any cloud's Slurm cluster must be, for the rules of each: entries of machines are named by their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from config.rule import Breach
+from config.slurm import Scheduler
+from scheduler import names
+
+
+class Entry(NamedTuple):
+    """Machines of one kind: their path, and how many always run or may be started; `static` is the key of the former."""
+
+    path: str
+    static: str
+    running: int
+    dynamic: int
+
+
+def unstarted(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
+    """Yield dynamic machines that nothing starts."""
+    for one in entries:
+        if one.dynamic and slurm is None:
+            yield Breach(
+                f"{one.path}.dynamic",
+                f"is {one.dynamic}, and {where} is not set; nothing would start them, so set {where}: {{}}",
+            )
+
+
+def idle(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
+    """Yield a controller at `where` that has nothing to start."""
+    if slurm is not None and not any(one.dynamic for one in entries):
+        yield Breach(where, f"is set, and nothing has dynamic nodes; give an entry a number of them, or remove {where}")
+
+
+def mixed(entries: Sequence[Entry]) -> Iterator[Breach]:
+    """Yield entries with machines of both kinds."""
+    for one in entries:
+        if one.dynamic and one.running:
+            yield Breach(
+                f"{one.path}.{one.static}",
+                f"is {one.running}, and dynamic is {one.dynamic}; nodes of one entry either always run or belong to a queue; "
+                "make two entries of it",
+            )
+
+
+def homeless(where: str, slurm: Scheduler | None, home: object) -> Iterator[Breach]:
+    """Yield a cluster without home folders on all nodes, whose jobs' output would end with their nodes."""
+    if slurm is not None and home is None:
+        yield Breach(
+            f"{where}.storage.home",
+            f"is not set, and {where}.slurm is; jobs write to home folders, which must be on all nodes and outlive them: set "
+            f"{where}.storage.home: {{}}",
+        )
+
+
+def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
+    """Yield a test job that no entry can run, or that has no fabric to measure."""
+    if slurm is None:
+        return
+    most = max((one.dynamic for one in entries), default=0)
+    if slurm.test_nodes == 1:
+        yield Breach(f"{where}.testNodes", "is 1; one node has no fabric to measure, so it must be at least 2")
+    elif most and slurm.test_nodes > most:
+        yield Breach(f"{where}.testNodes", f"is {slurm.test_nodes}, and no entry has more than {most} dynamic nodes")
+
+
+def contained(where: str, slurm: Scheduler | None, container: object) -> Iterator[Breach]:
+    """Yield an image for ranks, which the test job does not run in."""
+    if slurm is not None and container is not None:
+        yield Breach(
+            f"{where}.container",
+            f"is set, and {where}.slurm is; the test job runs on the nodes themselves, so remove one of them",
+        )
+
+
+def queue_name(path: str, name: str) -> Iterator[Breach]:
+    """Yield why Slurm has no queue of that name."""
+    why = names.refused_queue(name)
+    if why:
+        yield Breach(path, f"is {name!r}; {why}")
