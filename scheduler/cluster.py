@@ -106,6 +106,7 @@ class Cluster(NamedTuple):
         memory: jobs ask for memory as they do for processors, and get no more.
         topology: None if jobs are not placed by it.
         scripts: nodes run what is in prolog.d and epilog.d of /etc/slurm; they must have `scheduler.files.scripts`.
+        accounting: the controller keeps jobs and users in a database; it must have what `scheduler.accounting` renders.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Cluster(NamedTuple):
     memory: bool = False
     topology: Optional[Topology] = None
     scripts: bool = False
+    accounting: bool = False
 
     @property
     def sets(self) -> List[Tuple[Queue, NodeSet]]:

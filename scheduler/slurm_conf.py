@@ -6,7 +6,7 @@ on many clusters.
 
 from typing import Dict, List
 
-from scheduler import hostlist
+from scheduler import accounting, hostlist
 from scheduler.cluster import Cluster, Hardware, NodeSet, Queue, dynamic_names
 
 #: Several ports let slurmctld take a burst of registrations.
@@ -57,7 +57,7 @@ def _settings(cluster: Cluster) -> Dict[str, str]:
         "SlurmdPidFile": "/run/slurmd.pid",
         "SlurmctldLogFile": f"{LOGS}/slurmctld.log",
         "SlurmdLogFile": f"{LOGS}/slurmd.log",
-        # There is no database, so this file lists the finished jobs.
+        # Without a database, this file lists the finished jobs.
         "JobCompType": "jobcomp/filetxt",
         "JobCompLoc": f"{LOGS}/jobs.log",
         **tracking,
@@ -77,6 +77,8 @@ def _settings(cluster: Cluster) -> Dict[str, str]:
     if cluster.scripts:
         # A node whose prolog fails is drained, and its job goes to other nodes instead of waiting for a person.
         found.update(Prolog=f"{CONF}/prolog.d/*", Epilog=f"{CONF}/epilog.d/*", SchedulerParameters="nohold_on_prolog_fail")
+    if cluster.accounting:
+        found.update(accounting.settings(cluster))
     return {**found, **(_power_saving(cluster) if cluster.elastic else {})}
 
 

@@ -1,0 +1,78 @@
+"""Makes this controller keep Slurm's jobs and users in a database, as root. What is right already stays.
+
+Munge must run, and slurmctld must not run yet: if it starts first without a database, it ends ("we have no TRES from it").
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from typing import List
+
+from scheduler import accounting, commands, node_setup
+
+_UNITS = "/etc/systemd/system"
+#: Folders whose files MariaDB reads, of Debian's and of Red Hat's packages.
+_MARIADB_CONF = ("/etc/mysql/mariadb.conf.d", "/etc/my.cnf.d")
+_TIMEOUT_S = 60
+
+
+def main(text: str) -> None:
+    """Set up what the JSON `text` describes; print what changed as one line of JSON.
+
+    Args:
+        text: `slurmdbd_conf`, `mariadb_conf` and `unit`, the files' texts; `cluster`, its name in Slurm.
+    """
+    given = json.loads(text)
+    client = next((name for name in ("mariadb", "mysql") if shutil.which(name)), "")
+    for program, package in ((client, "mariadb-server"), ("slurmdbd", "slurmdbd"), ("sacctmgr", "slurm-client")):
+        if not shutil.which(program):
+            sys.exit(f"there is no {program or 'mariadb'}, which Slurm's database of jobs needs; install {package}")
+    changed = _mariadb(given["mariadb_conf"], client)
+    if not os.path.exists("/var/log/slurm"):
+        os.makedirs("/var/log/slurm", mode=0o755)
+        node_setup.give("/var/log/slurm", "slurm")
+    wrote = [
+        path
+        for path, text, mode, owner in (
+            (accounting.CONF, given["slurmdbd_conf"], 0o600, "slurm"),
+            (os.path.join(_UNITS, accounting.UNIT), given["unit"], 0o644, "root"),
+        )
+        if node_setup.put(path, text.encode(), mode, owner)
+    ]
+    if wrote:
+        commands.demand("systemctl", "daemon-reload")
+    commands.service(accounting.UNIT, bool(wrote))
+    _await(given["cluster"])
+    sys.stdout.write(json.dumps({"changed": changed + wrote}) + "\n")
+
+
+def _mariadb(text: str, client: str) -> List[str]:
+    """Start MariaDB with these settings, and make the database; return which files were written."""
+    folder = next((path for path in _MARIADB_CONF if os.path.isdir(path)), "")
+    if not folder:
+        sys.exit("{} are missing, one of which a package of MariaDB creates".format(" and ".join(_MARIADB_CONF)))
+    path = os.path.join(folder, "90-busbar.cnf")
+    wrote = node_setup.put(path, text.encode(), 0o644, "root")
+    commands.service("mariadb", wrote)
+    end = time.monotonic() + _TIMEOUT_S
+    while True:
+        done = commands.run([client, "--batch"], accounting.statements())
+        if not done.returncode:
+            return [path] if wrote else []
+        if time.monotonic() > end:
+            sys.exit(f"MariaDB did not take the database within {_TIMEOUT_S} s: {commands.last(done)}")
+        time.sleep(0.2)
+
+
+def _await(cluster: str) -> None:
+    """Wait until slurmdbd answers, and let it know the cluster."""
+    end = time.monotonic() + _TIMEOUT_S
+    while True:
+        done = commands.run(["sacctmgr", "--immediate", "add", "cluster", cluster])
+        if not done.returncode or b"already exists" in done.stdout:
+            return
+        if time.monotonic() > end:
+            sys.exit(f"slurmdbd did not answer within {_TIMEOUT_S} s: {commands.last(done)}; see /var/log/slurm/slurmdbd.log")
+        time.sleep(0.2)

@@ -1,0 +1,47 @@
+"""Programs that a set-up runs on its machine, each with a time limit; the first that fails ends it with a sentence."""
+
+import subprocess
+import sys
+from typing import List
+
+TIMEOUT_S = 120
+
+
+def run(words: List[str], given: str = "") -> "subprocess.CompletedProcess[bytes]":
+    """Run a program with `given` as its input; return its status, 127 if there is no such program, and all that it wrote."""
+    try:
+        return subprocess.run(
+            words,
+            input=given.encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(words, 127, f"there is no {words[0]}".encode())
+    except subprocess.TimeoutExpired:
+        sys.exit("{} did not end within {} s".format(" ".join(words), TIMEOUT_S))
+
+
+def demand(*words: str) -> None:
+    """Run a program that must succeed."""
+    done = run(list(words))
+    if done.returncode:
+        sys.exit("{}: {}".format(" ".join(words), last(done)))
+
+
+def last(done: "subprocess.CompletedProcess[bytes]") -> str:
+    """Return the last line that a program wrote."""
+    lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].strip() if lines else f"status {done.returncode}"
+
+
+def service(name: str, is_changed: bool) -> List[str]:
+    """Make a unit run now and after a reboot, with its current files; return it if it was started."""
+    if run(["systemctl", "is-enabled", "--quiet", name]).returncode:
+        demand("systemctl", "enable", name)
+    if is_changed or run(["systemctl", "is-active", "--quiet", name]).returncode:
+        demand("systemctl", "restart", name)
+        return [name]
+    return []

@@ -1,0 +1,143 @@
+"""Users of the directory: what exists, and the changes to it. Everything that can be refused is, before anything changes."""
+
+import os
+import shutil
+import subprocess
+from typing import Dict, List, NamedTuple, Optional
+
+from scheduler.users import accepted, associations, busy, directory, groups, home, ldap, local
+from scheduler.users.directory import User
+from scheduler.users.refusal import RefusalError
+from scheduler.users.settings import Settings
+
+_TIMEOUT_S = 30
+
+
+class Wanted(NamedTuple):
+    """A user to add.
+
+    Attributes:
+        uid: None for the next number.
+        keys: text of the public keys that the user logs in with; empty for none.
+        own_key: whether the user gets a key for use between the cluster's machines.
+    """
+
+    name: str
+    uid: Optional[int]
+    gid: int
+    full_name: str
+    shell: str
+    keys: str
+    own_key: bool
+
+
+def existing() -> Dict[str, User]:
+    """Return the directory's users by name."""
+    found = {}
+    for entry in ldap.entries(directory.PEOPLE, "(objectClass=posixAccount)"):
+        name = entry["uid"][0]
+        numbers = int(entry["uidNumber"][0]), int(entry["gidNumber"][0])
+        found[name] = User(name, *numbers, entry["cn"][0], entry["homeDirectory"][0], entry["loginShell"][0])
+    return found
+
+
+def add(wanted: Wanted, its: Settings) -> User:
+    """Add a user: the home, the entry, and the association in Slurm's database if there is one."""
+    keys = _refuse(wanted)
+    known = existing()
+    _refuse_taken(wanted, known)
+    path = f"{its.home}/{wanted.name}"
+    owner = home.owner(path)
+    uid = _next_uid(known, its.home) if wanted.uid is None else wanted.uid
+    if owner not in (-1, uid):
+        raise RefusalError(
+            f"user {wanted.name}: {path} exists and belongs to number {owner}; give that number with --uid to return it to its "
+            "user, or move it away"
+        )
+    user = User(wanted.name, uid, wanted.gid, wanted.full_name, path, wanted.shell)
+    if owner == -1:
+        home.make(user, keys, wanted.own_key)
+    elif keys:
+        home.add_keys(user, keys)
+    ldap.add([directory.user_entry(user)])
+    if its.accounting:
+        associations.add(its.accounting, [user.name])
+    return user
+
+
+def delete(name: str, purge_home: bool, its: Settings) -> User:
+    """Delete a user who runs nothing: the entry, the memberships, the association, and the home if `purge_home`."""
+    user = existing().get(name)
+    if not user:
+        here = "; it is a user of this machine only" if name in local.users() else ""
+        raise RefusalError(f"user {name}: there is no such user in the directory{here}")
+    running = busy.jobs(user.uid)
+    if running:
+        raise RefusalError(f"user {name}: has jobs: {_some(running)}; cancel them with `scancel --user={name}`")
+    started = busy.processes(user.uid)
+    if started:
+        raise RefusalError(f"user {name}: has processes on this machine: {_some(started)}; end them first")
+    owner = home.owner(user.home) if purge_home else -1
+    if owner not in (-1, user.uid):
+        raise RefusalError(f"--purge-home: {user.home} belongs to number {owner}, not to {name}; nothing was deleted")
+    for group in groups.existing().values():
+        if name in group.members:
+            ldap.change_members(group.name, "delete", name)
+    ldap.delete(directory.user_dn(name))
+    if shutil.which("sss_cache"):
+        forget = ["sss_cache", "--user", name]
+        subprocess.run(forget, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_TIMEOUT_S, check=False)
+    if its.accounting:
+        associations.delete(its.accounting, name)
+    if purge_home and os.path.lexists(user.home):
+        home.purge(user.home, name)
+    return user
+
+
+def _refuse(wanted: Wanted) -> List[str]:
+    """Refuse what is wrong by itself; return the public keys."""
+    why = accepted.refused_name(wanted.name)
+    if why:
+        raise RefusalError(f"user {wanted.name}: {why}")
+    for option, number in (("--uid", wanted.uid), ("--gid", wanted.gid)):
+        why = "" if number is None else accepted.refused_number(number)
+        if why:
+            raise RefusalError(f"{option} {number}: {why}")
+    why = accepted.refused_full_name(wanted.full_name)
+    if why:
+        raise RefusalError(f"--name {wanted.full_name}: {why}")
+    if not (os.path.isabs(wanted.shell) and os.access(wanted.shell, os.X_OK) and os.path.isfile(wanted.shell)):
+        raise RefusalError(f"--shell {wanted.shell}: there is no such program on this machine; give its whole path")
+    keys, why = accepted.public_keys(wanted.keys) if wanted.keys else ([], "")
+    if why:
+        raise RefusalError(f"--ssh-key: {why}")
+    return keys
+
+
+def _refuse_taken(wanted: Wanted, known: Dict[str, User]) -> None:
+    if wanted.name in known:
+        raise RefusalError(f"user {wanted.name}: there is a user of that name already, with number {known[wanted.name].uid}")
+    if wanted.name in local.users():
+        raise RefusalError(f"user {wanted.name}: this machine has a user of that name itself (/etc/passwd)")
+    taken = {one.uid: one.name for one in known.values()}
+    taken.update({number: name for name, number in local.users().items()})
+    if wanted.uid in taken:
+        raise RefusalError(f"--uid {wanted.uid}: it is the number of user {taken[wanted.uid]}")
+    gids = {one.gid: one.name for one in groups.existing().values()}
+    if wanted.gid not in gids:
+        shown = ", ".join(f"{gid} ({name})" for gid, name in sorted(gids.items()))
+        raise RefusalError(f"--gid {wanted.gid}: no group has that number; there are {shown}; `cluster group add` makes others")
+
+
+def _next_uid(known: Dict[str, User], homes: str) -> int:
+    """Return the number after the largest one that a user has, or had: a kept home must not become another user's."""
+    used = [one.uid for one in known.values()] + home.owners(homes) + list(local.users().values())
+    number = max([accepted.FIRST_UID - 1, *(uid for uid in used if uid <= accepted.MOST)]) + 1
+    if accepted.refused_number(number):
+        raise RefusalError(f"--uid: no number up to {accepted.MOST} is free above the others; give one")
+    return number
+
+
+def _some(things: List[str]) -> str:
+    shown = ", ".join(things[:5])
+    return shown if len(things) <= 5 else f"{shown} and {len(things) - 5} more"  # noqa: PLR2004 - as many as above

@@ -1,0 +1,79 @@
+"""Groups of the directory: what exists, and the changes to it."""
+
+from typing import Dict, List, NamedTuple, Optional
+
+from scheduler.users import accepted, directory, ldap, local
+from scheduler.users.ldif import Entry
+from scheduler.users.refusal import RefusalError
+
+
+class Group(NamedTuple):
+    """One group; `members` are those who have another group as their first."""
+
+    name: str
+    gid: int
+    members: List[str]
+
+
+def existing() -> Dict[str, Group]:
+    """Return the directory's groups by name."""
+    found = [_group(entry) for entry in ldap.entries(directory.GROUPS, "(objectClass=posixGroup)")]
+    return {one.name: one for one in found}
+
+
+def add(name: str, gid: Optional[int]) -> Group:
+    """Add a group; without a number it gets the next one."""
+    known = existing()
+    why = accepted.refused_name(name)
+    if why:
+        raise RefusalError(f"group {name}: {why}")
+    why = "" if gid is None else accepted.refused_number(gid)
+    if why:
+        raise RefusalError(f"--gid {gid}: {why}")
+    if name in known or name in local.groups():
+        raise RefusalError(f"group {name}: there is a group of that name{'' if name in known else ' on this machine'} already")
+    taken = {one.gid: one.name for one in known.values()}
+    taken.update({number: its for its, number in local.groups().items()})
+    if gid in taken:
+        raise RefusalError(f"--gid {gid}: it is the number of group {taken[gid]}")
+    number = gid if gid is not None else max([accepted.FIRST_UID - 1, *(one for one in taken if one <= accepted.MOST)]) + 1
+    if accepted.refused_number(number):
+        raise RefusalError(f"group {name}: no number up to {accepted.MOST} is free above the others; give one with --gid")
+    ldap.add([directory.group_entry(name, number)])
+    return Group(name, number, [])
+
+
+def delete(name: str, primary: Dict[str, int]) -> None:
+    """Delete a group; `primary` are the numbers of all users' first groups by user."""
+    one = _known(name)
+    if name == directory.PRIVILEGE:
+        raise RefusalError(f"group {name}: it is the group of those who may run containers, and new users get it; it stays")
+    users = sorted(user for user, gid in primary.items() if gid == one.gid)
+    if users:
+        raise RefusalError("group {}: it is the first group of {}; delete them first".format(name, ", ".join(users)))
+    ldap.delete(directory.group_dn(name))
+
+
+def join(name: str, user: str) -> None:
+    """Make a user a member of a group."""
+    if user in _known(name).members:
+        raise RefusalError(f"group {name}: {user} is a member already")
+    ldap.change_members(name, "add", user)
+
+
+def leave(name: str, user: str) -> None:
+    """End a user's membership in a group."""
+    if user not in _known(name).members:
+        raise RefusalError(f"group {name}: {user} is no member; a user's first group cannot be left")
+    ldap.change_members(name, "delete", user)
+
+
+def _known(name: str) -> Group:
+    found = existing().get(name)
+    if not found:
+        raise RefusalError(f"group {name}: there is no such group in the directory; see `cluster group list`")
+    return found
+
+
+def _group(entry: Entry) -> Group:
+    return Group(entry["cn"][0], int(entry["gidNumber"][0]), entry.get("memberUid", []))

@@ -1,0 +1,42 @@
+"""Entries as LDIF (RFC 2849), both ways; an entry is its attributes by name, `dn` among them."""
+
+import base64
+import re
+from typing import Dict, List
+
+Entry = Dict[str, List[str]]
+#: What needs no base64: no byte beyond ASCII, no line break, and no space, colon or < at the start (RFC 2849, SAFE-STRING).
+_SAFE = re.compile(r"(?![ :<])[\x01-\x09\x0b\x0c\x0e-\x7f]*(?<! )\Z")
+
+
+def text_of(entries: List[Entry]) -> str:
+    """Return entries as LDIF."""
+    return "".join(
+        "".join(_line(name, value) for name, values in entry.items() for value in values) + "\n" for entry in entries
+    )
+
+
+def entries_of(text: str) -> List[Entry]:
+    """Return the entries of LDIF that `ldapsearch` printed; names of attributes have the case that it prints."""
+    found: List[Entry] = []
+    for block in re.split(r"\n\n+", text.replace("\n ", "").strip()):
+        entry: Entry = {}
+        for line in block.splitlines():
+            name, _, value = line.partition(":")
+            if not line.startswith("#") and name:
+                entry.setdefault(name, []).append(_value(value))
+        if "dn" in entry:
+            found.append(entry)
+    return found
+
+
+def _line(name: str, value: str) -> str:
+    if _SAFE.match(value):
+        return f"{name}: {value}\n"
+    return f"{name}:: {base64.b64encode(value.encode()).decode()}\n"
+
+
+def _value(text: str) -> str:
+    if text.startswith(":"):
+        return base64.b64decode(text[1:].strip()).decode("utf-8", "replace")
+    return text[1:] if text.startswith(" ") else text  # noqa: FURB188 - removeprefix came with 3.9

@@ -1,0 +1,34 @@
+"""What the set-up tells the command on the controller."""
+
+import json
+from typing import NamedTuple
+
+PATH = "/etc/busbar/users.json"
+
+
+class Settings(NamedTuple):
+    """What the command is told.
+
+    Attributes:
+        home: the shared folder of the homes.
+        accounting: the name of the cluster in Slurm's database; empty without one.
+    """
+
+    home: str
+    accounting: str = ""
+
+    @property
+    def snapshot(self) -> str:
+        """The copy of the directory that survives the controller."""
+        return f"{self.home}/.busbar/directory.ldif"
+
+
+def load(path: str = PATH) -> Settings:
+    """Return the settings that the set-up wrote."""
+    with open(path, encoding="utf-8") as source:
+        return Settings(**json.load(source))
+
+
+def text_of(its: Settings) -> str:
+    """Return the settings' file."""
+    return json.dumps(its._asdict(), sort_keys=True) + "\n"

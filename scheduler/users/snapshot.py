@@ -1,0 +1,53 @@
+"""The copy of the directory beside the homes: written after every change, and read by a controller whose directory is empty.
+
+It has no secret, because the directory has none; but who could write it could name the users of the next controller.
+"""
+
+import os
+import stat
+from typing import List
+
+from scheduler.users import ldap, ldif
+from scheduler.users.ldif import Entry
+from scheduler.users.refusal import RefusalError
+
+
+def write(path: str) -> bool:
+    """Write the directory's entries to `path`, unless it has them already; return whether it was written.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    text = ldif.text_of(ldap.entries()).encode()
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.path.exists(path):
+        with open(path, "rb") as source:
+            if source.read() == text:
+                return False
+    part = f"{path}.part"
+    if os.path.exists(part):
+        os.unlink(part)
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "wb") as target:
+        target.write(text)
+        target.flush()
+        os.fsync(target.fileno())
+    os.rename(part, path)
+    return True
+
+
+def read(path: str) -> List[Entry]:
+    """Return the entries of the copy; none without a copy.
+
+    Raises:
+        RefusalError: somebody else than root could have written it.
+    """
+    if not os.path.exists(path):
+        return []
+    for each in (os.path.dirname(path), path):
+        its = os.lstat(each)
+        if its.st_uid != 0 or its.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or stat.S_ISLNK(its.st_mode):
+            raise RefusalError(f"{each} is not root's alone, so its users are not taken over; check it, then chown it to root")
+    with open(path, encoding="utf-8") as source:
+        return ldif.entries_of(source.read())

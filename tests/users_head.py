@@ -1,0 +1,403 @@
+"""A controller with users in the real slapd, and nodes with the real sssd, sshd and slurmd, in name spaces; prints JSON lines.
+
+`users_head.py FOLDER`, run by tests/rehearsal/test_rehearsal_users.py in name spaces of its own. Only systemd is not real.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scheduler import accounting_program, node_setup
+from scheduler.cluster import Cluster, Cores, Gpus, Hardware, Node, NodeSet, Queue
+from scheduler.elastic import join
+from scheduler.files import files, scripts
+from scheduler.slurm_conf import CONF, LOGS, MARK, SPOOL, STATE
+from scheduler.units import units
+from scheduler.users import client, program
+
+HEAD = "10.255.0.1"
+NODES = {"cpu-st-small-1": "10.255.0.11", "cpu-st-small-2": "10.255.0.12"}
+HOME = "/home"
+PYTHON = ["env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "python3", "-IS", "-"]
+#: The daemons as their units start them; the packages' units are not there to be read without systemd.
+SYSTEMCTL = r"""#!/bin/sh
+echo "$*" >> /run/systemctl.log
+running() { [ -s "/run/pid-$1" ] && kill -0 "$(cat "/run/pid-$1")" 2> /run/gone; }
+stop() {
+  running "$1" || return 0
+  kill "$(cat "/run/pid-$1")"
+  for attempt in $(seq 200); do running "$1" || return 0; sleep 0.05; done
+  kill -9 "$(cat "/run/pid-$1")"
+}
+verb=$1; shift; [ "$1" = --quiet ] && shift; unit=${1%.service}
+case $verb in
+  is-active) running "$unit" && exit 0; exit 3 ;;
+  is-enabled) [ -e "/etc/systemd/system/wants-$unit" ] ;;
+  enable) mkdir -p /etc/systemd/system; touch "/etc/systemd/system/wants-$unit" ;;
+  stop) stop "$unit" ;;
+  restart)
+    stop "$unit"
+    case $unit in
+      munge) set -- setpriv --reuid munge --regid munge --clear-groups /usr/sbin/munged -F --num-threads 1 ;;
+      sssd) set -- /usr/sbin/sssd -i --logger=files ;;
+      slapd) install -d -o openldap /run/slapd
+        set -- /usr/sbin/slapd -d 0 -h "ldap:/// ldapi:///" -u openldap -g openldap -F /etc/ldap/slapd.d ;;
+      mariadb) install -d -o mysql /run/mysqld; set -- /usr/sbin/mariadbd --user=mysql ;;
+      *) command=$(sed -n 's/^ExecStart=//p' "/etc/systemd/system/$unit.service"); eval "set -- $command" ;;
+    esac
+    setsid "$@" > "/var/log/unit-$unit.log" 2>&1 < /dev/null & echo $! > "/run/pid-$unit" ;;
+esac
+"""
+#: A machine as it boots, on its own copy of the system's folders: the daemons' folders, no key of munge, and sshd with PAM.
+BOOT = r"""
+set -e
+hostname "$1"; mount --make-rprivate /
+mount -t tmpfs -o mode=755 tmpfs /mnt
+for folder in /etc /usr/local /var/lib /var/log; do
+  mkdir -p /mnt/own$folder/upper /mnt/own$folder/work
+  mount -t overlay -o lowerdir=/run/pristine$folder,upperdir=/mnt/own$folder/upper,workdir=/mnt/own$folder/work overlay $folder
+done
+hosts="$3"
+mount -t tmpfs -o mode=755 tmpfs /run
+printf '%s' "$hosts" > /run/hosts; mount --bind /run/hosts /etc/hosts
+: > /run/resolv; mount --bind /run/resolv /etc/resolv.conf
+rm -rf /etc/munge/munge.key /etc/slurm
+mkdir -p /run/sshd /run/munge /var/log/slurm /var/lib/slurm; chown munge /run/munge /etc/munge /var/lib/munge /var/log/munge
+install -m 755 "$2/systemctl" /usr/local/bin/systemctl
+ssh-keygen -q -t ed25519 -N '' -f /run/host-key
+mkdir -p /root/.ssh
+exec /usr/sbin/sshd -D -e -f /dev/null -h /run/host-key -o PermitRootLogin=yes -o StrictModes=yes -o UsePAM=yes -o PidFile=none \
+  -o PasswordAuthentication=no -o AuthorizedKeysFile=".ssh/authorized_keys $2/operator.pub" \
+  -o "SetEnv=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" > /var/log/sshd.log 2>&1
+"""
+
+
+def tell(**facts: Any) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+class Machine:
+    """One machine; the controller is one, too."""
+
+    def __init__(self, folder: Path, name: str, address: str) -> None:
+        self.name, self.address, self.folder, self.at = name, address, folder, len(list(Path("/run/netns").iterdir()))
+        run("ip", "netns", "add", name)
+        run("ip", "link", "add", f"v{self.at}", "master", "br0", "up", "type", "veth", "peer", "name", f"p{self.at}")
+        run("ip", "link", "set", f"p{self.at}", "netns", name)
+        run("ip", "-n", name, "address", "add", f"{address}/8", "dev", f"p{self.at}")
+        run("ip", "-n", name, "link", "set", f"p{self.at}", "up")
+        run("ip", "-n", name, "link", "set", "lo", "up")
+        hosts = "127.0.0.1 localhost\n" + "".join(f"{ip} {its}\n" for its, ip in {"head": HEAD, **NODES}.items())
+        words = ["nsenter", f"--net=/run/netns/{name}", "unshare", "--mount", "--uts", "bash", "-c", BOOT, "bash", name]
+        self.process = subprocess.Popen([*words, str(folder), hosts], stdin=subprocess.DEVNULL, start_new_session=True)
+        for _ in range(200):
+            if self.sh("ss -Htln sport = :22").stdout.strip():
+                return
+            time.sleep(0.05)
+        sys.exit(f"{name} has no sshd: {self.sh('cat /var/log/sshd.log').stdout}")
+
+    def sh(self, script: str, given: bytes = b"", check: bool = False) -> subprocess.CompletedProcess[str]:  # noqa: FBT002
+        """Run a script as root, as on its console."""
+        words = ["nsenter", "-t", str(self.process.pid), "-m", "-u", "-n", "--wdns=/", *PYTHON[:4], "HOME=/root", "bash", "-c", script]
+        done = subprocess.run(words, input=given, capture_output=True, timeout=120, check=False)
+        out, err = done.stdout.decode(), done.stderr.decode()
+        if check and done.returncode:
+            sys.exit(f"{self.name}: {script[:200]}\n{out}\n{err[-3000:]}")
+        return subprocess.CompletedProcess(words, done.returncode, out, err)
+
+    def python(self, text: bytes, check: bool = True) -> subprocess.CompletedProcess[str]:  # noqa: FBT002
+        """Run a text of Python as root, as an update does."""
+        return self.sh("exec python3 -IS -", text, check)
+
+    def cluster(self, *words: str, given: str = "", user: str = "root") -> subprocess.CompletedProcess[str]:
+        as_user = ["setpriv", "--reuid", user, "--init-groups", "--reset-env"] if user != "root" else []
+        script = " ".join(f"'{word}'" for word in [*as_user, "cluster", *words])
+        return self.sh(script, given.encode())
+
+    def login(self, user: str, key: Path, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as a person does who logs in over SSH."""
+        options = ["BatchMode=yes", "StrictHostKeyChecking=no", f"UserKnownHostsFile={self.folder}/known-{self.name}", "LogLevel=ERROR"]
+        words = ["ssh", "-i", str(key), *(word for option in options for word in ("-o", option)), f"{user}@{self.address}", command]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        return done
+
+    def end(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def run(*words: str) -> str:
+    return subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+
+
+def until(question: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = question()
+        if found:
+            return found
+        time.sleep(0.2)
+
+
+class World:
+    """The controller, its nodes, and the person who administers them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "systemctl").write_text(SYSTEMCTL)
+        for name in ("operator", "alice", "stranger"):
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
+        small = Hardware(Cores(1, 1, 1), 100, Gpus("", 0, ""))
+        static = [Node(name, name, address) for name, address in NODES.items()]
+        queue = Queue("cpu", [NodeSet("small", small, static)], default=True)
+        self.slurm = Cluster("busbar", "head", HEAD, [queue], cgroups=False, scripts=True, accounting=True)
+        self.nodes: dict[str, Machine] = {}
+        self.head = Machine(folder, "head", HEAD)
+
+    def control(self) -> dict[str, Any]:
+        """Set the controller up, in the order that an update must keep; return what the users' set-up says."""
+        # The package's own directory, as its installation leaves it.
+        self.head.sh("systemctl restart slapd", check=True)
+        given = {
+            "key": "",
+            "conf": CONF,
+            "mark": MARK,
+            "folders": [STATE, LOGS],
+            "files": {**files(self.slurm), **scripts()},
+            "units": {},
+        }
+        self._set_up(self.head, given)
+        self.head.python(accounting_program.controller(self.slurm))
+        self._set_up(self.head, {**given, "units": {"slurmctld.service": units(HEAD)["slurmctld.service"]}})
+        return self.users()
+
+    def users(self) -> dict[str, Any]:
+        its = {"address": HEAD, "hostname": "head", "home": HOME, "accounting": "busbar"}
+        return json.loads(self.head.python(program.controller(its)).stdout)
+
+    def join(self, name: str, certificate: str = "") -> subprocess.CompletedProcess[str]:
+        """Make a machine a node as the controller does, which has the texts in its own files."""
+        machine = self.nodes.get(name) or Machine(self.folder, name, NODES[name])
+        self.nodes[name] = machine
+        ask = f"import sys; sys.path.insert(0, {program.PROGRAM!r}); from scheduler.users import program\n"
+        ask += f"sys.stdout.buffer.write(program.member_of_this({HEAD!r}))"
+        users = self.head.python(ask.encode()).stdout.encode()
+        key = self.head.sh("base64 -w0 /etc/munge/munge.key", check=True).stdout
+        call = json.dumps(join.setup(name, base64.b64decode(key), HEAD, {}))
+        return machine.python(users + join.setup_program() + f"\nmain({call!r})\n".encode())
+
+    @staticmethod
+    def _set_up(machine: Machine, given: dict[str, Any]) -> None:
+        source = Path(str(node_setup.__file__)).read_text()
+        machine.python(f"{source}\nmain({json.dumps(given)!r})\n".encode())
+
+
+def first_set_up(world: World) -> None:
+    said = world.control()
+    tell(users=said["users"], restored=said["restored"], certificate=said["certificate"])
+    before = world.head.sh(STATE_OF).stdout
+    again = world.users()
+    tell(changed_again=again["changed"], same=world.head.sh(STATE_OF).stdout == before, before=before)
+    tell(listening=sorted(world.head.sh("ss -Htln | awk '{print $4}'").stdout.split()))
+
+
+#: What a set-up that changes nothing leaves as it is: files with their times, and the numbers of the daemons.
+STATE_OF = """
+find /etc/sssd /etc/ldap/busbar /etc/busbar /etc/nsswitch.conf /etc/systemd/system /usr/local/bin/cluster /home/.busbar \\
+  -type f -printf '%p %T@ %m\\n' | sort
+for unit in busbar-directory sssd slurmdbd mariadb slurmctld; do echo "$unit $(cat /run/pid-$unit)"; done
+"""
+
+
+def a_user_everywhere(world: World) -> None:
+    for name in NODES:
+        world.join(name)
+    first, second = world.nodes.values()
+    key = (world.folder / "alice.pub").read_text()
+    said = world.head.cluster("user", "add", "alice", "--name", "Alice 山田", "--ssh-key", "-", given=key)
+    tell(said=said.stdout, err=said.stderr)
+    tell(ids=[machine.sh("id alice").stdout for machine in (world.head, first, second)])
+    tell(passwd=first.sh("getent passwd alice").stdout)
+    tell(home=world.head.sh("stat -c '%a %U %G' /home/alice /home/alice/.ssh /home/alice/.ssh/*; ls -A /home/alice").stdout)
+    alice = world.folder / "alice"
+    tell(logins=[machine.login("alice", alice, "id -un; hostname; pwd").stdout.split() for machine in (world.head, first)])
+    tell(stranger=world.head.login("alice", world.folder / "stranger", "id -un").returncode)
+    hop = "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new cpu-st-small-1 hostname"
+    tell(between=world.head.login("alice", alice, hop).stdout.split())
+    tell(
+        sudo=[machine.login("alice", alice, "sudo -n true").returncode for machine in (world.head, first)],
+        roots_sudo=first.sh("sudo -n true").returncode,
+        cluster=world.head.login("alice", alice, "cluster user list").stderr,
+        changes=world.head.login("alice", alice, "ldapdelete -Q -Y EXTERNAL -H ldapi:/// uid=alice,ou=People,dc=local").returncode,
+    )
+
+
+def a_job(world: World) -> None:
+    alice = world.folder / "alice"
+    until(lambda: world.head.sh("sinfo -h -o %T").stdout.split() == ["idle"], "both nodes are idle")
+    wrap = "id -un; hostname; pwd; srun -N1 sh -c 'hostname > ~/shared'"
+    number = world.head.login("alice", alice, f"sbatch --parsable -N1 -w cpu-st-small-2 -o out.%j --wrap={wrap!r}").stdout.strip()
+    until(lambda: not world.head.sh(f"squeue -h -j {number}").stdout.strip(), "alice's job has ended")
+    tell(out=world.head.sh(f"cat /home/alice/out.{number}").stdout.split(), shared=world.head.sh("cat /home/alice/shared").stdout)
+    ask = f"sacct -n -X -P -j {number} -o user,account,state,nodelist"
+    until(lambda: "COMPLETED" in world.head.sh(ask).stdout, "sacct has the job as completed")
+    tell(sacct=[machine.sh(ask).stdout.strip() for machine in (world.head, world.nodes["cpu-st-small-1"])])
+
+
+
+def what_is_refused(world: World) -> None:
+    def says(*words: str, given: str = "") -> list[Any]:
+        done = world.head.cluster(*words, given=given)
+        return [done.returncode, done.stderr.strip() + done.stdout.strip()]
+
+    before = world.head.sh("cat /home/.busbar/directory.ldif; ls -A /home").stdout
+    world.head.sh("install -d -o 10077 -m 700 /home/former")
+    tell(
+        name=says("user", "add", "Alice"),
+        taken=says("user", "add", "alice"),
+        local=says("user", "add", "slurm"),
+        uid=says("user", "add", "bob", "--uid", "10001"),
+        root_uid=says("user", "add", "bob", "--uid", "0"),
+        gid=says("user", "add", "bob", "--gid", "12345"),
+        shell=says("user", "add", "bob", "--shell", "/bin/no-such-shell"),
+        key=says("user", "add", "bob", "--ssh-key", "-", given="ssh-ed25519 AAAA bob"),
+        private=says("user", "add", "bob", "--ssh-key", str(world.folder / "alice")),
+        home=says("user", "add", "former"),
+        absent=says("user", "delete", "bob"),
+        local_absent=says("user", "delete", "slurm"),
+        group_taken=says("group", "add", "privilege"),
+        group_gid=says("group", "add", "physics", "--gid", "9876"),
+        group_in_use=says("group", "delete", "privilege"),
+        group_absent=says("group", "delete", "physics"),
+        nothing=says("user"),
+    )
+    tell(same=world.head.sh("cat /home/.busbar/directory.ldif; ls -A /home | grep -v former").stdout == before)
+    # Numbers of people whose home is still there are not given away; the person who comes back gets the home again.
+    tell(next=says("user", "add", "bob"), back=says("user", "add", "former", "--uid", "10077"))
+    tell(returned=world.head.sh("ls -A /home/former").stdout.split())
+
+
+def groups(world: World) -> None:
+    first = world.nodes["cpu-st-small-1"]
+    for words in (("add", "physics", "--gid", "20000"), ("add", "chemistry"), ("join", "physics", "alice", "bob")):
+        tell(**{words[0] + words[1]: world.head.cluster("group", *words).stdout})
+    tell(again=world.head.cluster("group", "join", "physics", "alice").stderr)
+    first.sh("sss_cache -E")
+    tell(id=first.sh("id -Gn alice").stdout.split())
+    tell(listed=world.head.cluster("group", "list").stdout, users=world.head.cluster("user", "list").stdout)
+    world.head.cluster("group", "leave", "physics", "bob")
+    tell(deleted=world.head.cluster("group", "delete", "chemistry").stdout)
+    tell(left=world.head.cluster("group", "list").stdout)
+
+
+def what_others_may_see(world: World) -> None:
+    """A node without a login, over TLS; a password that somebody put there is not among it."""
+    first = world.nodes["cpu-st-small-1"]
+    dn = "uid=alice,ou=People,dc=local"
+    change = f"dn: {dn}\nchangetype: modify\nadd: userPassword\nuserPassword: secret\n-\nadd: description\ndescription: private\n"
+    world.head.sh("ldapmodify -Q -Y EXTERNAL -H ldapi:///", change.encode(), check=True)
+    ask = f"LDAPTLS_CACERT={client.CERTIFICATE} ldapsearch -x -LLL -H ldaps://{HEAD}"
+    tell(seen=sorted(line.partition(":")[0] for line in first.sh(f"{ask} -b {dn}").stdout.split("\n") if line))
+    tell(by_password=first.sh(f"{ask} -D {dn} -w secret -b dc=local").returncode)
+    add = f"LDAPTLS_CACERT={client.CERTIFICATE} ldapdelete -x -H ldaps://{HEAD} {dn}"
+    tell(change=first.sh(add).stderr, plain=first.sh(f"ldapsearch -x -H ldap://{HEAD} -b dc=local").stderr)
+    tell(without_authority=first.sh(f"ldapsearch -x -H ldaps://{HEAD} -b dc=local").returncode)
+    undo = f"dn: {dn}\nchangetype: modify\ndelete: userPassword\n-\ndelete: description\n"
+    world.head.sh("ldapmodify -Q -Y EXTERNAL -H ldapi:///", undo.encode(), check=True)
+
+
+def a_restart_of_the_directory(world: World) -> None:
+    first = world.nodes["cpu-st-small-1"]
+    world.head.sh("systemctl restart busbar-directory", check=True)
+    until(lambda: world.head.cluster("user", "add", "carol").returncode == 0, "the directory answers after its restart")
+    tell(known=until(lambda: first.sh("id carol").stdout, "the node asks the new directory"))
+    world.head.sh("systemctl stop busbar-directory", check=True)
+    tell(stopped=world.head.cluster("user", "list").stderr, still=first.sh("id alice").returncode)
+    world.head.sh("systemctl restart busbar-directory", check=True)
+    until(lambda: world.head.cluster("user", "list").returncode == 0, "the directory answers again")
+
+
+def a_deleted_user(world: World) -> None:
+    alice, first = world.folder / "alice", world.nodes["cpu-st-small-1"]
+    number = world.head.login("alice", alice, "sbatch --parsable -o out.%j --wrap='sleep 600'").stdout.strip()
+    tell(job=number, with_job=world.head.cluster("user", "delete", "alice").stderr)
+    world.head.sh(f"scancel {number}")
+    until(lambda: not world.head.sh(f"squeue -h -j {number}").stdout.strip(), "alice's job is cancelled")
+    sleeping = world.head.login("alice", alice, "setsid sleep 600 > out 2>&1 < /dev/null & echo $!").stdout.strip()
+    tell(process=sleeping, with_process=world.head.cluster("user", "delete", "alice").stderr)
+    world.head.sh(f"kill {sleeping}")
+    until(lambda: world.head.cluster("user", "delete", "alice").returncode == 0, "alice can be deleted")
+    tell(
+        id=world.head.sh("id alice").returncode,
+        login=world.head.login("alice", alice, "id").returncode,
+        home=world.head.sh("stat -c '%a %u' /home/alice").stdout,
+        member=world.head.cluster("group", "list").stdout,
+        association=world.head.sh("sacctmgr -n -P list associations user=alice format=user").stdout,
+        bobs=world.head.sh("sacctmgr -n -P list associations user=bob format=user,account").stdout,
+    )
+    tell(forgotten=until(lambda: first.sh("id alice").returncode, "the node forgets alice", client.KNOWN_S + 15))
+    tell(login_there=first.login("alice", alice, "id").returncode)
+    tell(purged=world.head.cluster("user", "delete", "bob", "--purge-home").stdout, homes=world.head.sh("ls -A /home").stdout.split())
+
+
+def a_new_controller(world: World) -> None:
+    """Everything on the old one is lost but the homes' file system; a node believes the old one's certificate only."""
+    first = world.nodes["cpu-st-small-1"]
+    kept = world.head.sh("cat /home/.busbar/directory.ldif").stdout
+    world.head.end()
+    run("ip", "netns", "delete", "head")
+    world.head = Machine(world.folder, "head", HEAD)
+    said = world.control()
+    tell(restored=said["restored"], users=said["users"], same=world.head.sh("cat /home/.busbar/directory.ldif").stdout == kept)
+    tell(carol=world.head.sh("id carol").stdout, dave=world.head.cluster("user", "add", "dave").stdout)
+    first.sh("sss_cache -E")
+    time.sleep(8)  # longer than a machine believes that it is offline, and that a user does not exist
+    tell(before=first.sh("id dave").returncode, why=first.sh("tail -n 40 /var/log/sssd/sssd_busbar.log").stdout)
+    joined = world.join("cpu-st-small-1")
+    tell(after=first.sh("id dave").stdout, joined=joined.stdout)
+
+
+def unsafe_copies(world: World) -> None:
+    """A copy that somebody else could have written names no users of a new controller."""
+    world.head.sh("systemctl stop busbar-directory; rm -rf /var/lib/ldap/busbar; chmod 666 /home/.busbar/directory.ldif", check=True)
+    its = {"address": HEAD, "hostname": "head", "home": HOME, "accounting": "busbar"}
+    done = world.head.python(program.controller(its), check=False)
+    tell(status=done.returncode, why=done.stderr.strip())
+    world.head.sh("chmod 600 /home/.busbar/directory.ldif", check=True)
+    tell(restored=world.users()["restored"])
+
+
+PARTS: tuple[Callable[[World], None], ...] = (
+    first_set_up,
+    a_user_everywhere,
+    a_job,
+    what_is_refused,
+    groups,
+    what_others_may_see,
+    a_restart_of_the_directory,
+    a_deleted_user,
+    a_new_controller,
+    unsafe_copies,
+)
+
+
+def main(folder: str) -> None:
+    world = World(Path(folder))
+    for part in PARTS:
+        began = time.monotonic()
+        part(world)
+        tell(part=part.__name__, seconds=round(time.monotonic() - began, 1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
