@@ -1,16 +1,12 @@
 """Users of the directory: what exists, and the changes to it. Everything that can be refused is, before anything changes."""
 
 import os
-import shutil
-import subprocess
 from typing import Dict, List, NamedTuple, Optional
 
-from scheduler.users import accepted, associations, busy, directory, groups, home, ldap, local
+from scheduler.users import accepted, associations, busy, cache, directory, groups, home, ldap, local
 from scheduler.users.directory import User
 from scheduler.users.refusal import RefusalError
 from scheduler.users.settings import Settings
-
-_TIMEOUT_S = 30
 
 
 class Wanted(NamedTuple):
@@ -60,6 +56,7 @@ def add(wanted: Wanted, its: Settings) -> User:
     elif keys:
         home.add_keys(user, keys)
     ldap.add([directory.user_entry(user)])
+    cache.forget(user.name)
     if its.accounting:
         associations.add(its.accounting, [user.name])
     return user
@@ -84,9 +81,7 @@ def delete(name: str, purge_home: bool, its: Settings) -> User:
         if name in group.members:
             ldap.change_members(group.name, "delete", name)
     ldap.delete(directory.user_dn(name))
-    if shutil.which("sss_cache"):
-        forget = ["sss_cache", "--user", name]
-        subprocess.run(forget, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_TIMEOUT_S, check=False)
+    cache.forget(name)
     if its.accounting:
         associations.delete(its.accounting, name)
     if purge_home and os.path.lexists(user.home):

@@ -8,6 +8,8 @@ CERTIFICATE = "/etc/sssd/busbar-directory.pem"
 KNOWN_S = 60
 #: How long a machine believes that a user does not exist: users are used right after they are added.
 _UNKNOWN_S = 5
+#: The first wait of a machine that the controller did not answer; later ones are longer, up to four times.
+_AWAY_S = 5
 #: Numbers below are the machines' own users; no entry can make a user root.
 LEAST_ID = 1000
 
@@ -25,7 +27,8 @@ def sssd_conf(controller: str, mark: str) -> str:
         "domains = busbar",
         "",
         "[nss]",
-        "filter_users = root",
+        # slapd asks for its own user while it starts, and SSSD would wait for slapd.
+        "filter_users = root, openldap, ldap",
         "filter_groups = root",
         f"entry_negative_timeout = {_UNKNOWN_S}",
         # Programs read this cache without asking SSSD, so it must not outlive the other.
@@ -50,8 +53,9 @@ def sssd_conf(controller: str, mark: str) -> str:
         "cache_credentials = false",
         "enumerate = false",
         "ldap_network_timeout = 3",
-        # After the controller was away, machines ask it again this soon, and not only after a minute.
-        "offline_timeout = 5",
-        "offline_timeout_max = 30",
+        # After the controller was away, machines ask it again soon, and not all at the same moment.
+        f"offline_timeout = {_AWAY_S}",
+        f"offline_timeout_max = {4 * _AWAY_S}",
+        f"offline_timeout_random_offset = {_AWAY_S}",
     ]
     return "\n".join(lines) + "\n"

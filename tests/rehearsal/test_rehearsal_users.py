@@ -33,7 +33,20 @@ TIMEOUT_S = 420
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Return what was seen, by part."""
     folder = tmp_path_factory.mktemp("users")
-    own = ["unshare", "--mount", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT, "bash"]
+    own = [
+        "unshare",
+        "--mount",
+        "--net",
+        "--uts",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "bash",
+        "-c",
+        SCRIPT,
+        "bash",
+    ]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     words = [*own, sys.executable, str(ROOT / "tests/users_head.py"), str(folder)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment)
@@ -47,3 +60,190 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         else:
             seen |= said
     return found
+
+
+def test_a_second_set_up_changes_no_file_and_restarts_no_daemon(facts):
+    seen = facts["first_set_up"]
+    assert (seen["users"], seen["restored"]) == (0, False)
+    assert seen["changed_again"] == []
+    assert seen["same"]
+
+
+def test_the_directory_listens_with_tls_on_the_controllers_own_address_only_and_the_database_on_no_address(facts):
+    assert facts["first_set_up"]["listening"] == ["10.255.0.1:636"]
+
+
+def test_sssd_finds_no_mistake_in_its_configuration(facts):
+    assert facts["first_set_up"]["sssd"] == "Issues identified by validators: 0"
+
+
+def test_a_user_that_was_added_on_the_controller_is_the_same_one_on_all_machines(facts):
+    seen = facts["a_user_everywhere"]
+    assert (seen["said"], seen["err"]) == ("user alice: number 10001, group 9876, home /home/alice\n", "")
+    assert seen["ids"] == ["uid=10001(alice) gid=9876(privilege) groups=9876(privilege)\n"] * 3
+    assert seen["entry"] == "alice:*:10001:9876:Alice 山田:/home/alice:/bin/bash\n"
+
+
+def test_a_home_is_its_users_alone_and_has_the_skeleton(facts):
+    *modes, bashrc = facts["a_user_everywhere"]["home"].splitlines()
+    assert modes[:2] == ["700 alice privilege"] * 2
+    assert modes[2:5] == ["600 alice privilege", "600 alice privilege", "644 alice privilege"]
+    assert {".bashrc", ".profile", ".ssh"} <= {*modes[5:], bashrc}
+
+
+def test_a_user_logs_in_with_an_ssh_key_to_the_controller_and_to_a_node(facts):
+    seen = facts["a_user_everywhere"]
+    assert seen["logins"] == [["alice", "head", "/home/alice"], ["alice", "cpu-st-small-1", "/home/alice"]]
+    assert seen["stranger"] != 0
+
+
+def test_a_user_goes_from_machine_to_machine_without_a_password(facts):
+    assert facts["a_user_everywhere"]["between"] == ["cpu-st-small-1"]
+
+
+def test_a_user_has_no_sudo_and_changes_no_users(facts):
+    seen = facts["a_user_everywhere"]
+    assert all(seen["sudo"])
+    assert seen["roots_sudo"] == 0
+    assert seen["cluster"] == "cluster: only root manages users, and alice has no sudo\n"
+    assert seen["changes"] != 0
+
+
+def test_a_users_job_runs_as_the_user_and_writes_to_the_shared_home(facts):
+    seen = facts["a_job"]
+    assert seen["out"] == ["alice", "cpu-st-small-2", "/home/alice"]
+    assert seen["shared"] == "cpu-st-small-2\n"
+
+
+def test_sacct_shows_an_ended_job_with_its_user_and_account_on_the_controller_and_on_a_node(facts):
+    assert facts["a_job"]["sacct"] == ["alice|users|COMPLETED|cpu-st-small-2"] * 2
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    {
+        "name": "user Alice: a name has 1 to 32 lower-case letters, digits, - and _, and begins with a letter or _",
+        "taken": "user alice: there is a user of that name already, with number 10001",
+        "local": "user slurm: this machine has a user of that name itself (/etc/passwd)",
+        "uid": "--uid 10001: it is the number of user alice",
+        "root_uid": "--uid 0: a number is from 1000 to 60000; others belong to the system (/etc/login.defs)",
+        "gid": "--gid 12345: no group has that number; there are 9876 (privilege); `cluster group add` makes others",
+        "shell": "--shell /bin/no-such-shell: there is no such program on this machine; give its whole path",
+        "key": "--ssh-key: line 1 is no public key such as `ssh-ed25519 AAAA... name`",
+        "private": "--ssh-key: this is a private key, which nobody else may have; give the file whose name ends with .pub",
+        "home": "user former: /home/former exists and belongs to number 10077; give that number with --uid to return it to its "
+        "user, or move it away",
+        "absent": "user bob: there is no such user in the directory",
+        "local_absent": "user slurm: there is no such user in the directory; it is a user of this machine only",
+        "group_taken": "group privilege: there is a group of that name already",
+        "group_gid": "--gid 9876: it is the number of group privilege",
+        "group_in_use": "group privilege: it is the group of those who may run containers, and new users get it; it stays",
+        "group_absent": "group physics: there is no such group in the directory; see `cluster group list`",
+    }.items(),
+)
+def test_a_refusal_is_one_sentence(facts, what, sentence):
+    assert facts["what_is_refused"][what] == [1, f"cluster: {sentence}"]
+
+
+def test_a_refusal_changes_nothing(facts):
+    seen = facts["what_is_refused"]
+    assert seen["same"]
+    assert seen["nothing"][0] == 2
+
+
+def test_a_number_whose_home_is_still_there_goes_back_to_its_user_only(facts):
+    seen = facts["what_is_refused"]
+    assert seen["next"][1].startswith("user bob: number 10078, ")
+    assert seen["back"][1].startswith("user former: number 10077, ")
+    assert seen["returned"] == []
+
+
+def test_groups_are_added_listed_joined_left_and_deleted(facts):
+    seen = facts["groups"]
+    assert seen["addchemistry"] == "group chemistry: number 20001\n"
+    assert seen["again"] == "cluster: group physics: alice is a member already\n"
+    assert seen["id"] == ["privilege", "physics"]
+    assert seen["listed"].splitlines() == [
+        "NAME       GID    MEMBERS",
+        "privilege  9876   alice,bob,former",
+        "physics    20000  alice,bob",
+        "chemistry  20001  -",
+    ]
+    assert seen["users"].splitlines()[1].split(maxsplit=5) == [
+        *("alice", "10001", "privilege,physics", "/home/alice", "/bin/bash", "Alice 山田"),
+    ]
+    assert seen["left"].splitlines() == [
+        "NAME       GID    MEMBERS",
+        "privilege  9876   alice,bob,former",
+        "physics    20000  alice",
+    ]
+
+
+def test_without_a_login_a_machine_sees_what_it_needs_and_neither_passwords_nor_the_rest(facts):
+    seen = facts["what_others_may_see"]
+    assert set(seen["seen"]) == {"dn", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell"}
+
+
+def test_nobody_changes_the_directory_over_the_network_or_reads_it_without_tls_and_the_certificate(facts):
+    seen = facts["what_others_may_see"]
+    assert seen["by_password"] == 53  # unwilling to perform
+    assert "modifications require authentication" in seen["change"]
+    assert "Can't contact LDAP server" in seen["plain"]
+    assert seen["without_authority"] != 0
+
+
+def test_machines_know_users_while_the_directory_is_away_and_new_ones_after_its_restart(facts):
+    seen = facts["a_restart_of_the_directory"]
+    assert seen["known"].startswith("uid=10079(carol)")
+    assert seen["still"] == 0
+    assert seen["stopped"].startswith("cluster: the directory does not answer: ")
+
+
+def test_a_user_who_runs_something_is_not_deleted_and_the_sentence_says_what_runs(facts):
+    seen = facts["a_deleted_user"]
+    assert seen["with_job"].startswith(f"cluster: user alice: has jobs: {seen['job']} (")
+    assert seen["with_process"] == (
+        f"cluster: user alice: has processes on this machine: {seen['process']} (sleep); end them first\n"
+    )
+
+
+def test_a_deleted_user_is_unknown_everywhere_after_a_minute_and_logs_in_nowhere(facts):
+    seen = facts["a_deleted_user"]
+    assert seen["login"] != 0
+    assert seen["login_there"] != 0
+    assert "alice" not in seen["member"]
+    assert (seen["association"], seen["bobs"].strip()) == ("", "bob|users")
+
+
+def test_a_home_stays_unless_it_is_purged(facts):
+    seen = facts["a_deleted_user"]
+    assert seen["home"] == "700 10001\n"
+    assert seen["purged"] == "user bob is deleted; the home is gone, too\n"
+    assert seen["homes"] == [".busbar", "alice", "carol", "former"]
+
+
+def test_a_new_controller_has_the_users_of_the_old_one(facts):
+    seen = facts["a_new_controller"]
+    assert (seen["restored"], seen["users"], seen["same"], seen["carol"]) == (True, 2, True, "carol")
+
+
+def test_a_node_asks_no_directory_whose_certificate_it_was_not_given(facts):
+    seen = facts["a_new_controller"]
+    assert seen["dave_before"] != 0
+    assert seen["asked_before"] != 0
+    assert (seen["dave_after"], seen["asked_after"]) == ("dave\n", "dn: uid=dave,ou=People,dc=local")
+
+
+def test_a_node_that_joins_again_restarts_nothing(facts):
+    before, said, after = facts["a_new_controller"]["joined_again"]
+    assert before == after
+    assert said == "{}\n"
+
+
+def test_a_copy_that_others_could_have_written_gives_no_users(facts):
+    seen = facts["unsafe_copies"]
+    assert seen["status"] == 1
+    assert seen["why"] == (
+        "/home/.busbar/directory.ldif is not root's alone, so its users are not taken over; check it, then chown it to root"
+    )
+    assert seen["restored"]
