@@ -41,7 +41,7 @@ def refused_full_name(text: str) -> str:
 
 def public_keys(text: str) -> Tuple[List[str], str]:
     """Return the public keys of a text that has one in each line, and why it is refused; empty if it is not."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [line.strip() for line in text.replace("\r\n", "\n").split("\n") if line.strip() and not line.startswith("#")]
     if "PRIVATE KEY-----" in text:
         return [], "this is a private key, which nobody else may have; give the file whose name ends with .pub"
     if not lines:

@@ -5,8 +5,8 @@ import re
 from typing import Dict, List
 
 Entry = Dict[str, List[str]]
-#: What needs no base64: no byte beyond ASCII, no line break, and no space, colon or < at the start (RFC 2849, SAFE-STRING).
-_SAFE = re.compile(r"(?![ :<])[\x01-\x09\x0b\x0c\x0e-\x7f]*(?<! )\Z")
+#: What needs no base64: printable ASCII, and no space, colon or < at the start and no space at the end (RFC 2849, SAFE-STRING).
+_SAFE = re.compile(r"(?![ :<])[\x20-\x7e]*(?<! )\Z")
 
 
 def text_of(entries: List[Entry]) -> str:
@@ -19,9 +19,9 @@ def text_of(entries: List[Entry]) -> str:
 def entries_of(text: str) -> List[Entry]:
     """Return the entries of LDIF that `ldapsearch` printed; names of attributes have the case that it prints."""
     found: List[Entry] = []
-    for block in re.split(r"\n\n+", text.replace("\n ", "").strip()):
+    for block in re.split(r"\n\n+", text.replace("\n ", "").strip("\n")):
         entry: Entry = {}
-        for line in block.splitlines():
+        for line in block.split("\n"):
             name, _, value = line.partition(":")
             if not line.startswith("#") and name:
                 entry.setdefault(name, []).append(_value(value))

@@ -3,6 +3,8 @@
 import json
 from typing import NamedTuple
 
+from scheduler.users.refusal import RefusalError
+
 PATH = "/etc/busbar/users.json"
 
 
@@ -24,9 +26,16 @@ class Settings(NamedTuple):
 
 
 def load(path: str = PATH) -> Settings:
-    """Return the settings that the set-up wrote."""
-    with open(path, encoding="utf-8") as source:
-        return Settings(**json.load(source))
+    """Return the settings that the set-up wrote.
+
+    Raises:
+        RefusalError: this machine was not set up.
+    """
+    try:
+        with open(path, encoding="utf-8") as source:
+            return Settings(**json.load(source))
+    except FileNotFoundError as error:
+        raise RefusalError(f"this machine has no users of a cluster ({path} is missing); use the controller") from error
 
 
 def text_of(its: Settings) -> str:

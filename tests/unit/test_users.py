@@ -1,0 +1,538 @@
+"""Users of a cluster: what the files say, what is refused, and what a change does; on a directory in memory."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import os
+import stat
+import string
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from directory_in_memory import FakeDirectory
+from hypothesis import given
+from hypothesis import strategies as some
+
+from scheduler import programs
+from scheduler.users import (
+    __main__,
+    accepted,
+    accounts,
+    associations,
+    busy,
+    cache,
+    client,
+    client_setup,
+    directory,
+    groups,
+    home,
+    ldif,
+    local,
+    program,
+    settings,
+    snapshot,
+)
+from scheduler.users.accounts import Wanted
+from scheduler.users.directory import Layout
+from scheduler.users.refusal import RefusalError
+
+ROOT = Path(__file__).parents[2]
+DEBIAN = Layout("/etc/ldap", "openldap", "/usr/lib/ldap")
+
+
+def key(kind: str = "ssh-ed25519", inner: str = "", data: bytes = b"\0" * 36) -> str:
+    name = (inner or kind).encode()
+    return f"{kind} {base64.b64encode(struct.pack('>I', len(name)) + name + data).decode()} someone"
+
+
+# The files
+
+
+def test_slapd_conf_lets_only_root_write_and_hides_passwords_before_it_shows_anything():
+    lines = directory.slapd_conf(DEBIAN).splitlines()
+    assert [line for line in lines if "rootdn" in line] == [f'rootdn "{directory.ROOT}"']
+    assert not [line for line in lines if "rootpw" in line or "by * write" in line]
+    rules = lines[lines.index("database mdb") :]
+    rules = [line for line in rules if line.startswith("access")]
+    assert rules[0] == "access to attrs=userPassword,shadowLastChange by * none"
+    assert rules[1].startswith('access to dn.subtree="dc=local" attrs=entry,')
+    assert rules[1].endswith(" by * read")
+    assert rules[2] == "access to * by * none"
+    assert not {"userPassword", "sshPublicKey", "@posixAccount"} & set(directory.READABLE)
+
+
+def test_slapd_loads_its_database_only_where_that_is_a_module():
+    assert "moduleload back_mdb" in directory.slapd_conf(DEBIAN)
+    assert "module" not in directory.slapd_conf(DEBIAN._replace(module=False))
+
+
+def test_slapd_listens_with_tls_only_and_on_the_local_socket():
+    command = next(line for line in directory.unit(DEBIAN, "/usr/sbin/slapd", "10.0.0.2").splitlines() if "ExecStart" in line)
+    assert '-h "ldapi:/// ldaps://10.0.0.2:636"' in command
+    assert "-u openldap -g openldap -f /etc/ldap/busbar/slapd.conf" in command
+
+
+def test_sssd_demands_the_controllers_certificate_and_can_make_nobody_root():
+    lines = client.sssd_conf("10.0.0.2", "# mark").splitlines()
+    assert "ldap_uri = ldaps://10.0.0.2" in lines
+    assert "ldap_tls_reqcert = demand" in lines
+    assert f"ldap_tls_cacert = {client.CERTIFICATE}" in lines
+    assert "min_id = 1000" in lines
+    assert {"auth_provider = none", "sudo_provider = none"} <= set(lines)
+
+
+def test_openssl_makes_a_certificate_of_the_request_that_names_the_controller(tmp_path):
+    (tmp_path / "conf").write_text(directory.certificate_request("head", "10.0.0.2"))
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-config", "conf"]
+    subprocess.run([*make, "-keyout", "key", "-out", "made"], cwd=tmp_path, check=True, capture_output=True)
+    shown = subprocess.run(["openssl", "x509", "-in", "made", "-noout", "-text"], cwd=tmp_path, check=True, capture_output=True)
+    assert b"DNS:head, IP Address:10.0.0.2" in shown.stdout
+    assert b"CA:TRUE, pathlen:0" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("passwd: files\ngroup: files\n", "passwd: files sss\ngroup: files sss\n"),
+        ("passwd:  files systemd # mine\ngroup: sss files\n", "passwd:  files systemd sss # mine\ngroup: sss files\n"),
+        ("hosts: files dns\n", "hosts: files dns\npasswd: files sss\ngroup: files sss\n"),
+        ("#passwd: sss\npasswd: files #sss\ngroup: files sss\n", "#passwd: sss\npasswd: files sss #sss\ngroup: files sss\n"),
+    ],
+)
+def test_lookups_of_users_and_groups_ask_sssd_after_what_they_asked_before(before, after):
+    assert client_setup.with_sssd(before) == after
+    assert client_setup.with_sssd(after) == after
+
+
+# Entries as text
+
+
+@given(some.lists(some.dictionaries(some.sampled_from(["cn", "uid", "o"]), some.lists(some.text(), min_size=1), min_size=1)))
+def test_entries_survive_ldif(made):
+    entries = [{"dn": [f"uid={number},dc=local"], **one} for number, one in enumerate(made)]
+    usable = [{name: [value.replace("\0", "") for value in values] for name, values in one.items()} for one in entries]
+    assert ldif.entries_of(ldif.text_of(usable)) == usable
+
+
+@given(some.text())
+def test_a_value_in_ldif_is_one_line_that_starts_no_other(value):
+    line = ldif.text_of([{"cn": [value]}])
+    assert line.count("\n") == 2
+    assert line.isascii()
+
+
+def test_ldif_of_ldapsearch_has_folded_lines_and_comments():
+    text = "# all\ndn: uid=a,dc=lo\n cal\ncn:: w4Q=\n\n\n# end\nsearch: 2\n"
+    assert ldif.entries_of(text) == [{"dn": ["uid=a,dc=local"], "cn": ["Ä"]}]
+
+
+# What is refused by itself
+
+ALLOWED = string.ascii_lowercase + string.digits + "_-"
+
+
+@given(some.text(alphabet=ALLOWED, max_size=40) | some.text(max_size=40))
+def test_an_accepted_name_is_nothing_else_than_itself_in_a_shell_a_path_a_dn_and_a_passwd_line(name):
+    refused = accepted.refused_name(name)
+    fits = 0 < len(name) <= 32 and set(name) <= set(ALLOWED) and name[0] in string.ascii_lowercase + "_"
+    assert (not refused) == fits
+
+
+@pytest.mark.parametrize("name", ["a\n", "root\n", "..", "-x", "1a", "Alice", "a.b", "a b", "a,b", "a" * 33, ""])
+def test_a_name_that_some_program_would_misread_is_refused(name):
+    assert accepted.refused_name(name)
+
+
+@pytest.mark.parametrize(
+    ("number", "fine"), [(0, False), (999, False), (1000, True), (60000, True), (60001, False), (-1, False)]
+)
+def test_numbers_of_the_system_are_refused(number, fine):
+    assert (not accepted.refused_number(number)) == fine
+
+
+@pytest.mark.parametrize(
+    ("text", "fine"),
+    [
+        ("", True),
+        ("Ada Lovelace", True),
+        ("山田 太郎", True),
+        ("a:b", False),
+        ("a\nb", False),
+        (" a", False),
+        ("a" * 101, False),
+        ("a,b", False),
+    ],
+)
+def test_a_full_name_that_would_be_another_field_of_passwd_is_refused(text, fine):
+    assert (not accepted.refused_full_name(text)) == fine
+
+
+def test_public_keys_of_all_types_that_openssh_uses_are_taken(tmp_path):
+    for kind in ("ed25519", "rsa", "ecdsa"):
+        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", tmp_path / kind], check=True)
+    text = "".join((tmp_path / f"{kind}.pub").read_text() for kind in ("ed25519", "rsa", "ecdsa")) + "\n# mine\n"
+    keys, why = accepted.public_keys(text)
+    assert (len(keys), why) == (3, "")
+    assert "private key" in accepted.public_keys((tmp_path / "rsa").read_text())[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssh-ed25519",
+        "ssh-ed25519 AAAA",
+        "ssh-ed25519 ....",
+        key("ssh-dss"),
+        key("ssh-ed25519", "ssh-rsa"),
+        key(data=b""),
+        f'command="sh" {key()}',
+        f"{key()}\r x",
+    ],
+)
+def test_a_line_that_is_no_public_key_is_named_by_its_number(line):
+    assert accepted.public_keys(f"{key()}\n{line}")[1] == "line 2 is no public key such as `ssh-ed25519 AAAA... name`"
+
+
+@given(some.text(max_size=200))
+def test_any_text_is_taken_or_refused_with_a_sentence(text):
+    keys, why = accepted.public_keys(text)
+    assert bool(keys) != bool(why)
+
+
+# Changes
+
+
+class Cluster:
+    """A controller whose files are in a folder; `add` and `delete` are the command's."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.directory = FakeDirectory(patch)
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.jobs: list[str] = []
+        self.processes: list[str] = []
+        self.slurm: list[Any] = []
+        (folder / "passwd").write_text(
+            "root:x:0:0::/root:/bin/sh\nopc:x:1000:1000::/home/opc:/bin/sh\nnobody:x:65534:65534:::\n"
+        )
+        (folder / "group").write_text("root:x:0:\nopc:x:1000:\nnogroup:x:65534:\n")
+        patch.setattr(local, "_PASSWD", str(folder / "passwd"))
+        patch.setattr(local, "_GROUP", str(folder / "group"))
+        patch.setattr(home.os, "lchown", lambda *_: None)
+        patch.setattr(busy, "jobs", lambda _: self.jobs)
+        patch.setattr(busy, "processes", lambda _: self.processes)
+        patch.setattr(cache, "forget", lambda _: None)
+        patch.setattr(associations, "add", lambda cluster, names: self.slurm.append(("add", cluster, names)))
+        patch.setattr(associations, "delete", lambda cluster, name: self.slurm.append(("delete", cluster, name)))
+        self.owners: dict[str, int] = {}
+        patch.setattr(home, "owner", lambda path: self.owners.get(Path(path).name, 10001) if Path(path).exists() else -1)
+        patch.setattr(home, "owners", lambda _: list(self.owners.values()))
+        self.settings = settings.Settings(str(self.home), "busbar")
+
+    def add(self, name: str = "alice", **changes: Any) -> directory.User:
+        wanted = Wanted(name, None, 9876, "", "/bin/sh", "", own_key=True)
+        return accounts.add(wanted._replace(**changes), self.settings)
+
+    def delete(self, name: str = "alice", *, purge: bool = False) -> directory.User:
+        return accounts.delete(name, purge, self.settings)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(tmp_path, monkeypatch)
+
+
+def refusal(call: Any, *words: Any, **more: Any) -> str:
+    with pytest.raises(RefusalError) as ended:
+        call(*words, **more)
+    return str(ended.value)
+
+
+def test_users_are_numbered_from_10001_on(cluster):
+    assert [cluster.add(name).uid for name in ("alice", "bob")] == [10001, 10002]
+    assert cluster.add("carol", uid=20000).uid == 20000
+    assert cluster.add("dave").uid == 20001
+    assert list(accounts.existing()) == ["alice", "bob", "carol", "dave"]
+
+
+def test_the_number_of_a_deleted_user_whose_home_stays_is_not_given_to_another(cluster):
+    cluster.add("alice")
+    cluster.owners["alice"] = 10001
+    cluster.delete("alice")
+    assert cluster.add("bob").uid == 10002
+    assert "--uid" in refusal(cluster.add, "alice")
+    assert cluster.add("alice", uid=10001).uid == 10001
+
+
+def test_no_number_above_those_of_people_is_given(cluster):
+    cluster.add("alice", uid=60000)
+    assert refusal(cluster.add, "bob") == "--uid: no number up to 60000 is free above the others; give one"
+    assert cluster.add("bob", uid=10001).uid == 10001
+
+
+def test_a_home_is_complete_before_the_user_exists(cluster, monkeypatch, tmp_path):
+    (tmp_path / "skel/.config").mkdir(parents=True)
+    (tmp_path / "skel/.bashrc").write_text("PS1=x\n")
+    (tmp_path / "skel/.link").symlink_to("/etc/shadow")
+    monkeypatch.setattr(home, "_SKELETON", str(tmp_path / "skel"))
+    cluster.add("alice", keys=key())
+    made = cluster.home / "alice"
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    assert (made / ".bashrc").read_text() == "PS1=x\n"
+    assert (made / ".link").is_symlink()
+    own = (made / ".ssh/id_ed25519.pub").read_text().strip()
+    assert (made / ".ssh/authorized_keys").read_text().splitlines() == [key(), own]
+    assert [path.name for path in cluster.home.iterdir()] == ["alice"]
+
+
+def test_no_key_is_made_where_none_is_wanted(cluster):
+    cluster.add("alice", own_key=False)
+    assert [path.name for path in (cluster.home / "alice/.ssh").iterdir()] == ["authorized_keys"]
+
+
+def test_a_home_that_cannot_be_made_leaves_neither_a_part_of_it_nor_a_user(cluster, monkeypatch):
+    def fails(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(home.os, "rename", fails)
+    assert refusal(cluster.add).endswith("could not be made: No space left on device")
+    assert not list(cluster.home.iterdir())
+    assert not cluster.directory.calls
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not hasattr(os, "fork"), reason="needs fork")
+def test_keys_are_added_once_to_a_home_that_its_user_had_before(cluster, monkeypatch):
+    for name in ("setgroups", "setgid", "setuid"):
+        monkeypatch.setattr(home.os, name, lambda _: None)
+    user = directory.User("alice", 1, 1, "", str(cluster.home / "alice"), "/bin/sh")
+    (cluster.home / "alice/.ssh").mkdir(parents=True)
+    (cluster.home / "alice/.ssh/authorized_keys").write_text("old without an end")
+    for _ in range(2):
+        home.add_keys(user, [key()])
+    assert (cluster.home / "alice/.ssh/authorized_keys").read_text().splitlines() == ["old without an end", key()]
+
+
+def test_adding_and_deleting_reach_slurms_database(cluster):
+    cluster.add("alice")
+    cluster.delete("alice")
+    assert cluster.slurm == [("add", "busbar", ["alice"]), ("delete", "busbar", "alice")]
+    cluster.settings = cluster.settings._replace(accounting="")
+    cluster.owners["alice"] = 10001
+    cluster.add("bob")
+    cluster.delete("bob")
+    assert len(cluster.slurm) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": "Alice"}, "user Alice: a name has 1 to 32 "),
+        ({"name": "opc"}, "user opc: this machine has a user of that name itself (/etc/passwd)"),
+        ({"name": "bob"}, "user bob: there is a user of that name already, with number 10001"),
+        ({"uid": 10001}, "--uid 10001: it is the number of user bob"),
+        ({"uid": 1000}, "--uid 1000: it is the number of user opc"),
+        ({"uid": 0}, "--uid 0: a number is from 1000 to 60000; "),
+        ({"gid": 1000}, "--gid 1000: no group has that number; there are 9876 (privilege); `cluster group add` makes others"),
+        ({"gid": 0}, "--gid 0: a number is from 1000 to 60000; "),
+        ({"shell": "sh"}, "--shell sh: there is no such program on this machine; "),
+        ({"shell": "/etc/passwd"}, "--shell /etc/passwd: there is no such program on this machine; "),
+        ({"full_name": "a:b"}, "--name a:b: a full name has at most 100 characters"),
+        ({"keys": "nothing"}, "--ssh-key: line 1 is no public key"),
+    ],
+)
+def test_a_user_who_cannot_be_added_is_refused_in_a_sentence_that_begins_with_what_was_typed(cluster, changes, sentence):
+    cluster.add("bob")
+    before = dict(cluster.directory.by_name), sorted(cluster.home.iterdir())
+    assert refusal(cluster.add, **changes).startswith(sentence)
+    assert (cluster.directory.by_name, sorted(cluster.home.iterdir())) == before
+
+
+def test_a_user_who_runs_jobs_or_processes_is_not_deleted(cluster):
+    cluster.add("alice")
+    cluster.jobs = [f"{number} (RUNNING)" for number in range(1, 8)]
+    assert refusal(cluster.delete).startswith(
+        "user alice: has jobs: 1 (RUNNING), 2 (RUNNING), 3 (RUNNING), 4 (RUNNING), 5 (RUNNING) and 2 more; cancel them"
+    )
+    cluster.jobs, cluster.processes = [], ["77 (bash)"]
+    assert refusal(cluster.delete) == "user alice: has processes on this machine: 77 (bash); end them first"
+    assert "alice" in accounts.existing()
+
+
+def test_a_home_is_purged_only_if_it_is_wanted_and_the_users(cluster):
+    cluster.add("alice")
+    cluster.owners["alice"] = 7
+    assert refusal(cluster.delete, purge=True).endswith("belongs to number 7, not to alice; nothing was deleted")
+    assert "alice" in accounts.existing()
+    cluster.owners["alice"] = 10001
+    cluster.delete("alice")
+    assert (cluster.home / "alice").is_dir()
+    cluster.add("alice", uid=10001)
+    cluster.delete("alice", purge=True)
+    assert not list(cluster.home.iterdir())
+
+
+def test_a_deleted_user_leaves_every_group(cluster):
+    cluster.add("alice")
+    for name in ("physics", "chemistry"):
+        groups.add(name, None)
+        groups.join(name, "alice")
+    cluster.delete("alice")
+    assert all(not one.members for one in groups.existing().values())
+    assert cluster.directory.calls[-3:-1] == ["delete alice physics", "delete alice chemistry"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_groups_are_numbered_from_10001_on():
+    assert [groups.add(name, None).gid for name in ("physics", "chemistry")] == [10001, 10002]
+    assert groups.add("biology", 30000).gid == 30000
+    assert groups.add("botany", None).gid == 30001
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: groups.add("Physics", None), "group Physics: a name has 1 to 32 "),
+        (lambda: groups.add("opc", None), "group opc: there is a group of that name on this machine already"),
+        (lambda: groups.add("privilege", None), "group privilege: there is a group of that name already"),
+        (lambda: groups.add("physics", 9876), "--gid 9876: it is the number of group privilege"),
+        (lambda: groups.add("physics", 0), "--gid 0: a number is from 1000 to 60000; "),
+        (lambda: groups.delete("physics", {}), "group physics: there is no such group in the directory; "),
+        (lambda: groups.delete("privilege", {}), "group privilege: it is the group of those who may run containers, "),
+        (
+            lambda: groups.leave("privilege", "alice"),
+            "group privilege: alice is no member; a user's first group cannot be left",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("cluster")
+def test_a_change_of_groups_that_cannot_be_is_refused(call, sentence):
+    assert refusal(call).startswith(sentence)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_group_that_is_somebodys_first_is_not_deleted():
+    groups.add("physics", 20000)
+    assert refusal(groups.delete, "physics", {"bob": 20000, "alice": 20000, "carol": 9876}) == (
+        "group physics: it is the first group of alice, bob; delete them first"
+    )
+    groups.delete("physics", {"carol": 9876})
+    assert list(groups.existing()) == ["privilege"]
+
+
+# The copy
+
+
+def test_a_copy_is_written_when_something_changed_and_only_root_reads_it(cluster):
+    path = Path(cluster.settings.snapshot)
+    assert snapshot.write(str(path))
+    assert not snapshot.write(str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    cluster.add("alice", full_name="山田")
+    assert snapshot.write(str(path))
+    if os.geteuid() == 0:
+        assert snapshot.read(str(path)) == list(cluster.directory.by_name.values())
+    assert [one.name for one in path.parent.iterdir()] == ["directory.ldif"]
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_copy_that_others_can_write_is_not_taken_over(tmp_path, mode):
+    path = tmp_path / "own" / "directory.ldif"
+    path.parent.mkdir(mode=0o700)
+    path.write_text("dn: dc=local\n")
+    path.chmod(mode)
+    assert "is not root's alone" in refusal(snapshot.read, str(path))
+    assert snapshot.read(str(tmp_path / "none")) == []
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    "words", [["user"], ["group"], [], ["user", "list"], ["user", "add", "a", "--nossh"], ["group", "join", "g", "a", "b"]]
+)
+def test_every_command_has_a_function_and_the_rest_shows_the_help(words):
+    parsed = __main__.parser().parse_args(words)
+    assert hasattr(parsed, "run") == (len(words) > 1)
+
+
+def test_a_person_without_sudo_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(__main__.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(__main__.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1))
+    monkeypatch.setattr(home, "caller", lambda: "alice")
+    assert __main__.main(["user", "list"]) == 1
+    assert capsys.readouterr().err == "cluster: only root manages users, and alice has no sudo\n"
+
+
+def test_a_person_with_sudo_need_not_type_it(monkeypatch):
+    started: list[Any] = []
+    monkeypatch.setattr(__main__.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(__main__.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0))
+    monkeypatch.setattr(__main__.os, "execvp", lambda *words: started.append(words))
+    monkeypatch.setattr(__main__.sys, "argv", ["/usr/local/bin/cluster"])
+    __main__.as_root(["user", "list"])
+    assert started == [("sudo", ["sudo", "-n", "/usr/local/bin/cluster", "user", "list"])]
+
+
+def test_a_machine_that_is_no_controller_is_named_as_such(tmp_path):
+    assert refusal(settings.load, str(tmp_path / "users.json")).startswith("this machine has no users of a cluster (")
+
+
+def test_settings_survive_their_file(tmp_path):
+    its = settings.Settings("/mnt/home", "busbar")
+    (tmp_path / "users.json").write_text(settings.text_of(its))
+    assert settings.load(str(tmp_path / "users.json")) == its
+
+
+# What travels
+
+
+def test_the_command_is_one_file_that_is_equal_for_equal_sources_and_needs_nothing_else(tmp_path):
+    assert program.cluster() == program.cluster()
+    path = tmp_path / "cluster"
+    path.write_bytes(program.cluster())
+    path.chmod(0o755)
+    done = subprocess.run([path, "--help"], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "user|group" in done.stdout
+
+
+def test_a_text_for_a_machine_has_the_package_in_it_and_leaves_nothing(tmp_path):
+    text = program.member(program.cluster(), "10.0.0.2", "certificate")
+    seen = text.replace(b"client_setup.main(", b"print(folder, client_setup.__file__, ")
+    words = ["python3", "-IS", "-"]
+    done = subprocess.run(words, input=seen, capture_output=True, check=True, cwd=tmp_path, env={"PATH": os.environ["PATH"]})
+    folder, file, *words = done.stdout.decode().split()
+    assert file == f"{folder}/scheduler.pyz/scheduler/users/client_setup.py"
+    assert words == ["10.0.0.2", "certificate"]
+    assert not Path(folder).exists()
+
+
+def test_a_controller_without_users_gives_a_new_node_nothing_to_do(monkeypatch, tmp_path):
+    monkeypatch.setattr(program, "PROGRAM", str(tmp_path / "cluster"))
+    monkeypatch.setattr(client, "CERTIFICATE", str(tmp_path / "certificate"))
+    assert program.member_of_this("10.0.0.2") == b""
+    (tmp_path / "cluster").write_bytes(program.cluster())
+    (tmp_path / "certificate").write_text("certificate\n")
+    assert program.member_of_this("10.0.0.2") == program.member(program.cluster(), "10.0.0.2", "certificate\n")
+
+
+def test_the_programs_of_a_controller_can_make_nodes_know_the_users():
+    assert b"scheduler/users/client_setup.py" in programs.archive()
+
+
+def test_what_travels_is_python_3_6():
+    found = sorted((ROOT / "scheduler").rglob("*.py"))
+    assert found
+    for path in found:
+        tree = ast.parse(path.read_text(), feature_version=(3, 6))
+        assert not any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree)), path
+        assert not [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.keyword) and node.arg in {"capture_output", "text"} and node.value
+        ], path
