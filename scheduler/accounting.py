@@ -1,6 +1,6 @@
 """Slurm's database on the controller: slurmdbd, whom MariaDB knows on the local socket, so that there is no password."""
 
-from typing import Dict
+from typing import Any, Dict
 
 from scheduler.cluster import Cluster
 
@@ -72,3 +72,13 @@ def unit(mark: str) -> str:
         *("[Install]", "WantedBy=multi-user.target"),
     ]
     return "\n".join(lines) + "\n"
+
+
+def document(cluster: Cluster, mark: str) -> Dict[str, Any]:
+    """Return what `scheduler.accounting_setup` does on the controller, as plain data."""
+    return {
+        "slurmdbd_conf": slurmdbd_conf(cluster, mark),
+        "mariadb_conf": mariadb_conf(mark),
+        "unit": unit(mark),
+        "cluster": cluster.name,
+    }

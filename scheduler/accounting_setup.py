@@ -3,12 +3,11 @@
 Munge must run, and slurmctld must not run yet: if it starts first without a database, it ends ("we have no TRES from it").
 """
 
-import json
 import os
 import shutil
 import sys
 import time
-from typing import List
+from typing import Any, Dict
 
 from scheduler import accounting, commands, node_setup
 
@@ -18,18 +17,13 @@ _MARIADB_CONF = ("/etc/mysql/mariadb.conf.d", "/etc/my.cnf.d")
 _TIMEOUT_S = 60
 
 
-def main(text: str) -> None:
-    """Set up what the JSON `text` describes; print what changed as one line of JSON.
-
-    Args:
-        text: `slurmdbd_conf`, `mariadb_conf` and `unit`, the files' texts; `cluster`, its name in Slurm.
-    """
-    given = json.loads(text)
+def set_up(given: Dict[str, Any]) -> None:
+    """Set up what `scheduler.accounting.document` returned."""
     client = next((name for name in ("mariadb", "mysql") if shutil.which(name)), "")
     for program, package in ((client, "mariadb-server"), ("slurmdbd", "slurmdbd"), ("sacctmgr", "slurm-client")):
         if not shutil.which(program):
             sys.exit(f"there is no {program or 'mariadb'}, which Slurm's database of jobs needs; install {package}")
-    changed = _mariadb(given["mariadb_conf"], client)
+    _mariadb(given["mariadb_conf"], client)
     if not os.path.exists("/var/log/slurm"):
         os.makedirs("/var/log/slurm", mode=0o755)
         node_setup.give("/var/log/slurm", "slurm")
@@ -45,11 +39,10 @@ def main(text: str) -> None:
         commands.demand("systemctl", "daemon-reload")
     commands.service(accounting.UNIT, bool(wrote))
     _await(given["cluster"])
-    sys.stdout.write(json.dumps({"changed": changed + wrote}) + "\n")
 
 
-def _mariadb(text: str, client: str) -> List[str]:
-    """Start MariaDB with these settings, and make the database; return which files were written."""
+def _mariadb(text: str, client: str) -> None:
+    """Start MariaDB with these settings, and make the database."""
     folder = next((path for path in _MARIADB_CONF if os.path.isdir(path)), "")
     if not folder:
         sys.exit("{} are missing, one of which a package of MariaDB creates".format(" and ".join(_MARIADB_CONF)))
@@ -60,7 +53,7 @@ def _mariadb(text: str, client: str) -> List[str]:
     while True:
         done = commands.run([client, "--batch"], accounting.statements())
         if not done.returncode:
-            return [path] if wrote else []
+            return
         if time.monotonic() > end:
             sys.exit(f"MariaDB did not take the database within {_TIMEOUT_S} s: {commands.last(done)}")
         time.sleep(0.2)

@@ -1,10 +1,12 @@
-"""Programs that a set-up runs on its machine, each with a time limit; the first that fails ends it with a sentence."""
+"""Programs whose output a set-up reads, each with a time limit, and units that it starts."""
 
 import subprocess
 import sys
 from typing import List
 
-TIMEOUT_S = 120
+from scheduler import node_setup
+
+_TIMEOUT_S = 120
 
 
 def run(words: List[str], given: str = "") -> "subprocess.CompletedProcess[bytes]":
@@ -15,20 +17,13 @@ def run(words: List[str], given: str = "") -> "subprocess.CompletedProcess[bytes
             input=given.encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=TIMEOUT_S,
+            timeout=_TIMEOUT_S,
             check=False,
         )
     except FileNotFoundError:
         return subprocess.CompletedProcess(words, 127, f"there is no {words[0]}".encode())
     except subprocess.TimeoutExpired:
-        sys.exit("{} did not end within {} s".format(" ".join(words), TIMEOUT_S))
-
-
-def demand(*words: str) -> None:
-    """Run a program that must succeed."""
-    done = run(list(words))
-    if done.returncode:
-        sys.exit("{}: {}".format(" ".join(words), last(done)))
+        sys.exit("{} did not end within {} s".format(" ".join(words), _TIMEOUT_S))
 
 
 def last(done: "subprocess.CompletedProcess[bytes]") -> str:
@@ -37,11 +32,15 @@ def last(done: "subprocess.CompletedProcess[bytes]") -> str:
     return lines[-1].strip() if lines else f"status {done.returncode}"
 
 
+def demand(*words: str) -> None:
+    """Run a program that must succeed; otherwise exit with the last line that it wrote."""
+    done = run(list(words))
+    if done.returncode:
+        sys.exit("{}: {}".format(" ".join(words), last(done)))
+
+
 def service(name: str, is_changed: bool) -> List[str]:
     """Make a unit run now and after a reboot, with its current files; return it if it was started."""
-    if run(["systemctl", "is-enabled", "--quiet", name]).returncode:
-        demand("systemctl", "enable", name)
-    if is_changed or run(["systemctl", "is-active", "--quiet", name]).returncode:
-        demand("systemctl", "restart", name)
-        return [name]
-    return []
+    is_stopped = bool(run(["systemctl", "is-active", "--quiet", name]).returncode)
+    node_setup.daemon(name, is_changed)
+    return [name] if is_changed or is_stopped else []

@@ -18,7 +18,7 @@ def text(packed: bytes, module: str, call: str) -> bytes:
     """Return a text that makes one call in a module.
 
     Args:
-        packed: an archive of `scheduler.programs.zipapp`.
+        packed: `scheduler.programs.archive()`.
         module: the module's whole name.
         call: a function of it and its arguments.
     """

@@ -3,7 +3,7 @@
 import io
 import os
 import zipfile
-from typing import Dict, Sequence
+from typing import Dict
 
 from scheduler.slurm_conf import MARK, PROGRAMS
 
@@ -19,16 +19,11 @@ _PERIOD_S = 5
 
 def archive() -> bytes:
     """Return the programs as one zipapp; equal sources produce equal bytes."""
-    return zipapp(_MAIN, ("", "elastic", "users"))
-
-
-def zipapp(main: bytes, folders: Sequence[str]) -> bytes:
-    """Return a program of these folders of `scheduler`, "" itself among them, as one file that starts with `main`."""
     here = os.path.dirname(os.path.abspath(__file__))
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as target:
-        target.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), main)
-        for folder in folders:
+        target.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
+        for folder in ("", "elastic", "users"):
             for name in sorted(os.listdir(os.path.join(here, folder))):
                 if name.endswith(".py"):
                     with open(os.path.join(here, folder, name), "rb") as source:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
@@ -16,13 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scheduler import accounting_program, node_setup
+from scheduler import accounting, programs
 from scheduler.cluster import Cluster, Cores, Gpus, Hardware, Node, NodeSet, Queue
-from scheduler.elastic import join
 from scheduler.files import files, scripts
-from scheduler.slurm_conf import CONF, LOGS, MARK, STATE
+from scheduler.slurm_conf import MARK
 from scheduler.units import units
-from scheduler.users import client, program
+from scheduler.users import client
 
 HEAD = "10.255.0.1"
 NODES = {"cpu-st-small-1": "10.255.0.11", "cpu-st-small-2": "10.255.0.12"}
@@ -50,7 +48,10 @@ verb=$1; shift; [ "$1" = --quiet ] && shift; unit=${1%.service}
 case $verb in
   is-active) running "$unit" && exit 0; exit 3 ;;
   is-enabled) [ -e "/etc/systemd/system/wants-$unit" ] ;;
-  enable) mkdir -p /etc/systemd/system; touch "/etc/systemd/system/wants-$unit" ;;
+  enable)
+    [ "$1" = --now ] && exit 0
+    mkdir -p /etc/systemd/system
+    [ -e "/etc/systemd/system/wants-$unit" ] || touch "/etc/systemd/system/wants-$unit" ;;
   stop) stop "$unit" ;;
   restart)
     stop "$unit"
@@ -137,10 +138,6 @@ class Machine:
             sys.exit(f"{self.name}: {script[:200]}\n{out}\n{err[-3000:]}")
         return subprocess.CompletedProcess(words, done.returncode, out, err)
 
-    def python(self, text: bytes, check: bool = True) -> subprocess.CompletedProcess[str]:  # noqa: FBT002
-        """Run a text of Python as root, as an update does."""
-        return self.sh("exec python3 -IS -", text, check)
-
     def cluster(self, *words: str, given: str = "", user: str = "root") -> subprocess.CompletedProcess[str]:
         as_user = ["setpriv", "--reuid", user, "--init-groups", "--reset-env"] if user != "root" else []
         script = " ".join(f"'{word}'" for word in [*as_user, "cluster", *words])
@@ -198,50 +195,39 @@ class World:
         self.nodes: dict[str, Machine] = {}
         self.head = Machine(folder, "head", HEAD)
 
-    def control(self) -> dict[str, Any]:
-        """Set the controller up, in the order that an update must keep; return what the users' set-up says."""
+    def control(self) -> str:
+        """Set the controller up as an update does; return why not, or nothing."""
         # The package's own directory, as its installation leaves it.
         self.head.sh("systemctl restart slapd", check=True)
-        given = {
-            "key": "",
-            "conf": CONF,
-            "mark": MARK,
-            "folders": [STATE, LOGS],
-            "files": {**files(self.slurm), **scripts()},
-            "units": {},
-        }
-        self._set_up(self.head, given)
-        self.head.python(accounting_program.controller(self.slurm))
-        self._set_up(self.head, {**given, "units": {"slurmctld.service": units(HEAD)["slurmctld.service"]}})
-        return self.users()
+        return self.install()
 
-    def users(self) -> dict[str, Any]:
-        its = {"address": HEAD, "hostname": "head", "home": HOME, "accounting": "busbar"}
-        return json.loads(self.head.python(program.controller(its)).stdout)
+    def install(self) -> str:
+        document = {
+            "files": {**files(self.slurm), **scripts()},
+            "units": {"slurmctld.service": units(HEAD)["slurmctld.service"]},
+            "settings": {"sets": {}, "cloud": {}, "join": {"user": "root"}, "static": {}},
+            "shared": f"{HOME}/.jobs",
+            "accounting": accounting.document(self.slurm, MARK),
+            "users": {"address": HEAD, "hostname": "head", "home": HOME, "accounting": "busbar"},
+        }
+        self.head.sh("cat > /root/programs.pyz", programs.archive(), check=True)
+        return self.head.sh("python3 -IS /root/programs.pyz install", json.dumps(document).encode()).stderr
 
     def join(self, name: str) -> subprocess.CompletedProcess[str]:
-        """Make a machine a node as the controller does, which has the texts in its own files."""
+        """Make a machine a node with what the controller's own program would send there."""
         machine = self.nodes.get(name) or Machine(self.folder, name, NODES[name])
         self.nodes[name] = machine
-        ask = f"import sys; sys.path.insert(0, {program.PROGRAM!r}); from scheduler.users import program\n"
-        ask += f"sys.stdout.buffer.write(program.member_of_this({HEAD!r}))"
-        users = self.head.python(ask.encode()).stdout.encode()
-        key = self.head.sh("base64 -w0 /etc/munge/munge.key", check=True).stdout
-        call = json.dumps(join.setup(name, base64.b64decode(key), HEAD, {}))
-        return machine.python(users + join.setup_program() + f"\nmain({call!r})\n".encode())
-
-    @staticmethod
-    def _set_up(machine: Machine, given: dict[str, Any]) -> None:
-        source = Path(str(node_setup.__file__)).read_text()
-        machine.python(f"{source}\nmain({json.dumps(given)!r})\n".encode())
+        ask = f"import sys; sys.path.insert(0, {programs.ARCHIVE!r}); from scheduler.elastic import join\n"
+        ask += f"its = join.setup({name!r}, open('/etc/munge/munge.key', 'rb').read(), {HEAD!r}, {{}})\n"
+        ask += f"sys.stdout.buffer.write(join.text(its, {HEAD!r}))"
+        text = self.head.sh("exec python3 -IS -", ask.encode(), check=True).stdout
+        return machine.sh("exec python3 -IS -", text.encode(), check=True)
 
 
 def first_set_up(world: World) -> None:
-    said = world.control()
-    tell(users=said["users"], restored=said["restored"], certificate=said["certificate"])
+    tell(first=world.control())
     before = world.head.sh(STATE_OF).stdout
-    again = world.users()
-    tell(changed_again=again["changed"], sssd=world.head.sh("sssctl config-check").stdout.splitlines()[0])
+    tell(again=world.install(), sssd=world.head.sh("sssctl config-check").stdout.splitlines()[0])
     tell(same=world.head.sh(STATE_OF).stdout == before, before=before)
     tell(
         listening=sorted(
@@ -252,8 +238,8 @@ def first_set_up(world: World) -> None:
 
 #: What a set-up that changes nothing leaves as it is: files with their times, and the numbers of the daemons.
 STATE_OF = """
-find /etc/sssd /etc/ldap/busbar /etc/busbar /etc/nsswitch.conf /etc/systemd/system /usr/local/bin/cluster /home/.busbar \\
-  -type f -printf '%p %T@ %m\\n' | sort
+find /etc/sssd /etc/ldap/busbar /etc/busbar /etc/nsswitch.conf /etc/systemd/system /usr/local/bin/cluster \\
+  /usr/local/lib/busbar /home/.busbar -type f -printf '%p %T@ %m\\n' | sort
 for unit in busbar-directory sssd slurmdbd mariadb slurmctld; do echo "$unit $(cat /run/pid-$unit)"; done
 """
 
@@ -406,8 +392,7 @@ def a_new_controller(world: World) -> None:
     world.head.end()
     run("ip", "netns", "delete", "head")
     world.head = Machine(world.folder, "head", HEAD)
-    said = world.control()
-    tell(restored=said["restored"], users=said["users"], same=world.head.sh("cat /home/.busbar/directory.ldif").stdout == kept)
+    tell(second=world.control(), same=world.head.sh("cat /home/.busbar/directory.ldif").stdout == kept)
     tell(carol=world.head.sh("id -un carol").stdout.strip())
     world.head.cluster("user", "add", "dave")
     first.sh("sss_cache -E")
@@ -426,11 +411,9 @@ def unsafe_copies(world: World) -> None:
     world.head.sh(
         "systemctl stop busbar-directory; rm -rf /var/lib/ldap/busbar; chmod 666 /home/.busbar/directory.ldif", check=True
     )
-    its = {"address": HEAD, "hostname": "head", "home": HOME, "accounting": "busbar"}
-    done = world.head.python(program.controller(its), check=False)
-    tell(status=done.returncode, why=done.stderr.strip())
+    tell(refused=world.install().strip(), carol_then=world.head.cluster("user", "list").stderr.strip())
     world.head.sh("chmod 600 /home/.busbar/directory.ldif", check=True)
-    tell(restored=world.users()["restored"])
+    tell(taken=world.install(), users=world.head.cluster("user", "list").stdout.splitlines()[1:])
 
 
 PARTS = (

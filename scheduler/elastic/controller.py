@@ -9,8 +9,9 @@ import subprocess
 import sys
 from typing import Any, Dict
 
-from scheduler import node_setup, programs, slurm_conf, slurm_facts
+from scheduler import accounting_setup, node_setup, programs, slurm_conf, slurm_facts
 from scheduler.elastic import http_client, reconcile, settings
+from scheduler.users import controller_setup
 
 #: The controller's own key: it is made here, and only its public half leaves this machine.
 KEY = "/etc/busbar/id_ed25519"
@@ -61,7 +62,8 @@ def install(text: str, own: str) -> None:
     """Write what the JSON `text` has (`files` and `units` by name, `settings`, `shared`), and start the daemons with it.
 
     Args:
-        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that becomes the login user's.
+        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that becomes the login user's. If given,
+            `accounting` is what `scheduler.accounting.document` returns, `users` what `scheduler.users.controller_setup` takes.
         own: path of this zipapp.
     """
     given = json.loads(text)
@@ -78,7 +80,13 @@ def install(text: str, own: str) -> None:
     closed = os.path.join(settings.FOLDER, reconcile.CLOSED)
     if os.path.exists(closed):  # a destroy that was not finished
         os.unlink(closed)
-    node_setup.set_up(dict(_PLACES, key="", files=given["files"], units=given["units"]))
+    places = dict(_PLACES, key="", files=given["files"])
+    if given.get("accounting"):
+        node_setup.set_up(dict(places, units={}))  # munge, which the database needs, and slurmctld needs the database
+        accounting_setup.set_up(given["accounting"])
+    node_setup.set_up(dict(places, units=given["units"]))
+    if given.get("users"):
+        controller_setup.set_up(given["users"])
     wrote = [
         node_setup.put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in programs.timer().items()
     ]

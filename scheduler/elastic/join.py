@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List
 from scheduler import node_setup, slurm_conf
 from scheduler.files import scripts
 from scheduler.units import units
+from scheduler.users import member
 
 _TIMEOUT_S = 45
 _KEY = "/etc/munge/munge.key"
@@ -27,14 +28,12 @@ def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]],
     def join(node: str, machine: str, address: str, others: Dict[str, str]) -> str:
         with open(_KEY, "rb") as source:
             key = source.read()
-        call = "\nmain({!r})\n".format(
-            json.dumps(dict(setup(node, key, given["controller"], others), booted=given.get("booted")))
-        )
+        its = dict(setup(node, key, given["controller"], others), booted=given.get("booted"))
         ssh = [*words_of_ssh(given, machine), f"{given['user']}@{address}", f"sudo -n {_PYTHON}"]
         try:
             done = subprocess.run(
                 ssh,
-                input=setup_program() + call.encode(),
+                input=text(its, given["controller"]),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 timeout=_TIMEOUT_S,
@@ -77,6 +76,14 @@ def words_of_ssh(given: Dict[str, Any], machine: str) -> List[str]:
         "ServerAliveInterval": "10",
     }
     return ["ssh", *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
+
+
+def text(its: Dict[str, Any], controller: str) -> bytes:
+    """Return all that a machine runs to become a node, given what `setup` returned; it knows the users before jobs come."""
+    users = member.program(controller)
+    # What the users' part needs is there when the first boot has ended.
+    begin = "\nawait_first_boot({!r})\n".format(its["booted"]).encode() if users and its.get("booted") else b"\n"
+    return setup_program() + begin + users + f"\nmain({json.dumps(its)!r})\n".encode()
 
 
 def setup_program() -> bytes:

@@ -16,7 +16,7 @@ _PROGRAMS = ("/usr/sbin/sssd",)
 _DATABASES = ("passwd", "group")
 
 
-def main(controller: str, certificate: str) -> List[str]:
+def set_up(controller: str, certificate: str) -> List[str]:
     """Set up this machine for the directory at the address `controller`, which has that certificate; return what changed."""
     if not any(os.path.exists(path) for path in _PROGRAMS):
         sys.exit(

@@ -3,7 +3,6 @@
 What is right already stays. A directory that is empty takes the users from the copy beside the homes, if there is one.
 """
 
-import json
 import os
 import pwd
 import shutil
@@ -13,10 +12,9 @@ import time
 from typing import Any, Dict, List
 
 from scheduler import commands, node_setup
-from scheduler.users import associations, client_setup, directory, ldap, settings, snapshot
+from scheduler.users import associations, client_setup, directory, ldap, member, settings, snapshot
 from scheduler.users.accounts import existing
 from scheduler.users.directory import Layout
-from scheduler.users.program import PROGRAM
 from scheduler.users.refusal import RefusalError
 
 _UNITS = "/etc/systemd/system"
@@ -29,24 +27,20 @@ _SLAPD = ("/usr/sbin/slapd", "/usr/libexec/slapd")
 _START_TIMEOUT_S = 30
 
 
-def main(text: str, packed: str) -> None:
-    """Set up what the JSON `text` describes; print the certificate, and what changed, as one line of JSON.
+def set_up(given: Dict[str, Any]) -> Dict[str, Any]:
+    """Set up this machine; return its `certificate`, the number of `users`, whether they were `restored`, and what `changed`.
 
     Args:
-        text: `address`, at which machines reach this one; `hostname`, its own; `home`, the folder of the homes; `accounting`,
+        given: `address`, at which machines reach this one; `hostname`, its own; `home`, the folder of the homes; `accounting`,
             the cluster's name in Slurm's database, empty without one.
-        packed: the file of the command that manages users.
     """
-    given = json.loads(text)
-    with open(packed, "rb") as source:
-        program = source.read()
     try:
-        sys.stdout.write(json.dumps(_set_up(given, program)) + "\n")
+        return _set_up(given)
     except RefusalError as refusal:
         sys.exit(str(refusal))
 
 
-def _set_up(given: Dict[str, Any], program: bytes) -> Dict[str, Any]:
+def _set_up(given: Dict[str, Any]) -> Dict[str, Any]:
     if not os.path.isdir(given["home"]):
         sys.exit("{} is no folder, but the users' homes are to be there".format(given["home"]))
     where, slapd = _layout()
@@ -60,12 +54,12 @@ def _set_up(given: Dict[str, Any], program: bytes) -> Dict[str, Any]:
     changed += commands.service(directory.UNIT, bool(changed))
     _await()
     restored = _fill(its, changed)
-    for path, body, mode in ((settings.PATH, settings.text_of(its).encode(), 0o644), (PROGRAM, program, 0o755)):
+    for path, body, mode in ((settings.PATH, settings.text_of(its).encode(), 0o644), (member.COMMAND, member.command(), 0o755)):
         if node_setup.put(path, body, mode, "root"):
             changed.append(path)
     with open(f"{where.folder}/certificate.pem", encoding="utf-8") as source:
         certificate = source.read()
-    changed += client_setup.main(given["address"], certificate)
+    changed += client_setup.set_up(given["address"], certificate)
     users = sorted(existing())
     if its.accounting:
         associations.add(its.accounting, users)

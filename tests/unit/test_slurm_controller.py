@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from scheduler import node_setup, programs, slurm_conf, slurm_facts
+from scheduler import accounting_setup, node_setup, programs, slurm_conf, slurm_facts
 from scheduler.elastic import controller, join, reconcile, settings
 from scheduler.elastic.http_client import Answer
+from scheduler.users import controller_setup
 
 FACTS = {"lacks": [], "controls": True, "version": "22.05.9", "first_line": None}
 
@@ -154,3 +155,21 @@ def test_a_joining_node_is_told_where_its_first_boot_says_how_it_ended(tmp_path,
     call = sent[0].decode().rpartition("\nmain(")[2]
     assert '"booted": "/var/lib/busbar/boot.json"' in call
     assert base64.b64encode(b"munge").decode() in call
+
+
+def test_the_database_is_there_before_slurmctld_and_the_users_before_any_node_is_started(machine, monkeypatch):
+    done: list[Any] = []
+    monkeypatch.setattr(node_setup, "set_up", lambda given: done.append(sorted(given["units"])))
+    monkeypatch.setattr(node_setup, "run", lambda *words: done.append(words[-1]))
+    monkeypatch.setattr(accounting_setup, "set_up", lambda given: done.append(("accounting", given)))
+    monkeypatch.setattr(controller_setup, "set_up", lambda given: done.append(("users", given)))
+    (machine / "own").write_bytes(b"zip")
+    controller.install(document(machine, accounting={"unit": "x"}, users={"home": "/home"}), str(machine / "own"))
+    assert done == [
+        [],
+        ("accounting", {"unit": "x"}),
+        ["slurmctld.service"],
+        ("users", {"home": "/home"}),
+        "daemon-reload",
+        "busbar-slurm.timer",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import json
 import os
 import stat
 import string
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from scheduler import programs
+from scheduler.elastic import join
 from scheduler.users import (
     __main__,
     accepted,
@@ -32,7 +34,7 @@ from scheduler.users import (
     home,
     ldif,
     local,
-    program,
+    member,
     settings,
     snapshot,
 )
@@ -304,7 +306,6 @@ def test_a_home_that_cannot_be_made_leaves_neither_a_part_of_it_nor_a_user(clust
     assert not cluster.directory.calls
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not hasattr(os, "fork"), reason="needs fork")
 def test_keys_are_added_once_to_a_home_that_its_user_had_before(cluster, monkeypatch):
     for name in ("setgroups", "setgid", "setuid"):
         monkeypatch.setattr(home.os, name, lambda _: None)
@@ -491,38 +492,53 @@ def test_settings_survive_their_file(tmp_path):
 # What travels
 
 
-def test_the_command_is_one_file_that_is_equal_for_equal_sources_and_needs_nothing_else(tmp_path):
-    assert program.cluster() == program.cluster()
-    path = tmp_path / "cluster"
-    path.write_bytes(program.cluster())
+@pytest.fixture
+def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Put the programs where an update leaves them on a controller, and the certificate; return their folder."""
+    (tmp_path / "elastic.pyz").write_bytes(programs.archive())
+    (tmp_path / "certificate").write_text("certificate\n")
+    monkeypatch.setattr(member, "ARCHIVE", str(tmp_path / "elastic.pyz"))
+    monkeypatch.setattr(client, "CERTIFICATE", str(tmp_path / "certificate"))
+    monkeypatch.setattr(settings, "PATH", str(tmp_path / "users.json"))
+    return tmp_path
+
+
+def test_the_command_runs_from_the_archive_and_needs_nothing_else(archive):
+    path = archive / "cluster"
+    path.write_bytes(member.command())
     path.chmod(0o755)
     done = subprocess.run([path, "--help"], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "user|group" in done.stdout
 
 
-def test_a_text_for_a_machine_has_the_package_in_it_and_leaves_nothing(tmp_path):
-    text = program.member(program.cluster(), "10.0.0.2", "certificate")
-    seen = text.replace(b"client_setup.main(", b"print(folder, client_setup.__file__, ")
+def test_a_text_for_a_node_has_the_package_in_it_and_leaves_nothing(archive):
+    (archive / "users.json").write_text("{}")
+    seen = member.program("10.0.0.2").replace(b"client_setup.set_up(", b"print(folder, client_setup.__file__, ")
     words = ["python3", "-IS", "-"]
-    done = subprocess.run(words, input=seen, capture_output=True, check=True, cwd=tmp_path, env={"PATH": os.environ["PATH"]})
+    done = subprocess.run(words, input=seen, capture_output=True, check=True, cwd=archive, env={"PATH": os.environ["PATH"]})
     folder, file, *words = done.stdout.decode().split()
     assert file == f"{folder}/scheduler.pyz/scheduler/users/client_setup.py"
     assert words == ["10.0.0.2", "certificate"]
     assert not Path(folder).exists()
 
 
-def test_a_controller_without_users_gives_a_new_node_nothing_to_do(monkeypatch, tmp_path):
-    monkeypatch.setattr(program, "PROGRAM", str(tmp_path / "cluster"))
-    monkeypatch.setattr(client, "CERTIFICATE", str(tmp_path / "certificate"))
-    assert program.member_of_this("10.0.0.2") == b""
-    (tmp_path / "cluster").write_bytes(program.cluster())
-    (tmp_path / "certificate").write_text("certificate\n")
-    assert program.member_of_this("10.0.0.2") == program.member(program.cluster(), "10.0.0.2", "certificate\n")
+@pytest.mark.usefixtures("archive")
+def test_a_controller_without_users_sends_a_node_what_it_sent_before_there_were_users():
+    its = join.setup("gpu-dy-h100-1", b"key", "10.0.0.2", {})
+    assert member.program("10.0.0.2") == b""
+    assert join.text(its, "10.0.0.2") == join.setup_program() + f"\n\nmain({json.dumps(its)!r})\n".encode()
 
 
-def test_the_programs_of_a_controller_can_make_nodes_know_the_users():
-    assert b"scheduler/users/client_setup.py" in programs.archive()
+def test_a_node_knows_the_users_before_it_takes_jobs_and_after_its_first_boot(archive):
+    (archive / "users.json").write_text("{}")
+    its = dict(join.setup("gpu-dy-h100-1", b"key", "10.0.0.2", {}), booted="/srv/booted")
+    text = join.text(its, "10.0.0.2")
+    compile(text, "text", "exec")
+    steps = [
+        text.index(one) for one in (b"\nawait_first_boot('/srv/booted')\n", b"client_setup.set_up('10.0.0.2'", b"\nmain('")
+    ]
+    assert steps == sorted(steps)
 
 
 def test_what_travels_is_python_3_6():

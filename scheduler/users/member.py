@@ -1,0 +1,38 @@
+"""What the controller sends to a new machine so that it knows the users, and the command `cluster`.
+
+Both take the package from the archive of programs that an update leaves on the controller.
+"""
+
+import os
+
+from scheduler.over_stdin import text
+from scheduler.programs import ARCHIVE
+from scheduler.slurm_conf import MARK
+from scheduler.users import client, settings
+
+COMMAND = "/usr/local/bin/cluster"
+
+
+def command() -> bytes:
+    """Return the command `cluster`."""
+    lines = [
+        *("#!/usr/bin/env python3", MARK, "import sys"),
+        f"sys.path.insert(0, {ARCHIVE!r})",
+        "from scheduler.users.__main__ import main",
+        "sys.exit(main(sys.argv[1:]))",
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def program(controller: str) -> bytes:
+    """Return what makes a machine know the users of this controller, whose address is `controller`.
+
+    It is for `python3 -IS -` as root, and prints nothing. It is empty if the controller has no users.
+    """
+    if not os.path.exists(settings.PATH):
+        return b""
+    with open(ARCHIVE, "rb") as source:
+        packed = source.read()
+    with open(client.CERTIFICATE, encoding="utf-8") as known:
+        certificate = known.read()
+    return text(packed, "scheduler.users.client_setup", f"set_up({controller!r}, {certificate!r})")

@@ -1,0 +1,145 @@
+"""Slurm's database of jobs: what the files say, and what its set-up does; run here on files below a folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scheduler import accounting, accounting_setup, commands, node_setup
+from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
+from scheduler.files import files
+
+NODES = NodeSet("h100", Hardware(Cores(2, 56, 2), 2_000_000, Gpus("h100", 8, "/dev/nvidia[0-7]")), [], 16)
+CLUSTER = Cluster("busbar", "head", "10.0.0.2", [Queue("gpu", [NODES], default=True)], cgroups=True)
+
+
+def test_a_cluster_without_accounting_has_none_of_its_lines_and_one_with_it_has_no_others():
+    without = files(CLUSTER)
+    assert not [line for line in "".join(without.values()).splitlines() if line.startswith(("Accounting", "JobAcct"))]
+    having = files(CLUSTER._replace(accounting=True))
+    new = set(having["slurm.conf"].splitlines()) - set(without["slurm.conf"].splitlines())
+    assert new == {
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "AccountingStorageHost=10.0.0.2",
+        "AccountingStorageTRES=gres/gpu",
+        "JobAcctGatherType=jobacct_gather/cgroup",
+        "JobAcctGatherFrequency=30",
+    }
+    assert set(without["slurm.conf"].splitlines()) < set(having["slurm.conf"].splitlines())
+    assert {name: text for name, text in having.items() if name != "slurm.conf"} == {
+        name: text for name, text in without.items() if name != "slurm.conf"
+    }
+
+
+def test_without_control_groups_jobs_are_counted_by_their_processes():
+    conf = files(CLUSTER._replace(accounting=True, cgroups=False))["slurm.conf"]
+    assert "JobAcctGatherType=jobacct_gather/linux" in conf.splitlines()
+
+
+def test_no_file_has_a_password_and_the_database_has_no_network():
+    document = accounting.document(CLUSTER, "# mark")
+    text = "".join(document.values()) + accounting.statements()
+    assert "Pass" not in text
+    assert "identified by" not in text
+    assert "identified via unix_socket" in accounting.statements()
+    assert "skip-networking" in document["mariadb_conf"].splitlines()
+    assert {"StorageHost=localhost", "DbdHost=head", "DbdAddr=10.0.0.2"} <= set(document["slurmdbd_conf"].splitlines())
+
+
+class Machine:
+    """A controller whose programs are `has`; `calls` are those that ran, `answers` what the next ones of a name say."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.has = {"mariadb", "slurmdbd", "sacctmgr"}
+        self.calls: list[str] = []
+        self.answers: dict[str, list[tuple[int, str]]] = {}
+        self.now = 0.0
+        (folder / "conf.d").mkdir()
+        patch.setattr(accounting, "CONF", str(folder / "slurmdbd.conf"))
+        patch.setattr(accounting_setup, "_UNITS", str(folder / "units"))
+        patch.setattr(accounting_setup, "_MARIADB_CONF", (str(folder / "none"), str(folder / "conf.d")))
+        patch.setattr(accounting_setup.shutil, "which", lambda name: name if name in self.has else None)
+        patch.setattr(accounting_setup.time, "monotonic", lambda: self.now)
+        patch.setattr(accounting_setup.time, "sleep", self._sleep)
+        patch.setattr(node_setup.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.getuid(), pw_gid=os.getgid()))
+        patch.setattr(commands, "run", self._run)
+        patch.setattr(node_setup, "run", lambda *words, **_: self._run(list(words)).returncode)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _run(self, words: list[str], given: str = "") -> Any:
+        self.calls.append(" ".join(words) + (" < statements" if given == accounting.statements() else ""))
+        left = self.answers.get(words[0], [])
+        status, said = left.pop(0) if len(left) > 1 else (left or [(0, "")])[0]
+        return SimpleNamespace(returncode=status, stdout=said.encode())
+
+    def set_up(self) -> None:
+        self.calls.clear()
+        accounting_setup.set_up(accounting.document(CLUSTER, "# mark"))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def test_the_database_is_there_before_slurmdbd_starts_and_the_cluster_is_added_to_it(machine, tmp_path):
+    machine.set_up()
+    order = ["systemctl restart mariadb", "mariadb --batch < statements", "systemctl restart slurmdbd.service"]
+    at = [machine.calls.index(call) for call in [*order, "sacctmgr --immediate add cluster busbar"]]
+    assert at == sorted(at)
+    assert stat.S_IMODE((tmp_path / "slurmdbd.conf").stat().st_mode) == 0o600
+    machine.set_up()
+    assert not [call for call in machine.calls if "restart" in call]
+
+
+def test_a_database_that_starts_slowly_is_waited_for(machine):
+    machine.answers = {
+        "mariadb": [(1, "no socket")] * 9 + [(0, "")],
+        "sacctmgr": [(1, "refused")] * 9 + [(1, " already exists\n")],
+    }
+    machine.set_up()
+    assert machine.calls.count("mariadb --batch < statements") == 10
+    assert machine.calls.count("sacctmgr --immediate add cluster busbar") == 10
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        ("mariadb", "MariaDB did not take the database within 60 s: it is broken"),
+        ("sacctmgr", "slurmdbd did not answer within 60 s: it is broken; see /var/log/slurm/slurmdbd.log"),
+    ],
+)
+def test_a_wait_has_an_end_that_says_what_was_last_heard(machine, program, sentence):
+    machine.answers = {program: [(1, "first\nit is broken\n")]}
+    with pytest.raises(SystemExit) as ended:
+        machine.set_up()
+    assert str(ended.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        ("mariadb", "there is no mariadb, which Slurm's database of jobs needs; install mariadb-server"),
+        ("slurmdbd", "there is no slurmdbd, which Slurm's database of jobs needs; install slurmdbd"),
+        ("sacctmgr", "there is no sacctmgr, which Slurm's database of jobs needs; install slurm-client"),
+    ],
+)
+def test_a_missing_program_is_named_with_its_package(machine, program, sentence):
+    machine.has.remove(program)
+    with pytest.raises(SystemExit) as ended:
+        machine.set_up()
+    assert str(ended.value) == sentence
+    assert not machine.calls
+
+
+def test_where_the_client_has_its_old_name_that_one_is_used(machine):
+    machine.has = {"mysql", "slurmdbd", "sacctmgr"}
+    machine.set_up()
+    assert "mysql --batch < statements" in machine.calls
