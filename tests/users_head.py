@@ -206,7 +206,7 @@ class World:
             "files": {**files(self.slurm), **scripts()},
             "units": {"slurmctld.service": units(HEAD)["slurmctld.service"]},
             "settings": {"sets": {}, "cloud": {}, "join": {"user": "root"}, "static": {}},
-            "shared": f"{HOME}/.jobs",
+            "shared": f"{HOME}/.busbar",
             "accounting": accounting.document(self.slurm, MARK),
             "users": {"address": HEAD, "hostname": "head", "home": HOME, "accounting": "busbar"},
         }
@@ -239,7 +239,7 @@ def first_set_up(world: World) -> None:
 #: What a set-up that changes nothing leaves as it is: files with their times, and the numbers of the daemons.
 STATE_OF = """
 find /etc/sssd /etc/ldap/busbar /etc/busbar /etc/nsswitch.conf /etc/systemd/system /usr/local/bin/cluster \\
-  /usr/local/lib/busbar /home/.busbar -type f -printf '%p %T@ %m\\n' | sort
+  /usr/local/lib/busbar /home/.busbar-users -type f -printf '%p %T@ %m\\n' | sort
 for unit in busbar-directory sssd slurmdbd mariadb slurmctld; do echo "$unit $(cat /run/pid-$unit)"; done
 """
 
@@ -290,7 +290,7 @@ def what_is_refused(world: World) -> None:
         done = world.head.cluster(*words, given=given)
         return [done.returncode, done.stderr.strip() + done.stdout.strip()]
 
-    before = world.head.sh("cat /home/.busbar/directory.ldif; ls -A /home").stdout
+    before = world.head.sh("cat /home/.busbar-users/directory.ldif; ls -A /home").stdout
     world.head.sh("install -d -o 10077 -m 700 /home/former")
     tell(
         name=says("user", "add", "Alice"),
@@ -311,7 +311,7 @@ def what_is_refused(world: World) -> None:
         group_absent=says("group", "delete", "physics"),
         nothing=says("user"),
     )
-    tell(same=world.head.sh("cat /home/.busbar/directory.ldif; ls -A /home | grep -v former").stdout == before)
+    tell(same=world.head.sh("cat /home/.busbar-users/directory.ldif; ls -A /home | grep -v former").stdout == before)
     # Numbers of people whose home is still there are not given away; the person who comes back gets the home again.
     tell(next=says("user", "add", "bob"), back=says("user", "add", "former", "--uid", "10077"))
     tell(returned=world.head.sh("ls -A /home/former").stdout.split())
@@ -388,11 +388,11 @@ def a_deleted_user(world: World) -> None:
 def a_new_controller(world: World) -> None:
     """Everything on the old one is lost but the homes' file system; a node believes the old one's certificate only."""
     first = world.nodes["cpu-st-small-1"]
-    kept = world.head.sh("cat /home/.busbar/directory.ldif").stdout
+    kept = world.head.sh("cat /home/.busbar-users/directory.ldif").stdout
     world.head.end()
     run("ip", "netns", "delete", "head")
     world.head = Machine(world.folder, "head", HEAD)
-    tell(second=world.control(), same=world.head.sh("cat /home/.busbar/directory.ldif").stdout == kept)
+    tell(second=world.control(), same=world.head.sh("cat /home/.busbar-users/directory.ldif").stdout == kept)
     tell(carol=world.head.sh("id -un carol").stdout.strip())
     world.head.cluster("user", "add", "dave")
     first.sh("sss_cache -E")
@@ -409,10 +409,10 @@ def a_new_controller(world: World) -> None:
 def unsafe_copies(world: World) -> None:
     """A copy that somebody else could have written names no users of a new controller."""
     world.head.sh(
-        "systemctl stop busbar-directory; rm -rf /var/lib/ldap/busbar; chmod 666 /home/.busbar/directory.ldif", check=True
+        "systemctl stop busbar-directory; rm -rf /var/lib/ldap/busbar; chmod 666 /home/.busbar-users/directory.ldif", check=True
     )
     tell(refused=world.install().strip(), carol_then=world.head.cluster("user", "list").stderr.strip())
-    world.head.sh("chmod 600 /home/.busbar/directory.ldif", check=True)
+    world.head.sh("chmod 600 /home/.busbar-users/directory.ldif", check=True)
     tell(taken=world.install(), users=world.head.cluster("user", "list").stdout.splitlines()[1:])
 
 

@@ -22,7 +22,7 @@ class Settings(NamedTuple):
     @property
     def snapshot(self) -> str:
         """The copy of the directory that survives the controller."""
-        return f"{self.home}/.busbar/directory.ldif"
+        return f"{self.home}/.busbar-users/directory.ldif"
 
 
 def load(path: str = PATH) -> Settings:

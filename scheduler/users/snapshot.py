@@ -11,16 +11,20 @@ from scheduler.users import ldap, ldif
 from scheduler.users.ldif import Entry
 from scheduler.users.refusal import RefusalError
 
+_ROOT = 0
+
 
 def write(path: str) -> bool:
     """Write the directory's entries to `path`, unless it has them already; return whether it was written.
 
     Raises:
         OSError: it could not be written.
+        RefusalError: somebody else could change it.
     """
     text = ldif.text_of(ldap.entries()).encode()
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
+    _refuse_others(folder)
     if os.path.exists(path):
         with open(path, "rb") as source:
             if source.read() == text:
@@ -46,8 +50,14 @@ def read(path: str) -> List[Entry]:
     if not os.path.exists(path):
         return []
     for each in (os.path.dirname(path), path):
-        its = os.lstat(each)
-        if its.st_uid != 0 or its.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or stat.S_ISLNK(its.st_mode):
-            raise RefusalError(f"{each} is not root's alone, so its users are not taken over; check it, then chown it to root")
+        _refuse_others(each)
     with open(path, encoding="utf-8") as source:
         return ldif.entries_of(source.read())
+
+
+def _refuse_others(path: str) -> None:
+    its = os.lstat(path)
+    if its.st_uid != _ROOT or its.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or stat.S_ISLNK(its.st_mode):
+        raise RefusalError(
+            f"{path} is not root's alone, so no users are kept in it or taken from it; check it, then make it so"
+        )

@@ -218,7 +218,7 @@ def test_a_home_stays_unless_it_is_purged(facts):
     seen = facts["a_deleted_user"]
     assert seen["home"] == "700 10001\n"
     assert seen["purged"] == "user bob is deleted; the home is gone, too\n"
-    assert seen["homes"] == [".busbar", "alice", "carol", "former"]
+    assert seen["homes"] == [".busbar", ".busbar-users", "alice", "carol", "former"]
 
 
 def test_a_new_controller_has_the_users_of_the_old_one(facts):
@@ -242,6 +242,7 @@ def test_a_node_that_joins_again_restarts_nothing(facts):
 def test_a_copy_that_others_could_have_written_gives_no_users(facts):
     seen = facts["unsafe_copies"]
     assert seen["refused"] == (
-        "/home/.busbar/directory.ldif is not root's alone, so its users are not taken over; check it, then chown it to root"
+        "/home/.busbar-users/directory.ldif is not root's alone, so no users are kept in it or taken from it; "
+        "check it, then make it so"
     )
     assert [line.split()[0] for line in seen["users"]] == ["former", "carol", "dave"]

@@ -427,7 +427,8 @@ def test_a_group_that_is_somebodys_first_is_not_deleted():
 # The copy
 
 
-def test_a_copy_is_written_when_something_changed_and_only_root_reads_it(cluster):
+def test_a_copy_is_written_when_something_changed_and_only_root_reads_it(cluster, monkeypatch):
+    monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
     path = Path(cluster.settings.snapshot)
     assert snapshot.write(str(path))
     assert not snapshot.write(str(path))
@@ -435,19 +436,27 @@ def test_a_copy_is_written_when_something_changed_and_only_root_reads_it(cluster
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     cluster.add("alice", full_name="山田")
     assert snapshot.write(str(path))
-    if os.geteuid() == 0:
-        assert snapshot.read(str(path)) == list(cluster.directory.by_name.values())
+    assert snapshot.read(str(path)) == list(cluster.directory.by_name.values())
     assert [one.name for one in path.parent.iterdir()] == ["directory.ldif"]
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
-def test_a_copy_that_others_can_write_is_not_taken_over(tmp_path, mode):
+@pytest.mark.usefixtures("cluster")
+def test_a_copy_that_others_can_write_is_neither_taken_over_nor_written(tmp_path, monkeypatch, mode):
+    monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
     path = tmp_path / "own" / "directory.ldif"
     path.parent.mkdir(mode=0o700)
     path.write_text("dn: dc=local\n")
     path.chmod(mode)
     assert "is not root's alone" in refusal(snapshot.read, str(path))
     assert snapshot.read(str(tmp_path / "none")) == []
+    path.chmod(0o600)
+    assert snapshot.read(str(path))
+    path.parent.chmod(0o777)
+    assert "is not root's alone" in refusal(snapshot.write, str(path))
+    monkeypatch.setattr(snapshot, "_ROOT", os.getuid() + 1)
+    path.parent.chmod(0o700)
+    assert "is not root's alone" in refusal(snapshot.read, str(path))
 
 
 # The command
