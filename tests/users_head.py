@@ -416,6 +416,13 @@ def unsafe_copies(world: World) -> None:
     tell(taken=world.install(), users=world.head.cluster("user", "list").stdout.splitlines()[1:])
 
 
+def homes_that_are_not_mounted(world: World) -> None:
+    world.head.sh("umount --lazy /home", check=True)
+    tell(before=world.head.sh("ls -A /home").stdout)
+    tell(command=world.head.cluster("user", "add", "eve").stderr.strip(), set_up=world.install().strip())
+    tell(left=world.head.sh("ls -A /home").stdout)
+
+
 PARTS = (
     first_set_up,
     a_user_everywhere,
@@ -427,6 +434,7 @@ PARTS = (
     a_deleted_user,
     a_new_controller,
     unsafe_copies,
+    homes_that_are_not_mounted,
 )
 
 

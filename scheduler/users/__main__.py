@@ -31,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
         with open(_LOCK, "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             its = given.settings = settings.load()
+            settings.refuse_unmounted(its)
             try:
                 given.run(given)
             except RefusalError:

@@ -55,10 +55,20 @@ def add(wanted: Wanted, its: Settings) -> User:
         home.make(user, keys, wanted.own_key)
     elif keys:
         home.add_keys(user, keys)
-    ldap.add([directory.user_entry(user)])
+    try:
+        ldap.add([directory.user_entry(user)])
+    except RefusalError:
+        if owner == -1:
+            home.purge(path, user.name)
+        raise
     cache.forget(user.name)
     if its.accounting:
-        associations.add(its.accounting, [user.name])
+        try:
+            associations.add(its.accounting, [user.name])
+        except RefusalError as why:
+            raise RefusalError(
+                f"user {user.name} is added, but not to Slurm's database, which the next update does: {why}"
+            ) from why
     return user
 
 

@@ -44,7 +44,9 @@ def _set_up(given: Dict[str, Any]) -> Dict[str, Any]:
     if not os.path.isdir(given["home"]):
         sys.exit("{} is no folder, but the users' homes are to be there".format(given["home"]))
     where, slapd = _layout()
-    its = settings.Settings(given["home"], given["accounting"])
+    if os.path.exists(settings.PATH):
+        settings.refuse_unmounted(settings.load())
+    its = settings.Settings(given["home"], given["accounting"], os.path.ismount(given["home"]))
     changed = _files(where, slapd, given)
     if not commands.run(["systemctl", "is-active", "--quiet", "slapd"]).returncode:
         # The package's own directory, which is empty, has the socket.

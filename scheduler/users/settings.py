@@ -1,6 +1,7 @@
 """What the set-up tells the command on the controller."""
 
 import json
+import os
 from typing import NamedTuple
 
 from scheduler.users.refusal import RefusalError
@@ -14,10 +15,12 @@ class Settings(NamedTuple):
     Attributes:
         home: the shared folder of the homes.
         accounting: the name of the cluster in Slurm's database; empty without one.
+        mounted: whether another machine has that folder, so that it must be mounted before anything is written there.
     """
 
     home: str
     accounting: str = ""
+    mounted: bool = False
 
     @property
     def snapshot(self) -> str:
@@ -36,6 +39,12 @@ def load(path: str = PATH) -> Settings:
             return Settings(**json.load(source))
     except FileNotFoundError as error:
         raise RefusalError(f"this machine has no users of a cluster ({path} is missing); use the controller") from error
+
+
+def refuse_unmounted(its: Settings) -> None:
+    """Refuse if the homes are not there: what is written into the empty folder would hide, or replace, what is in them."""
+    if its.mounted and not os.path.ismount(its.home):
+        raise RefusalError(f"{its.home} is not mounted, and has the homes; mount it first")
 
 
 def text_of(its: Settings) -> str:

@@ -246,3 +246,10 @@ def test_a_copy_that_others_could_have_written_gives_no_users(facts):
         "check it, then make it so"
     )
     assert [line.split()[0] for line in seen["users"]] == ["former", "carol", "dave"]
+
+
+def test_nothing_is_written_into_the_folder_of_homes_that_are_not_mounted(facts):
+    seen = facts["homes_that_are_not_mounted"]
+    assert seen["command"] == "cluster: /home is not mounted, and has the homes; mount it first"
+    assert seen["set_up"] == "/home is not mounted, and has the homes; mount it first"
+    assert seen["left"] == seen["before"]

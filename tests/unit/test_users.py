@@ -32,6 +32,7 @@ from scheduler.users import (
     directory,
     groups,
     home,
+    ldap,
     ldif,
     local,
     member,
@@ -328,6 +329,28 @@ def test_adding_and_deleting_reach_slurms_database(cluster):
     assert len(cluster.slurm) == 2
 
 
+def test_a_home_is_removed_again_if_the_directory_does_not_take_its_user(cluster, monkeypatch):
+    def fails(_: Any) -> None:
+        raise RefusalError("the directory refused the change: no space")
+
+    monkeypatch.setattr(ldap, "add", fails)
+    assert refusal(cluster.add) == "the directory refused the change: no space"
+    (cluster.home / "bob").mkdir()
+    assert refusal(cluster.add, "bob", uid=10001) == "the directory refused the change: no space"
+    assert [path.name for path in cluster.home.iterdir()] == ["bob"]
+
+
+def test_a_database_that_does_not_take_a_user_does_not_take_the_user_away(cluster, monkeypatch):
+    def fails(*_: Any) -> None:
+        raise RefusalError("sacctmgr add user: refused")
+
+    monkeypatch.setattr(associations, "add", fails)
+    assert refusal(cluster.add) == (
+        "user alice is added, but not to Slurm's database, which the next update does: sacctmgr add user: refused"
+    )
+    assert "alice" in accounts.existing()
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -492,8 +515,16 @@ def test_a_machine_that_is_no_controller_is_named_as_such(tmp_path):
     assert refusal(settings.load, str(tmp_path / "users.json")).startswith("this machine has no users of a cluster (")
 
 
+def test_nothing_is_written_where_the_homes_are_not_mounted(tmp_path, monkeypatch):
+    its = settings.Settings(str(tmp_path), mounted=True)
+    assert refusal(settings.refuse_unmounted, its) == f"{tmp_path} is not mounted, and has the homes; mount it first"
+    settings.refuse_unmounted(its._replace(mounted=False))
+    monkeypatch.setattr(settings.os.path, "ismount", lambda path: path == str(tmp_path))
+    settings.refuse_unmounted(its)
+
+
 def test_settings_survive_their_file(tmp_path):
-    its = settings.Settings("/mnt/home", "busbar")
+    its = settings.Settings("/mnt/home", "busbar", mounted=True)
     (tmp_path / "users.json").write_text(settings.text_of(its))
     assert settings.load(str(tmp_path / "users.json")) == its
 
