@@ -418,7 +418,6 @@ def unsafe_copies(world: World) -> None:
 
 def homes_that_are_not_mounted(world: World) -> None:
     world.head.sh("umount --lazy /home", check=True)
-    tell(before=world.head.sh("ls -A /home").stdout)
     tell(command=world.head.cluster("user", "add", "eve").stderr.strip(), set_up=world.install().strip())
     tell(left=world.head.sh("ls -A /home").stdout)
 

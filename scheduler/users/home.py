@@ -28,7 +28,6 @@ def make(user: User, keys: List[str], own_key: bool) -> None:
         for folder, folders, files in os.walk(part):
             for each in (*folders, *files):
                 os.lchown(os.path.join(folder, each), uid, gid)
-        os.chmod(part, 0o700)
         os.lchown(part, uid, gid)
         os.rename(part, path)
     except OSError as error:

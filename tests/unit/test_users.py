@@ -103,7 +103,7 @@ def test_openssl_makes_a_certificate_of_the_request_that_names_the_controller(tm
         ("passwd: files\ngroup: files\n", "passwd: files sss\ngroup: files sss\n"),
         ("passwd:  files systemd # mine\ngroup: sss files\n", "passwd:  files systemd sss # mine\ngroup: sss files\n"),
         ("hosts: files dns\n", "hosts: files dns\npasswd: files sss\ngroup: files sss\n"),
-        ("#passwd: sss\npasswd: files #sss\ngroup: files sss\n", "#passwd: sss\npasswd: files sss #sss\ngroup: files sss\n"),
+        ("#passwd: sss\npasswd: files # sss\ngroup: files sss\n", "#passwd: sss\npasswd: files sss # sss\ngroup: files sss\n"),
     ],
 )
 def test_lookups_of_users_and_groups_ask_sssd_after_what_they_asked_before(before, after):
@@ -126,6 +126,11 @@ def test_a_value_in_ldif_is_one_line_that_starts_no_other(value):
     line = ldif.text_of([{"cn": [value]}])
     assert line.count("\n") == 2
     assert line.isascii()
+
+
+@pytest.mark.parametrize("value", ["a ", " a", ":a", "<a", "a\nb", "a\x00", "Ä"])
+def test_a_value_that_other_readers_of_ldif_would_change_is_encoded(value):
+    assert ldif.text_of([{"cn": [value]}]) == f"cn:: {base64.b64encode(value.encode()).decode()}\n\n"
 
 
 def test_ldif_of_ldapsearch_has_folded_lines_and_comments():
@@ -289,6 +294,7 @@ def test_a_home_is_complete_before_the_user_exists(cluster, monkeypatch, tmp_pat
     assert (made / ".link").is_symlink()
     own = (made / ".ssh/id_ed25519.pub").read_text().strip()
     assert (made / ".ssh/authorized_keys").read_text().splitlines() == [key(), own]
+    assert {stat.S_IMODE((made / name).stat().st_mode) for name in (".ssh/authorized_keys", ".ssh/id_ed25519")} == {0o600}
     assert [path.name for path in cluster.home.iterdir()] == ["alice"]
 
 
