@@ -416,6 +416,29 @@ def unsafe_copies(world: World) -> None:
     tell(taken=world.install(), users=world.head.cluster("user", "list").stdout.splitlines()[1:])
 
 
+def folders_of_oracle_linux(world: World) -> None:
+    """A controller whose OpenLDAP has the user and the folders of Red Hat's packages; the programs are this machine's."""
+    head = Machine(world.folder, "el", "10.255.0.2")
+    head.sh(
+        "set -e; mv /etc/ldap /etc/openldap; sed -i /^openldap:/d /etc/passwd; useradd --system ldap; "
+        "mkdir -p /mnt/lib64/upper /mnt/lib64/work; "
+        "mount -t overlay -o lowerdir=/usr/lib64,upperdir=/mnt/lib64/upper,workdir=/mnt/lib64/work overlay /usr/lib64; "
+        "mkdir /usr/lib64/openldap; mount --bind /usr/lib/ldap /usr/lib64/openldap; mount -t tmpfs tmpfs /usr/lib/ldap; "
+        "mount -t tmpfs -o mode=755 tmpfs /home",
+        check=True,
+    )
+    document = {"address": "10.255.0.2", "hostname": "el", "home": HOME, "accounting": ""}
+    ask = "import sys; sys.path.insert(0, '/root/programs.pyz'); from scheduler.users import controller_setup\n"
+    ask += f"print(controller_setup.set_up({document!r})['users'])"
+    head.sh("cat > /root/programs.pyz; install -D /root/programs.pyz " + programs.ARCHIVE, programs.archive(), check=True)
+    tell(
+        said=head.sh("exec python3 -IS -", ask.encode(), check=True).stdout.strip(),
+        added=head.cluster("user", "add", "erin").stdout,
+    )
+    tell(id=head.sh("id -un erin").stdout, runs=head.sh("ps -o user= -p $(cat /run/pid-busbar-directory)").stdout)
+    tell(data=head.sh("stat -c %U /var/lib/ldap/busbar/data.mdb /etc/openldap/busbar/key.pem").stdout.split())
+
+
 def homes_that_are_not_mounted(world: World) -> None:
     world.head.sh("umount --lazy /home", check=True)
     tell(command=world.head.cluster("user", "add", "eve").stderr.strip(), set_up=world.install().strip())
@@ -433,6 +456,7 @@ PARTS = (
     a_deleted_user,
     a_new_controller,
     unsafe_copies,
+    folders_of_oracle_linux,
     homes_that_are_not_mounted,
 )
 
