@@ -37,7 +37,7 @@ def set_up(given: Dict[str, Any]) -> None:
     ]
     if wrote:
         commands.demand("systemctl", "daemon-reload")
-    commands.service(accounting.UNIT, bool(wrote))
+    node_setup.daemon(accounting.UNIT, bool(wrote))
     _await(given["cluster"])
 
 
@@ -48,7 +48,7 @@ def _mariadb(text: str, client: str) -> None:
         sys.exit("{} are missing, one of which a package of MariaDB creates".format(" and ".join(_MARIADB_CONF)))
     path = os.path.join(folder, "90-busbar.cnf")
     wrote = node_setup.put(path, text.encode(), 0o644, "root")
-    commands.service("mariadb", wrote)
+    node_setup.daemon("mariadb", wrote)
     end = time.monotonic() + _TIMEOUT_S
     while True:
         done = commands.run([client, "--batch"], accounting.statements())

@@ -1,10 +1,8 @@
-"""Programs whose output a set-up reads, each with a time limit, and units that it starts."""
+"""Programs whose output a set-up reads, each with a time limit."""
 
 import subprocess
 import sys
 from typing import List
-
-from scheduler import node_setup
 
 _TIMEOUT_S = 120
 
@@ -37,10 +35,3 @@ def demand(*words: str) -> None:
     done = run(list(words))
     if done.returncode:
         sys.exit("{}: {}".format(" ".join(words), last(done)))
-
-
-def service(name: str, is_changed: bool) -> List[str]:
-    """Make a unit run now and after a reboot, with its current files; return it if it was started."""
-    is_stopped = bool(run(["systemctl", "is-active", "--quiet", name]).returncode)
-    node_setup.daemon(name, is_changed)
-    return [name] if is_changed or is_stopped else []

@@ -429,7 +429,7 @@ def folders_of_oracle_linux(world: World) -> None:
     )
     document = {"address": "10.255.0.2", "hostname": "el", "home": HOME, "accounting": ""}
     ask = "import sys; sys.path.insert(0, '/root/programs.pyz'); from scheduler.users import controller_setup\n"
-    ask += f"print(controller_setup.set_up({document!r})['users'])"
+    ask += f"controller_setup.set_up({document!r})"
     head.sh("cat > /root/programs.pyz; install -D /root/programs.pyz " + programs.ARCHIVE, programs.archive(), check=True)
     tell(
         said=head.sh("exec python3 -IS -", ask.encode(), check=True).stdout.strip(),

@@ -4,49 +4,47 @@ import os
 import re
 import shutil
 import sys
-from typing import List
 
 from scheduler import commands, node_setup
 from scheduler.slurm_conf import MARK
 from scheduler.users import client
 
 _NSSWITCH = "/etc/nsswitch.conf"
-_PROGRAMS = ("/usr/sbin/sssd",)
+_SSSD = "/usr/sbin/sssd"
 #: Databases whose names SSSD answers.
 _DATABASES = ("passwd", "group")
 
 
-def set_up(controller: str, certificate: str) -> List[str]:
-    """Set up this machine for the directory at the address `controller`, which has that certificate; return what changed."""
-    if not any(os.path.exists(path) for path in _PROGRAMS):
+def set_up(controller: str, certificate: str) -> None:
+    """Set up this machine for the directory at the address `controller`, which has that certificate."""
+    if not os.path.exists(_SSSD):
         sys.exit(
             "there is no sssd, which knows the cluster's users; install sssd-ldap, on Ubuntu libnss-sss and libpam-sss, too"
         )
-    changed = []
-    for path, text, mode in (
-        (client.CERTIFICATE, certificate, 0o644),
-        (client.SSSD_CONF, client.sssd_conf(controller, MARK), 0o600),
-    ):
-        if node_setup.put(path, text.encode(), mode, "root"):
-            changed.append(path)
-    changed += _name_service() + _homes_over_nfs()
-    changed += commands.service("sssd", bool(changed))
-    return changed
+    wrote = [
+        node_setup.put(path, text.encode(), mode, "root")
+        for path, text, mode in (
+            (client.CERTIFICATE, certificate, 0o644),
+            (client.SSSD_CONF, client.sssd_conf(controller, MARK), 0o600),
+        )
+    ]
+    _name_service()
+    _homes_over_nfs()
+    node_setup.daemon("sssd", any(wrote))
 
 
-def _name_service() -> List[str]:
+def _name_service() -> None:
     """Make lookups of users and groups ask SSSD after the machine's own files."""
     with open(_NSSWITCH, encoding="utf-8") as source:
         text = source.read()
     wanted = with_sssd(text)
     if wanted == text:
-        return []
+        return
     # On Oracle Linux the file is made by authselect, which also adds SSSD to PAM.
     if os.path.islink(_NSSWITCH) and shutil.which("authselect"):
         commands.demand("authselect", "select", "sssd", "--force")
     else:
         node_setup.put(_NSSWITCH, wanted.encode(), 0o644, "root")
-    return [_NSSWITCH]
 
 
 def with_sssd(text: str) -> str:
@@ -62,11 +60,9 @@ def with_sssd(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _homes_over_nfs() -> List[str]:
+def _homes_over_nfs() -> None:
     """Where SELinux is on, let sshd read the keys in homes that are mounted over NFS (sshd_selinux(8))."""
     if not shutil.which("getsebool") or commands.run(["selinuxenabled"]).returncode:
-        return []
-    if b"--> on" in commands.run(["getsebool", "use_nfs_home_dirs"]).stdout:
-        return []
-    commands.demand("setsebool", "-P", "use_nfs_home_dirs", "on")
-    return ["use_nfs_home_dirs"]
+        return
+    if b"--> on" not in commands.run(["getsebool", "use_nfs_home_dirs"]).stdout:
+        commands.demand("setsebool", "-P", "use_nfs_home_dirs", "on")

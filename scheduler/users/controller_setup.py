@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 from scheduler import commands, node_setup
 from scheduler.users import associations, client_setup, directory, ldap, member, settings, snapshot
@@ -23,61 +23,53 @@ _LAYOUTS = (
     Layout("/etc/ldap", "openldap", "/usr/lib/ldap"),
     Layout("/etc/openldap", "ldap", "/usr/lib64/openldap"),
 )
-_SLAPD = ("/usr/sbin/slapd", "/usr/libexec/slapd")
 _START_TIMEOUT_S = 30
 
 
-def set_up(given: Dict[str, Any]) -> Dict[str, Any]:
-    """Set up this machine; return its `certificate`, the number of `users`, whether they were `restored`, and what `changed`.
+def set_up(given: Dict[str, Any]) -> None:
+    """Set up this machine.
 
     Args:
         given: `address`, at which machines reach this one; `hostname`, its own; `home`, the folder of the homes; `accounting`,
             the cluster's name in Slurm's database, empty without one.
     """
     try:
-        return _set_up(given)
+        _set_up(given)
     except RefusalError as refusal:
         sys.exit(str(refusal))
 
 
-def _set_up(given: Dict[str, Any]) -> Dict[str, Any]:
+def _set_up(given: Dict[str, Any]) -> None:
     if not os.path.isdir(given["home"]):
         sys.exit("{} is no folder, but the users' homes are to be there".format(given["home"]))
-    where, slapd = _layout()
+    where = _layout()
     if os.path.exists(settings.PATH):
         settings.refuse_unmounted(settings.load())
     its = settings.Settings(given["home"], given["accounting"], os.path.ismount(given["home"]))
-    changed = _files(where, slapd, given)
-    if not commands.run(["systemctl", "is-active", "--quiet", "slapd"]).returncode:
-        # The package's own directory, which is empty, has the socket.
-        commands.demand("systemctl", "disable", "slapd")
-        commands.demand("systemctl", "stop", "slapd")
-        changed.append("slapd")
-    changed += commands.service(directory.UNIT, bool(changed))
+    wrote = _files(where, given)
+    for question in ("is-enabled", "is-active"):  # the package's own directory, which is empty, would have the socket
+        if not commands.run(["systemctl", question, "--quiet", "slapd"]).returncode:
+            commands.demand("systemctl", "disable" if question == "is-enabled" else "stop", "slapd")
+    node_setup.daemon(directory.UNIT, wrote)
     _await()
-    restored = _fill(its, changed)
-    for path, body, mode in ((settings.PATH, settings.text_of(its).encode(), 0o644), (member.COMMAND, member.command(), 0o755)):
-        if node_setup.put(path, body, mode, "root"):
-            changed.append(path)
+    if not ldap.entries():
+        ldap.add(snapshot.read(its.snapshot) or directory.first_entries())
+    node_setup.put(settings.PATH, settings.text_of(its).encode(), 0o644, "root")
+    node_setup.put(member.COMMAND, member.command(), 0o755, "root")
     with open(f"{where.folder}/certificate.pem", encoding="utf-8") as source:
-        certificate = source.read()
-    changed += client_setup.set_up(given["address"], certificate)
-    users = sorted(existing())
+        client_setup.set_up(given["address"], source.read())
     if its.accounting:
-        associations.add(its.accounting, users)
+        associations.add(its.accounting, sorted(existing()))
     try:
-        if snapshot.write(its.snapshot):
-            changed.append(its.snapshot)
+        snapshot.write(its.snapshot)
     except OSError as error:
         sys.exit(f"{its.snapshot}, from which a new controller takes the users, was not written: {error.strerror}")
-    return {"certificate": certificate, "users": len(users), "restored": restored, "changed": changed}
 
 
-def _layout() -> "tuple[Layout, str]":
-    """Return where OpenLDAP is here, and its server."""
-    slapd = next((path for path in _SLAPD if os.path.exists(path)), "")
+def _layout() -> Layout:
+    """Return where OpenLDAP is here."""
     where = next((one for one in _LAYOUTS if os.path.isdir(f"{one.conf}/schema")), None)
-    if not slapd or where is None:
+    if where is None or not os.path.exists(directory.SLAPD):
         sys.exit(
             "there is no slapd, which has the cluster's users; on Ubuntu install slapd, on Oracle Linux 9 openldap-servers of "
             "EPEL; for Oracle Linux 8 there is no such package, so the controller needs another image"
@@ -85,11 +77,11 @@ def _layout() -> "tuple[Layout, str]":
     if not shutil.which("ldapadd"):
         sys.exit("there is no ldapadd, which changes the directory; install openldap-clients, on Ubuntu ldap-utils")
     module = any(os.path.exists(f"{where.modules}/back_mdb{end}") for end in (".la", ".so"))
-    return where._replace(module=module), slapd
+    return where._replace(module=module)
 
 
-def _files(where: Layout, slapd: str, given: Dict[str, Any]) -> List[str]:
-    """Write the directory's files and folders; return which were written."""
+def _files(where: Layout, given: Dict[str, Any]) -> bool:
+    """Write the directory's files and folders; return whether one was written."""
     try:
         user = pwd.getpwnam(where.user)
     except KeyError:
@@ -97,28 +89,27 @@ def _files(where: Layout, slapd: str, given: Dict[str, Any]) -> List[str]:
     # /run/slapd is Debian's place of the socket; the unit makes it again at every start.
     for folder, mode in ((where.folder, 0o755), (where.data, 0o700), ("/run/slapd", 0o755)):
         os.makedirs(folder, mode=mode, exist_ok=True)
-        if folder == where.data:
-            os.chown(folder, user.pw_uid, user.pw_gid)
-    changed = _certificate(where, given["hostname"], given["address"])
-    path = f"{where.folder}/slapd.conf"
-    if node_setup.put(path, directory.slapd_conf(where).encode(), 0o644, "root"):
-        changed.append(path)
-    path = os.path.join(_UNITS, directory.UNIT)
-    if node_setup.put(path, directory.unit(where, slapd, given["address"]).encode(), 0o644, "root"):
+    os.chown(where.data, user.pw_uid, user.pw_gid)
+    wrote = [
+        _certificate(where, given["hostname"], given["address"]),
+        node_setup.put(f"{where.folder}/slapd.conf", directory.slapd_conf(where).encode(), 0o644, "root"),
+    ]
+    unit = directory.unit(where, given["address"]).encode()
+    if node_setup.put(os.path.join(_UNITS, directory.UNIT), unit, 0o644, "root"):
         commands.demand("systemctl", "daemon-reload")
-        changed.append(path)
-    return changed
+        return True
+    return any(wrote)
 
 
-def _certificate(where: Layout, hostname: str, address: str) -> List[str]:
-    """Make the controller's key and certificate unless it has them for this name and address."""
+def _certificate(where: Layout, hostname: str, address: str) -> bool:
+    """Make the controller's key and certificate unless it has them for this name and address; return whether they were made."""
     request = f"{where.folder}/certificate.cnf"
     files = [f"{where.folder}/{name}" for name in ("key.pem", "certificate.pem")]
     text = directory.certificate_request(hostname, address).encode()
     if os.path.exists(request) and all(map(os.path.exists, files)):
         with open(request, "rb") as source:
             if source.read() == text:
-                return []
+                return False
     with tempfile.TemporaryDirectory() as folder:
         conf, key, certificate = (os.path.join(folder, name) for name in ("request", "key", "certificate"))
         with open(conf, "wb") as target:
@@ -130,7 +121,7 @@ def _certificate(where: Layout, hostname: str, address: str) -> List[str]:
                 node_setup.put(path, source.read(), mode, owner)
     # Last: what an interrupted run left is made again.
     node_setup.put(request, text, 0o644, "root")
-    return [files[1]]
+    return True
 
 
 def _await() -> None:
@@ -143,13 +134,3 @@ def _await() -> None:
         if time.monotonic() > end:
             sys.exit(f"the directory did not answer within {_START_TIMEOUT_S} s: {why}; see journalctl -u {directory.UNIT}")
         time.sleep(0.1)
-
-
-def _fill(its: settings.Settings, changed: List[str]) -> bool:
-    """Fill an empty directory from its copy, or with its first entries; return whether it was the copy."""
-    if ldap.entries():
-        return False
-    kept = snapshot.read(its.snapshot)
-    ldap.add(kept or directory.first_entries())
-    changed.append(directory.BASE)
-    return bool(kept)

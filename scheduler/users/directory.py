@@ -14,6 +14,7 @@ GROUPS = f"ou=Group,{BASE}"
 #: Its members may run containers; it gives no other right.
 PRIVILEGE, PRIVILEGE_GID = "privilege", 9876
 UNIT = "busbar-directory.service"
+SLAPD = "/usr/sbin/slapd"
 #: Root on the local socket, as slapd names it (slapd(8), EXTERNAL over ldapi).
 ROOT = "gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth"
 #: What machines read without a login. None of it is secret, and what is not listed cannot be read.
@@ -134,9 +135,9 @@ def user_entry(user: User) -> Dict[str, List[str]]:
     }
 
 
-def unit(where: Layout, slapd: str, address: str) -> str:
+def unit(where: Layout, address: str) -> str:
     """Return the unit of slapd, which listens on the local socket for root and at `address`, with TLS only, for machines."""
-    command = f'{slapd} -d 0 -h "ldapi:/// ldaps://{address}:636" -u {where.user} -g {where.user} -f {where.folder}/slapd.conf'
+    command = f'{SLAPD} -d 0 -h "ldapi:/// ldaps://{address}:636" -u {where.user} -g {where.user} -f {where.folder}/slapd.conf'
     lines = [
         *(MARK, "[Unit]", "Description=Directory of the cluster's users"),
         *("After=network-online.target", "Wants=network-online.target", "Conflicts=slapd.service", ""),

@@ -257,5 +257,5 @@ def test_nothing_is_written_into_the_folder_of_homes_that_are_not_mounted(facts)
 
 def test_a_controller_with_the_folders_of_red_hats_packages_has_users_too(facts):
     seen = facts["folders_of_oracle_linux"]
-    assert (seen["said"], seen["id"], seen["runs"].strip()) == ("0", "erin\n", "ldap")
+    assert (seen["id"], seen["runs"].strip()) == ("erin\n", "ldap")
     assert seen["data"] == ["ldap", "ldap"]
