@@ -392,11 +392,12 @@ def a_new_controller(world: World) -> None:
     world.head.end()
     run("ip", "netns", "delete", "head")
     world.head = Machine(world.folder, "head", HEAD)
-    tell(second=world.control(), same=world.head.sh("cat /home/.busbar-users/directory.ldif").stdout == kept)
+    tell(second=world.control(), same=world.head.sh("cat /home/.busbar-users/directory.ldif").stdout == kept != "")
     tell(carol=world.head.sh("id -un carol").stdout.strip())
     world.head.cluster("user", "add", "dave")
-    first.sh("sss_cache -E")
-    time.sleep(8)  # longer than a machine believes that it is offline, and that a user does not exist
+    first.sh("sss_cache -E; kill -USR2 $(cat /run/pid-sssd)")
+    look = "id dave; grep -c 'ldap_install_tls failed' /var/log/sssd/sssd_busbar.log"
+    until(lambda: first.sh(look).stdout.strip() not in {"", "0"}, "sssd breaks the connection to the new controller off", 40)
     ask = f"LDAPTLS_CACERT={client.CERTIFICATE} ldapsearch -x -LLL -H ldaps://{HEAD} -b dc=local uid=dave uid"
     tell(dave_before=first.sh("id dave").returncode, asked_before=first.sh(ask).returncode)
     world.join("cpu-st-small-1")
