@@ -1,0 +1,71 @@
+"""What a user still runs, and what Slurm's programs say about it and about users; on programs in a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from scheduler.users import associations, busy
+from scheduler.users.refusal import RefusalError
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make this folder the only one on PATH, but for a shell's."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_jobs_are_those_of_the_number_each_once(programs):
+    program(
+        programs,
+        "squeue",
+        '[ "$*" = "--noheader --user=10001 --format=%A (%T)" ] && printf "8 (RUNNING)\\n7 (PENDING)\\n7 (PENDING)\\n"',
+    )
+    assert busy.jobs(10001) == ["7 (PENDING)", "8 (RUNNING)"]
+
+
+def test_where_slurm_is_not_installed_there_are_no_jobs(programs):
+    assert busy.jobs(10001) == []
+    assert not list(programs.iterdir())
+
+
+def test_a_user_whose_jobs_slurm_does_not_tell_is_not_taken_for_idle(programs, monkeypatch):
+    program(programs, "squeue", 'echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1')
+    with pytest.raises(
+        RefusalError, match="which jobs the user has: slurm_load_jobs error: Unable to contact slurm controller"
+    ):
+        busy.jobs(10001)
+    program(programs, "squeue", "exec /bin/sleep 30")
+    monkeypatch.setattr(busy, "_TIMEOUT_S", 0.2)
+    with pytest.raises(RefusalError, match="did not say within"):
+        busy.jobs(10001)
+
+
+def test_processes_are_those_of_the_number_with_their_names(tmp_path, monkeypatch):
+    assert any(one.startswith(f"{os.getpid()} (") for one in busy.processes(os.getuid()))
+    for number in ("7", "12", "self"):
+        (tmp_path / number).mkdir()
+    (tmp_path / "12/comm").write_text("bash\n")  # 7 has just ended
+    monkeypatch.setattr(busy, "_PROC", str(tmp_path))
+    assert busy.processes(os.getuid()) == ["12 (bash)"]
+    assert busy.processes(os.getuid() + 1) == []
+
+
+def test_an_association_that_is_there_already_is_no_error_and_any_other_is(programs):
+    program(programs, "sacctmgr", f'echo "$*" >> {programs}/calls; echo " Nothing new added."; exit 1')
+    associations.add("busbar", ["alice", "bob"])
+    associations.add("busbar", [])
+    calls = (programs / "calls").read_text().splitlines()
+    account = "--immediate add account users cluster=busbar description=users of the cluster organization=busbar"
+    assert calls == [account, "--immediate add user name=alice,bob account=users cluster=busbar", account]
+    program(programs, "sacctmgr", 'echo "first"; echo "sacctmgr: error: no connection"; exit 1')
+    with pytest.raises(RefusalError, match=r"^sacctmgr delete user: sacctmgr: error: no connection$"):
+        associations.delete("busbar", "alice")
