@@ -71,7 +71,19 @@ def test_an_unknown_verb_is_refused_by_its_name(tmp_path, program, verb):
 
 
 def test_every_stand_in_is_called():
-    """An unknown option goes on to the real mpirun and the real mount, which refuse it."""
+    """An unknown option goes on to the real mpirun, slurmd and mount, which refuse it."""
     played = {f"{folder}/{path.name}" for folder in ("bin", "system") for path in (IMAGE / folder).iterdir()}
-    parts_of_the_boot = {"agent", "boot", "dlami", "record", "stages", "lustre-rules", "nccl.c", "nccl.h.in", "ofi.c"}
-    assert played - set(CALLS) == {"bin/mpirun", *(f"system/{one}" for one in parts_of_the_boot)}
+    parts_of_the_boot = {
+        "agent",
+        "boot",
+        "dlami",
+        "record",
+        "stages",
+        "lustre-rules",
+        "memory.c",
+        "nccl.c",
+        "nccl.h.in",
+        "ofi.c",
+    }
+    parts_of_the_boot.add("timer")  # the process of a unit that systemctl starts
+    assert played - set(CALLS) == {"bin/mpirun", "system/slurmd", *(f"system/{one}" for one in parts_of_the_boot)}
