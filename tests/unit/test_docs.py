@@ -30,7 +30,8 @@ def test_the_list_of_stand_ins_is_complete():
     images = [oci_images.image(f"{name}{kind}") for name in oci_images.NAMES for kind in ("", "-gpu")]
     images += [oci_images.image("ol9-driver")]
     images += [aws_images.image(f"{name}-aws") for name in aws_images.NAMES]
-    tables = (packages.ORACLE, packages.UBUNTU, packages.AMAZON, packages.LUSTRE_FOR_UBUNTU, packages.FILES, packages.TOOLKIT)
+    oracle = (packages.oracle("9"), packages.at_oracle("https://yum/developer/EPEL/", "9"))
+    tables = (*oracle, packages.ubuntu("24.04"), packages.AMAZON, packages.LUSTRE_FOR_UBUNTU, packages.FILES, packages.TOOLKIT)
     files = [file for table in tables for one in table.values() for file in one.get("files", ())]
     there = {path.rpartition("/")[2] for kind, path, _ in files if kind == "program"} | {"mpirun", "nvcc"}
     there |= {path.rpartition("/")[2] for path in internet.NERDCTL if path.startswith("bin/")}
