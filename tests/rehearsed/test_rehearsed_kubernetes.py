@@ -98,6 +98,14 @@ def test_the_rails_counters_are_those_of_the_device_in_the_pod(built):
         assert int(inside(stage, node, f"cat {counter}")) > 10**6
 
 
+def test_a_pod_fills_its_wire_as_its_node_does(built):
+    stage, _ = built
+    for name in ("tcp_congestion_control", "tcp_rmem", "tcp_wmem"):
+        path = f"/proc/sys/net/ipv4/{name}"
+        own = hosts.enter(World.at(stage.world, stage.scale), "site00", ["cat", path]).stdout.strip()
+        assert inside(stage, "gpu0", f"cat {path}").strip() == own
+
+
 def test_an_unchanged_update_changes_nothing(built):
     stage, _ = built
     before = pods(stage)
