@@ -1,7 +1,7 @@
 """Runs a command in the pod of one node, from the control plane's host: standard input and output are the command's own.
 
-Files that a stack copied to this host's home folder are copied into the pod first, if it lacks them. If the pod ends, the
-reason is the answer, in the form in which the runner refuses.
+Files that a stack copied to this host's home folder are copied into the pod first, if it lacks them, and what the runner keeps
+of a measurement is copied out. If the pod ends, the reason is the answer, in the form in which the runner refuses.
 """
 
 import json
@@ -11,6 +11,7 @@ import sys
 from typing import Any, Dict, List
 
 from components.remote_scripts.kubectl import CONTAINER, HOME, Kubectl, ended, on_node, pods_of
+from components.remote_scripts.kubernetes_evidence import Evidence
 
 _COPY_S = 300
 #: The schema of a refusal: `benchmarks.launch.protocol.LINE_SCHEMA`.
@@ -24,7 +25,7 @@ def main(ask: Dict[str, Any]) -> None:
     pods = pods_of(kubectl, ask["pods"])
     pod = on_node(pods, ask["node"])
     if pod is None:
-        _refuse(given, _gone(pods, ask["node"]))
+        _refuse(given, _gone(pods, ask["node"], ""))
         return
     name = pod["metadata"]["name"]
     bring(kubectl, name, ask["files"])
@@ -40,20 +41,24 @@ def main(ask: Dict[str, Any]) -> None:
         "-c",
         f"cd {HOME} && {ask['command']}",
     ]
-    ran = subprocess.run(words, input=given, check=False)
+    evidence = Evidence(kubectl, ask["namespace"], name, json.loads(given.decode() or "{}"))
+    evidence.give_back()
+    with evidence:
+        ran = subprocess.run(words, input=given, check=False)
     if ran.returncode == 0:
         return
     pods = pods_of(kubectl, ask["pods"])
     left = on_node(pods, ask["node"])
     if left is None or left["metadata"]["uid"] != pod["metadata"]["uid"]:
-        _refuse(given, _gone(pods, ask["node"]))
+        _refuse(given, _gone(pods, ask["node"], evidence.kept))
         return
     sys.exit(ran.returncode)
 
 
-def _gone(pods: List[Dict[str, Any]], node: str) -> str:
+def _gone(pods: List[Dict[str, Any]], node: str, kept: str) -> str:
     why = ended(pods, node) or "the cluster does not say why"
-    return f"the pod on {node} is gone, and what it held with it: {why}; make measure (measure.run) makes the pods again"
+    left = f"; what it had measured by then is in {kept} on the control plane's host" if kept else ""
+    return f"the pod on {node} is gone: {why}{left}; make measure (measure.run) makes the pods again"
 
 
 def _refuse(request: bytes, why: str) -> None:

@@ -5,6 +5,7 @@ Its chapters follow each other: each test goes on where the one before it ended.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -176,6 +177,20 @@ def test_pods_that_are_gone_are_contacted_built_and_measured_anew(built):
     assert found.status == 0, found
     assert not set(pods(stage).values()) & set(before.values())
     assert stage.outputs()["measured"]["verdict"] == "pass"
+
+
+def test_evidence_of_a_pod_that_is_gone_is_on_the_control_planes_host_and_in_the_next_pod(built):
+    stage, _ = built
+    evidence = stage.outputs()["measured"]["evidence"]
+    kubectl(stage, "--namespace busbar delete pods --all --wait")
+    found = again(stage)
+    assert found.status == 0, found
+    assert stage.outputs()["measured"]["evidence"] != evidence
+    text = inside(stage, "gpu0", f"gzip -dc {evidence['path']}")
+    assert hashlib.sha256(text.encode()).hexdigest() == evidence["sha256"]
+    kept = evidence["path"].replace("/busbar/.busbar/", "/home/ubuntu/.busbar/kubernetes/busbar/")
+    there = hosts.enter(World.at(stage.world, stage.scale), "sitejump", ["gzip", "-dc", kept])
+    assert there.stdout == text
 
 
 def test_destroy_removes_what_is_ours_and_keeps_what_is_not(built):

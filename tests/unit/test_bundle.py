@@ -35,3 +35,24 @@ def test_the_bundle_has_outputs_runs_and_first_boots_and_no_key_and_no_environme
         "logs/first-boot/10.0.1.2.log": "first boot of 10.0.1.2\n",
         "logs/first-boot/10.0.1.3.log": "first boot of 10.0.1.3\n",
     }
+
+
+def test_of_a_pod_the_tar_passes_no_terminal_and_no_machine_behind_it_is_asked(tmp_path):
+    home, fakes = tmp_path / "home", tmp_path / "bin"
+    for folder in (home / ".busbar" / "runs" / "abc", fakes):
+        folder.mkdir(parents=True)
+    (home / ".busbar" / "runs" / "abc" / "line.json").write_text("{}")
+    # What ssh gets is one command line, which the far end's shell reads; kubectl runs what comes after `--`.
+    (fakes / "ssh").write_text('#!/bin/sh\necho "$@" >"$SAID"\nshift\nexec sh -c "$*"\n')
+    (fakes / "kubectl").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    for program in fakes.iterdir():
+        program.chmod(0o755)
+    (tmp_path / "outputs.json").write_text(json.dumps({"nodes": [{"address": "10.244.0.7"}]}))
+    environment = os.environ | {"HOME": str(home), "PATH": f"{fakes}:{os.environ['PATH']}", "SAID": str(tmp_path / "said")}
+    words = [str(ROOT / "tools" / "bundle"), str(tmp_path / "x.tar.gz"), str(tmp_path / "outputs.json")]
+    shell = ["ssh", "-t", "root@10.0.0.9", "kubectl --namespace busbar exec --stdin --tty $(echo pod) -- bash"]
+    done = subprocess.run([*words, *shell], env=environment, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "said").read_text() == "root@10.0.0.9 kubectl --namespace busbar exec --stdin $(echo pod) -- sh -s --\n"
+    with tarfile.open(tmp_path / "x.tar.gz") as made:
+        assert {one.name for one in made if one.isfile()} == {"logs/outputs.json", "logs/runs/abc/line.json"}

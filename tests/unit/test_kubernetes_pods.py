@@ -185,9 +185,7 @@ def test_a_pod_that_is_evicted_in_a_run_is_an_answer_with_the_clusters_reason(cl
 
     run(monkeypatch, REQUEST, 137, evict)
     why = requests.refused(capsys.readouterr().out)
-    assert why.startswith(
-        "the pod on gpu0 is gone, and what it held with it: busbar-ranks-0-x ended (Evicted: The node was low on resource: "
-    )
+    assert why.startswith("the pod on gpu0 is gone: busbar-ranks-0-x ended (Evicted: The node was low on resource: ")
 
 
 def test_a_pod_that_is_gone_before_a_run_is_an_answer_too(cluster, monkeypatch, capsys):
