@@ -161,6 +161,12 @@ class Measure(Model):
         "end: a single one cannot detect a fabric that is slow at times. 0 for none.",
         examples=[0],
     )
+    prove_rails: bool = Field(
+        default=False,
+        description="Before the collectives, try every rail by itself between neighbours in the ring: rping, and ib_write_bw "
+        "against its line rate, some 10 s for each rail of a node.",
+        examples=[True],
+    )
     exports: Annotated[dict[str, str], AfterValidator(_exports)] = Field(
         default={}, description="Variables that every rank gets, by name.", examples=[{"NCCL_NVLS_ENABLE": "0"}]
     )

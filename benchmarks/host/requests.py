@@ -33,6 +33,7 @@ from benchmarks.plan import ceiling, fractions, silence_limit
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
 from benchmarks.plan.expected_pace import pace
+from benchmarks.plan.proofs import proofs
 from benchmarks.plan.ranks import Place, exports, ranks, result
 from benchmarks.plan.ranks import launch as launch_of
 from benchmarks.plan.steps import MEDIAN_ITERATIONS, Step, repeated, steps
@@ -136,7 +137,7 @@ def measure(where: Place, asked: Asked, reasons: Sequence[str], before: Sequence
     whys = [why for why in (where.refused, *map(refused, before)) if why]
     if whys:
         return json.dumps(data(Refused("", whys[0], "measure")), sort_keys=True)
-    body = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))
+    body = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))._replace(proofs=proofs(asked))
     # `measure.run` is part of the plan's digest, so raising it measures again.
     return _named(body, asked.plan.digest(), json.dumps(where.built.hashes, sort_keys=True), *reasons)
 

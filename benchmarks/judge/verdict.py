@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import curve, group_checks, looks, port_events, rack, transport, waiting
+from benchmarks.judge import curve, group_checks, looks, port_events, proofs, rack, transport, waiting
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.judge.checks import verdict as verdict_of
 from benchmarks.judge.measurement import LineError, Measurement, busbw, is_number, problems, read
@@ -99,6 +99,8 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield Check("inventory", UNKNOWN, ("the line has no comparison of the nodes",))
     yield transport.judge(found.line, asked, rehearsed=scale != 1)
     yield port_events.judge(found.line.get("transport"))
+    if asked.plan.prove_rails:
+        yield proofs.judge(found.line, asked, scale)
     yield check(
         "ceiling",
         _beyond(found, asked),

@@ -142,6 +142,43 @@ class Transport(NamedTuple):
     steps: Optional[List[str]] = None
 
 
+class RailLine(NamedTuple):
+    """One rail from a node to the next one in the ring, tried by itself.
+
+    Attributes:
+        node, peer: who sent to whom.
+        reached: `rdma` by rping, `address` by a TCP connection over the rail's interface, `link` by ib_write_bw alone;
+            None if not at all.
+        gbit_s: what ib_write_bw reached on average, Gbit/s of payload.
+        line_gbit_s: rate that the port reports.
+        why: why the rail was not reached or not measured; None if it was both.
+    """
+
+    node: str
+    peer: str
+    rail: str
+    reached: Optional[str] = None
+    gbit_s: Optional[float] = None
+    line_gbit_s: Optional[float] = None
+    why: Optional[str] = None
+
+
+class ProofsLine(NamedTuple):
+    """What became of every rail by itself.
+
+    Attributes:
+        rails: how many were tried, one for each node and rail.
+        reached, measured: how many were reached, and how many ib_write_bw has a number of.
+        worst: those that were not reached, then those with no number, then the slowest; 16 at most.
+    """
+
+    rails: int
+    reached: int
+    measured: int
+    worst: List[RailLine]
+    seconds: float
+
+
 class MeasureLine(NamedTuple):
     """One measurement.
 
@@ -150,6 +187,7 @@ class MeasureLine(NamedTuple):
         machines: id of each machine by node; of many {count, sha256}.
         gpu: the GPU model that the head node reports.
         earlier_looks: looks of the measurement before, on the same machines, in GB/s.
+        proofs: every rail by itself, if that was asked for.
     """
 
     run_id: str
@@ -165,6 +203,7 @@ class MeasureLine(NamedTuple):
     machines: Optional[Dict[str, Any]] = None
     warnings: Optional[List[Warned]] = None
     earlier_looks: Optional[List[float]] = None
+    proofs: Optional[ProofsLine] = None
     schema: int = LINE_SCHEMA
     kind: str = "measure"
 

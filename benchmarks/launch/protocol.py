@@ -183,6 +183,20 @@ class Evidence(NamedTuple):
     sha256: str
 
 
+class Proofs(NamedTuple):
+    """Try every rail by itself between neighbours in the ring, before the first step.
+
+    Attributes:
+        rails: RDMA devices; interfaces if the rails have none.
+        rdma: whether `rails` are RDMA devices.
+        seconds: how long ib_write_bw sends over each.
+    """
+
+    rails: List[str]
+    rdma: bool
+    seconds: int
+
+
 class Measure(NamedTuple):
     """Run `steps` in their order.
 
@@ -198,6 +212,7 @@ class Measure(NamedTuple):
         port_gbit_s: line rate of each rail of the shape; 0 if the rate that drivers report cannot be compared with it.
         binaries: folder of the programs on every node.
         programs: sha256 of each file that the build put there, by name; checked before the first step.
+        proofs: what is tried of each rail before the first step; None for nothing.
     """
 
     run_id: str
@@ -216,6 +231,7 @@ class Measure(NamedTuple):
     port_gbit_s: int = 0
     binaries: str = "."
     programs: Optional[Dict[str, str]] = None
+    proofs: Optional[Proofs] = None
     schema: int = SCHEMA
     kind: str = "measure"
 

@@ -103,6 +103,13 @@ def each(nodes: Sequence[Node], command: str, stdin: bytes, timeout_s: float) ->
         return list(pool.map(ask, nodes))
 
 
+def beginnings(nodes: Sequence[Node], code: str) -> List[List[str]]:
+    """Return for each node the words that start Python's `code` there, unbuffered; the first node is this one."""
+    remote = f"{PYTHON} -u -c {shlex.quote(code)}"
+    local = [*PYTHON.split(), "-u", "-c", code]
+    return [local if index == 0 else [*SSH, node.address, remote] for index, node in enumerate(nodes)]
+
+
 def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> List[Answer]:
     """Copy the file `path` to the same path on every node that lacks one with that sha256.
 

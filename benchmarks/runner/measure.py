@@ -29,6 +29,7 @@ from benchmarks.runner import (
     node_facts,
     program_run,
     progress,
+    rail_proofs,
     reachability,
     slurm_states,
     traffic,
@@ -51,7 +52,8 @@ _NOTHING = transcript.Transcript(None, (), (), None, None, None, None, None, Non
 def commands(request: Measure) -> List[str]:
     """Return the commands that a person would type on the head node."""
     hosts = f"cat > {request.launch.hostfile} <<'END'\n{mpirun.hostfile(request.nodes, request.gpus)}END"
-    return [hosts, *(" ".join(map(shlex.quote, _argv(request, step))) for step in request.steps)]
+    proofs = rail_proofs.commands(request.nodes, request.proofs) if request.proofs else []
+    return [hosts, *proofs, *(" ".join(map(shlex.quote, _argv(request, step))) for step in request.steps)]
 
 
 def work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
@@ -105,11 +107,13 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         request = request._replace(steps=[_unpinned(step) for step in request.steps])
     looks = kept_looks.key(request, [its["machine"] for its in before])
     earlier = kept_looks.earlier(looks)
+    proofs = rail_proofs.tried(nodes, request.proofs, say) if request.proofs else None
     ran = carry_out(request, here, say, before, began)
     kept_looks.keep(looks, ran.steps)
     deciding = ran.deciding or _NOTHING
     first = before[0]
     machines = {node.name: its["machine"] for node, its in zip(nodes, before)}
+    printed = dict({"proofs": proofs.text} if proofs else {}, **ran.texts)
     line = lines.MeasureLine(
         run_id=request.run_id,
         started=started,
@@ -117,13 +121,14 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         versions=lines.Versions(deciding.nccl, deciding.nccl_tests, first["driver"], first["os"], first["kernel"]),
         inventory=lines.Differences([*absent, *_differences(request, before, asked_at)]),
         transport=traffic.between(nodes, before, ran.after, request.hcas)._replace(network=deciding.network),
-        evidence=keep(here, dict(ran.texts, nodes=line_size.bulk(machines, ran.steps)), ran.failed),
+        evidence=keep(here, dict(printed, nodes=line_size.bulk(machines, ran.steps)), ran.failed),
         seconds=round(time.monotonic() - began, 2),
         rehearsal=lines.Rehearsed(ran.scale) if ran.scale else None,
         machines=machines,
         gpu=first["gpus"][0] if first["gpus"] else None,
         warnings=traffic.warnings(nodes, ran.after),
         earlier_looks=earlier,
+        proofs=proofs.line if proofs else None,
     )
     return line_size.fitting(data(line, sparse=True), request.hcas)
 
@@ -275,10 +280,7 @@ def _named(found: List[str]) -> str:
 def _refuse_unreachable(nodes: List[Node], say: jobs.Say) -> None:
     if len(nodes) == 1:
         return
-    local = [*fanout.PYTHON.split(), "-u", "-c", reachability.BOOT]
-    remote = f'{fanout.PYTHON} -u -c "{reachability.BOOT}"'
-    start = [local if index == 0 else [*fanout.SSH, node.address, remote] for index, node in enumerate(nodes)]
-    sentences = reachability.unreachable(nodes, start, _REACH_TIMEOUT_S)
+    sentences = reachability.unreachable(nodes, fanout.beginnings(nodes, reachability.BOOT), _REACH_TIMEOUT_S)
     if sentences:
         for sentence in sentences:
             say(sentence)

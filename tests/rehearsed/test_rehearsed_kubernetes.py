@@ -26,7 +26,7 @@ WIRE_GB_S = 25 / 8 / 100
 #: Beside what a short plan leaves out: Intel's driver shows no byte counters of its ports. At 1/100 the gate is read at 8 MiB.
 ALLOWED = {
     "measure": {"sizes": {"from": "1M", "to": "8M"}},
-    "accept": {"allowSkipped": ["spread", "looks", "transport"]},
+    "accept": {"allowSkipped": ["spread", "looks", "transport", "proofs"]},
 }
 
 
@@ -81,6 +81,15 @@ def test_two_pods_are_measured_over_their_rail_and_pass(built):
     assert measured["busbw_gb_s"] / WIRE_GB_S >= 0.9, measured["busbw_gb_s"]
     assert {node["name"] for node in stage.outputs()["nodes"]} == {"gpu0", "gpu1"}
     assert " kubectl --namespace busbar exec " in stage.outputs()["ssh"].replace("'", " ")
+
+
+def test_the_rail_is_reached_by_itself_and_what_no_device_is_there_for_is_said(built):
+    stage, _ = built
+    (proofs,) = [one for one in stage.outputs()["measured"]["checks"] if one["name"] == "proofs"]
+    assert proofs["state"] == "skipped"
+    reached, unmeasured = proofs["why"]
+    assert reached == "2 rails were reached by address, and 0 measured"
+    assert unmeasured.startswith("irdma0 from gpu0 to gpu1: not measured: there is no /dev/infiniband/uverbs0, so no program ")
 
 
 def test_the_rail_carries_the_bytes_and_the_default_network_hardly_any(built):

@@ -1,0 +1,75 @@
+"""Judges what every rail reached by itself, between neighbours in the ring, before the collectives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.judge.checks import PASS, SKIPPED, UNKNOWN, Check, check
+from benchmarks.judge.measurement import is_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.plan.asked import Asked
+
+#: Share of the line rate that ib_write_bw must reach. RoCE v2 with an MTU of 1024 carries 1024 of 1106 bytes on the wire (82 of
+#: Ethernet, IPv4, UDP, BTH and ICRC with preamble and gap), 0.926, as IIJ's article measured: 23.14 of 25 Gbit/s; an MTU of
+#: 4096 carries 0.98.
+_SHARE = 0.9
+_NAMED = 16
+
+
+def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
+    """Return whether every rail was reached, and carried its line rate by itself; skipped where that could not be measured."""
+    if asked.nodes == 1:
+        return Check("proofs", PASS, ("there is one node, so no rail is between nodes",))
+    said = line.get("proofs")
+    counts = [said.get(name) for name in ("rails", "reached", "measured")] if isinstance(said, dict) else []
+    worst = said.get("worst") if isinstance(said, dict) else None
+    rails, reached, measured = (count if isinstance(count, int) and count >= 0 else 0 for count in (counts or [0, 0, 0]))
+    wanted = asked.nodes * len(asked.shape.rdma.hca if asked.shape.rdma else asked.interfaces)
+    if not isinstance(worst, list) or not worst or rails != wanted or not all(isinstance(one, dict) for one in worst):
+        return Check("proofs", UNKNOWN, (f"the line has proofs of {rails} rails of {wanted}",))
+    slow = tuple(_short(worst, asked, scale))[:_NAMED]
+    if slow or reached < rails:
+        return check("proofs", slow or (f"{rails - reached} of {rails} rails were not reached",))
+    return _measured(worst, rails, measured, asked, scale)
+
+
+def _measured(worst: list[dict[str, Any]], rails: int, measured: int, asked: Asked, scale: int) -> Check:
+    """Return the check of rails that were all reached, none of which is slow."""
+    unmeasured = [one for one in worst if not is_number(one.get("gbit_s"))]
+    failed = [f"{_way(one)}: {one.get('why')}" for one in unmeasured if "not measured: " not in str(one.get("why"))]
+    if failed:
+        return Check("proofs", UNKNOWN, tuple(failed[:_NAMED]))
+    if measured < rails or unmeasured:
+        # The reason is the same everywhere, more often than not: one rail stands for all.
+        ways = " or ".join(sorted({str(one.get("reached")) for one in worst}))
+        why = f"{_way(unmeasured[0])}: {unmeasured[0].get('why')}" if unmeasured else "nobody says why"
+        return Check("proofs", SKIPPED, (f"{rails} rails were reached by {ways}, and {measured} measured", why))
+    if not all(_rate(one, asked, scale) for one in worst):
+        return Check("proofs", UNKNOWN, ("no port says its line rate",))
+    least, rate = worst[0], _rate(worst[0], asked, scale)
+    slowest = f"the slowest, {_way(least)}, reached {least['gbit_s']:g} Gbit/s of {rate:g}"
+    return Check("proofs", PASS, (f"{rails} rails were reached and measured; {slowest}",))
+
+
+def _short(worst: list[dict[str, Any]], asked: Asked, scale: int) -> Iterator[str]:
+    for one in worst:
+        if one.get("reached") is None:
+            yield f"{_way(one)} is not reached: {one.get('why') or 'nobody says why'}"
+            continue
+        rate, reached = _rate(one, asked, scale), one.get("gbit_s")
+        if is_number(reached) and rate and float(reached or 0) < _SHARE * rate:
+            yield f"{_way(one)}: ib_write_bw reached {reached:g} Gbit/s of {rate:g}; {_SHARE:g} of that is required"
+
+
+def _rate(one: dict[str, Any], asked: Asked, scale: int) -> float:
+    """Return the line rate (Gbit/s): the shape's, else what the port says of itself."""
+    said = one.get("line_gbit_s")
+    own = asked.shape.rdma.port_gbit_s if asked.shape.rdma else 0
+    return float(own or (said if is_number(said) else 0) or 0) / scale
+
+
+def _way(one: dict[str, Any]) -> str:
+    return f"{one.get('rail')} from {one.get('node')} to {one.get('peer')}"

@@ -1,0 +1,202 @@
+"""Tries every rail by itself between neighbours in the ring: is it reached, and what does ib_write_bw reach over it.
+
+All nodes try the same rail at once, each the next node, so every rail sends and receives. What cannot be tried is said; no
+number is made up.
+"""
+
+import json
+import shlex
+import subprocess
+import threading
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from benchmarks.launch.lines import ProofsLine, RailLine
+from benchmarks.launch.protocol import Node, Proofs
+from benchmarks.runner import fanout, jobs, perftest, rail_try, reachability
+
+#: Beside the seconds that ib_write_bw sends: its start, rping, and a rail that answers nothing.
+_EACH_S, _FIRST_S = 60, 30
+_WORST = 16
+_SENTENCE = 300
+
+
+class Tried(NamedTuple):
+    """What became of the rails, as the line has it, and what the programs printed, for the evidence."""
+
+    line: ProofsLine
+    text: str
+
+
+def commands(nodes: Sequence[Node], asked: Proofs) -> List[str]:
+    """Return what a person would type for the first rail between the first two nodes, the server's line first."""
+    if not asked.rdma or not asked.rails:
+        return []
+    words = ["ib_write_bw", "-d", asked.rails[0], "--report_gbits", "-F", "-D", str(asked.seconds)]
+    line = " ".join(map(shlex.quote, words))
+    return [f"# on {nodes[1].name}: {line}", f"# on {nodes[0].name}: {line} {nodes[1].address}"]
+
+
+def tried(nodes: Sequence[Node], asked: Proofs, say: jobs.Say) -> Tried:
+    """Try every rail; a node that answers nothing has rails that were not reached."""
+    began = time.monotonic()
+    say(f"trying {len(asked.rails)} rails by themselves between {len(nodes)} nodes")
+    children = [_Child(argv) for argv in fanout.beginnings(nodes, reachability.BOOT)]
+    limit_s = _FIRST_S + len(asked.rails) * (asked.seconds + _EACH_S)
+    reaper = threading.Timer(limit_s, _kill, [children])
+    reaper.start()
+    try:
+        source = fanout.source_of(rail_try).decode()
+        for child in children:
+            child.send(f"{len(source)}\n{source}")
+        known = _all(children, [{"do": "about", "rails": asked.rails, "rdma": asked.rdma}] * len(nodes))
+        found = [one for rail in asked.rails for one in _rail(nodes, children, known, rail, asked)]
+    finally:
+        reaper.cancel()
+        for child in children:
+            child.end()
+    found_lines = [line for line, _ in found]
+    return Tried(_line(found_lines, time.monotonic() - began), "".join(text for _, text in found))
+
+
+class _Child:
+    """One node's end: questions and answers, a line each."""
+
+    def __init__(self, argv: List[str]) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(argv, encoding="utf-8", errors="replace", **pipes)  # type: ignore[call-overload]
+
+    def send(self, text: str) -> None:
+        """Write; a node that is gone does not answer later."""
+        try:
+            self._process.stdin.write(text)
+            self._process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass
+
+    def answer(self) -> Any:
+        """Return the next answer; None if there is none."""
+        line = self._process.stdout.readline()
+        try:
+            return json.loads(line)
+        except ValueError:
+            return None
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """Close its input, on which it ends by itself, and wait."""
+        try:
+            self._process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        except (BrokenPipeError, ValueError):
+            self._process.wait()
+
+
+def _kill(children: Sequence[_Child]) -> None:
+    for child in children:
+        child.kill()
+
+
+def _all(children: Sequence[_Child], questions: Sequence[Dict[str, Any]]) -> List[Any]:
+    for child, question in zip(children, questions):
+        child.send(json.dumps(question) + "\n")
+    return [child.answer() for child in children]
+
+
+def _rail(
+    nodes: Sequence[Node], children: Sequence[_Child], known: Sequence[Any], rail: str, proofs: Proofs
+) -> List[Tuple[RailLine, str]]:
+    """Try one rail from every node to the next one; return what the line says of each, and what was printed."""
+    count = len(nodes)
+    ends = [(known[at] or {}).get(rail) for at in range(count)]
+    plans = [_plan(ends[at], ends[(at + 1) % count], proofs) for at in range(count)]
+    # A node serves the one before it, by what these two have in common.
+    served = [plans[at - 1] for at in range(count)]
+    ports = _all(children, [dict(served[at], do="listen", rail=rail) for at in range(count)])
+    asked = [
+        dict(plans[at], do="try", rail=rail, port=ports[(at + 1) % count] or 0, front=nodes[(at + 1) % count].address)
+        for at in range(count)
+    ]
+    answers = _all(children, asked)
+    found = []
+    for at in range(count):
+        peer = nodes[(at + 1) % count]
+        line = RailLine(nodes[at].name, peer.name, rail, line_gbit_s=(ends[at] or {}).get("rate_gbit_s"))
+        silent = [node.name for node, end in ((nodes[at], ends[at]), (peer, ends[(at + 1) % count])) if end is None]
+        if silent or answers[at] is None:
+            why = "{} did not answer".format(" and ".join(silent or [nodes[at].name]))
+            found.append((line._replace(why=why), ""))
+            continue
+        found.append((_judged(line, plans[at], answers[at]), _printed(line, answers[at])))
+    return found
+
+
+def _plan(own: Optional[Dict[str, Any]], far: Optional[Dict[str, Any]], proofs: Proofs) -> Dict[str, Any]:
+    """Return what is tried between two ends of a rail, and why something is not."""
+    ends = [end for end in (own, far) if end is not None]
+    unusable = next((end["unusable"] for end in ends if end["unusable"]), "" if len(ends) == 2 else "a node is silent")  # noqa: PLR2004
+    addressed = len(ends) == 2 and all(end["address"] for end in ends)  # noqa: PLR2004
+    lacking = {name: not all(end[name] for end in ends) for name in ("rping", "ib_write_bw")}
+    why = unusable or ("ib_write_bw is not installed (package perftest)" if lacking["ib_write_bw"] else "")
+    return {
+        "address": far["address"] if addressed and far else "",
+        "by_address": addressed and (len(proofs.rails) == 1 or any(end["iwarp"] for end in ends)),
+        "several": len(proofs.rails) > 1,
+        "ping": addressed and not unusable and not lacking["rping"],
+        "write": not why,
+        "seconds": proofs.seconds,
+        "unmeasured": why,
+    }
+
+
+def _judged(line: RailLine, plan: Dict[str, Any], answer: Dict[str, str]) -> RailLine:
+    reached, whys = None, []  # type: Optional[str], List[str]
+    if plan["ping"]:
+        came = len(perftest.pings(answer["ping"]))
+        reached = "rdma" if came else None
+        whys += [] if came else [f"rping: {_end(answer['ping'])}"]
+    elif answer["connect"] == "":
+        reached = "address"
+    elif answer["connect"] != "not tried":
+        whys.append(f"no TCP connection over it: {answer['connect']}")
+    gbit_s = None
+    if plan["write"]:
+        try:
+            ran = perftest.bandwidth(answer["write"])
+            if ran.device == line.rail:
+                gbit_s, reached = ran.average_gbit_s, reached or (None if plan["ping"] else "link")
+            else:
+                whys.append(f"ib_write_bw ran over {ran.device}")
+        except ValueError as error:
+            whys.append(f"ib_write_bw: {error}")
+    else:
+        whys.append(f"not measured: {plan['unmeasured']}")
+    return line._replace(reached=reached, gbit_s=gbit_s, why="; ".join(whys)[:_SENTENCE] or None)
+
+
+def _end(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it printed nothing"
+
+
+def _printed(line: RailLine, answer: Dict[str, str]) -> str:
+    kept = [answer[name] for name in ("ping", "write") if answer[name]]
+    return "".join(f"# {line.node} to {line.peer} over {line.rail}\n{text}\n" for text in kept)
+
+
+def _line(found: List[RailLine], seconds: float) -> ProofsLine:
+    def worst(one: RailLine) -> Tuple[bool, bool, float]:
+        return one.reached is not None, one.gbit_s is not None, (one.gbit_s or 0) / (one.line_gbit_s or 1)
+
+    return ProofsLine(
+        rails=len(found),
+        reached=sum(one.reached is not None for one in found),
+        measured=sum(one.gbit_s is not None for one in found),
+        worst=sorted(found, key=worst)[:_WORST],
+        seconds=round(seconds, 2),
+    )

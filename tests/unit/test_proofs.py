@@ -1,0 +1,112 @@
+"""Every rail by itself: slow and unreached ones are named, what was not measured is never a pass, and no number is made up."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from measurement_line import ASKED, GPU4, a_plan, document, place
+
+from benchmarks.host import requests
+from benchmarks.judge.checks import Check
+from benchmarks.judge.measurement import of
+from benchmarks.judge.verdict import judge, judged
+from benchmarks.plan.asked import Asked
+from config.accept import Accept
+
+PROVEN = dataclasses.replace(ASKED, plan=a_plan(prove_rails=True))
+RATE = 100.0
+WAY = {"node": "inst-0", "peer": "inst-1"}
+
+
+def rail(**changes: Any) -> dict[str, Any]:
+    return WAY | {"rail": "mlx5_0", "reached": "rdma", "gbit_s": 97.0, "line_gbit_s": RATE, "why": None} | changes
+
+
+def proofs(*worst: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"rails": 32, "reached": 32, "measured": 32, "worst": list(worst or [rail()]), "seconds": 1.0} | changes
+
+
+def found(said: Any, asked: Asked = PROVEN) -> Check:
+    line = document(asked, scale=1) | {"proofs": said}
+    (check,) = [one for one in judged(of(line), asked).checks if one.name == "proofs"]
+    return check
+
+
+def test_rails_that_carry_their_rate_pass_with_the_slowest_named():
+    check = found(proofs())
+    assert check.state == "pass"
+    assert check.why == (
+        "32 rails were reached and measured; the slowest, mlx5_0 from inst-0 to inst-1, reached 97 Gbit/s of 100",
+    )
+
+
+@pytest.mark.parametrize(("gbit_s", "state"), [(90.0, "pass"), (89.9, "short"), (0.0, "short")])
+def test_a_rail_below_nine_tenths_of_its_rate_is_short_and_named(gbit_s, state):
+    check = found(proofs(rail(gbit_s=gbit_s, rail="mlx5_7")))
+    assert check.state == state
+    assert ("mlx5_7 from inst-0 to inst-1: ib_write_bw reached" in check.why[0]) == (state == "short")
+
+
+def test_the_published_rail_of_25_gbit_passes():
+    shape = dataclasses.replace(
+        GPU4, rdma=dataclasses.replace(GPU4.rdma, ports=1, hca=("irdma0",), port_gbit_s=25, el7_netdevs=())
+    )
+    asked = dataclasses.replace(PROVEN, shape=shape)
+    check = found(proofs(rail(rail="irdma0", gbit_s=23.14), rails=2, reached=2, measured=2), asked)
+    assert check.state == "pass"
+    assert "reached 23.14 Gbit/s of 25" in check.why[0]
+
+
+def test_a_rail_that_is_not_reached_is_short_with_the_reason():
+    check = found(proofs(rail(reached=None, gbit_s=None, why="rping: no route"), reached=31, measured=31))
+    assert (check.state, check.why) == ("short", ("mlx5_0 from inst-0 to inst-1 is not reached: rping: no route",))
+
+
+def test_rails_that_cannot_be_measured_are_skipped_which_passes_only_where_it_is_allowed():
+    why = "not measured: ib_write_bw is not installed (package perftest)"
+    said = proofs(rail(reached="address", gbit_s=None, why=why), measured=0)
+    check = found(said)
+    assert check.state == "skipped"
+    assert check.why[0] == "32 rails were reached by address, and 0 measured"
+    assert why in check.why[1]
+    text = json.dumps(document(PROVEN) | {"proofs": said})
+    assert judge(text, PROVEN).verdict == "unknown"
+    assert judge(text, dataclasses.replace(PROVEN, accept=Accept(allow_skipped=("proofs",)))).verdict == "pass"
+
+
+def test_a_test_that_failed_is_unknown_and_not_skipped():
+    check = found(proofs(rail(gbit_s=None, why="ib_write_bw: it printed no table: Failed to modify QP"), measured=31))
+    assert check.state == "unknown"
+    assert "Failed to modify QP" in check.why[0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(None, {}, [], "x", proofs(rails=30), proofs(worst=[]), proofs(worst=[7]), proofs(worst="x"), proofs(rails=None)),
+        *(proofs(rail(gbit_s="97")), proofs(rail(gbit_s=float(10**300) * 10**10)), proofs(measured="32")),
+    ],
+)
+def test_what_does_not_cover_every_rail_is_never_a_pass(said):
+    assert found(said).state in {"unknown", "skipped"}
+
+
+def test_nobody_is_asked_for_proofs_that_the_stack_does_not_want():
+    assert "proofs" not in {one.name for one in judged(of(document()), ASKED).checks}
+    asked = json.loads(requests.measure(place(), ASKED, []))
+    assert asked["proofs"] is None
+    wanted = json.loads(requests.measure(place(PROVEN), PROVEN, []))
+    assert wanted["proofs"] == {"rails": list(GPU4.rdma.hca), "rdma": True, "seconds": 6}
+    assert wanted["run_id"] != asked["run_id"]
+
+
+def test_without_rdma_the_fabrics_interfaces_are_tried_and_one_node_has_no_rail():
+    bare = dataclasses.replace(PROVEN, shape=dataclasses.replace(GPU4, rdma=None, front="net1,net2"))
+    wanted = json.loads(requests.measure(place(bare), bare, []))
+    assert wanted["proofs"] == {"rails": ["net1", "net2"], "rdma": False, "seconds": 6}
+    one = dataclasses.replace(PROVEN, nodes=1)
+    assert json.loads(requests.measure(place(one), one, []))["proofs"] is None
+    assert found(None, one).state == "pass"

@@ -1,0 +1,202 @@
+"""A node's rails by themselves: what can be used of them, and what the programs that use them said; no number without a run."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.launch.lines import ProofsLine, RailLine
+from benchmarks.launch.protocol import Node, Proofs
+from benchmarks.runner import fanout, rail_proofs, rail_try, reachability
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
+NODES = [Node("gpu0", "127.0.0.1"), Node("gpu1", "127.0.0.2")]
+ENDS: dict[str, Any] = {
+    "netdev": "net1",
+    "address": "10.100.100.1",
+    "rate_gbit_s": 25.0,
+    "unusable": "",
+    "iwarp": False,
+    "rping": "/usr/bin/rping",
+    "ib_write_bw": "/usr/bin/ib_write_bw",
+}
+FAR = ENDS | {"address": "10.100.100.2"}
+ONE = Proofs(["irdma0"], True, 6)
+PING, WRITE = ((GOLDEN / name).read_text() for name in ("k8s-rping-client.txt", "k8s-ib_write_bw-client.txt"))
+LINE = RailLine("gpu0", "gpu1", "irdma0", line_gbit_s=25.0)
+
+
+@pytest.fixture
+def device(tmp_path, monkeypatch) -> Path:
+    """One device as the kernel shows it, with a node in /dev."""
+    for name in ("_RDMA", "_VERBS", "_DEVICES", "_NET"):
+        monkeypatch.setattr(rail_try, name, str(tmp_path / name))
+    port = tmp_path / "_RDMA" / "irdma0" / "ports" / "1"
+    for folder in (port, tmp_path / "_RDMA/irdma0/device/net/lo", tmp_path / "_VERBS/uverbs0", tmp_path / "_DEVICES"):
+        folder.mkdir(parents=True)
+    (port / "rate").write_text("25 Gb/sec (1X EDR)\n")
+    (tmp_path / "_RDMA/irdma0/node_type").write_text("1: CA\n")
+    (tmp_path / "_VERBS/uverbs0/ibdev").write_text("irdma0\n")
+    (tmp_path / "_DEVICES/uverbs0").touch()
+    return tmp_path
+
+
+@pytest.mark.usefixtures("device")
+def test_a_device_says_its_address_its_rate_and_that_it_can_be_used():
+    found = rail_try.about("irdma0", True)
+    assert (found["netdev"], found["address"], found["rate_gbit_s"]) == ("lo", "127.0.0.1", 25.0)
+    assert (found["unusable"], found["iwarp"]) == ("", False)
+
+
+def test_a_device_without_a_node_in_dev_can_be_used_by_no_program(device):
+    (device / "_DEVICES/uverbs0").unlink()
+    assert rail_try.about("irdma0", True)["unusable"] == f"there is no {device}/_DEVICES/uverbs0, so no program can use irdma0"
+
+
+def test_an_efa_device_is_no_device_for_ib_write_bw(device):
+    (device / "_RDMA/irdma0/device/driver").symlink_to("../../../../bus/pci/drivers/efa")
+    assert "irdma0 is an EFA device" in rail_try.about("irdma0", True)["unusable"]
+
+
+@pytest.mark.usefixtures("device")
+def test_what_is_not_there_is_said():
+    assert rail_try.about("mlx5_9", True)["unusable"] == "there is no RDMA device mlx5_9"
+    found = rail_try.about("nosuch0", False)
+    assert (found["address"], found["rate_gbit_s"]) == ("", None)
+    assert found["unusable"] == "the rails have no RDMA device"
+
+
+def words(plan: dict[str, Any], peer: str = "", **more: Any) -> list[str]:
+    return [" ".join(argv) for argv in rail_try._programs("irdma0", ENDS, plan | more, peer)]  # noqa: SLF001
+
+
+def test_one_rail_is_tried_by_its_address_as_the_article_does():
+    plan = rail_proofs._plan(ENDS, FAR, ONE)  # noqa: SLF001
+    assert words(plan) == [
+        "/usr/bin/rping -s -a 10.100.100.1 -p 7174 -C 3 -v",
+        "/usr/bin/ib_write_bw -d irdma0 --report_gbits -F -D 6 -p 18515 -R",
+    ]
+    assert words(plan, "10.100.100.2", front="10.244.1.7") == [
+        "/usr/bin/rping -c -a 10.100.100.2 -p 7174 -C 3 -v",
+        "/usr/bin/ib_write_bw -d irdma0 --report_gbits -F -D 6 -p 18515 -R 10.100.100.2",
+    ]
+
+
+def test_of_several_rails_each_is_chosen_by_its_device_and_not_by_the_route():
+    plan = rail_proofs._plan(ENDS, FAR, Proofs(["irdma0", "irdma1"], True, 6))  # noqa: SLF001
+    ping, write = words(plan, "10.100.100.2", front="10.244.1.7")
+    assert ping.endswith(" -I 10.100.100.1 -p 7174 -C 3 -v")
+    assert write.endswith(" -p 18515 10.244.1.7")
+    iwarp = rail_proofs._plan(ENDS | {"iwarp": True}, FAR, Proofs(["irdma0", "irdma1"], True, 6))  # noqa: SLF001
+    assert words(iwarp, "10.100.100.2", front="10.244.1.7")[1].endswith(" -R 10.100.100.2")
+
+
+def test_a_rail_without_addresses_is_tried_by_ib_write_bw_alone():
+    plan = rail_proofs._plan(ENDS | {"address": ""}, FAR, ONE)  # noqa: SLF001
+    assert words(plan, "", front="10.244.1.7") == ["/usr/bin/ib_write_bw -d irdma0 --report_gbits -F -D 6 -p 18515 10.244.1.7"]
+    answer = {"ping": "", "write": WRITE, "connect": "not tried"}
+    assert rail_proofs._judged(LINE, plan, answer).reached == "link"  # noqa: SLF001
+
+
+PLAN = rail_proofs._plan(ENDS, FAR, ONE)  # noqa: SLF001
+BARE = rail_proofs._plan(ENDS | {"unusable": "no device"}, FAR, ONE)  # noqa: SLF001
+UNINSTALLED = rail_proofs._plan(ENDS, FAR | {"ib_write_bw": "", "rping": ""}, ONE)  # noqa: SLF001
+ANSWERS: dict[str, tuple[dict[str, Any], dict[str, str], tuple[str | None, float | None, str | None]]] = {
+    "both": (PLAN, {"ping": PING, "write": WRITE, "connect": ""}, ("rdma", 23.14, None)),
+    "no message came back": (
+        PLAN,
+        {"ping": "cma event RDMA_CM_EVENT_ADDR_ERROR, error -19\n", "write": WRITE, "connect": ""},
+        (None, 23.14, "rping: cma event RDMA_CM_EVENT_ADDR_ERROR, error -19"),
+    ),
+    "no table": (
+        PLAN,
+        {"ping": PING, "write": " Failed to modify QP 195 to RTR\n", "connect": ""},
+        ("rdma", None, "ib_write_bw: it printed no table: Failed to modify QP 195 to RTR"),
+    ),
+    "another device": (
+        PLAN,
+        {"ping": PING, "write": WRITE.replace("irdma0", "irdma1"), "connect": ""},
+        ("rdma", None, "ib_write_bw ran over irdma1"),
+    ),
+    "no device": (BARE, {"ping": "", "write": "", "connect": ""}, ("address", None, "not measured: no device")),
+    "no program": (
+        UNINSTALLED,
+        {"ping": "", "write": "", "connect": "timed out"},
+        (None, None, "no TCP connection over it: timed out; not measured: ib_write_bw is not installed (package perftest)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_becomes_what_was_reached_and_measured_and_why_not(name):
+    plan, answer, expected = ANSWERS[name]
+    found = rail_proofs._judged(LINE, plan, answer)  # noqa: SLF001
+    assert (found.reached, found.gbit_s, found.why) == expected
+
+
+def test_a_program_that_fails_is_tried_again_because_its_server_may_listen_later(tmp_path, monkeypatch):
+    monkeypatch.setattr(rail_try, "_PAUSE_S", 0)
+    script = f"[ -e {tmp_path}/once ] && echo came && exit 0; touch {tmp_path}/once; echo refused; exit 1"
+    assert rail_try._ran(["sh", "-c", script], 10) == "came\n"  # noqa: SLF001
+    assert rail_try._ran(["sh", "-c", "echo refused; exit 1"], 10) == "refused\n"  # noqa: SLF001
+    assert rail_try._ran(["sleep", "60"], 0.1) == "sleep did not end within 0 s"  # noqa: SLF001
+
+
+def test_the_far_end_listens_on_the_rails_own_address_and_no_longer_than_it_is_asked():
+    its = rail_try.about("lo", False)
+    plan = {"ping": False, "write": False}
+    with rail_try.listening("lo", its, plan) as port:
+        asked = plan | {"address": "127.0.0.1", "port": port}
+        assert rail_try.attempt("lo", its, asked) == {"ping": "", "write": "", "connect": ""}
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.2", port), timeout=5)
+    assert "refused" in rail_try.attempt("lo", its, asked)["connect"]
+
+
+def here(monkeypatch, *wrong: str) -> None:
+    """Let every node be a process of this machine; those in `wrong` answer nothing."""
+    words = [sys.executable, "-IS", "-u", "-c", reachability.BOOT]
+    monkeypatch.setattr(fanout, "beginnings", lambda nodes, _: [["false"] if one.name in wrong else words for one in nodes])
+
+
+@pytest.mark.programs
+def test_every_rail_of_every_node_is_tried_and_what_is_not_there_is_not_made_up(monkeypatch):
+    here(monkeypatch)
+    said: list[str] = []
+    found = rail_proofs.tried(NODES, Proofs(["nosuch0", "lo"], False, 6), said.append)
+    assert said == ["trying 2 rails by themselves between 2 nodes"]
+    why = "not measured: the rails have no RDMA device"
+    assert found.line._replace(seconds=0) == ProofsLine(
+        rails=4,
+        reached=2,
+        measured=0,
+        worst=[
+            *(RailLine(node, peer, "nosuch0", why=why) for node, peer in (("gpu0", "gpu1"), ("gpu1", "gpu0"))),
+            *(RailLine(node, peer, "lo", "address", why=why) for node, peer in (("gpu0", "gpu1"), ("gpu1", "gpu0"))),
+        ],
+        seconds=0,
+    )
+    assert not found.text
+
+
+@pytest.mark.programs
+def test_a_node_that_does_not_answer_is_named_for_both_of_its_rails(monkeypatch):
+    here(monkeypatch, "gpu1")
+    found = rail_proofs.tried(NODES, Proofs(["lo"], False, 6), print).line
+    assert (found.reached, found.measured) == (0, 0)
+    assert [one.why for one in found.worst] == ["gpu1 did not answer"] * 2
+
+
+@pytest.mark.programs
+def test_it_is_a_program_of_the_oldest_pythons_kind_that_needs_nothing_beside_it(tmp_path):
+    source = fanout.source_of(rail_try).decode()
+    given = f"{len(source)}\n{source}" + json.dumps({"do": "about", "rails": ["lo"], "rdma": False}) + "\n"
+    argv = [sys.executable, "-IS", "-u", "-c", reachability.BOOT]
+    done = subprocess.run(argv, input=given, capture_output=True, text=True, cwd=tmp_path, timeout=30, check=True)
+    assert json.loads(done.stdout)["lo"]["address"] == "127.0.0.1"
