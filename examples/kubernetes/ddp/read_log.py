@@ -1,0 +1,79 @@
+"""Reads what torchrun printed for one rank of ddp.py, or of the article's script: accuracies, time of an epoch, NCCL's network.
+
+kubectl --namespace busbar-ddp logs busbar-ddp-0-xxxxx | python3 read_log.py
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import datetime
+from statistics import median
+from typing import NamedTuple
+
+#: The article's accuracies by epoch: IIJ, 2024-06-04, two pods with an A100 each over 25 Gbit/s, from trained weights.
+ARTICLE = {10: 0.8046, 200: 0.856}
+_LINE = re.compile(r"^[A-Z]+ +(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) .*?: (.*)$")
+_NETWORK = re.compile(r"NCCL INFO (?:Using network (\S+)|NET/IB : Using (\[\d+\]\S+))")
+_STAMP = "%Y-%m-%d %H:%M:%S,%f"
+
+
+class Log(NamedTuple):
+    """One rank's log.
+
+    Attributes:
+        accuracies: share of test images classified right, by epoch.
+        losses: mean loss, by epoch.
+        epoch_s: median time from one epoch's start to the next, where both are in the log; None with fewer than two.
+        networks: what NCCL said that it used.
+        generated: whether the images were generated, so that no accuracy can be compared.
+        averaged: whether the ranks' gradients were found equal after they were averaged.
+    """
+
+    accuracies: dict[int, float]
+    losses: dict[int, float]
+    epoch_s: float | None
+    networks: tuple[str, ...]
+    generated: bool
+    averaged: bool
+
+
+def read(text: str) -> Log:
+    """Return what the log of a rank says."""
+    starts: dict[int, datetime] = {}
+    numbers: dict[str, dict[int, float]] = {"Accuracy": {}, "Loss": {}}
+    generated = averaged = False
+    networks: dict[str, None] = {}
+    for line in text.splitlines():
+        if network := _NETWORK.search(line):
+            networks[network.group(1) or network.group(2)] = None
+        found = _LINE.match(line)
+        if not found:
+            continue
+        said = found.group(2)
+        generated |= said.startswith("No CIFAR-10 in ")
+        averaged |= bool(re.match(r"Gradients of \d+ ranks: .* by 0 after$", said))
+        if start := re.fullmatch(r"Start Epoch (\d+)", said):
+            starts[int(start.group(1))] = datetime.strptime(found.group(1), _STAMP)  # noqa: DTZ007 - differences only
+        if number := re.fullmatch(r"Epoch: (\d+), (Accuracy|Loss): ([\d.e+-]+)", said):
+            numbers[number.group(2)][int(number.group(1))] = float(number.group(3))
+    times = [(starts[epoch + 1] - began).total_seconds() for epoch, began in starts.items() if epoch + 1 in starts]
+    return Log(numbers["Accuracy"], numbers["Loss"], median(times) if times else None, tuple(networks), generated, averaged)
+
+
+def sentences(log: Log) -> list[str]:
+    """Return what the log means, beside the article's numbers where they can be compared."""
+    lines = [f"an epoch took {log.epoch_s:.2f} s" if log.epoch_s is not None else "the log has no two epochs after each other"]
+    lines += [f"NCCL used {', '.join(log.networks)}"] if log.networks else []
+    lines += ["the ranks' gradients are averaged: they are equal after each step"] if log.averaged else []
+    if log.losses:
+        first, last = min(log.losses), max(log.losses)
+        lines.append(f"loss {log.losses[first]:g} in epoch {first}, {log.losses[last]:g} in epoch {last}")
+    for epoch, accuracy in log.accuracies.items():
+        beside = f"; the article has {ARTICLE[epoch]:g}" if epoch in ARTICLE and not log.generated else ""
+        lines.append(f"accuracy {accuracy:g} after {epoch} epochs{beside}")
+    return lines + (["the images were generated: compare no accuracy with CIFAR-10's"] if log.generated else [])
+
+
+if __name__ == "__main__":
+    print("\n".join(sentences(read(sys.stdin.read()))))  # noqa: T201 - what it is for
