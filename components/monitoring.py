@@ -15,8 +15,10 @@ import pulumi
 from components import remote_scripts
 from components.inventory import Cluster, NodeSet
 from components.reach import Head
+from config.kubernetes.model import Kubernetes
 from config.monitoring import Monitoring as Wanted
 from config.stack import Stack
+from manifests import scrape as scrape_pods
 
 
 def monitored(name: str, cluster: Cluster, head: pulumi.Output[Head] | None, stack: Stack) -> pulumi.Output[str | None]:
@@ -50,7 +52,8 @@ class Monitoring(pulumi.ComponentResource):
         found: pulumi.Output[NodeSet] = cluster.inventory.apply(lambda inventory: inventory.of(stack.pool))
         done = found.apply(lambda one: one.identity)
         if wanted.exporter is not None:
-            programs = _Programs(*map(remote_scripts.read, ("exporter_on_nodes", "exporter_on_node", "rdma_exporter")))
+            each = "exporter_in_pod" if stack.target == "kubernetes" else "exporter_on_node"
+            programs = _Programs(*map(remote_scripts.read, ("exporter_on_nodes", each, "rdma_exporter")))
             # Replaced machines have no exporter, so a new identity triggers this Command, as does a new text of its programs.
             done = cluster.reach.run(
                 f"{name}-exporter",
@@ -60,14 +63,21 @@ class Monitoring(pulumi.ComponentResource):
                 triggers=[found.apply(lambda one: one.identity)],
                 opts=pulumi.ResourceOptions(parent=self),
             ).stdout
+        stack_name = pulumi.get_stack()
+
+        def text(found: NodeSet) -> str:
+            if isinstance(stack.wanted, Kubernetes):
+                return scrape_pods.scrape(stack.wanted, wanted, stack_name, found.name)
+            return scrape(found, wanted)
+
         self.scrape = pulumi.Output.all(found=found, done=done).apply(
-            lambda known: scrape(known["found"], wanted) if wanted.wanted else None
+            lambda known: text(known["found"]) if wanted.wanted else None
         )
         self.register_outputs({"scrape": self.scrape})
 
 
 class _Programs(NamedTuple):
-    """What runs on the head node, on each node, and there for ever."""
+    """What runs on the head node, on each node (or in each pod), and there for ever."""
 
     on_nodes: remote_scripts.Program
     on_node: remote_scripts.Program

@@ -44,8 +44,10 @@ def _on_aws(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
         )
 
 
-def _on_kubernetes(_wanted: Any, _asked: Monitoring) -> Iterator[Breach]:
-    """Yield that pods have no systemd, which the exporter's unit is for."""
-    yield Breach(
-        "monitoring.exporter", "is true, and target is kubernetes, whose pods have no systemd to run it; leave it out there"
-    )
+def _on_kubernetes(_wanted: Any, asked: Monitoring) -> Iterator[Breach]:
+    """Yield that nobody may read: a cluster of pods has no login node."""
+    if not asked.read_from:
+        yield Breach(
+            "monitoring.readFrom",
+            "is empty, and target is kubernetes, where no login node reads; name the network of the pods that Prometheus is in",
+        )

@@ -11,9 +11,9 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-import urllib.request
 from typing import Any, Dict, List
+
+from components.remote_scripts.wait_for_answer import wait_for_answer
 
 UNIT = "busbar-rdma-exporter"
 PROGRAM = "/usr/local/lib/busbar/rdma_exporter.py"
@@ -22,7 +22,6 @@ _USER = "busbar-rdma"
 #: What the vendor's Ubuntu images on OCI restore at boot (cloudinit.steps.trust).
 _RULES = "/etc/iptables/rules.v4"
 _TIMEOUT_S = 60
-_ANSWERS_S = 15
 #: The first systemd with DynamicUser= in the form used here (NEWS, 235); older ones get a system user of the same name.
 _DYNAMIC = 235
 _TEXT = """[Unit]
@@ -93,7 +92,7 @@ def main(program: str, ask: Dict[str, Any]) -> None:
     _do("systemctl", "enable", UNIT)
     _do("systemctl", "restart", UNIT)
     _firewall(ask["port"], readers, opened=True)
-    _wait("http://{}:{}/metrics".format(listen, ask["port"]))
+    wait_for_answer("http://{}:{}/metrics".format(listen, ask["port"]), f"journalctl -u {UNIT} says more")
     print(json.dumps({"there": True}))
 
 
@@ -151,22 +150,6 @@ def _firewall(port: int, readers: List[str], *, opened: bool) -> None:
         status, saved, _ = _run("iptables-save")
         if status == 0:
             _write(_RULES, saved)
-
-
-def _wait(address: str) -> None:
-    """Wait until the exporter answers, or exit with what it last said."""
-    deadline, last = time.time() + _ANSWERS_S, ""
-    # No proxy of the environment comes between a machine and itself.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    while time.time() < deadline:
-        try:
-            with opener.open(address, timeout=5) as answer:
-                answer.read()
-                return
-        except OSError as error:
-            last = str(error)
-        time.sleep(0.2)
-    sys.exit(f"{UNIT} does not answer at {address} within {_ANSWERS_S} s: {last}; journalctl -u {UNIT} says more")
 
 
 def _write(path: str, text: str) -> None:

@@ -18,6 +18,8 @@ _SSH = [
     *("-o", "ServerAliveInterval=15"),
 ]
 _NAMED = 16
+#: The program in ssh's place, in a pod (manifests/ranks.py).
+_OWN_SHELL = os.environ.get("BUSBAR_REMOTE_SHELL", "")
 
 
 def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
@@ -29,8 +31,11 @@ def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
     reader = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
 
     def on(number: int) -> str:
-        command = f"sudo -n python3 -IS - \"$SSH_CONNECTION\" '{reader}'"
-        argv = ["sh", "-c", command] if number == 0 else [*_SSH, nodes[number]["address"], command]
+        address = nodes[number]["address"]
+        # A pod knows neither sudo nor who asks: it is told its address, and its readers are networks.
+        command = f"python3 -IS - {address}" if _OWN_SHELL else f"sudo -n python3 -IS - \"$SSH_CONNECTION\" '{reader}'"
+        there = [_OWN_SHELL, address] if _OWN_SHELL else [*_SSH, address]
+        argv = ["sh", "-c", command] if number == 0 else [*there, command]
         return _failure(argv, program)
 
     with ThreadPoolExecutor(min(_WINDOW, len(nodes))) as pool:

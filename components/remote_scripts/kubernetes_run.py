@@ -21,11 +21,12 @@ _SCHEMA = 2
 def main(ask: Dict[str, Any]) -> None:
     """Run `command` ... `ask` has also `kubeconfig`, `namespace`, `pods` (their selector), `node`, and `files`."""
     given = sys.stdin.buffer.read()
+    request = _request(given)
     kubectl = Kubectl(ask["kubeconfig"], ask["namespace"])
     pods = pods_of(kubectl, ask["pods"])
     pod = on_node(pods, ask["node"])
     if pod is None:
-        _refuse(given, _gone(pods, ask["node"], ""))
+        _refuse(request, _gone(pods, ask["node"], ""))
         return
     name = pod["metadata"]["name"]
     bring(kubectl, name, ask["files"])
@@ -41,7 +42,7 @@ def main(ask: Dict[str, Any]) -> None:
         "-c",
         f"cd {HOME} && {ask['command']}",
     ]
-    evidence = Evidence(kubectl, ask["namespace"], name, json.loads(given.decode() or "{}"))
+    evidence = Evidence(kubectl, ask["namespace"], name, request)
     evidence.give_back()
     with evidence:
         ran = subprocess.run(words, input=given, check=False)
@@ -50,7 +51,7 @@ def main(ask: Dict[str, Any]) -> None:
     pods = pods_of(kubectl, ask["pods"])
     left = on_node(pods, ask["node"])
     if left is None or left["metadata"]["uid"] != pod["metadata"]["uid"]:
-        _refuse(given, _gone(pods, ask["node"], evidence.kept))
+        _refuse(request, _gone(pods, ask["node"], evidence.kept))
         return
     sys.exit(ran.returncode)
 
@@ -61,8 +62,18 @@ def _gone(pods: List[Dict[str, Any]], node: str, kept: str) -> str:
     return f"the pod on {node} is gone: {why}{left}; make measure (measure.run) makes the pods again"
 
 
-def _refuse(request: bytes, why: str) -> None:
-    asked = json.loads(request.decode() or "{}")
+def _request(given: bytes) -> Dict[str, Any]:
+    """Return the request to the runner that a command gets; nothing for a command that gets something else."""
+    try:
+        found = json.loads(given.decode() or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _refuse(asked: Dict[str, Any], why: str) -> None:
+    if not asked:
+        sys.exit(why)
     line = {"run_id": asked.get("run_id", ""), "failed": why, "kind": asked.get("kind", ""), "schema": _SCHEMA}
     print(json.dumps(line, sort_keys=True))
 

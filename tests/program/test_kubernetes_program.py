@@ -7,6 +7,7 @@ import shlex
 import sys
 from typing import Any
 
+import pulumi
 import pytest
 import yaml
 from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, run_program
@@ -45,7 +46,7 @@ def cluster(tmp_path, monkeypatch):
     known = tmp_path / "known_hosts"
     known.write_text(f"10.138.61.49 {HOST_KEY}\n203.0.113.9 {HOST_KEY}\n")
 
-    def run(measure: dict[str, Any] | None = None, lines: dict[str, str] | None = None, **changes: Any):
+    def run(measure: Any = None, lines: dict[str, str] | None = None, monitoring: Any = None, **changes: Any):
         given = {
             "controlPlane": "root@10.138.61.49",
             "knownHosts": str(known),
@@ -54,9 +55,8 @@ def cluster(tmp_path, monkeypatch):
             "rails": [{"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/30"}],
             "image": "registry.example/pytorch:23.09-py3",
         }
-        return run_program(
-            LINES | (lines or {}), target="kubernetes", oci=DEFAULT, kubernetes=given | changes, measure=measure or {}
-        )
+        wanted = {"kubernetes": given | changes, "measure": measure or {}, "monitoring": monitoring or {}}
+        return run_program(LINES | (lines or {}), target="kubernetes", oci=DEFAULT, **wanted)
 
     return run
 
@@ -68,7 +68,7 @@ def named(found: Any, name: str) -> dict[str, Any]:
 
 def asked(program: str) -> dict[str, Any]:
     """Return what a program of `remote_scripts` is called with."""
-    call = program.rpartition("main(**json.loads(")[2].rpartition("))")[0]
+    call = program.rpartition("\nmain(**json.loads(")[2].rpartition("))")[0]  # programs within it have no line of their own
     return dict(json.loads(eval(call)))  # noqa: S307 - a literal that the program itself holds
 
 
@@ -146,6 +146,18 @@ def test_measuring_again_looks_for_the_pods_again(cluster):
     first, second = (named(cluster(measure={"run": run}), "cluster-objects")["stdin"] for run in (1, 2))
     assert first != second
     assert asked(first) == asked(second)
+
+
+def test_the_exporter_starts_in_the_pods_that_are_there_and_no_pod_is_made_anew_for_it(cluster):
+    with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is empty, and target is kubernetes"):
+        cluster(monitoring={"exporter": True})
+    without, found = cluster(), cluster(monitoring={"exporter": True, "readFrom": ["10.244.0.0/16"]})
+    said = asked(named(found, "monitoring-exporter")["stdin"])
+    assert [node["address"] for node in said["nodes"]] == ["10.244.0.7", "10.244.1.7"]
+    assert asked(said["program"])["ask"] == {"exporter": True, "port": 9879, "readers": ["10.244.0.0/16"]}
+    assert "def _end(" in said["program"]
+    for name in ("cluster-objects", "acceptance-build", "acceptance-measure"):
+        assert named(found, name)["stdin"] == named(without, name)["stdin"]
 
 
 def test_no_secret_and_no_environment_is_in_what_is_sent(cluster):

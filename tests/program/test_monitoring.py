@@ -12,6 +12,7 @@ import pytest
 import rdma_trees
 import yaml
 from aws_preview import run as run_aws
+from cluster_in_memory import WANTED
 from conftest import ROOT, run_program
 from dev_stack import LINES
 from parsed_stack import parsed, refused
@@ -20,6 +21,8 @@ from components.inventory import Node, NodeSet
 from components.monitoring import scrape
 from components.remote_scripts import rdma_exporter
 from config.monitoring import Monitoring
+from manifests import ours
+from manifests import scrape as scrape_pods
 from tools import dashboard, monitoring
 
 NODES = NodeSet("gpu", (Node("inst-0", "10.0.1.2"), Node('in"st-1', "10.0.1.3")), "identity")
@@ -122,6 +125,41 @@ def test_every_node_is_a_target_under_its_name():
             for job, port in (("busbar-rdma", 9879), ("dcgm", 9400))
         ]
     }
+
+
+def kept(job: dict, meta: dict[str, str]) -> dict[str, str] | None:
+    """Return the labels that Prometheus gives a discovered pod, None if it is dropped; the actions that the job uses only."""
+    labels = dict(meta)
+    for rule in job["relabel_configs"]:
+        value = ";".join(labels.get(name, "") for name in rule.get("source_labels", ()))
+        found = re.fullmatch(rule.get("regex", "(.*)"), value)
+        if rule.get("action", "replace") == "keep":
+            if not found:
+                return None
+        elif found:
+            labels[rule["target_label"]] = re.sub(
+                r"\$(\d)", lambda at, found=found: found[int(at[1])], rule.get("replacement", "$1")
+            )
+    return {name: value for name, value in labels.items() if name in {"__address__", "node", "pool"}}
+
+
+def discovered(at: int, **changes: str) -> dict[str, str]:
+    """Return what Prometheus's discovery says of one of our pods."""
+    labels = {f"label_{re.sub('[^a-z]', '_', key)}": value for key, value in ours.labels("k8s").items()}
+    about = {"container_name": "ranks", "phase": "Running", "ip": f"10.244.{at}.7", "node_name": f"gpu{at}"} | labels | changes
+    return {f"__meta_kubernetes_pod_{name}": value for name, value in about.items()}
+
+
+def test_pods_are_found_by_the_cluster_and_those_of_others_are_not():
+    found = yaml.safe_load(scrape_pods.scrape(WANTED, Monitoring(exporter=True, dcgm_port=9400), "k8s", "kubernetes"))
+    rdma, dcgm = found["scrape_configs"]
+    assert rdma["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["busbar"]}}]
+    assert kept(rdma, discovered(0)) == {"__address__": "10.244.0.7:9879", "node": "gpu0", "pool": "kubernetes"}
+    for other in ({"container_name": "x"}, {"phase": "Failed"}, {"label_app_kubernetes_io_instance": "another"}):
+        assert kept(rdma, discovered(0, **other)) is None
+    exporter = {"label_app": "nvidia-dcgm-exporter", "ip": "10.244.9.9"}
+    assert kept(dcgm, discovered(1, **exporter)) == {"__address__": "10.244.9.9:9400", "node": "gpu1", "pool": "kubernetes"}
+    assert kept(dcgm, discovered(7, **exporter)) is None, "a node of somebody else"
 
 
 def test_an_exporter_that_was_taken_away_is_not_scraped():

@@ -125,6 +125,37 @@ def test_an_unchanged_update_changes_nothing(built):
     assert pods(stage) == before
 
 
+def scraped(stage: Stage, node: str, of: str) -> str:
+    """Return what the exporter of `of`'s pod answers to the pod of `node`."""
+    (address,) = [one["status"]["podIP"] for one in ours(stage) if one["spec"]["nodeName"] == of]
+    program = f"import urllib.request as u; print(u.urlopen('http://{address}:9879/metrics', timeout=5).read().decode())"
+    (name,) = [one["metadata"]["name"] for one in ours(stage) if one["spec"]["nodeName"] == node]
+    world = World.at(stage.world, stage.scale)
+    return cluster.kubectl(world, "sitejump", "--namespace", "busbar", "exec", name, "--", "python3", "-IS", "-c", program)
+
+
+def test_the_exporter_shows_the_counters_of_the_devices_in_the_pods_to_those_who_may_read(built):
+    stage, _ = built
+    before = pods(stage)
+    # The first node's part of the pods' network only.
+    wanted = merged(stage.passed, {"monitoring": {"exporter": True, "readFrom": ["10.244.1.0/24"]}})
+    found = stage.up(**wanted)
+    assert found.status == 0, found
+    assert pods(stage) == before
+    for node in ("gpu0", "gpu1"):
+        text = scraped(stage, "gpu0", node)
+        (octets,) = [line for line in text.splitlines() if line.startswith("busbar_rdma_hw_ip4OutOctets_total{")]
+        assert octets.startswith('busbar_rdma_hw_ip4OutOctets_total{device="irdma0",port="1"}')
+        assert int(float(octets.split()[-1])) > 10**6
+    with pytest.raises(RuntimeError, match=r"Remote end closed|Connection reset|empty reply"):
+        scraped(stage, "gpu1", "gpu0")
+    assert "kubernetes_sd_configs" in stage.outputs()["monitoring"]
+    gone = stage.up(**merged(stage.passed, {"monitoring": {"exporter": False}}))
+    assert gone.status == 0, gone
+    with pytest.raises(RuntimeError, match="Connection refused"):
+        scraped(stage, "gpu0", "gpu0")
+
+
 #: What is changed in the stack -> what the update says; nothing in the cluster may change.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another cluster": (

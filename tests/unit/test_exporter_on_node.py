@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from components.remote_scripts import exporter_on_node, exporter_on_nodes
+from components.remote_scripts import exporter_on_node, exporter_on_nodes, wait_for_answer
 
 READER, OTHER = "10.20.1.5", "10.30.0.0/16"
 ASK = {"exporter": True, "port": 9879, "readers": [OTHER]}
@@ -31,7 +31,7 @@ class Machine:
         patch.setattr(exporter_on_node, "UNIT_FILE", str(self.unit))
         patch.setattr(exporter_on_node, "_RULES", str(self.rules))
         patch.setattr(exporter_on_node, "_run", self._run)
-        patch.setattr(exporter_on_node, "_wait", lambda address: self.calls.append(f"wait {address}"))
+        patch.setattr(exporter_on_node, "wait_for_answer", lambda address, _: self.calls.append(f"wait {address}"))
         patch.setattr(sys, "argv", ["-", f"{READER} 4711 10.20.1.11 22", READER])
 
     def _run(self, *argv: str) -> tuple[int, str, str]:
@@ -162,14 +162,14 @@ class Answering:
         self.now += seconds
 
 
-WAIT = vars(exporter_on_node)["_wait"]
+WAIT = wait_for_answer.wait_for_answer
 
 
 def waiting(patch: pytest.MonkeyPatch, refusals: int) -> Answering:
     found = Answering(refusals)
-    patch.setattr(exporter_on_node, "_wait", WAIT)
-    patch.setattr(exporter_on_node.urllib.request, "build_opener", found.build_opener)
-    patch.setattr(exporter_on_node, "time", SimpleNamespace(time=lambda: found.now, sleep=found.sleep))
+    patch.setattr(exporter_on_node, "wait_for_answer", WAIT)
+    patch.setattr(wait_for_answer.urllib.request, "build_opener", found.build_opener)
+    patch.setattr(wait_for_answer, "time", SimpleNamespace(time=lambda: found.now, sleep=found.sleep))
     return found
 
 
@@ -185,7 +185,7 @@ def test_an_exporter_that_does_not_answer_is_reported_with_its_last_output_at_th
     with pytest.raises(SystemExit) as ended:
         machine.main(capsys)
     said = f"does not answer at http://10.20.1.11:9879/metrics within 15 s: refused {len(found.tried)} times"
-    assert str(ended.value) == f"busbar-rdma-exporter {said}; journalctl -u busbar-rdma-exporter says more"
+    assert str(ended.value) == f"the exporter {said}; journalctl -u busbar-rdma-exporter says more"
     assert 14.5 <= found.now - 1000 <= 15.5
 
 
@@ -233,6 +233,13 @@ def test_the_program_runs_here_and_over_pinned_ssh_everywhere_else(fan, capsys):
         assert argv[-1] == command
         assert {"BatchMode=yes", "StrictHostKeyChecking=yes"} <= set(argv)
     assert {program for _, program in fan.calls} == {b"the program"}
+
+
+def test_in_pods_it_goes_by_the_program_in_sshs_place_and_each_hears_its_own_address(fan, monkeypatch):
+    monkeypatch.setattr(exporter_on_nodes, "_OWN_SHELL", "/busbar/in-pod")
+    exporter_on_nodes.main(NODES[:2], "the program", there=True)
+    found = sorted(argv for argv, _ in fan.calls)
+    assert found == [["/busbar/in-pod", "10.20.1.2", "python3 -IS - 10.20.1.2"], ["sh", "-c", "python3 -IS - 10.20.1.1"]]
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ MAY = {
         "config",
     },
     "components/monitoring.py": {
-        *("pulumi", "components.inventory", "components.reach", "components.remote_scripts", "config"),
+        *("pulumi", "components.inventory", "components.reach", "components.remote_scripts", "config", "manifests"),
     },
     "config": {"pydantic", "pydantic_core", "catalogue", "config", "scheduler"},
     "config/read.py": {"pulumi", "pydantic", "pydantic_core", "config"},

@@ -201,6 +201,15 @@ def test_a_command_that_fails_in_a_pod_that_lives_fails(monkeypatch):
     assert found.value.code == 3
 
 
+def test_a_program_that_is_no_request_fails_with_the_reason_where_its_pod_is_gone(cluster, monkeypatch):
+    cluster.pods = []
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"print(1)\n")))
+    with pytest.raises(SystemExit, match="the pod on gpu0 is gone"):
+        kubernetes_run.main(
+            {"kubeconfig": None, "namespace": "busbar", "pods": "x", "node": "gpu0", "files": [], "command": "work"}
+        )
+
+
 def test_a_file_is_copied_into_the_pod_only_if_it_lacks_it(cluster, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "runner.pyz").write_bytes(b"x")

@@ -1,0 +1,70 @@
+"""Starts the exporter of RDMA counters in this pod, or ends it: a pod has no systemd, so it runs as long as the pod does.
+
+Its word is the address of the pod, which it listens on.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Dict
+
+from components.remote_scripts.wait_for_answer import wait_for_answer
+
+#: Where it is kept, below the pod's home folder.
+FOLDER = os.path.join(os.path.expanduser("~"), ".busbar", "exporter")
+_ENDS_S = 10
+
+
+def main(program: str, ask: Dict[str, Any]) -> None:
+    """Start `program`, or end it; print whether it is there, or exit with a sentence.
+
+    `ask` has `exporter`, whether it is to be there, `port`, and `readers`, the networks that may read.
+    """
+    _end()
+    if not ask["exporter"]:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        print(json.dumps({"there": False}))
+        return
+    listen = sys.argv[1]
+    os.makedirs(FOLDER, mode=0o700, exist_ok=True)
+    path = os.path.join(FOLDER, "rdma_exporter.py")
+    with open(path, "w") as target:
+        target.write(program)
+    allowed = [word for one in ask["readers"] for word in ("--allow", one)]
+    argv = [sys.executable, "-IS", path, "--listen", listen, "--port", str(ask["port"]), *allowed]
+    log = os.path.join(FOLDER, "log")
+    with open(log, "w") as said:
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+    with open(os.path.join(FOLDER, "pid"), "w") as target:
+        target.write(str(child.pid))
+    wait_for_answer("http://{}:{}/metrics".format(listen, ask["port"]), f"{log} in the pod says more")
+    print(json.dumps({"there": True}))
+
+
+def _end() -> None:
+    """End the one that runs, if it is still the exporter that has its number."""
+    try:
+        with open(os.path.join(FOLDER, "pid")) as source:
+            pid = int(source.read())
+    except (OSError, ValueError):
+        return
+    deadline = time.time() + _ENDS_S
+    while FOLDER.encode() in _words_of(pid):
+        try:
+            os.kill(pid, signal.SIGTERM if time.time() < deadline else signal.SIGKILL)
+        except OSError:
+            return
+        time.sleep(0.05)
+
+
+def _words_of(pid: int) -> bytes:
+    """Return the command line of a process; nothing of one that has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as source:
+            return source.read()
+    except OSError:
+        return b""

@@ -1,0 +1,55 @@
+"""What Prometheus scrapes of a stack's pods, found by the cluster itself: pods that are made anew keep their place in it.
+
+Sources: Prometheus, "Configuration" (kubernetes_sd_config, role `pod`: a container without ports is one target, whose address
+is made by relabelling); GPU Operator 24.3 (its dcgm-exporter's pods have the label `app: nvidia-dcgm-exporter`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from manifests import ours
+
+if TYPE_CHECKING:
+    from config.kubernetes.model import Kubernetes
+    from config.monitoring import Monitoring
+
+#: Where GPU Operator's documents install it, and the label of its dcgm-exporter.
+_OPERATOR, _DCGM = "gpu-operator", "nvidia-dcgm-exporter"
+
+
+def scrape(wanted: Kubernetes, asked: Monitoring, stack: str, pool: str) -> str:
+    """Return a configuration of Prometheus for the pods of `stack`; `node` and `pool` are what the dashboard asks for."""
+    jobs = []
+    if asked.exporter:
+        kept = [("__meta_kubernetes_pod_container_name", "ranks"), ("__meta_kubernetes_pod_phase", "Running")]
+        kept += [(f"__meta_kubernetes_pod_label_{_plain(key)}", value) for key, value in sorted(ours.labels(stack).items())]
+        jobs.append(_job("busbar-rdma", wanted.namespace, kept, asked.port, pool))
+    if asked.dcgm_port is not None:
+        # Of a GPU's node, not of its pod: the exporter's own pods, on the stack's nodes.
+        nodes = "|".join(map(re.escape, wanted.nodes))
+        kept = [("__meta_kubernetes_pod_label_app", _DCGM), ("__meta_kubernetes_pod_node_name", nodes)]
+        jobs.append(_job("dcgm", _OPERATOR, kept, asked.dcgm_port, pool))
+    return str(yaml.safe_dump({"scrape_configs": jobs}, sort_keys=False, width=10**6))
+
+
+def _job(name: str, namespace: str, kept: list[tuple[str, str]], port: int, pool: str) -> dict[str, Any]:
+    return {
+        "job_name": name,
+        "scrape_interval": "15s",
+        "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": [namespace]}}],
+        "relabel_configs": [
+            *({"source_labels": [label], "regex": value, "action": "keep"} for label, value in kept),
+            {"source_labels": ["__meta_kubernetes_pod_ip"], "replacement": f"$1:{port}", "target_label": "__address__"},
+            {"source_labels": ["__meta_kubernetes_pod_node_name"], "target_label": "node"},
+            {"replacement": pool, "target_label": "pool"},
+        ],
+    }
+
+
+def _plain(name: str) -> str:
+    """Return a label as Prometheus writes it into a name: what is no letter, digit or underscore is an underscore."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", name)
