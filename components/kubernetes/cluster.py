@@ -10,6 +10,7 @@ from pulumi_command import remote
 
 from components import remote_scripts
 from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
+from components.kubernetes import operator
 from components.kubernetes.pods import Pods
 from components.reach import DIAL_ERROR_LIMIT, Machine, Reach, last_line
 from config.kubernetes.model import SET, Kubernetes
@@ -22,7 +23,8 @@ class KubernetesCluster(pulumi.ComponentResource):
     """Pods with GPUs and rails on an existing cluster.
 
     Creates: one Command on the control plane's host, however many nodes there are. In the cluster that makes a namespace, a
-    definition of each rail, a service account with a role, a headless service and an Indexed Job.
+    definition of each rail, a service account with a role, a headless service and an Indexed Job. Where the stack brings GPU
+    Operator, a Command for that comes before.
     Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, by the names of the cluster's nodes and
     the addresses of the pods. Another pod is another identity. Raising `measure.run` looks for the pods again, and makes those
     anew that are gone.
@@ -48,6 +50,10 @@ class KubernetesCluster(pulumi.ComponentResource):
             "devices": list(wanted.devices),
             "rdma": wanted.rdma,
         }
+        # Its GPUs are offered once it is there, and what takes them comes after.
+        before = []
+        if wanted.gpu_operator is not None:
+            before = [operator.brought(f"{name}-gpu-operator", wanted, wanted.gpu_operator, connection, measure, self)]
         documents = objects(wanted, stack)
         program = remote_scripts.read("kubernetes_objects").call(ask=ask | _asked(wanted, documents, labels, measure))
         applied = remote.Command(
@@ -58,7 +64,7 @@ class KubernetesCluster(pulumi.ComponentResource):
             stdin=f"# measurement {measure.run}\n{program}",
             logging=remote.Logging.STDERR,
             add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=before),
         )
         self.reach = Pods(control_plane, jump, connection, ask, wanted.nodes[0])
         shell = ranks.REMOTE_SHELL if len(wanted.nodes) > 1 else ""

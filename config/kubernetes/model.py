@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -12,7 +13,7 @@ from catalogue.containers import HOMES_INSIDE
 from config.hosts import inventory, known_hosts
 from config.measure import Measure
 from config.model import Model
-from config.shared_values import Cidr
+from config.shared_values import Cidr, Sha256
 
 #: Name of the one set of pods.
 SET = "kubernetes"
@@ -97,6 +98,12 @@ def _pci(value: str) -> str:
     return value
 
 
+def _archive(value: str) -> str:
+    if not Path(value).expanduser().is_file():
+        raise ValueError(f"is {value!r}, and there is no such file on this machine; helm pull fetches a chart's archive")
+    return value
+
+
 class Rail(Model):
     """One interface of every node that pods get: the host's own, moved into the pod, with an address of `range`."""
 
@@ -117,6 +124,24 @@ class Rail(Model):
         description="PCI address of the device, the same on all nodes: rdma-cni then moves the RDMA device with its "
         "interface. null leaves that to you.",
         examples=["0000:14:00.0"],
+    )
+
+
+class GpuOperator(Model):
+    """NVIDIA's GPU Operator, which brings driver, container toolkit and device plugin onto the nodes."""
+
+    chart: Annotated[str, AfterValidator(_archive)] = Field(
+        description="Chart archive on this machine, as `helm pull nvidia/gpu-operator --version v24.3.0` writes it.",
+        examples=["./gpu-operator-v24.3.0.tgz"],
+    )
+    sha256: Sha256 = Field(
+        description="sha256 of the archive.", examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"]
+    )
+    namespace: Annotated[str, AfterValidator(_namespace)] = Field(
+        default="gpu-operator", description="Namespace that is created for it, and removed with it.", examples=["gpu-operator"]
+    )
+    values: dict[str, Any] = Field(
+        default={}, description="Values of the chart.", examples=[{"toolkit": {"version": "v1.15.0-ubi8"}}]
     )
 
 
@@ -158,6 +183,10 @@ class Kubernetes(Model):
     )
     gpu_resource: Annotated[str, AfterValidator(_resource)] = Field(
         default="nvidia.com/gpu", description="Extended resource of the GPUs.", examples=["nvidia.com/gpu"]
+    )
+    gpu_operator: GpuOperator | None = Field(
+        default=None,
+        description="NVIDIA's GPU Operator, where the stack is to bring it; null for a cluster that offers GPUs already.",
     )
     rails: tuple[Rail, ...] = Field(
         default=(),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from config.kubernetes.model import Kubernetes
@@ -75,7 +77,28 @@ def rail_addresses(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
             )
 
 
-RULES: dict[str, Rule[Kubernetes, None]] = {one.id: one for one in (nodes_named, host_keys, rails_between, rail_addresses)}
+@rule("gpu-operator", ERROR, "a chart is code that runs with every right on the nodes", guard=True)
+def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
+    """A chart that is another than the one that is pinned, and one whose namespace is the pods'."""
+    operator = wanted.gpu_operator
+    if operator is None:
+        return
+    found = hashlib.sha256(Path(operator.chart).expanduser().read_bytes()).hexdigest()
+    if found != operator.sha256:
+        yield Breach(
+            "kubernetes.gpuOperator.sha256",
+            f"is {operator.sha256}, and {operator.chart} has {found}; somebody changed one of them, or it is another version",
+        )
+    if operator.namespace == wanted.namespace:
+        yield Breach(
+            "kubernetes.gpuOperator.namespace",
+            f"is {operator.namespace}, which is kubernetes.namespace too; give the operator a namespace of its own",
+        )
+
+
+RULES: dict[str, Rule[Kubernetes, None]] = {
+    one.id: one for one in (nodes_named, host_keys, rails_between, rail_addresses, gpu_operator)
+}
 
 
 def findings(wanted: Kubernetes, _region: str | None) -> tuple[Finding, ...]:

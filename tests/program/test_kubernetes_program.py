@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import sys
@@ -13,6 +14,7 @@ import yaml
 from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, run_program
 
 from components import remote_scripts
+from components.kubernetes import operator
 from tools.stack_changes import DEFAULT
 
 FACTS = SERVER_FACTS | {"gpus": 1, "hca": [["irdma0", 25, "net1", True, "ice"]], "front": "eth0", "network": "10.244.0.0/24"}
@@ -46,7 +48,14 @@ def cluster(tmp_path, monkeypatch):
     known = tmp_path / "known_hosts"
     known.write_text(f"10.138.61.49 {HOST_KEY}\n203.0.113.9 {HOST_KEY}\n")
 
-    def run(measure: Any = None, lines: dict[str, str] | None = None, monitoring: Any = None, **changes: Any):
+    def run(
+        measure: Any = None,
+        lines: dict[str, str] | None = None,
+        monitoring: Any = None,
+        *,
+        preview: bool = False,
+        **changes: Any,
+    ):
         given = {
             "controlPlane": "root@10.138.61.49",
             "knownHosts": str(known),
@@ -56,7 +65,7 @@ def cluster(tmp_path, monkeypatch):
             "image": "registry.example/pytorch:23.09-py3",
         }
         wanted = {"kubernetes": given | changes, "measure": measure or {}, "monitoring": monitoring or {}}
-        return run_program(LINES | (lines or {}), target="kubernetes", oci=DEFAULT, **wanted)
+        return run_program(LINES | (lines or {}), target="kubernetes", oci=DEFAULT, preview=preview, **wanted)
 
     return run
 
@@ -158,6 +167,38 @@ def test_the_exporter_starts_in_the_pods_that_are_there_and_no_pod_is_made_anew_
     assert "def _end(" in said["program"]
     for name in ("cluster-objects", "acceptance-build", "acceptance-measure"):
         assert named(found, name)["stdin"] == named(without, name)["stdin"]
+
+
+CHART = """
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: {name: cluster-policy}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusterpolicies.nvidia.com}
+"""
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_preview_says_what_gpu_operator_brings_and_the_pods_come_after_it(cluster, tmp_path, monkeypatch, preview):
+    chart, said = tmp_path / "chart.tgz", list[str]()
+    chart.write_bytes(b"chart")
+    monkeypatch.setattr(operator, "rendered", lambda _: CHART)
+    monkeypatch.setattr(pulumi.log, "info", lambda text, *_: said.append(text))
+    given = {"chart": str(chart), "sha256": hashlib.sha256(b"chart").hexdigest()}
+    found = cluster(gpuOperator=given, preview=preview)
+    assert "GPU Operator comes with 3 objects: 1 Namespace, 1 CustomResourceDefinition, 1 ClusterPolicy" in said
+    (copied,) = [inputs for _, name, inputs in found.resources if name == "cluster-gpu-operator-manifest"]
+    inputs = named(found, "cluster-gpu-operator")
+    ask = asked(inputs["stdin"])["ask"]
+    assert ask["file"] == copied["remotePath"]
+    assert ask["objects"][-1] == ["clusterpolicy.nvidia.com", "cluster-policy", ""]
+    assert ask["definitions"] == ["clusterpolicies.nvidia.com"]
+    assert "ClusterPolicy" not in inputs["stdin"], "a manifest of hundreds of kilobytes is a file and not in the state"
+    assert inputs["delete"] == f"exec {remote_scripts.PYTHON} remove"
+    names = [name for _, name, _ in found.resources]
+    assert names.index("cluster-gpu-operator") < names.index("cluster-objects")
 
 
 def test_no_secret_and_no_environment_is_in_what_is_sent(cluster):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -125,6 +126,40 @@ def test_an_image_may_be_pinned_by_its_digest_instead_of_a_tag(given):
     assert not judged(given | {"image": "registry.example:5000/a/b@sha256:" + "0" * 64})[1]
 
 
-def test_every_rule_is_broken_by_a_case(given):
-    broken = {one.rule for changes, _ in WRONG for one in findings(judged(given | changes)[0], None)}
+def test_every_rule_is_broken_by_a_case(given, operator):
+    cases = [changes for changes, _ in WRONG] + [{"gpuOperator": operator | {"sha256": "0" * 64}}]
+    broken = {one.rule for changes in cases for one in findings(judged(given | changes)[0], None)}
     assert broken == set(RULES)
+
+
+@pytest.fixture
+def operator(tmp_path) -> dict[str, Any]:
+    chart = tmp_path / "gpu-operator-v24.3.0.tgz"
+    chart.write_bytes(b"chart")
+    return {"chart": str(chart), "sha256": hashlib.sha256(b"chart").hexdigest()}
+
+
+def test_a_pinned_chart_is_accepted_with_its_values(given, operator):
+    values = {"toolkit": {"version": "v1.15.0-ubi8"}, "driver": {"enabled": False}}
+    wanted, wrong = judged(given | {"gpuOperator": operator | {"values": values}})
+    assert not wrong
+    assert wanted.gpu_operator is not None
+    assert (wanted.gpu_operator.namespace, wanted.gpu_operator.values) == ("gpu-operator", values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"sha256": "0" * 64}, f"kubernetes.gpuOperator.sha256 is {'0' * 64}, and "),
+        ({"sha256": "v24.3.0"}, "kubernetes.gpuOperator.sha256 is "),
+        ({"namespace": "busbar"}, "kubernetes.gpuOperator.namespace is busbar, which is kubernetes.namespace too"),
+    ],
+)
+def test_another_chart_than_the_pinned_one_and_the_pods_own_namespace_are_refused(given, operator, changes, sentence):
+    _, wrong = judged(given | {"gpuOperator": operator | changes})
+    assert [one for one in wrong if one.startswith(sentence)], wrong
+
+
+def test_a_chart_that_is_not_there_is_refused(given, operator):
+    _, sentences = read.group("kubernetes", Kubernetes, json.dumps(given | {"gpuOperator": operator | {"chart": "/no.tgz"}}))
+    assert [one for one in sentences if one.startswith("kubernetes.gpuOperator.chart is '/no.tgz', and there is no such file")]

@@ -1,0 +1,200 @@
+"""GPU Operator by a chart: what helm renders is labelled and ordered, nothing of others is changed, and what lacks is said."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+from cluster_in_memory import Cluster, node
+
+from components.kubernetes import operator as brings
+from components.remote_scripts import kubernetes_operator
+from components.remote_scripts.kubectl import Answer
+from config.kubernetes.model import GpuOperator
+from manifests import objects, operator
+
+LABELS = {"app.kubernetes.io/instance": "k8s", "app.kubernetes.io/part-of": "busbar-gpu-operator"}
+#: The kinds that the chart of 24.3.0 has, one of each, as helm orders them.
+RENDERED = """
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: {name: cluster-policy, labels: {app.kubernetes.io/instance: gpu-operator, helm.sh/chart: gpu-operator-v24.3.0}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: gpu-operator, namespace: gpu-operator}
+spec: {template: {metadata: {labels: {app.kubernetes.io/instance: gpu-operator}}}}
+---
+# a template that rendered to nothing
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusterpolicies.nvidia.com}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: cleanup, annotations: {helm.sh/hook: pre-delete}}
+"""
+
+
+def found() -> list[dict[str, Any]]:
+    return operator.documents(RENDERED, "gpu-operator", LABELS)
+
+
+def test_definitions_come_first_their_objects_last_and_hooks_of_helm_not_at_all():
+    assert [one["kind"] for one in found()] == ["Namespace", "CustomResourceDefinition", "Deployment", "ClusterPolicy"]
+    assert operator.summary(found()) == "1 Namespace, 1 CustomResourceDefinition, 1 Deployment, 1 ClusterPolicy"
+
+
+def test_every_object_has_the_stacks_labels_and_its_pods_keep_the_charts():
+    for one in found():
+        assert LABELS.items() <= one["metadata"]["labels"].items()
+    policy = found()[-1]
+    assert policy["metadata"]["labels"]["helm.sh/chart"] == "gpu-operator-v24.3.0"
+    pods = found()[2]["spec"]["template"]["metadata"]["labels"]
+    assert pods == {"app.kubernetes.io/instance": "gpu-operator"}, "the operator finds its pods by them"
+
+
+@pytest.mark.parametrize("text", ["- a list", "kind: Pod", "just text"])
+def test_what_is_no_object_is_refused_by_its_number(text):
+    with pytest.raises(ValueError, match="document 2 of the rendered chart is no object of Kubernetes"):
+        operator.documents(f"{RENDERED.split('---', maxsplit=1)[0]}---\n{text}\n", "gpu-operator", LABELS)
+
+
+# helm
+
+
+@pytest.fixture
+def asked(tmp_path) -> GpuOperator:
+    chart = tmp_path / "gpu-operator-v24.3.0.tgz"
+    chart.write_bytes(b"chart")
+    return GpuOperator(chart=str(chart), sha256="0" * 64, values={"toolkit": {"version": "v1.15.0-ubi8"}})
+
+
+def helm(tmp_path: Path, patch: pytest.MonkeyPatch, script: str) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "helm").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "helm").chmod(0o755)
+    patch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_the_chart_is_rendered_with_its_values_and_without_anything_of_the_users(asked, tmp_path, monkeypatch):
+    monkeypatch.setenv("HELM_PLUGINS", "/theirs")
+    helm(
+        tmp_path,
+        monkeypatch,
+        'echo "words: [$*]" | tr -d ","; printf "values: "; cat; echo; echo "plugins: \\"$HELM_PLUGINS\\""',
+    )
+    said = yaml.safe_load(brings.rendered(asked).replace("words: [", "words: '[").replace("-]", "-]'"))
+    assert said["words"] == (
+        f"[template gpu-operator {asked.chart} --namespace gpu-operator --include-crds --no-hooks --values -]"
+    )
+    assert (said["values"], said["plugins"]) == (asked.values, "")
+
+
+def test_a_machine_without_helm_is_told_at_preview(asked, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(pulumi.RunError, match=r"^kubernetes\.gpuOperator is set, and this machine has no helm, which renders"):
+        brings.rendered(asked)
+
+
+def test_what_helm_does_not_render_is_said_with_its_reason(asked, tmp_path, monkeypatch):
+    helm(tmp_path, monkeypatch, "echo 'WARNING: x' >&2; echo 'Error: file does not appear to be a gzipped archive' >&2; exit 1")
+    with pytest.raises(
+        pulumi.RunError, match="which helm does not render: Error: file does not appear to be a gzipped archive"
+    ):
+        brings.rendered(asked)
+
+
+# On the control plane's host
+
+TEXT = objects.text(found())
+ASK: dict[str, Any] = {
+    "kubeconfig": None,
+    "namespace": "gpu-operator",
+    "file": "busbar-gpu-operator-1.yaml",
+    "definitions": ["clusterpolicies.nvidia.com"],
+    "objects": [
+        ["namespace", "gpu-operator", ""],
+        ["customresourcedefinition.apiextensions.k8s.io", "clusterpolicies.nvidia.com", ""],
+        ["deployment.apps", "gpu-operator", "gpu-operator"],
+        ["clusterpolicy.nvidia.com", "cluster-policy", ""],
+    ],
+    "labels": LABELS,
+    "nodes": ["gpu0", "gpu1"],
+    "gpus": 1,
+    "gpu_resource": "nvidia.com/gpu",
+    "timeout_s": 0.05,
+}
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch) -> Cluster:
+    made = Cluster()
+    monkeypatch.setattr(Cluster, "_wait", lambda *_: Answer(0, "", ""), raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ASK["file"]).write_text(TEXT)
+    monkeypatch.setattr(kubernetes_operator, "Kubectl", lambda *_: made)
+    monkeypatch.setattr(kubernetes_operator, "_PAUSE_S", 0)
+    monkeypatch.setattr(sys, "argv", ["-"])
+    return made
+
+
+def test_definitions_are_in_use_before_their_objects_are_applied(cluster, capsys):
+    kubernetes_operator.main(ASK)
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "gpu-operator", "gpus": {"gpu0": 1, "gpu1": 1}}
+    assert [verb for verb in cluster.verbs() if verb != "get"] == ["apply", "wait", "apply", "wait"]
+    (waited,) = {words for words in cluster.calls if words[0] == "wait"}
+    assert waited[-1] == "crd/clusterpolicies.nvidia.com"
+    assert {kind for kind, _ in cluster.objects} == {kind for kind, _, _ in ASK["objects"]}
+    assert not [words for words in cluster.calls if "--force-conflicts" in words]
+
+
+def test_an_operator_of_somebody_else_is_left_as_it_is(cluster):
+    theirs = {"kind": "Deployment", "metadata": {"name": "gpu-operator", "labels": {"app": "gpu-operator"}}}
+    cluster.objects["deployment.apps", "gpu-operator"] = theirs
+    with pytest.raises(
+        SystemExit, match=r"the cluster has one already, which was left as it is \(deployment\.apps gpu-operator\)"
+    ):
+        kubernetes_operator.main(ASK)
+    assert "apply" not in cluster.verbs()
+
+
+def test_nodes_that_never_offer_gpus_are_named_with_what_the_operators_pods_wait_for(cluster):
+    cluster.nodes = [node("gpu0"), node("gpu1", gpus="0")]
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image nvcr.io/nvidia/driver:550.54.15"}
+    cluster.coming = [
+        {
+            "kind": "Pod",
+            "metadata": {"name": "nvidia-driver-daemonset-x"},
+            "status": {"phase": "Pending", "initContainerStatuses": [{"state": {"waiting": waiting}}]},
+        }
+    ]
+    with pytest.raises(SystemExit) as ended:
+        kubernetes_operator.main(ASK)
+    assert str(ended.value) == (
+        "GPU Operator is applied, and gpu1 offer less than 1 of nvidia.com/gpu to pods within 0 s: nvidia-driver-daemonset-x: "
+        "ImagePullBackOff (Back-off pulling image nvcr.io/nvidia/driver:550.54.15)"
+    )
+
+
+def test_what_the_cluster_does_not_accept_is_said(cluster):
+    cluster.wrong["apply"] = Answer(1, "", 'customresourcedefinitions is forbidden: User "x" cannot patch\n')
+    with pytest.raises(SystemExit, match="did not accept an object of GPU Operator: customresourcedefinitions is forbidden"):
+        kubernetes_operator.main(ASK)
+
+
+def test_destroy_removes_the_charts_own_kinds_before_what_defines_them(cluster, monkeypatch):
+    kubernetes_operator.main(ASK)
+    cluster.calls.clear()
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    kubernetes_operator.main(ASK)
+    assert [words[1] for words in cluster.calls] == [kind for kind, _, _ in reversed(ASK["objects"])]
+    assert all("app.kubernetes.io/part-of=busbar-gpu-operator" in " ".join(words) for words in cluster.calls)
+    assert not cluster.objects
