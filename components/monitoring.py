@@ -96,7 +96,18 @@ def scrape(found: NodeSet, wanted: Wanted) -> str:
     """Return a configuration of Prometheus that scrapes what runs on the nodes, each under its name."""
     jobs = {"busbar-rdma": wanted.port} if wanted.exporter else {}
     jobs |= {"dcgm": wanted.dcgm_port} if wanted.dcgm_port is not None else {}
-    return "\n".join(["scrape_configs:", *(line for job, port in jobs.items() for line in _job(job, port, found)), ""])
+    lines = [line for job, port in jobs.items() for line in _job(job, port, found)]
+    return "\n".join(["scrape_configs:", *lines, *_switches(wanted, found), ""])
+
+
+def _switches(wanted: Wanted, found: NodeSet) -> Iterator[str]:
+    """Yield the job of the collectors that ask the switches; a collector says which switch a counter is of."""
+    if wanted.switches:
+        yield "  - job_name: switches"
+        yield "    scrape_interval: 15s"
+        yield "    static_configs:"
+        yield f"      - targets: {json.dumps(list(wanted.switches))}"
+        yield f"        labels: {{pool: {json.dumps(found.name)}}}"
 
 
 def _job(job: str, port: int, found: NodeSet) -> Iterator[str]:

@@ -11,7 +11,7 @@ from config.model import Model
 from config.shared_values import Cidr
 
 #: The least port that needs no privilege.
-_FREE = 1024
+_FREE, _HIGHEST = 1024, 65535
 #: Networks that nobody reaches from the Internet (RFC 1918, RFC 6598).
 _PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))
 
@@ -19,6 +19,17 @@ _PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192
 def _private(value: str) -> str:
     if not is_inside(value, *_PRIVATE):
         raise ValueError(f"is {value}, which is no private network; counters are not shown to the world")
+    return value
+
+
+def _collector(value: str) -> str:
+    address, colon, port = value.rpartition(":")
+    try:
+        private = is_inside(f"{ipaddress.IPv4Address(address)}/32", *_PRIVATE)
+    except ValueError:
+        private = False
+    if not colon or not private or not port.isdigit() or not 0 < int(port) <= _HIGHEST:
+        raise ValueError(f"is {value!r}; it must be a private IPv4 address and a port, such as 10.20.9.5:9804")
     return value
 
 
@@ -50,7 +61,14 @@ class Monitoring(Model):
         examples=[9400],
     )
 
+    switches: tuple[Annotated[str, AfterValidator(_collector)], ...] = Field(
+        default=(),
+        description="address:port of each gNMI collector of yours whose Prometheus output is scraped too, such as gNMIc's; "
+        "it asks the switches, and this stack does not.",
+        examples=[["10.20.9.5:9804"]],
+    )
+
     @property
     def wanted(self) -> bool:
         """Whether there is something to scrape."""
-        return bool(self.exporter) or self.dcgm_port is not None
+        return bool(self.exporter) or self.dcgm_port is not None or bool(self.switches)

@@ -23,7 +23,7 @@ _OPERATOR, _DCGM = "gpu-operator", "nvidia-dcgm-exporter"
 
 def scrape(wanted: Kubernetes, asked: Monitoring, stack: str, pool: str) -> str:
     """Return a configuration of Prometheus for the pods of `stack`; `node` and `pool` are what the dashboard asks for."""
-    jobs = []
+    jobs: list[dict[str, Any]] = []
     if asked.exporter:
         kept = [("__meta_kubernetes_pod_container_name", "ranks"), ("__meta_kubernetes_pod_phase", "Running")]
         kept += [(f"__meta_kubernetes_pod_label_{_plain(key)}", value) for key, value in sorted(ours.labels(stack).items())]
@@ -33,6 +33,9 @@ def scrape(wanted: Kubernetes, asked: Monitoring, stack: str, pool: str) -> str:
         nodes = "|".join(map(re.escape, wanted.nodes))
         kept = [("__meta_kubernetes_pod_label_app", _DCGM), ("__meta_kubernetes_pod_node_name", nodes)]
         jobs.append(_job("dcgm", _OPERATOR, kept, asked.dcgm_port, pool))
+    if asked.switches:
+        static = [{"targets": list(asked.switches), "labels": {"pool": pool}}]
+        jobs.append({"job_name": "switches", "scrape_interval": "15s", "static_configs": static})
     return str(yaml.safe_dump({"scrape_configs": jobs}, sort_keys=False, width=10**6))
 
 

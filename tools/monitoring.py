@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
         return 2
     scrape = json.load(sys.stdin).get("monitoring")
     if not scrape:
-        sys.stderr.write("nothing of this stack is scraped; set monitoring.exporter or monitoring.dcgmPort, and update\n")
+        sys.stderr.write("nothing of this stack is scraped; set monitoring.exporter, dcgmPort or switches, and update\n")
         return 1
     folder = Path(argv[0])
     folder.mkdir(parents=True, exist_ok=True)

@@ -50,6 +50,13 @@ def test_nothing_is_asked_by_default():
             {"monitoring": {"exporter": True, "readFrom": ["192.168.7.0/24"]}},
             "monitoring.readFrom[0] is 192.168.7.0/24, and nodes take in nothing from outside oci.network.vcn, 10.0.0.0/16.",
         ),
+        *(
+            (
+                {"monitoring": {"switches": [value]}},
+                f"monitoring.switches[0] is '{value}'; it must be a private IPv4 address and a",
+            )
+            for value in ("10.20.9.5", "8.8.8.8:9804", "switch:9804", "10.20.9.5:0", "10.20.9.5:99999")
+        ),
         (
             {"monitoring": {"exporter": True}, "oci": {"network": {"ingress": "ssh"}}},
             "monitoring.exporter is true, and oci.network.ingress is ssh, so nobody could read it; set that to all.",
@@ -162,6 +169,18 @@ def test_pods_are_found_by_the_cluster_and_those_of_others_are_not():
     assert kept(dcgm, discovered(7, **exporter)) is None, "a node of somebody else"
 
 
+def test_collectors_of_switches_are_scraped_beside_the_nodes_on_every_target():
+    asked = Monitoring(switches=("10.20.9.5:9804", "10.20.9.6:9804"))
+    assert asked.wanted
+    expected = {
+        "job_name": "switches",
+        "scrape_interval": "15s",
+        "static_configs": [{"targets": ["10.20.9.5:9804", "10.20.9.6:9804"], "labels": {"pool": "gpu"}}],
+    }
+    for text in (scrape(NODES, asked), scrape_pods.scrape(WANTED, asked, "k8s", "gpu")):
+        assert yaml.safe_load(text) == {"scrape_configs": [expected]}
+
+
 def test_an_exporter_that_was_taken_away_is_not_scraped():
     found = yaml.safe_load(scrape(NODES, Monitoring(exporter=False, dcgm_port=9400)))
     assert [job["job_name"] for job in found["scrape_configs"]] == ["dcgm"]
@@ -174,7 +193,7 @@ def test_the_tool_writes_both_files_of_a_stacks_outputs(tmp_path, monkeypatch, c
     assert (tmp_path / "new" / "busbar.json").read_text() == dashboard.text()
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"monitoring": None})))
     assert monitoring.main([str(tmp_path / "other")]) == 1
-    assert "set monitoring.exporter or monitoring.dcgmPort" in capsys.readouterr().err
+    assert "set monitoring.exporter, dcgmPort or switches, and update" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
 
 
