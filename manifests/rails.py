@@ -23,16 +23,20 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 def definition(index: int, rail: Rail, metadata: dict[str, Any]) -> dict[str, Any]:
     """Return the definition of rail number `index`, from 0."""
     name = f"{ours.RAIL}{index}"
-    moved = {"type": "host-device", "device": rail.interface, "ipam": {"type": "whereabouts", "range": rail.range}}
-    # An RDMA device stays in the node's network namespace when its interface leaves, unless this plugin moves it too.
-    plugins = [moved, {"type": "rdma", "deviceID": rail.pci}] if rail.pci else [moved]
-    config = {"cniVersion": "0.3.1", "name": name, "plugins": plugins}
+    config = {"cniVersion": "0.3.1", "name": name, "plugins": plugins(rail)}
     return {
         "apiVersion": "k8s.cni.cncf.io/v1",
         "kind": "NetworkAttachmentDefinition",
         "metadata": metadata | {"name": name},
         "spec": {"config": json.dumps(config, sort_keys=True)},
     }
+
+
+def plugins(rail: Rail) -> list[dict[str, Any]]:
+    """Return what moves a rail into a pod."""
+    moved = {"type": "host-device", "device": rail.interface, "ipam": {"type": "whereabouts", "range": rail.range}}
+    # An RDMA device stays in the node's network namespace when its interface leaves, unless this plugin moves it too.
+    return [moved, {"type": "rdma", "deviceID": rail.pci}] if rail.pci else [moved]
 
 
 def inside(index: int) -> str:

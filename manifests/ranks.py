@@ -57,7 +57,7 @@ def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def job(wanted: Kubernetes, metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]:
-    """Return the Job; its annotation changes with all that Kubernetes does not let anyone change in a Job."""
+    """Return the Job; its annotation changes with its rails, and with all that nobody may change in a Job that is there."""
     count = len(wanted.nodes)
     spec = {
         "completionMode": "Indexed",
@@ -70,7 +70,9 @@ def job(wanted: Kubernetes, metadata: dict[str, Any], chosen: dict[str, str]) ->
             "spec": _pod(wanted, chosen),
         },
     }
-    marked = metadata | {"name": ours.RANKS, "annotations": {ours.TEMPLATE: ours.digest(spec)}}
+    # A pod that runs keeps the rails that it got, whatever their definitions say by now.
+    known = {"spec": spec, "rails": [rails.plugins(rail) for rail in wanted.rails]}
+    marked = metadata | {"name": ours.RANKS, "annotations": {ours.TEMPLATE: ours.digest(known)}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": marked, "spec": spec}
 
 

@@ -150,6 +150,17 @@ def test_another_image_is_another_job_and_another_label_is_not():
     assert mark() != mark(nodes=("gpu0", "gpu2"))
 
 
+@pytest.mark.parametrize("changes", [{"range": "10.100.102.0/24"}, {"interface": "ens256"}, {"pci": "0000:15:00.0"}])
+def test_another_rail_is_another_job_because_pods_that_run_keep_the_rail_that_they_got(changes):
+    def mark(rail: dict[str, Any]) -> str:
+        found = objects.objects(Kubernetes(**GIVEN | {"rails": (rail,)}), "k8s")[-1]
+        return str(found["metadata"]["annotations"][ours.TEMPLATE])
+
+    rail = {"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/24"}
+    assert mark(rail) == mark(dict(rail))
+    assert mark(rail) != mark(rail | changes)
+
+
 def test_a_pod_that_is_told_to_end_does_not_end_its_part_of_the_job_well():
     """An index that succeeded gets no successor, and a drained node's pod is told to end."""
     (container,) = one("tcp", "Job")["spec"]["template"]["spec"]["containers"]
