@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 _HANGS_AFTER_S = 60
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
+def wait_until(condition: Callable[[], object], what: str, hangs_after_s: int = _HANGS_AFTER_S) -> None:
     """Return once `condition` holds.
 
     Raises:
-        TimeoutError: it does not hold after a minute; `what` is the condition in words.
+        TimeoutError: it does not hold after a minute, or after `hangs_after_s`; `what` is the condition in words.
     """
-    deadline = time.monotonic() + _HANGS_AFTER_S
+    deadline = time.monotonic() + hangs_after_s
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"after {_HANGS_AFTER_S} s still waiting until {what}")
+            raise TimeoutError(f"after {hangs_after_s} s still waiting until {what}")
         time.sleep(0.02)

@@ -77,6 +77,15 @@ def on_node(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
     return there[0] if there else None
 
 
+def disrupted(pod: Optional[Dict[str, Any]]) -> str:
+    """Return by whom a pod that is being deleted is ended, such as an eviction; empty if the cluster does not say."""
+    for one in (pod or {}).get("status", {}).get("conditions", []):
+        # Kubernetes 1.26: EvictionByEvictionAPI, DeletionByTaintManager, PreemptionByScheduler, TerminationByKubelet ...
+        if pod is not None and one["type"] == "DisruptionTarget" and one["status"] == "True":
+            return "{} ended ({}: {})".format(pod["metadata"]["name"], one.get("reason", ""), one.get("message", ""))
+    return ""
+
+
 def ended(pods: List[Dict[str, Any]], node: str) -> str:
     """Return why the last pod of a node ended, as the cluster says; empty if it does not say."""
     for pod in pods:

@@ -114,7 +114,10 @@ def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
                 sys.exit(f"{name} cannot start: {why}")
         if time.monotonic() > deadline:
             lacking = [node for node, pod in found.items() if pod is None]
-            said = "; ".join(f"{name}: {why}" for name, why in sorted(last.items())) or "the cluster made no pod"
+            # A pod that was deleted meanwhile says nothing of those that are there.
+            there = {pod["metadata"]["name"] for pod in pods}
+            said = "; ".join(f"{name}: {why}" for name, why in sorted(last.items()) if name in there)
+            said = said or "the cluster made no pod"
             sys.exit("no pod runs on {} within {:.0f} s: {}".format(", ".join(lacking), ask["timeout_s"], said))
         time.sleep(_PAUSE_S)
 

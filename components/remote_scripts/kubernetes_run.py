@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any, Dict, List
 
-from components.remote_scripts.kubectl import CONTAINER, HOME, Kubectl, ended, on_node, pods_of
+from components.remote_scripts.kubectl import CONTAINER, HOME, Kubectl, disrupted, ended, on_node, pods_of
 from components.remote_scripts.kubernetes_evidence import Evidence
 
 _COPY_S = 300
@@ -26,7 +26,7 @@ def main(ask: Dict[str, Any]) -> None:
     pods = pods_of(kubectl, ask["pods"])
     pod = on_node(pods, ask["node"])
     if pod is None:
-        _refuse(request, _gone(pods, ask["node"], ""))
+        _refuse(request, _gone(ended(pods, ask["node"]), ask["node"], ""))
         return
     name = pod["metadata"]["name"]
     bring(kubectl, name, ask["files"])
@@ -46,18 +46,20 @@ def main(ask: Dict[str, Any]) -> None:
     evidence.give_back()
     with evidence:
         ran = subprocess.run(words, input=given, check=False)
+        # A pod that was evicted is gone in a moment, and with it who did that.
+        last = kubectl.get("pods", name) if ran.returncode != 0 else None
     if ran.returncode == 0:
         return
     pods = pods_of(kubectl, ask["pods"])
     left = on_node(pods, ask["node"])
     if left is None or left["metadata"]["uid"] != pod["metadata"]["uid"]:
-        _refuse(request, _gone(pods, ask["node"], evidence.kept))
+        _refuse(request, _gone(ended(pods, ask["node"]) or disrupted(last), ask["node"], evidence.kept))
         return
     sys.exit(ran.returncode)
 
 
-def _gone(pods: List[Dict[str, Any]], node: str, kept: str) -> str:
-    why = ended(pods, node) or "the cluster does not say why"
+def _gone(said: str, node: str, kept: str) -> str:
+    why = said or "the cluster does not say why"
     left = f"; what it had measured by then is in {kept} on the control plane's host" if kept else ""
     return f"the pod on {node} is gone: {why}{left}; make measure (measure.run) makes the pods again"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from rehearsed_cluster import ALLOWED, SITE, again, inside, kubectl, ours, pods
 
 from rehearsal.host import hosts
 from rehearsal.kubernetes import cluster
@@ -20,14 +20,8 @@ from tools.stack_changes import merged
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
-SITE = ROOT / "rehearsal" / "entry" / "sites" / "kubernetes.json"
 #: A rail of 25 Gbit/s at 1/100, in GB/s: busbw of two ranks is what each of them sends.
 WIRE_GB_S = 25 / 8 / 100
-#: Beside what a short plan leaves out: Intel's driver shows no byte counters of its ports. At 1/100 the gate is read at 8 MiB.
-ALLOWED = {
-    "measure": {"sizes": {"from": "1M", "to": "8M"}},
-    "accept": {"allowSkipped": ["spread", "looks", "transport", "proofs"]},
-}
 
 
 @pytest.fixture(scope="module")
@@ -36,35 +30,6 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     stage = Stage(tmp_path_factory.mktemp("kubernetes"), "kubernetes", SITE)
     yield stage, stage.pass_by(**ALLOWED)
     stage.close()
-
-
-def kubectl(stage: Stage, line: str) -> str:
-    """Run a command line of kubectl as the cluster's administrator; return what it prints."""
-    return cluster.kubectl(World.at(stage.world, stage.scale), "sitejump", *line.split())
-
-
-def again(stage: Stage) -> Finished:
-    """Measure once more, as `make measure` does."""
-    run = stage.passed.get("measure", {}).get("run", 1) + 10
-    stage.passed = merged(stage.passed, {"measure": {"run": run}})
-    return stage.up(**stage.passed)
-
-
-def ours(stage: Stage) -> list[dict[str, Any]]:
-    """Return the stack's pods."""
-    found = json.loads(kubectl(stage, "--namespace busbar get pods --output json"))["items"]
-    return [one for one in found if "deletionTimestamp" not in one["metadata"]]
-
-
-def pods(stage: Stage) -> dict[str, str]:
-    """Return the uid of each node's pod."""
-    return {one["spec"]["nodeName"]: one["metadata"]["uid"] for one in ours(stage)}
-
-
-def inside(stage: Stage, node: str, command: str) -> str:
-    """Return what a command prints in the pod of a node."""
-    (name,) = [one["metadata"]["name"] for one in ours(stage) if one["spec"]["nodeName"] == node]
-    return kubectl(stage, f"--namespace busbar exec {name} -- {command}")
 
 
 def carried(stage: Stage) -> dict[str, int]:

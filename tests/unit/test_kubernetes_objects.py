@@ -157,6 +157,17 @@ def test_a_pod_that_no_node_takes_says_so_in_the_schedulers_words(cluster):
     assert "no node takes it: 0/3 nodes are available: 2 Insufficient nvidia.com/gpu." in refused()
 
 
+def test_pods_that_were_deleted_meanwhile_say_nothing_at_the_end(cluster, monkeypatch):
+    cluster.coming[1] = pod(1, phase="Pending", conditions=[])
+    cluster.events = [{"reason": "FailedCreatePodSandBox", "message": "some trouble"}]
+
+    def deleted(_: float) -> None:
+        cluster.pods = []
+
+    monkeypatch.setattr(kubernetes_objects.time, "sleep", deleted)
+    assert refused() == "no pod runs on gpu0, gpu1 within 0 s: the cluster made no pod"
+
+
 def test_a_pod_without_its_rail_is_refused_though_it_runs(cluster):
     cluster.coming[1] = pod(1, rail="")
     assert refused().startswith("busbar-ranks-1-x on gpu1 runs without net1: Multus did not attach it")

@@ -171,6 +171,12 @@ def run(monkeypatch, request: dict[str, Any], status: int, after: Any = None) ->
 REQUEST = {"run_id": "abc", "kind": "measure"}
 
 
+def one_pod(cluster: Cluster, words: tuple[str, ...], given: Any) -> Answer:
+    """Answer `get pods NAME` with that pod, and all else as the cluster does."""
+    found = cluster.objects.get((words[0], words[1])) if len(words) > 1 else None
+    return Answer(0, json.dumps(found), "") if found else Cluster._get(cluster, words, given)  # noqa: SLF001
+
+
 @pytest.mark.usefixtures("cluster")
 def test_a_command_runs_in_the_first_nodes_pod_in_its_home(monkeypatch, capsys):
     (words,) = run(monkeypatch, REQUEST, 0)
@@ -186,6 +192,26 @@ def test_a_pod_that_is_evicted_in_a_run_is_an_answer_with_the_clusters_reason(cl
     run(monkeypatch, REQUEST, 137, evict)
     why = requests.refused(capsys.readouterr().out)
     assert why.startswith("the pod on gpu0 is gone: busbar-ranks-0-x ended (Evicted: The node was low on resource: ")
+
+
+def test_a_pod_that_is_deleted_by_an_eviction_says_so_although_another_is_there(cluster, monkeypatch, capsys):
+    target = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+
+    def evict() -> None:
+        cluster.objects["pods", "busbar-ranks-0-x"] = pod(0, conditions=[target])
+        cluster.pods[0] = pod(0, uid="successor")
+
+    monkeypatch.setattr(cluster, "_get", lambda words, given: one_pod(cluster, words, given))
+    run(monkeypatch, REQUEST, 143, evict)
+    why = requests.refused(capsys.readouterr().out)
+    assert why.startswith(
+        "the pod on gpu0 is gone: busbar-ranks-0-x ended (EvictionByEvictionAPI: Eviction API: evicting); make "
+    )
 
 
 def test_a_pod_that_is_gone_before_a_run_is_an_answer_too(cluster, monkeypatch, capsys):

@@ -1,0 +1,50 @@
+"""A stack of target kubernetes on a rehearsed cluster, as its administrator sees it: for the tests that run on one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from conftest import ROOT
+
+from rehearsal.kubernetes import cluster
+from rehearsal.world.world import World
+from tools.stack_changes import merged
+from tools.stage import Finished, Stage
+
+SITE = ROOT / "rehearsal" / "entry" / "sites" / "kubernetes.json"
+#: Beside what a short plan leaves out: Intel's driver shows no byte counters of its ports, and no program can use a rehearsed
+#: device. At 1/100 the gate is read at 8 MiB.
+ALLOWED = {
+    "measure": {"sizes": {"from": "1M", "to": "8M"}},
+    "accept": {"allowSkipped": ["spread", "looks", "transport", "proofs"]},
+}
+
+
+def kubectl(stage: Stage, line: str, given: str = "") -> str:
+    """Run a command line of kubectl as the cluster's administrator; return what it prints."""
+    return cluster.kubectl(World.at(stage.world, stage.scale), "sitejump", *line.split(), given=given)
+
+
+def again(stage: Stage, **changes: Any) -> Finished:
+    """Measure once more, as `make measure` does, with `changes` for this time."""
+    run = stage.passed.get("measure", {}).get("run", 1) + 10
+    stage.passed = merged(stage.passed, {"measure": {"run": run}})
+    return stage.up(**merged(stage.passed, changes))
+
+
+def ours(stage: Stage) -> list[dict[str, Any]]:
+    """Return the stack's pods."""
+    found = json.loads(kubectl(stage, "--namespace busbar get pods --output json"))["items"]
+    return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+
+
+def pods(stage: Stage) -> dict[str, str]:
+    """Return the uid of each node's pod; a pod that no node has yet is left out."""
+    return {one["spec"]["nodeName"]: one["metadata"]["uid"] for one in ours(stage) if "nodeName" in one["spec"]}
+
+
+def inside(stage: Stage, node: str, command: str) -> str:
+    """Return what a command prints in the pod of a node."""
+    (name,) = [one["metadata"]["name"] for one in ours(stage) if one["spec"]["nodeName"] == node]
+    return kubectl(stage, f"--namespace busbar exec {name} -- {command}")
