@@ -1,6 +1,7 @@
 """Slurm clusters on OCI and AWS whose nodes start when jobs need them: real Slurm, machines launched over the cloud's own API.
 
-One story for both; idle nodes leave on OCI, and on AWS they are still there when the stack is destroyed. Its chapters follow each other: each test goes on where the one before it ended.
+One story for both; idle nodes leave on OCI, and on AWS they are still there when the stack is destroyed. Its chapters follow
+each other: each test goes on where the one before it ended.
 """
 
 from __future__ import annotations
