@@ -5,5 +5,6 @@ from __future__ import annotations
 from cloudinit.containerd import Containerd
 from cloudinit.mounts import Mount
 from cloudinit.render import LoginBoot, NodeBoot, render
+from cloudinit.slurm_steps import Slurm
 
-__all__ = ["Containerd", "LoginBoot", "Mount", "NodeBoot", "render"]
+__all__ = ["Containerd", "LoginBoot", "Mount", "NodeBoot", "Slurm", "render"]

@@ -12,6 +12,7 @@ from typing import Any
 from catalogue.aws import MachineImage, Stack
 from cloudinit import aws_steps, slurm_steps, steps
 from cloudinit.mounts import nfs_client, tools
+from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
 #: The vendor's limit on user-data before base64 (EC2 user guide, "Run commands when you launch an EC2 instance").
@@ -46,7 +47,7 @@ class LoginBoot:
         mounts: its file systems.
         region: the region of `parameter`.
         parameter: name of the SSM parameter that takes its public host key.
-        slurm: install Slurm, because the machine will be its controller.
+        slurm: what of Slurm to install; None installs nothing.
     """
 
     image: MachineImage
@@ -55,7 +56,7 @@ class LoginBoot:
     mounts: Mounts
     region: str
     parameter: str
-    slurm: bool = False
+    slurm: Slurm | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ class ComputeBoot:
         efa: number of EFA devices that must exist; 0 skips the check.
         stack: the EFA software to install if the image has none, or an outdated one.
         enroot: version of enroot to install if the image has none; empty if ranks do not run in a container.
-        slurm: install Slurm, because the machine will be one of its nodes.
+        slurm: what of Slurm to install; None installs nothing.
     """
 
     image: MachineImage
@@ -80,7 +81,7 @@ class ComputeBoot:
     efa: int
     stack: Stack
     enroot: str = ""
-    slurm: bool = False
+    slurm: Slurm | None = None
 
 
 def render(boot: LoginBoot | ComputeBoot) -> str:
@@ -106,7 +107,7 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
 def _login(boot: LoginBoot) -> list[steps.Step]:
     # The key comes first, so that every later failure can be read there. The login node is not measured, so file systems do not
     # delay its boot or make it fail; a controller does nothing without the home folders of its jobs.
-    first = [*_home(boot.image, boot.mounts), *slurm_steps.install(boot.image)] if boot.slurm else []
+    first = [*_home(boot.image, boot.mounts), *slurm_steps.install(boot.image.packages, boot.slurm)] if boot.slurm else []
     last = _lustre(boot.image, boot.mounts) if boot.slurm else _mounts(boot.image, boot.mounts)
     return [
         tools(),
@@ -128,7 +129,7 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
         aws_steps.scratch(boot.image),
         *([aws_steps.enroot(boot.image, boot.enroot)] if boot.enroot else []),
         *_mounts(boot.image, boot.mounts),
-        *(slurm_steps.install(boot.image) if boot.slurm else []),
+        *(slurm_steps.install(boot.image.packages, boot.slurm) if boot.slurm else []),
         steps.sshd_for_bursts(),
         aws_steps.reload_sshd(),
     ]

@@ -13,6 +13,7 @@ from catalogue import ImageFamily, Shape
 from cloudinit import containerd, oci_steps, slurm_steps, steps
 from cloudinit.containerd import Containerd
 from cloudinit.mounts import Mount
+from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
 
@@ -26,7 +27,7 @@ class LoginBoot:
         search_domain: DNS domain of the nodes' subnet, so that their bare host names resolve.
         trusted_cidrs: networks that the machine's own firewall lets through; none leaves it as it is.
         mounts: file systems to mount.
-        slurm: install Slurm, because the machine will be its controller.
+        slurm: what of Slurm to install; None installs nothing.
     """
 
     image: ImageFamily
@@ -34,7 +35,7 @@ class LoginBoot:
     search_domain: str
     trusted_cidrs: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
-    slurm: bool = False
+    slurm: Slurm | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class NodeBoot:
         trusted_cidrs: the nodes' networks, which the machine's own firewall lets through.
         mounts: file systems to mount.
         containerd: the versions of containerd to install; None installs nothing.
-        slurm: install Slurm, because the machine will be one of its nodes.
+        slurm: what of Slurm to install; None installs nothing.
     """
 
     image: ImageFamily
@@ -59,7 +60,7 @@ class NodeBoot:
     trusted_cidrs: tuple[str, ...]
     mounts: tuple[Mount, ...] = ()
     containerd: Containerd | None = None
-    slurm: bool = False
+    slurm: Slurm | None = None
 
 
 def render(boot: LoginBoot | NodeBoot) -> str:
@@ -75,7 +76,7 @@ def _login(boot: LoginBoot) -> dict[str, Any]:
         steps.sshd_for_bursts(),
         *([steps.trust(boot.image.firewall, boot.trusted_cidrs)] if boot.trusted_cidrs else []),
         *oci_steps.file_systems(boot.image, boot.mounts),
-        *(slurm_steps.install(boot.image) if boot.slurm else []),
+        *(slurm_steps.install(boot.image.packages, boot.slurm) if boot.slurm else []),
         steps.announce(),
     ]
     return _config(boot.timezone, [], work)
@@ -95,7 +96,7 @@ def _node(boot: NodeBoot) -> dict[str, Any]:
         work.append(steps.rails(image.front_nic, shape.rdma.el7_netdevs))
     work += oci_steps.file_systems(image, boot.mounts)
     work += containerd.install(boot.containerd) if boot.containerd else []
-    work += slurm_steps.install(image) if boot.slurm else []
+    work += slurm_steps.install(image.packages, boot.slurm) if boot.slurm else []
     config = _config(boot.timezone, [steps.LIMITS_FILE], work)
     if image.nccl_packages:
         config |= steps.nccl_packages(image)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
+from catalogue.slurm_packages import SlurmPackages
 from cloudinit import mounts
 from cloudinit.steps import Step
 
@@ -12,24 +13,34 @@ from cloudinit.steps import Step
 _SLURM_ID = 401
 
 
-class Image(Protocol):
-    """What any cloud's image says of its packages."""
+@dataclass(frozen=True)
+class Slurm:
+    """What of Slurm a machine gets.
+
+    Attributes:
+        packages: the distribution's.
+        controller: whether it will be the controller.
+        users: whether all machines ask a directory of users.
+    """
+
+    packages: SlurmPackages
+    controller: bool = False
+    users: bool = False
 
     @property
-    def packages(self) -> str:
-        """Its package manager."""
+    def groups(self) -> list[tuple[str, ...]]:
+        """Packages in groups that are installed one after the other."""
+        its = self.packages
+        more = (*(its.users if self.users else ()), *(its.directory if self.users and self.controller else ()))
+        return [names for names in (its.repositories, its.slurm, more) if names]
 
-    @property
-    def slurm_packages(self) -> tuple[tuple[str, ...], ...]:
-        """Packages of slurmctld, slurmd and munge, in groups that are installed one after the other."""
 
-
-def install(image: Image) -> list[Step]:
-    """Return the steps that install Slurm from the image's repositories, after those of file systems, which define `lists`.
+def install(manager: str, wanted: Slurm) -> list[Step]:
+    """Return the steps that install Slurm with the package `manager`, after those of file systems, which define `lists`.
 
     Nothing starts before the controller says so.
     """
-    return [_user(), _packages(image)]
+    return [_user(), _packages(manager, wanted)]
 
 
 def _user() -> Step:
@@ -48,10 +59,10 @@ fi
     )
 
 
-def _packages(image: Image) -> Step:
+def _packages(manager: str, wanted: Slurm) -> Step:
     """Install the packages, and stop what they start: a node without a key would only write errors to its log."""
-    work = ["lists"] if image.packages == "apt" else []
-    work += [mounts.install(image.packages, " ".join(names)) for names in image.slurm_packages]
+    work = ["lists"] if manager == "apt" else []
+    work += [mounts.install(manager, " ".join(names)) for names in wanted.groups]
     work += ["rm -f /etc/slurm/slurm.conf"]  # the example of EPEL's package, which looks like another cluster's
     work += ["systemctl disable --now slurmctld slurmd || echo 'busbar: no unit of Slurm was there to stop'"]
     return Step("slurm-packages", "\n".join(work))

@@ -48,3 +48,8 @@ class Scheduler(Model):
     test_nodes: int = Field(
         default=2, ge=1, description="Nodes of the test job, whose busbw the next update exports.", examples=[4]
     )
+    users: bool = Field(
+        default=False,
+        description="Makes the controller a directory of users (OpenLDAP) for all machines; `cluster user add` adds one.",
+        examples=[True],
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from catalogue.slurm_packages import SlurmPackages
 from config.rule import Breach
 from config.slurm import Scheduler
 from scheduler import names
@@ -81,3 +82,15 @@ def queue_name(path: str, name: str) -> Iterator[Breach]:
     why = names.refused_queue(name)
     if why:
         yield Breach(path, f"is {name!r}; {why}")
+
+
+def software(slurm: Scheduler, login: str, family: str, packages: SlurmPackages | None) -> Iterator[Breach]:
+    """Yield why a controller of the image family at the path `login` has no Slurm, or lacks what its users need."""
+    if packages is None:
+        yield Breach(login, f"is {family}, for which there is no package of Slurm 22.05 or later; take {_ABLE[login[:3]]}")
+    elif slurm.users and not packages.directory:
+        yield Breach(login, f"is {family}, which has no package of OpenLDAP's server for slurm.users; take ol9 or ubuntu2404")
+
+
+#: Image families with Slurm, by the cloud's group.
+_ABLE = {"oci": "ol8, ol9 or ubuntu2404", "aws": "ubuntu2404"}

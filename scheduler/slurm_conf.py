@@ -12,6 +12,8 @@ from scheduler.cluster import Cluster, Hardware, NodeSet, Queue, dynamic_names
 #: Several ports let slurmctld take a burst of registrations.
 CONTROLLER_PORTS = (6820, 6829)
 NODE_PORT = 6818
+#: Where the directory of users listens (LDAP over TLS).
+DIRECTORY_PORT = 636
 #: Where nodes reach an srun that runs elsewhere; by default it takes any port, which no firewall's rule could name.
 CLIENT_PORTS = (60001, 63000)
 #: Slurm drains a node with less memory than the file states, and the memory that kernels report varies a little.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from catalogue import slurm_packages
 from catalogue.aws.instances import ARM, X86
 from catalogue.homes import Homes
+from catalogue.slurm_packages import SlurmPackages
 
 #: The EFA installer's Open MPI; CUDA and NCCL as in the Deep Learning images.
 _HOMES = Homes(
@@ -44,8 +46,7 @@ class MachineImage:
         homes: folders of MPI, CUDA and NCCL.
         libraries: folders of the NCCL plugin and libfabric, old and new.
         release: code name of the distribution, for the Lustre client's repository; empty if the distribution has it.
-        slurm: the version of Slurm that its repositories have; empty if it is older than 22.05, or there is none.
-        slurm_packages: packages of slurmctld, slurmd and munge.
+        slurm: packages of Slurm; None if its repositories have none of 22.05 or later.
         refuses_rsa: its sshd and the vendor's key import together take no RSA keys.
     """
 
@@ -59,8 +60,7 @@ class MachineImage:
     homes: Homes = _HOMES
     libraries: tuple[str, ...] = _PLUGIN
     release: str = ""
-    slurm: str = ""
-    slurm_packages: tuple[tuple[str, ...], ...] = ()
+    slurm: SlurmPackages | None = None
     refuses_rsa: bool = False
 
 
@@ -85,8 +85,7 @@ _ROWS = (
         architectures=(X86, ARM),
         packages="apt",
         release="noble",
-        slurm="23.11.4",  # packages.ubuntu.com: noble
-        slurm_packages=(("slurmctld", "slurmd", "slurm-client", "munge"),),
+        slurm=slurm_packages.NOBLE,
         refuses_rsa=True,  # OpenSSH 9.6: no SHA-1 signatures, as on 22.04
     ),
     MachineImage(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from catalogue import slurm_packages
 from catalogue.homes import Homes
+from catalogue.slurm_packages import SlurmPackages
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,7 @@ class ImageFamily:
         nccl_packages: packages that first boot must install because the image lacks NCCL.
         nccl_repository: base URL of the package repository that has them.
         nccl_repository_key: URL of the key that signs it.
-        slurm: the version of Slurm that its repositories have; empty if it is older than 22.05, which tells programs of jobs.
-        slurm_packages: packages of slurmctld, slurmd and munge, after those that add their repository.
+        slurm: packages of Slurm; None if its repositories have none of 22.05 or later.
         compiler: its own C++ compiler where that is too old for C++14; empty if it is not.
     """
 
@@ -54,8 +55,7 @@ class ImageFamily:
     nccl_packages: tuple[str, ...] = ()
     nccl_repository: str = ""
     nccl_repository_key: str = ""
-    slurm: str = ""
-    slurm_packages: tuple[tuple[str, ...], ...] = ()
+    slurm: SlurmPackages | None = None
     compiler: str = ""
 
     @property
@@ -70,11 +70,6 @@ _MPI_ELSEWHERE = ("/opt/openmpi-*", "/opt/hpcx-*/ompi")
 
 _GROWFS = "/usr/libexec/oci-growfs -y"
 _CUDA_RHEL7 = "https://developer.download.nvidia.com/compute/cuda/repos/rhel7/x86_64"
-
-#: Slurm of EPEL, which Oracle serves as a repository of its own, and Ubuntu's own (packages.fedoraproject.org: epel8, epel9;
-#: packages.ubuntu.com: noble; jammy has 21.08).
-_EL_SLURM = ("slurm", "slurm-slurmctld", "slurm-slurmd", "munge")
-_UBUNTU_SLURM = (("slurmctld", "slurmd", "slurm-client", "munge"),)
 
 _UBUNTU2204 = ImageFamily(
     key="ubuntu2204",
@@ -126,8 +121,7 @@ _ROWS = (
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
-        slurm="22.05.9",
-        slurm_packages=(("oracle-epel-release-el8",), _EL_SLURM),
+        slurm=slurm_packages.EL8,
     ),
     ImageFamily(
         key="ol9",
@@ -143,11 +137,10 @@ _ROWS = (
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
-        slurm="22.05.9",
-        slurm_packages=(("oracle-epel-release-el9",), _EL_SLURM),
+        slurm=slurm_packages.EL9,
     ),
     _UBUNTU2204,
-    replace(_UBUNTU2204, key="ubuntu2404", version_prefix="24.04", slurm="23.11.4", slurm_packages=_UBUNTU_SLURM),
+    replace(_UBUNTU2204, key="ubuntu2404", version_prefix="24.04", slurm=slurm_packages.NOBLE),
 )
 
 #: Every image family by its key.

@@ -47,6 +47,7 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
         address=login.private_address,
         cloud=pulumi.Output.from_input(cloud),
         user=wanted.family.login,
+        home=wanted.storage.home.mount if wanted.storage.home else "",
         shared=wanted.job_folder,
         needed=[*pools.values(), *needed],
     )

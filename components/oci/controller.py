@@ -106,6 +106,7 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
         address=login.private_address,
         cloud=cloud,
         user=pools[0].wanted.family.login,
+        home=wanted.storage.home.mount if wanted.storage.home else "",
         shared=wanted.job_folder,
         needed=[*rights.resources, *(one.made.configuration for one in pools), *needed],
     )

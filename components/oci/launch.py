@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pulumi
 from pulumi_oci import core
 
-from cloudinit import Containerd, Mount, NodeBoot, render
+from catalogue import ImageFamily
+from cloudinit import Containerd, Mount, NodeBoot, Slurm, render
 from components.oci.preflight import Place
 from config.oci.model import MADE_FOR, STACK, Oci, Pool
 
@@ -70,6 +71,12 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.
     return core.InstanceConfigurationInstanceDetailsArgs(instance_type="compute", launch_details=launch)
 
 
+def slurm_of(wanted: Oci, family: ImageFamily, *, controller: bool = False) -> Slurm | None:
+    """Return what of Slurm a machine of an image family gets."""
+    asked, packages = wanted.slurm, family.slurm
+    return Slurm(packages, controller, asked.users) if asked and packages else None
+
+
 def _keys(wanted: Oci, pool: Pool, parts: LaunchInputs) -> pulumi.Input[str]:
     if parts.controller_key is None or not pool.dynamic:
         return wanted.access.public_key
@@ -84,7 +91,7 @@ def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pul
 
 
 def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...]) -> str:
-    slurm = wanted.slurm is not None and pool.dynamic > 0
+    slurm = slurm_of(wanted, pool.family) if pool.dynamic else None
     # Slurm's controller is in the public subnet.
     front = (wanted.network.private, *((wanted.network.public,) if slurm else ()))
     trusted = (*front, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))

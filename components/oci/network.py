@@ -6,7 +6,7 @@ import pulumi
 from pulumi_oci import core
 
 from config.oci.model import Oci
-from scheduler.slurm_conf import CLIENT_PORTS, CONTROLLER_PORTS
+from scheduler.slurm_conf import CLIENT_PORTS, CONTROLLER_PORTS, DIRECTORY_PORT
 
 _ALL = "all"
 _ICMP, _TCP, _UDP = "1", "6", "17"
@@ -15,8 +15,6 @@ _SSH_PORT = 22
 _NFS_TCP, _NFS_UDP = ((111, 111), (2048, 2050)), (111, 2048)
 #: Lustre's servers talk back to clients on the same port (Lustre manual, acceptor).
 _LUSTRE_PORT = 988
-#: What nodes open to Slurm's controller: slurmctld, and srun of a person who works there.
-_SLURM = ((*CONTROLLER_PORTS, "slurmctld"), (*CLIENT_PORTS, "srun"))
 _ANYWHERE = "0.0.0.0/0"
 #: Destination unreachable; code 4 tells a sender to send smaller packets, and without it large ones vanish.
 _ICMP_UNREACHABLE = core.SecurityListIngressSecurityRuleIcmpOptionsArgs(type=3)
@@ -114,7 +112,7 @@ class Network(pulumi.ComponentResource):
                     icmp_options=_ICMP_UNREACHABLE,
                     description="unreachable hosts, path MTU",
                 ),
-                *(_ingress_tcp(cidrs.private, first, last, what) for first, last, what in _SLURM if wanted.slurm),
+                *_ingress_slurm(wanted),
             ],
             egress_security_rules=[_egress_all()],
             opts=mine,
@@ -174,6 +172,16 @@ def _ingress_tcp(source: str, first: int, last: int, what: str) -> core.Security
 def _ingress_udp(source: str, port: int, what: str) -> core.SecurityListIngressSecurityRuleArgs:
     ports = core.SecurityListIngressSecurityRuleUdpOptionsArgs(min=port, max=port)
     return core.SecurityListIngressSecurityRuleArgs(protocol=_UDP, source=source, udp_options=ports, description=what)
+
+
+def _ingress_slurm(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleArgs]:
+    """Return what nodes open to Slurm's controller; srun is that of a person who works there."""
+    asked = wanted.slurm
+    if asked is None:
+        return []
+    ports = [(*CONTROLLER_PORTS, "slurmctld"), (*CLIENT_PORTS, "srun")]
+    ports += [(DIRECTORY_PORT, DIRECTORY_PORT, "directory of users")] if asked.users else []
+    return [_ingress_tcp(wanted.network.private, first, last, what) for first, last, what in ports]
 
 
 def _ingress_private(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleArgs]:

@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 from pulumi_command import remote
 
-from cloudinit.steps import MARK
+from cloudinit.steps import MARK as BOOTED
 from components.after import after
 from components.kept_programs import kept
 from components.reach import Machine, last_line, to_machine
@@ -95,6 +95,7 @@ class Controller(pulumi.ComponentResource):
         address: pulumi.Output[str],
         cloud: pulumi.Output[dict[str, Any]],
         user: str,
+        home: str,
         shared: str,
         needed: Sequence[pulumi.Resource],
     ) -> pulumi.Output[Machine]:
@@ -106,7 +107,8 @@ class Controller(pulumi.ComponentResource):
             address: the controller's, as the nodes reach it.
             cloud: which cloud, as its module of `scheduler.elastic` takes it, without its name.
             user: login user on the nodes.
-            shared: folder on the file system that all machines mount, for what the test job needs and keeps.
+            home: where all machines mount home folders.
+            shared: folder there for what the test job needs and keeps.
             needed: what Slurm's calls of the cloud take, so that it goes after the machines that Slurm started.
         """
         known = pulumi.Output.all(
@@ -115,7 +117,7 @@ class Controller(pulumi.ComponentResource):
             cloud=cloud,
             specs=pulumi.Output.all(*(one.spec for one in sets)),
         )
-        text = known.apply(lambda its: self._document(wanted, sets, user=user, shared=shared, **its))
+        text = known.apply(lambda its: self._document(wanted, sets, user=user, home=home, shared=shared, **its))
         installed = self._command("install", f"{_ROOT} {self._program} install", text, needed)
         # Nothing of it changes with the cluster, so it is never replaced: its deletion would end running jobs.
         remote.Command(
@@ -135,6 +137,7 @@ class Controller(pulumi.ComponentResource):
         sets: Sequence[DynamicSet],
         *,
         user: str,
+        home: str,
         shared: str,
         facts: dict[str, Any],
         address: str,
@@ -152,14 +155,16 @@ class Controller(pulumi.ComponentResource):
             "identity": KEY,
             "known_hosts": f"{FOLDER}/known_hosts",
             "controller": address,
-            "booted": MARK,
+            "booted": BOOTED,
         }
-        document = {
+        document: dict[str, Any] = {
             "files": files(cluster),
             "units": {"slurmctld.service": units.units(address)["slurmctld.service"]},
             "settings": {"sets": launched, "cloud": {"name": self._cloud, **cloud}, "join": join, "static": {}},
             "shared": shared,
         }
+        if wanted.users:
+            document["users"] = {"address": address, "hostname": facts["hostname"], "home": home, "accounting": ""}
         return json.dumps(document, sort_keys=True)
 
     def _command(

@@ -42,12 +42,12 @@ def slurm_software(wanted: Aws, _facts: Facts) -> _Breaches:
     """Images whose repositories have no Slurm, or another version than the controller's."""
     if wanted.slurm is None:
         return
-    for path, family, key in (
-        ("aws.login.imageFamily", wanted.login.family, wanted.login.image_family),
-        ("aws.imageFamily", wanted.family, wanted.image_family),
-    ):
-        if not family.slurm:
-            yield Breach(path, f"is {key}, for which there is no package of Slurm 22.05 or later; take ubuntu2404")
+    yield from slurm_rules.software(wanted.slurm, "aws.login.imageFamily", wanted.login.image_family, wanted.login.family.slurm)
+    if wanted.family.slurm is None:
+        yield Breach(
+            "aws.imageFamily",
+            f"is {wanted.image_family}, for which there is no package of Slurm 22.05 or later; take ubuntu2404",
+        )
 
 
 @rule("slurm-queue", ERROR, _SLURM, guard=True)

@@ -46,19 +46,16 @@ def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """Images whose repositories have no Slurm, or another version than the controller's."""
     if wanted.slurm is None:
         return
-    own, family = wanted.login.family.slurm, wanted.login.image_family
-    able = "ol8, ol9 or ubuntu2404"
-    if not own:
-        yield Breach(
-            "oci.login.imageFamily", f"is {family}, for which there is no package of Slurm 22.05 or later; take {able}"
-        )
-        return
+    own = wanted.login.family.slurm
+    yield from slurm_rules.software(wanted.slurm, "oci.login.imageFamily", wanted.login.image_family, own)
     for path, pool in wanted.located:
-        if pool.dynamic and pool.family.slurm != own:
-            has = f"has Slurm {pool.family.slurm}" if pool.family.slurm else "has no package of Slurm 22.05 or later"
+        its = pool.family.slurm
+        if own and pool.dynamic and (its is None or its.version != own.version):
+            has = f"has Slurm {its.version}" if its else "has no package of Slurm 22.05 or later"
             yield Breach(
                 f"{path}.image",
-                f"is {pool.image} of family {pool.family.key}, which {has}, and the login node has {own}; they must be equal",
+                f"is {pool.image} of family {pool.family.key}, which {has}, and the login node has {own.version}; they must be "
+                "equal",
             )
 
 

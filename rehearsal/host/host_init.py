@@ -128,6 +128,7 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
     """Add the image's own files: stand-ins, copies, texts and links, in this order."""
     image = Path(plan["image"])
     shutil.copytree(image / "system", upper / "usr/lib/rehearsal")
+    shutil.copytree("/etc/ldap/schema", upper / "usr/lib/rehearsal/schema")  # of slapd, which the set-up installs
     modules = upper / "usr/lib/rehearsal/python/rehearsal/image"
     modules.mkdir(parents=True)
     for module in image.glob("*.py"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rehearsal.image import slurm_packages
+from rehearsal.image import directory_packages, slurm_packages
 from rehearsal.image.package import Package
 
 _PLAIN = (
@@ -22,6 +22,8 @@ _LUSTRE: Package = {
 _KERNEL = os.uname().release
 # The files of the plain packages are in the machine's /usr already, or are missing.
 _FIRST_WITH_EPEL = 8
+#: Release 8 lost OpenLDAP's server (RHEL 8, Considerations in adopting).
+_FIRST_WITH_LDAP = 9
 ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
 _DEBIAN = (
     *("build-essential", "netfilter-persistent", "ifupdown", "wpasupplicant", "module-assistant", "bzip2", "debhelper"),
@@ -34,6 +36,7 @@ UBUNTU: dict[str, Package] = {
     "nfs-common": _NFS,
     f"linux-headers-{_KERNEL}": _HEADERS,
     "munge": slurm_packages.MUNGE,
+    **directory_packages.DEBIAN,
 }
 
 
@@ -49,6 +52,7 @@ def oracle(release: str) -> dict[str, Package]:
     files = [("text", f"/etc/yum.repos.d/oracle-epel-ol{release}.repo", repository)]
     return {
         **ORACLE,
+        **directory_packages.EL,
         "munge": slurm_packages.EL_MUNGE,
         f"oracle-epel-release-el{release}": {"version": "1.0-4", "files": files},
     }
@@ -56,7 +60,10 @@ def oracle(release: str) -> dict[str, Package]:
 
 def at_oracle(address: str, release: str) -> dict[str, Package]:
     """Return the packages at an address of the vendor's repositories."""
-    return slurm_packages.epel(release) if "/developer/EPEL/" in address else oracle(release)
+    if "/developer/EPEL/" not in address:
+        return oracle(release)
+    more = {"openldap-servers": directory_packages.EPEL} if int(release) >= _FIRST_WITH_LDAP else {}
+    return slurm_packages.epel(release) | more
 
 
 def ubuntu(release: str) -> dict[str, Package]:

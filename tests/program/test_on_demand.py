@@ -176,3 +176,26 @@ def test_another_run_reads_the_newest_result_of_the_same_job(on_demand):
     )
     assert given(again, "acceptance-job-script") == given(on_demand, "acceptance-job-script")
     assert given(again, "acceptance-job-result")["triggers"] != given(on_demand, "acceptance-job-result")["triggers"]
+
+
+def test_users_bring_their_packages_the_directorys_port_and_its_place_beside_the_homes():
+    login = {**LOGIN, "image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}
+    engine = program(slurm={"users": True}, login=login)
+    boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
+    assert "dnf install -y sssd-ldap openldap-servers openldap-clients" in boot
+    launch = given(engine, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
+    node = base64.b64decode(launch["metadata"]["user_data"]).decode()
+    assert "dnf install -y sssd-ldap\n" in node
+    assert "openldap-servers" not in node
+    sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])["users"]
+    assert sent == {"address": "10.0.1.2", "hostname": "busbar-login", "home": "/home", "accounting": ""}
+    rules = given(engine, "cluster-network-public-rules")["ingressSecurityRules"]
+    opened = {(rule["source"], rule["tcpOptions"]["min"]) for rule in rules if "tcpOptions" in rule}
+    assert ("10.0.1.0/24", 636) in opened
+    assert not [source for source, port in opened if port != 22 and source != "10.0.1.0/24"]
+
+
+def test_without_users_nothing_of_a_directory_is_installed_or_opened(on_demand):
+    assert "users" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
+    rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
+    assert 636 not in {rule["tcpOptions"]["min"] for rule in rules if "tcpOptions" in rule}

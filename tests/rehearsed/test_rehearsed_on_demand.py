@@ -88,6 +88,22 @@ def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built)
     assert stage.up(**SHORT_PLAN).changes() == []
 
 
+ALICE = """set -e
+ssh-keygen -q -t ed25519 -N '' -f alice
+cluster user add alice --name 'Alice Liddell' --ssh-key alice.pub
+ssh -q -o StrictHostKeyChecking=no -i alice alice@localhost 'sbatch -N2 --wrap "srun id -nu; pwd"; ! sudo -n true 2> /dev/null'
+"""
+
+
+def test_a_user_who_is_added_on_the_login_node_runs_jobs_on_nodes_that_are_there_already_and_has_no_root(built):
+    stage, _ = built
+    said = stage.on_host(ALICE)
+    number = re.search(r"Submitted batch job (\d+)", said)
+    assert number, said
+    until(stage, "squeue -h -o %T", lambda found: not found.strip(), "alice's job ends")
+    assert stage.on_host(f"sudo cat /home/alice/slurm-{number[1]}.out").split() == ["alice", "alice", "/home/alice"]
+
+
 def test_idle_nodes_leave(built, cloud):
     if cloud == "aws":
         return  # the next chapter needs them

@@ -194,6 +194,10 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             "oci.login.imageFamily is ol7, for which there is no package of Slurm 22.05 or later; take ol8, ol9 or",
         ),
         (
+            on_demand() | {"slurm": {"users": True}},
+            "oci.login.imageFamily is ol8, which has no package of OpenLDAP's server for slurm.users; take ol9 or",
+        ),
+        (
             on_demand(image="ocid1.image.oc1..a", imageFamily="ubuntu2404"),
             "oci.pools[0].image is ocid1.image.oc1..a of family ubuntu2404, which has Slurm 23.11.4, and the login",
         ),

@@ -1,0 +1,48 @@
+"""Packages of Slurm and of what its users need, by distribution.
+
+Sources: packages.fedoraproject.org (epel8, epel9), which Oracle serves as a repository of its own; packages.ubuntu.com
+(noble; jammy has Slurm 21.08, which tells programs nothing of jobs). Oracle Linux 8 has no OpenLDAP server (oci-hpc issue 43).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_Names = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SlurmPackages:
+    """What is installed on a controller and on nodes.
+
+    Attributes:
+        version: Slurm's.
+        repositories: packages that add repositories; they are installed first.
+        slurm: slurmctld, slurmd, the clients and munge, on all machines.
+        users: what asks the directory of users, on all machines.
+        directory: the directory's server and its tools, on the controller; empty if the distribution has none.
+    """
+
+    version: str
+    repositories: _Names
+    slurm: _Names
+    users: _Names
+    directory: _Names
+
+
+_EL_SLURM = ("slurm", "slurm-slurmctld", "slurm-slurmd", "munge")
+EL8 = SlurmPackages("22.05.9", ("oracle-epel-release-el8",), _EL_SLURM, ("sssd-ldap",), ())
+EL9 = SlurmPackages(
+    "22.05.9",
+    ("oracle-epel-release-el9",),
+    _EL_SLURM,
+    ("sssd-ldap",),
+    ("openldap-servers", "openldap-clients"),
+)
+NOBLE = SlurmPackages(
+    "23.11.4",
+    (),
+    ("slurmctld", "slurmd", "slurm-client", "munge"),
+    ("sssd-ldap", "libnss-sss", "libpam-sss"),
+    ("slapd", "ldap-utils"),
+)
