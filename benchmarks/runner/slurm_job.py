@@ -10,17 +10,15 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 import time
 from typing import Dict, List, Mapping, NamedTuple
 
 from benchmarks.launch import lines, placeholders
 from benchmarks.launch.protocol import Build, BuildLine, Job, Measure, Node, data, load
-from benchmarks.runner import build, jobs, measure
+from benchmarks.runner import build, jobs, measure, slurm_command
 from benchmarks.runner.refusal import Refusal
 
-_TIMEOUT_S = 60
 #: The program in ssh's place, known to `benchmarks.runner.fanout` from its import on.
 _REMOTE_SHELL = "BUSBAR_REMOTE_SHELL"
 _NODES = "BUSBAR_JOB_NODES"
@@ -106,20 +104,7 @@ def _lay(its: Allocation, shell: str) -> None:
     own, there = shlex.quote(shell) + ".$$.$SLURM_NODEID", shlex.quote(shell)
     takes = f"umask 077 && mkdir -p {folder} && cat > {own} && chmod 700 {own} && mv {own} {there}"
     words = ["srun", "--overlap", "--quiet", "--nodes", count, "--ntasks", count, "--ntasks-per-node", "1", "sh", "-c", takes]
-    try:
-        done = subprocess.run(
-            words,
-            input=remote_shell(its).encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Refusal(f"srun does not reach the job's nodes: {error}") from None
-    if done.returncode:
-        said = (done.stdout.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
-        raise Refusal(f"srun does not reach the job's nodes: {said}")
+    slurm_command.said(words, "srun does not reach the job's nodes", remote_shell(its).encode())
 
 
 def work(job: Job, its: Allocation, here: str) -> int:
@@ -182,18 +167,4 @@ def _say(text: str) -> None:
 
 
 def _scontrol(*words: str) -> str:
-    try:
-        done = subprocess.run(
-            ["scontrol", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Refusal(f"Slurm cannot be asked for the job's nodes: {error}") from None
-    if done.returncode:
-        said = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
-        raise Refusal(f"Slurm does not say which nodes the job has: {said}")
-    return done.stdout.decode("utf-8", "replace")
+    return slurm_command.said(["scontrol", *words], "Slurm does not say which nodes the job has")

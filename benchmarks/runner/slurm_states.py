@@ -1,12 +1,11 @@
 """Reads Slurm's node states: which nodes take jobs, and why the other nodes do not."""
 
-import subprocess
 from typing import Dict, List, NamedTuple, Sequence
 
 from benchmarks.launch.protocol import Node
+from benchmarks.runner import slurm_command
 from benchmarks.runner.refusal import Refusal
 
-_TIMEOUT_S = 60
 #: sinfo(1), NODE STATE CODES. A node whose state ends in `*` does not answer.
 _TAKES_JOBS = ("idle", "mixed", "allocated", "completing")
 _NO_REASON = "none"
@@ -43,21 +42,8 @@ def states() -> Dict[str, State]:
     Raises:
         Refusal: the controller does not answer.
     """
-    try:
-        done = subprocess.run(
-            ["sinfo", "--noheader", "--Node", "--all", "--format", "%N|%T|%u|%H|%E"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Refusal(f"Slurm cannot be queried on this node: {error}") from None
-    if done.returncode:
-        said = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
-        raise Refusal(f"Slurm's controller does not answer on this node: {said}")
-    return read(done.stdout.decode("utf-8", "replace"))
+    words = ["sinfo", "--noheader", "--Node", "--all", "--format", "%N|%T|%u|%H|%E"]
+    return read(slurm_command.said(words, "Slurm's controller does not answer on this node"))
 
 
 def read(text: str) -> Dict[str, State]:
