@@ -112,6 +112,17 @@ def test_idle_nodes_leave(built, cloud):
     until(stage, "sinfo -h -N -o %N,%T", lambda _: machines(stage) == 1, "the machines of idle nodes end")
 
 
+def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_nothing_is_rented(built, cloud):
+    if cloud == "aws":
+        return  # its machines are the next chapter's
+    stage, _ = built
+    stage.faults({"kind": "capacity", "after": 0})
+    stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap true")
+    until(stage, "sinfo -h -R -o %E", lambda found: "Out of host capacity" in found, "Slurm shows why no node starts")
+    until(stage, "squeue -h -o %T", lambda found: found.strip() == "PENDING" and machines(stage) == 1, "the job waits again")
+    stage.faults()
+
+
 def test_destroying_ends_nodes_that_a_job_still_uses(built, cloud):
     stage, _ = built
     if cloud == "aws":
