@@ -126,7 +126,7 @@ def test_every_request_runs_in_the_first_nodes_pod_which_gets_the_runner_first(c
 def test_ranks_start_by_the_program_in_the_pods_and_mpi_keeps_to_the_default_network(cluster):
     request = json.loads(named(cluster(), "acceptance-measure")["stdin"])
     launch = request["launch"]
-    assert launch["kind"] == "kubernetes"
+    assert launch["kind"] == "remote_shell"
     assert launch["mca"]["plm_rsh_agent"] == "/busbar/in-pod"
     assert "plm_rsh_args" not in launch["mca"]
     assert launch["mca"]["btl_tcp_if_include"] == "eth0"

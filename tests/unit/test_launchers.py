@@ -34,7 +34,7 @@ def launch(kind: str) -> Launch:
     start = {"enroot": START, "containerd": INSIDE}.get(kind, [])
     queue = "compute" if kind == "slurm" else ""
     mca = {"btl": "tcp,self", "plm_rsh_args": "-o BatchMode=yes"}
-    if kind == "kubernetes":
+    if kind == "remote_shell":
         mca["plm_rsh_agent"] = "/busbar/in-pod"
     return Launch(kind=kind, mpi_home="/mpi", bind_to="none", mca=mca, hostfile="/x/hosts", start=start, queue=queue)
 
@@ -123,18 +123,18 @@ def test_in_containerd_the_images_mpirun_follows_the_command_that_starts_the_con
         launcher.command(launch("containerd")._replace(start=[]), NODES[:1], [ranks()])
 
 
-def test_in_pods_the_daemons_start_by_the_program_that_takes_sshs_place():
-    words = launcher.command(launch("kubernetes"), NODES, [ranks()])
+def test_in_pods_and_jobs_the_daemons_start_by_the_program_that_takes_sshs_place():
+    words = launcher.command(launch("remote_shell"), NODES, [ranks()])
     assert " ".join(words).startswith(
         "/mpi/bin/mpirun --bind-to none --mca btl tcp,self --mca plm_rsh_agent /busbar/in-pod -np 6"
     )
     with pytest.raises(ValueError, match=r"launch\.mca has no plm_rsh_agent"):
-        launcher.command(launch("kubernetes")._replace(mca={}), NODES, [ranks()])
+        launcher.command(launch("remote_shell")._replace(mca={}), NODES, [ranks()])
 
 
 def test_an_unknown_launcher_is_refused_by_name():
     with pytest.raises(
-        ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot, containerd, slurm, kubernetes"
+        ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot, containerd, slurm, remote_shell"
     ):
         launcher.command(launch("charm"), NODES, [ranks()])
 

@@ -1,0 +1,19 @@
+"""Ranks that mpirun starts through a program in ssh's place: `kubectl exec` into pods, or `srun` within a job of Slurm.
+
+The program takes ssh's arguments, an address and a command, as in MPI Operator's first version; no machine needs sshd for it.
+"""
+
+from typing import List, Sequence
+
+from benchmarks.launch import mpirun
+from benchmarks.launch.protocol import Launch, Node, Ranks
+
+
+def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
+    """Return the command that starts `contexts` on `nodes`, typed on the first one."""
+    if "plm_rsh_agent" not in launch.mca:
+        raise ValueError(
+            "launch.mca has no plm_rsh_agent; remote_shell needs the program that starts a command on another node"
+        )
+    kept = {name: value for name, value in launch.mca.items() if name != "plm_rsh_args"}
+    return mpirun.command(launch._replace(mca=kept), nodes, contexts)
