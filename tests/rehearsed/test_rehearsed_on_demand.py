@@ -50,6 +50,15 @@ def until(stage: Stage, command: str, holds: Callable[[str], bool], what: str) -
     pytest.fail(f"not within {PATIENCE_S} s: {what}; {command!r} says {said!r}\n{shown}")
 
 
+def tested(stage: Stage) -> str:
+    """Submit the test job and wait for it; return its log."""
+    said = stage.on_host("cd /home/.busbar && sbatch nccl-test.sh")
+    number = re.fullmatch(r"Submitted batch job (\d+)", said.strip())
+    assert number, said
+    until(stage, "squeue -h -o %T", lambda found: not found.strip(), "the test job ends")
+    return stage.on_host(f"cat /home/.busbar/nccl-test-{number[1]}.out")
+
+
 def machines(stage: Stage) -> int:
     """Return how many machines the stand-in cloud has, whoever asked for them."""
     records = Store(World.at(stage.world), stage.stack.partition("-")[0]).read().records.values()
@@ -69,23 +78,25 @@ def test_an_update_rents_no_node_and_says_how_to_measure(built, cloud):
 
 def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built):
     stage, _ = built
-    said = stage.on_host("cd /home/.busbar && sbatch nccl-test.sh")
-    number = re.fullmatch(r"Submitted batch job (\d+)", said.strip())
-    assert number
-    until(stage, "squeue -h -o %T", lambda found: not found.strip(), "the test job ends")
-    log = stage.on_host(f"cat /home/.busbar/nccl-test-{number[1]}.out")
+    log = tested(stage)
     assert "busbw" in log, log
     assert "the result is kept; the next `pulumi up` exports it" in log
 
 
 def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built):
     stage, _ = built
-    found = stage.up(**SHORT_PLAN)
+    plan = SHORT_PLAN
+    found = stage.up(**plan)
+    for run in (101, 102):  # this machine may have been busy, and then says so
+        if found.status:
+            tested(stage)
+            plan = {**SHORT_PLAN, "measure": {**SHORT_PLAN["measure"], "run": run}}
+            found = stage.up(**plan)
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
     assert (measured["verdict"], measured["rehearsed"]) == ("pass", True)
     assert measured["busbw_gb_s"] > 0
-    assert stage.up(**SHORT_PLAN).changes() == []
+    assert stage.up(**plan).changes() == []
 
 
 ALICE = """set -e
