@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help kubernetes setup up measure status replace exclude unlock release config monitoring logs clear preview down ssh outputs test pure golden check figures compare
+.PHONY: help kubernetes on-demand setup up measure status replace exclude unlock release config monitoring logs clear preview down ssh outputs test pure golden check figures compare
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -59,6 +59,10 @@ ssh: setup ## open a shell on the head node
 test: setup ## run every check and every test; needs root, about 10 minutes on 2 cores
 	@tools/setup checks
 	@tools/test
+
+on-demand: setup ## run the tests of clusters whose nodes Slurm starts, on OCI and on AWS; 4 minutes
+	@tools/setup checks
+	@tools/test on-demand
 
 kubernetes: setup ## run the tests on a rehearsed Kubernetes cluster; builds Kubernetes once, which takes about 15 minutes
 	@tools/setup checks kubernetes

@@ -16,7 +16,7 @@ from rehearsal.plugin.store import Store
 from rehearsal.world.world import World
 from tools.stage import SHORT_PLAN, Finished, Stage
 
-pytestmark = pytest.mark.rehearsal
+pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
 
 PATIENCE_S = 240
 #: Stacks by their clouds, and what Slurm shows of each before a job.
