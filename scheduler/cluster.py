@@ -6,6 +6,8 @@ which are started when a job needs them. Dynamic nodes have names before they ar
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
+from scheduler import names
+
 
 class Cores(NamedTuple):
     """Processors of one node as `slurmd -C` counts them."""
@@ -27,6 +29,14 @@ class Gpus(NamedTuple):
     kind: str
     number: int
     devices: str
+
+
+def nvidia_gpus(model: str, number: int) -> Gpus:
+    """Return NVIDIA GPUs of a model, as its driver names their files; `number` 0 is a node without GPUs."""
+    if not number:
+        return Gpus("", 0, "")
+    devices = "/dev/nvidia0" if number == 1 else f"/dev/nvidia[0-{number - 1}]"
+    return Gpus(names.gpu_type(model), number, devices)
 
 
 class Hardware(NamedTuple):

@@ -12,8 +12,8 @@ from benchmarks.launch.lines import ScheduleLine
 from benchmarks.launch.protocol import Node, Schedule, data
 from benchmarks.runner import fanout, jobs, slurm_states
 from benchmarks.runner.refusal import Refusal
-from scheduler import names, node_setup, slurm_conf, slurm_facts
-from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
+from scheduler import node_setup, slurm_conf, slurm_facts
+from scheduler.cluster import Cluster, Cores, Hardware, NodeSet, Queue, nvidia_gpus
 from scheduler.cluster import Node as Member
 from scheduler.files import digest, files
 from scheduler.units import units
@@ -115,8 +115,7 @@ def together(nodes: List[Node], found: List[Facts]) -> List[str]:
 
 def cluster_of(request: Schedule, found: List[Facts]) -> Cluster:
     """Return the cluster that consists of the nodes; nodes that differ are different sets of one queue."""
-    devices = "/dev/nvidia0" if request.gpus == 1 else f"/dev/nvidia[0-{request.gpus - 1}]"
-    gpus = Gpus(names.gpu_type(request.gpu), request.gpus, devices)
+    gpus = nvidia_gpus(request.gpu, request.gpus)
     alike = {}  # type: Dict[Hardware, List[Member]]
     for node, its in zip(request.nodes, found):
         hardware = Hardware(Cores(*its["cores"]), its["memory_mib"], gpus)

@@ -14,8 +14,7 @@ from components.reach import Machine
 from components.slurm.controller import Controller, DynamicSet
 from config.aws.model import Aws, Machines
 from config.slurm import Scheduler
-from scheduler import names
-from scheduler.cluster import Cores, Gpus, Hardware
+from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 _X86 = "x86_64"
 #: Types with that many virtual CPUs have two processors (EC2 instance types, p4d and p5); Slurm compares their product.
@@ -58,8 +57,7 @@ def _set(queue: str, one: Machines, pool: Pool) -> DynamicSet:
     if instance is None:
         raise ValueError(f"{one.type} is not in the catalogue")
     threads = 2 if instance.architecture == _X86 else 1
-    devices = f"/dev/nvidia[0-{instance.gpus - 1}]" if instance.gpus > 1 else "/dev/nvidia0"
-    gpus = Gpus(names.gpu_type(instance.gpu), instance.gpus, devices) if instance.gpus else Gpus("", 0, "")
+    gpus = nvidia_gpus(instance.gpu, instance.gpus)
     sockets = 2 if instance.vcpus >= _TWO_SOCKETS else 1
     cores = Cores(sockets, instance.vcpus // threads // sockets, threads)
     hardware = Hardware(cores, instance.memory_gib * 1024, gpus)

@@ -17,8 +17,7 @@ from components.slurm.controller import Controller, DynamicSet
 from config.oci.model import OWNER, STACK, Oci
 from config.oci.model import Pool as WantedPool
 from config.slurm import Scheduler
-from scheduler import names
-from scheduler.cluster import Cores, Gpus, Hardware
+from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,7 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
 
 def _set(wanted: Oci, one: Starts, place: Place) -> DynamicSet:
     pool = one.wanted
-    devices = f"/dev/nvidia[0-{pool.row.gpus - 1}]" if pool.row.gpus > 1 else "/dev/nvidia0"
-    gpus = Gpus(names.gpu_type(pool.row.gpu), pool.row.gpus, devices)
+    gpus = nvidia_gpus(pool.row.gpu, pool.row.gpus)
     hardware = Hardware(Cores(*PROCESSORS[pool.shape]), pool.row.memory_gib * 1024, gpus)
     spec = one.made.configuration.id.apply(
         lambda ocid: {"configuration": ocid, "label": f"{wanted.label(pool)}-slurm", "domains": [place.availability_domain]}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import controller_programs
 import pytest
 from aws_cloud import PLAIN_IMAGE, REGION, TRUST, Stack, head
 from rehearsed_hosts import end_world
@@ -18,7 +19,6 @@ from rehearsal.host import hosts
 from rehearsal.net import network
 from rehearsal.plugin.store import Record
 from rehearsal.world.world import World
-from scheduler import programs
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws_principal")]
 
@@ -34,26 +34,14 @@ STATEMENTS = [
     },
 ]
 #: What a controller does with its programs, and what it sees.
-CONTROLLER = r"""
-import json, sys, time
-sys.path.insert(0, "/root/programs.pyz")
+CONTROLLER = f"""{controller_programs.IMPORTS}
 from scheduler.elastic.aws import Aws
 from scheduler.elastic.cloud import CloudError, Launch
 
 given, template = json.loads(sys.argv[1]), sys.argv[2]
 cloud = Aws(given)
-
-def until(question):
-    end = time.monotonic() + 60
-    while True:
-        seen = cloud.listing()
-        if question(seen):
-            return seen
-        if time.monotonic() > end:
-            sys.exit(f"not within 60 s: {seen}")
-        time.sleep(0.2)
-
-wanted = Launch("0123456789abcdef", "cpu/m5", 2, 2, {"template": template, "tags": {"Name": "node"}})
+{controller_programs.UNTIL}
+wanted = Launch("0123456789abcdef", "cpu/m5", 2, 2, {{"template": template, "tags": {{"Name": "node"}}}})
 launched = [cloud.launch(wanted), cloud.launch(wanted)]
 there = until(lambda seen: len([one for one in seen.machines if one.address and not one.ended]) == 2)
 cloud.terminate(launched[0])
@@ -96,8 +84,7 @@ class Account:
 
     def controller(self, host: Record) -> Any:
         """Run the controller's programs on a host; return what they saw."""
-        pid = (self.world.path / "hosts" / host.short / "pid").read_text()
-        Path("/proc", pid, "root/root/programs.pyz").write_bytes(programs.archive())
+        controller_programs.install(self.world, host)
         given = {"region": REGION, "endpoint": API, "tags": {"busbar": "one"}}
         status, said = self.inside(host, "python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["template"])
         assert status == 0, said

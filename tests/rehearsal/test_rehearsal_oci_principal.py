@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import controller_programs
 import pytest
 from oci_stack import AD, COMPARTMENT, SERVICE_CIDR, TENANCY, Stack, bastion, configuration
 from rehearsed_hosts import end_world
@@ -20,7 +21,6 @@ from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.places import REGION
 from rehearsal.plugin.store import Record
 from rehearsal.world.world import World
-from scheduler import programs
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci_principal")]
 
@@ -28,31 +28,19 @@ API = f"https://iaas.{REGION}.oraclecloud.com/20160918/instances"
 CERTIFICATE = "http://169.254.169.254/opc/v2/identity/cert.pem"
 CURL = ("curl", "--silent", "--connect-timeout", "3")
 #: What a controller does with its programs, and what it sees.
-CONTROLLER = r"""
-import json, sys, time
-sys.path.insert(0, "/root/programs.pyz")
+CONTROLLER = f"""{controller_programs.IMPORTS}
 from scheduler.elastic.cloud import CloudError, Launch
 from scheduler.elastic.oci import Oci
 
 given, configuration, domain = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 cloud = Oci(given)
-
-def until(question):
-    end = time.monotonic() + 60
-    while True:
-        seen = cloud.listing()
-        if question(seen):
-            return seen
-        if time.monotonic() > end:
-            sys.exit(f"not within 60 s: {seen}")
-        time.sleep(0.2)
-
-spec = {"configuration": configuration, "label": "train", "domains": [domain]}
+{controller_programs.UNTIL}
+spec = {{"configuration": configuration, "label": "train", "domains": [domain]}}
 wanted = Launch((sys.argv[4:] or ["0123456789abcdef"])[0], "gpu/h100", 2, 2, spec)
 if sys.argv[4:]:
     cloud.launch(wanted)
     failed = until(lambda seen: seen.failed).failed
-    sys.exit(print(json.dumps({token: str(error) for token, error in failed.items()})))
+    sys.exit(print(json.dumps({{token: str(error) for token, error in failed.items()}})))
 launched = [cloud.launch(wanted), cloud.launch(wanted)]
 there = until(lambda seen: len([one for one in seen.machines if one.address]) == 2)
 cloud.terminate([there.machines[0].id])
@@ -109,8 +97,7 @@ class Account:
 
     def controller(self, *failing: str) -> Any:
         """Run the controller's programs on the head; return what they saw, of a launch `failing` only why."""
-        pid = (self.world.path / "hosts" / self.head.short / "pid").read_text()
-        Path("/proc", pid, "root/root/programs.pyz").write_bytes(programs.archive())
+        controller_programs.install(self.world, self.head)
         given = {"region": REGION, "compartment": COMPARTMENT, "subnet": self.stack.ids["private"], "tags": {"busbar": "one"}}
         words = ["python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["conf"], AD, *failing]
         status, said = self.inside(self.head, *words)
@@ -156,10 +143,9 @@ def test_a_host_that_is_in_no_dynamic_group_has_an_identity_and_no_rights(accoun
     asked = "from scheduler.elastic import oci_identity as i, http_client as h; import time\n"
     asked += f"u = '{API}?compartmentId={COMPARTMENT}'\n"
     asked += f"s = i.own('{REGION}', h.send); a = h.send('GET', u, s.headers('GET', u, b'', time.time()), b'', 20)\n"
-    asked = f"import sys; sys.path.insert(0, '/root/programs.pyz')\n{asked}print(a.status, a.body.decode())"
+    asked = f"{controller_programs.IMPORTS}{asked}print(a.status, a.body.decode())"
     host = account.hosts["in"]
-    pid = (account.world.path / "hosts" / host.short / "pid").read_text()
-    Path("/proc", pid, "root/root/programs.pyz").write_bytes(programs.archive())
+    controller_programs.install(account.world, host)
     status, said = account.inside(host, "python3", "-c", asked)
     assert (status, said[:3]) == (0, "404"), said
     assert json.loads(said[4:])["code"] == "NotAuthorizedOrNotFound"

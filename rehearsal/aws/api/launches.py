@@ -141,7 +141,7 @@ class Launches:
             try:
                 with self._cloud.working(record):
                     compute.boot(self._cloud, record)
-            except Exception:
+            except Exception:  # whatever it was: a boot that failed leaves no machine; whoever waits for it is told
                 self._bury(record, "Server.InternalError")
                 raise
 
