@@ -53,3 +53,8 @@ class Scheduler(Model):
         description="Makes the controller a directory of users (OpenLDAP) for all machines; `cluster user add` adds one.",
         examples=[True],
     )
+
+
+def job_folder(home: str) -> str:
+    """Return the folder for what the test job needs and keeps, on the file system mounted at `home`; empty without one."""
+    return f"{home.rstrip('/')}/.busbar" if home else ""

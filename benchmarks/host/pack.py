@@ -33,3 +33,8 @@ def runner() -> bytes:
 def digest(data: bytes) -> str:
     """Return the id of `data`: 16 hex digits of its sha256."""
     return hashlib.sha256(data).hexdigest()[:16]
+
+
+def file_name(data: bytes) -> str:
+    """Return what the runner `data` is called wherever it is kept."""
+    return f"busbar-runner-{digest(data)}.pyz"

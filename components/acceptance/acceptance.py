@@ -11,8 +11,7 @@ from benchmarks.judge.checks import PASS
 from benchmarks.launch.protocol import BuildLine
 from benchmarks.plan.asked import Asked
 from benchmarks.records.requests import Keeping, Kept
-from benchmarks.report import ending, outputs, summary
-from catalogue import Price
+from benchmarks.report import outputs, summary
 from components.acceptance.accept import Accept
 from components.acceptance.attempt import attempt
 from components.acceptance.build import Archive, build
@@ -22,10 +21,11 @@ from components.acceptance.on_demand import Ended, OnDemand, submits
 from components.acceptance.ready import Ready
 from components.acceptance.records import Records, Whole
 from components.acceptance.runner import Runner
+from components.acceptance.said import Said, said
 from components.acceptance.schedule import schedule
 from components.acceptance.search import search
 from components.inventory import Cluster, Inventory, Node, PlannedSet, named
-from components.reach import Head
+from components.reach import Head, Reach
 from config.stack import Stack
 
 
@@ -108,45 +108,21 @@ class Acceptance(pulumi.ComponentResource):
         )
         identity = cluster.inventory.apply(lambda inventory: inventory.of(planned.name).identity)
         kept = records.keep(end=end, where=where, identity=identity, outputs=flat)
-        self.measured = pulumi.Output.all(record=found, kept=kept).apply(
-            lambda known: known["record"].fields | {"certificate": known["kept"].certificate, "report": known["kept"].report}
-        )
-        self.ssh, self.known_hosts = cluster.reach.shell(controller), cluster.reach.known_hosts(controller)
         self.head = None
-        said = pulumi.Output.all(end=end, waits=job.waits, ssh=self.ssh, kept=kept)
-        self.readme = said.apply(
-            lambda its: (
-                summary.page(its["end"].judged, its["end"].searched, its["ssh"], its["kept"].changes)
-                if its["end"]
-                else f"# {its['waits']}\n\nA shell on the login node: `{its['ssh']}`\n"
-            )
-        )
-        headline = said.apply(
-            lambda its: ending.headline(its["end"].judged, its["end"].searched) if its["end"] else its["waits"]
-        )
-        screen = said.apply(
-            lambda its: (
-                self._screen(its["end"], its["ssh"], its["kept"], price, rents=stack.rents, job=submits(planned.job_folder))
-                if its["end"]
-                else ""
-            )
-        )
-        Accept(
-            f"{name}-accept",
-            # What was not measured is neither accepted nor refused.
-            verdict=end.apply(lambda its: its.judged.verdict if its else PASS),
-            headline=headline,
-            screen=screen,
-            after=[self.measured, self.readme],
-            opts=mine,
-        )
-        pulumi.Output.all(end=end, headline=headline, screen=screen, kept=kept).apply(
-            lambda its: self._say(**its) if its["end"] else pulumi.log.info(its["headline"], self)
+        self._conclude(
+            name,
+            stack,
+            cluster.reach,
+            head=controller,
+            end=end,
+            record=found,
+            kept=kept,
+            waits=job.waits,
+            job=submits(planned.job_folder),
         )
 
     def _accept(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
-        mine, price = pulumi.ResourceOptions(parent=self), stack.records.price
-        rents = stack.rents
+        mine, price, rents = pulumi.ResourceOptions(parent=self), stack.records.price, stack.rents
         archive = Archive.of(stack.measure.nccl_tests)
         ready = Ready(f"{name}-ready", cluster, planned, stack.measure.ready_timeout_s, mine)
         self.head = ready.head
@@ -196,40 +172,54 @@ class Acceptance(pulumi.ComponentResource):
             lambda known: Whole(outputs.flat(known["expected"].fields, known["record"].fields))
         )
         kept = records.keep(end=end, where=built.place, identity=identity, outputs=flat)
+        self._conclude(name, stack, cluster.reach, head=ready.head, end=end, record=record, kept=kept)
+
+    def _conclude(  # noqa: PLR0913 - by name
+        self,
+        name: str,
+        stack: Stack,
+        reach: Reach,
+        *,
+        head: pulumi.Output[Head],
+        end: pulumi.Output[End | None],
+        record: pulumi.Output[Whole],
+        kept: pulumi.Output[Kept],
+        waits: pulumi.Input[str] = "",
+        job: str = "",
+    ) -> None:
+        """Export and show what was measured, and stop the update unless it passed.
+
+        Without an `end` nothing was measured: that is neither accepted nor refused, and `waits` says what is waited for.
+        """
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(
             lambda known: known["record"].fields | {"certificate": known["kept"].certificate, "report": known["kept"].report}
         )
-        self.ssh, self.known_hosts = cluster.reach.shell(ready.head), cluster.reach.known_hosts(ready.head)
-        self.readme = pulumi.Output.all(end=end, ssh=self.ssh, kept=kept).apply(
-            lambda known: summary.page(known["end"].judged, known["end"].searched, known["ssh"], known["kept"].changes)
+        self.ssh, self.known_hosts = reach.shell(head), reach.known_hosts(head)
+        words = pulumi.Output.all(end=end, waits=waits, ssh=self.ssh, kept=kept).apply(
+            lambda its: said(**its, records=stack.records, rents=stack.rents, job=job)
         )
-        headline = end.apply(lambda its: ending.headline(its.judged, its.searched))
-        screen = pulumi.Output.all(end=end, ssh=self.ssh, kept=kept).apply(
-            lambda known: self._screen(**known, price=price, rents=rents)
-        )
+        self.readme = words.apply(lambda its: its.page)
         Accept(
             f"{name}-accept",
-            verdict=end.apply(lambda its: its.judged.verdict),
-            headline=headline,
-            screen=screen,
+            verdict=end.apply(lambda its: its.judged.verdict if its else PASS),
+            headline=words.apply(lambda its: its.headline),
+            screen=words.apply(lambda its: its.screen),
             after=[self.measured, self.readme],
-            opts=mine,
+            opts=pulumi.ResourceOptions(parent=self),
         )
-        pulumi.Output.all(end=end, headline=headline, screen=screen, kept=kept).apply(lambda known: self._say(**known))
+        pulumi.Output.all(end=end, words=words, kept=kept).apply(lambda its: self._say(**its))
 
     @staticmethod
     def _record(end: End, built: BuildLine, number: int) -> Whole:
         return Whole(outputs.measured(end.judged, end.asked, built, end.searched, number))
 
-    @staticmethod
-    def _screen(end: End, ssh: str, kept: Kept, price: Price | None, *, rents: bool, job: str = "") -> str:  # noqa: PLR0913 - by name
-        following = ending.Next.of(end.asked, price, ssh, kept.report, rents=rents, job=job)
-        return ending.screen(end.judged, end.searched, following)
-
-    def _say(self, end: End, headline: str, screen: str, kept: Kept) -> None:
+    def _say(self, end: End | None, words: Said, kept: Kept) -> None:
         """Show a pass, and what changed since the run before."""
+        if end is None:
+            pulumi.log.info(words.headline, self)
+            return
         if end.judged.verdict == PASS:
-            pulumi.log.info(f"\n{headline}\n{screen}", self)
+            pulumi.log.info(f"\n{words.headline}\n{words.screen}", self)
         for change in kept.changes:
             pulumi.log.info(change, self)
 

@@ -68,8 +68,7 @@ class OnDemand(pulumi.ComponentResource):
         super().__init__("busbar:acceptance:OnDemand", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
         folder, data = planned.job_folder, pack.runner()
-        digest = pack.digest(data)
-        runner = f"busbar-runner-{digest}.pyz"
+        digest, runner = pack.digest(data), pack.file_name(data)
         source = archive.source
         if source.path:
             source = source._replace(path=f"{folder}/{source.path}")

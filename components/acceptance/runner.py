@@ -33,7 +33,7 @@ class Runner(pulumi.ComponentResource):
         super().__init__("busbar:acceptance:Runner", name, None, opts)
         data = pack.runner()
         self.digest = pack.digest(data)
-        self._program = f"busbar-runner-{self.digest}.pyz"
+        self._program = pack.file_name(data)
         self._reach, self._head, self.identity, self.attempt = reach, head, identity, attempt
         mine = pulumi.ResourceOptions(parent=self)
         self._copies = [

@@ -23,6 +23,7 @@ from components.reach import Access, Machine, Reach, Ssh
 from components.slurm.controller import Controller
 from config.aws.model import Aws, Machines
 from config.measure import Measure
+from config.slurm import job_folder
 
 
 class AwsCluster(pulumi.ComponentResource):
@@ -108,7 +109,7 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
         dynamic=machines.dynamic,
         shape=shape,
         job_nodes=wanted.startable.get(key, 0),
-        job_folder=wanted.job_folder,
+        job_folder=job_folder(wanted.storage.home_mount),
         launcher=Launcher(wanted.homes, wanted.ranks_run_in, queue=queue if wanted.slurm and machines.dynamic else ""),
         ask=shape is None or shape.rdma is None,  # where no source names the rails, the machines themselves do
     )

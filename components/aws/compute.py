@@ -20,9 +20,10 @@ from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
 from components.after import after
-from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3, slurm_of
+from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3
 from components.aws.tagged_machines import tagged
 from components.left_behind import never_twice, this_stack
+from components.slurm.first_boot import software
 from components.wait_for_capacity import begun
 from config.aws.model import Aws, Machines
 
@@ -251,7 +252,7 @@ def _user_data(wanted: Aws, machines: Machines, mounts: Mounts, controllers: tup
         timezone=wanted.timezone,
         keys=(wanted.access.public_key, *controllers),
         mounts=mounts,
-        slurm=slurm_of(wanted, wanted.family) if controllers else None,
+        slurm=software(wanted.family.slurm, wanted.slurm) if controllers else None,
         efa=machines.instance.efa if machines.instance and machines.has_efa else 0,
         stack=STACK,
         enroot=ENROOT if wanted.container else "",

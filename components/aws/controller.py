@@ -13,7 +13,7 @@ from components.left_behind import this_stack
 from components.reach import Machine
 from components.slurm.controller import Controller, DynamicSet
 from config.aws.model import Aws, Machines
-from config.slurm import Scheduler
+from config.slurm import Scheduler, job_folder
 from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 _X86 = "x86_64"
@@ -46,8 +46,8 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
         address=login.private_address,
         cloud=pulumi.Output.from_input(cloud),
         user=wanted.family.login,
-        home=wanted.storage.home.mount if wanted.storage.home else "",
-        shared=wanted.job_folder,
+        home=wanted.storage.home_mount,
+        shared=job_folder(wanted.storage.home_mount),
         needed=[*pools.values(), *needed],
     )
 

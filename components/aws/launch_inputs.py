@@ -7,10 +7,8 @@ from typing import Any
 
 import pulumi
 
-from catalogue.aws import MachineImage
 from cloudinit.aws import Mounts
-from cloudinit.slurm_steps import Slurm
-from config.aws.model import Aws, Volume
+from config.aws.model import Volume
 
 #: Tag of nodes: which stack's they are.
 STACK_TAG = "busbar:stack"
@@ -44,9 +42,3 @@ class LaunchInputs:
 def gp3(root: Volume) -> dict[str, Any]:
     """Return a root volume as every machine of EC2 takes it."""
     return {"volume_type": "gp3", "volume_size": root.size_gib, "iops": root.iops, "throughput": root.throughput_mib_s}
-
-
-def slurm_of(wanted: Aws, image: MachineImage, *, controller: bool = False) -> Slurm | None:
-    """Return what of Slurm a machine of an image gets."""
-    asked, packages = wanted.slurm, image.slurm
-    return Slurm(packages, controller, asked.users) if asked and packages else None

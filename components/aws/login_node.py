@@ -14,10 +14,11 @@ from pulumi_aws import ec2, ssm
 from cloudinit.aws import LoginBoot, Mounts, render
 from components import login_machine
 from components.after import after
-from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3, slurm_of
+from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3
 from components.aws.tagged_machines import tagged
 from components.left_behind import never_twice, this_stack
 from components.reach import Machine
+from components.slurm.first_boot import software
 from config.aws.model import Aws
 from config.measure import Measure
 
@@ -115,7 +116,7 @@ def _boot(wanted: Aws, mounts: Mounts, parameter: str) -> LoginBoot:
         mounts=mounts,
         region=wanted.region,
         parameter=parameter,
-        slurm=slurm_of(wanted, wanted.login.family, controller=True),
+        slurm=software(wanted.login.family.slurm, wanted.slurm, controller=True),
     )
 
 

@@ -16,7 +16,7 @@ from components.reach import Machine
 from components.slurm.controller import Controller, DynamicSet
 from config.oci.model import OWNER, STACK, Oci
 from config.oci.model import Pool as WantedPool
-from config.slurm import Scheduler
+from config.slurm import Scheduler, job_folder
 from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 
@@ -105,8 +105,8 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
         address=login.private_address,
         cloud=cloud,
         user=pools[0].wanted.family.login,
-        home=wanted.storage.home.mount if wanted.storage.home else "",
-        shared=wanted.job_folder,
+        home=wanted.storage.home_mount,
+        shared=job_folder(wanted.storage.home_mount),
         needed=[*rights.resources, *(one.made.configuration for one in pools), *needed],
     )
 

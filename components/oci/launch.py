@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pulumi
 from pulumi_oci import core
 
-from catalogue import ImageFamily
-from cloudinit import Containerd, Mount, NodeBoot, Slurm, render
+from cloudinit import Containerd, Mount, NodeBoot, render
 from components.oci.preflight import Place
+from components.slurm.first_boot import software
 from config.oci.model import MADE_FOR, STACK, Oci, Pool
 
 #: Rails of images that address them in first boot, and of those whose agent does (oci-hpc; seed 000, section 1-1). The agent
@@ -71,12 +71,6 @@ def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.
     return core.InstanceConfigurationInstanceDetailsArgs(instance_type="compute", launch_details=launch)
 
 
-def slurm_of(wanted: Oci, family: ImageFamily, *, controller: bool = False) -> Slurm | None:
-    """Return what of Slurm a machine of an image family gets."""
-    asked, packages = wanted.slurm, family.slurm
-    return Slurm(packages, controller, asked.users) if asked and packages else None
-
-
 def _keys(wanted: Oci, pool: Pool, parts: LaunchInputs) -> pulumi.Input[str]:
     if parts.controller_key is None or not pool.dynamic:
         return wanted.access.public_key
@@ -91,7 +85,7 @@ def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pul
 
 
 def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...]) -> str:
-    slurm = slurm_of(wanted, pool.family) if pool.dynamic else None
+    slurm = software(pool.family.slurm, wanted.slurm) if pool.dynamic else None
     # Slurm's controller is in the public subnet.
     front = (wanted.network.private, *((wanted.network.public,) if slurm else ()))
     trusted = (*front, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))

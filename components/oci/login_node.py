@@ -16,10 +16,10 @@ from cloudinit import LoginBoot, Mount, render
 from cloudinit.steps import CONSOLE_KEY
 from components import login_machine
 from components.left_behind import never_twice
-from components.oci.launch import slurm_of
 from components.oci.preflight import Place
 from components.oci.tagged_machines import instances_named
 from components.reach import Machine
+from components.slurm.first_boot import software
 from config.measure import Measure
 from config.oci.model import Oci
 
@@ -114,7 +114,7 @@ def user_data(wanted: Oci, place: Place, mounts: pulumi.Output[tuple[Mount, ...]
                 place.search_domain,
                 trusted_cidrs=(wanted.network.private,),
                 mounts=tuple(mount for mount in found if mount.kind == "nfs"),
-                slurm=slurm_of(wanted, wanted.login.family, controller=True),
+                slurm=software(wanted.login.family.slurm, wanted.slurm, controller=True),
             )
         )
     )

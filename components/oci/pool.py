@@ -17,6 +17,7 @@ from components.oci.preflight import Place
 from components.oci.tagged_machines import networks_named
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
+from config.slurm import job_folder
 
 #: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
 _MINUTES_PER_TWENTY_NODES = 30
@@ -119,7 +120,7 @@ def planned(wanted: Oci, pool: WantedPool) -> PlannedSet:
         nodes=pool.nodes,
         dynamic=pool.dynamic,
         job_nodes=wanted.job_nodes(pool),
-        job_folder=wanted.job_folder,
+        job_folder=job_folder(wanted.storage.home_mount),
         shape=pool.row,
         launcher=Launcher(pool.homes, wanted.ranks_run_in, queue=pool.queue if wanted.slurm and pool.dynamic else ""),
         authenticated=pool.cluster_network and pool.family.rdma == "agent",

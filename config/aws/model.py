@@ -359,6 +359,11 @@ class Storage(Model):
         return {key: one for key, one in both.items() if one is not None}
 
     @property
+    def home_mount(self) -> str:
+        """Where home folders are mounted; empty if each machine has its own."""
+        return self.home.mount if self.home else ""
+
+    @property
     def stays(self) -> bool:
         """Whether a file system stays when the stack is destroyed."""
         return any(system.on_destroy == "retain" for system in self.systems.values())
@@ -510,11 +515,6 @@ class Aws(Model):
         """Machines of the test job in every entry whose machines a job starts, by its key."""
         nodes = self.slurm.test_nodes if self.slurm else 0
         return {key: nodes for _, key, one in self.located if nodes and one.dynamic >= nodes and not one.numbers}
-
-    @property
-    def job_folder(self) -> str:
-        """Folder on the home file system for what the test job needs and keeps; empty without that file system."""
-        return f"{self.storage.home.mount.rstrip('/')}/.busbar" if self.storage.home else ""
 
     @property
     def home_deployment(self) -> str:

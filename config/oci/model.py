@@ -334,6 +334,11 @@ class Storage(Model):
         return {key: one for key, one in both.items() if one is not None}
 
     @property
+    def home_mount(self) -> str:
+        """Where home folders are mounted; empty if each machine has its own."""
+        return self.home.mount if self.home else ""
+
+    @property
     def made(self) -> dict[str, Home | Lustre]:
         """Those of them that the stack makes, by key."""
         return {key: one for key, one in self.systems.items() if one.existing is None}
@@ -406,11 +411,6 @@ class Oci(Model):
     def ranks_run_in(self) -> RankImage | None:
         """The image that ranks run in, and what runs it; None runs them on the nodes."""
         return RankImage(self.container.reference, runtime=self.container.runtime) if self.container else None
-
-    @property
-    def job_folder(self) -> str:
-        """Folder on the home file system for what the test job needs and keeps; empty without that file system."""
-        return f"{self.storage.home.mount.rstrip('/')}/.busbar" if self.storage.home else ""
 
     @property
     def search_domain(self) -> str:

@@ -54,7 +54,15 @@ MAY = {
     },
     "components/kept_programs.py": set(),
     "components/slurm": {
-        *("pulumi", "pulumi_command", "cloudinit", "components.after", "components.kept_programs", "components.reach"),
+        *(
+            "pulumi",
+            "pulumi_command",
+            "catalogue",
+            "cloudinit",
+            "components.after",
+            "components.kept_programs",
+            "components.reach",
+        ),
         *("config", "scheduler"),
     },
     "components/oci": {

@@ -1,0 +1,41 @@
+"""What a person reads at the end of an update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.records.requests import Kept
+from benchmarks.report import ending, summary
+from components.acceptance.looks import End
+from config.records import Records
+
+
+@dataclass(frozen=True)
+class Said:
+    """The page of the outputs, the first line of the end, and what follows it."""
+
+    page: str
+    headline: str
+    screen: str
+
+
+def said(end: End | None, waits: str, ssh: str, kept: Kept, records: Records, *, rents: bool, job: str) -> Said:  # noqa: PLR0913
+    """Return what is said of `end`, the result of a measurement.
+
+    Args:
+        end: None if nothing was measured.
+        waits: what is waited for then.
+        ssh: opens a shell on the head node.
+        kept: where the report is, and what changed since the run before.
+        records: the stack's records, for its price.
+        rents: whether the stack rents its nodes.
+        job: submits the test job; empty if an update measures.
+    """
+    if end is None:
+        return Said(f"# {waits}\n\nA shell on the login node: `{ssh}`\n", waits, "")
+    following = ending.Next.of(end.asked, records.price, ssh, kept.report, rents=rents, job=job)
+    return Said(
+        summary.page(end.judged, end.searched, ssh, kept.changes),
+        ending.headline(end.judged, end.searched),
+        ending.screen(end.judged, end.searched, following),
+    )
