@@ -94,8 +94,8 @@ class Reach(Protocol):
         there: str,
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
-    ) -> pulumi.Resource:
-        """Copy the local `file` to `there` in the head node's home folder."""
+    ) -> pulumi.Resource | None:
+        """Copy the local `file` to `there` in the head node's home folder; None if what runs there copies it itself."""
 
     def run(  # noqa: PLR0913 - a resource's own, by name
         self,

@@ -32,7 +32,8 @@ def _namespace(wanted: Kubernetes, labels: dict[str, str]) -> dict[str, Any]:
     # The level that the pods need, where the cluster enforces Pod Security Standards: locked memory is beyond the baseline.
     level = "privileged" if wanted.devices else "baseline"
     allowed = {"pod-security.kubernetes.io/enforce": level}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": wanted.namespace, "labels": labels | allowed}}
+    named = {"name": wanted.namespace, "labels": labels | allowed, "annotations": {ours.WAY: wanted.way}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": named}
 
 
 class _Whole(yaml.SafeDumper):

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from manifests import ours
+
 #: What other objects need to be there first; helm orders by kind as well (pkg/releaseutil/kind_sorter.go, InstallOrder).
 _FIRST = (
     *("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount", "Secret", "ConfigMap"),
@@ -15,15 +17,18 @@ _FIRST = (
 _HOOK = "helm.sh/hook"
 
 
-def documents(rendered: str, namespace: str, labels: dict[str, str]) -> list[dict[str, Any]]:
+def documents(rendered: str, namespace: str, labels: dict[str, str], way: str) -> list[dict[str, Any]]:
     """Return the objects of a rendered chart and its namespace, with the stack's labels beside the chart's own.
+
+    `way` is where kubectl works (`ours.WAY`).
 
     Raises:
         ValueError: a document is no object; the sentence says which.
     """
     # Its pods mount folders of the node and load kernel modules.
     level = {"pod-security.kubernetes.io/enforce": "privileged"}
-    found: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": level}}]
+    named = {"name": namespace, "labels": level, "annotations": {ours.WAY: way}}
+    found: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": named}]
     for number, one in enumerate(yaml.load_all(rendered, Loader=yaml.CSafeLoader), 1):
         if one is None:
             continue

@@ -13,6 +13,9 @@ MANAGER = "busbar"
 RANKS, RAIL = "busbar-ranks", "busbar-rail"
 #: Annotation of the Job: a hash of what cannot be changed in place, so that another one replaces it.
 TEMPLATE = "busbar/template"
+#: Annotation of a namespace: where kubectl works that applied it last. A stack whose `controlPlane` is changed registers a new
+#: Command, and the end of the old one must leave what the new one has applied.
+WAY = "busbar/way"
 #: A value of a label is that long at most (apimachinery, util/validation).
 _LABEL_BYTES = 63
 

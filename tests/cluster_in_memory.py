@@ -1,4 +1,4 @@
-"""A Kubernetes cluster as kubectl shows it, in memory: for pure tests of the programs that run on the control plane's host."""
+"""A Kubernetes cluster as kubectl shows it, in memory: for pure tests of the programs that call it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WANTED = Kubernetes(
 OBJECTS = objects.objects(WANTED, "k8s")
 LABELS = ours.labels("k8s")
 ASK: dict[str, Any] = {
-    "kubeconfig": None,
+    "kubectl": {"kubeconfig": None, "context": None, "host": "the control plane's host"},
     "server": "https://10.138.61.49:6443",
     "namespace": "busbar",
     "nodes": ["gpu0", "gpu1"],
@@ -29,6 +29,7 @@ ASK: dict[str, Any] = {
     "rdma": "exclusive",
     "image": WANTED.image,
     "labels": LABELS,
+    "way": [ours.WAY, WANTED.way],
     "pods": ours.selector("k8s"),
     "template": [ours.TEMPLATE, OBJECTS[-1]["metadata"]["annotations"][ours.TEMPLATE]],
     "objects": [
@@ -73,7 +74,7 @@ class Cluster(Kubectl):
     """
 
     def __init__(self) -> None:
-        self.program, self.words = "/bin/true", ["kubectl"]
+        self.program, self.words, self.host = "/bin/true", ["kubectl"], "the control plane's host"
         self.calls: list[tuple[str, ...]] = []
         self.server = "https://10.138.61.49:6443"
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}

@@ -13,7 +13,7 @@ from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, ready_line, run_program
 from components.acceptance import acceptance
 from components.inventory import Cluster, Inventory
 from components.reach import Head
-from tools.stack_changes import DEFAULT
+from tools.stack_changes import DEFAULT, merged, settled
 
 LINES = {
     "acceptance-ready-contact": ready_line(),
@@ -55,7 +55,7 @@ def aws(monkeypatch, tmp_path, **changes: Any) -> Seen:  # noqa: ARG001 - every 
     return watched(monkeypatch, lambda: aws_preview.run(monkeypatch, LINES, preview=False, **changes).cloud.made)
 
 
-def kubernetes(monkeypatch, tmp_path, **changes: Any) -> Seen:
+def kubernetes(monkeypatch, tmp_path, own: Any = None, **changes: Any) -> Seen:
     known = tmp_path / "known_hosts"
     known.write_text("".join(f"{address} {HOST_KEY}\n" for address in ("10.138.61.49", "203.0.113.9")))
     facts = SERVER_FACTS | {"hca": [["irdma0", 25, "net1", True, "ice"]], "gpus": 1, "front": "eth0"}
@@ -76,8 +76,18 @@ def kubernetes(monkeypatch, tmp_path, **changes: Any) -> Seen:
     }
     return watched(
         monkeypatch,
-        lambda: run_program(LINES | said, target="kubernetes", oci=DEFAULT, kubernetes=group, **changes).resources,
+        lambda: (
+            run_program(
+                LINES | said, target="kubernetes", oci=DEFAULT, kubernetes=settled(merged(group, own or {})), **changes
+            ).resources
+        ),
     )
+
+
+def kubernetes_from_here(monkeypatch, tmp_path) -> Seen:
+    """The same with kubectl of the machine that runs Pulumi."""
+    here = {"controlPlane": DEFAULT, "jump": DEFAULT, "knownHosts": DEFAULT, "server": "https://10.138.61.49:6443"}
+    return kubernetes(monkeypatch, tmp_path, own=here)
 
 
 def watched(monkeypatch, run: Callable[[], list[tuple[str, str, dict[str, Any]]]]) -> Seen:

@@ -55,7 +55,12 @@ def questions(target: str, home: Path, environ: Mapping[str, str]) -> list[Quest
         ]
     if target == "kubernetes":
         return [
-            Question("way", "the control plane's host, where kubectl works, as user@address", "root@10.138.61.49"),
+            Question(
+                "way",
+                "the control plane's host, where kubectl works, as user@address, or - for this machine",
+                "root@10.138.61.49",
+            ),
+            Question("server", "API server, as kubectl cluster-info shows it, such as https://10.138.61.49:6443"),
             Question("machines", "nodes with GPUs, with commas, such as gpu0,gpu1"),
             Question("gpus", "GPUs of each node", "8"),
             Question("rails", "rails as interface:device:range, with commas, such as ens192:irdma0:10.100.100.0/24"),
@@ -78,7 +83,8 @@ def stack_file(target: str, answers: Mapping[str, str]) -> dict[str, Any]:
     if target == "kubernetes":
         rails = [dict(zip(("interface", "device", "range"), one.split(":"), strict=False)) for one in _listed(answers["rails"])]
         gpus: Any = int(answers["gpus"]) if answers["gpus"].isdigit() else answers["gpus"]
-        group = {"controlPlane": answers["way"], "nodes": _listed(answers["machines"]), "gpus": gpus}
+        over_ssh = {} if answers["way"] == "-" else {"controlPlane": answers["way"]}
+        group = {**over_ssh, "server": answers["server"], "nodes": _listed(answers["machines"]), "gpus": gpus}
         return {"busbar:target": target, "busbar:kubernetes": group | {"rails": rails, "image": answers["image"]}}
     count: Any = int(answers["nodes"]) if answers["nodes"].isdigit() else answers["nodes"]
     if target == "oci":

@@ -95,7 +95,7 @@ class OnDemand(pulumi.ComponentResource):
             command=document.apply(lambda text: _writes(folder, runner, planned, text)),
             stdin=document,
             triggers=[],
-            opts=_after(mine, copies),
+            opts=_after(mine, [one for one in copies if one is not None]),
         )
         read = reach.run(
             f"{name}-result",

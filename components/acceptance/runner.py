@@ -36,7 +36,7 @@ class Runner(pulumi.ComponentResource):
         self._program = pack.file_name(data)
         self._reach, self._head, self.identity, self.attempt = reach, head, identity, attempt
         mine = pulumi.ResourceOptions(parent=self)
-        self._copies = [
+        copies = [
             reach.copy(
                 f"{name}-program",
                 head=head,
@@ -50,6 +50,7 @@ class Runner(pulumi.ComponentResource):
                 for there, (path, sha256) in files.items()
             ),
         ]
+        self._copies = [one for one in copies if one is not None]
         self.register_outputs({})
 
     def run(self, name: str, request: pulumi.Output[str], after: list[Any], opts: pulumi.ResourceOptions) -> Ran:

@@ -6,13 +6,12 @@ import hashlib
 from typing import Any
 
 import pulumi
-from pulumi_command import remote
 
 from components import remote_scripts
 from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
-from components.kubernetes import operator
+from components.kubernetes import kubectl_host, operator
 from components.kubernetes.pods import Pods
-from components.reach import DIAL_ERROR_LIMIT, Machine, Reach, last_line
+from components.reach import Reach, last_line
 from config.kubernetes.model import SET, Kubernetes
 from config.measure import Measure
 from manifests import ours, rails, ranks
@@ -22,7 +21,7 @@ from manifests.objects import objects, text
 class KubernetesCluster(pulumi.ComponentResource):
     """Pods with GPUs and rails on an existing cluster.
 
-    Creates: one Command on the control plane's host, however many nodes there are. In the cluster that makes a namespace, a
+    Creates: one Command where kubectl works, however many nodes there are. In the cluster that makes a namespace, a
     definition of each rail, a service account with a role, a headless service and an Indexed Job. Where the stack brings GPU
     Operator, a Command for that comes before.
     Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, by the names of the cluster's nodes and
@@ -36,13 +35,12 @@ class KubernetesCluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, wanted: Kubernetes, measure: Measure, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:kubernetes:Cluster", name, None, opts)
-        control_plane = _machine("control-plane", wanted.control_plane, wanted)
-        jump = _machine("jump", wanted.jump, wanted) if wanted.jump else None
-        connection = _to(control_plane, jump)
+        host = kubectl_host.of(wanted)
         stack = pulumi.get_stack()
         labels = ours.labels(stack)
         ask = {
-            "kubeconfig": wanted.kubeconfig,
+            "kubectl": {"kubeconfig": wanted.kubeconfig, "context": wanted.context, "host": host.named},
+            "cluster": wanted.folder,
             "namespace": wanted.namespace,
             "pods": ours.selector(stack),
             "rails": [rails.inside(index) for index in range(len(wanted.rails))],
@@ -53,20 +51,17 @@ class KubernetesCluster(pulumi.ComponentResource):
         # Its GPUs are offered once it is there, and what takes them comes after.
         before = []
         if wanted.gpu_operator is not None:
-            before = [operator.brought(f"{name}-gpu-operator", wanted, wanted.gpu_operator, connection, measure, self)]
+            before = [operator.brought(f"{name}-gpu-operator", wanted, wanted.gpu_operator, host, measure, self)]
         documents = objects(wanted, stack)
         program = remote_scripts.read("kubernetes_objects").call(ask=ask | _asked(wanted, documents, labels, measure))
-        applied = remote.Command(
+        applied = host.run(
             f"{name}-objects",
-            connection=connection,
             create=f"exec {remote_scripts.PYTHON}",
             delete=f"exec {remote_scripts.PYTHON} remove",
             stdin=f"# measurement {measure.run}\n{program}",
-            logging=remote.Logging.STDERR,
-            add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=self, depends_on=before),
         )
-        self.reach = Pods(control_plane, jump, connection, ask, wanted.nodes[0])
+        self.reach = Pods(host, ask, wanted.nodes[0])
         shell = ranks.REMOTE_SHELL if len(wanted.nodes) > 1 else ""
         self.planned = (
             PlannedSet(
@@ -91,6 +86,7 @@ def _asked(wanted: Kubernetes, documents: list[dict[str, Any]], labels: dict[str
         "gpu_resource": wanted.gpu_resource,
         "image": wanted.image,
         "labels": labels,
+        "way": [ours.WAY, wanted.way],
         "template": [ours.TEMPLATE, documents[-1]["metadata"]["annotations"][ours.TEMPLATE]],
         "objects": [[_kind(one), one["metadata"]["name"]] for one in documents],
         "manifest": text(documents),
@@ -103,18 +99,6 @@ def _kind(one: dict[str, Any]) -> str:
     group, slash, _ = one["apiVersion"].partition("/")
     kind = one["kind"].lower()
     return f"{kind}.{group}" if slash else kind
-
-
-def _machine(name: str, way: str, wanted: Kubernetes) -> Machine:
-    user, _, address = way.partition("@")
-    return Machine(name, address, user, wanted.host_key(address))
-
-
-def _to(machine: Machine, jump: Machine | None) -> remote.ConnectionArgs:
-    def end(its: Machine) -> dict[str, Any]:
-        return {"host": its.address, "user": its.user, "host_key": its.host_key, "dial_error_limit": DIAL_ERROR_LIMIT}
-
-    return remote.ConnectionArgs(**end(machine), proxy=remote.ProxyConnectionArgs(**end(jump)) if jump else None)
 
 
 def _inventory(line: dict[str, Any], image: str) -> Inventory:

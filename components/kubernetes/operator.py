@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi_command import remote
 
 from components import remote_scripts
+from components.kept_programs import kept
+from components.kubernetes.kubectl_host import KubectlHost
 from config.kubernetes.model import GpuOperator, Kubernetes
 from config.measure import Measure
 from manifests import objects, operator, ours
@@ -26,48 +27,39 @@ _PART = {"app.kubernetes.io/part-of": "busbar-gpu-operator"}
 
 
 def brought(  # noqa: PLR0913, PLR0917 - what it is made of, and where it goes
-    name: str, wanted: Kubernetes, asked: GpuOperator, connection: Any, measure: Measure, parent: pulumi.Resource
+    name: str, wanted: Kubernetes, asked: GpuOperator, host: KubectlHost, measure: Measure, parent: pulumi.Resource
 ) -> pulumi.Resource:
-    """Register the operator: a copy of its manifest to the control plane's host, and the Command that applies or removes it."""
+    """Register the operator: a copy of its manifest on the machine of kubectl, and the Command that applies or removes it."""
     mine = pulumi.ResourceOptions(parent=parent)
     labels = {"app.kubernetes.io/instance": ours.labels(pulumi.get_stack())["app.kubernetes.io/instance"], **_PART}
     try:
-        found = operator.documents(rendered(asked), asked.namespace, labels)
+        found = operator.documents(rendered(asked), asked.namespace, labels, wanted.way)
     except ValueError as error:
         raise pulumi.RunError(f"kubernetes.gpuOperator.chart is {asked.chart}, and {error}") from None
     pulumi.log.info(f"GPU Operator comes with {len(found)} objects: {operator.summary(found)}", parent)
     text = objects.text(found)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"busbar-gpu-operator-{digest}.yaml"
-    copied = remote.CopyToRemote(
-        f"{name}-manifest",
-        connection=connection,
-        source=pulumi.FileAsset(_kept(text, there)),
-        remote_path=there,
-        triggers=[digest],
-        opts=mine,
-    )
+    copied = host.copy(f"{name}-manifest", file=kept(text.encode(), there), there=there, triggers=[digest], opts=mine)
     ask = {
-        "kubeconfig": wanted.kubeconfig,
+        "kubectl": {"kubeconfig": wanted.kubeconfig, "context": wanted.context, "host": host.named},
         "namespace": asked.namespace,
         "file": there,
         "definitions": [one["metadata"]["name"] for one in found if one["kind"] == "CustomResourceDefinition"],
         "objects": [[_kind(one), one["metadata"]["name"], one["metadata"].get("namespace", "")] for one in found],
         "labels": labels,
+        "way": [ours.WAY, wanted.way],
         "nodes": list(wanted.nodes),
         "gpus": wanted.gpus,
         "gpu_resource": wanted.gpu_resource,
         "timeout_s": measure.ready_timeout_s,
     }
-    return remote.Command(
+    return host.run(
         name,
-        connection=connection,
         create=f"exec {remote_scripts.PYTHON}",
         delete=f"exec {remote_scripts.PYTHON} remove",
         stdin=remote_scripts.read("kubernetes_operator").call(ask=ask),
-        logging=remote.Logging.STDERR,
-        add_previous_output_in_env=False,
-        opts=pulumi.ResourceOptions(parent=parent, depends_on=[copied]),
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=[copied] if copied else []),
     )
 
 
@@ -103,14 +95,3 @@ def _kind(one: dict[str, Any]) -> str:
     group, slash, _ = one["apiVersion"].partition("/")
     kind = one["kind"].lower()
     return f"{kind}.{group}" if slash else kind
-
-
-def _kept(text: str, name: str) -> str:
-    """Keep the manifest in the user's cache under its own name; return its path."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "busbar"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / name
-    if not path.is_file() or path.read_text() != text:
-        path.with_suffix(".new").write_text(text)
-        path.with_suffix(".new").replace(path)
-    return str(path)

@@ -1,4 +1,4 @@
-"""Reach by kubectl on the control plane's host: SSH goes there and no further, and `kubectl exec` goes into the pods."""
+"""Reach by kubectl on one machine: nothing goes further than there, and `kubectl exec` goes into the pods."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
-from pulumi_command import remote
 
 from components import remote_scripts
-from components.reach import Head, Machine, Ran
+from components.kubernetes.kubectl_host import KubectlHost
+from components.reach import Head, Ran
 
 #: The interface of a pod's default network; the container runtime gives every pod's that name (CRI).
 _FRONT = "eth0"
@@ -22,17 +22,13 @@ class Pods:
     """Reach into the pods of a stack.
 
     Attributes:
-        control_plane: the host that kubectl works on.
-        jump: the jump host; None if it is reached directly.
-        connection: how a Command gets onto it.
-        ask: what every program there is told: kubeconfig, namespace, selector of the pods, rails.
+        host: the machine that kubectl works on.
+        ask: what every program there is told: how kubectl finds the cluster, namespace, selector of the pods, rails.
         node: the first node, whose pod is the head.
-        files: what was copied to the control plane's host for the head's home folder.
+        files: what was brought to that machine for the head's home folder.
     """
 
-    control_plane: Machine
-    jump: Machine | None
-    connection: remote.ConnectionArgs
+    host: KubectlHost
     ask: dict[str, Any]
     node: str
     files: list[str] = field(default_factory=list)
@@ -49,17 +45,14 @@ class Pods:
         look = remote_scripts.read("kubernetes_contact")
 
         def program(nodes: Sequence[Any], salt: str) -> str:
-            mine = self.ask | {"facts": ask["facts"], "mpi": ask["mpi"], "host_key": self.control_plane.host_key}
+            mine = self.ask | {"facts": ask["facts"], "mpi": ask["mpi"], "host_key": self._host_key}
             pods = [{"name": node.name, "address": node.address} for node in nodes]
             return f"# {salt}\n{look.call(nodes=pods, ask=mine)}"
 
-        return remote.Command(
+        return self.host.run(
             name,
-            connection=self.connection,
             create=f"exec {remote_scripts.PYTHON}",
             stdin=pulumi.Output.all(nodes=nodes, salt=salt).apply(lambda known: program(**known)),
-            logging=remote.Logging.STDERR,
-            add_previous_output_in_env=False,
             opts=opts,
         ).stdout
 
@@ -72,18 +65,12 @@ class Pods:
         there: str,
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
-    ) -> pulumi.Resource:
-        """Copy the local `file` to the control plane's host; the next run copies it into the pod."""
+    ) -> pulumi.Resource | None:
+        """Bring the local `file` to that machine; the next run copies it into the pod."""
         self.files.append(there)
-        return remote.CopyToRemote(
-            name,
-            connection=self.connection,
-            source=pulumi.FileAsset(file),
-            remote_path=there,
-            # No pod yet, no copy: the host is not ours before the pods are.
-            triggers=[*triggers, head.apply(lambda its: its.address)],
-            opts=opts,
-        )
+        # No pod yet, no copy: the machine is not ours before the pods are.
+        triggers = [*triggers, head.apply(lambda its: its.address)]
+        return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 
     def run(  # noqa: PLR0913 - a resource's own, by name
         self,
@@ -99,32 +86,27 @@ class Pods:
         files, in_pod = list(self.files), remote_scripts.read("kubernetes_run")
 
         def words(command: str) -> str:
-            ask = {key: self.ask[key] for key in ("kubeconfig", "namespace", "pods")}
+            ask = {key: self.ask[key] for key in ("kubectl", "namespace", "pods", "cluster")}
             program = in_pod.call(ask=ask | {"node": self.node, "files": files, "command": command})
             return f"exec python3 -IS -c {shlex.quote(program)}"
 
-        return remote.Command(
-            name,
-            connection=self.connection,
-            create=command.apply(words),
-            stdin=stdin,
-            triggers=list(triggers),
-            logging=remote.Logging.STDERR,
-            add_previous_output_in_env=False,
-            opts=opts,
-        )
+        return self.host.run(name, create=command.apply(words), stdin=stdin, triggers=triggers, opts=opts)
 
     def shell(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
         """Return the command that opens a shell in the head's pod, for a person to paste."""
-        jump = f"-J {self.jump.user}@{self.jump.address} " if self.jump else ""
-        given = f"--kubeconfig {self.ask['kubeconfig']} " if self.ask["kubeconfig"] else ""
-        pod = f"$(kubectl {given}--namespace {self.ask['namespace']} get pods --selector {self.ask['pods']} --output name "
+        its = self.ask["kubectl"]
+        given = "".join(f"--{key} {its[key]} " for key in ("kubeconfig", "context") if its[key])
+        kubectl = f"kubectl {given}--namespace {self.ask['namespace']}"
+        pod = f"$({kubectl} get pods --selector {self.ask['pods']} --output name "
         pod += f"--field-selector spec.nodeName={self.node},status.phase=Running)"
-        there = f"kubectl {given}--namespace {self.ask['namespace']} exec --stdin --tty {pod} -- bash"
-        way = f"ssh -t {jump}{self.control_plane.user}@{self.control_plane.address} {shlex.quote(there)}"
+        way = self.host.shell(f"{kubectl} exec --stdin --tty {pod} -- bash")
         return head.apply(lambda _: way)
 
     def known_hosts(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
         """Return known_hosts lines with the pinned keys of the machines on the way to the pods."""
-        machines = [machine for machine in (self.jump, self.control_plane) if machine]
-        return head.apply(lambda _: "\n".join(f"{machine.address} {machine.host_key}" for machine in machines))
+        lines = "\n".join(f"{machine.address} {machine.host_key}" for machine in self.host.machines)
+        return head.apply(lambda _: lines)
+
+    @property
+    def _host_key(self) -> str:
+        return self.host.machines[-1].host_key if self.host.machines else ""

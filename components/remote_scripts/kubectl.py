@@ -1,4 +1,4 @@
-"""Calls kubectl on the control plane's host, with a bound, and finds a stack's pods."""
+"""Calls kubectl, with a bound, and finds a stack's pods."""
 
 import json
 import os
@@ -27,12 +27,17 @@ class Answer(NamedTuple):
 
 
 class Kubectl:
-    """kubectl with its kubeconfig, in a namespace."""
+    """kubectl of this machine, in a namespace.
 
-    def __init__(self, kubeconfig: Optional[str], namespace: str) -> None:
+    `its` has `kubeconfig` and `context`, None for what kubectl takes, and `host`, what sentences call this machine.
+    """
+
+    def __init__(self, its: Dict[str, Any], namespace: str) -> None:
         os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/bin:/opt/bin:/snap/bin"
-        self.program = shutil.which("kubectl") or sys.exit("the control plane's host has no kubectl; install it there")
-        given = ["--kubeconfig", kubeconfig] if kubeconfig else []
+        self.program = shutil.which("kubectl") or sys.exit("{} has no kubectl; install it there".format(its["host"]))
+        given = ["--kubeconfig", os.path.expanduser(its["kubeconfig"])] if its["kubeconfig"] else []
+        given += ["--context", its["context"]] if its["context"] else []
+        self.host = its["host"]
         self.words = [self.program, *given, "--namespace", namespace]
 
     def __call__(self, *words: str, stdin: Union[str, bytes] = b"", timeout_s: float = _TIMEOUT_S) -> Answer:
@@ -62,6 +67,25 @@ class Kubectl:
         return self(
             "exec", "--stdin", pod, "--container", CONTAINER, "--", "sh", "-c", command, stdin=stdin, timeout_s=timeout_s
         )
+
+
+def is_applied_by_another(kubectl: Kubectl, namespace: str, way: List[str]) -> bool:
+    """Tell whether kubectl of another machine was the last to apply a stack's namespace; `way` is [annotation, our value]."""
+    space = kubectl.get("namespace", namespace)
+    found = (space or {}).get("metadata", {}).get("annotations", {}).get(way[0], way[1])
+    if found == way[1]:
+        return False
+    print(
+        f"namespace {namespace} is kept with what is in it: the stack applies it from {found} now", file=sys.stderr, flush=True
+    )
+    return True
+
+
+def brought(name: str) -> str:
+    """Return the path of a file that an update has brought here: in the home folder over SSH, in the user's cache otherwise."""
+    over_ssh = os.path.join(os.path.expanduser("~"), name)
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return over_ssh if os.path.exists(over_ssh) else os.path.join(cache, "busbar", name)
 
 
 def pods_of(kubectl: Kubectl, selector: str) -> List[Dict[str, Any]]:

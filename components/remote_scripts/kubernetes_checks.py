@@ -40,15 +40,15 @@ def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 def _refuse_other(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     named = kubectl("config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}")
     if named.status != 0 or not named.out.strip():
-        where = ask["kubeconfig"] or "not set"
+        where = ask["kubectl"]["kubeconfig"] or "not set"
         sys.exit(
-            f"kubernetes.kubeconfig is {where}, and kubectl on the control plane's host finds no cluster there ({named.why}); "
-            "name the kubeconfig's file"
+            f"kubernetes.kubeconfig is {where}, and kubectl on {kubectl.host} finds no cluster there ({named.why}); "
+            "name the kubeconfig's file, or its context"
         )
     server = named.out.strip()
     if ask["server"] and server != ask["server"]:
         sys.exit(
-            f"kubernetes.server is {ask['server']}, and the kubeconfig on the control plane's host leads to {server}, which is "
+            f"kubernetes.server is {ask['server']}, and the kubeconfig on {kubectl.host} leads to {server}, which is "
             "another cluster; nothing was changed there"
         )
     ready = kubectl("get", "--raw", "/readyz")

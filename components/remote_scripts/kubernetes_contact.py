@@ -1,4 +1,4 @@
-"""Makes first contact with a stack's pods from the control plane's host, and lets the first pod start ranks in all.
+"""Makes first contact with a stack's pods from the machine of kubectl, and lets the first pod start ranks in all.
 
 It prints the same JSON line as first contact over SSH does, or exits with a sentence that names every pod with a fault.
 """
@@ -31,11 +31,11 @@ exec {home}/kubectl --namespace {namespace} exec --stdin "$pod" --container rank
 def main(nodes: List[Dict[str, str]], ask: Dict[str, Any]) -> None:
     """Look into the pods of `nodes` ({name, address}) and print the line.
 
-    `ask` has `kubeconfig`, `namespace`, `pods` (their selector), `host_key` of this host, `devices` (RDMA devices of the
-    rails), `rails` (their interfaces in a pod), `rdma` (the mode that is asked for), `gpus`, `facts` (the program that each pod
-    runs) and `mpi` (globs for it).
+    `ask` has `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `host_key` of this machine, `devices`
+    (RDMA devices of the rails), `rails` (their interfaces in a pod), `rdma` (the mode that is asked for), `gpus`, `facts` (the
+    program that each pod runs) and `mpi` (globs for it).
     """
-    kubectl = Kubectl(ask["kubeconfig"], ask["namespace"])
+    kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     pods = pods_of(kubectl, ask["pods"])
     named = {}  # type: Dict[str, str]
     for node in nodes:
@@ -118,11 +118,16 @@ def _join(kubectl: Kubectl, nodes: List[Dict[str, str]], named: Dict[str, str], 
     with ThreadPoolExecutor(_WINDOW) as pool:
         list(pool.map(lambda pod: _put(kubectl, pod, "in-pod", script.encode()), named.values()))
     _put(kubectl, head, "pods", places.encode())
-    with open(os.path.realpath(kubectl.program), "rb") as program:
-        _put(kubectl, head, "kubectl", program.read())
+    # An operator's machine may have another processor or system than the pods: an image may bring its own.
+    if kubectl.inside(head, f'its=$(command -v kubectl) && ln -sf "$its" {HOME}/kubectl').status != 0:
+        with open(os.path.realpath(kubectl.program), "rb") as program:
+            _put(kubectl, head, "kubectl", program.read())
     runs = kubectl.inside(head, f"{HOME}/kubectl version --client")
     if runs.status != 0:
-        sys.exit(f"the control plane's kubectl ({kubectl.program}) does not run in the image: {runs.why}")
+        sys.exit(
+            f"kubectl of {kubectl.host} ({kubectl.program}) does not run in the image: {runs.why}; an image with a kubectl of "
+            "its own uses that"
+        )
     tries = "; ".join("{0}/in-pod {1} true || echo {1}".format(HOME, shlex.quote(node["address"])) for node in nodes[1:])
     tried = kubectl.inside(head, tries, timeout_s=_COPY_S)
     failed = tried.out.split()

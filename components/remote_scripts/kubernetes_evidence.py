@@ -1,7 +1,7 @@
-"""Keeps on the control plane's host what the runner holds in a pod of its measurements, and gives it to the next pod.
+"""Keeps on the machine of kubectl what the runner holds in a pod of its measurements, and gives it to the next pod.
 
 A pod's home folder ends with the pod. What a request has written so far is copied out while it runs and when it ends, below
-`~/.busbar/kubernetes/NAMESPACE`, so that a pod that is evicted takes no transcript with it.
+`~/.busbar/kubernetes/CLUSTER`, so that a pod that is evicted takes no transcript with it.
 """
 
 import base64
@@ -54,9 +54,9 @@ for path, data in json.load(sys.stdin).items():
 class Evidence:
     """The evidence of one request, kept from where it is entered to where it is left."""
 
-    def __init__(self, kubectl: Kubectl, namespace: str, pod: str, request: Dict[str, Any]) -> None:
+    def __init__(self, kubectl: Kubectl, cluster: str, pod: str, request: Dict[str, Any]) -> None:
         self._kubectl, self._pod = kubectl, pod
-        self.folder = os.path.join(os.path.expanduser("~"), ".busbar", "kubernetes", namespace)
+        self.folder = os.path.join(os.path.expanduser("~"), ".busbar", "kubernetes", cluster)
         run = str(request.get("run_id", ""))
         self._run = run if request.get("kind") in _KINDS and run.isalnum() else ""
         self._known = {}  # type: Dict[str, List[float]]

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from components.remote_scripts.kubectl import Kubectl, pods_of
+from components.remote_scripts.kubectl import Kubectl, is_applied_by_another, pods_of
 from components.remote_scripts.kubernetes_checks import refuse_unfit
 from components.remote_scripts.kubernetes_pending import why_pending
 
@@ -20,13 +20,15 @@ _REMOVE_S = 120
 def main(ask: Dict[str, Any]) -> None:
     """Apply or remove.
 
-    `ask` has `kubeconfig`, `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names of their interfaces in a
-    pod), `image`, `labels` of the stack, `pods` (their selector), `template` (annotation of the Job and its value),
-    `objects` ([kind, name] of each), `manifest` (YAML) and `timeout_s`.
+    `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names of
+    their interfaces in a pod), `image`, `labels` of the stack, `way` (annotation of the namespace and its value), `pods` (their
+    selector), `template` (annotation of the Job and its value), `objects` ([kind, name] of each), `manifest` (YAML) and
+    `timeout_s`.
     """
-    kubectl = Kubectl(ask["kubeconfig"], ask["namespace"])
+    kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
-        _remove(kubectl, ask)
+        if not is_applied_by_another(kubectl, ask["namespace"], ask["way"]):
+            _remove(kubectl, ask)
         return
     refuse_unfit(kubectl, ask)
     _refuse_foreign(kubectl, ask)

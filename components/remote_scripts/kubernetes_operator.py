@@ -5,12 +5,11 @@ with a sentence.
 """
 
 import json
-import os
 import sys
 import time
 from typing import Any, Dict, List
 
-from components.remote_scripts.kubectl import Kubectl
+from components.remote_scripts.kubectl import Kubectl, brought, is_applied_by_another
 
 _PAUSE_S, _APPLY_S, _REMOVE_S = 3.0, 120, 180
 
@@ -18,17 +17,17 @@ _PAUSE_S, _APPLY_S, _REMOVE_S = 3.0, 120, 180
 def main(ask: Dict[str, Any]) -> None:
     """Apply or remove.
 
-    `ask` has `kubeconfig`, `namespace` (the operator's), `file` (the manifest in this host's home folder), `definitions` (names
-    of custom resource definitions), `objects` ([kind, name, namespace] of each, in the order of use), `labels` of the stack,
-    `nodes`, `gpus`, `gpu_resource` and `timeout_s`.
+    `ask` has `kubectl` (how it finds the cluster), `namespace` (the operator's), `file` (the manifest, as it was brought here),
+    `definitions` (names of custom resource definitions), `objects` ([kind, name, namespace] of each, in the order of use),
+    `labels` of the stack, `way` (annotation of the namespace and its value), `nodes`, `gpus`, `gpu_resource` and `timeout_s`.
     """
-    kubectl = Kubectl(ask["kubeconfig"], ask["namespace"])
+    kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
-        _remove(kubectl, ask)
+        if not is_applied_by_another(kubectl, ask["namespace"], ask["way"]):
+            _remove(kubectl, ask)
         return
     _refuse_foreign(kubectl, ask)
-    path = os.path.join(os.path.expanduser("~"), ask["file"])
-    with open(path, encoding="utf-8") as source:
+    with open(brought(ask["file"]), encoding="utf-8") as source:
         manifest = source.read()
     _apply(kubectl, ask, manifest)
     print(json.dumps({"schema": 1, "kind": "gpu-operator", "gpus": _offered(kubectl, ask)}, sort_keys=True))

@@ -1,16 +1,15 @@
-"""Runs a command in the pod of one node, from the control plane's host: standard input and output are the command's own.
+"""Runs a command in the pod of one node, from the machine of kubectl: standard input and output are the command's own.
 
-Files that a stack copied to this host's home folder are copied into the pod first, if it lacks them, and what the runner keeps
+Files that a stack brought to this machine are copied into the pod first, if it lacks them, and what the runner keeps
 of a measurement is copied out. If the pod ends, the reason is the answer, in the form in which the runner refuses.
 """
 
 import json
-import os
 import subprocess
 import sys
 from typing import Any, Dict, List
 
-from components.remote_scripts.kubectl import CONTAINER, HOME, Kubectl, disrupted, ended, on_node, pods_of
+from components.remote_scripts.kubectl import CONTAINER, HOME, Kubectl, brought, disrupted, ended, on_node, pods_of
 from components.remote_scripts.kubernetes_evidence import Evidence
 
 _COPY_S = 300
@@ -19,14 +18,18 @@ _SCHEMA = 2
 
 
 def main(ask: Dict[str, Any]) -> None:
-    """Run `command` ... `ask` has also `kubeconfig`, `namespace`, `pods` (their selector), `node`, and `files`."""
+    """Run the `command` of `ask`.
+
+    It has also `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `node`, `files` and `cluster` (the
+    folder of what is kept of its measurements).
+    """
     given = sys.stdin.buffer.read()
     request = _request(given)
-    kubectl = Kubectl(ask["kubeconfig"], ask["namespace"])
+    kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     pods = pods_of(kubectl, ask["pods"])
     pod = on_node(pods, ask["node"])
     if pod is None:
-        _refuse(request, _gone(ended(pods, ask["node"]), ask["node"], ""))
+        _refuse(request, _gone(ended(pods, ask["node"]), ask["node"], "", kubectl.host))
         return
     name = pod["metadata"]["name"]
     bring(kubectl, name, ask["files"])
@@ -42,7 +45,7 @@ def main(ask: Dict[str, Any]) -> None:
         "-c",
         f"cd {HOME} && {ask['command']}",
     ]
-    evidence = Evidence(kubectl, ask["namespace"], name, request)
+    evidence = Evidence(kubectl, ask["cluster"], name, request)
     evidence.give_back()
     with evidence:
         ran = subprocess.run(words, input=given, check=False)
@@ -53,14 +56,14 @@ def main(ask: Dict[str, Any]) -> None:
     pods = pods_of(kubectl, ask["pods"])
     left = on_node(pods, ask["node"])
     if left is None or left["metadata"]["uid"] != pod["metadata"]["uid"]:
-        _refuse(request, _gone(ended(pods, ask["node"]) or disrupted(last), ask["node"], evidence.kept))
+        _refuse(request, _gone(ended(pods, ask["node"]) or disrupted(last), ask["node"], evidence.kept, kubectl.host))
         return
     sys.exit(ran.returncode)
 
 
-def _gone(said: str, node: str, kept: str) -> str:
+def _gone(said: str, node: str, kept: str, host: str) -> str:
     why = said or "the cluster does not say why"
-    left = f"; what it had measured by then is in {kept} on the control plane's host" if kept else ""
+    left = f"; what it had measured by then is in {kept} on {host}" if kept else ""
     return f"the pod on {node} is gone: {why}{left}; make measure (measure.run) makes the pods again"
 
 
@@ -86,7 +89,7 @@ def bring(kubectl: Kubectl, pod: str, files: List[str]) -> None:
         there = f"{HOME}/{name}"
         if kubectl.inside(pod, f"test -s {there}").status == 0:
             continue
-        with open(os.path.join(os.path.expanduser("~"), name), "rb") as source:
+        with open(brought(name), "rb") as source:
             data = source.read()
         done = kubectl.inside(pod, f"cat > {there}.part && mv {there}.part {there}", data, _COPY_S)
         if done.status != 0:

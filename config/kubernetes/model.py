@@ -69,8 +69,15 @@ def _resource(value: str) -> str:
 
 
 def _path(value: str) -> str:
-    if not value.startswith("/") or not re.fullmatch(r"[\w./-]+", value):
-        raise ValueError(f"is {value!r}; it must be the whole path of a file on the control plane's host")
+    if not value.startswith(("/", "~/")) or not re.fullmatch(r"~?[\w./-]+", value):
+        raise ValueError(f"is {value!r}; it must be the whole path of a file on the machine of kubectl, or begin with ~/")
+    return value
+
+
+def _context(value: str) -> str:
+    # What clouds call them: user@cluster, arn:aws:eks:REGION:ACCOUNT:cluster/NAME, gke_PROJECT_ZONE_NAME.
+    if not re.fullmatch(r"[\w.@:/+-]{1,253}", value):
+        raise ValueError(f"is {value!r}, which is no name of a context; kubectl config get-contexts lists them")
     return value
 
 
@@ -148,8 +155,10 @@ class GpuOperator(Model):
 class Kubernetes(Model):
     """An existing Kubernetes cluster. Only objects with the stack's own label are created, and destroy removes them."""
 
-    control_plane: Annotated[str, AfterValidator(_way)] = Field(
-        description="Host that kubectl works on, user@address; its private key stays in your SSH agent. It needs Python 3.6.",
+    control_plane: Annotated[str, AfterValidator(_way)] | None = Field(
+        default=None,
+        description="Host that kubectl works on, user@address; its private key stays in your SSH agent. It needs Python 3.6. "
+        "null takes kubectl and kubeconfig of the machine that runs Pulumi.",
         examples=["root@10.138.61.49"],
     )
     jump: Annotated[str, AfterValidator(_way)] | None = Field(
@@ -164,12 +173,16 @@ class Kubernetes(Model):
     )
     kubeconfig: Annotated[str, AfterValidator(_path)] | None = Field(
         default=None,
-        description="The kubeconfig on that host; null takes what kubectl takes.",
+        description="The kubeconfig on the machine that kubectl works on; null takes what kubectl takes.",
         examples=["/etc/kubernetes/admin.conf"],
+    )
+    context: Annotated[str, AfterValidator(_context)] | None = Field(
+        default=None, description="The kubeconfig's context; null takes its current one.", examples=["admin@site"]
     )
     server: Annotated[str, AfterValidator(_server)] | None = Field(
         default=None,
-        description="API server that the kubeconfig must name, so that no other cluster is taken for this one; null takes any.",
+        description="API server that the kubeconfig must name, so that no other cluster is taken for this one; null takes any, "
+        "which only a `controlPlane` may.",
         examples=["https://10.138.61.49:6443"],
     )
     namespace: Annotated[str, AfterValidator(_namespace)] = Field(
@@ -229,9 +242,16 @@ class Kubernetes(Model):
         return known_hosts.read(self.known_hosts).key(address)
 
     @property
-    def control_plane_address(self) -> str:
-        """Address of the control plane's host."""
-        return self.control_plane.partition("@")[2]
+    def way(self) -> str:
+        """Where kubectl works, in a word."""
+        return self.control_plane or "this-machine"
+
+    @property
+    def folder(self) -> str:
+        """Folder of what is kept of its measurements on the machine of kubectl, which may know several clusters."""
+        if self.control_plane or not self.server:
+            return self.namespace
+        return f"{self.server.removeprefix('https://').replace(':', '_')}/{self.namespace}"
 
     @property
     def addresses(self) -> tuple[str, ...]:

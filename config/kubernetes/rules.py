@@ -32,6 +32,29 @@ def host_keys(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
             yield Breach("kubernetes.knownHosts", str(error))
 
 
+@rule("kubectl-here", ERROR, "a kubeconfig's current context is whatever its owner last worked with", guard=True)
+def kubectl_here(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
+    """No controlPlane, and no address of the cluster; keys that need one."""
+    if wanted.control_plane is not None:
+        return
+    if wanted.server is None:
+        yield Breach(
+            "kubernetes.server",
+            "is not set, and neither is kubernetes.controlPlane, so kubectl here would work on whichever cluster its "
+            "kubeconfig names now; name the API server, as `kubectl cluster-info` shows it",
+        )
+    if wanted.jump is not None:
+        yield Breach(
+            "kubernetes.jump",
+            f"is {wanted.jump}, and kubernetes.controlPlane is not set, so nothing is reached over SSH; leave it out",
+        )
+    if wanted.kubeconfig is not None and not Path(wanted.kubeconfig).expanduser().is_file():
+        yield Breach(
+            "kubernetes.kubeconfig",
+            f"is {wanted.kubeconfig}, and this machine has no such file; without kubernetes.controlPlane it must be here",
+        )
+
+
 @rule("rails-between", ERROR, "between nodes the bytes must have a wire to be judged by", guard=True)
 def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     """Several nodes without a rail, and rails that only some of them could use."""
@@ -97,7 +120,7 @@ def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 
 RULES: dict[str, Rule[Kubernetes, None]] = {
-    one.id: one for one in (nodes_named, host_keys, rails_between, rail_addresses, gpu_operator)
+    one.id: one for one in (nodes_named, host_keys, kubectl_here, rails_between, rail_addresses, gpu_operator)
 }
 
 

@@ -205,3 +205,30 @@ def test_no_secret_and_no_environment_is_in_what_is_sent(cluster):
     texts = json.dumps([inputs for _, _, inputs in cluster().resources], default=str)
     assert "PRIVATE KEY" not in texts
     assert "SSH_AUTH_SOCK" not in texts
+
+
+def here(cluster: Any, **changes: Any) -> Any:
+    return cluster(controlPlane=None, knownHosts="/no/such", server="https://10.138.61.49:6443", **changes)
+
+
+def test_a_kubeconfig_of_this_machine_needs_no_ssh_and_no_file_of_the_operators_is_in_the_state(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kubeconfig = tmp_path / "site.conf"
+    kubeconfig.write_text("token: abc123")
+    found = here(cluster, kubeconfig=str(kubeconfig), context="admin@site")
+    assert {kind for kind, _, _ in found.resources if kind.startswith("command:")} == {"command:local:Command"}
+    said = [asked(named(found, name)["stdin"])["ask"] for name in ("cluster-objects", "acceptance-ready-contact")]
+    run = asked(shlex.split(named(found, "acceptance-measure")["create"])[4])["ask"]
+    for one in (*said, run):
+        assert one["kubectl"] == {"kubeconfig": str(kubeconfig), "context": "admin@site", "host": "this machine"}
+    assert run["cluster"] == "10.138.61.49_6443/busbar"
+    assert all((tmp_path / "busbar" / name).is_file() for name in run["files"])
+    texts = json.dumps([inputs for _, _, inputs in found.resources], default=str)
+    assert str(tmp_path / "busbar") not in texts
+    assert "abc123" not in texts
+
+
+def test_over_ssh_the_same_programs_are_sent(cluster):
+    for name in ("cluster-objects", "acceptance-ready-contact"):
+        own, other = (named(found, name)["stdin"] for found in (here(cluster), cluster(server="https://10.138.61.49:6443")))
+        assert own.rpartition("\nmain(")[0] == other.rpartition("\nmain(")[0]

@@ -5,9 +5,12 @@ Its chapters follow each other: each test goes on where the one before it ended.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from rehearsed_cluster import ALLOWED, SITE, again, inside, kubectl, ours, pods
 from rehearsal.host import hosts
 from rehearsal.kubernetes import cluster
 from rehearsal.world.world import World
-from tools.stack_changes import merged
+from tools.stack_changes import DEFAULT, merged
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
@@ -196,6 +199,44 @@ def test_evidence_of_a_pod_that_is_gone_is_on_the_control_planes_host_and_in_the
     kept = evidence["path"].replace("/busbar/.busbar/", "/home/ubuntu/.busbar/kubernetes/busbar/")
     there = hosts.enter(World.at(stage.world, stage.scale), "sitejump", ["gzip", "-dc", kept])
     assert there.stdout == text
+
+
+@pytest.fixture
+def operators(built, monkeypatch) -> dict[str, Any]:
+    """A kubectl and a kubeconfig on the operator's machine; the keys of the target that use them."""
+    stage, _ = built
+    home, programs = stage.folder / "home", stage.folder / "kubectl"
+    for folder in (home / ".kube", programs):
+        folder.mkdir(parents=True)
+    (programs / "kubectl").symlink_to(cluster.programs() / "kubectl")
+    server = "https://203.0.113.200:6443"
+    text = cluster.texts.kubeconfig(server).replace("/etc/kubernetes/", f"{stage.world}/kubernetes/")
+    (home / ".kube" / "site").write_text(text)
+    monkeypatch.setitem(stage.environment, "HOME", str(home))
+    monkeypatch.setitem(stage.environment, "PATH", f"{programs}:{stage.environment['PATH']}")
+    return {"controlPlane": DEFAULT, "kubeconfig": "~/.kube/site", "context": "rehearsed", "server": server}
+
+
+def test_a_kubeconfig_of_the_operators_machine_serves_as_well_and_changing_over_ends_no_pod(built, operators):
+    stage, _ = built
+    before = pods(stage)
+    found = stage.up(**merged(stage.passed, {"kubernetes": operators}))
+    assert found.status == 0, found
+    assert pods(stage) == before
+    assert stage.outputs()["measured"]["verdict"] == "pass"
+    kinds = {one["type"] for one in stage.resources() if one["type"].startswith("command:")}
+    assert kinds == {"command:local:Command"}
+    evidence = stage.outputs()["measured"]["evidence"]
+    kept = evidence["path"].replace("/busbar/.busbar/", f"{stage.folder}/home/.busbar/kubernetes/203.0.113.200_6443/busbar/")
+    assert hashlib.sha256(gzip.decompress(Path(kept).read_bytes())).hexdigest() == evidence["sha256"]
+    shell = stage.outputs()["ssh"].replace(" --stdin --tty ", " ").replace("-- bash", "-- hostname")
+    assert "busbar-ranks-0" in stage.inside(*shlex.split(shell)).text
+    unchanged = stage.up(**merged(stage.passed, {"kubernetes": operators}))
+    assert unchanged.status == 0, unchanged
+    assert not unchanged.changes()
+    back = stage.up(**stage.passed)
+    assert back.status == 0, back
+    assert pods(stage) == before
 
 
 def test_destroy_removes_what_is_ours_and_keeps_what_is_not(built):

@@ -44,7 +44,7 @@ def judged(values: dict[str, Any]) -> tuple[Kubernetes, list[str]]:
 def test_the_cluster_of_the_article_is_accepted(given):
     wanted, wrong = judged(given)
     assert not wrong
-    assert (wanted.control_plane_address, wanted.addresses) == ("10.138.61.49", ("10.138.61.49",))
+    assert wanted.addresses == ("10.138.61.49",)
     assert wanted.devices == ("irdma0",)
     assert wanted.namespace == "busbar"
     assert wanted.host_key("10.138.61.49") == KEY
@@ -61,13 +61,32 @@ def test_pods_are_privileged_only_where_they_must_open_rdma_devices_themselves(g
     assert not privileged(rails=[{"interface": "ens192", "range": "10.100.100.0/24"}])
 
 
+#: kubectl of the machine that runs Pulumi.
+HERE: dict[str, Any] = {"controlPlane": DEFAULT, "server": "https://10.138.61.49:6443"}
+
+
+def test_a_kubeconfig_of_this_machine_needs_no_host_keys_and_keeps_what_it_measures_by_cluster(given, tmp_path):
+    path = tmp_path / "config"
+    path.touch()
+    wanted, wrong = judged(given | HERE | {"kubeconfig": str(path), "knownHosts": "/no/such", "context": "admin@site"})
+    assert not wrong
+    assert wanted.addresses == ()
+    other, _ = judged(given | HERE | {"server": "https://10.138.61.50:6443"})
+    assert wanted.folder == "10.138.61.49_6443/busbar" != other.folder
+    over_ssh, _ = judged(given | {"server": "https://10.138.61.49:6443"})
+    assert over_ssh.folder == "busbar"
+
+
 #: What is changed -> the sentence that it leads to, and the rule if it is one.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"controlPlane": "10.138.61.49"}, "kubernetes.controlPlane is '10.138.61.49'; it must be user@address"),
-    ({"controlPlane": DEFAULT}, "kubernetes.controlPlane is not set, and it has no default: Host that kubectl works on"),
+    ({"controlPlane": DEFAULT}, "kubernetes.server is not set, and neither is kubernetes.controlPlane, so kubectl here"),
+    (HERE | {"jump": "admin@203.0.113.8"}, "kubernetes.jump is admin@203.0.113.8, and kubernetes.controlPlane is not set"),
+    (HERE | {"kubeconfig": "/no/such"}, "kubernetes.kubeconfig is /no/such, and this machine has no such file"),
+    ({"context": "a b"}, "kubernetes.context is 'a b', which is no name of a context"),
     ({"controlPlane": "root@10.0.0.9"}, "kubernetes.knownHosts is "),
     ({"jump": "admin@203.0.113.8"}, "kubernetes.knownHosts is "),
-    ({"kubeconfig": "~/.kube/config"}, "kubernetes.kubeconfig is '~/.kube/config'; it must be the whole path"),
+    ({"kubeconfig": ".kube/config"}, "kubernetes.kubeconfig is '.kube/config'; it must be the whole path"),
     ({"server": "10.138.61.49:6443"}, "kubernetes.server is '10.138.61.49:6443'; it must be the API server's address"),
     ({"namespace": "kube-system"}, "kubernetes.namespace is 'kube-system', which the cluster uses itself"),
     ({"namespace": "Busbar"}, "kubernetes.namespace is 'Busbar'; a namespace has lower-case letters"),

@@ -11,7 +11,13 @@ ANSWERS = {
     "oci": {"region": "ap-tokyo-1", "compartment": "ocid1.compartment.oc1..aaaa", "from": "203.0.113.7/32"},
     "aws": {"zone": "us-east-1a", "from": "203.0.113.7/32, 198.51.100.0/24"},
     "hosts": {"machines": "gpu-1=10.20.1.11, gpu-2=10.20.1.12", "jump": "ubuntu@203.0.113.9"},
-    "kubernetes": {"machines": "gpu0, gpu1", "gpus": "1", "rails": "ens192:irdma0:10.100.100.0/24", "image": "r.example/a:1"},
+    "kubernetes": {
+        "server": "https://10.138.61.49:6443",
+        "machines": "gpu0, gpu1",
+        "gpus": "1",
+        "rails": "ens192:irdma0:10.100.100.0/24",
+        "image": "r.example/a:1",
+    },
 }
 
 
@@ -34,6 +40,15 @@ def home(tmp_path, monkeypatch):
 def made(target, home, **changes):
     answers = ANSWERS.get(target, {}) | changes
     return config.write(target, "mine", home, lambda one: answers.get(one.name, ""), home)
+
+
+def test_kubectl_of_this_machine_needs_no_way_and_the_clusters_address(home):
+    file, sentences = made("kubernetes", home, way="-")
+    assert sentences == []
+    assert "controlPlane" not in yaml.safe_load(file.read_text())["config"]["busbar:kubernetes"]
+    file.unlink()
+    _, sentences = made("kubernetes", home, way="-", server="-")
+    assert "kubernetes.server" in " ".join(sentences)
 
 
 @pytest.mark.parametrize("target", ANSWERS)

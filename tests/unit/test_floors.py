@@ -103,7 +103,14 @@ MAY = {
     # Machines that exist need no provider at all.
     "components/hosts": {"pulumi", "components.inventory", "components.reach", "components.hosts", "config", "catalogue"},
     "components/kubernetes": {
-        *("pulumi", "pulumi_command", "components.inventory", "components.reach", "components.remote_scripts"),
+        *(
+            "pulumi",
+            "pulumi_command",
+            "components.inventory",
+            "components.kept_programs",
+            "components.reach",
+            "components.remote_scripts",
+        ),
         *("components.kubernetes", "config", "manifests"),
     },
     "components/acceptance": {

@@ -16,7 +16,7 @@ from components.kubernetes import operator as brings
 from components.remote_scripts import kubernetes_operator
 from components.remote_scripts.kubectl import Answer
 from config.kubernetes.model import GpuOperator
-from manifests import objects, operator
+from manifests import objects, operator, ours
 
 LABELS = {"app.kubernetes.io/instance": "k8s", "app.kubernetes.io/part-of": "busbar-gpu-operator"}
 #: The kinds that the chart of 24.3.0 has, one of each, as helm orders them.
@@ -43,7 +43,7 @@ metadata: {name: cleanup, annotations: {helm.sh/hook: pre-delete}}
 
 
 def found() -> list[dict[str, Any]]:
-    return operator.documents(RENDERED, "gpu-operator", LABELS)
+    return operator.documents(RENDERED, "gpu-operator", LABELS, "this-machine")
 
 
 def test_definitions_come_first_their_objects_last_and_hooks_of_helm_not_at_all():
@@ -63,7 +63,7 @@ def test_every_object_has_the_stacks_labels_and_its_pods_keep_the_charts():
 @pytest.mark.parametrize("text", ["- a list", "kind: Pod", "just text"])
 def test_what_is_no_object_is_refused_by_its_number(text):
     with pytest.raises(ValueError, match="document 2 of the rendered chart is no object of Kubernetes"):
-        operator.documents(f"{RENDERED.split('---', maxsplit=1)[0]}---\n{text}\n", "gpu-operator", LABELS)
+        operator.documents(f"{RENDERED.split('---', maxsplit=1)[0]}---\n{text}\n", "gpu-operator", LABELS, "this-machine")
 
 
 # helm
@@ -116,7 +116,8 @@ def test_what_helm_does_not_render_is_said_with_its_reason(asked, tmp_path, monk
 
 TEXT = objects.text(found())
 ASK: dict[str, Any] = {
-    "kubeconfig": None,
+    "kubectl": {"kubeconfig": None, "context": None, "host": "this machine"},
+    "way": [ours.WAY, "this-machine"],
     "namespace": "gpu-operator",
     "file": "busbar-gpu-operator-1.yaml",
     "definitions": ["clusterpolicies.nvidia.com"],
@@ -195,6 +196,19 @@ def test_destroy_removes_the_charts_own_kinds_before_what_defines_them(cluster, 
     cluster.calls.clear()
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kubernetes_operator.main(ASK)
-    assert [words[1] for words in cluster.calls] == [kind for kind, _, _ in reversed(ASK["objects"])]
-    assert all("app.kubernetes.io/part-of=busbar-gpu-operator" in " ".join(words) for words in cluster.calls)
+    deletes = [words for words in cluster.calls if words[0] == "delete"]
+    assert [words[1] for words in deletes] == [kind for kind, _, _ in reversed(ASK["objects"])]
+    assert all("app.kubernetes.io/part-of=busbar-gpu-operator" in " ".join(words) for words in deletes)
     assert not cluster.objects
+
+
+def test_what_another_machine_has_applied_since_is_left(cluster, monkeypatch, capsys):
+    kubernetes_operator.main(ASK)
+    there = dict(cluster.objects)
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    kubernetes_operator.main(ASK | {"way": [ours.WAY, "root@10.138.61.49"]})
+    assert cluster.objects == there
+    assert (
+        "namespace gpu-operator is kept with what is in it: the stack applies it from this-machine now"
+        in capsys.readouterr().err
+    )

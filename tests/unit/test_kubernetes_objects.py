@@ -209,6 +209,15 @@ def test_removal_keeps_a_namespace_that_is_not_ours_or_has_something_else_in_it(
     assert "namespace" not in [words[1] for words in cluster.calls if words[0] == "delete"]
 
 
+def test_the_end_of_a_former_way_leaves_what_the_new_one_has_applied(cluster, monkeypatch, capsys):
+    kubernetes_objects.main(ASK)
+    there = dict(cluster.objects)
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    kubernetes_objects.main(ASK | {"way": [ASK["way"][0], "this-machine"]})
+    assert cluster.objects == there
+    assert "the stack applies it from root@10.138.61.49 now" in capsys.readouterr().err
+
+
 def test_removal_of_what_is_gone_is_no_fault(cluster, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kubernetes_objects.main(ASK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from cluster_in_memory import ASK, Cluster, pod
 
 from benchmarks.host import requests
 from components.remote_scripts import kubernetes_contact, kubernetes_run
-from components.remote_scripts.kubectl import Answer
+from components.remote_scripts.kubectl import Answer, Kubectl
 
 NODES = [{"name": "gpu0", "address": "10.244.0.7"}, {"name": "gpu1", "address": "10.244.1.7"}]
 FACTS: dict[str, Any] = {
@@ -64,8 +65,38 @@ def test_the_first_pod_gets_the_way_into_the_others_and_it_is_tried(cluster):
     inside = [words[-1] for words in cluster.calls if words[0] == "exec" and words[2] == "busbar-ranks-0-x"]
     written = {words[2] for words in cluster.calls if words[0] == "exec" and "/busbar/in-pod.part" in words[-1]}
     assert written == {"busbar-ranks-0-x", "busbar-ranks-1-x"}, "Open MPI's daemons look for it in every pod"
-    assert [text for text in inside if "/busbar/kubectl.part" in text]
+    assert not [text for text in inside if "/busbar/kubectl.part" in text], "the image has one, which runs there"
     assert inside[-1] == "/busbar/in-pod 10.244.1.7 true || echo 10.244.1.7"
+
+
+def test_an_image_without_kubectl_gets_the_one_of_this_machine(cluster):
+    cluster.inner.insert(0, ("command -v kubectl", Answer(1, "", "")))
+    kubernetes_contact.main(NODES, CONTACT)
+    inside = [words[-1] for words in cluster.calls if words[0] == "exec" and words[2] == "busbar-ranks-0-x"]
+    assert [text for text in inside if "/busbar/kubectl.part" in text]
+
+
+def test_a_kubectl_that_the_image_cannot_run_is_named_with_the_way_on(cluster):
+    cluster.inner.insert(0, ("kubectl version", Answer(126, "", "cannot execute binary file: Exec format error")))
+    assert refused() == (
+        "kubectl of the control plane's host (/bin/true) does not run in the image: cannot execute binary file: Exec format "
+        "error; an image with a kubectl of its own uses that"
+    )
+
+
+def test_kubectl_gets_the_users_file_and_context(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "kubectl").write_text("#!/bin/sh\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    its = {"kubeconfig": "~/.kube/site", "context": "admin@site", "host": "this machine"}
+    assert Kubectl(its, "busbar").words[1:] == [
+        *("--kubeconfig", f"{tmp_path}/.kube/site", "--context", "admin@site", "--namespace", "busbar")
+    ]
+    (tmp_path / "kubectl").unlink()
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(SystemExit, match="this machine has no kubectl; install it there"):
+        Kubectl(its, "busbar")
 
 
 def test_the_program_in_sshs_place_calls_kubectl_for_the_pod_of_an_address(tmp_path):
@@ -150,6 +181,17 @@ def test_a_pod_that_cannot_start_a_command_in_another_is_named(cluster):
     assert refused().startswith('the pod on gpu0 cannot start a command in the pods on gpu1: pods "x" is forbidden')
 
 
+ASK_RUN: dict[str, Any] = {
+    "kubectl": ASK["kubectl"],
+    "cluster": "busbar",
+    "namespace": "busbar",
+    "pods": "x",
+    "node": "gpu0",
+    "files": [],
+    "command": "work",
+}
+
+
 def run(monkeypatch, request: dict[str, Any], status: int, after: Any = None) -> list[list[str]]:
     """Run the program with `request` on its input; the command in the pod ends with `status`, and then `after` happens."""
     started: list[list[str]] = []
@@ -162,9 +204,7 @@ def run(monkeypatch, request: dict[str, Any], status: int, after: Any = None) ->
 
     monkeypatch.setattr(kubernetes_run.subprocess, "run", ran)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(json.dumps(request).encode())))
-    kubernetes_run.main(
-        {"kubeconfig": None, "namespace": "busbar", "pods": "x", "node": "gpu0", "files": [], "command": "work"}
-    )
+    kubernetes_run.main(ASK_RUN)
     return started
 
 
@@ -231,9 +271,21 @@ def test_a_program_that_is_no_request_fails_with_the_reason_where_its_pod_is_gon
     cluster.pods = []
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"print(1)\n")))
     with pytest.raises(SystemExit, match="the pod on gpu0 is gone"):
-        kubernetes_run.main(
-            {"kubeconfig": None, "namespace": "busbar", "pods": "x", "node": "gpu0", "files": [], "command": "work"}
-        )
+        kubernetes_run.main(ASK_RUN)
+
+
+def test_a_file_of_the_users_cache_is_copied_into_the_pod_where_nothing_came_over_ssh(cluster, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache/busbar").mkdir(parents=True)
+    (tmp_path / "cache/busbar/runner.pyz").write_bytes(b"kept")
+    cluster.inner.insert(0, ("test -s", Answer(1, "", "")))
+    given: list[bytes] = []
+    monkeypatch.setattr(
+        cluster, "inside", lambda _pod, command, data=b"", *_: given.append(data) or Answer(int("test" in command), "", "")
+    )
+    kubernetes_run.bring(cluster, "p", ["runner.pyz"])
+    assert given[-1] == b"kept"
 
 
 def test_a_file_is_copied_into_the_pod_only_if_it_lacks_it(cluster, monkeypatch, tmp_path):

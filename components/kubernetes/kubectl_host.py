@@ -1,0 +1,172 @@
+"""The machine that kubectl works on: the control plane's host over SSH, or the one that runs Pulumi."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pulumi
+from pulumi_command import local, remote
+
+from components.kept_programs import kept
+from components.reach import DIAL_ERROR_LIMIT, Machine, Ran
+from config.kubernetes.model import Kubernetes
+
+
+class KubectlHost(Protocol):
+    """What a stack needs of that machine."""
+
+    @property
+    def named(self) -> str:
+        """What sentences call it."""
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """The machines on the way there, whose host keys are pinned."""
+
+    def run(  # noqa: PLR0913 - a resource's own, by name
+        self,
+        name: str,
+        *,
+        create: pulumi.Input[str],
+        stdin: pulumi.Input[str],
+        opts: pulumi.ResourceOptions,
+        triggers: Sequence[Any] = (),
+        delete: str | None = None,
+    ) -> Ran:
+        """Register a Command there; what it prints is its own, and its errors are shown."""
+
+    def copy(
+        self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
+    ) -> pulumi.Resource | None:
+        """Bring the local `file` where programs there find it by the name `there`; None if nothing has to be registered."""
+
+    def shell(self, there: str) -> str:
+        """Return the command line by which a person runs the command line `there`, with a terminal."""
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """The control plane's host, over SSH, through a jump host if there is one."""
+
+    machine: Machine
+    jump: Machine | None
+    named = "the control plane's host"
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """The jump host, and the control plane's."""
+        return (*([self.jump] if self.jump else []), self.machine)
+
+    def run(  # noqa: PLR0913 - a resource's own, by name
+        self,
+        name: str,
+        *,
+        create: pulumi.Input[str],
+        stdin: pulumi.Input[str],
+        opts: pulumi.ResourceOptions,
+        triggers: Sequence[Any] = (),
+        delete: str | None = None,
+    ) -> Ran:
+        """Register a Command over SSH."""
+        return remote.Command(
+            name,
+            connection=self._connection,
+            create=create,
+            delete=delete,
+            stdin=stdin,
+            triggers=list(triggers),
+            logging=remote.Logging.STDERR,
+            add_previous_output_in_env=False,
+            opts=opts,
+        )
+
+    def copy(
+        self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
+    ) -> pulumi.Resource | None:
+        """Register a copy in the user's home folder."""
+        return remote.CopyToRemote(
+            name,
+            connection=self._connection,
+            source=pulumi.FileAsset(file),
+            remote_path=there,
+            triggers=list(triggers),
+            opts=opts,
+        )
+
+    def shell(self, there: str) -> str:
+        """Return it for a terminal over SSH."""
+        jump = f"-J {self.jump.user}@{self.jump.address} " if self.jump else ""
+        return f"ssh -t {jump}{self.machine.user}@{self.machine.address} {shlex.quote(there)}"
+
+    @property
+    def _connection(self) -> remote.ConnectionArgs:
+        proxy = remote.ProxyConnectionArgs(**_end(self.jump)) if self.jump else None
+        return remote.ConnectionArgs(**_end(self.machine), proxy=proxy)
+
+
+@dataclass(frozen=True)
+class Here:
+    """The machine that runs Pulumi; the kubeconfig and its credentials stay there and in no state."""
+
+    named = "this machine"
+    machines = ()
+
+    def run(  # noqa: PLR0913 - a resource's own, by name
+        self,
+        name: str,
+        *,
+        create: pulumi.Input[str],
+        stdin: pulumi.Input[str],
+        opts: pulumi.ResourceOptions,
+        triggers: Sequence[Any] = (),
+        delete: str | None = None,
+    ) -> Ran:
+        """Register a local Command."""
+        return local.Command(
+            name,
+            create=create,
+            delete=delete,
+            stdin=stdin,
+            triggers=list(triggers),
+            logging=local.Logging.STDERR,
+            add_previous_output_in_env=False,
+            opts=opts,
+        )
+
+    def copy(
+        self,
+        name: str,  # noqa: ARG002 - nothing is registered: another operator's folder would be another state
+        *,
+        file: str,
+        there: str,
+        triggers: Sequence[Any],  # noqa: ARG002
+        opts: pulumi.ResourceOptions,  # noqa: ARG002
+    ) -> pulumi.Resource | None:
+        """Keep it in the user's cache, where the programs look for it."""
+        kept(Path(file).read_bytes(), there)
+        return None
+
+    def shell(self, there: str) -> str:
+        """Return it for a shell, which finds out the pod's name."""
+        return f"sh -c {shlex.quote(there)}"
+
+
+def of(wanted: Kubernetes) -> KubectlHost:
+    """Return the machine that a stack's kubectl works on."""
+    if wanted.control_plane is None:
+        return Here()
+    jump = _machine("jump", wanted.jump, wanted) if wanted.jump else None
+    return ControlPlane(_machine("control-plane", wanted.control_plane, wanted), jump)
+
+
+def _machine(name: str, way: str, wanted: Kubernetes) -> Machine:
+    user, _, address = way.partition("@")
+    return Machine(name, address, user, wanted.host_key(address))
+
+
+def _end(its: Machine) -> dict[str, Any]:
+    return {"host": its.address, "user": its.user, "host_key": its.host_key, "dial_error_limit": DIAL_ERROR_LIMIT}
