@@ -12,7 +12,7 @@ import pulumi
 from pulumi_command import local, remote
 
 from components.kept_programs import kept
-from components.reach import DIAL_ERROR_LIMIT, Machine, Ran
+from components.reach import DIAL_ERROR_LIMIT, Machine
 from config.kubernetes.model import Kubernetes
 
 
@@ -36,7 +36,7 @@ class KubectlHost(Protocol):
         opts: pulumi.ResourceOptions,
         triggers: Sequence[Any] = (),
         delete: str | None = None,
-    ) -> Ran:
+    ) -> local.Command | remote.Command:
         """Register a Command there; what it prints is its own, and its errors are shown."""
 
     def copy(
@@ -70,7 +70,7 @@ class ControlPlane:
         opts: pulumi.ResourceOptions,
         triggers: Sequence[Any] = (),
         delete: str | None = None,
-    ) -> Ran:
+    ) -> local.Command | remote.Command:
         """Register a Command over SSH."""
         return remote.Command(
             name,
@@ -124,7 +124,7 @@ class Here:
         opts: pulumi.ResourceOptions,
         triggers: Sequence[Any] = (),
         delete: str | None = None,
-    ) -> Ran:
+    ) -> local.Command | remote.Command:
         """Register a local Command."""
         return local.Command(
             name,
