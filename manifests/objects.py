@@ -23,8 +23,7 @@ def objects(wanted: Kubernetes, stack: str) -> list[dict[str, Any]]:
         _namespace(wanted, labels),
         *(rails.definition(index, rail, metadata) for index, rail in enumerate(wanted.rails)),
         *ranks.rights(metadata),
-        ranks.service(metadata, chosen),
-        ranks.job(wanted, metadata, chosen),
+        *ranks.jobs(wanted, metadata, chosen),
     ]
 
 

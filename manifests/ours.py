@@ -11,6 +11,8 @@ from typing import Any
 MANAGER = "busbar"
 #: Names of the objects. The pods of the Job and their host names begin with its name.
 RANKS, RAIL = "busbar-ranks", "busbar-rail"
+#: What makes the pods, by `kubernetes.job`: its kind as kubectl takes it, with its group.
+JOBS = {"Job": "job.batch", "MPIJob": "mpijob.kubeflow.org"}
 #: Annotation of the Job: a hash of what cannot be changed in place, so that another one replaces it.
 TEMPLATE = "busbar/template"
 #: Annotation of a namespace: where kubectl works that applied it last. A stack whose `controlPlane` is changed registers a new

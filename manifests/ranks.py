@@ -1,8 +1,8 @@
-"""The pods that ranks run in: an Indexed Job of one pod on each node, which wait until a rank is started in them.
+"""The pods that ranks run in: an Indexed Job of one pod on each node, or an MPIJob, which wait until a rank is started in them.
 
 No pod runs sshd: `exec` starts ranks, so a pod may do that to its neighbours, and nothing else.
-Sources: Kubernetes 1.28 (Job, completionMode Indexed; RBAC of pods/exec), an article by IIJ of 2024-06-04
-(GPU, IPC, /dev/infiniband).
+Sources: Kubernetes 1.28 (Job, completionMode Indexed; RBAC of pods/exec), MPI Operator v0.4.0 (pkg/controller/
+mpi_job_controller.go, pkg/apis/kubeflow/validation), an article by IIJ of 2024-06-04 (GPU, IPC, /dev/infiniband).
 """
 
 from __future__ import annotations
@@ -18,12 +18,25 @@ if TYPE_CHECKING:
 HOME = "/busbar"
 #: The program in the first pod that starts a command in another one, and the variable that names it.
 REMOTE_SHELL, REMOTE_SHELL_VARIABLE = f"{HOME}/in-pod", "BUSBAR_REMOTE_SHELL"
+#: A launcher that only waits.
+_LAUNCHER = {"requests": {"cpu": "10m", "memory": "16Mi"}}
 #: Waits, and ends at once when it is told to; every process that ends is collected by the pod's first one. Not with 0: the Job
 #: would take the pod's index for done, and a pod that is deleted or drained would get no successor.
 _WAIT = "trap 'exit 143' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
-def service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]:
+def jobs(wanted: Kubernetes, metadata: dict[str, Any], chosen: dict[str, str]) -> list[dict[str, Any]]:
+    """Return what makes the pods, last, and the service that gives them names; MPI Operator makes one of its own.
+
+    `chosen` are the labels of the pods. An annotation of the last object changes with the rails, and with all that nobody may
+    change in it while it is there.
+    """
+    if wanted.job == "MPIJob":
+        return [_marked(wanted, metadata, "kubeflow.org/v2beta1", _mpi_spec(wanted, chosen))]
+    return [_service(metadata, chosen), _marked(wanted, metadata, "batch/v1", _spec(wanted, chosen))]
+
+
+def _service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]:
     """Return the headless service that gives the pods names: `busbar-ranks-0.busbar-ranks`."""
     return {
         "apiVersion": "v1",
@@ -56,31 +69,67 @@ def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def job(wanted: Kubernetes, metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]:
-    """Return the Job; its annotation changes with its rails, and with all that nobody may change in a Job that is there."""
+def _spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
     count = len(wanted.nodes)
-    spec = {
+    return {
         "completionMode": "Indexed",
         "completions": count,
         "parallelism": count,
         # A pod that is evicted gets a successor, and the others keep what they hold.
         "backoffLimit": 6,
-        "template": {
-            "metadata": {"labels": chosen, "annotations": rails.annotation(wanted.rails)},
-            "spec": _pod(wanted, chosen),
+        "template": _template(wanted, chosen),
+    }
+
+
+def _mpi_spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
+    """Workers are the pods. The operator wants a launcher, too: it waits as they do, for the runner is in the first worker."""
+    # Without the stack's labels, by which the pods are found, and where the image is already.
+    launcher = {
+        "tolerations": _tolerations(wanted),
+        "affinity": {"nodeAffinity": _on_nodes(wanted)},
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 5,
+        "containers": [{"name": "launcher", "image": wanted.image, "command": ["sh", "-c", _WAIT], "resources": _LAUNCHER}],
+        **_secret(wanted),
+    }
+    workers = {"replicas": len(wanted.nodes), "restartPolicy": "Never", "template": _template(wanted, chosen)}
+    return {
+        "slotsPerWorker": wanted.gpus,
+        "runPolicy": {"cleanPodPolicy": "All"},
+        "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "restartPolicy": "OnFailure", "template": {"spec": launcher}},
+            "Worker": workers,
         },
     }
+
+
+def _marked(wanted: Kubernetes, metadata: dict[str, Any], version: str, spec: dict[str, Any]) -> dict[str, Any]:
     # A pod that runs keeps the rails that it got, whatever their definitions say by now.
     known = {"spec": spec, "rails": [rails.plugins(rail) for rail in wanted.rails]}
     marked = metadata | {"name": ours.RANKS, "annotations": {ours.TEMPLATE: ours.digest(known)}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": marked, "spec": spec}
+    return {"apiVersion": version, "kind": wanted.job, "metadata": marked, "spec": spec}
+
+
+def _template(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
+    return {"metadata": {"labels": chosen, "annotations": rails.annotation(wanted.rails)}, "spec": _pod(wanted, chosen)}
+
+
+def _on_nodes(wanted: Kubernetes) -> dict[str, Any]:
+    # By name: the label kubernetes.io/hostname may say another. Kubernetes takes one name for each term.
+    on_these = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in wanted.nodes]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": on_these}}
+
+
+def _tolerations(wanted: Kubernetes) -> list[dict[str, Any]]:
+    return [{"key": wanted.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def _secret(wanted: Kubernetes) -> dict[str, Any]:
+    return {"imagePullSecrets": [{"name": wanted.pull_secret}]} if wanted.pull_secret else {}
 
 
 def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
-    # By name: the label kubernetes.io/hostname may say another. Kubernetes takes one name for each term.
-    on_these = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in wanted.nodes]
     apart = {"labelSelector": {"matchLabels": chosen}, "topologyKey": "kubernetes.io/hostname"}
-    secret = {"imagePullSecrets": [{"name": wanted.pull_secret}]} if wanted.pull_secret else {}
     return {
         "restartPolicy": "Never",
         "serviceAccountName": ours.RANKS,
@@ -90,9 +139,9 @@ def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
         # The pod's first process collects every process that ends; a shell in its place would collect only its own.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 5,
-        "tolerations": [{"key": wanted.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": _tolerations(wanted),
         "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": on_these}},
+            "nodeAffinity": _on_nodes(wanted),
             "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
         },
         "containers": [_container(wanted)],
@@ -100,7 +149,7 @@ def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
             {"name": "home", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory"}},  # NCCL's ranks of one node; the default is 64 MiB
         ],
-        **secret,
+        **_secret(wanted),
     }
 
 

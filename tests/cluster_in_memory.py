@@ -31,6 +31,8 @@ ASK: dict[str, Any] = {
     "labels": LABELS,
     "way": [ours.WAY, WANTED.way],
     "pods": ours.selector("k8s"),
+    "job": "job.batch",
+    "former": [["mpijob.kubeflow.org", "busbar-ranks"]],
     "template": [ours.TEMPLATE, OBJECTS[-1]["metadata"]["annotations"][ours.TEMPLATE]],
     "objects": [
         ["namespace", "busbar"],
@@ -70,6 +72,7 @@ class Cluster(Kubectl):
         calls: the words of every call, in order.
         denied: what `auth can-i` answers no to.
         groups: API groups that the cluster knows.
+        warnings: events of the object that makes the pods.
         inner: what a shell command in a pod answers, by a part of it; the first match counts.
     """
 
@@ -82,6 +85,7 @@ class Cluster(Kubectl):
         self.pods: list[dict[str, Any]] = []
         self.coming = [pod(0), pod(1, rail="10.100.100.2")]
         self.events: list[dict[str, Any]] = []
+        self.warnings: list[dict[str, Any]] = []
         self.denied: set[str] = set()
         self.groups = {"k8s.cni.cncf.io", "whereabouts.cni.cncf.io"}
         self.inner: list[tuple[str, Answer]] = []
@@ -104,7 +108,9 @@ class Cluster(Kubectl):
         return Answer(0, self.server, "")
 
     def _api_resources(self, words: tuple[str, ...], _stdin: Any) -> Answer:
-        return Answer(0, "some things\n" if words[0].partition("=")[2] in self.groups else "", "")
+        group = words[0].partition("=")[2]
+        lines = {"kubeflow.org": "mpijobs  mj  kubeflow.org/v2beta1  true  MPIJob\n"}
+        return Answer(0, lines.get(group, "some things\n") if group in self.groups else "", "")
 
     def _auth(self, words: tuple[str, ...], _stdin: Any) -> Answer:
         denied = " ".join(words[1:]) in self.denied
@@ -113,7 +119,10 @@ class Cluster(Kubectl):
     def _get(self, words: tuple[str, ...], _stdin: Any) -> Answer:
         if words[0] == "--raw":
             return Answer(0, "ok", "")
-        lists = {"nodes": self.nodes, "pods": self.pods, "events": self.events}
+        of_job = words[-1] == "--ignore-not-found" and any(
+            word.startswith("involvedObject.name=busbar-ranks") for word in words
+        )
+        lists = {"nodes": self.nodes, "pods": self.pods, "events": self.warnings if of_job else self.events}
         if words[0] in lists:
             return Answer(0, json.dumps({"items": lists[words[0]]}), "")
         if "," in words[0]:
@@ -133,8 +142,7 @@ class Cluster(Kubectl):
         for kind, name in list(self.objects):
             if kind == words[0] and (words[1] in {name, "--selector"}):
                 del self.objects[kind, name]
-        if words[0] == "job":
-            self.objects.pop(("job.batch", words[1]), None)
+        self.pods = [one for one in self.pods if words[:2] != ("pod", one["metadata"]["name"])]
         return Answer(0, "", "")
 
     def run(self, words: tuple[str, ...], _stdin: Any) -> Answer:

@@ -22,8 +22,8 @@ class KubernetesCluster(pulumi.ComponentResource):
     """Pods with GPUs and rails on an existing cluster.
 
     Creates: one Command where kubectl works, however many nodes there are. In the cluster that makes a namespace, a
-    definition of each rail, a service account with a role, a headless service and an Indexed Job. Where the stack brings GPU
-    Operator, a Command for that comes before.
+    definition of each rail, a service account with a role, and a headless service with an Indexed Job, or an MPIJob. Where
+    the stack brings GPU Operator, a Command for that comes before.
     Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, by the names of the cluster's nodes and
     the addresses of the pods. Another pod is another identity. Raising `measure.run` looks for the pods again, and makes those
     anew that are gone.
@@ -87,6 +87,10 @@ def _asked(wanted: Kubernetes, documents: list[dict[str, Any]], labels: dict[str
         "image": wanted.image,
         "labels": labels,
         "way": [ours.WAY, wanted.way],
+        "job": ours.JOBS[wanted.job],
+        # What the stack had before its `job` was changed.
+        "former": [[ours.JOBS[kind], ours.RANKS] for kind in ours.JOBS if kind != wanted.job]
+        + [["service", ours.RANKS] for _ in range(wanted.job == "MPIJob")],
         "template": [ours.TEMPLATE, documents[-1]["metadata"]["annotations"][ours.TEMPLATE]],
         "objects": [[_kind(one), one["metadata"]["name"]] for one in documents],
         "manifest": text(documents),

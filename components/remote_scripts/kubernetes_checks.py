@@ -11,13 +11,15 @@ _NEEDED = (
     ("list", "pods"),
     ("create", "pods/exec"),
     ("list", "events"),
-    ("patch", "jobs.batch"),
-    ("delete", "jobs.batch"),
-    ("patch", "services"),
     ("patch", "serviceaccounts"),
     ("patch", "roles.rbac.authorization.k8s.io"),
     ("patch", "rolebindings.rbac.authorization.k8s.io"),
 )
+#: The same for what makes the pods, by its kind.
+_JOBS = {
+    "job.batch": (("patch", "jobs.batch"), ("delete", "jobs.batch"), ("patch", "services")),
+    "mpijob.kubeflow.org": (("patch", "mpijobs.kubeflow.org"), ("delete", "mpijobs.kubeflow.org"), ("delete", "pods")),
+}
 _RAILS = (("patch", "network-attachment-definitions.k8s.cni.cncf.io"),)
 #: API groups that rails need, and who brings them.
 _GROUPS = (("k8s.cni.cncf.io", "Multus"), ("whereabouts.cni.cncf.io", "whereabouts"))
@@ -34,6 +36,13 @@ def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
                     f"kubernetes.rails is set, and the cluster does not know {group}: {owner} is not installed there, so pods "
                     "cannot get a rail; install it, or measure one node"
                 )
+    if ask["job"] == "mpijob.kubeflow.org":
+        known = kubectl("api-resources", "--api-group=kubeflow.org", "--no-headers").out
+        if not any("kubeflow.org/v2beta1" in line and line.split()[-1] == "MPIJob" for line in known.splitlines()):
+            sys.exit(
+                "kubernetes.job is MPIJob, and the cluster does not know that of kubeflow.org/v2beta1: MPI Operator is not "
+                "installed there, or is older than 0.3; install it, or take Job"
+            )
     _refuse_forbidden(kubectl, ask)
 
 
@@ -88,7 +97,7 @@ def _unfit(node: Dict[str, Any], ask: Dict[str, Any]) -> List[str]:
 
 
 def _refuse_forbidden(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    needed = [*_NEEDED, *(_RAILS if ask["rails"] else ())]
+    needed = [*_NEEDED, *_JOBS[ask["job"]], *(_RAILS if ask["rails"] else ())]
 
     def may(what: Any) -> bool:
         return kubectl("auth", "can-i", *what).out.strip() == "yes"

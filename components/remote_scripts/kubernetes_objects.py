@@ -11,10 +11,13 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from components.remote_scripts.kubectl import Kubectl, is_applied_by_another, pods_of
 from components.remote_scripts.kubernetes_checks import refuse_unfit
-from components.remote_scripts.kubernetes_pending import why_pending
+from components.remote_scripts.kubernetes_pending import events_seen, why_pending
 
 _PAUSE_S = 1.0
 _REMOVE_S = 120
+#: The job's name in the manifest, and the conditions of a Job or an MPIJob that makes no pods any more.
+_JOB = "busbar-ranks"
+_ENDED = ("Complete", "Failed", "FailureTarget", "Succeeded")
 
 
 def main(ask: Dict[str, Any]) -> None:
@@ -22,8 +25,8 @@ def main(ask: Dict[str, Any]) -> None:
 
     `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names of
     their interfaces in a pod), `image`, `labels` of the stack, `way` (annotation of the namespace and its value), `pods` (their
-    selector), `template` (annotation of the Job and its value), `objects` ([kind, name] of each), `manifest` (YAML) and
-    `timeout_s`.
+    selector), `job` (kind of what makes them), `former` ([kind, name] of what another kind leaves), `template` (annotation of
+    the job and its value), `objects` ([kind, name] of each), `manifest` (YAML) and `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -32,10 +35,12 @@ def main(ask: Dict[str, Any]) -> None:
         return
     refuse_unfit(kubectl, ask)
     _refuse_foreign(kubectl, ask)
-    job = _job(kubectl)
+    _end_former(kubectl, ask)
+    job = kubectl.get(ask["job"], _JOB)
     if job is not None and _is_another(job, ask["template"]):
-        _say("the Job is another one; its pods end, and it is made again")
-        _check(kubectl("delete", "job", job["metadata"]["name"], "--wait", "--cascade=foreground", timeout_s=_REMOVE_S))
+        _say("the {} is another one; its pods end, and it is made again".format(job["kind"]))
+        _end(kubectl, ask["job"], _JOB)
+    _end_ended(kubectl, ask)
     _apply(kubectl, ask["manifest"])
     print(json.dumps({"schema": 1, "kind": "pods", "pods": _running(kubectl, ask)}, sort_keys=True))
 
@@ -70,14 +75,37 @@ def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
         )
 
 
-def _job(kubectl: Kubectl) -> Any:
-    return kubectl.get("job.batch", "busbar-ranks")
+def _end(kubectl: Kubectl, kind: str, name: str) -> None:
+    # In the foreground: it is gone only once its pods are, and with them what holds the GPUs.
+    _check(kubectl("delete", kind, name, "--wait", "--ignore-not-found", "--cascade=foreground", timeout_s=_REMOVE_S))
+
+
+def _end_former(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    """Remove the job of another kind that the stack had before, and its service, by whose name MPI Operator may make one."""
+    for kind, name in ask["former"]:
+        found = kubectl("get", kind, name, "--output", "json", "--ignore-not-found")
+        # A kind that the cluster does not know has no objects.
+        if found.status == 0 and found.out.strip() and _is_ours(json.loads(found.out), ask):
+            _say(f"kubernetes.job is another one; {kind} {name} ends")
+            _end(kubectl, kind, name)
+
+
+def _end_ended(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    """Delete pods that have ended where nobody makes successors: MPI Operator keeps those of workers."""
+    if ask["job"] == "job.batch":
+        return
+    for pod in pods_of(kubectl, ask["pods"]):
+        if pod["status"].get("phase") in ("Failed", "Succeeded"):
+            _end(kubectl, "pod", pod["metadata"]["name"])
 
 
 def _is_another(job: Dict[str, Any], template: List[str]) -> bool:
-    """Tell whether a Job has another template, which nobody can change in place, or has ended."""
-    ended = [one for one in job.get("status", {}).get("conditions", []) if one["status"] == "True"]
-    return bool(ended) or job["metadata"].get("annotations", {}).get(template[0]) != template[1]
+    """Tell whether a job has another template, which nobody can change in place, or has ended."""
+    conditions = job.get("status", {}).get("conditions", [])
+    return (
+        any(one["status"] == "True" and one["type"] in _ENDED for one in conditions)
+        or job["metadata"].get("annotations", {}).get(template[0]) != template[1]
+    )
 
 
 def _apply(kubectl: Kubectl, manifest: str) -> None:
@@ -94,6 +122,7 @@ def _apply(kubectl: Kubectl, manifest: str) -> None:
 def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return the pods in the nodes' order once all of them run with all rails, or exit with what each lacks."""
     deadline = time.monotonic() + ask["timeout_s"]
+    old = events_seen(kubectl)
     last = {}  # type: Dict[str, str]
     since: Dict[str, Tuple[str, float]] = {}
     while True:
@@ -106,7 +135,7 @@ def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
             if pod["metadata"]["uid"] in running:
                 continue
             name = pod["metadata"]["name"]
-            why, hopeless = why_pending(kubectl, pod, ask)
+            why, hopeless = why_pending(kubectl, pod, ask, old)
             if why and last.get(name) != why:
                 _say(f"{name}: {why}")
                 last[name] = why
@@ -119,9 +148,18 @@ def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
             # A pod that was deleted meanwhile says nothing of those that are there.
             there = {pod["metadata"]["name"] for pod in pods}
             said = "; ".join(f"{name}: {why}" for name, why in sorted(last.items()) if name in there)
-            said = said or "the cluster made no pod"
+            said = said or _no_pod(kubectl, ask)
             sys.exit("no pod runs on {} within {:.0f} s: {}".format(", ".join(lacking), ask["timeout_s"], said))
         time.sleep(_PAUSE_S)
+
+
+def _no_pod(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
+    """Return why there is no pod at all, as far as events of the job say."""
+    chosen = f"involvedObject.name={_JOB},type=Warning"
+    found = (kubectl.get("events", "--field-selector", chosen) or {}).get("items", [])
+    said = "; ".join(one.get("message", "")[:300] for one in found[-1:])
+    whose = "the cluster" if ask["job"] == "job.batch" else "MPI Operator"
+    return f"{whose} made no pod{': ' + said if said else ''}"
 
 
 def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
@@ -160,9 +198,8 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     for kind, name in ask["objects"]:
         if name != ask["namespace"]:
             kinds[kind] = None
-    # A Job first, so that nothing makes its pods again; a kind that the cluster does not know has no objects.
-    for kind in sorted(kinds, key=lambda kind: kind != "job.batch"):
-        # In the foreground: a Job is gone only once its pods are, and with them what holds the GPUs.
+    # The job first, so that nothing makes its pods again; a kind that the cluster does not know has no objects.
+    for kind in sorted(kinds, key=lambda kind: kind != ask["job"]):
         words = ("delete", kind, "--selector", selector, "--ignore-not-found", "--wait", "--cascade=foreground")
         gone = kubectl(*words, timeout_s=_REMOVE_S)
         if gone.status != 0 and "the server doesn't have a resource type" not in gone.err:

@@ -1,7 +1,7 @@
 """Says why a pod does not run yet, in the cluster's own words and what they mean, and whether waiting may help."""
 
 import re
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from components.remote_scripts.kubectl import Kubectl
 
@@ -21,8 +21,16 @@ _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNever
 _SCHEDULED_S, _PULLED_S, _CRASHED_S = 45, 20, 10
 
 
-def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any]) -> Tuple[str, Optional[float]]:
-    """Return why a pod does not run, and after how many seconds of that waiting is hopeless; None for never."""
+def events_seen(kubectl: Kubectl) -> Set[str]:
+    """Return the versions of all events that are there, for `why_pending`."""
+    return {_version(one) for one in _events(kubectl)}
+
+
+def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
+    """Return why a pod does not run, and after how many seconds of that waiting is hopeless; None for never.
+
+    An event in `old` was there before the update, which may have taken away its cause: a node tries again within some seconds.
+    """
     status = pod["status"]
     for one in status.get("conditions", []):
         if one["type"] == "PodScheduled" and one["status"] == "False":
@@ -39,18 +47,25 @@ def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any]) -> T
             return "its container ended with {}: {}".format(ended.get("exitCode"), ended.get("message") or "no message"), None
     if status.get("phase") == "Failed":
         return "it failed ({}: {})".format(status.get("reason", ""), status.get("message", "")), None
-    return _of_network(kubectl, pod)
+    return _of_network(kubectl, pod, old)
 
 
-def _of_network(kubectl: Kubectl, pod: Dict[str, Any]) -> Tuple[str, Optional[float]]:
-    field = "involvedObject.uid={}".format(pod["metadata"]["uid"])
-    found = (kubectl.get("events", "--field-selector", field) or {}).get("items", [])
-    texts = [one.get("message", "") for one in found if one.get("reason") == "FailedCreatePodSandBox"]
-    for text in texts[-1:]:
-        short = re.sub(r"\s+", " ", text)
+def _events(kubectl: Kubectl, *chosen: str) -> List[Dict[str, Any]]:
+    return list((kubectl.get("events", *chosen) or {}).get("items", []))
+
+
+def _version(event: Dict[str, Any]) -> str:
+    # Another one each time that the event happens again.
+    return str(event["metadata"]["resourceVersion"])
+
+
+def _of_network(kubectl: Kubectl, pod: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
+    found = _events(kubectl, "--field-selector", "involvedObject.uid={}".format(pod["metadata"]["uid"]))
+    for one in [one for one in found if one.get("reason") == "FailedCreatePodSandBox"][-1:]:
+        short = re.sub(r"\s+", " ", one.get("message", ""))
         for words, meaning, wait_s in _NETWORK:
             if words in short:
                 at = max(short.find(words) - 80, 0)
-                return f"{meaning} ({short[at : at + 240]})", wait_s
+                return f"{meaning} ({short[at : at + 240]})", None if _version(one) in old else wait_s
         return f"it gets no network: {short[-400:]}", None
     return ("waiting for the node", None) if pod["spec"].get("nodeName") else ("waiting for the scheduler", None)

@@ -222,6 +222,12 @@ class Kubernetes(Model):
         description="Image of the pods, with Python 3, Open MPI, CUDA and NCCL's headers; by tag or digest.",
         examples=["registry.example/nccl-tests:23.09"],
     )
+    job: Literal["Job", "MPIJob"] = Field(
+        default="Job",
+        description="Kind of object that makes the pods: Kubernetes' own Job, or the MPIJob of a cluster with Kubeflow's MPI "
+        "Operator, where queues and policies are about those. Ranks start in the same way.",
+        examples=["MPIJob"],
+    )
     pull_secret: Annotated[str, AfterValidator(_namespace)] | None = Field(
         default=None,
         description="Secret in the namespace that the image is pulled with; you create it, so no password is in the stack.",

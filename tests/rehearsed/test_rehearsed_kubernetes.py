@@ -208,6 +208,7 @@ def operators(built, monkeypatch) -> dict[str, Any]:
     home, programs = stage.folder / "home", stage.folder / "kubectl"
     for folder in (home / ".kube", programs):
         folder.mkdir(parents=True)
+    (home / ".cache").symlink_to(Path.home() / ".cache")  # Kubernetes' programs, which the rehearsed hosts mount
     (programs / "kubectl").symlink_to(cluster.programs() / "kubectl")
     server = "https://203.0.113.200:6443"
     text = cluster.texts.kubeconfig(server).replace("/etc/kubernetes/", f"{stage.world}/kubernetes/")
@@ -237,6 +238,47 @@ def test_a_kubeconfig_of_the_operators_machine_serves_as_well_and_changing_over_
     back = stage.up(**stage.passed)
     assert back.status == 0, back
     assert pods(stage) == before
+
+
+def workers(stage: Stage) -> dict[str, str]:
+    """Return the uid of the pod on each node that ranks run in, by its name."""
+    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in ours(stage) if "launcher" not in one["metadata"]["name"]}
+
+
+def test_an_mpi_job_is_refused_where_no_operator_is_and_its_workers_are_measured_where_one_is(built):
+    stage, _ = built
+    before = pods(stage)
+    wanted = merged(stage.passed, {"kubernetes": {"job": "MPIJob"}})
+    found = stage.up(**wanted)
+    assert found.status != 0
+    assert (
+        "kubernetes.job is MPIJob, and the cluster does not know that of kubeflow.org/v2beta1: MPI Operator is not "
+        in found.text
+    )
+    assert pods(stage) == before
+    kubectl(stage, "apply --server-side --filename /opt/kubernetes/mpijobs.yaml")
+    kubectl(stage, "wait --for=condition=Established --timeout=30s crd/mpijobs.kubeflow.org")
+    words = "/opt/kubernetes/mpi-operator --kubeConfig /etc/kubernetes/admin.conf --lock-namespace default"
+    begin = f"setsid --fork {words} </dev/null >/var/log/mpi-operator.log 2>&1"
+    hosts.enter(World.at(stage.world, stage.scale), "sitejump", ["bash", "-c", begin])
+    found = stage.up(**wanted)
+    assert found.status == 0, found
+    assert stage.outputs()["measured"]["verdict"] == "pass"
+    assert set(workers(stage)) == {"busbar-ranks-worker-0", "busbar-ranks-worker-1"}
+    assert not kubectl(stage, "--namespace busbar get service,job.batch busbar-ranks --ignore-not-found -o name").strip()
+    held = workers(stage)
+    unchanged = stage.up(**wanted)
+    assert unchanged.status == 0, unchanged
+    assert not unchanged.changes()
+    assert workers(stage) == held
+    kubectl(stage, "--namespace busbar delete pod busbar-ranks-worker-1 --wait")
+    found = again(stage, kubernetes={"job": "MPIJob"})
+    assert found.status == 0, found
+    assert workers(stage)["busbar-ranks-worker-0"] == held["busbar-ranks-worker-0"]
+    assert workers(stage)["busbar-ranks-worker-1"] != held["busbar-ranks-worker-1"]
+    back = stage.up(**stage.passed)
+    assert back.status == 0, back
+    assert not kubectl(stage, "--namespace busbar get mpijobs,pods -o name").count("worker")
 
 
 def test_destroy_removes_what_is_ours_and_keeps_what_is_not(built):

@@ -111,6 +111,10 @@ def test_a_user_who_may_not_even_look_is_told_so_in_the_clusters_words(cluster):
         cluster.get("nodes")
 
 
+def failed_sandbox(message: str, version: int = 1) -> dict[str, Any]:
+    return {"reason": "FailedCreatePodSandBox", "message": message, "metadata": {"resourceVersion": str(version)}}
+
+
 def waiting(reason: str, message: str) -> list[dict[str, Any]]:
     return [{"state": {"waiting": {"reason": reason, "message": message}}}]
 
@@ -140,10 +144,25 @@ def test_an_image_that_cannot_be_pulled_is_named_with_the_nodes_reason(cluster, 
 )
 def test_a_pod_that_gets_no_rail_says_why_at_the_end_of_its_time(cluster, event, sentence):
     cluster.coming[1] = pod(1, phase="Pending", conditions=[])
-    cluster.events = [{"reason": "FailedCreatePodSandBox", "message": event}]
+    cluster.events = [failed_sandbox(event)]
     said = refused()
     assert said.startswith("no pod runs on gpu1 within 0 s: busbar-ranks-1-x: ")
     assert sentence in said
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_fault_of_before_the_update_is_hopeless_only_if_it_happens_again(cluster, monkeypatch, again):
+    gone = 'cannot find a network-attachment-definition (busbar-rail0) in namespace (busbar): "busbar-rail0" not found'
+    monkeypatch.setattr("components.remote_scripts.kubernetes_pending._NETWORK", ((gone[:20], "the rail is gone", 0),))
+    cluster.coming[1] = pod(1, phase="Pending", conditions=[])
+    cluster.events = [failed_sandbox(gone)]
+
+    def passes(_: float) -> None:
+        cluster.events = [failed_sandbox(gone, 1 + again)]
+
+    monkeypatch.setattr(kubernetes_objects.time, "sleep", passes)
+    start = "busbar-ranks-1-x cannot start: " if again else "no pod runs on gpu1 within 0 s: busbar-ranks-1-x: "
+    assert refused().startswith(f"{start}the rail is gone")
 
 
 def test_a_pod_that_no_node_takes_says_so_in_the_schedulers_words(cluster):
@@ -159,7 +178,7 @@ def test_a_pod_that_no_node_takes_says_so_in_the_schedulers_words(cluster):
 
 def test_pods_that_were_deleted_meanwhile_say_nothing_at_the_end(cluster, monkeypatch):
     cluster.coming[1] = pod(1, phase="Pending", conditions=[])
-    cluster.events = [{"reason": "FailedCreatePodSandBox", "message": "some trouble"}]
+    cluster.events = [failed_sandbox("some trouble")]
 
     def deleted(_: float) -> None:
         cluster.pods = []
@@ -179,7 +198,7 @@ def test_a_job_with_another_template_is_made_again_and_the_same_one_is_kept(clus
     assert "delete" not in cluster.verbs()
     kubernetes_objects.main(ASK | {"template": [ASK["template"][0], "another"]})
     (deleted,) = [words for words in cluster.calls if words[0] == "delete"]
-    assert deleted[:3] == ("delete", "job", "busbar-ranks")
+    assert deleted[:3] == ("delete", "job.batch", "busbar-ranks")
 
 
 def test_a_change_by_somebody_else_is_left_and_named(cluster):
@@ -222,3 +241,59 @@ def test_removal_of_what_is_gone_is_no_fault(cluster, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kubernetes_objects.main(ASK)
     assert "delete" not in cluster.verbs()
+
+
+# MPI Operator
+
+MPI: dict[str, Any] = {
+    "job": "mpijob.kubeflow.org",
+    "former": [["job.batch", "busbar-ranks"], ["service", "busbar-ranks"]],
+    "objects": [*ASK["objects"][:2], ["mpijob.kubeflow.org", "busbar-ranks"]],
+}
+
+
+def test_a_cluster_without_mpi_operator_is_told_so_before_anything_is_changed(cluster):
+    said = "kubernetes.job is MPIJob, and the cluster does not know that of kubeflow.org/v2beta1: MPI Operator is not installed"
+    assert refused(**MPI).startswith(said)
+    assert not {"apply", "delete"} & set(cluster.verbs())
+
+
+def test_a_stack_whose_job_becomes_an_mpi_job_leaves_neither_its_job_nor_its_service(cluster):
+    kubernetes_objects.main(ASK)
+    cluster.groups.add("kubeflow.org")
+    kubernetes_objects.main(ASK | MPI)
+    ended = [words[1:3] for words in cluster.calls if words[0] == "delete"]
+    assert ended == [("job.batch", "busbar-ranks"), ("service", "busbar-ranks")]
+
+
+def test_what_somebody_else_calls_like_the_former_job_stays(cluster):
+    cluster.objects["mpijob.kubeflow.org", "busbar-ranks"] = {"kind": "MPIJob", "metadata": {"name": "busbar-ranks"}}
+    kubernetes_objects.main(ASK)
+    assert "delete" not in cluster.verbs()
+
+
+def test_a_worker_that_has_ended_is_deleted_because_its_operator_makes_no_successor(cluster):
+    cluster.groups.add("kubeflow.org")
+    cluster.pods = [pod(0), pod(1, phase="Failed", uid="old", reason="Evicted")]
+    kubernetes_objects.main(ASK | MPI)
+    assert [words[1:3] for words in cluster.calls if words[0] == "delete"] == [("pod", "busbar-ranks-1-x")]
+
+
+def test_a_running_mpi_job_is_kept_and_one_that_has_succeeded_or_failed_is_made_again(cluster):
+    cluster.groups.add("kubeflow.org")
+    mark = {"labels": LABELS, "annotations": {ASK["template"][0]: ASK["template"][1]}, "name": "busbar-ranks"}
+    for kind, made_again in (("Created", False), ("Running", False), ("Succeeded", True), ("Failed", True)):
+        cluster.calls.clear()
+        cluster.objects.clear()
+        status = {"conditions": [{"type": kind, "status": "True"}]}
+        cluster.objects["mpijob.kubeflow.org", "busbar-ranks"] = {"kind": "MPIJob", "metadata": mark, "status": status}
+        kubernetes_objects.main(ASK | MPI)
+        assert ("delete" in cluster.verbs()) is made_again, kind
+
+
+def test_an_operator_that_makes_no_pods_is_named_with_what_it_said_of_the_job(cluster):
+    cluster.groups.add("kubeflow.org")
+    cluster.coming = []
+    assert refused(**MPI) == "no pod runs on gpu0, gpu1 within 0 s: MPI Operator made no pod"
+    cluster.warnings = [{"message": "Found validation errors: x", "metadata": {"resourceVersion": "1"}}]
+    assert refused(**MPI).endswith("MPI Operator made no pod: Found validation errors: x")

@@ -39,6 +39,7 @@ TEXTS: dict[str, dict[str, Any]] = {
         "pull_secret": "regcred",
     },
     "tcp": {"rails": ({"interface": "ens192", "range": "10.100.100.0/24"},)},
+    "mpi-operator": {"job": "MPIJob", "pull_secret": "regcred"},
     "one-node": {"nodes": ("gpu0",), "rails": ()},
 }
 
@@ -68,7 +69,8 @@ def test_every_reviewed_text_is_compared_and_none_is_left_over():
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_object_is_valid_by_kubernetes_1_28s_own_schemas(name):
     for each in yaml.safe_load_all(objects.text(made(name))):
-        if each["kind"] != "NetworkAttachmentDefinition":  # Multus's own, which the rehearsed API server judges
+        # Multus's and MPI Operator's own, which the rehearsed API server judges.
+        if each["kind"] not in {"NetworkAttachmentDefinition", "MPIJob"}:
             kubernetes_validate.validate(each, "1.28", strict=True)
 
 
@@ -113,6 +115,18 @@ def test_there_is_one_pod_for_each_named_node_and_no_two_share_one():
         apart["labelSelector"]["matchLabels"].items()
         <= one("privileged", "Job")["spec"]["template"]["metadata"]["labels"].items()
     )
+
+
+def test_an_mpi_jobs_workers_are_the_same_pods_and_its_launcher_takes_no_gpu_and_is_not_found_as_one():
+    replicas = one("mpi-operator", "MPIJob")["spec"]["mpiReplicaSpecs"]
+    assert (replicas["Worker"]["replicas"], replicas["Launcher"]["replicas"]) == (2, 1)
+    worker = replicas["Worker"]["template"]
+    assert worker["metadata"] == one("privileged", "Job")["spec"]["template"]["metadata"]
+    assert worker["spec"] == pod("privileged") | {"imagePullSecrets": [{"name": "regcred"}]}
+    launcher = replicas["Launcher"]["template"]
+    assert "metadata" not in launcher
+    assert "limits" not in launcher["spec"]["containers"][0]["resources"]
+    assert "Service" not in {each["kind"] for each in made("mpi-operator")}, "newer operators make one of the job's name"
 
 
 def test_a_pod_takes_all_gpus_and_is_privileged_only_without_a_device_plugin():
