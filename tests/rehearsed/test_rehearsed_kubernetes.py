@@ -174,7 +174,7 @@ def test_a_user_without_permissions_is_told_what_is_missing(built):
     hosts.enter(World.at(stage.world, stage.scale), "sitejump", ["sh", "-c", f"cat > /tmp/poor.conf <<'END'\n{text}\nEND"])
     found = stage.up(**merged(stage.passed, {"kubernetes": config}))
     assert found.status != 0
-    assert "the kubeconfig's user may not list pods, create pods/exec, list events, patch jobs.batch" in found.text
+    assert "the kubeconfig's user may not list pods, create pods/exec, list events, patch serviceaccounts" in found.text
 
 
 def test_pods_that_are_gone_are_contacted_built_and_measured_anew(built):
