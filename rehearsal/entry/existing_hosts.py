@@ -34,6 +34,8 @@ WINDOW = 2
 KEYS = {"shape", "image", "hosts", "jump", "rails", "kubernetes", "scale"}
 EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
 SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
+#: A cluster's API server is reached as SSH is: an operator may work with a kubeconfig of his own.
+API_SERVER = network.Rule("ingress", "6", "0.0.0.0/0", ports=(6443, 6443))
 #: Their own firewall lets their network in, as on machines that have run jobs before.
 PREPARED = """#cloud-config
 runcmd:
@@ -157,7 +159,8 @@ def _plan(site: Site) -> network.VcnPlan:
     out = (network.Route("0.0.0.0/0", "nat"), network.Route("240.0.0.0/4", "service"))
     # A cluster's control plane and its nodes reach each other on every port.
     theirs = tuple(network.Rule("ingress", "all", cidr) for cidr in (PUBLIC, PRIVATE)) if site.kubernetes else ()
-    open_ = network.SubnetPlan("sitepub", PUBLIC, (EGRESS, SSH, *theirs), internet)
+    api = (API_SERVER,) if site.kubernetes else ()
+    open_ = network.SubnetPlan("sitepub", PUBLIC, (EGRESS, SSH, *api, *theirs), internet)
     inside = network.Rule("ingress", "all", PRIVATE)
     closed = network.SubnetPlan("sitepriv", PRIVATE, (EGRESS, SSH, *(theirs or (inside,))), out)
     return network.VcnPlan(SITE, (PUBLIC, PRIVATE), (open_, closed), publics)
