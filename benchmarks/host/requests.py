@@ -210,6 +210,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         # The image was unpacked by the build; its sha256 does not belong to a file in this folder.
         programs={name: hashed for name, hashed in where.built.hashes.items() if name != "image"},
         binaries=where.built.binaries,
+        nccl_home="" if where.start else where.built.nccl_home,
     )
 
 

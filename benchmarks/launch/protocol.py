@@ -213,6 +213,7 @@ class Measure(NamedTuple):
         binaries: folder of the programs on every node.
         programs: sha256 of each file that the build put there, by name; checked before the first step.
         proofs: what is tried of each rail before the first step; None for nothing.
+        nccl_home: folder of the NCCL on every node, whose client says which ranks lag; empty if NCCL is in an image.
     """
 
     run_id: str
@@ -232,6 +233,7 @@ class Measure(NamedTuple):
     binaries: str = "."
     programs: Optional[Dict[str, str]] = None
     proofs: Optional[Proofs] = None
+    nccl_home: str = ""
     schema: int = SCHEMA
     kind: str = "measure"
 

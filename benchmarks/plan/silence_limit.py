@@ -18,13 +18,22 @@ _SLOWEST = 150
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5
 
 
+#: Collectives that stand for one without a prediction, which moves no more bytes over any link: between nodes alltoall, inside
+#: a machine, where no bound of alltoall is known, all_reduce.
+_INSTEAD = ("alltoall", "all_reduce")
+
+
 def silence_s(step: Step, shape: Shape, nodes: int) -> float:
-    """Return how many seconds `step` may print nothing; 0 where no prediction says how long a row takes."""
-    size = step.end_bytes
-    predicted = ceiling.predicted_curve(shape, nodes, (size,), step.collective).get(size)
-    if not predicted:
+    """Return how many seconds `step` may print nothing; 0 where no rate of the wire between the nodes is known."""
+    known = (_operation_s(name, step.end_bytes, shape, nodes) for name in (step.collective, *_INSTEAD))
+    operation_s = next((one for one in known if one), None)
+    if operation_s is None:
         return 0.0
-    ranks = nodes * shape.gpus
-    operation_s = size * collective(step.collective).busbw_factor(ranks) / (predicted * 1e9)
     operations = 2 * (step.warmup + step.iterations + 1)
     return _START_S + _START_OF_A_NODE_S * nodes + _SLOWEST * operations * operation_s
+
+
+def _operation_s(name: str, size_bytes: int, shape: Shape, nodes: int) -> float | None:
+    """Return the predicted time (s) of one operation on a healthy fabric; None if there is no prediction."""
+    predicted = ceiling.predicted_curve(shape, nodes, (size_bytes,), name).get(size_bytes)
+    return size_bytes * collective(name).busbw_factor(nodes * shape.gpus) / (predicted * 1e9) if predicted else None

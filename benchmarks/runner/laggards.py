@@ -15,8 +15,11 @@ _NAMED = 16
 
 
 def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "") -> List[str]:
-    """Return a sentence for each rank or node that does not do what the others do; `program` is the program's path."""
-    words = [os.path.basename(program), os.path.join(nccl_home, "bin/ncclras") if nccl_home else "ncclras"]
+    """Return a sentence for each rank or node that does not do what the others do.
+
+    `program` is the program's path. NCCL's client is that of the NCCL in `nccl_home`, if it is there, or the one on the PATH.
+    """
+    words = [os.path.basename(program), *([os.path.join(nccl_home, "bin/ncclras")] if nccl_home else []), "ncclras"]
     command = fanout.PYTHON + " - " + " ".join(map(shlex.quote, words))
     answers = fanout.each(nodes, command, fanout.source_of(rank_states), _TIMEOUT_S)
     found, told = [], []  # type: List[str], List[str]

@@ -311,7 +311,7 @@ def _step(
     found, lagging = _about(step), []  # type: Dict[str, Any], List[str]
 
     def look() -> None:
-        lagging.extend(laggards.named(request.nodes, step.ranks.program, step.ranks.per_node))
+        lagging.extend(laggards.named(request.nodes, step.ranks.program, step.ranks.per_node, request.nccl_home))
 
     job = program_run.Job(
         step.name,

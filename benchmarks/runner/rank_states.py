@@ -1,11 +1,13 @@
-"""Prints the ranks of a program on this node and their states as JSON; other nodes run it through `python3 - NAME RAS`.
+"""Prints the ranks of a program on this node and their states as JSON; other nodes run it through `python3 - NAME RAS...`.
 
-NAME is the program's file name. RAS is the path of NCCL's `ncclras` (2.24 or later), which is queried if it exists.
+NAME is the program's file name. Each RAS may be NCCL's `ncclras` (2.24 or later), a path or a name; the first that exists is
+queried.
 """
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -54,11 +56,14 @@ def _rank(pid: int) -> Optional[int]:
     return int(found.group(1)) if found else None
 
 
-def _ras(program: str) -> List[str]:
-    """Return what NCCL's own service reports about lagging ranks; empty if the service is missing.
+def _ras(programs: List[str]) -> List[str]:
+    """Return what NCCL's own service reports about lagging ranks; empty if no client or no service is there.
 
     `ncclras` prints JSON from NCCL 2.28.7 on; older versions refuse the option, so their text is read instead.
     """
+    program = next((one for one in programs if shutil.which(one)), None)
+    if program is None:
+        return []
     try:
         return _lagging(json.loads(_said([program, "-f", "json"])))[:_RAS_LINES]
     except (ValueError, TypeError, LookupError, AttributeError):
@@ -115,4 +120,4 @@ def _read(path: str) -> bytes:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"ranks": states(sys.argv[1]), "ras": _ras(sys.argv[2]) if len(sys.argv) > 2 else []}))  # noqa: PLR2004
+    print(json.dumps({"ranks": states(sys.argv[1]), "ras": _ras(sys.argv[2:])}))

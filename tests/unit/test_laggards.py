@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from measurement_line import ASKED, place
 
-from benchmarks.launch.protocol import Node
+from benchmarks.host import requests
+from benchmarks.launch.protocol import ImageLine, Node
 from benchmarks.runner import fanout, installed, laggards, rank_states
 from benchmarks.runner.refusal import Refusal
 
@@ -42,7 +45,15 @@ def test_nobody_is_named_if_all_ranks_run_or_sleep(monkeypatch):
     assert found == []
     assert asked.endswith(" - all_reduce_perf ncclras")
     asked = named(monkeypatch, ([rank(0), rank(1)], []), nccl_home="/usr/nccl")[1]
-    assert asked.endswith(" all_reduce_perf /usr/nccl/bin/ncclras")
+    assert asked.endswith(" all_reduce_perf /usr/nccl/bin/ncclras ncclras")
+
+
+def test_a_request_says_where_the_nccl_is_that_the_tests_were_built_against_unless_an_image_has_it():
+    where = place()
+    assert json.loads(requests.measure(where, ASKED, []))["nccl_home"] == where.built.nccl_home == "/usr"
+    image = ImageLine("docker://nvcr.io#nvidia/pytorch:1", "/home/a.sqsh", "0" * 64, 1, ["enroot", "start"])
+    inside = dataclasses.replace(where, built=where.built._replace(container=image))
+    assert not json.loads(requests.measure(inside, ASKED, []))["nccl_home"]
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,9 @@ def _client(folder, json_answer: str | None, text: str = _TEXT) -> str:
     return str(path)
 
 
-def _said(name: str, client: str) -> list[str]:
+def _said(name: str, *clients: str) -> list[str]:
     """Return what the program that runs on the nodes says."""
-    words = [*fanout.PYTHON.split(), "-", name, client]
+    words = [*fanout.PYTHON.split(), "-", name, *clients]
     done = subprocess.run(words, input=fanout.source_of(rank_states), capture_output=True, check=True)
     return json.loads(done.stdout)["ras"]
 
@@ -78,6 +78,12 @@ def test_lost_or_failed_ranks_are_named_from_json(tmp_path):
 
 def test_a_service_that_finds_no_problem_prints_nothing(tmp_path):
     assert _said("nothing", _client(tmp_path, _document(_rank(0, 7), _rank(1, 7)))) == []
+
+
+def test_the_first_client_that_exists_is_asked(tmp_path):
+    client = _client(tmp_path, None)
+    assert _said("nothing", str(tmp_path / "absent" / "ncclras"), client) == _TOLD
+    assert _said("nothing", str(tmp_path / "absent" / "ncclras")) == []
 
 
 def test_an_older_client_and_broken_json_leave_the_text(tmp_path):

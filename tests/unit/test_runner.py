@@ -245,6 +245,15 @@ def test_a_run_that_hangs_is_stopped_at_its_own_bound_and_the_rank_that_does_not
     assert re.search(r"; head: rank 1 \(process \d+\) is stopped", failed)
 
 
+def test_the_client_of_the_nccl_that_was_built_against_is_asked_who_lags_although_no_path_leads_to_it(head):
+    client = head.home / "own" / "bin" / "ncclras"
+    client.parent.mkdir(parents=True)
+    client.write_text("#!/bin/sh\n[ \"$1\" = -v ] && printf 'Errors\\n======\\n\\nrank 1 is missing\\n'\n")
+    client.chmod(0o755)
+    request = measure_request(head, STOPPED_RANK, timeout_s=2) | {"nccl_home": str(head.home / "own")}
+    assert "; NCCL says: rank 1 is missing" in json.loads(head.run(request)[1])["steps"][0]["failed"]
+
+
 def test_thousands_of_odd_rows_give_a_few_sentences_and_no_pass(head):
     odd = 'i=0; while [ $i -lt 3000 ]; do echo "  1048576 $i what is this, and it goes on for very long"; i=$((i+1)); done\n'
     line = json.loads(head.run(measure_request(head, REAL_RUN + odd))[1])

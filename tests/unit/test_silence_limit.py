@@ -10,6 +10,7 @@ from measurement_line import GPU4, a_plan
 from benchmarks.plan import steps
 from benchmarks.plan.silence_limit import silence_s
 from benchmarks.plan.steps import Step
+from config.measure import Measure
 
 
 def deciding(end_bytes: int) -> Step:
@@ -29,6 +30,20 @@ def test_larger_messages_more_operations_and_more_nodes_may_stay_silent_for_long
 def test_a_start_takes_two_minutes_and_half_a_second_for_each_node():
     assert silence_s(deciding(8), GPU4, 2) == pytest.approx(121, abs=0.5)
     assert silence_s(deciding(8), GPU4, 64) == pytest.approx(152, abs=2)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 16])
+def test_no_step_of_the_default_plan_may_be_silent_without_end(nodes):
+    """A step without a bound of its own would take all the time that the steps after it need."""
+    for one in steps.steps(Measure(), GPU4, nodes):
+        assert 120 < silence_s(one, GPU4, nodes) < 3600, one.name
+
+
+def test_a_collective_without_a_prediction_is_silent_no_longer_than_one_that_moves_as_many_bytes():
+    by_name = {one.name: silence_s(one, GPU4, 2) for one in steps.steps(Measure(), GPU4, 2)}
+    assert by_name["hypercube"] == by_name["alltoall"]
+    inside = {one.name: silence_s(one, GPU4, 1) for one in steps.steps(Measure(), GPU4, 1)}
+    assert inside["hypercube"] == inside["alltoall"] == inside["all_reduce"]
 
 
 def test_eight_gib_over_tcp_at_a_hundredth_of_the_rails_rate_still_give_a_number():
