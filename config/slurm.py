@@ -48,11 +48,33 @@ class Scheduler(Model):
     test_nodes: int = Field(
         default=2, ge=1, description="Nodes of the test job, whose busbw the next update exports.", examples=[4]
     )
+    entry_test: bool = Field(
+        default=False,
+        description="New machines are tested in pairs over their rails before they join, and end if they do not pass. Off by "
+        "default, because a start then takes some minutes longer.",
+        examples=[True],
+    )
+    entry_timeout_s: Annotated[Seconds, Field(ge=120)] = Field(
+        default=900,
+        description="How long that test may take, the build of nccl-tests included, before the machines end and their nodes "
+        "are down with the reason.",
+        examples=["20 min"],
+    )
     users: bool = Field(
         default=False,
         description="Makes the controller a directory of users (OpenLDAP) for all machines; `cluster user add` adds one.",
         examples=[True],
     )
+
+    @property
+    def entry_limit_s(self) -> float:
+        """How long the test of new machines may take; 0 if there is none."""
+        return self.entry_timeout_s if self.entry_test else 0
+
+
+def entry_script(folder: str, pool: str) -> str:
+    """Return the path of the program that tests new machines of `pool`, in the folder of the test job."""
+    return f"{folder}/entry-test-{pool}.sh"
 
 
 def job_folder(home: str) -> str:

@@ -12,12 +12,16 @@ from scheduler import names
 
 
 class Entry(NamedTuple):
-    """Machines of one kind: their path, and how many always run or may be started; `static` is the key of the former."""
+    """Machines of one kind: their path, how many always run or may be started, and whether their rails are known before.
+
+    `static` is the key of those that always run.
+    """
 
     path: str
     static: str
     running: int
     dynamic: int
+    rails: bool
 
 
 def unstarted(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
@@ -66,6 +70,30 @@ def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
         yield Breach(f"{where}.testNodes", "is 1; one node has no fabric to measure, so it must be at least 2")
     elif most and slurm.test_nodes > most:
         yield Breach(f"{where}.testNodes", f"is {slurm.test_nodes}, and no entry has more than {most} dynamic nodes")
+
+
+def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
+    """Yield a test of new machines that cannot be made."""
+    if slurm is None or not slurm.entry_test:
+        return
+    for one in entries:
+        if one.dynamic and not one.rails:
+            yield Breach(
+                f"{where}.entryTest",
+                f"is true, and no rails of {one.path} are known before its machines start, so none could be measured; leave it "
+                "out",
+            )
+        elif one.dynamic == 1:
+            yield Breach(
+                f"{where}.entryTest",
+                f"is true, and {one.path}.dynamic is 1; a test takes two machines, so raise that or leave this out",
+            )
+        elif one.running:
+            yield Breach(
+                f"{where}.entryTest",
+                f"is true, and {one.path}.{one.static} is {one.running}; the test's program comes with the test job, which is "
+                "there only where no node always runs",
+            )
 
 
 def contained(where: str, slurm: Scheduler | None, container: object) -> Iterator[Breach]:

@@ -40,22 +40,24 @@ def wrappers() -> Dict[str, str]:
     }
 
 
-def timer() -> Dict[str, str]:
-    """Return the units of `reconcile`, which systemd starts again some seconds after each end."""
+def timers() -> Dict[str, str]:
+    """Return the units of `reconcile` and of new machines' tests, which systemd starts again some seconds after each end."""
+    # Each test has a limit of its own, and one that comes while others run starts at once.
+    return {
+        **_timer("busbar-slurm", "reconcile", "Start and end nodes as Slurm wants", str(_RUN_TIMEOUT_S)),
+        **_timer("busbar-entry", "entry-tests", "Test new machines before they become nodes", "infinity"),
+    }
+
+
+def _timer(name: str, verb: str, duty: str, timeout: str) -> Dict[str, str]:
     service = [
-        *(
-            MARK,
-            "[Unit]",
-            "Description=Start and end nodes as Slurm wants",
-            "After=network-online.target slurmctld.service",
-            "",
-        ),
-        *("[Service]", "Type=oneshot", f"ExecStart=/usr/bin/env python3 {ARCHIVE} reconcile"),
-        f"TimeoutStartSec={_RUN_TIMEOUT_S}",
+        *(MARK, "[Unit]", f"Description={duty}", "After=network-online.target slurmctld.service", ""),
+        *("[Service]", "Type=oneshot", f"ExecStart=/usr/bin/env python3 {ARCHIVE} {verb}"),
+        f"TimeoutStartSec={timeout}",
     ]
     timer = [
-        *(MARK, "[Unit]", "Description=Start and end nodes as Slurm wants, every few seconds", ""),
+        *(MARK, "[Unit]", f"Description={duty}, every few seconds", ""),
         *("[Timer]", f"OnBootSec={_PERIOD_S}", f"OnUnitInactiveSec={_PERIOD_S}", "AccuracySec=1", ""),
         *("[Install]", "WantedBy=timers.target"),
     ]
-    return {"busbar-slurm.service": "\n".join(service) + "\n", "busbar-slurm.timer": "\n".join(timer) + "\n"}
+    return {f"{name}.service": "\n".join(service) + "\n", f"{name}.timer": "\n".join(timer) + "\n"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from scheduler.elastic import reconcile, spool
+from scheduler.elastic import entry, reconcile, spool
 from scheduler.elastic.cloud import BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
 from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.slurm import NodeState, Slurm
@@ -126,6 +126,7 @@ class FakeSlurm(Slurm):
 
     def __init__(self, steps: Steps, nodes: Iterable[str], folder: Path) -> None:
         self.steps, self.folder = steps, folder
+        self.comments: dict[str, str] = {}
         self.nodes = {node: NodeState(frozenset(("IDLE", "CLOUD", "POWERED_DOWN")), "") for node in nodes}
 
     def states(self) -> dict[str, NodeState]:
@@ -149,6 +150,9 @@ class FakeSlurm(Slurm):
 
         self.steps.do(change)
 
+    def comment(self, node: str, text: str) -> None:
+        self.steps.do(lambda: self.comments.update({node: text}))
+
     def start(self, *jobs: tuple[str, Sequence[str]]) -> None:
         """Do what Slurm does when jobs need nodes that do not run."""
         for _, nodes in jobs:
@@ -169,15 +173,17 @@ class FakeSlurm(Slurm):
 
 
 class Controller:
-    """The controller's disk, and runs of `reconcile` on it."""
+    """The controller's disk, and runs of `reconcile` on it; machines are tested first if `entry_s` limits that."""
 
-    def __init__(self, folder: Path, size: int = 8) -> None:
+    def __init__(self, folder: Path, size: int = 8, entry_s: float = 0) -> None:
         self.folder, self.now, self.steps = folder, 1_000_000.0, Steps()
         self.spool = folder / "wanted"
         self.spool.mkdir()
         self.hosts = folder / "hosts"
         self.hosts.write_text("127.0.0.1 localhost\n")
-        sets = {f"gpu/{name}": LaunchSet("gpu", name, size, 1800, {}) for name in ("p5", "p4")}
+        script = "/home/.busbar/entry-test.sh" if entry_s else ""
+        sets = {f"gpu/{name}": LaunchSet("gpu", name, size, 1800, {}, script, entry_s) for name in ("p5", "p4")}
+        self.desk = entry.Desk(str(folder / entry.FOLDER))
         static = {f"gpu-st-p5-{number}": (f"i-st{number}", f"10.1.0.{number}") for number in (1, 2)}
         self.settings = Settings(sets, {}, {}, static)
         self.cloud = FakeCloud(self.steps)
@@ -210,10 +216,15 @@ class Controller:
             lambda: self.now,
             self.said.append,
             str(self.hosts),
+            self._reach,
         )
 
     def state(self) -> State:
         return State.load(str(self.folder / "state.json"))
+
+    def _reach(self, node: str, machine: str, address: str, _: dict[str, str]) -> str:
+        assert self.cloud.machines[machine].address == address
+        return "Connection refused" if node in self.silent else ""
 
     def _join(self, node: str, machine: str, address: str, others: dict[str, str]) -> str:
         if node in self.silent:

@@ -21,12 +21,12 @@ from elastic import FakeCloud, KilledError, Steps
 
 from scheduler import programs
 from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
-from scheduler.elastic import join, reconcile, settings
+from scheduler.elastic import entry, join, reconcile, settings
 from scheduler.elastic.cloud import Launch
 from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import State, only_one
-from scheduler.elastic.work import Work
+from scheduler.elastic.work import Join, Work
 from scheduler.files import files, scripts
 from scheduler.slurm_conf import PROGRAMS
 
@@ -175,7 +175,8 @@ class Head:
             spool = f"{settings.FOLDER}/wanted"
             clock: Callable[[], float] = lambda: time.time() + self.ahead_s  # noqa: E731
             say: Callable[[str], None] = lambda line: sys.stderr.write(f"{line}\n")  # noqa: E731
-            reconcile.once(Work(self.settings, state, spool, Slurm(), self.cloud, self.cloud.boot, clock, say))
+            reach: Join = lambda *_: ""  # noqa: E731
+            reconcile.once(Work(self.settings, state, spool, Slurm(), self.cloud, self.cloud.boot, clock, say, reach=reach))
 
     def until(self, question: Callable[[], Any], what: str, seconds: float = 60) -> Any:
         """Turn until `question` has an answer; fail after some time, and show what Slurm says."""
@@ -341,8 +342,41 @@ def sixty_four(head: Head) -> None:
     tell(left=len(head.cloud.running), terminates=head.cloud.calls.count("terminate") - ends)
 
 
+def a_test_before_the_first_job(head: Head) -> None:
+    own = head.settings
+    nodes = own.sets["gpu/p5"]._replace(entry_script="/x", entry_timeout_s=60)
+    head.settings = own._replace(sets={"gpu/p5": nodes})
+    desk = entry.Desk(f"{settings.FOLDER}/{entry.FOLDER}")
+    number, out = job(head, 2, "srun hostname").split()
+    ((token, _, machines),) = head.until(desk.due, "a test is asked for")
+    for _ in range(3):
+        head.turn()
+    tell(
+        meanwhile=run("squeue", "-h", "-j", number, "-o", "%T").strip(), started=len(head.cloud.processes), tested=len(machines)
+    )
+    first = machines[0][0]
+    told = {node: "24 GB/s with others" for node, _, _ in machines}
+    desk.answer(token, entry.Outcome("", {first: "6 GB/s with others, 20 wanted"}, told))
+    head.until(lambda: "6 GB/s" in run("sinfo", "-h", "-R", "-o", "%200E|%n"), "the reason is in sinfo -R")
+    head.until(lambda: not head.cloud.running, "the machines have ended")
+    shown = run("sinfo", "-h", "-R", "-N", "-o", "%200E|%N").splitlines()
+    tell(bad=first, reasons=["|".join(map(str.strip, line.split("|"))) for line in shown])
+    head.until(lambda: "PENDING" in run("squeue", "-h", "-j", number, "-o", "%T"), "the job is in the queue again")
+    run("scontrol", "update", f"jobid={number}", "starttime=now")
+    ((token, _, machines),) = head.until(desk.due, "the job's next machines are tested")
+    desk.answer(token, entry.Outcome("", {}, {node: "24 GB/s with others" for node, _, _ in machines}))
+    head.until(lambda: finished(number), "the job has run", 90)
+    shown = run("scontrol", "--oneliner", "show", "node", machines[0][0])
+    tell(ran=len(Path(out).read_text().split()), again=[node for node, _, _ in machines], shown=shown)
+    head.ahead_s += 601
+    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+    head.settings = own
+
+
 PARTS = (
     a_whole_cycle,
+    a_test_before_the_first_job,
     no_capacity,
     a_death_in_a_job,
     nodes_by_ssh,

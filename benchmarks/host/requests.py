@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import retest
@@ -15,11 +16,13 @@ from benchmarks.launch import placeholders, protocol
 from benchmarks.launch.protocol import (
     Build,
     BuildLine,
+    EntryTest,
     Evidence,
     Image,
     Job,
     Measure,
     Node,
+    PairLimit,
     Ranks,
     Refused,
     Schedule,
@@ -61,6 +64,19 @@ _SEARCH_GRACE_S = 900
 _ATTACHED = {"orte_leave_session_attached": "1", "prte_leave_session_attached": "1"}
 #: Stands for the build's line if the build was refused.
 _NOTHING_BUILT = BuildLine("", "", "", "", {}, "", "", "", {}, 0.0)
+#: Stands for the build's line before the folders are known.
+_UNBUILT = BuildLine(
+    run_id="",
+    home=placeholders.HOME,
+    shared="",
+    binaries=placeholders.BINARIES,
+    hashes={},
+    mpi_home=placeholders.MPI,
+    cuda_home=placeholders.CUDA,
+    nccl_home=placeholders.NCCL,
+    versions={},
+    seconds=0.0,
+)
 #: Checks whose failure a slow node, rail or link may explain.
 _SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history", "floor", "curve", "looks"})
 
@@ -150,19 +166,7 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
     Its id does not change with `measure.run`: the job runs when somebody submits it, and another run reads its newest result.
     """
     nodes = [Node(placeholders.name(number), placeholders.address(number)) for number in range(asked.nodes)]
-    built = BuildLine(
-        run_id="",
-        home=placeholders.HOME,
-        shared="",
-        binaries=placeholders.BINARIES,
-        hashes={},
-        mpi_home=placeholders.MPI,
-        cuda_home=placeholders.CUDA,
-        nccl_home=placeholders.NCCL,
-        versions={},
-        seconds=0.0,
-    )
-    where = Place(tuple(nodes), network, built, asked.interfaces, "job", remote_shell=placeholders.SHELL)
+    where = Place(tuple(nodes), network, _UNBUILT, asked.interfaces, "job", remote_shell=placeholders.SHELL)
     measured = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))
     launch = measured.launch._replace(mca=measured.launch.mca | _ATTACHED)
     body = Job(
@@ -171,6 +175,25 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
         keep=keep,
         build=load(Build, json.loads(build(nodes, asked, source, homes, []))),
         measure=measured._replace(launch=launch),
+    )
+    return _named(body, *reasons)
+
+
+def entry_test(  # noqa: PLR0913 - everything that a test of new machines depends on
+    asked: Asked, source: Source, homes: Homes, *, network: str, timeout_s: float, reasons: Sequence[str]
+) -> str:
+    """Return the document of the test that machines of the plan's shape pass in pairs before they become nodes."""
+    pair = replace(asked, nodes=2)
+    nodes = [Node(placeholders.name(number), placeholders.address(number)) for number in range(pair.nodes)]
+    where = Place(tuple(nodes), network, _UNBUILT, asked.interfaces, "entry", remote_shell=placeholders.SHELL)
+    ring = ceiling.ring_gb_s(asked.shape, pair.nodes)
+    limits = [] if ring is None else [PairLimit(size, ring * share) for size, share in fractions.ALL_REDUCE]
+    body = EntryTest(
+        run_id="",
+        timeout_s=timeout_s,
+        build=load(Build, json.loads(build(nodes, pair, source, homes, [])))._replace(nodes=[]),
+        trials=_pairs(where, pair, 1),
+        limits=limits,
     )
     return _named(body, *reasons)
 
@@ -246,8 +269,17 @@ def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons
 
 def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
     pair = ceiling.ring_gb_s(asked.shape, 2, judged.scale)
-    size = _search_bytes(asked, judged.scale)
-    share = fractions.fraction(size, fractions.ALL_REDUCE, judged.scale)
+    found = _pairs(where, asked, judged.scale)
+    share = fractions.fraction(found.size_bytes, fractions.ALL_REDUCE, judged.scale)
+    return found._replace(
+        pair_limit_gb_s=None if pair is None or share is None else pair * share,
+        whole_gb_s=judged.busbw_gb_s if asked.plan.collective == "all_reduce" else None,
+        off_ring=any(retest.is_about(one, "alltoall", asked) for one in judged.checks),
+    )
+
+
+def _pairs(where: Place, asked: Asked, scale: int) -> Trials:
+    """Return how pairs of machines are tried, without limits."""
     program = f"{where.built.binaries}/{collective('all_reduce').program}"
     return Trials(
         gpus=asked.shape.gpus,
@@ -255,11 +287,8 @@ def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
         by_gpu=_by_gpu(asked.shape),
         launch=launch_of(where, asked.shape, asked.plan.exports),
         ranks=Ranks(program, [], exports(asked.shape, 2, where, asked.plan.exports), asked.shape.gpus),
-        size_bytes=size,
+        size_bytes=_search_bytes(asked, scale),
         iterations=MEDIAN_ITERATIONS,
-        pair_limit_gb_s=None if pair is None or share is None else pair * share,
-        whole_gb_s=judged.busbw_gb_s if asked.plan.collective == "all_reduce" else None,
-        off_ring=any(retest.is_about(one, "alltoall", asked) for one in judged.checks),
     )
 
 
@@ -287,7 +316,7 @@ def _search_bytes(asked: Asked, scale: int) -> int:
     return strict[0] if strict else asked.plan.end_bytes
 
 
-def _named(request: Build | Schedule | Measure | Search | Job, *reasons: str) -> str:
+def _named(request: Build | Schedule | Measure | Search | Job | EntryTest, *reasons: str) -> str:
     """Return a request with a run id that is a hash of everything that could change its answer."""
     return json.dumps(data(request._replace(run_id=_id([data(request), *reasons]))), sort_keys=True)
 

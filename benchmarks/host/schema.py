@@ -11,7 +11,7 @@ import sys
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from benchmarks.launch.lines import LINES
-from benchmarks.launch.protocol import REQUESTS, BuildLine, Job, Refused
+from benchmarks.launch.protocol import REQUESTS, BuildLine, EntryTest, Job, Refused
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -19,7 +19,7 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 def document() -> dict[str, Any]:
     """Return the schema of any request and any line."""
     parts: dict[str, Any] = {}
-    kinds = [*REQUESTS.values(), Job, BuildLine, *LINES, Refused]
+    kinds = [*REQUESTS.values(), Job, EntryTest, BuildLine, *LINES, Refused]
     references = [_schema(kind, parts) for kind in kinds]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -292,4 +292,21 @@ class JobLine(NamedTuple):
     kind: str = "job"
 
 
-LINES = (ScheduleLine, MeasureLine, SearchLine, JobLine)  # type: Any
+class EntryLine(NamedTuple):
+    """What a test of new machines came to.
+
+    Attributes:
+        failed: why it could not be made, so that no machine has passed; empty if it was made.
+        bad: why a node has not passed, by node.
+        told: busbw with each partner, by node.
+    """
+
+    run_id: str
+    failed: str
+    bad: Dict[str, str]
+    told: Dict[str, str]
+    schema: int = 1
+    kind: str = "entry"
+
+
+LINES = (ScheduleLine, MeasureLine, SearchLine, JobLine, EntryLine)  # type: Any

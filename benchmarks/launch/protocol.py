@@ -303,6 +303,31 @@ class Job(NamedTuple):
     kind: str = "job"
 
 
+class PairLimit(NamedTuple):
+    """What a healthy pair reaches with messages of `size_bytes` and more, on real wires."""
+
+    size_bytes: int
+    busbw_gb_s: float
+
+
+class EntryTest(NamedTuple):
+    """Test machines that nobody knows yet in pairs, before they become nodes.
+
+    Attributes:
+        timeout_s: limit of the whole test.
+        build, trials: how nccl-tests is built and how trials run, with placeholders for folders and without nodes.
+        limits: what each pair must reach, by message size.
+    """
+
+    run_id: str
+    timeout_s: float
+    build: Build
+    trials: Trials
+    limits: List[PairLimit]
+    schema: int = SCHEMA
+    kind: str = "entry"
+
+
 Request = Union[Build, Schedule, Measure, Search]
 REQUESTS: Dict[str, Any] = {"build": Build, "schedule": Schedule, "measure": Measure, "search": Search}
 

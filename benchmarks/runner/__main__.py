@@ -6,6 +6,7 @@
     wait RUN_ID    wait for a request that was submitted, print its line
     plan           print the exact commands of the request on standard input and start nothing
     worker FOLDER  the detached work itself (started by `run`)
+    entry FILE     test the machines on standard input in pairs before they are nodes, as the document FILE says
     job FILE       build and measure in the Slurm job that runs this, as the document FILE says
 
 Exit status: 0 with one JSON line on standard output, or (but for `ask`) 1 with one sentence on standard error. Rows and
@@ -17,7 +18,7 @@ import sys
 from typing import Any, Dict, List
 
 from benchmarks.launch import protocol
-from benchmarks.runner import build, jobs, measure, schedule, search_run, slurm_job
+from benchmarks.runner import build, entry_test, jobs, measure, schedule, search_run, slurm_job
 from benchmarks.runner.refusal import Refusal
 
 #: At most this many characters of a refusal go into a line.
@@ -30,6 +31,8 @@ def main(argv: List[str]) -> int:
     try:
         if argv[:1] == ["job"] and argv[1:]:
             return slurm_job.main(argv[1])
+        if argv[:1] == ["entry"] and argv[1:]:
+            return entry_test.main(argv[1])
         return _ask(sys.stdin.read()) if argv == ["ask"] else _dispatch(argv)
     except Refusal as refusal:
         print(f"busbar: {refusal}", file=sys.stderr)

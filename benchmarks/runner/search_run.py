@@ -55,6 +55,27 @@ def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
     return _fitting(line)
 
 
+def on_free_nodes(request: Search, trials: Trials, here: str, say: jobs.Say) -> Dict[str, Any]:
+    """Search on nodes that nothing else can use: without the lock, which may be on a file system that all nodes share."""
+    try:
+        return _fitting(_search(request, trials, None, here, say))
+    except (Refusal, OSError) as error:
+        return {"failed": str(error)}
+
+
+def scale(request: Search, trials: Trials, here: str) -> int:
+    """Return the divisor of line rates that a first run of a pair states, 1 on real wires or if no pair runs."""
+    launch = _Launch(request, trials, here)
+    for first in range(len(request.nodes) - 1):
+        job = launch.groups([Trial((first, first + 1), ())], f"first{first}").job
+        try:
+            found = program_run.run(job, here, lambda _line: None).transcript.scale
+        except Refusal:
+            continue
+        return found or 1
+    return 1
+
+
 def _refuse_busy(request: Search) -> None:
     """Refuse to search while another job uses the GPUs; about nodes that do not answer, the trials tell more."""
     try:

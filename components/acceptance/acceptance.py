@@ -15,6 +15,7 @@ from benchmarks.report import outputs, summary
 from components.acceptance.accept import Accept
 from components.acceptance.attempt import attempt
 from components.acceptance.build import Archive, build
+from components.acceptance.entry_tests import entry_tests
 from components.acceptance.looks import End
 from components.acceptance.measure import measure
 from components.acceptance.on_demand import Ended, OnDemand, submits
@@ -93,6 +94,16 @@ class Acceptance(pulumi.ComponentResource):
             attempt=number,
             records=records,
             opts=mine,
+        )
+        entry_tests(
+            f"{name}-job",
+            cluster.reach,
+            cluster.planned,
+            stack,
+            controller=controller,
+            runner=job.runner,
+            source=job.source,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[job]),
         )
         end = job.ended.apply(lambda its: its.end if its else None)
         where = job.ended.apply(lambda its: its.where if its else None)

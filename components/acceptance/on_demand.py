@@ -17,6 +17,7 @@ from benchmarks.host import pack, requests
 from benchmarks.judge import searched
 from benchmarks.judge.verdict import judge
 from benchmarks.launch import protocol
+from benchmarks.launch.protocol import Source
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.ranks import Place
 from benchmarks.records.requests import with_history
@@ -46,11 +47,14 @@ class OnDemand(pulumi.ComponentResource):
 
     Creates: copies of the runner and of the nccl-tests archive in a folder that all machines share, a Command that writes the
     script beside them, a Command that reads the result of the job's last run.
+    `runner` is the runner's file name in that folder, `source` the archive there.
     Outputs: `ended`, that run, None before the first one; `waits`, why there is none, empty if there is one.
     """
 
     ended: pulumi.Output[Ended | None]
     waits: pulumi.Output[str]
+    runner: str
+    source: Source
 
     def __init__(  # noqa: PLR0913 - what it depends on, by name
         self,
@@ -72,6 +76,7 @@ class OnDemand(pulumi.ComponentResource):
         source = archive.source
         if source.path:
             source = source._replace(path=f"{folder}/{source.path}")
+        self.runner, self.source = runner, source
         files = {runner: (kept(data, runner), digest), **archive.files}
         copies = [
             reach.copy(

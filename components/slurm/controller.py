@@ -15,10 +15,11 @@ from cloudinit.steps import MARK as BOOTED
 from components.after import after
 from components.kept_programs import kept
 from components.reach import Machine, last_line, to_machine
-from config.slurm import Scheduler
+from config.slurm import Scheduler, entry_script
 from scheduler import programs, units
 from scheduler.cluster import Cluster, Hardware, NodeSet, Queue
 from scheduler.elastic.controller import KEY
+from scheduler.elastic.entry import GRACE_S
 from scheduler.elastic.settings import FOLDER, LaunchSet
 from scheduler.files import files
 from scheduler.slurm_facts import uses_cgroups
@@ -147,7 +148,15 @@ class Controller(pulumi.ComponentResource):
         """Return what `scheduler.elastic.controller.install` reads."""
         cluster = slurm_cluster(wanted, sets, facts, address)
         launched = {
-            f"{one.queue}/{one.name}": LaunchSet(one.queue, one.name, one.dynamic, wanted.start_timeout_s, dict(spec))._asdict()
+            f"{one.queue}/{one.name}": LaunchSet(
+                one.queue,
+                one.name,
+                one.dynamic,
+                wanted.start_timeout_s,
+                dict(spec),
+                entry_script(shared, one.key) if wanted.entry_test else "",
+                wanted.entry_timeout_s,
+            )._asdict()
             for one, spec in zip(sets, specs, strict=True)
         }
         join = {
@@ -187,8 +196,10 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
     by_queue: dict[str, list[NodeSet]] = {}
     for one in sets:
         by_queue.setdefault(one.queue, []).append(NodeSet(one.name, one.hardware, (), one.dynamic, (one.key,)))
+    # Slurm counts until slurmd answers, and that starts after the test.
+    patience_s = wanted.start_timeout_s + (wanted.entry_timeout_s + GRACE_S if wanted.entry_test else 0)
     queues = [
-        Queue(name, nodes, default=not index, idle_min=wanted.idle_min, start_timeout_s=wanted.start_timeout_s)
+        Queue(name, nodes, default=not index, idle_min=wanted.idle_min, start_timeout_s=int(patience_s))
         for index, (name, nodes) in enumerate(by_queue.items())
     ]
     return Cluster("busbar", facts["hostname"], address, queues, uses_cgroups([facts]), scripts=True)

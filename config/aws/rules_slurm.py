@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from config import slurm_rules
 from config.aws.facts import Facts
-from config.aws.model import Aws
+from config.aws.model import Aws, Machines
 from config.rule import ERROR, Breach, rule
 from config.slurm_rules import Entry
 
@@ -15,7 +15,11 @@ _Breaches = Iterator[Breach]
 
 
 def _entries(wanted: Aws) -> list[Entry]:
-    return [Entry(path, "static", len(one.numbers), one.dynamic) for path, _, one in wanted.located]
+    return [Entry(path, "static", len(one.numbers), one.dynamic, rails=_named_rails(one)) for path, _, one in wanted.located]
+
+
+def _named_rails(one: Machines) -> bool:
+    return one.row is not None and one.row.rdma is not None
 
 
 @rule("slurm-idle", ERROR, _SLURM, guard=True)
@@ -62,6 +66,12 @@ def slurm_queue(wanted: Aws, _facts: Facts) -> _Breaches:
 def slurm_test(wanted: Aws, _facts: Facts) -> _Breaches:
     """A test job that no entry can run, or that has no fabric to measure."""
     yield from slurm_rules.test_size("aws.slurm", wanted.slurm, _entries(wanted))
+
+
+@rule("slurm-entry", ERROR, "components/slurm: new machines are tested in pairs over their rails", guard=True)
+def slurm_entry(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A test of new machines that cannot be made."""
+    yield from slurm_rules.entry_test("aws.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-container", ERROR, "components/slurm: ranks of the test job run on the machines", guard=True)

@@ -14,7 +14,7 @@ _SLURM = "slurm.conf(5), ResumeProgram, SuspendProgram, PartitionName; sbatch(1)
 
 
 def _entries(wanted: Oci) -> list[Entry]:
-    return [Entry(path, "nodes", pool.nodes, pool.dynamic) for path, pool in wanted.located]
+    return [Entry(path, "nodes", pool.nodes, pool.dynamic, rails=pool.row.rdma is not None) for path, pool in wanted.located]
 
 
 @rule("slurm-missing", ERROR, _SLURM, guard=True)
@@ -70,6 +70,12 @@ def slurm_queue(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 def slurm_test(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A test job that no pool can run, or that has no fabric to measure."""
     yield from slurm_rules.test_size("oci.slurm", wanted.slurm, _entries(wanted))
+
+
+@rule("slurm-entry", ERROR, "components/slurm: new machines are tested in pairs over their rails", guard=True)
+def slurm_entry(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """A test of new machines that cannot be made."""
+    yield from slurm_rules.entry_test("oci.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-container", ERROR, "components/slurm: ranks of the test job run on the nodes", guard=True)

@@ -1,6 +1,7 @@
 """`resume`, `suspend` and `resume-failed` write down what Slurm wants, `reconcile` does it, `sweep` ends all machines.
 
-`identity CLOUD` and `install` make this machine the controller first.
+`entry-tests` makes the tests that machines pass before they become nodes. `identity CLOUD` and `install` make this machine the
+controller first.
 """
 
 import json
@@ -8,7 +9,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, List
 
-from scheduler.elastic import controller, join, reconcile, settings, spool, sweep
+from scheduler.elastic import controller, entry, join, reconcile, settings, spool, sweep
 from scheduler.elastic.aws import Aws
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.oci import Oci
@@ -34,6 +35,14 @@ def main(argv: List[str]) -> int:
         controller.install(sys.stdin.read(), os.path.abspath(sys.argv[0]))
         return 0
     known = settings.load()
+    if verb == "entry-tests":
+        entry.all_due(entry.Desk(os.path.join(settings.FOLDER, entry.FOLDER)), entry.over_ssh(known))
+        return 0
+    return _alone(verb, known, folder)
+
+
+def _alone(verb: str, known: settings.Settings, folder: str) -> int:
+    """Run a program of which only one may be at work, because it calls the cloud."""
     cloud = _CLOUDS[known.cloud["name"]](known.cloud)
     with only_one(os.path.join(settings.FOLDER, "lock")) as mine:
         if not mine:
@@ -44,7 +53,8 @@ def main(argv: List[str]) -> int:
             with open(os.path.join(settings.FOLDER, reconcile.CLOSED), "w", encoding="utf-8"):
                 pass
             return sweep.all_machines(cloud)
-        reconcile.once(Work(known, state, folder, Slurm(), cloud, join.over_ssh(known.join)))
+        joins, reaches = join.over_ssh(known.join), join.reaches(known.join)
+        reconcile.once(Work(known, state, folder, Slurm(), cloud, joins, reach=reaches))
     return 0
 
 

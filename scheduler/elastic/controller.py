@@ -21,7 +21,6 @@ _PLACES = {
     "folders": [slurm_conf.STATE, slurm_conf.SPOOL, slurm_conf.LOGS],
 }
 _UNITS = "/etc/systemd/system"
-_TIMER = "busbar-slurm.timer"
 _TIMEOUT_S = 30
 #: Instance metadata that says which region this is (OCI documentation, "Getting Instance Metadata").
 _REGION = {"oci": ("http://169.254.169.254/opc/v2/instance/canonicalRegionName", {"Authorization": "Bearer Oracle"})}
@@ -88,8 +87,10 @@ def install(text: str, own: str) -> None:
     if given.get("users"):
         controller_setup.set_up(given["users"])
     wrote = [
-        node_setup.put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in programs.timer().items()
+        node_setup.put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in programs.timers().items()
     ]
     if any(wrote):
         node_setup.run("systemctl", "daemon-reload")
-    node_setup.run("systemctl", "enable", "--now", _TIMER)
+    for name in sorted(programs.timers()):
+        if name.endswith(".timer"):
+            node_setup.run("systemctl", "enable", "--now", name)

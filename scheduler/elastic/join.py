@@ -29,22 +29,35 @@ def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]],
         with open(_KEY, "rb") as source:
             key = source.read()
         its = dict(setup(node, key, given["controller"], others), booted=given.get("booted"))
-        ssh = [*words_of_ssh(given, machine), f"{given['user']}@{address}", f"sudo -n {_PYTHON}"]
-        try:
-            done = subprocess.run(
-                ssh,
-                input=text(its, given["controller"]),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return f"no answer within {_TIMEOUT_S} s"
-        said = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
-        return said if done.returncode else ""
+        return _runs(given, machine, address, text(its, given["controller"]))
 
     return join
+
+
+def reaches(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
+    """Return a function with the arguments of `over_ssh`'s -> why a machine has not booted yet; empty if it has.
+
+    It changes nothing there, but its host key is pinned from then on.
+    """
+
+    def reach(_node: str, machine: str, address: str, _others: Dict[str, str]) -> str:
+        asks = "\nawait_first_boot({!r})\n".format(given["booted"]).encode() if given.get("booted") else b"\n"
+        return _runs(given, machine, address, setup_program() + asks)
+
+    return reach
+
+
+def _runs(given: Dict[str, Any], machine: str, address: str, program: bytes) -> str:
+    """Run a Python program as root on a machine; return what it said last if it failed."""
+    ssh = [*words_of_ssh(given, machine), f"{given['user']}@{address}", f"sudo -n {_PYTHON}"]
+    try:
+        done = subprocess.run(
+            ssh, input=program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_TIMEOUT_S} s"
+    said = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
+    return said if done.returncode else ""
 
 
 def setup(node: str, key: bytes, controller: str, others: Dict[str, str]) -> Dict[str, Any]:

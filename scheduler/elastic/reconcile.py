@@ -2,19 +2,16 @@
 
 import os
 import uuid
-from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, List, Tuple
+from typing import Dict, List
 
 from scheduler import node_setup
-from scheduler.elastic import spool, watch
+from scheduler.elastic import entry, spool, watch
 from scheduler.elastic.cloud import BusyError, CapacityError, CloudError, Launch
 from scheduler.elastic.slurm import SlurmError
 from scheduler.elastic.spool import Group, Wish
 from scheduler.elastic.state import Batch
 from scheduler.elastic.work import PAUSE_S, Work
 
-#: Nodes that are made members at once; each is an SSH connection to another machine.
-_WINDOW = 32
 #: A file with this name beside the spool: the cluster is being destroyed, and nothing is started any more.
 CLOSED = "closed"
 _LONGEST_WAIT_S = 60
@@ -151,25 +148,28 @@ def _short(work: Work, batch: Batch, missing: int) -> None:
 def _join(work: Work) -> None:
     """Make machines that have an address nodes; one that never answers fails by itself."""
     # A job that waited for nodes when slurmctld was started again (22.05) is not told where they are, so machines must know.
-    others = work.addresses
-    node_setup.know(work.hosts, others)
-    waiting: List[Tuple[Batch, str]] = []
-    for batch in work.state.batches.values():
-        waiting += [(batch, node) for node in batch.nodes if node in batch.addresses and node not in batch.joined]
+    node_setup.know(work.hosts, work.addresses)
+    entry.let_in(work, entry.Desk(os.path.join(os.path.dirname(work.spool), entry.FOLDER)))
+    waiting = [
+        (batch, node)
+        for batch in work.state.batches.values()
+        for node in batch.nodes
+        if node in batch.addresses and node not in batch.joined and not _is_tested_first(work, batch)
+    ]
+    for batch, node in work.each(work.join, waiting):
+        batch.joined.append(node)
     if waiting:
-        with ThreadPoolExecutor(max_workers=_WINDOW) as pool:
-            whys = list(pool.map(lambda one: work.join(one[1], one[0].machines[one[1]], others[one[1]], others), waiting))
-        for (batch, node), why in zip(waiting, whys):
-            if why.startswith(node_setup.FIRST_BOOT_FAILED):
-                work.fail([node], why, PAUSE_S)
-            elif why:
-                batch.said[node] = why
-            else:
-                batch.joined.append(node)
         work.state.save()
     for batch in list(work.state.batches.values()):
         patience_s = work.settings.sets[batch.node_set].start_timeout_s
-        if batch.launched_at is not None and work.clock() > batch.launched_at + patience_s:
-            for node in [one for one in batch.nodes if one not in batch.joined]:
+        since = batch.launched_at if batch.entered_at is None else batch.entered_at
+        testing = batch.asked_entry_at is not None and batch.entered_at is None  # that has a limit of its own
+        if since is not None and not testing and work.clock() > since + patience_s:
+            reached = batch.reached if _is_tested_first(work, batch) else batch.joined
+            for node in [one for one in batch.nodes if one not in reached]:
                 last = batch.said.get(node, "it has no address")
                 work.fail([node], f"its machine was not reached within {patience_s:.0f} s: {last}", PAUSE_S)
+
+
+def _is_tested_first(work: Work, batch: Batch) -> bool:
+    return bool(work.settings.sets[batch.node_set].entry_script) and batch.entered_at is None

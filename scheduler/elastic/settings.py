@@ -15,6 +15,8 @@ class LaunchSet(NamedTuple):
     Attributes:
         start_timeout_s: how long a node may take until its slurmd answers.
         spec: how the cloud starts a machine.
+        entry_script: program on the machines that tests them in pairs before they join; empty for no test.
+        entry_timeout_s: how long that may take.
     """
 
     queue: str
@@ -22,6 +24,8 @@ class LaunchSet(NamedTuple):
     dynamic: int
     start_timeout_s: float
     spec: Dict[str, Any]
+    entry_script: str = ""
+    entry_timeout_s: float = 0
 
     @property
     def nodes(self) -> List[str]:

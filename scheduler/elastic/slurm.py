@@ -40,6 +40,10 @@ class Slurm:
         """Return nodes to service."""
         _update(nodes, "state=RESUME")
 
+    def comment(self, node: str, text: str) -> None:
+        """Let `scontrol show node` show a comment."""
+        _update([node], f"comment={text}")
+
 
 def read(text: str) -> Dict[str, NodeState]:
     """Return the nodes in the output of `scontrol --oneliner show nodes`."""

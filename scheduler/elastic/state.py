@@ -26,6 +26,8 @@ class Batch:
         attempts, not_before: calls that were throttled, and when to call again.
         machines, addresses: node -> id and private address.
         missing: node -> since when the cloud does not list its machine.
+        reached: nodes whose machine has booted, where machines are tested before they join.
+        asked_entry_at, entered_at: when that test was asked for, and when it ended.
         joined, said: nodes that have got their key and run slurmd; why others have not.
     """
 
@@ -38,6 +40,9 @@ class Batch:
         self.addresses: Dict[str, str] = {}
         self.said: Dict[str, str] = {}
         self.missing: Dict[str, float] = {}
+        self.reached: List[str] = []
+        self.asked_entry_at: Optional[float] = None
+        self.entered_at: Optional[float] = None
 
     def drop(self, node: str) -> Optional[str]:
         """Forget a node; return the id of its machine."""
@@ -58,6 +63,7 @@ class State:
         pauses: set -> {reason, until}; nothing of it is started until then.
         listed_at: when the cloud last said which machines there are.
         repaired: silent static node -> when it was last tried to repair it.
+        comments: node -> what Slurm is still to be told of it, which `scontrol show node` shows.
     """
 
     def __init__(self, path: str) -> None:
@@ -68,6 +74,7 @@ class State:
         self.pauses: Dict[str, Dict[str, Any]] = {}
         self.listed_at = 0.0
         self.repaired: Dict[str, float] = {}
+        self.comments: Dict[str, str] = {}
 
     @classmethod
     def load(cls, path: str) -> "State":

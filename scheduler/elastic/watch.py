@@ -116,8 +116,16 @@ def agree(work: Work) -> None:
         for node in list(batch.nodes):
             if node in states and "POWERED_DOWN" in states[node].flags and node not in state.failed:
                 work.end(batch, node)
+    _comment(work, states)
     repair.static_nodes(work, states)
     state.pauses = {node_set: its for node_set, its in state.pauses.items() if now < its["until"]}
+
+
+def _comment(work: Work, states: Dict[str, NodeState]) -> None:
+    for node, text in list(work.state.comments.items()):
+        if node in states:
+            work.slurm.comment(node, text)
+        del work.state.comments[node]
 
 
 def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:

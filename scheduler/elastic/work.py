@@ -1,8 +1,10 @@
 """What one run of `reconcile` works with, and how nodes fail: with a reason that `sinfo -R` shows, and without a machine."""
 
 import time
-from typing import Callable, Dict, List
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
+from scheduler import node_setup
 from scheduler.elastic.cloud import Cloud, CloudError
 from scheduler.elastic.settings import Settings
 from scheduler.elastic.slurm import Slurm
@@ -13,6 +15,8 @@ PAUSE_S = 600
 #: How long a node that lost its machine stays DOWN at least, so that Slurm requeues its job before the name is used again.
 LOST_S = 60
 _LONGEST_REASON = 240
+#: Machines that are asked at once, each over an SSH connection of its own.
+_WINDOW = 32
 
 #: Make a machine a node: (node, id, address, addresses of all by name) -> why that did not work, empty if it did.
 Join = Callable[[str, str, str, Dict[str, str]], str]
@@ -24,6 +28,7 @@ class Work:
     Attributes:
         spool: folder of what Slurm wants.
         hosts: this machine's hosts file.
+        reach: as `join`, but it only finds out whether the machine has booted.
         clock: Unix time.
         say: writes one line to the log.
     """
@@ -39,8 +44,9 @@ class Work:
         clock: Callable[[], float] = time.time,
         say: Callable[[str], None] = print,
         hosts: str = "/etc/hosts",
+        reach: Optional[Join] = None,
     ) -> None:
-        self.hosts = hosts
+        self.hosts, self.reach = hosts, reach or join
         self.settings, self.state, self.spool = settings, state, spool
         self.slurm, self.cloud, self.join, self.clock, self.say = slurm, cloud, join, clock, say
 
@@ -48,6 +54,23 @@ class Work:
     def addresses(self) -> Dict[str, str]:
         """Addresses of all dynamic nodes that have one."""
         return {node: its for batch in self.state.batches.values() for node, its in batch.addresses.items()}
+
+    def each(self, ask: Join, waiting: Sequence[Tuple[Batch, str]]) -> List[Tuple[Batch, str]]:
+        """Ask machines of (launch, node) at once; return those that it worked for. The others say why, or fail for good."""
+        if not waiting:
+            return []
+        others = self.addresses
+        with ThreadPoolExecutor(max_workers=_WINDOW) as pool:
+            whys = list(pool.map(lambda one: ask(one[1], one[0].machines[one[1]], others[one[1]], others), waiting))
+        done = []
+        for (batch, node), why in zip(waiting, whys):
+            if why.startswith(node_setup.FIRST_BOOT_FAILED):
+                self.fail([node], why, PAUSE_S)
+            elif why:
+                batch.said[node] = why
+            else:
+                done.append((batch, node))
+        return done
 
     def end(self, batch: Batch, node: str) -> None:
         """Take a node out of its launch; its machine ends."""

@@ -13,7 +13,7 @@ from conftest import Engine, run_program
 from dev_stack import LINES, dev_asked
 from measurement_line import BUILT, document
 
-from benchmarks.launch.protocol import data
+from benchmarks.launch.protocol import EntryTest, data, load
 
 FACTS = {
     "lacks": [],
@@ -193,6 +193,26 @@ def test_users_bring_their_packages_the_directorys_port_and_its_place_beside_the
     opened = {(rule["source"], rule["tcpOptions"]["min"]) for rule in rules if "tcpOptions" in rule}
     assert ("10.0.1.0/24", 636) in opened
     assert not [source for source, port in opened if port != 22 and source != "10.0.1.0/24"]
+
+
+def test_with_an_entry_test_the_controller_calls_the_program_that_the_update_writes_for_each_pool():
+    engine = program(slurm={"entryTest": True, "entryTimeout": "20 min"})
+    sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])
+    (one,) = sent["settings"]["sets"].values()
+    assert (one["entry_script"], one["entry_timeout_s"]) == ("/home/.busbar/entry-test-gpu.sh", 1200)
+    assert "ResumeTimeout=3060\n" in sent["files"]["slurm.conf"], "slurmd starts after the test"
+    wrote = given(engine, "acceptance-job-entry-gpu")
+    assert "mv /home/.busbar/entry-test-gpu.sh.new /home/.busbar/entry-test-gpu.sh" in wrote["create"]
+    test = load(EntryTest, json.loads(wrote["stdin"]))
+    assert (test.timeout_s, test.build.nodes) == (1140, [])
+    assert test.build.source.path.startswith("/home/.busbar/busbar-nccl-tests-")
+    assert test.limits[0].busbw_gb_s > test.limits[-1].busbw_gb_s > 0
+
+
+def test_without_an_entry_test_nothing_of_it_is_written(on_demand):
+    assert not [name for _, name, _ in on_demand.resources if "-entry-" in name]
+    (one,) = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
+    assert one["entry_script"] == ""
 
 
 def test_without_users_nothing_of_a_directory_is_installed_or_opened(on_demand):

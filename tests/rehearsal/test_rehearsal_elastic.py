@@ -45,7 +45,7 @@ exit $code
 
 #: Sessions, each with a Slurm cluster of its own; they mostly wait, so they run at the same time.
 SESSIONS = (
-    ("a_whole_cycle", "a_death_in_a_job"),
+    ("a_whole_cycle", "a_death_in_a_job", "a_test_before_the_first_job"),
     ("no_capacity", "the_head_reboots_while_nodes_start", "sixty_four"),
     ("nodes_by_ssh", "never_reached"),
 )
@@ -88,6 +88,15 @@ def test_a_job_starts_its_nodes_runs_on_them_and_they_end_when_they_are_idle(fac
     assert cycle["ran"] == [f"gpu-dy-p5-{number}" for number in range(1, 5)]
     assert (cycle["started"], cycle["launches"]) == (4, 1)
     assert (cycle["left"], cycle["waiting"]) == (0, 0)
+
+
+def test_machines_are_tested_before_any_job_runs_there_and_one_that_does_not_pass_returns_the_job_to_the_queue(facts):
+    out = facts["a_test_before_the_first_job"]
+    assert (out["meanwhile"], out["started"], out["tested"]) == ("CONFIGURING", 0, 2)
+    assert f"entry test: 6 GB/s with others, 20 wanted|{out['bad']}" in out["reasons"]
+    assert (out["ran"], len(out["again"])) == (2, 2)
+    assert out["bad"] not in out["again"], "its name is down for the pause"
+    assert "Comment=entry test: 24 GB/s with others" in out["shown"]
 
 
 def test_without_capacity_sinfo_shows_the_reason_and_the_job_runs_when_there_is_some(facts):

@@ -83,6 +83,16 @@ def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built):
     assert "the result is kept; the next `pulumi up` exports it" in log
 
 
+def test_the_jobs_nodes_passed_their_test_before_and_slurm_shows_its_number(built):
+    stage, _ = built
+    said = stage.on_host("scontrol --oneliner show nodes")
+    told = re.findall(r"Comment=entry test: (\S+) GB/s with (\S+), (\S+) wanted", said)
+    assert len(told) == 2, said
+    for busbw, partner, wanted in told:
+        assert float(busbw) >= float(wanted) > 0
+        assert "-dy-" in partner
+
+
 def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built):
     stage, _ = built
     plan = SHORT_PLAN

@@ -460,6 +460,18 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (on_demand() | {"slurm": {"testNodes": 1}}, FACTS, "aws.slurm.testNodes is 1; one node has no fabric to measure"),
         (on_demand() | {"slurm": {"testNodes": 9}}, FACTS, "aws.slurm.testNodes is 9, and no entry has more than 4"),
     ],
+    "slurm-entry": [
+        (
+            on_demand(dynamic=1) | {"slurm": {"entryTest": True}},
+            FACTS,
+            f"aws.slurm.entryTest is true, and {P5}.dynamic is 1; a test takes two machines",
+        ),
+        (
+            on_demand(efa=False) | {"slurm": {"entryTest": True}},
+            FACTS,
+            f"aws.slurm.entryTest is true, and no rails of {P5} are known before its machines start",
+        ),
+    ],
     "slurm-container": [
         (
             on_demand() | {"container": {"image": "docker://a#b:c"}},

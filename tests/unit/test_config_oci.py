@@ -214,6 +214,20 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (on_demand() | {"slurm": {"testNodes": 1}}, "oci.slurm.testNodes is 1; one node has no fabric to measure"),
         (on_demand() | {"slurm": {"testNodes": 5}}, "oci.slurm.testNodes is 5, and no entry has more than 4 dynamic nodes"),
     ],
+    "slurm-entry": [
+        (
+            on_demand(dynamic=1) | {"slurm": {"entryTest": True}},
+            "oci.slurm.entryTest is true, and oci.pools[0].dynamic is 1; a test takes two machines",
+        ),
+        (
+            on_demand(nodes=2) | {"slurm": {"entryTest": True}},
+            "oci.slurm.entryTest is true, and oci.pools[0].nodes is 2; the test's program comes with the test job",
+        ),
+        (
+            on_demand(clusterNetwork=False) | {"slurm": {"entryTest": True}},
+            "oci.slurm.entryTest is true, and no rails of oci.pools[0] are known before its machines start",
+        ),
+    ],
     "slurm-container": [
         (on_demand() | {"container": {"image": "docker://a#b:c"}}, "oci.container is set, and oci.slurm is; the test job runs"),
     ],

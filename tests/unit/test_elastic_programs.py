@@ -8,6 +8,7 @@ import sys
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from elastic import FakeCloud, FakeSlurm, Steps
 
 from scheduler import programs, slurm_conf
 from scheduler.elastic import __main__ as program
-from scheduler.elastic import join, settings, spool
+from scheduler.elastic import entry, join, settings, spool
 from scheduler.elastic.cloud import Launch
 from scheduler.elastic.state import only_one
 
@@ -41,6 +42,7 @@ class Installed:
         slurm = FakeSlurm(Steps(), [f"gpu-dy-p5-{number}" for number in range(1, 5)], folder / "wanted")
         patch.setattr(program, "Slurm", lambda: slurm)
         patch.setattr(join, "over_ssh", lambda given: lambda *_: "" if given["user"] == "ubuntu" else "?")
+        patch.setattr(join, "reaches", lambda given: lambda *_: "" if given["user"] == "ubuntu" else "?")
         patch.setattr("scheduler.node_setup.know", lambda *_: None)
         self.slurm = slurm
 
@@ -134,11 +136,42 @@ def test_slurm_calls_programs_that_slurm_conf_names_with_the_nodes_as_one_word()
 
 
 def test_the_timer_starts_a_run_again_after_each_end_and_a_run_is_limited():
-    units: dict[str, Any] = programs.timer()
+    units: dict[str, Any] = programs.timers()
     assert "OnUnitInactiveSec=5\n" in units["busbar-slurm.timer"]
     assert "Type=oneshot\n" in units["busbar-slurm.service"]
     assert "TimeoutStartSec=600\n" in units["busbar-slurm.service"]
     assert f"ExecStart=/usr/bin/env python3 {programs.ARCHIVE} reconcile\n" in units["busbar-slurm.service"]
+
+
+def test_tests_of_new_machines_have_a_timer_of_their_own_and_each_its_own_limit():
+    units: dict[str, Any] = programs.timers()
+    assert "OnUnitInactiveSec=5\n" in units["busbar-entry.timer"]
+    assert f"ExecStart=/usr/bin/env python3 {programs.ARCHIVE} entry-tests\n" in units["busbar-entry.service"]
+    assert "TimeoutStartSec=infinity\n" in units["busbar-entry.service"]
+
+
+def test_tests_that_reconcile_asked_for_are_made_without_its_lock(head, monkeypatch, tmp_path):
+    monkeypatch.setattr(entry, "over_ssh", lambda given: lambda *_: entry.Outcome("", {}, {"gpu-dy-p5-1": given.join["user"]}))
+    desk = entry.Desk(str(tmp_path / entry.FOLDER))
+    desk.ask("a1", "gpu/p5", [])
+    with only_one(str(tmp_path / "lock")):
+        assert head.run("entry-tests") == 0
+    assert desk.outcome("a1") == entry.Outcome("", {}, {"gpu-dy-p5-1": "ubuntu"})
+
+
+def test_a_machine_is_reached_without_a_change_there(monkeypatch):
+    sent: list[Any] = []
+
+    def run(words: list[str], **given: Any) -> SimpleNamespace:
+        sent.append((words, given["input"].decode()))
+        return SimpleNamespace(returncode=1, stderr=b"its first boot has not ended\n")
+
+    monkeypatch.setattr(join.subprocess, "run", run)
+    reach = join.reaches({**CONFIGURATION["join"], "booted": "/var/lib/busbar/boot.json"})
+    assert reach("gpu-dy-p5-1", "i-1", "10.0.0.1", {}) == "its first boot has not ended"
+    ((words, program_text),) = sent
+    assert "HostKeyAlias=i-1" in words
+    assert program_text.endswith("\nawait_first_boot('/var/lib/busbar/boot.json')\n")
 
 
 def test_a_node_is_told_its_name_key_and_unit_and_the_words_of_ssh_have_no_key():

@@ -97,11 +97,12 @@ def test_install_puts_programs_files_and_timer_in_their_places_and_prints_no_key
     assert (machine / "slurm" / "slurm.conf").exists()
     assert (machine / "units" / "busbar-slurm.timer").exists()
     assert (machine / "shared").is_dir()
-    assert calls == ["systemctl daemon-reload", "systemctl daemon-reload", "systemctl enable --now busbar-slurm.timer"]
+    timers = [f"systemctl enable --now busbar-{name}.timer" for name in ("entry", "slurm")]
+    assert calls == ["systemctl daemon-reload", "systemctl daemon-reload", *timers]
     assert stat.S_IMODE(Path(settings.CONFIGURATION).stat().st_mode) == 0o600
     calls.clear()
     controller.install(document(machine), str(own))
-    assert calls == ["systemctl enable --now busbar-slurm.timer"], "nothing has changed"
+    assert calls == timers, "nothing has changed"
 
 
 def test_a_destroy_that_was_not_finished_no_longer_keeps_nodes_from_starting(machine, monkeypatch):
@@ -171,5 +172,6 @@ def test_the_database_is_there_before_slurmctld_and_the_users_before_any_node_is
         ["slurmctld.service"],
         ("users", {"home": "/home"}),
         "daemon-reload",
+        "busbar-entry.timer",
         "busbar-slurm.timer",
     ]

@@ -1,0 +1,148 @@
+"""Tests machines in pairs before they become nodes of a Slurm cluster, with the search that explains a short fabric.
+
+The program runs on the first machine of a launch, called by the controller over SSH. It reaches the others over SSH with the
+agent that the controller forwards; nothing is left there that opens another machine.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+import time
+from typing import Any, Dict, List, Optional, Sequence
+
+from benchmarks.launch import placeholders
+from benchmarks.launch.lines import EntryLine
+from benchmarks.launch.protocol import EntryTest, Node, PairLimit, Search, Trials, data, load
+from benchmarks.runner import build, jobs, search_run
+from benchmarks.runner.refusal import Refusal
+
+#: The program in ssh's place, known to `benchmarks.runner.fanout` from its import on.
+_REMOTE_SHELL = "BUSBAR_REMOTE_SHELL"
+_GIVEN = "BUSBAR_ENTRY_TEST"
+#: Partners that each machine is tested against, if there are so many.
+_PARTNERS = 2
+#: As `benchmarks.plan.fractions`: a rehearsal's scale is not a power of two.
+_ROUNDING = 1.03
+
+
+def main(path: str) -> int:
+    """Make the test that the document at `path` describes, on the machines that standard input names; print its line.
+
+    Raises:
+        Refusal: the machines do not reach each other, or nccl-tests is not built.
+    """
+    with jobs.text(path) as source:
+        test = load(EntryTest, json.load(source))
+    if _REMOTE_SHELL not in os.environ:
+        _again(json.loads(sys.stdin.read()), os.path.dirname(os.path.abspath(path)))  # does not return
+    given = json.loads(os.environ[_GIVEN])
+    here = os.path.dirname(os.environ[_REMOTE_SHELL])
+    line = work(test, str(given["token"]), [Node(*each) for each in given["nodes"]], here)
+    print(json.dumps(data(line), sort_keys=True), flush=True)
+    if not line.failed and not line.bad:
+        shutil.rmtree(here, ignore_errors=True)  # the evidence of others is kept
+    return 0
+
+
+def _again(given: Dict[str, Any], shared: str) -> None:
+    """Start this program again with the program that reaches the other machines, in the folder `shared` of all machines.
+
+    Open MPI's daemons look for it on every machine, and what is kept there outlives the machines.
+    """
+    if not str(given["token"]).isalnum():
+        raise Refusal("the token is invalid: only letters and digits are allowed")
+    here = jobs.fresh(os.path.join(shared, "entry", given["token"]))
+    os.chmod(here, 0o700)
+    shell, known = os.path.join(here, "shell"), os.path.join(here, "known_hosts")
+    jobs.write(known, given["known_hosts"])
+    jobs.write(shell, remote_shell(known, os.environ.get("SSH_AUTH_SOCK", "")))
+    os.chmod(shell, 0o700)
+    kept = {**os.environ, _REMOTE_SHELL: shell, _GIVEN: json.dumps({name: given[name] for name in ("token", "nodes")})}
+    os.execve(sys.executable, [sys.executable, "-IS", *sys.argv], kept)  # noqa: S606 - this program itself
+
+
+def remote_shell(known: str, agent: str) -> str:
+    """Return the program that runs a command on another machine, whose host key is in the file `known`.
+
+    It names the forwarded agent's socket itself, because mpirun starts without the SSH connection's variables.
+    """
+    options = {
+        "BatchMode": "yes",
+        "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": known,
+        "GlobalKnownHostsFile": "/dev/null",
+        "ConnectTimeout": "15",
+        "ServerAliveInterval": "15",
+    }
+    own = f"export SSH_AUTH_SOCK={shlex.quote(agent)}\n"
+    words = " ".join(f"-o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
+    return f'#!/bin/sh\n# Runs a command on another machine of this test: ADDRESS COMMAND...\n{own}exec ssh {words} "$@"\n'
+
+
+def work(test: EntryTest, token: str, nodes: List[Node], here: str) -> EntryLine:
+    """Build nccl-tests on all machines, try pairs of them, and say which have passed."""
+    began = time.monotonic()
+    built = build.work(test.build._replace(run_id=token, nodes=nodes), here, _say)
+    folders = {
+        placeholders.HOME: built.home,
+        placeholders.BINARIES: built.binaries,
+        placeholders.MPI: built.mpi_home,
+        placeholders.CUDA: built.cuda_home,
+        placeholders.NCCL: built.nccl_home,
+        placeholders.SHELL: os.environ.get(_REMOTE_SHELL, ""),
+    }
+    trials = load(Trials, placeholders.filled(data(test.trials), folders))
+    request = Search(token, test.timeout_s, nodes, 0, None, trials)
+    try:
+        limit_gb_s = limit(test.limits, trials.size_bytes, search_run.scale(request, trials, here))
+        left_s = max(test.timeout_s - (time.monotonic() - began), 1)
+        trials = trials._replace(pair_limit_gb_s=limit_gb_s)
+        line = search_run.on_free_nodes(request._replace(budget_s=left_s), trials, here, _say)
+        return verdict(token, [node.name for node in nodes], line, limit_gb_s)
+    finally:
+        shutil.rmtree(built.binaries, ignore_errors=True)
+
+
+def limit(limits: Sequence[PairLimit], size_bytes: int, scale: int) -> Optional[float]:
+    """Return what a healthy pair reaches in GB/s at `size_bytes` on wires slower by `scale`; None below every limit's size."""
+    stands_for = size_bytes * scale * (_ROUNDING if scale != 1 else 1)
+    found = [one.busbw_gb_s / scale for one in limits if stands_for >= one.size_bytes]
+    return max(found, default=None)
+
+
+def verdict(token: str, names: List[str], line: Dict[str, Any], limit_gb_s: Optional[float]) -> EntryLine:
+    """Return who has passed a search whose line is `line`: nobody whom it blames, or who was not tried with two others."""
+    best = {}  # type: Dict[str, Dict[str, float]]
+    for first, second, busbw_gb_s in line.get("pairs") or []:
+        for one, other in ((names[first], names[second]), (names[second], names[first])):
+            if busbw_gb_s is not None:
+                its = best.setdefault(one, {})
+                its[other] = max(its.get(other, 0.0), busbw_gb_s)
+    if not best:
+        whys = [trial["why"] for culprit in line.get("culprits") or [] for trial in culprit["evidence"] if trial["why"]]
+        why = [*whys, line.get("failed") or line.get("summary") or "no pair was tried"][0]
+        return EntryLine(token, str(why), {}, {})
+    wanted = f", {limit_gb_s:.3g} wanted" if limit_gb_s else ", no limit is known for this size"
+    told = {
+        name: ", ".join(f"{busbw:.3g} GB/s with {other}" for other, busbw in sorted(its.items())[: _PARTNERS + 1]) + wanted
+        for name, its in best.items()
+    }
+    bad = {}  # type: Dict[str, str]
+    needed = min(_PARTNERS, len(names) - 1)
+    for name, its in best.items():
+        if len(its) < needed:
+            bad[name] = f"{told[name]}; it was tried with {len(its)} of {needed} others"
+        elif limit_gb_s and max(its.values()) < limit_gb_s:
+            bad[name] = told[name]
+    for culprit in line.get("culprits") or []:
+        listed = [name for name in culprit["nodes"] if name in names]
+        for name in names if len(listed) < len(culprit["nodes"]) else listed:
+            rails = " {}".format(", ".join(culprit["rails"][:_PARTNERS])) if culprit["rails"] else ""
+            bad[name] = "{}; slow {}{}".format(told.get(name, "no pair"), culprit["kind"].replace("_", " "), rails)
+    return EntryLine(token, "", bad, told)
+
+
+def _say(text: str) -> None:
+    print(text.rstrip("\n"), file=sys.stderr, flush=True)

@@ -1,0 +1,68 @@
+"""The programs that test new machines in pairs before they become nodes; the controller calls them, one for each pool."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from benchmarks.host import requests
+from benchmarks.launch.protocol import Source
+from benchmarks.plan.asked import Asked
+from config.slurm import entry_script
+
+if TYPE_CHECKING:
+    from components.inventory import PlannedSet
+    from components.reach import Head, Reach
+    from config.stack import Stack
+
+#: A search ends by itself before the controller ends it, and then says what it has found.
+_MARGIN_S = 60
+_PAIR = 2
+
+
+def entry_tests(  # noqa: PLR0913 - what they depend on, by name
+    name: str,
+    reach: Reach,
+    sets: Sequence[PlannedSet],
+    stack: Stack,
+    *,
+    controller: pulumi.Output[Head],
+    runner: str,
+    source: Source,
+    opts: pulumi.ResourceOptions,
+) -> None:
+    """Register one Command for each set whose machines are tested: it writes the test's program and its document.
+
+    `runner` is the runner's file name in the folder that all machines share, `source` the nccl-tests archive there.
+    """
+    for one in sets:
+        if one.shape is not None and one.entry_timeout_s:
+            text = reach.network.apply(partial(_document, Asked.of(stack, one.shape, _PAIR), source, one, runner))
+            reach.run(
+                f"{name}-entry-{one.name}",
+                head=controller,
+                command=text.apply(partial(writes, one.job_folder, runner, one.name)),
+                stdin=text,
+                triggers=[],
+                opts=opts,
+            )
+
+
+def _document(asked: Asked, source: Source, one: PlannedSet, runner: str, network: str | None) -> str:
+    limit_s, homes = one.entry_timeout_s - _MARGIN_S, one.launcher.homes
+    return requests.entry_test(asked, source, homes, network=network or "", timeout_s=limit_s, reasons=[runner])
+
+
+def writes(folder: str, runner: str, pool: str, text: str) -> str:
+    """Return the command that writes the document from its input, and then the program; each appears whole."""
+    document, path = f"entry-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json", entry_script(folder, pool)
+    body = shlex.quote(f"#!/bin/sh\n# Written by busbar.\nexec python3 -IS {folder}/{runner} entry {folder}/{document}\n")
+    return (
+        f"cd {folder} && cat > {document}.new && mv {document}.new {document} && "
+        f"printf %s {body} > {path}.new && chmod 755 {path}.new && mv {path}.new {path}"
+    )

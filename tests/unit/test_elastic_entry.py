@@ -1,0 +1,262 @@
+"""New machines are tested in pairs before they become nodes: who joins, who does not and why, and what a fault leaves."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from elastic import Controller, KilledError
+
+from scheduler.elastic import entry
+from scheduler.elastic.entry import Desk, Outcome
+from scheduler.elastic.settings import LaunchSet, Settings
+from scheduler.elastic.work import LOST_S, PAUSE_S
+
+LIMIT_S = 600
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Controller:
+    return Controller(tmp_path, entry_s=LIMIT_S)
+
+
+def answer(head: Controller, bad: dict[str, str] | None = None, failed: str = "") -> None:
+    """Give every test that is due an outcome: `bad` nodes have not passed."""
+    for token, _, machines in head.desk.due():
+        told = {node: "24 GB/s with others" for node, _, _ in machines}
+        head.desk.answer(token, Outcome(failed, bad or {}, told))
+
+
+def test_machines_join_only_after_their_test_and_their_numbers_are_slurms_comment(head):
+    head.slurm.start(("7", head.nodes(3)))
+    head.run(4)
+    assert not head.joined, "no slurmd has started, so no job can run there"
+    ((_, node_set, machines),) = head.desk.due()
+    assert (node_set, sorted(node for node, _, _ in machines)) == ("gpu/p5", head.nodes(3))
+    answer(head)
+    head.run(2)
+    assert sorted(head.joined) == head.nodes(3)
+    assert head.slurm.comments == dict.fromkeys(head.nodes(3), "entry test: 24 GB/s with others")
+    assert not head.slurm.reasons()
+
+
+def test_the_test_waits_until_every_machine_of_the_launch_has_booted(head):
+    head.silent = {head.nodes(2)[1]}
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(3)
+    assert not head.desk.due()
+    head.silent = set()
+    head.run()
+    assert head.desk.due()
+
+
+def test_a_machine_of_a_job_that_does_not_pass_ends_with_the_whole_launch_and_sinfo_says_why(head):
+    first, second = head.nodes(2)
+    head.slurm.start(("7", [first, second]))
+    head.run(2)
+    answer(head, {first: f"6 of 24 GB/s with {second}"})
+    head.run(2)
+    assert not head.joined
+    assert not head.cloud.running
+    assert head.slurm.reasons() == {
+        first: f"entry test: 6 of 24 GB/s with {second}",
+        second: f"entry test: ended with {first}, which did not pass",
+    }
+    head.run(2, seconds=LOST_S)
+    assert set(head.slurm.reasons()) == {first}, "the fine one's name is usable soon, the other's after the pause"
+    head.run(2, seconds=PAUSE_S)
+    assert not head.slurm.reasons()
+
+
+def test_machines_of_several_jobs_of_one_node_test_each_other_and_only_the_bad_one_ends(head):
+    head.slurm.start(*((str(number), [node]) for number, node in enumerate(head.nodes(3))))
+    head.run(2)
+    answer(head, {head.nodes(1)[0]: "slow"})
+    head.run(2)
+    assert sorted(head.joined) == head.nodes(2, first=2)
+    assert len(head.cloud.running) == 2
+
+
+def test_a_node_that_the_test_says_nothing_of_has_not_passed(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(2)
+    ((token, _, _),) = head.desk.due()
+    head.desk.answer(token, Outcome("", {}, {head.nodes(1)[0]: "24 GB/s"}))
+    head.run(2)
+    assert not head.joined
+    assert head.slurm.reasons()[head.nodes(2)[1]] == "entry test: no pair with this node was measured"
+
+
+def test_a_machine_that_was_started_alone_joins_untested_and_its_comment_says_so(head):
+    head.slurm.start(("7", head.nodes(1)))
+    head.run(2)
+    assert head.joined == head.nodes(1)
+    assert head.slurm.comments[head.nodes(1)[0]] == ("entry test: not made, because no other machine was started with this one")
+
+
+def test_a_test_that_could_not_be_made_lets_nobody_in(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(2)
+    answer(head, failed="nccl-tests did not build")
+    head.run(2)
+    assert not head.joined
+    assert not head.cloud.running
+    assert set(head.slurm.reasons().values()) == {"entry test: nccl-tests did not build"}
+
+
+def test_the_wait_for_a_test_is_bounded_and_longer_than_the_time_a_start_may_take(tmp_path):
+    head = Controller(tmp_path, entry_s=3000)
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(2)
+    head.run(1, seconds=3000)
+    assert len(head.cloud.running) == 2, "startTimeout of 1800 s does not count while the test runs"
+    head.run(2, seconds=entry.GRACE_S)
+    assert not head.cloud.running
+    assert set(head.slurm.reasons().values()) == {"entry test: it did not end within 3000 s"}
+
+
+def test_a_machine_that_never_boots_fails_by_itself_and_the_others_are_tested(head):
+    head.silent = {head.nodes(3)[2]}
+    head.slurm.start(("7", head.nodes(3)))
+    head.run(2)
+    head.run(2, seconds=1000)
+    assert head.slurm.reasons()[head.nodes(3)[2]] == "its machine was not reached within 1800 s: Connection refused"
+    head.run()
+    ((_, _, machines),) = head.desk.due()
+    assert sorted(node for node, _, _ in machines) == head.nodes(2)
+
+
+def test_a_launch_that_is_gone_leaves_no_test_behind(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(2)
+    head.slurm.idle(*head.nodes(2))
+    head.run(3)
+    assert not head.desk.due()
+    assert not list((head.folder / entry.FOLDER).iterdir())
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_run_killed_at_any_step_is_continued_and_tests_once(tmp_path, after):
+    for kill_at in range(1, 40):
+        folder = tmp_path / str(kill_at)
+        folder.mkdir()
+        head = Controller(folder, entry_s=LIMIT_S)
+        head.steps.kill_at, head.steps.after = kill_at, after
+        head.slurm.start(("7", head.nodes(2)))
+        killed = False
+        for _ in range(6):
+            try:
+                head.run()
+            except KilledError:
+                killed = True
+            answer(head)
+        assert sorted(set(head.joined)) == head.nodes(2)
+        assert len(head.cloud.running) == 2
+        assert not head.slurm.reasons()
+        if not killed:
+            return
+    pytest.fail("there was no end of steps")
+
+
+def test_tests_that_are_due_run_at_once_and_one_that_comes_meanwhile_does_not_wait(tmp_path):
+    desk, both = Desk(str(tmp_path / "entry")), threading.Barrier(2, timeout=20)
+    desk.ask("a1", "gpu/p5", [("n1", "i-1", "10.0.0.1"), ("n2", "i-2", "10.0.0.2")])
+
+    def made(token: str, node_set: str, machines: list[tuple[str, str, str]]) -> Outcome:
+        assert (node_set, machines[0]) == ("gpu/p5", ("n1", "i-1", "10.0.0.1"))
+        if token == "a1":  # noqa: S105 - the name of a launch
+            desk.ask("b2", "gpu/p5", machines)
+        both.wait()  # breaks unless both run
+        return Outcome("", {}, {"n1": token})
+
+    entry.all_due(desk, made)
+    assert [(desk.outcome(token) or Outcome("", {}, {})).told for token in ("a1", "b2")] == [{"n1": "a1"}, {"n1": "b2"}]
+
+
+def test_the_outcome_of_a_launch_that_is_gone_is_not_kept(tmp_path):
+    desk = Desk(str(tmp_path / "entry"))
+    desk.ask("a1", "gpu/p5", [])
+
+    def made(*_: Any) -> Outcome:
+        desk.keep_only([])
+        return Outcome("", {}, {})
+
+    entry.all_due(desk, made)
+    assert desk.outcome("a1") is None
+
+
+MACHINES = [("n1", "i-1", "10.0.0.1"), ("n2", "i-2", "10.0.0.2")]
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Settings:
+    (tmp_path / "known").write_text("i-1 ssh-ed25519 AAA1\ni-0 ssh-ed25519 OLD\ni-2 ssh-ed25519 AAA2\n")
+    join = {"user": "opc", "identity": "/srv/key", "known_hosts": str(tmp_path / "known"), "controller": "10.0.0.9"}
+    return Settings({"gpu/p5": LaunchSet("gpu", "p5", 4, 1800, {}, "/home/.busbar/entry.sh", 5)}, {}, join, {})
+
+
+def said(monkeypatch: pytest.MonkeyPatch, known: Settings, out: str, err: str = "", status: int = 0) -> tuple[Outcome, Any]:
+    calls: list[Any] = []
+
+    def run(words: list[str], **given: Any) -> SimpleNamespace:
+        calls.append((words, json.loads(given["input"]), given["timeout"]))
+        return SimpleNamespace(returncode=status, stdout=out.encode(), stderr=err.encode())
+
+    monkeypatch.setattr(entry.subprocess, "run", run)
+    return entry.over_ssh(known)("a1", "gpu/p5", MACHINES), calls[0]
+
+
+def test_a_test_runs_on_the_first_machine_whose_others_it_reaches_with_the_forwarded_agent_and_pinned_keys(known, monkeypatch):
+    outcome, (words, given, timeout_s) = said(monkeypatch, known, 'x\n{"failed": "", "bad": {}, "told": {"n1": "24"}}\n')
+    assert outcome == Outcome("", {}, {"n1": "24"})
+    assert words[:5] == ["ssh-agent", "sh", "-c", 'ssh-add -q "$0" && exec "$@"', "/srv/key"]
+    assert words[-4:] == ["-o", "ForwardAgent=yes", "opc@10.0.0.1", "/home/.busbar/entry.sh"]
+    assert "HostKeyAlias=i-1" in words
+    assert given["nodes"] == [["n1", "10.0.0.1"], ["n2", "10.0.0.2"]]
+    assert given["known_hosts"] == "10.0.0.1 ssh-ed25519 AAA1\n10.0.0.2 ssh-ed25519 AAA2\n"
+    assert timeout_s == 5
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "status", "why"),
+    [
+        ("", "busbar: nccl-tests did not build", 1, "busbar: nccl-tests did not build"),
+        ("", "", 0, "no output"),
+        ("hello", "", 0, "its answer cannot be read: hello"),
+    ],
+)
+def test_a_test_without_an_answer_says_why(known, monkeypatch, out, err, status, why):  # noqa: PLR0913, PLR0917
+    assert said(monkeypatch, known, out, err, status)[0] == Outcome(why, {}, {})
+
+
+def test_a_test_that_cannot_start_or_does_not_end_says_so(known, monkeypatch):
+    def raises(error: Exception) -> Outcome:
+        def run(*_: Any, **__: Any) -> None:
+            raise error
+
+        monkeypatch.setattr(entry.subprocess, "run", run)
+        return entry.over_ssh(known)("a1", "gpu/p5", MACHINES)
+
+    assert raises(FileNotFoundError(2, "No such file or directory", "ssh-agent")).failed.endswith("'ssh-agent'")
+    assert raises(entry.subprocess.TimeoutExpired("ssh", 5)).failed == "it did not end within 5 s"
+
+
+def test_an_outcome_that_is_being_written_is_left_alone_and_one_of_another_launch_is_not(tmp_path):
+    desk = Desk(str(tmp_path / "entry"))
+    for name in (".a1.outcome", "a1.asked", ".b2.outcome", "b2.asked"):
+        (tmp_path / "entry" / name).touch()
+    desk.keep_only(["a1"])
+    assert sorted(path.name for path in (tmp_path / "entry").iterdir()) == [".a1.outcome", "a1.asked"]
+
+
+def test_a_set_that_is_gone_is_not_tested(known):
+    assert entry.over_ssh(known)("a1", "gpu/p4", MACHINES).failed == "its set is not in the cluster any more"

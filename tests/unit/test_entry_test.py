@@ -1,0 +1,241 @@
+"""The test of new machines: what it is told, how it reaches them, and who passes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from measurement_line import ASKED, BUILT
+
+from benchmarks.host import requests
+from benchmarks.launch import launcher, placeholders
+from benchmarks.launch.lines import EntryLine
+from benchmarks.launch.protocol import EntryTest, Node, PairLimit, Source, data, load
+from benchmarks.runner import __main__ as runner
+from benchmarks.runner import build, search_run
+from benchmarks.runner.entry_test import limit, remote_shell, verdict
+from benchmarks.runner.refusal import Refusal
+from catalogue import IMAGES
+
+NAMES = ["gpu-1", "gpu-2", "gpu-3"]
+NODES = [Node(name, f"10.0.1.{number}") for number, name in enumerate(NAMES, 3)]
+
+
+@pytest.fixture
+def test() -> EntryTest:
+    source = Source("2.19.6", "0" * 64, path="/home/.busbar/tests.tar")
+    text = requests.entry_test(ASKED, source, IMAGES["ol8"].homes, network="10.0.1.0/24", timeout_s=600, reasons=["r"])
+    return load(EntryTest, json.loads(text))
+
+
+def test_the_document_names_no_machine_and_every_folder_is_filled_in_later(test):
+    text = json.dumps(data(test))
+    assert "@name" not in text
+    assert "@address" not in text
+    names = ("HOME", "BINARIES", "MPI", "CUDA", "NCCL", "SHELL")
+    known = {getattr(placeholders, name): "/x" for name in names}
+    assert "@" not in json.dumps(placeholders.filled(data(test), known))
+
+
+def test_ranks_start_through_the_program_that_reaches_the_other_machines(test):
+    ranks = test.trials.ranks._replace(nodes=[0, 1])
+    words = launcher.command(test.trials.launch, NODES, [ranks])
+    assert words[words.index("plm_rsh_agent") + 1] == placeholders.SHELL
+    assert "plm_rsh_args" not in words
+
+
+def test_limits_are_shares_of_the_wires_rate_by_size_and_wires_slower_by_a_scale_have_that_share_of_them(test):
+    assert ASKED.shape.rdma is not None
+    rate = ASKED.shape.rdma.node_gbytes_per_s
+    assert limit(test.limits, 4096 * 1024**2, 1) == pytest.approx(0.85 * rate)
+    assert limit(test.limits, 1024 * 1024**2, 1) == pytest.approx(0.80 * rate)
+    assert limit(test.limits, 1024**2, 4000) == pytest.approx(0.85 * rate / 4000)
+    assert limit(test.limits, 1024**2, 1) is None, "so little says nothing of the wire"
+    assert limit([], 1024**3, 1) is None
+
+
+def line(*pairs: tuple[int, int, float | None], **more: Any) -> dict[str, Any]:
+    return {"pairs": [list(one) for one in pairs], "culprits": [], "failed": None, **more}
+
+
+def test_machines_pass_that_are_fast_with_two_others():
+    found = verdict("t", NAMES, line((0, 1, 24.0), (1, 2, 23.5), (0, 2, 23.0)), 20.0)
+    assert (found.failed, found.bad) == ("", {})
+    assert found.told["gpu-1"] == "24 GB/s with gpu-2, 23 GB/s with gpu-3, 20 wanted"
+
+
+def test_two_machines_have_one_partner_each():
+    assert verdict("t", NAMES[:2], line((0, 1, 24.0)), 20.0).bad == {}
+
+
+def test_a_machine_that_was_tried_with_one_of_two_others_has_not_passed():
+    found = verdict("t", NAMES, line((0, 1, 24.0), (1, 2, 24.0)), 20.0)
+    assert set(found.bad) == {"gpu-1", "gpu-3"}
+    assert found.bad["gpu-1"].endswith("it was tried with 1 of 2 others")
+
+
+def test_a_machine_below_the_limit_with_everybody_has_not_passed_though_the_search_had_no_time_to_blame_it():
+    found = verdict("t", NAMES, line((0, 1, 6.0), (1, 2, 24.0), (0, 2, 7.0)), 20.0)
+    assert found.bad == {"gpu-1": "6 GB/s with gpu-2, 7 GB/s with gpu-3, 20 wanted"}
+
+
+def culprit(kind: str, nodes: list[str], *rails: str) -> dict[str, Any]:
+    return {"kind": kind, "nodes": nodes, "rails": list(rails), "evidence": [{"why": "mpirun died"}]}
+
+
+def test_whom_the_search_blames_has_not_passed_and_the_reason_names_the_rail():
+    whole = line((0, 1, 19.0), (1, 2, 24.0), (0, 2, 21.0), culprits=[culprit("rail", ["gpu-1"], "mlx5_3")])
+    assert list(verdict("t", NAMES, whole, 20.0).bad) == ["gpu-1"]
+    assert verdict("t", NAMES, whole, 20.0).bad["gpu-1"].endswith("; slow rail mlx5_3")
+
+
+def test_a_slow_link_keeps_both_of_its_ends_out():
+    whole = line((0, 1, 6.0), (1, 2, 24.0), (0, 2, 24.0), culprits=[culprit("link", ["gpu-1", "gpu-2"])])
+    assert set(verdict("t", NAMES, whole, 20.0).bad) == {"gpu-1", "gpu-2"}
+
+
+def test_a_cause_that_is_in_more_nodes_than_the_line_lists_keeps_everybody_out():
+    whole = line((0, 1, 24.0), (1, 2, 24.0), (0, 2, 24.0), culprits=[culprit("rail_plane", ["gpu-1", "... 3 nodes"], "mlx5_3")])
+    assert set(verdict("t", NAMES, whole, 20.0).bad) == set(NAMES)
+
+
+def test_without_any_number_nobody_has_passed():
+    assert verdict("t", NAMES, {"failed": "no answer from gpu-2"}, 20.0) == EntryLine("t", "no answer from gpu-2", {}, {})
+
+
+def test_a_size_without_a_limit_is_said():
+    assert verdict("t", NAMES[:2], line((0, 1, 24.0)), None).told["gpu-1"].endswith("no limit is known for this size")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("BUSBAR_REMOTE_SHELL", raising=False)
+    return tmp_path
+
+
+def given(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    nodes = [list(one) for one in NODES[:2]]
+    text = json.dumps({"token": "a1", "nodes": nodes, "known_hosts": "10.0.1.4 ssh-ed25519 AAA\n", **changes})
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+
+class Replaced(Exception):  # noqa: N818 - execve does not return
+    """The process is another program now."""
+
+
+def test_the_program_starts_again_with_what_reaches_the_others_and_keeps_the_agent(home, monkeypatch, test):
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
+    given(monkeypatch)
+    seen: list[Any] = []
+
+    def execve(path: str, words: list[str], environment: dict[str, str]) -> None:
+        seen.append((path, words, environment))
+        raise Replaced
+
+    monkeypatch.setattr(os, "execve", execve)
+    (home / "entry.json").write_text(json.dumps(data(test)))
+    with pytest.raises(Replaced):
+        runner.main(["entry", str(home / "entry.json")])
+    environment = seen[0][2]
+    shell = Path(environment["BUSBAR_REMOTE_SHELL"])
+    assert shell.parent == home / "entry/a1", "beside the document, in the folder that all machines share"
+    assert environment["SSH_AUTH_SOCK"] == "/run/agent"
+    assert (shell.stat().st_mode & 0o777, shell.parent.stat().st_mode & 0o777) == (0o700, 0o700)
+    assert (shell.parent / "known_hosts").read_text() == "10.0.1.4 ssh-ed25519 AAA\n"
+    assert "known_hosts" not in json.loads(environment["BUSBAR_ENTRY_TEST"])
+
+
+def test_a_token_that_could_leave_its_folder_is_refused(home, monkeypatch, test, capsys):
+    given(monkeypatch, token="../x")  # noqa: S106 - the name of a launch
+    (home / "entry.json").write_text(json.dumps(data(test)))
+    assert runner.main(["entry", str(home / "entry.json")]) == 1
+    assert "only letters and digits" in capsys.readouterr().err
+
+
+def test_the_shell_takes_only_the_keys_that_the_controller_pinned(tmp_path):
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nprintf "%s\\n" "$SSH_AUTH_SOCK" "$@"\n')
+    ssh.chmod(0o755)
+    (tmp_path / "shell").write_text(remote_shell("/h/known hosts", "/run/ssh-x/agent.7"))
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    said = subprocess.run(
+        ["sh", str(tmp_path / "shell"), "10.0.1.4", "echo 'a b'"], capture_output=True, text=True, check=True, env=path
+    ).stdout.splitlines()
+    assert said[0] == "/run/ssh-x/agent.7", "mpirun starts it without the connection's variables"
+    assert said[-2:] == ["10.0.1.4", "echo 'a b'"]
+    assert {"StrictHostKeyChecking=yes", "UserKnownHostsFile=/h/known hosts", "GlobalKnownHostsFile=/dev/null"} <= set(said)
+
+
+@pytest.fixture
+def begun(home, monkeypatch) -> Path:
+    """A test whose program has started again; return its folder."""
+    here = home / "entry/a1"
+    here.mkdir(parents=True)
+    (here / "shell").write_text("#!/bin/sh\n")
+    monkeypatch.setenv("BUSBAR_REMOTE_SHELL", str(here / "shell"))
+    monkeypatch.setenv("BUSBAR_ENTRY_TEST", json.dumps({"token": "a1", "nodes": [list(one) for one in NODES[:2]]}))
+    (home / "tests").mkdir()
+    monkeypatch.setattr(build, "work", lambda *_: BUILT._replace(binaries=str(home / "tests")))
+    monkeypatch.setattr(search_run, "scale", lambda *_: 1)
+    (home / "entry.json").write_text("{}")
+    return here
+
+
+@pytest.mark.parametrize(("busbw", "kept"), [(1000.0, False), (0.1, True)])
+def test_its_line_is_the_last_that_it_prints_and_evidence_stays_only_where_somebody_has_not_passed(  # noqa: PLR0913, PLR0917
+    begun, home, monkeypatch, capsys, test, busbw, kept
+):
+    seen: list[Any] = []
+
+    def search(request: Any, trials: Any, here: str, _say: Any) -> dict[str, Any]:
+        seen.append((request, trials, here))
+        return line((0, 1, busbw))
+
+    monkeypatch.setattr(search_run, "on_free_nodes", search)
+    trials = test.trials._replace(size_bytes=4096 * 1024**2)
+    (home / "entry.json").write_text(json.dumps(data(test._replace(trials=trials, limits=[PairLimit(1, 20.0)]))))
+    assert runner.main(["entry", str(home / "entry.json")]) == 0
+    found = load(EntryLine, json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert bool(found.bad) is kept is begun.exists()
+    request, trials, here = seen[0]
+    assert (request.nodes, here, trials.pair_limit_gb_s) == (NODES[:2], str(begun), 20.0)
+    assert 0 < request.budget_s <= test.timeout_s
+    assert not (home / "tests").exists(), "a launch leaves no programs behind"
+
+
+def test_pairs_that_do_not_run_at_all_say_why():
+    whole = line((0, 1, None), culprits=[culprit("link", NAMES[:2])])
+    assert verdict("t", NAMES[:2], whole, 20.0) == EntryLine("t", "mpirun died", {}, {})
+
+
+def test_the_scale_of_the_wires_is_what_the_first_pair_that_runs_states(monkeypatch, test):
+    tried: list[str] = []
+
+    def run(job: Any, *_: Any) -> SimpleNamespace:
+        tried.append(job.name)
+        if job.name == "first0":
+            raise Refusal("node-1 died")
+        return SimpleNamespace(transcript=SimpleNamespace(scale=4000))
+
+    monkeypatch.setattr(search_run.program_run, "run", run)
+    request = search_run.Search("a1", 600, NODES, 60, None, test.trials)
+    assert search_run.scale(request, test.trials, "/x") == 4000
+    assert tried == ["first0", "first1"]
+    assert search_run.scale(request._replace(nodes=NODES[:2]), test.trials, "/x") == 1, "no pair runs"
+
+
+def test_a_search_that_cannot_go_on_says_so(monkeypatch, test):
+    def refuses(*_: Any) -> None:
+        raise Refusal("no answer from gpu-2")
+
+    monkeypatch.setattr(search_run, "_search", refuses)
+    request = search_run.Search("a1", 600, NODES, 60, None, test.trials)
+    assert search_run.on_free_nodes(request, test.trials, "/x", print) == {"failed": "no answer from gpu-2"}
