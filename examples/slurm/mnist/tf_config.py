@@ -1,0 +1,50 @@
+"""Runs a command as one of a job's TensorFlow workers: sets TF_CONFIG from Slurm's variables.
+
+    python3 tf_config.py COMMAND...
+
+MNIST_HOSTS has the names of the job's nodes in Slurm's order, one task on each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+
+#: One job's port is 20000 to 29999 by its number, so that two jobs of one node have different ones.
+_FIRST_PORT = 20000
+_PORTS = 10000
+
+
+def tf_config(environment: Mapping[str, str]) -> dict[str, object]:
+    """Return TF_CONFIG of the task whose environment is given.
+
+    Raises:
+        ValueError: a variable is missing, or there is not one task on each node.
+    """
+    missing = [name for name in ("MNIST_HOSTS", "SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID") if not environment.get(name)]
+    if missing:
+        raise ValueError("{} not set; submit mnist.sbatch".format(", ".join(missing)))
+    hosts = environment["MNIST_HOSTS"].split()
+    tasks, index = int(environment["SLURM_NTASKS"]), int(environment["SLURM_PROCID"])
+    if tasks != len(hosts):
+        raise ValueError(f"SLURM_NTASKS is {tasks}, and the job has {len(hosts)} nodes; start one task on each")
+    port = _FIRST_PORT + int(environment["SLURM_JOB_ID"]) % _PORTS
+    workers = [f"{host}:{port}" for host in hosts]
+    return {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+
+
+def main() -> None:
+    """Become the command in sys.argv."""
+    if len(sys.argv) == 1:
+        sys.exit("usage: tf_config.py COMMAND...")
+    try:
+        os.environ["TF_CONFIG"] = json.dumps(tf_config(os.environ))
+    except ValueError as error:
+        sys.exit(f"tf_config.py: {error}")
+    os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606 - the command is the job's own
+
+
+if __name__ == "__main__":
+    main()
